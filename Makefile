@@ -2,16 +2,17 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-DISTRIBUTIONS := libs/core libs/bus libs/job libs/sim libs/client libs/devstack services/admission services/victim_selection services/eviction_executor services/node_agent services/auditor services/rollup services/console
+DISTRIBUTIONS := libs/core libs/bus libs/log libs/service libs/job libs/sim libs/client libs/devstack services/admission services/victim_selection services/eviction_executor services/node_agent services/auditor services/rollup services/console
 STATE ?= .bailiff
 GPUS ?= 8xH100-80GB
-WORKERS ?= 2
-QUICK := -q -m "not long and not gpu and not compose"
-# Folders whose tests start no system of their own (two files share one): some at a time do not starve each other.
-SMALL := tests/unit tests/property tests/scenarios tests/histories tests/simulation tests/fuzz tests/contract tests/integration
+WORKERS ?= 3
+# Tests that share a running system are one group, which one worker runs in one go (tests/conftest.py).
+GROUPED = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+NOT := not long and not gpu and not compose
+unexport PYTHONDONTWRITEBYTECODE  # hundreds of short processes would compile everything anew, each of them
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo up down test test-long test-compose test-gpu seeds chaos check docs web bench clean
+.PHONY: help install install-dev demo up down test quick test-long test-compose test-gpu seeds chaos check docs docs-site pictures web bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -29,9 +30,11 @@ up: install ## start the same system and leave it running
 down: ## end what `make up` started; its state stays in .bailiff
 	@$(BIN)/python -m bailiff_devstack.updown down --state $(STATE)
 
-test: check ## everything that is quick (on WORKERS=2 cores; APART=1: systems one at a time)
-	$(BIN)/python -m pytest $(QUICK) -n $(WORKERS) --dist loadfile $(if $(APART),$(SMALL))
-	$(if $(APART),$(BIN)/python -m pytest $(QUICK) -n 0 tests $(SMALL:%=--ignore=%))
+quick: install-dev ## the inner loop: unit tests, scenarios and recorded histories, but the slow ones (within a minute)
+	$(BIN)/python -m pytest -q -m "$(NOT) and not slow" $(GROUPED) tests/unit tests/scenarios tests/histories
+
+test: check ## the checks and every test but the exhaustive ones (on two cores; WORKERS=3)
+	$(BIN)/python -m pytest -q -m "$(NOT)" $(GROUPED)
 
 test-long: install-dev .venv-frameworks/.installed ## the exhaustive rest: every fault cell, thousands of seeds, real frameworks
 	$(BIN)/python -m pytest -q -m "long" --timeout 3600
@@ -42,7 +45,7 @@ test-compose: install-dev ## the story in containers, where a Docker engine answ
 test-gpu: install-dev ## on a machine with NVIDIA GPUs
 	$(BIN)/python -m pytest -q -m "gpu"
 
-seeds: install-dev ## the simulation on a stretch of seeds (SEEDS=0-9999); a seed that fails is told as a short story
+seeds: install-dev ## the simulation on a range of seeds (SEEDS=0-9999); a seed that fails is printed as a short trace
 	$(BIN)/python -m tests.simulation $(or $(SEEDS),0-999)
 
 chaos: install-dev ## kill -9 at random, 200 times, under load (SEED=… to see one again)
@@ -53,14 +56,24 @@ check: install-dev ## lint, types, import walls, generated docs
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m bailiff_bus.generate --check docs/events
-	$(BIN)/python -m bailiff.planschemas --check docs/schemas
-	$(BIN)/python -m bailiff_auditor.api.describe --check docs/schemas/api.json
+	$(BIN)/python -m bailiff_service.event_reference --check docs/events
+	$(BIN)/python -m bailiff.client.json_schemas --check docs/schemas
+	$(BIN)/python -m bailiff.cli_reference --check docs/reference/cli
+	$(BIN)/python -m bailiff_auditor.api.openapi --check docs/schemas/api.json
 
-docs: install-dev ## write the generated event reference anew
-	$(BIN)/python -m bailiff_bus.generate docs/events
-	$(BIN)/python -m bailiff.planschemas docs/schemas
-	$(BIN)/python -m bailiff_auditor.api.describe docs/schemas/api.json
+docs: install-dev ## regenerate the event, schema and command reference
+	$(BIN)/python -m bailiff_service.event_reference docs/events
+	$(BIN)/python -m bailiff.client.json_schemas docs/schemas
+	$(BIN)/python -m bailiff.cli_reference docs/reference/cli
+	$(BIN)/python -m bailiff_auditor.api.openapi docs/schemas/api.json
+
+docs-site: .venv-docs/.installed ## build the documentation site into build/docs-site (strict: a broken link fails)
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
+	@echo "open build/docs-site/index.html"
+
+pictures: install-dev ## take every picture of the documentation anew, from the running product (needs chromium)
+	$(BIN)/python -m bailiff_devstack.demo --picture docs/pictures/demo.svg
+	$(BIN)/python -m tests.console_pictures
 
 web: ## the console's pages from their sources (needs Node 20.19 or later; what is in git is built already)
 	npm --prefix services/console/frontend ci --no-fund --no-audit
@@ -72,7 +85,7 @@ bench: install-dev ## measure, each figure beside its baseline
 	$(BIN)/python -m tests.bench
 
 clean: down ## remove the virtual environment and all state
-	rm -rf $(VENV) .venv-frameworks $(STATE)
+	rm -rf $(VENV) .venv-frameworks .venv-docs build/docs-site $(STATE)
 
 $(VENV)/.installed: requirements/runtime.txt $(DISTRIBUTIONS:%=%/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -94,4 +107,10 @@ $(VENV)/.installed-dev: $(VENV)/.installed requirements/dev.txt
 	@echo "• installing the training frameworks (PyTorch, Transformers, Lightning: 6 GB)"
 	@test -x .venv-frameworks/bin/python || $(PYTHON) -m venv .venv-frameworks
 	@.venv-frameworks/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/frameworks.txt
+	@touch $@
+
+.venv-docs/.installed: requirements/docs.txt
+	@echo "• installing what builds the documentation site"
+	@test -x .venv-docs/bin/python || $(PYTHON) -m venv .venv-docs
+	@.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
 	@touch $@

@@ -11,7 +11,7 @@ from tests.http_kit import get, refused, serving
 
 from bailiff_auditor.api.service import ApiService
 from bailiff_auditor.api.settings import ApiSettings
-from bailiff_bus.metrics import Metrics
+from bailiff_service.metrics import Metrics
 
 
 class Api:
@@ -67,7 +67,7 @@ class Event:
     @property
     def place(self) -> tuple[str, int]:
         """Domain and seq of the record."""
-        return self.data["domain"], self.data["seq"]
+        return self.data["pool"], self.data["seq"]
 
 
 async def events(lines: AsyncIterator[str]) -> AsyncIterator[Event]:

@@ -8,34 +8,34 @@ from typing import Any
 
 import asyncpg
 
-from bailiff_auditor.alarms import Told
+from bailiff_auditor.alarms import AlarmKey
 from bailiff_auditor.service import AuditorService
 from bailiff_auditor.settings import AuditorSettings
 from bailiff_bus import topics
-from bailiff_bus.archive import open_archive
 from bailiff_bus.envelope import unwrap
-from bailiff_bus.memory import MemoryBus, MemoryCluster
 from bailiff_bus.messages import Alarm
-from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import Message
+from bailiff_bus.testing import MemoryBus, MemoryCluster
 from bailiff_core.records import Wire
+from bailiff_log.archive import open_archive
+from bailiff_service.metrics import Metrics
 
 PATIENCE_S = 60.0
 POLL_S = 0.02
 
 
 class Log:
-    """A log in memory, one domain, as the topics hold it."""
+    """A log in memory, one pool, as the topics hold it."""
 
-    def __init__(self, domain: str = "pool-a") -> None:
-        self.domain, self._time = domain, 1_800_000_000_000_000
+    def __init__(self, pool: str = "pool-a") -> None:
+        self.pool, self._time = pool, 1_800_000_000_000_000
         self.cluster = MemoryCluster(self._clock)
         self.cluster.create_topics(1)
 
     def append(self, wires: Iterable[Wire]) -> None:
         """As a writer would."""
         for wire in wires:
-            self.cluster.store(topics.AUDIT.name, 0, self.domain.encode(), wire.headers, wire.value)
+            self.cluster.store(topics.AUDIT.name, 0, self.pool.encode(), wire.headers, wire.value)
 
     def messages(self) -> list[Message]:
         """What the partition holds."""
@@ -61,9 +61,9 @@ class Auditor:
     def __init__(self, log: Log, dsn: str, folder: Path, name: str = "auditor", **settings: Any) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         pools = folder / "pools.yaml"
-        pools.write_text(f"pools:\n  - {{name: {log.domain}, partition: 0}}\n")
+        pools.write_text(f"pools:\n  - {{name: {log.pool}, partition: 0}}\n")
         values = {"postgres": dsn, "pools": pools, "state_dir": folder / "state", "instance": name, **settings}
-        self.metrics, self.told = Metrics(), set[Told]()
+        self.metrics, self.told = Metrics(), set[AlarmKey]()
         self.bus: MemoryBus = log.cluster.client(name)
         self.service = AuditorService(AuditorSettings(**values), self.metrics, self.bus, self.told)
         self.stop = asyncio.Event()
@@ -94,7 +94,7 @@ class Auditor:
                 await asyncio.sleep(POLL_S)
 
     def value(self, metric: str) -> float:
-        """A metric of the domain."""
+        """A metric of the pool."""
         lines = self.metrics.text().decode().splitlines()
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{metric}{{"))
 
@@ -108,16 +108,16 @@ async def query(dsn: str, sql: str, *arguments: Any) -> list[dict[str, Any]]:
         await connection.close()
 
 
-async def archived(dsn: str, domain: str = "pool-a") -> list[Message]:
+async def archived(dsn: str, pool: str = "pool-a") -> list[Message]:
     """Every message of the archive, in its order."""
-    async with open_archive(dsn, domain) as log:
+    async with open_archive(dsn, pool) as log:
         return [message async for message in log.messages()]
 
 
 async def head(dsn: str) -> int:
     """The seq of the last archived record; -1 before there is any, or an archive."""
     try:
-        rows = await query(dsn, "SELECT next_seq FROM domains")
+        rows = await query(dsn, "SELECT next_seq FROM pools")
     except asyncpg.UndefinedTableError:
         return -1
     return rows[0]["next_seq"] - 1 if rows else -1

@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bailiff_core.fold.pending_queue import dequeue, enqueue
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.gpu_shares import amount_of
 from bailiff_core.model.policy import DEFAULT_POLICY
-from bailiff_core.model.pool import Device, Eviction, Job, JobPhase, Node, Pool, Room, Task
-from bailiff_core.model.room import add
-from bailiff_core.model.shape import shape_of
-from bailiff_core.model.sharing import amount_of
+from bailiff_core.model.resources import add
+from bailiff_core.model.scheduling_class import scheduling_class_of
+from bailiff_core.model.state import Device, Eviction, Job, JobPhase, Node, PoolState, Resources, Task
 from bailiff_core.model.units import Unit, next_unit
-from bailiff_core.queue.order import dequeue, enqueue
 
 GIB = 2**30
 HOUR = 3_600_000_000
@@ -34,7 +34,7 @@ def asking(job: Job) -> Unit:
 class Sketch:
     """A pool under construction."""
 
-    pool: Pool = field(default_factory=lambda: Pool(domain="test", policy=DEFAULT_POLICY, now=100 * HOUR))
+    state: PoolState = field(default_factory=lambda: PoolState(pool="test", policy=DEFAULT_POLICY, now=100 * HOUR))
 
     def node(
         self,
@@ -47,22 +47,22 @@ class Sketch:
         models: Sequence[str] = ("h100",),
     ) -> Node:
         """A ready node. `models` are dealt to its devices in turn."""
-        number = len(self.pool.nodes)
+        number = len(self.state.nodes)
         devices = [Device(n, f"{name}-{n}", models[n % len(models)], 80 * GIB) for n in range(gpus)]
-        room = Room((1 << gpus) - 1, cpu * 1000, gib * GIB, slots)
+        room = Resources((1 << gpus) - 1, cpu * 1000, gib * GIB, slots)
         node = Node(number, name, f"i-{name}", f"m-{name}", f"b-{name}", 0, room, devices, dict(labels or {}))
-        self.pool.nodes[number] = node
-        self.pool.node_numbers[name] = number
+        self.state.nodes[number] = node
+        self.state.node_numbers[name] = number
         return node
 
     def job(self, name: str, *groups: TaskGroup, priority: int = 50, preemptible: bool = True, seq: int | None = None) -> Job:
         """A job that waits in the queue."""
         demand = JobDemand(job=name, tasks=groups or (group(),))
-        number = len(self.pool.jobs) + 1 if seq is None else seq
+        number = len(self.state.jobs) + 1 if seq is None else seq
         job = Job(name, number, 0, demand, "train", priority, preemptible, True, "0" * 64)
-        job.base_priority, job.shape = priority, shape_of(demand)
-        self.pool.jobs[name] = job
-        enqueue(self.pool, job)
+        job.base_priority, job.scheduling_class = priority, scheduling_class_of(demand)
+        self.state.jobs[name] = job
+        enqueue(self.state, job)
         return job
 
     def at(
@@ -71,23 +71,23 @@ class Sketch:
         *places: tuple[str, Sequence[int]],
         phase: JobPhase = "running",
         age: int = HOUR,
-        plan: int | None = None,
+        preemption: int | None = None,
     ) -> Job:
         """Put the waiting job on (node name, device numbers) per task."""
-        dequeue(self.pool, job)
-        self.pool.active[job.id] = None
-        job.phase, job.attempt, job.last_start = phase, 1, None if phase == "reserved" else self.pool.now - age
+        dequeue(self.state, job)
+        self.state.active[job.id] = None
+        job.phase, job.attempt, job.last_start = phase, 1, None if phase == "reserved" else self.state.now - age
         state = {"reserved": "reserved", "starting": "starting"}.get(phase, "running")
         for index, ((name, numbers), need) in enumerate(zip(places, job.groups(), strict=True)):
-            node = self.pool.nodes[self.pool.node_numbers[name]]
+            node = self.state.nodes[self.state.node_numbers[name]]
             mask = sum(1 << number for number in numbers)
             job.tasks.append(Task(index, node.number, mask, state))
             amounts = amount_of(node, need, mask)
-            add(node.reserved if phase == "reserved" else node.held, *amounts)
+            add(node.reserved if phase == "reserved" else node.allocated, *amounts)
             if phase == "evicting":
                 add(node.releasing, *amounts)
         if phase == "evicting":
-            job.eviction = Eviction(1, "preemption", 30_000_000, plan=plan)
+            job.eviction = Eviction(1, "preemption", 30_000_000, preemption=preemption)
         return job
 
     def running(self, name: str, node: str, devices: Sequence[int], **rest: object) -> Job:

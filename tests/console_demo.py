@@ -19,12 +19,12 @@ import yaml
 from tests.console_kit import ConsoleProcess
 from tests.log_builder import policy
 
-from bailiff.client import Client
-from bailiff.settings import ClientSettings
+from bailiff.client.client import Client
+from bailiff.client.settings import ClientSettings
 from bailiff_bus.kafka import KafkaBus
 from bailiff_bus.messages import DrainNode, JobSpec, SubmitJob
 from bailiff_core.model.demand import JobDemand, TaskGroup
-from bailiff_core.model.pool import Pool
+from bailiff_core.model.state import PoolState
 from bailiff_devstack.stack import API, Plan, Stack
 from bailiff_node_agent.devices.__main__ import main as make_it_fail
 
@@ -58,9 +58,9 @@ class Demo:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "policy.yaml").write_text(yaml.safe_dump(rules.model_dump(mode="json")))
         plan = Plan(
-            nodes=[{"name": "node", "domain": POOL, "gpus": "8xH100-80GB", "count": nodes}],
+            nodes=[{"name": "node", "pool": POOL, "gpus": "8xH100-80GB", "count": nodes}],
             policy=folder / "policy.yaml",
-            env={"BAILIFF_DURABLE": "false", "BAILIFF_RELEASE_TIMEOUT_S": "2", "BAILIFF_DEVICE_LOOK_S": "1"},
+            env={"BAILIFF_DURABLE": "false", "BAILIFF_RELEASE_TIMEOUT_S": "2", "BAILIFF_DEVICE_POLL_S": "1"},
             archive=True,
             api=True,
         )
@@ -87,7 +87,7 @@ class Demo:
     ) -> SubmitJob:
         """A simulated job that takes steps and saves checkpoints."""
         self._count += 1
-        env = {"BAILIFF_SIM_TALKS": "2:1"}
+        env = {"BAILIFF_SIM_CHECKPOINTS": "2:1"}
         if run_for is not None:
             env["BAILIFF_SIM_RUN_FOR"] = f"{run_for:.1f}"
         group = TaskGroup(count=tasks, gpu_milli=gpus * 1000, cpu_milli=gpus * 4000, memory_bytes=gpus * 16 * GIB)
@@ -111,7 +111,7 @@ class Demo:
 
     async def play(self, client: Client) -> None:
         """Fill the pool, let somebody preempt, drain a node, lose a GPU; some wait in the end."""
-        await self._until(client, "all nodes have joined", lambda pool: len(pool.nodes) == self.nodes)
+        await self._until(client, "all nodes have joined", lambda state: len(state.nodes) == self.nodes)
         self.say(f"• filling {self.gpus} GPUs")
         talker = JobSpec(command=("sh", "-c", "n=0; while :; do n=$((n+1)); echo step $n of a job that talks; sleep 1; done"))
         demand = JobDemand(
@@ -121,20 +121,22 @@ class Demo:
         leaks = self.job("guests", "interactive", 1, name="leaks")
         jobs = [SubmitJob(demand=demand, spec=talker), leaks, *self.some(self.gpus - 2)]
         await client.requests(POOL, jobs)
-        await self._until(client, "the pool is busy", lambda pool: self._held(pool) >= self.gpus * 9 // 10)
+        await self._until(client, "the pool is busy", lambda state: self._held(state) >= self.gpus * 9 // 10)
         self.say("• serving preempts training; others wait")
         await client.requests(POOL, [self.job("product-serving", "inference", 4, name=f"serve-{n}") for n in range(1, 3)])
         await client.requests(POOL, self.some(max(8, self.gpus // 8)))
-        await self._until(client, "serving runs", lambda pool: "serve-1" in pool.jobs and pool.jobs["serve-1"].phase == "running")
+        await self._until(
+            client, "serving runs", lambda state: "serve-1" in state.jobs and state.jobs["serve-1"].phase == "running"
+        )
         self.say("• one GPU does not come free, one node is drained")
-        job = (await client.view(POOL)).pool.jobs["leaks"]
+        job = (await client.projection(POOL)).state.jobs["leaks"]
         if job.tasks:
             node = f"node-{job.tasks[0].node}"
             faults = self.stack.folder / "state" / "node-agent" / POOL / node / "faults.json"
             faults.parent.mkdir(parents=True, exist_ok=True)
             make_it_fail([str(faults), str(job.tasks[0].devices.bit_length() - 1), f"leak={2 << 30}"])
-            await client.cancel("leaks", reason="done with it", domain=POOL)
-            await self._until(client, "it is quarantined", lambda pool: any(node.quarantined for node in pool.nodes.values()))
+            await client.cancel("leaks", reason="done with it", pool=POOL)
+            await self._until(client, "it is quarantined", lambda state: any(node.quarantined for node in state.nodes.values()))
         if self.nodes > 1:
             await client.request(POOL, DrainNode(node=f"node-{self.nodes - 1}", mode="quick", reason="new driver"))
 
@@ -156,15 +158,15 @@ class Demo:
             )  # fmt: skip
             await asyncio.sleep(max(0.0, began + batch / a_second - time.monotonic()))
 
-    async def _until(self, client: Client, what: str, condition: Callable[[Pool], bool]) -> None:
+    async def _until(self, client: Client, what: str, condition: Callable[[PoolState], bool]) -> None:
         deadline = time.monotonic() + PATIENCE_S
-        while POOL not in await client.domains() or not condition((await client.view(POOL)).pool):
+        while POOL not in await client.pools() or not condition((await client.projection(POOL)).state):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"waited {PATIENCE_S:g} s in vain until {what}")
             await asyncio.sleep(LOOK_S)
 
-    def _held(self, pool: Pool) -> int:
-        return sum(node.held.devices.bit_count() for node in pool.nodes.values())
+    def _held(self, state: PoolState) -> int:
+        return sum(node.allocated.devices.bit_count() for node in state.nodes.values())
 
 
 async def _play(demo: Demo, churn: float) -> None:

@@ -96,16 +96,16 @@ class Seeing:
         await self.page.get_by_role("button", name="Submit", exact=True).click()
         await self.page.wait_for_url(f"**/{POOL}/jobs/*")
 
-    async def act(self, verb: str) -> None:
+    async def act(self, action: str) -> None:
         """One of the job's buttons: look at what it will cause, then do it."""
-        await self.page.locator(".actions").get_by_role("button", name=verb, exact=True).click()
-        await self.sent(verb)
+        await self.page.locator(".actions").get_by_role("button", name=action, exact=True).click()
+        await self.sent(action)
 
-    async def sent(self, verb: str) -> None:
+    async def sent(self, action: str) -> None:
         """The dialog's own button, and admission's answer."""
         dialog = self.page.get_by_role("dialog")
-        await dialog.get_by_text("What it will cause").wait_for()
-        await dialog.get_by_role("button", name=verb, exact=True).click()
+        await dialog.get_by_text("Effects").wait_for()
+        await dialog.get_by_role("button", name=action, exact=True).click()
         await dialog.get_by_text("Accepted").wait_for()
         await dialog.get_by_role("button", name="Close").last.click()
 

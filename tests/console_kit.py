@@ -11,12 +11,12 @@ from typing import Any
 import httpx
 from tests.http_kit import PATIENCE_S, get, refused, serving
 
-from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import Bus
 from bailiff_console.service import ConsoleService
 from bailiff_console.settings import ConsoleSettings
 from bailiff_devstack import free_port
 from bailiff_devstack.stack import Stack
+from bailiff_service.metrics import Metrics
 
 CONSOLE = "console"
 
@@ -50,25 +50,25 @@ class ConsoleProcess:
         self.stack.processes.kill9(CONSOLE)
 
 
-class Heard:
+class ClientState:
     """What one page has heard, made into what it shows: rows set and gone, in the order in which they came."""
 
     def __init__(self) -> None:
-        self.board: dict[str, Any] = {}
+        self.snapshot: dict[str, Any] = {}
         self.state: dict[str, Any] = {}
         self.telemetry: dict[str, Any] = {}
         self.last = ""
         self.seqs: list[int] = []
         self.events: list[dict[str, Any]] = []
-        self.boards = 0
+        self.snapshots = 0
         self.changes = 0
 
     def take(self, name: str, data: Any, place: str) -> None:
         """One event."""
         if place:
             self.last = place
-        if name == "board":
-            self.board, self.boards = data, self.boards + 1
+        if name == "snapshot":
+            self.snapshot, self.snapshots = data, self.snapshots + 1
             self.events += data.get("events", [])
         elif name == "change":
             self._change(data)
@@ -80,22 +80,22 @@ class Heard:
     def _change(self, data: Any) -> None:
         self.changes += 1
         self.seqs.append(data["seq"])
-        for part, rows in data["set"].items():
-            self.board[part] |= rows
-        for part, names in data["gone"].items():
+        for part, rows in data["updated"].items():
+            self.snapshot[part] |= rows
+        for part, names in data["removed"].items():
             for each in names:
-                self.board[part].pop(each, None)  # of what came and went in one change a page has never heard
+                self.snapshot[part].pop(each, None)  # of what came and went in one change a page has never heard
         self.events += data.get("events", [])
         for member in ("seq", "time", "pool", "queue", "classes"):
             if member in data:
-                self.board[member] = data[member]
+                self.snapshot[member] = data[member]
 
 
-class Page:
+class StreamClient:
     """A page that is open."""
 
-    def __init__(self, lines: AsyncIterator[str], heard: Heard) -> None:
-        self._lines, self.heard = lines, heard
+    def __init__(self, lines: AsyncIterator[str], client_state: ClientState) -> None:
+        self._lines, self.client_state = lines, client_state
 
     async def next(self) -> str:
         """Take the next event; its name, empty for a heartbeat."""
@@ -106,7 +106,7 @@ class Page:
                 fields[name] = value.removeprefix(" ")
             elif fields:
                 if "event" in fields:
-                    self.heard.take(fields["event"], json.loads(fields["data"]), fields.get("id", ""))
+                    self.client_state.take(fields["event"], json.loads(fields["data"]), fields.get("id", ""))
                 return fields.get("event", "")
         raise ConnectionError("the stream ended")
 
@@ -114,23 +114,23 @@ class Page:
         """Take events until it is so."""
         try:
             async with asyncio.timeout(within_s):
-                while not condition(self.heard):
+                while not condition(self.client_state):
                     await self.next()
         except TimeoutError:
             raise AssertionError(
-                f"waited {within_s:g} s in vain until {what}; at {self.heard.last}: {self.heard.state}"
+                f"waited {within_s:g} s in vain until {what}; at {self.client_state.last}: {self.client_state.state}"
             ) from None
 
 
 @asynccontextmanager
 async def page(
-    client: httpx.AsyncClient, pool: str, show: str = "nodes,jobs,projects,queue,events", heard: Heard | None = None
-) -> AsyncIterator[Page]:
+    client: httpx.AsyncClient, pool: str, show: str = "nodes,jobs,projects,queue,events", client_state: ClientState | None = None
+) -> AsyncIterator[StreamClient]:
     """Open a page, or with what was heard before: open it again."""
-    headers = {"last-event-id": heard.last} if heard is not None and heard.last else {}
-    async with client.stream("GET", f"/api/pools/{pool}/live", params={"show": show}, headers=headers, timeout=None) as answer:
+    headers = {"last-event-id": client_state.last} if client_state is not None and client_state.last else {}
+    async with client.stream("GET", f"/api/pools/{pool}/live", params={"include": show}, headers=headers, timeout=None) as answer:
         assert answer.status_code == 200, await answer.aread()
-        yield Page(answer.aiter_lines(), heard or Heard())
+        yield StreamClient(answer.aiter_lines(), client_state or ClientState())
 
 
 async def sign_in(client: httpx.AsyncClient) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""`python -m tests.console_pictures [--at ADDRESS]`: the pictures of docs/console.md, taken from the real page.
+"""`python -m tests.console_pictures [--at ADDRESS]`: the pictures of docs/how-to/console.md, taken from the real page.
 
 A whole Bailiff with something going on (tests/console_demo) is started for them; --at takes them from one that runs already. A
 picture that is too large for the repository, or of a page that shows a failure, is an error.
@@ -32,7 +32,7 @@ Prepare = Callable[[Page], Awaitable[object]]
 
 async def archived(page: Page, what: str) -> list[dict[str, Any]]:
     """Items of the archive, asked for as a page asks for them."""
-    answer = await page.request.get(f"/api/archive/domains/{POOL}/{what}")
+    answer = await page.request.get(f"/api/archive/pools/{POOL}/{what}")
     assert answer.ok, await answer.text()
     items: list[dict[str, Any]] = (await answer.json())["items"]
     return items
@@ -56,8 +56,8 @@ async def choose_a_job(page: Page) -> None:
 
 async def open_first(page: Page) -> None:
     """What would free the first that waits."""
-    await page.get_by_role("button", name="What would free it?").first.click()
-    await page.locator(".explained").first.wait_for()
+    await page.get_by_role("button", name="What would unblock it?").first.click()
+    await page.locator(".explanation").first.wait_for()
 
 
 async def verify(page: Page) -> None:
@@ -130,13 +130,13 @@ class Camera:
         job, seq = evicted["job"], evicted["decided_seq"]
         await self.take("pool", "", "canvas", choose_a_job)
         await self.take("pool-dark", "", "canvas", dark=True)
-        await self.take("queue", "/queue", ".waiting", open_first)
-        await self.take("job", f"/jobs/{job}", ".reason")
+        await self.take("queue", "/queue", ".pending-job", open_first)
+        await self.take("job", f"/jobs/{job}", ".eviction-card")
         await self.take("decision", f"/decisions/{seq}", "table", verify)
         await self.take("projects", "/projects", "table")
-        await self.take("record", f"/record?at={seq}", ".queue-then")
+        await self.take("record", f"/record?at={seq}", ".queue-snapshot")
         await self.take("submit", "/submit", ".submit", write)
-        await self.take("phone", f"/jobs/{job}", ".reason", size=PHONE)
+        await self.take("phone", f"/jobs/{job}", ".eviction-card", size=PHONE)
 
 
 async def _take(address: str, folder: Path) -> None:

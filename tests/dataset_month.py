@@ -11,8 +11,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from bailiff.audit.log_sources import Source
 from bailiff.dataset import Dataset, Pseudonyms, write_dataset
-from bailiff.sources import Source
 from bailiff_bus.port import Message
 from bailiff_bus.topics import AUDIT
 from bailiff_core.model.demand import JobDemand, TaskGroup
@@ -115,7 +115,7 @@ async def write(folder: Path, jobs_a_day: int = 15, days: int = DAYS) -> Dataset
 
     workload = replace(month(jobs_a_day, days), name="month")
     delays = Delays(start=12 * SECOND, release=4 * SECOND, selection=SECOND // 3)
-    Simulation(workload, policy(), delays=delays, until=BEGIN + days * DAY, sink=keep, domain="lab").run()
+    Simulation(workload, policy(), delays=delays, until=BEGIN + days * DAY, sink=keep, pool="lab").run()
 
     async def log() -> AsyncGenerator[Message, None]:
         for message in messages:

@@ -1,4 +1,4 @@
-"""What must never happen (docs/architecture.md §8), each as a small function with the name of the rule.
+"""What must never happen (docs/concepts/architecture.md §8), each as a small function with the name of the rule.
 
 Three kinds: over one state (`pool -> complaints`), over the log (`History`, fed record by record, and functions over
 whole logs), over what machines really run. A complaint is a sentence; no complaint, no harm. `check` raises them.
@@ -11,17 +11,18 @@ from fractions import Fraction
 from tests.core_invariants import is_leaving, lacks_surplus, parts_of, standing, sums_by_node
 
 from bailiff_bus.port import Message
+from bailiff_core.actions.allocate import behind_selection
 from bailiff_core.fold import apply
+from bailiff_core.fold.pending_queue import queue_key
 from bailiff_core.fold.snapshot import from_snapshot, state_digest, to_snapshot
 from bailiff_core.lifecycle.outcome import verdict
-from bailiff_core.model.places import bits, numbers
-from bailiff_core.model.pool import ENDED, Pool, Task
+from bailiff_core.model.placement_ranges import bits, numbers
+from bailiff_core.model.state import ENDED, PoolState, Task
 from bailiff_core.model.units import core_stands, holds, next_unit
-from bailiff_core.placement.budget import Budget
+from bailiff_core.placement.cluster_resources import ClusterResources
 from bailiff_core.placement.gang import NoFit, place_unit
-from bailiff_core.placement.rooms import Rooms
-from bailiff_core.queue.gates import over_bounds
-from bailiff_core.queue.order import queue_key
+from bailiff_core.placement.step_budget import StepBudget
+from bailiff_core.quota.quota_checks import over_bounds
 from bailiff_core.records import Break, ChainHead, Record, Wire, continues, decode
 from bailiff_core.records.decisions import (
     EvictionDecided,
@@ -29,15 +30,14 @@ from bailiff_core.records.decisions import (
     JobGrown,
     JobPlaced,
     JobRequeued,
-    JobStartOrdered,
+    JobStarting,
     MigrationDecided,
     PreemptionDecided,
     PreemptionRequested,
 )
-from bailiff_core.records.facts import EvictionBegun, EvictionStaged, JobSubmitted, WriterStarted
+from bailiff_core.records.facts import EvictionStageReached, EvictionStarted, JobSubmitted, WriterStarted
 from bailiff_core.replay import Replay
-from bailiff_core.scene import scene_of
-from bailiff_core.verbs.allocate import behind_selection
+from bailiff_core.scheduling_snapshot import scene_of
 
 Complaints = Iterator[str]
 HOLDING = ("starting", "running", "exited")
@@ -47,31 +47,31 @@ class Violated(AssertionError):
     """Something happened that must never happen."""
 
 
-def check(rules: Iterable[Callable[[Pool], Complaints]], pool: Pool) -> None:
+def check(rules: Iterable[Callable[[PoolState], Complaints]], state: PoolState) -> None:
     """Raise `Violated` with the first complaint of any of these rules about the state."""
     for rule in rules:
-        for complaint in rule(pool):
-            raise Violated(f"after #{pool.seq}: {rule.__name__}: {complaint}")
+        for complaint in rule(state):
+            raise Violated(f"after #{state.seq}: {rule.__name__}: {complaint}")
 
 
 # --- over one state, after any record
 
 
-def no_device_is_over_its_whole(pool: Pool) -> Complaints:
+def no_device_is_over_its_whole(state: PoolState) -> Complaints:
     """§8.1: a GPU has at most one task that started and is not proved gone, or several that share it, at most all of it."""
     taken: dict[tuple[int, int], Fraction] = {}
-    for job in pool.active_jobs():
+    for job in state.active_jobs():
         for task in job.tasks:
-            for device, part in parts_of(pool, job, task).items() if task.state in HOLDING else ():
+            for device, part in parts_of(state, job, task).items() if task.state in HOLDING else ():
                 taken[task.node, device] = taken.get((task.node, device), Fraction(0)) + part
                 if taken[task.node, device] > 1:
                     yield f"device {device} of node {task.node} is held {taken[task.node, device]} times, by {job.id} too"
 
 
-def nothing_is_over_filled(pool: Pool) -> Complaints:
+def nothing_is_over_filled(state: PoolState) -> Complaints:
     """§8.1: no more CPU, memory, slots or devices are held than the node has."""
-    sums = sums_by_node(pool)
-    for node in pool.nodes.values():
+    sums = sums_by_node(state)
+    for node in state.nodes.values():
         held, capacity = sums[node.number][0], node.capacity
         for name in ("cpu_milli", "memory_bytes", "slots"):
             if getattr(held, name) > getattr(capacity, name):
@@ -80,40 +80,40 @@ def nothing_is_over_filled(pool: Pool) -> Complaints:
             yield f"{node.name} holds devices that it does not have"
 
 
-def sums_are_true(pool: Pool) -> Complaints:
-    """held, releasing and reserved of each node are what its tasks add up to."""
-    sums = sums_by_node(pool)
-    for node in pool.nodes.values():
-        for name, expected in zip(("held", "releasing", "reserved"), sums[node.number], strict=True):
+def sums_are_true(state: PoolState) -> Complaints:
+    """allocated, releasing and reserved of each node are what its tasks add up to."""
+    sums = sums_by_node(state)
+    for node in state.nodes.values():
+        for name, expected in zip(("allocated", "releasing", "reserved"), sums[node.number], strict=True):
             if getattr(node, name) != expected:
                 yield f"{node.name}.{name} is {getattr(node, name)}, its tasks add up to {expected}"
 
 
-def indices_are_true(pool: Pool) -> Complaints:
+def indices_are_true(state: PoolState) -> Complaints:
     """queue, active, reserved, starting, leaving, ended are what the phases of the jobs say."""
-    jobs = pool.jobs.values()
+    jobs = state.jobs.values()
     waiting = sorted((job for job in jobs if job.phase == "pending" or lacks_surplus(job)), key=queue_key)
-    if pool.queue != [job.id for job in waiting]:
-        yield f"the queue is {pool.queue}, waiting are {[job.id for job in waiting]}"
+    if state.queue != [job.id for job in waiting]:
+        yield f"the queue is {state.queue}, waiting are {[job.id for job in waiting]}"
     expected = {
         "active": {job.id for job in jobs if job.phase not in (*ENDED, "pending", "paused")},
         "reserved": {job.id for job in jobs if any(task.state == "reserved" for task in job.tasks)},
         "starting": {job.id for job in jobs if job.phase in ("starting", "running") and any(map(_to_start, job.tasks))},
-        "leaving": {job.id for job in jobs if job.eviction is not None or any(task.eviction for task in job.tasks)},
+        "evicting": {job.id for job in jobs if job.eviction is not None or any(task.eviction for task in job.tasks)},
         "ended": {job.id for job in jobs if job.phase in ENDED},
     }
     for name, members in expected.items():
-        if set(getattr(pool, name)) != members:
-            yield f"{name} is {sorted(getattr(pool, name))}, by phase it is {sorted(members)}"
+        if set(getattr(state, name)) != members:
+            yield f"{name} is {sorted(getattr(state, name))}, by phase it is {sorted(members)}"
 
 
 def _to_start(task: Task) -> bool:
     return task.state == "starting" and task.eviction is None
 
 
-def phases_fit_tasks(pool: Pool) -> Complaints:
+def phases_fit_tasks(state: PoolState) -> Complaints:
     """§8.4: a gang stands whole or not at all, and its phase says how."""
-    for job in pool.jobs.values():
+    for job in state.jobs.values():
         states = {task.state for task in job.tasks}
         if job.phase in (*ENDED, "pending", "paused"):
             if job.tasks or job.eviction is not None:
@@ -123,9 +123,9 @@ def phases_fit_tasks(pool: Pool) -> Complaints:
             yield f"{job.id} is {job.phase} with the tasks {[task.index for task in job.tasks]}"
         if (job.phase == "reserved" and states != {"reserved"}) or (job.phase == "evicting" and "reserved" in states):
             yield f"{job.id} is {job.phase}, its tasks are {sorted(states)}"
-        for place in job.promise if job.phase != "evicting" else ():
+        for place in job.reservation if job.phase != "evicting" else ():
             member = job.task(place.index)
-            comes_now = member is None and pool.turn_open  # the old one has just gone, and the new one is decided next
+            comes_now = member is None and state.cycle_open  # the old one has just gone, and the new one is decided next
             if not comes_now and (member is None or member.eviction is None):
                 yield f"{job.id} is {job.phase}, and another place is kept for its task {place.index}"
         if (job.phase == "evicting") != (job.eviction is not None):
@@ -138,33 +138,33 @@ STATE_RULES = (no_device_is_over_its_whole, nothing_is_over_filled, sums_are_tru
 # --- over one state, between turns
 
 
-def promises_can_come_true(pool: Pool) -> Complaints:
+def promises_can_come_true(state: PoolState) -> Complaints:
     """What is promised of a device and what those who stay have of it is at most all of it."""
     taken: dict[tuple[int, int], Fraction] = {}
     promised: dict[tuple[int, int], str] = {}
-    for job, task in standing(pool):
+    for job, task in standing(state):
         if task.state != "reserved" and is_leaving(job, task):
             continue
-        for device, part in parts_of(pool, job, task).items():
+        for device, part in parts_of(state, job, task).items():
             taken[task.node, device] = taken.get((task.node, device), Fraction(0)) + part
             if task.state == "reserved":
                 promised[task.node, device] = job.id
     for at, name in promised.items():
         if taken[at] > 1:
-            yield f"{name} is promised device {at[1]} of {pool.nodes[at[0]].name}, of which too much is taken: {taken[at]}"
+            yield f"{name} is promised device {at[1]} of {state.nodes[at[0]].name}, of which too much is taken: {taken[at]}"
 
 
-def who_has_left_has_its_place(pool: Pool) -> Complaints:
+def who_has_left_has_its_place(state: PoolState) -> Complaints:
     """A place is kept only for those who are still on their way out of their own."""
-    for job in pool.jobs.values():
-        for place in job.promise if job.phase != "evicting" else ():
+    for job in state.jobs.values():
+        for place in job.reservation if job.phase != "evicting" else ():
             if job.task(place.index) is None:
                 yield f"task {place.index} of {job.id} has left, and its new place is still only kept for it"
 
 
-def no_half_gang_stays(pool: Pool) -> Complaints:
+def no_half_gang_stays(state: PoolState) -> Complaints:
     """§8.4: when a member is gone (and did not finish) that the gang needs, the others are on their way out."""
-    for job in pool.active_jobs():
+    for job in state.active_jobs():
         alive = [task for task in job.tasks if task.state in ("starting", "running")]
         failed = [task for task in job.tasks if task.state in ("exited", "released") and verdict(task) == "failed"]
         if failed and alive and job.eviction is None:
@@ -176,20 +176,20 @@ def no_half_gang_stays(pool: Pool) -> Complaints:
             yield f"{job.id} is {job.phase} and all its tasks are released"
 
 
-def whoever_waits_was_told_why(pool: Pool) -> Complaints:
+def whoever_waits_was_told_why(state: PoolState) -> Complaints:
     """§8.5: a job that waits has a reason on record, is in back-off, is held, or is behind one whose answer is out."""
-    for name in pool.queue:
-        job = pool.jobs[name]
-        excused = job.told_waiting or job.held_because or job.not_before > pool.now or behind_selection(pool, job)
-        if job.phase == "pending" and not excused and not pool.unsettled:
+    for name in state.queue:
+        job = state.jobs[name]
+        excused = job.pending_recorded or job.suspended_reason or job.not_before > state.now or behind_selection(state, job)
+        if job.phase == "pending" and not excused and not state.truncation_unreconciled:
             yield f"{name} waits and nobody said why"
 
 
-def plans_have_their_asker(pool: Pool) -> Complaints:
-    """§8.3: a plan stands as long as its asker waits for the room, and no victim leaves for a plan that is gone."""
-    for plan in pool.plans.values():
-        job = pool.jobs.get(plan.job)
-        if job is None or job.plan != plan.seq or not any(task.state == "reserved" for task in job.tasks):
+def plans_have_their_asker(state: PoolState) -> Complaints:
+    """§8.3: a plan stands as long as its preemptor waits for the room, and no victim leaves for a plan that is gone."""
+    for plan in state.preemptions.values():
+        job = state.jobs.get(plan.job)
+        if job is None or job.preemption != plan.seq or not any(task.state == "reserved" for task in job.tasks):
             yield f"plan {plan.seq} is for {plan.job}, which does not wait for it"
 
 
@@ -205,27 +205,27 @@ TURN_RULES = (
 # --- over one state, after everything has come to rest
 
 
-def nothing_is_owed(pool: Pool) -> Complaints:
+def nothing_is_owed(state: PoolState) -> Complaints:
     """§8.5: nobody starts, leaves or waits for a promise; every job has ended, or waits because it does not fit."""
-    for job in pool.jobs.values():
+    for job in state.jobs.values():
         if job.phase == "pending":
             unit = next_unit(job)
-            budget = Budget(pool.rules.preemption.search_steps)  # with too few of them a hard packing may not be found
-            fits = unit is not None and not isinstance(place_unit(Rooms.of(pool), unit, budget), NoFit)
-            scene = scene_of(pool)
+            budget = StepBudget(state.rules.preemption.search_steps)  # with too few of them a hard packing may not be found
+            fits = unit is not None and not isinstance(place_unit(ClusterResources.of(state), unit, budget), NoFit)
+            scene = scene_of(state)
             forbidden = unit is not None and over_bounds(scene, unit)
-            if fits and not forbidden and job.held_because is None:
+            if fits and not forbidden and job.suspended_reason is None:
                 yield f"{job.id} waits, although there is room"
         elif job.phase not in ENDED:
             yield f"{job.id} is still {job.phase}: {[task.state for task in job.tasks]}, eviction {job.eviction}"
-    if pool.plans:
-        yield f"plans {sorted(pool.plans)} are open"
+    if state.preemptions:
+        yield f"plans {sorted(state.preemptions)} are open"
 
 
-def every_node_is_back(pool: Pool) -> Complaints:
+def every_node_is_back(state: PoolState) -> Complaints:
     """Machines that speak, and that nobody drains any more, take work again, however long they were silent."""
-    for node in pool.nodes.values():
-        if not node.takes_work:
+    for node in state.nodes.values():
+        if not node.schedulable:
             yield f"{node.name} speaks and is {node.state}, {node.drain}"
 
 
@@ -242,40 +242,40 @@ class History:
     causes: dict[str, int] = field(default_factory=dict)  # the turn in which a message had its effect
     together: dict[tuple[str, int, int], int] = field(default_factory=dict)  # (job, attempt, eviction): the step agreed on
 
-    def before(self, pool: Pool, record: Record) -> Complaints:
+    def before(self, state: PoolState, record: Record) -> Complaints:
         """Complaints about the record, on the state that it is about to be folded into."""
-        yield from self._inputs(pool, record)
-        yield from _only_good_devices(pool, record)
+        yield from self._inputs(state, record)
+        yield from _only_good_devices(state, record)
         match record.data:
             case PreemptionRequested() as asked:
                 self.asked[record.seq] = asked.job
             case PreemptionDecided() as decision:
-                yield from self._preemption(pool, record, decision)
+                yield from self._preemption(state, record, decision)
             case EvictionDecided() | MigrationDecided() as decision:
                 self.named.add((record.seq, decision.job, decision.attempt))
-            case EvictionBegun() as begun:
-                if (begun.decided, begun.job, begun.attempt) not in self.named:
+            case EvictionStarted() as begun:
+                if (begun.decided_by, begun.job, begun.attempt) not in self.named:
                     yield f"the eviction of {begun.job}, attempt {begun.attempt}, begins and no decision names it"
-            case EvictionStaged() as staged:
-                yield from self._stage(pool, staged)
+            case EvictionStageReached() as staged:
+                yield from self._stage(state, staged)
             case JobPlaced() as placed:
-                if placed.attempt != pool.jobs[placed.job].attempt + 1:
-                    yield f"{placed.job} goes from attempt {pool.jobs[placed.job].attempt} to {placed.attempt}"
+                if placed.attempt != state.jobs[placed.job].attempt + 1:
+                    yield f"{placed.job} goes from attempt {state.jobs[placed.job].attempt} to {placed.attempt}"
             case JobRequeued(job=job, attempt=attempt) | JobEnded(job=job, attempt=attempt):
                 self.displaced.pop((job, attempt), None)
-                ended = [task for task in pool.jobs[job].tasks if task.state == "released"]
+                ended = [task for task in state.jobs[job].tasks if task.state == "released"]
                 if record.data.outcome == "failed" and ended and all(task.acknowledged for task in ended):
                     limit = isinstance(record.data, JobEnded) and record.data.reason.startswith("it ran longer")
                     if not limit:
                         yield f"{job} acknowledged its notice, and its attempt {attempt} counts as a failure"
             case JobSubmitted() as submitted:
-                if submitted.demand.job in pool.jobs:
+                if submitted.demand.job in state.jobs:
                     yield f"{submitted.demand.job} is submitted twice"
 
-    def after(self, pool: Pool) -> Complaints:
+    def after(self, state: PoolState) -> Complaints:
         """Complaints about the state after the record: every eviction in it is named by its decision (§8.3)."""
-        for name in pool.leaving:
-            job = pool.jobs[name]
+        for name in state.evicting:
+            job = state.jobs[name]
             for eviction in (job.eviction, *(task.eviction for task in job.tasks)):
                 if eviction is not None and (eviction.decided_seq, name, job.attempt) not in self.named:
                     yield f"{name}, attempt {job.attempt}, is being evicted and #{eviction.decided_seq} does not name it"
@@ -285,32 +285,32 @@ class History:
         for (name, attempt), seq in self.displaced.items():
             yield f"{name}, attempt {attempt}, was displaced by #{seq} and did not come back to the queue"
 
-    def _preemption(self, pool: Pool, record: Record, decision: PreemptionDecided) -> Complaints:
+    def _preemption(self, state: PoolState, record: Record, decision: PreemptionDecided) -> Complaints:
         """§8.2: victims are preemptible, under preempt strictly lower, under reclaim of others; one proposal, one request."""
-        asker = pool.jobs[decision.asker.job]
-        if self.asked.get(decision.request) != asker.id:
-            yield f"{asker.id} gets room that #{decision.request} did not ask for"
-        if decision.verb == "preempt" and not asker.may_preempt:
-            yield f"{asker.id} displaces others and may not"
+        preemptor = state.jobs[decision.preemptor.job]
+        if self.asked.get(decision.request) != preemptor.id:
+            yield f"{preemptor.id} gets room that #{decision.request} did not ask for"
+        if decision.action == "preempt" and not preemptor.may_preempt:
+            yield f"{preemptor.id} displaces others and may not"
         for choice in decision.victims:
-            victim = pool.jobs[choice.job]
-            lower = decision.verb != "preempt" or victim.priority < asker.priority
-            mine = decision.verb == "reclaim" and victim.project == asker.project and not choice.goes_on
-            if not lower or mine or not victim.preemptible or victim.id == asker.id:
-                yield f"{victim.id} ({victim.priority}, {victim.preemptible}) leaves for {asker.id} ({asker.priority})"
+            victim = state.jobs[choice.job]
+            lower = decision.action != "preempt" or victim.priority < preemptor.priority
+            mine = decision.action == "reclaim" and victim.project == preemptor.project and not choice.relocated
+            if not lower or mine or not victim.preemptible or victim.id == preemptor.id:
+                yield f"{victim.id} ({victim.priority}, {victim.preemptible}) leaves for {preemptor.id} ({preemptor.priority})"
             if choice.attempt != victim.attempt or victim.phase not in ("reserved", "starting", "running"):
                 yield f"{victim.id}, attempt {victim.attempt}, is {victim.phase} and is chosen as attempt {choice.attempt}"
             if not choice.reserved:
                 self.named.add((record.seq, victim.id, victim.attempt))
                 self.displaced[(victim.id, victim.attempt)] = record.seq
 
-    def _stage(self, pool: Pool, staged: EvictionStaged) -> Complaints:
+    def _stage(self, state: PoolState, staged: EvictionStageReached) -> Complaints:
         """A stage is on record once, after the notice, and only a step may be confirmed again; a gang has one common step."""
-        job = pool.jobs[staged.job]
+        job = state.jobs[staged.job]
         task = job.task(staged.task)
         assert task is not None
-        known = staged.stage in task.reached
-        if known and not (staged.stage == "step_confirmed" and (staged.step or 0) > (task.confirmed or 0)):
+        known = staged.stage in task.stage_times
+        if known and not (staged.stage == "step_confirmed" and (staged.step or 0) > (task.confirmed_step or 0)):
             yield f"{staged.job}/{staged.task} reaches {staged.stage} twice"
         if staged.stage not in ("noticed", "term_sent", "kill_sent") and not task.noticed:
             yield f"{staged.job}/{staged.task} reaches {staged.stage} and has no notice"
@@ -319,28 +319,28 @@ class History:
             if step != staged.step:
                 yield f"ranks of {job.id} are told to save at {step} and at {staged.step}"
 
-    def _inputs(self, pool: Pool, record: Record) -> Complaints:
+    def _inputs(self, state: PoolState, record: Record) -> Complaints:
         """Positions never go back, and no message has an effect in two turns."""
         for position, offset in record.inputs:
-            if offset < pool.inputs.get(position, 0):
-                yield f"the position of {position} goes back from {pool.inputs[position]} to {offset}"
-        if isinstance(record.data, WriterStarted) and record.data.inputs != pool.inputs:
-            yield f"the writer goes on from {record.data.inputs}, the log stands at {pool.inputs}"
-        if "/" in record.cause and self.causes.setdefault(record.cause, record.turn) != record.turn:
-            yield f"{record.cause} has an effect in turn {self.causes[record.cause]} and again in turn {record.turn}"
+            if offset < state.inputs.get(position, 0):
+                yield f"the position of {position} goes back from {state.inputs[position]} to {offset}"
+        if isinstance(record.data, WriterStarted) and record.data.inputs != state.inputs:
+            yield f"the writer goes on from {record.data.inputs}, the log stands at {state.inputs}"
+        if "/" in record.cause and self.causes.setdefault(record.cause, record.cycle) != record.cycle:
+            yield f"{record.cause} has an effect in turn {self.causes[record.cause]} and again in turn {record.cycle}"
 
 
-def _only_good_devices(pool: Pool, record: Record) -> Complaints:
+def _only_good_devices(state: PoolState, record: Record) -> Complaints:
     """§8.7: nobody is given a device that was not seen free, or that is broken."""
     given: list[tuple[int, int]] = []
     match record.data:
         case PreemptionDecided(placement=placement) | JobPlaced(placement=placement) | JobGrown(placement=placement):
             given = [(share.node, sum(1 << number for number in numbers(share.devices))) for share in placement]
-        case JobStartOrdered(job=job, tasks=tasks):
+        case JobStarting(job=job, tasks=tasks):
             chosen = numbers(tasks)
-            given = [(task.node, task.devices) for task in pool.jobs[job].tasks if not tasks or task.index in chosen]
+            given = [(task.node, task.devices) for task in state.jobs[job].tasks if not tasks or task.index in chosen]
     for number, devices in given:
-        node = pool.nodes[number]
+        node = state.nodes[number]
         bad = devices & (node.quarantined | sum(1 << each.number for each in node.devices if not each.healthy))
         if bad:
             yield f"{record.type} gives out {bits(bad)} of {node.name}, which are quarantined or broken"
@@ -349,9 +349,9 @@ def _only_good_devices(pool: Pool, record: Record) -> Complaints:
 # --- over whole logs
 
 
-def chain_of(messages: Sequence[Message], domain: str) -> tuple[list[tuple[Record, Wire]], int]:
+def chain_of(messages: Sequence[Message], pool: str) -> tuple[list[tuple[Record, Wire]], int]:
     """The records of a raw partition that continue the chain, and how many messages do not."""
-    head, records = ChainHead(domain), []
+    head, records = ChainHead(pool), []
     for message in messages:
         wire = Wire(message.headers, message.value)
         after = continues(head, wire)
@@ -372,14 +372,14 @@ def replay_is_identical(records: Sequence[tuple[Record, Wire]]) -> Complaints:
 
 def folds_agree(records: Sequence[tuple[Record, Wire]]) -> Complaints:
     """§8.6: the state of a log is the log's alone, also where a snapshot was taken half way."""
-    one, other = Pool(), Pool()
+    one, other = PoolState(), PoolState()
     restored = False
     for at, (record, _) in enumerate(records):
         apply(one, record)
         apply(other, record)
-        if not restored and not other.turn_open and at > len(records) // 2:
+        if not restored and not other.cycle_open and at > len(records) // 2:
             other, restored = from_snapshot(to_snapshot(other)), True
-    if not one.turn_open and state_digest(one) != state_digest(other):
+    if not one.cycle_open and state_digest(one) != state_digest(other):
         yield f"two folds give {state_digest(one)} and {state_digest(other)}"
 
 
@@ -421,10 +421,10 @@ def no_job_runs_twice(living: Sequence[Living]) -> Complaints:
         seen[(task.job, task.task)] = task
 
 
-def free_devices_are_free(pool: Pool, living: Sequence[Living]) -> Complaints:
+def free_devices_are_free(state: PoolState, living: Sequence[Living]) -> Complaints:
     """§8.1, §8.7: what lives on a GPU is what the log holds it for; nothing lives on what the log calls free."""
     for task in living:
-        job, number = pool.jobs.get(task.job), pool.node_numbers.get(task.machine)
+        job, number = state.jobs.get(task.job), state.node_numbers.get(task.machine)
         held = None
         if job is not None and job.attempt == task.attempt:
             held = job.task(task.task)

@@ -1,7 +1,6 @@
-"""The node's side of the wall between a job and its node, as small as it can be: a control directory and who serves it.
+"""A test double of the node for the job library: a control directory, and a thread that serves its socket.
 
-It is a double of what the agent and the supervisor do. What it may do is in the contract, and nothing else: both pass
-tests/contract/test_job_wall.py.
+It does what agent and supervisor do for a job; both pass tests/contract/test_job_contract.py.
 """
 
 import contextlib
@@ -16,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-STEP, NOTICE, AGREED, PROPOSED, CONFIRMED, SOFT_DEADLINE, RATE_MILLI, FORMAT = range(8)
-SAYS: dict[str, tuple[str, ...]] = {
+STEP, NOTICE, AGREED, PROPOSED, CONFIRMED, SOFT_DEADLINE, PACE, FORMAT = range(8)
+MESSAGE_FIELDS: dict[str, tuple[str, ...]] = {
     "hello": ("v", "rank", "pid"),
     "acknowledged": ("step",),
     "progress": ("step", "total"),
@@ -25,29 +24,29 @@ SAYS: dict[str, tuple[str, ...]] = {
     "checkpoint_committed": ("step", "bytes", "microseconds", "sha256", "agreed"),
     "saving_in_flight": ("step",),
     "yielding": (),
-    "resumed": ("step", "from_attempt", "passed_over"),
+    "resumed": ("step", "from_attempt", "skipped_checkpoints"),
 }
 
 
 class JobNode:
     """One task's control directory, served in a thread."""
 
-    def __init__(self, folder: Path, *, socket: bool = True, board: bool = True) -> None:
+    def __init__(self, folder: Path, *, socket: bool = True, steps: bool = True) -> None:
         self.control = folder / "control"
         self.control.mkdir(mode=0o700, parents=True)
         self._words: mmap.mmap | None = None
-        if board:
+        if steps:
             path = self.control / "steps"
             path.write_bytes(struct.pack("<8q", -1, 0, -1, -1, -1, 0, 0, 1))
             with path.open("r+b") as file:
                 self._words = mmap.mmap(file.fileno(), 64)
-        self._said: list[dict[str, Any]] = []
-        self._heard = threading.Condition()
+        self._messages: list[dict[str, Any]] = []
+        self._received = threading.Condition()
         self._listener: Any = None
         if socket:
             self._serve()
 
-    # --- the board
+    # --- steps
 
     def word(self, at: int) -> int:
         assert self._words
@@ -63,7 +62,7 @@ class JobNode:
         """agreed: 0 for a job of one rank."""
         now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         soft, hard = now + int(soft_s * 1e9), now + int(hard_s * 1e9)
-        data = {"v": 1, "reason": reason, "for_job": "serve-1", "soft_s": soft_s, "hard_s": hard_s,
+        data = {"v": 1, "reason": reason, "preemptor": "serve-1", "soft_s": soft_s, "hard_s": hard_s,
                 "soft_deadline_boottime_ns": soft, "hard_deadline_boottime_ns": hard}  # fmt: skip
         draft = self.control / ".notice"
         draft.write_text(json.dumps(data))
@@ -73,30 +72,30 @@ class JobNode:
         self.write(PROPOSED, -1)
         self.write(NOTICE, 1)
 
-    def spare(self) -> None:
+    def cancel_eviction(self) -> None:
         (self.control / "notice.json").unlink()
         self.write(NOTICE, 0)
         for at, value in ((AGREED, -1), (PROPOSED, -1), (SOFT_DEADLINE, 0)):
             self.write(at, value)
 
-    # --- what the job says
+    # --- messages
 
-    def said(self, what: str | None = None) -> list[dict[str, Any]]:
-        with self._heard:
-            return [each for each in self._said if what in (None, each["say"])]
+    def messages(self, what: str | None = None) -> list[dict[str, Any]]:
+        with self._received:
+            return [each for each in self._messages if what in (None, each["type"])]
 
     def stages(self) -> list[str]:
-        """What was said, without the small talk."""
-        return [each["say"] for each in self.said() if each["say"] not in ("hello", "progress")]
+        """The types of all messages but `hello` and `progress`."""
+        return [each["type"] for each in self.messages() if each["type"] not in ("hello", "progress")]
 
     def wait_for(self, condition: Callable[[], object], seconds: float = 30) -> None:
-        """Until it is so, looking whenever something was said."""
+        """Wait until the condition holds, checked at every message."""
         deadline = time.monotonic() + seconds
-        with self._heard:
+        with self._received:
             while not condition():
                 if time.monotonic() > deadline:
-                    raise AssertionError(f"it did not come to that; said: {self._said}")
-                self._heard.wait(0.01)
+                    raise AssertionError(f"the condition did not come true; messages: {self._messages}")
+                self._received.wait(0.01)
 
     def close(self) -> None:
         if self._listener:
@@ -107,7 +106,7 @@ class JobNode:
 
     def _serve(self) -> None:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        here = os.open(self.control, os.O_RDONLY)  # a test's folder may have a longer path than a socket's address holds
+        here = os.open(self.control, os.O_RDONLY)  # a test folder's path may be too long for a socket address
         self._listener.bind(f"/proc/self/fd/{here}/socket")
         os.close(here)
         self._listener.listen()
@@ -130,7 +129,11 @@ class JobNode:
             talk.join()
 
     def _talk(self, connection: socket.socket) -> None:
-        with contextlib.suppress(OSError), connection, connection.makefile("rb") as lines:  # a killed job hangs up as it likes
+        with (
+            contextlib.suppress(OSError),
+            connection,
+            connection.makefile("rb") as lines,
+        ):  # a killed job may disconnect at any time
             for line in lines:
                 answer = {"ok": True} if (problem := self._take(line)) is None else {"ok": False, "error": problem}
                 connection.sendall(json.dumps(answer).encode() + b"\n")
@@ -138,24 +141,24 @@ class JobNode:
     def _take(self, line: bytes) -> str | None:
         try:
             data = json.loads(line)
-            fields = SAYS[data["say"]]
+            fields = MESSAGE_FIELDS[data["type"]]
         except (ValueError, KeyError, TypeError) as problem:
-            return f"no message of a job: {problem!r}; `say` is one of {', '.join(SAYS)}"
+            return f"no message of a job: {problem!r}; `type` is one of {', '.join(MESSAGE_FIELDS)}"
         missing = [name for name in fields if name not in data]
         if missing:
-            return f"{data['say']} lacks {', '.join(missing)}"
-        with (self.control / "said.jsonl").open("ab") as journal:
+            return f"{data['type']} lacks {', '.join(missing)}"
+        with (self.control / "messages.jsonl").open("ab") as journal:
             journal.write(line)
             journal.flush()
             os.fsync(journal.fileno())
-        with self._heard:
-            self._said.append(data)
-            self._heard.notify_all()
+        with self._received:
+            self._messages.append(data)
+            self._received.notify_all()
         return None
 
 
 class GangOfNodes:
-    """The nodes of a gang's tasks, and how they agree on a step: only through what stands on the boards."""
+    """The nodes of a gang, which agree on a step through `steps` alone."""
 
     MARGIN = 2
 
@@ -167,14 +170,14 @@ class GangOfNodes:
             node.notice(**facts)  # type: ignore[arg-type]
 
     def propose(self, step: int | None = None) -> int:
-        """To all, beyond every step that was published."""
+        """Propose a step to all ranks, beyond every published one."""
         step = max(node.word(STEP) for node in self.nodes) + self.MARGIN if step is None else step
         for node in self.nodes:
             node.write(PROPOSED, step)
         return step
 
-    def settle(self) -> int | None:
-        """Look once: agree where all have confirmed, propose the highest where one raised it."""
+    def reconcile(self) -> int | None:
+        """Once: agree if all have confirmed; propose the highest step if one raised it."""
         words = [node.word(CONFIRMED) for node in self.nodes]
         proposed = self.nodes[0].word(PROPOSED)
         if max(words) > proposed:

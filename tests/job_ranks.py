@@ -8,15 +8,15 @@ from typing import Any
 from tests.job_node import JobNode
 
 from bailiff_job import Job
-from bailiff_job.place import Place
+from bailiff_job.rank_env import RankEnv
 
 
 def place(
     directory: Path | None, node: JobNode | None = None, *, attempt: int = 1, rank: int = 0, world_size: int = 1,
     worker: int = 0, workers: int = 1, restart: str = "0",
-) -> Place:  # fmt: skip
+) -> RankEnv:  # fmt: skip
     control = node.control if node else None
-    return Place(
+    return RankEnv(
         job="train-7", attempt=attempt, rank=rank, world_size=world_size, worker=worker, workers=workers, restart=restart,
         socket=str(control / "socket") if control else "", control=control, checkpoints=directory, grace_s=120,
     )  # fmt: skip

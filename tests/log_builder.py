@@ -14,17 +14,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bailiff_core.decision_cycle import decide, decision_record, wake_at
 from bailiff_core.engine import LOGIC, RELEASE, STATE_SCHEMA
-from bailiff_core.fold import apply, close_turn, fold
+from bailiff_core.fold import apply, close_cycle, fold
 from bailiff_core.fold.snapshot import state_digest
-from bailiff_core.model.answer import Answer
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
-from bailiff_core.model.pool import Job, Pool
+from bailiff_core.model.proposal import Proposal
+from bailiff_core.model.state import Job, PoolState
 from bailiff_core.records import Break, ChainHead, Record, Wire, continues, decode, encode, facts
 from bailiff_core.records.payload import Decision, Fact
 from bailiff_core.replay import Replay
-from bailiff_core.turn import decide, decision_record, wake_at
 from bailiff_core.victims.batch import select_batch
 
 MS = 1_000
@@ -42,20 +42,20 @@ PROPOSALS, PROGRESS = "bailiff.proposals", "bailiff.eviction-progress"
 TOPIC_OF: dict[type[Fact], str] = {
     **dict.fromkeys(
         (
-            facts.JobSubmitted, facts.JobCancelled, facts.JobScaled, facts.JobReclassified, facts.PolicyApplied,
-            facts.NodeReplaced, facts.NodeReturned, facts.NodeDrained, facts.NodeUndrained, facts.JobEvictionAsked,
-            facts.JobPaused, facts.JobUnpaused, facts.JobMigrationAsked,
+            facts.JobSubmitted, facts.JobCancelled, facts.JobScaled, facts.JobPriorityClassChanged, facts.PolicyApplied,
+            facts.NodeReplaced, facts.NodeReturned, facts.NodeDrained, facts.NodeUndrained, facts.JobEvictionRequested,
+            facts.JobPaused, facts.JobResumed, facts.JobMigrationRequested,
         ),
         REQUESTS,
     ),
     **dict.fromkeys(
         (
             facts.NodeJoined, facts.TaskStarted, facts.TaskStartRefused, facts.TaskExited, facts.TaskReleased,
-            facts.TaskVanished, facts.EvictionStaged, facts.TaskSpared, facts.SpareRefused,
+            facts.TaskVanished, facts.EvictionStageReached, facts.TaskEvictionCancelled, facts.TaskCancelEvictionRefused,
         ),
         REPORTS,
     ),
-    **dict.fromkeys((facts.EvictionBegun, facts.PlanGivenUp), PROGRESS),
+    **dict.fromkeys((facts.EvictionStarted, facts.PreemptionAbandoned), PROGRESS),
     facts.ProposalReceived: PROPOSALS,
 }  # fmt: skip
 
@@ -73,12 +73,12 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def folded(wires: Iterable[Wire]) -> Pool:
+def folded(wires: Iterable[Wire]) -> PoolState:
     """The state after these records, folded from their bytes alone."""
-    pool = Pool()
+    state = PoolState()
     for wire in wires:
-        apply(pool, decode(wire))
-    return pool
+        apply(state, decode(wire))
+    return state
 
 
 def replayed(wires: Iterable[Wire]) -> Replay:
@@ -102,67 +102,67 @@ class Story:
     def __init__(
         self,
         rules: Policy = DEFAULT_POLICY,
-        domain: str = "test",
+        pool: str = "test",
         begin: int = NEW_YEAR,
-        check: Callable[[Pool], None] | None = None,
+        check: Callable[[PoolState], None] | None = None,
         partition: int = 0,
     ) -> None:
         """check: called with the state after every turn."""
-        self.pool = Pool()
+        self.state = PoolState()
         self.check = check
-        self.head = ChainHead(domain)
+        self.head = ChainHead(pool)
         self.records: list[Record] = []
         self.wires: list[Wire] = []
         self.said: list[Decision] = []
         self.time = begin
-        self.domain = domain
+        self.pool = pool
         self._offsets: dict[str, int] = {}
         self._ids = 0
         self._writers = 0
-        self._append(self._record(facts.DomainCreated(domain=domain, partition=partition, nonce="00" * 16), turn=0))
-        self._append(self._record(facts.PolicyApplied(policy=rules.complete()), turn=0, turn_end=True))
-        close_turn(self.pool)
+        self._append(self._record(facts.PoolCreated(pool=pool, partition=partition, nonce="00" * 16), cycle=0))
+        self._append(self._record(facts.PolicyApplied(policy=rules.complete()), cycle=0, cycle_end=True))
+        close_cycle(self.state)
         self.restart()
 
     # --- the log
 
-    def turn(self, *given: Fact | LateFacts, after: int = 0, cut: int | None = None) -> list[Decision]:
+    def cycle(self, *given: Fact | LateFacts, after: int = 0, cut: int | None = None) -> list[Decision]:
         """One turn: these facts, and what is decided on them. `cut`: only so many of its records reach the log.
 
         A function instead of a fact is called when the facts before it have been folded. No facts: no turn.
         """
         self.time += after
-        pool = self.pool
-        number = pool.turn if pool.turn_open else pool.turn + 1
+        state = self.state
+        number = state.cycle if state.cycle_open else state.cycle + 1
         drafts = []
         for part in given:
             for fact in (part,) if isinstance(part, Fact) else part():
-                record = self._record(fact, turn=number)
-                fold(pool, record)
+                record = self._record(fact, cycle=number)
+                fold(state, record)
                 drafts.append(record)
         self.said = []
         if not drafts:
             return self.said
-        for decision in decide(pool):
+        for decision in decide(state):
             self.said.append(decision)
-            drafts.append(decision_record(pool, decision, prev="", turn_end=False))
-        drafts[-1] = replace(drafts[-1], turn_end=True)
+            drafts.append(decision_record(state, decision, prev="", cycle_end=False))
+        drafts[-1] = replace(drafts[-1], cycle_end=True)
         if cut is not None and cut < len(drafts):
             for record in drafts[:cut]:
                 self._keep(record)
-            self.pool = folded(self.wires)
+            self.state = folded(self.wires)
             raise Cut(cut)
-        close_turn(pool)
+        close_cycle(state)
         for record in drafts:
             self._keep(record)
         if self.check is not None:
-            self.check(pool)
+            self.check(state)
         return self.said
 
     def restart(self, after: int = 0, logic: int = LOGIC) -> list[Decision]:
         """A new writer folds the log, starts a higher epoch, and decides."""
         self.time += after
-        self.pool = folded(self.wires)
+        self.state = folded(self.wires)
         self._writers += 1
         started = facts.WriterStarted(
             writer=digest(f"writer {self._writers}")[:32],
@@ -170,32 +170,32 @@ class Story:
             digest=ENGINE_DIGEST,
             logic=logic,
             state_schema=STATE_SCHEMA,
-            inputs=dict(self.pool.inputs),
+            inputs=dict(self.state.inputs),
         )
-        record = self._record(started, turn=self.pool.turn + 1)
-        record = replace(record, epoch=self.pool.epoch + 1, writer=started.writer, engine=ENGINE)
+        record = self._record(started, cycle=self.state.cycle + 1)
+        record = replace(record, epoch=self.state.epoch + 1, writer=started.writer, engine=ENGINE)
         self._append(record)
-        return self.turn(facts.ClockAdvanced())
+        return self.cycle(facts.ClockAdvanced())
 
-    def _record(self, fact: Fact, turn: int, turn_end: bool = False) -> Record:
-        pool = self.pool
-        self.time = max(self.time, pool.now)
+    def _record(self, fact: Fact, cycle: int, cycle_end: bool = False) -> Record:
+        state = self.state
+        self.time = max(self.time, state.now)
         topic = TOPIC_OF.get(type(fact))
         cause, inputs = "", ()
-        if topic is not None and pool.seq > 0:
+        if topic is not None and state.seq > 0:
             at = self._offsets.get(topic, 0)
             self._offsets[topic] = at + 1
             cause, inputs = f"{topic}/0/{at}", ((f"{topic}/0", at + 1),)
         return Record(
-            domain=self.domain, seq=pool.seq + 1, epoch=pool.epoch, turn=turn, turn_end=turn_end, time=self.time, prev="",
-            writer=pool.writer or "creator", engine=pool.engine or ENGINE, policy=pool.policy_revision,
+            pool=self.pool, seq=state.seq + 1, epoch=state.epoch, cycle=cycle, cycle_end=cycle_end, time=self.time, prev="",
+            writer=state.writer or "creator", engine=state.engine or ENGINE, policy=state.policy_revision,
             type=fact.type_name(), data=fact, cause=cause, inputs=inputs,
         )  # fmt: skip
 
     def _append(self, record: Record) -> None:
         """The first records of a writer are folded as it reads them back."""
         self._keep(record)
-        fold(self.pool, decode(self.wires[-1]))
+        fold(self.state, decode(self.wires[-1]))
 
     def _keep(self, record: Record) -> None:
         record = replace(record, prev=self.head.hash)
@@ -212,13 +212,13 @@ class Story:
         other.__dict__.update(self.__dict__)
         other.records, other.wires = self.records[:records], self.wires[:records]
         other.said, other._offsets = [], dict(self._offsets)
-        other.head = ChainHead(self.domain)
+        other.head = ChainHead(self.pool)
         for wire in other.wires:
             head = continues(other.head, wire)
             assert isinstance(head, ChainHead)
             other.head = head
-        other.pool = folded(other.wires)
-        other.time = other.pool.now
+        other.state = folded(other.wires)
+        other.time = other.state.now
         return other
 
     # --- what is asked
@@ -236,40 +236,40 @@ class Story:
 
     def submit(self, job: str, *groups: TaskGroup, after: int = 0, **asked: Any) -> list[Decision]:
         """A job is submitted; keywords as in `submitted`."""
-        return self.turn(self.submitted(job, *groups, **asked), after=after)
+        return self.cycle(self.submitted(job, *groups, **asked), after=after)
 
     def cancel(self, job: str, after: int = 0) -> list[Decision]:
         """Somebody wants the job gone."""
-        return self.turn(facts.JobCancelled(request=self.request(), job=job), after=after)
+        return self.cycle(facts.JobCancelled(request=self.request(), job=job), after=after)
 
     def scale(self, job: str, tasks: int, minimum: int | None = None) -> list[Decision]:
         """Somebody wants another number of its tasks."""
-        return self.turn(facts.JobScaled(request=self.request(), job=job, tasks=tasks, min_tasks=minimum))
+        return self.cycle(facts.JobScaled(request=self.request(), job=job, tasks=tasks, min_tasks=minimum))
 
     def evict(self, job: str, reason: str = "", after: int = 0) -> list[Decision]:
         """Somebody wants the job off its place."""
-        return self.turn(facts.JobEvictionAsked(request=self.request(), job=job, reason=reason), after=after)
+        return self.cycle(facts.JobEvictionRequested(request=self.request(), job=job, reason=reason), after=after)
 
     def pause(self, job: str, reason: str = "", after: int = 0) -> list[Decision]:
         """Somebody wants the job set aside."""
-        return self.turn(facts.JobPaused(request=self.request(), job=job, reason=reason), after=after)
+        return self.cycle(facts.JobPaused(request=self.request(), job=job, reason=reason), after=after)
 
-    def unpause(self, job: str, after: int = 0) -> list[Decision]:
+    def resume(self, job: str, after: int = 0) -> list[Decision]:
         """It may go on."""
-        return self.turn(facts.JobUnpaused(request=self.request(), job=job), after=after)
+        return self.cycle(facts.JobResumed(request=self.request(), job=job), after=after)
 
     def migrate(self, job: str, node: str | None = None, reason: str = "", after: int = 0) -> list[Decision]:
         """Somebody wants the job elsewhere."""
-        return self.turn(facts.JobMigrationAsked(request=self.request(), job=job, node=node, reason=reason), after=after)
+        return self.cycle(facts.JobMigrationRequested(request=self.request(), job=job, node=node, reason=reason), after=after)
 
     def drain(self, node: str, mode: str = "quick", deadline: int | None = None, reason: str = "") -> list[Decision]:
         """An operator empties the node."""
         fact = {"request": self.request(), "node": node, "mode": mode, "deadline": deadline, "reason": reason}
-        return self.turn(facts.NodeDrained.model_validate(fact))
+        return self.cycle(facts.NodeDrained.model_validate(fact))
 
     def undrain(self, node: str) -> list[Decision]:
         """It takes work again."""
-        return self.turn(facts.NodeUndrained(request=self.request(), node=node))
+        return self.cycle(facts.NodeUndrained(request=self.request(), node=node))
 
     def members(self, job: str, *states: str) -> list[int]:
         """The job's tasks that have a place, or those in one of these states, by index."""
@@ -277,7 +277,7 @@ class Story:
 
     def apply_policy(self, rules: Policy) -> list[Decision]:
         """Another policy comes into force."""
-        return self.turn(facts.PolicyApplied(policy=rules.complete(), request=self.request()))
+        return self.cycle(facts.PolicyApplied(policy=rules.complete(), request=self.request()))
 
     # --- machines
 
@@ -287,21 +287,21 @@ class Story:
         checkpoints: str | None = None,
     ) -> facts.NodeJoined:  # fmt: skip
         """The fact that a node's agent announced itself in its `boot`th life."""
-        known = self.pool.node_numbers.get(name)
+        known = self.state.node_numbers.get(name)
         return facts.NodeJoined(
             node=name,
-            number=len(self.pool.nodes) if known is None else known,
+            number=len(self.state.nodes) if known is None else known,
             incarnation=f"{name}-life-{boot}",
             machine_id=f"machine-{name}",
             boot_id=f"{name}-boot-{boot}",
-            report=0,
+            report_number=0,
             cpu_milli=cpu * 1000,
             memory_bytes=gib * GIB,
             max_tasks=slots,
             labels=labels or {},
-            checkpoints=checkpoints,
+            checkpoint_store=checkpoints,
             devices=tuple(
-                facts.DeviceFacts(id=f"GPU-{name}-{n}", model=model, memory_bytes=80 * GIB, healthy=n not in sick)
+                facts.DeviceInfo(id=f"GPU-{name}-{n}", model=model, memory_bytes=80 * GIB, healthy=n not in sick)
                 for n in range(gpus)
                 if n not in missing
             ),
@@ -309,53 +309,53 @@ class Story:
 
     def quarantined(self, node: str, device: int, job: str | None = None) -> list[Decision]:
         """A device of the node was not seen free in time."""
-        found = self.pool.nodes[self.pool.node_numbers[node]].devices[device].id
+        found = self.state.nodes[self.state.node_numbers[node]].devices[device].id
         seen = facts.DeviceReading(device=found, memory_used=GIB, processes=0)
-        return self.turn(facts.DeviceQuarantined(node=node, device=found, reason="not-free", reading=seen, job=job))
+        return self.cycle(facts.DeviceQuarantined(node=node, device=found, reason="not-free", reading=seen, job=job))
 
     def cleared(self, node: str, device: int) -> list[Decision]:
         """It was seen free."""
-        found = self.pool.nodes[self.pool.node_numbers[node]].devices[device].id
-        return self.turn(facts.DeviceCleared(node=node, device=found))
+        found = self.state.nodes[self.state.node_numbers[node]].devices[device].id
+        return self.cycle(facts.DeviceCleared(node=node, device=found))
 
     def breaks(self, node: str, device: int) -> list[Decision]:
         """A device of the node falls off the bus."""
-        found = self.pool.nodes[self.pool.node_numbers[node]].devices[device].id
-        return self.turn(facts.DeviceUnhealthy(node=node, device=found, reason="xid", code=79))
+        found = self.state.nodes[self.state.node_numbers[node]].devices[device].id
+        return self.cycle(facts.DeviceUnhealthy(node=node, device=found, reason="xid", code=79))
 
     def repaired(self, node: str, device: int) -> list[Decision]:
         """It works again."""
-        found = self.pool.nodes[self.pool.node_numbers[node]].devices[device].id
-        return self.turn(facts.DeviceHealthy(node=node, device=found))
+        found = self.state.nodes[self.state.node_numbers[node]].devices[device].id
+        return self.cycle(facts.DeviceHealthy(node=node, device=found))
 
     def node(self, name: str, **about: Any) -> list[Decision]:
         """A machine joins the pool, or comes back; keywords as in `joined`."""
-        return self.turn(self.joined(name, **about))
+        return self.cycle(self.joined(name, **about))
 
     def silent(self, name: str, after: int = 0) -> list[Decision]:
         """No word from the node."""
-        return self.turn(facts.NodeUnreachable(node=name, last_heard=self.time), after=after)
+        return self.cycle(facts.NodeUnreachable(node=name, last_contact=self.time), after=after)
 
-    def heard(self, name: str, after: int = 0) -> list[Decision]:
+    def reachable(self, name: str, after: int = 0) -> list[Decision]:
         """It speaks again."""
-        return self.turn(facts.NodeReachable(node=name), after=after)
+        return self.cycle(facts.NodeReachable(node=name), after=after)
 
     def lost(self, name: str, after: int = 0) -> list[Decision]:
         """Its lease is over."""
-        return self.turn(facts.NodeLost(node=name, last_heard=self.time), after=after)
+        return self.cycle(facts.NodeLost(node=name, last_contact=self.time), after=after)
 
     # --- tasks
 
     def job(self, name: str) -> Job:
         """The job as the state has it."""
-        return self.pool.jobs[name]
+        return self.state.jobs[name]
 
     def at(self, job: str, task: int) -> dict[str, Any]:
         """Which task of the job's present attempt, as the facts name it."""
         found = self.job(job)
         member = found.task(task)
         assert member is not None, f"{job} has no task {task}"
-        return {"job": job, "attempt": found.attempt, "task": task, "node": self.pool.nodes[member.node].name}
+        return {"job": job, "attempt": found.attempt, "task": task, "node": self.state.nodes[member.node].name}
 
     def _tasks(self, job: str, task: int | None, states: Sequence[str]) -> list[int]:
         members = self.job(job).tasks
@@ -363,22 +363,22 @@ class Story:
 
     def started(self, job: str, task: int | None = None, after: int = 0) -> list[Decision]:
         """The agents say that the job's tasks (or the one) run."""
-        return self.turn(*(facts.TaskStarted(**self.at(job, n)) for n in self._tasks(job, task, ["starting"])), after=after)
+        return self.cycle(*(facts.TaskStarted(**self.at(job, n)) for n in self._tasks(job, task, ["starting"])), after=after)
 
     def exits(self, job: str, code: int = 0, task: int | None = None, after: int = 0) -> list[Decision]:
         """Processes of the job end with this code; the room is not free yet."""
         gone = [facts.TaskExited(**self.at(job, n), exit_code=code) for n in self._tasks(job, task, ["starting", "running"])]
-        return self.turn(*gone, after=after)
+        return self.cycle(*gone, after=after)
 
     def releases(self, job: str, task: int | None = None, after: int = 0) -> list[Decision]:
         """The room of what has exited is proved free."""
-        return self.turn(*(facts.TaskReleased(**self.at(job, n)) for n in self._tasks(job, task, ["exited"])), after=after)
+        return self.cycle(*(facts.TaskReleased(**self.at(job, n)) for n in self._tasks(job, task, ["exited"])), after=after)
 
     def ends(self, job: str, code: int = 0, task: int | None = None, after: int = 0) -> list[Decision]:
         """Exit and release in one turn."""
         going = self._tasks(job, task, ["starting", "running"])
         exits: list[Fact] = [facts.TaskExited(**self.at(job, n), exit_code=code) for n in going]
-        return self.turn(*exits, *(facts.TaskReleased(**self.at(job, n)) for n in going), after=after)
+        return self.cycle(*exits, *(facts.TaskReleased(**self.at(job, n)) for n in going), after=after)
 
     def runs(self, job: str, *groups: TaskGroup, after: int = 0, **asked: Any) -> None:
         """A job is submitted, placed and started: for stories that begin later."""
@@ -389,20 +389,20 @@ class Story:
 
     # --- evictions
 
-    def proposal(self, at: int | None = None, answers: Sequence[Answer] | None = None) -> facts.ProposalReceived:
+    def proposal(self, at: int | None = None, proposals: Sequence[Proposal] | None = None) -> facts.ProposalReceived:
         """The answer to the open selection, computed on the state after the record `at` (default: the present one)."""
-        selection = self.pool.selection
+        selection = self.state.selection
         assert selection is not None, "no selection is out"
-        at = self.pool.seq if at is None else at
-        if answers is None:
+        at = self.state.seq if at is None else at
+        if proposals is None:
             state = folded(self.wires[: at + 1])
-            state.turn_open = False
-            answers = select_batch(state, selection.requests, self.pool.rules.preemption.search_steps)
-        return facts.ProposalReceived(number=selection.number, computed_at=at, logic=LOGIC, answers=tuple(answers))
+            state.cycle_open = False
+            proposals = select_batch(state, selection.requests, self.state.rules.preemption.search_steps)
+        return facts.ProposalReceived(selection=selection.number, computed_at=at, logic=LOGIC, proposals=tuple(proposals))
 
-    def propose(self, at: int | None = None, answers: Sequence[Answer] | None = None, after: int = 0) -> list[Decision]:
+    def propose(self, at: int | None = None, proposals: Sequence[Proposal] | None = None, after: int = 0) -> list[Decision]:
         """Victim selection answers; arguments as in `proposal`."""
-        return self.turn(self.proposal(at, answers), after=after)
+        return self.cycle(self.proposal(at, proposals), after=after)
 
     def begin(self, job: str, after: int = 0) -> list[Decision]:
         """The executor is about to tell the agents."""
@@ -410,19 +410,19 @@ class Story:
         alone = [task.eviction.decided_seq for task in found.tasks if task.eviction is not None]
         decided = [found.eviction.decided_seq] if found.eviction is not None else list(dict.fromkeys(alone))
         assert decided, f"{job} is not being evicted"
-        begun = (facts.EvictionBegun(job=job, attempt=found.attempt, decided=seq) for seq in decided)
-        return self.turn(*begun, after=after)
+        begun = (facts.EvictionStarted(job=job, attempt=found.attempt, decided_by=seq) for seq in decided)
+        return self.cycle(*begun, after=after)
 
-    def give_up(self, asker: str, after: int = 0) -> list[Decision]:
-        """The executor's last look at the asker's plan found that nobody needs to leave."""
-        plan = self.job(asker).plan
+    def abandon(self, preemptor: str, after: int = 0) -> list[Decision]:
+        """The executor's last look at the preemptor's plan found that nobody needs to leave."""
+        plan = self.job(preemptor).preemption
         assert plan is not None
-        return self.turn(facts.PlanGivenUp(plan=plan, reason="there is room by now"), after=after)
+        return self.cycle(facts.PreemptionAbandoned(preemption=plan, reason="there is room by now"), after=after)
 
     def staged(self, job: str, stage: str, task: int | None = None) -> list[Decision]:
         """Every task of the job (or the one) reached this stage of its eviction."""
         here = self._tasks(job, task, ["starting", "running"])
-        return self.turn(*(facts.EvictionStaged.model_validate({**self.at(job, n), "stage": stage}) for n in here))
+        return self.cycle(*(facts.EvictionStageReached.model_validate({**self.at(job, n), "stage": stage}) for n in here))
 
     def yields(self, job: str, code: int = 85, after: int = 0) -> list[Decision]:
         """An eviction runs its course: begun, noticed, TERM, exit with this code, released. Of those who leave, only."""
@@ -430,18 +430,18 @@ class Story:
         found = self.job(job)
         going = [task.index for task in found.tasks if found.eviction is not None or task.eviction is not None]
         for stage in ("noticed", "term_sent"):
-            self.turn(*(facts.EvictionStaged.model_validate({**self.at(job, n), "stage": stage}) for n in going))
+            self.cycle(*(facts.EvictionStageReached.model_validate({**self.at(job, n), "stage": stage}) for n in going))
         exits: list[Fact] = [facts.TaskExited(**self.at(job, n), exit_code=code) for n in going]
-        return self.turn(*exits, *(facts.TaskReleased(**self.at(job, n)) for n in going))
+        return self.cycle(*exits, *(facts.TaskReleased(**self.at(job, n)) for n in going))
 
-    def spared(self, job: str, task: int | None = None) -> list[Decision]:
+    def eviction_cancelled(self, job: str, task: int | None = None) -> list[Decision]:
         """The agents confirm that the eviction was not obeyed."""
         here = [found.index for found in self.job(job).tasks] if task is None else [task]
-        return self.turn(*(facts.TaskSpared(**self.at(job, n)) for n in here))
+        return self.cycle(*(facts.TaskEvictionCancelled(**self.at(job, n)) for n in here))
 
-    def not_spared(self, job: str, task: int = 0) -> list[Decision]:
+    def cancel_eviction_refused(self, job: str, task: int = 0) -> list[Decision]:
         """One agent says that the spare came too late."""
-        return self.turn(facts.SpareRefused(**self.at(job, task)))
+        return self.cycle(facts.TaskCancelEvictionRefused(**self.at(job, task)))
 
     # --- time
 
@@ -449,8 +449,8 @@ class Story:
         """Time passes; whenever the core has asked to be woken, it is. Everything decided meanwhile."""
         until = self.time + duration
         said: list[Decision] = []
-        while (wake := wake_at(self.pool)) is not None and wake <= until:
-            said += self.turn(facts.ClockAdvanced(), after=max(0, wake - self.time))
+        while (wake := wake_at(self.state)) is not None and wake <= until:
+            said += self.cycle(facts.ClockAdvanced(), after=max(0, wake - self.time))
         self.time = until
         self.said = said
         return said
@@ -477,10 +477,10 @@ class Story:
 
     def phases(self) -> dict[str, str]:
         """The phase of every job."""
-        return {name: job.phase for name, job in self.pool.jobs.items()}
+        return {name: job.phase for name, job in self.state.jobs.items()}
 
     def holds(self) -> None:
         """The log reads, folds and replays to what this story has seen."""
         again = replayed(self.wires)
         assert again.difference is None, again.difference
-        assert state_digest(again.pool) == state_digest(self.pool) == state_digest(folded(self.wires))
+        assert state_digest(again.state) == state_digest(self.state) == state_digest(folded(self.wires))

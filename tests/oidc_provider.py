@@ -33,7 +33,7 @@ def encoded(part: Mapping[str, Any]) -> str:
 
 
 @dataclass
-class Person:
+class Principal:
     """Who sits at the browser."""
 
     name: str = "ada"
@@ -61,7 +61,7 @@ class OidcProvider:
     def __init__(self) -> None:
         self.key = first_key()
         self.published = [self.key]
-        self.person = Person()
+        self.principal = Principal()
         self.claims: dict[str, Any] = {}
         self.sign: Signs = self.signed
         self.described: dict[str, Any] = {}
@@ -142,9 +142,9 @@ class OidcProvider:
                 return JSONResponse({"error": "invalid_grant"}, 400)
             now = int(time.time())
             claims = {
-                "iss": self.issuer, "aud": CLIENT_ID, "sub": f"id-{self.person.name}", "iat": now, "exp": now + 300,
-                "nonce": asked["nonce"], "preferred_username": self.person.name, "groups": self.person.groups,
-                **self.person.more, **self.claims,
+                "iss": self.issuer, "aud": CLIENT_ID, "sub": f"id-{self.principal.name}", "iat": now, "exp": now + 300,
+                "nonce": asked["nonce"], "preferred_username": self.principal.name, "groups": self.principal.groups,
+                **self.principal.more, **self.claims,
             }  # fmt: skip
             claims = {key: value for key, value in claims.items() if value is not None}
             self.issued += [ACCESS_TOKEN, id_token := self.sign({}, claims)]

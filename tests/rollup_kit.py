@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 
 from tests.log_builder import MINUTE, SECOND, Story
 
-from bailiff_bus.log import chained
-from bailiff_core.model.places import numbers
+from bailiff_core.model.placement_ranges import numbers
 from bailiff_core.records import ChainHead, Record, Wire, decisions, decode, facts
 from bailiff_core.victims.batch import select_batch
+from bailiff_log.writer import chain_records
 
 LENGTHS = {"1m": 60_000_000, "1h": 3_600_000_000, "1d": 86_400_000_000}
 
@@ -30,7 +30,7 @@ class Recount:
 
     def evictions_by(self, begin: int = 0, end: int = 1 << 60) -> Counter[tuple[str, str]]:
         """Evictions decided within these moments."""
-        return Counter((verb, rule) for at, verb, rule in self.evictions if begin <= at < end)
+        return Counter((action, rule) for at, action, rule in self.evictions if begin <= at < end)
 
     def lost_by(self, begin: int = 0, end: int = 1 << 60) -> dict[str, int]:
         """GPU-ms lost within these moments, by cause."""
@@ -85,16 +85,16 @@ def recount(wires: Iterable[Wire]) -> Recount:
                 waiting[job] = set(range(group.count))
                 found.submitted.append((at, classes[job]))
             case decisions.JobPlaced() | decisions.PreemptionDecided():
-                job = data.job if isinstance(data, decisions.JobPlaced) else data.asker.job
+                job = data.job if isinstance(data, decisions.JobPlaced) else data.preemptor.job
                 tasks = [task for share in data.placement for task in numbers(share.tasks)]
                 if isinstance(data, decisions.PreemptionDecided):
                     reserved[job] = tasks
-                    found.evictions += [(at, data.verb, RIGHTS[data.verb]) for victim in data.victims if not victim.reserved]
+                    found.evictions += [(at, data.action, RIGHTS[data.action]) for victim in data.victims if not victim.reserved]
                 elif data.reserved:
                     reserved[job] = tasks
                 else:
                     take(at, job, tasks)
-            case decisions.JobStartOrdered():
+            case decisions.JobStarting():
                 take(at, data.job, reserved.pop(data.job))
             case decisions.EvictionDecided():
                 found.evictions.append((at, "evict", data.cause))
@@ -122,7 +122,7 @@ def busy_log(rounds: int) -> list[Wire]:
 
     Some 38 records a round.
     """
-    story = Story(domain="pool-a")
+    story = Story(pool="pool-a")
     story.node("n1", gpus=8)
     for number in range(rounds):
         first, second, urgent = f"train-{number}-a", f"train-{number}-b", f"urgent-{number}"
@@ -131,9 +131,9 @@ def busy_log(rounds: int) -> list[Wire]:
         story.started(first, after=SECOND)
         story.started(second, after=3 * SECOND)
         story.submit(urgent, gpus=8, cls="inference", after=(4 + number % 3) * MINUTE)
-        assert story.pool.selection is not None
-        answers = select_batch(story.pool, story.pool.selection.requests, story.pool.rules.preemption.search_steps)
-        story.propose(answers=answers, after=SECOND)
+        assert story.state.selection is not None
+        proposals = select_batch(story.state, story.state.selection.requests, story.state.rules.preemption.search_steps)
+        story.propose(proposals=proposals, after=SECOND)
         story.yields(first, after=20 * SECOND)
         story.yields(second, after=15 * SECOND)
         story.started(urgent, after=2 * SECOND)
@@ -148,12 +148,12 @@ def busy_log(rounds: int) -> list[Wire]:
 RIGHTS = {"preempt": "priority", "reclaim": "quota", "consolidate": "compaction"}
 
 
-def of_domain(wires: Iterable[Wire], domain: str, partition: int) -> list[Wire]:
-    """The same story as the log of another domain."""
+def of_domain(wires: Iterable[Wire], pool: str, partition: int) -> list[Wire]:
+    """The same story as the log of another pool."""
     records: list[Record] = []
     for wire in wires:
-        record = replace(decode(wire), domain=domain)
-        if isinstance(record.data, facts.DomainCreated):
-            record.data = record.data.model_copy(update={"domain": domain, "partition": partition})
+        record = replace(decode(wire), pool=pool)
+        if isinstance(record.data, facts.PoolCreated):
+            record.data = record.data.model_copy(update={"pool": pool, "partition": partition})
         records.append(record)
-    return [wire for _, wire, _ in chained(ChainHead(domain), records)]
+    return [wire for _, wire, _ in chain_records(ChainHead(pool), records)]

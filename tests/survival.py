@@ -1,10 +1,10 @@
-"""Stories of a victim: it trains, an urgent job comes, something strikes, and at the end nothing is lost but what the table says.
+"""Scenarios of a preempted training job under a fault: only the work that the job contract allows is lost.
 
-What the table of the job contract says is a `Table`; what a story comes to is judged by four witnesses that do not know of each
-other: the log (which stages and which outcome, who had the GPUs when), the invariants folded over all of it, the simulated
-devices' memory, and the job's own notes (which steps it did, and whether anybody began where somebody still was).
+A `Table` states what a scenario may lose. The result is checked against four independent sources: the log (stages, outcome, GPU
+allocations over time), the invariants over all of its records, the simulated devices' memory, and the job's own notes (its
+steps, and whether two attempts ever overlapped).
 
-Which row of issue 6 §7 is played where:
+Where each fault is tested:
 
 | row | tests/process/ |
 |---|---|
@@ -12,7 +12,7 @@ Which row of issue 6 §7 is played where:
 | the agent is dead for good, stopped, not alone | test_lost_agent.py |
 | a supervisor is killed; one rank is | test_survives_processes.py |
 | host loss | test_survives_host.py; of jobs that save nothing: test_lost_agent.py |
-| Kafka is away in the grace | test_survives_kafka.py; for up to 180 s, of jobs that know nothing: test_no_kafka.py |
+| Kafka is unavailable during the grace | test_survives_kafka.py; for up to 180 s, of jobs that know nothing: test_no_kafka.py |
 | a GPU that stays dirty | test_survives_dirty_gpus.py |
 | the disk is full; the newest checkpoint is damaged | test_survives_disk.py; the library alone: test_job_script.py |
 | never acknowledges, hangs, forks away, catches TERM, exits 0, saves for too long | test_survives_behaviours.py |
@@ -40,14 +40,14 @@ from tests.invariants import STATE_RULES, TURN_RULES, History, check
 from tests.job_processes import is_supervisor, processes_of
 from tests.system import PATIENCE_S, System, Watch, systems
 
-from bailiff_bus.log import Entry
 from bailiff_core.fold import apply
-from bailiff_core.model.pool import Pool
-from bailiff_core.records.decisions import JobEnded, JobRequeued, JobStartOrdered
-from bailiff_core.records.facts import EvictionStage, EvictionStaged, TaskExited, TaskReleased, TaskResumed, TaskStarted
+from bailiff_core.model.state import PoolState
+from bailiff_core.records.decisions import JobEnded, JobRequeued, JobStarting
+from bailiff_core.records.facts import EvictionStage, EvictionStageReached, TaskExited, TaskReleased, TaskResumed, TaskStarted
 from bailiff_core.records.payload import Payload
 from bailiff_core.replay import Replay
 from bailiff_devstack.identity import wait_until
+from bailiff_log.reader import Entry
 
 ROOT = Path(__file__).parents[1]
 POOL, FIRST, GPUS = "survival", "survival-0", 2
@@ -80,7 +80,7 @@ class Table:
     codes: tuple[int, ...] = (85,)
     reason: str = ""
     goes_back_to: int | None = None
-    passed_over: int = 0
+    skipped_checkpoints: int = 0
     says: bool = True
 
 
@@ -89,32 +89,32 @@ SAVES_AND_LEAVES = Table("preempted")
 
 @dataclass
 class Judge:
-    """Of one system's log: every record once, with all invariants after each, and every turn decided again."""
+    """Checks one system's log: all invariants after every record, and every decision cycle replayed."""
 
-    pool: Pool = field(default_factory=Pool)
+    state: PoolState = field(default_factory=PoolState)
     history: History = field(default_factory=History)
     replay: Replay = field(default_factory=Replay)
 
-    def hear(self, entries: list[Entry]) -> None:
-        """What the log has come to hold since."""
-        for entry in entries[self.pool.seq + 1 :]:
-            complaints = [*self.history.before(self.pool, entry.record)]
-            apply(self.pool, entry.record)
+    def check_new(self, entries: list[Entry]) -> None:
+        """Check the records that are new."""
+        for entry in entries[self.state.seq + 1 :]:
+            complaints = [*self.history.before(self.state, entry.record)]
+            apply(self.state, entry.record)
             self.replay.feed(entry.record, entry.wire)
-            complaints += self.history.after(self.pool)
+            complaints += self.history.after(self.state)
             assert not complaints, complaints
-            check(STATE_RULES, self.pool)
-            if not self.pool.turn_open:
-                check(TURN_RULES, self.pool)
+            check(STATE_RULES, self.state)
+            if not self.state.cycle_open:
+                check(TURN_RULES, self.state)
         assert self.replay.difference is None, self.replay.difference
         assert not [*self.history.end()]
 
 
 @dataclass
 class Story:
-    """One victim, and the urgent job for which it leaves. `judge`: of the system that it plays on."""
+    """One victim and the urgent job that preempts it. judge: of the system that it runs on."""
 
-    pool: Watch
+    watch: Watch
     judge: Judge
     tasks: int = 1
     victim: str = ""
@@ -126,7 +126,7 @@ class Story:
 
     @property
     def system(self) -> System:
-        return self.pool.system
+        return self.watch.system
 
     @property
     def steps(self) -> int:
@@ -138,20 +138,20 @@ class Story:
         """It runs, has done some steps, and waits for what comes."""
         gpus = rest.pop("gpus", GPUS) // self.tasks
         run = command(behaviour, self.steps)
-        await self.pool.submit(
+        await self.watch.submit(
             self.victim, run, gpus=gpus, tasks=self.tasks, grace_s=grace_s, env=self._env(), max_failures=1, **rest
         )
-        await self.pool.until_running(self.victim)
+        await self.watch.until_running(self.victim)
         stands = [self.mark(f"{rank}.stands") for rank in range(self.tasks)]
-        await self.pool.until("it stands", lambda _: all(mark.exists() for mark in stands))
+        await self.watch.until("it stands", lambda _: all(mark.exists() for mark in stands))
 
     async def urgent_comes(self, gpus: int = GPUS) -> None:
         """Somebody who needs its GPUs."""
-        await self.pool.submit(self.urgent, command("Urgent", 0), gpus=gpus, kind="inference", env=self._env())
+        await self.watch.submit(self.urgent, command("Urgent", 0), gpus=gpus, kind="inference", env=self._env())
 
-    async def reaches(self, stage: EvictionStage) -> EvictionStaged:
+    async def reaches(self, stage: EvictionStage) -> EvictionStageReached:
         """Wait until the victim's eviction has come so far."""
-        return await self.pool.record(EvictionStaged, job=self.victim, stage=stage)
+        return await self.watch.record(EvictionStageReached, job=self.victim, stage=stage)
 
     def goes_on(self) -> None:
         """A victim that waits at a stage does so no longer."""
@@ -178,44 +178,44 @@ class Story:
 
     async def has_left(self) -> None:
         """Wait until the victim is back in the queue, and the urgent job runs."""
-        await self.pool.record(JobRequeued, job=self.victim)
-        await self.pool.until_running(self.urgent)
+        await self.watch.record(JobRequeued, job=self.victim)
+        await self.watch.until_running(self.urgent)
 
     # --- what it comes to
 
     async def ends_well(self, table: Table = SAVES_AND_LEAVES) -> None:
         """The urgent job had the GPUs, the victim came back and has finished, and all witnesses agree with the table."""
-        await self.pool.until_running(self.urgent)
+        await self.watch.until_running(self.urgent)
         (self.system.marks / f"{self.urgent}.go").touch()
-        await self.pool.until_ended(self.urgent)
+        await self.watch.until_ended(self.urgent)
         if table.codes:
             self.was_handed_over()
         await self.comes_back(table)
 
     async def comes_back(self, table: Table) -> None:
         """The same without an urgent job."""
-        await self.pool.until_ended(self.victim)
+        await self.watch.until_ended(self.victim)
         self.was_told(table)
         if table.outcome != "finished":
             self.lost(table)
         self.nothing_ran_twice()
-        self.judge.hear(self.pool.entries)
+        self.judge.check_new(self.watch.entries)
 
     def was_told(self, table: Table) -> None:
         """The record tells which stages there were, where it was stuck, and with what outcome."""
         for task in range(self.tasks):
-            staged = [stage for stage in self.facts(EvictionStaged, attempt=1, task=task) if stage.stage not in table.may]
+            staged = [stage for stage in self.facts(EvictionStageReached, attempt=1, task=task) if stage.stage not in table.may]
             if table.stages is None:
                 continue
-            assert tuple(stage.stage for stage in staged) == table.stages, self.pool.report()
+            assert tuple(stage.stage for stage in staged) == table.stages, self.watch.report()
             stuck = [stage.stuck_in for stage in staged if stage.stage in LATE]
             assert stuck[-1:] == [table.stuck_in][: len(stuck)], staged
         exits = sorted(self.facts(TaskExited, attempt=1), key=lambda fact: fact.task)
-        assert tuple(fact.exit_code for fact in exits) == table.codes, self.pool.report()
+        assert tuple(fact.exit_code for fact in exits) == table.codes, self.watch.report()
         assert not table.reason or any(table.reason in fact.reason for fact in exits), exits
         outcomes = [fact.outcome for fact in self.facts(JobRequeued)]
-        assert outcomes == ([] if table.outcome == "finished" else [table.outcome]), self.pool.report()
-        assert self.pool.job(self.victim).failures == (table.outcome == "failed")
+        assert outcomes == ([] if table.outcome == "finished" else [table.outcome]), self.watch.report()
+        assert self.watch.job(self.victim).failures == (table.outcome == "failed")
         assert len(self.facts(JobEnded)) == 1
 
     def was_handed_over(self) -> None:
@@ -224,13 +224,13 @@ class Story:
         assert len(released) == self.tasks
         for reading in itertools.chain.from_iterable(fact.after for fact in released):
             assert (reading.memory_used, reading.processes) == (0, 0)
-        assert max(self.when(TaskReleased, self.victim)) < min(self.when(JobStartOrdered, self.urgent))
+        assert max(self.when(TaskReleased, self.victim)) < min(self.when(JobStarting, self.urgent))
         assert len(self.when(TaskStarted, self.urgent)) == 1
 
     def lost(self, table: Table) -> None:
         """What was done again, by its own notes, by the record and by the table; and what came of it, to the last bit."""
         resumed = {fact.task: fact for fact in self.facts(TaskResumed, attempt=2)}
-        assert len(resumed) == (self.tasks if table.says else 0), self.pool.report()
+        assert len(resumed) == (self.tasks if table.says else 0), self.watch.report()
         furthest = max(step for rank in range(self.tasks) for attempt, step in self.done(rank) if attempt == 1)
         for rank in range(self.tasks):
             first, second = ([step for attempt, step in self.done(rank) if attempt == number] for number in (1, 2))
@@ -239,7 +239,7 @@ class Story:
             assert self.tasks > 1 or first[-1] == LAST
             if table.says:
                 told, again = resumed[rank], furthest + 1 - begins
-                assert (told.step, told.from_attempt, told.passed_over) == (begins, 1, table.passed_over)
+                assert (told.step, told.from_attempt, told.skipped_checkpoints) == (begins, 1, table.skipped_checkpoints)
                 all_exits_seen = len(table.codes) == self.tasks
                 assert told.steps_lost == again if all_exits_seen else told.steps_lost <= again
         assert self.mark("result").read_text() == undisturbed(self.steps)
@@ -256,7 +256,7 @@ class Story:
 
     def facts(self, kind: type[Any], **wanted: object) -> list[Any]:
         """Records of this kind about the victim."""
-        return self.pool.facts(kind, job=self.victim, **wanted)
+        return self.watch.facts(kind, job=self.victim, **wanted)
 
     def when(self, kind: type[Payload], job: str) -> list[int]:
         """The places in the log of such records about the job."""
@@ -264,7 +264,7 @@ class Story:
 
     def seqs(self, kind: type[Payload], wanted: Callable[[Any], bool] = lambda _: True) -> list[int]:
         """The places in the log of such records."""
-        records = [entry.record for entry in self.pool.entries]
+        records = [entry.record for entry in self.watch.entries]
         return [record.seq for record in records if isinstance(record.data, kind) and wanted(record.data)]
 
     def _env(self) -> dict[str, str]:

@@ -1,7 +1,7 @@
-"""A training job for the stories of `tests/survival.py`: small, deterministic to the last bit, and odd when it is told to be.
+"""A training job for the scenarios of `tests/survival.py`: small, deterministic, and misbehaving on request.
 
 Usage: survivor.py BEHAVIOUR STEPS. It behaves in its first attempt only; all later ones just train. In the first one it
-stands still after step `STANDS_AFTER`, until its notice comes. What it does it notes in the folder `SURVIVOR_MARKS`:
+pauses after step `STANDS_AFTER` until its notice arrives. It writes notes to the folder `SURVIVOR_MARKS`:
 
 * `JOB.steps`: a line for each step that it has done, with its attempt and rank;
 * `JOB.RANK.lock` and `DEVICE.lock`: locked by each of its processes as long as one lives, children that got away included;

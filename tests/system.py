@@ -26,16 +26,13 @@ import yaml
 from tests.job_processes import end_jobs
 
 from bailiff_bus import topics
-from bailiff_bus.envelope import domain_of, unwrap, wrap
+from bailiff_bus.envelope import pool_of, unwrap, wrap
 from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.log import AuditReader, Entry, Orphan
 from bailiff_bus.messages import Alarm, ApplyPolicy, CancelJob, JobSpec, MessageBody, ScaleJob, SubmitJob
-from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import Headers, Message, Producer, Receipt
-from bailiff_bus.view import DomainView
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy, PriorityClass
-from bailiff_core.model.pool import ENDED, Job, Pool
+from bailiff_core.model.state import ENDED, Job, PoolState
 from bailiff_core.records.payload import Payload
 from bailiff_core.replay import Replay
 from bailiff_devstack import free_port
@@ -43,6 +40,9 @@ from bailiff_devstack.kafka import EmbeddedKafka
 from bailiff_devstack.kafka_cluster import KafkaCluster
 from bailiff_devstack.processes import tail
 from bailiff_devstack.stack import SERVICES, Plan, Stack
+from bailiff_log.projection import Projection
+from bailiff_log.reader import AuditReader, Entry, Orphan
+from bailiff_service.metrics import Metrics
 
 PATIENCE_S = float(os.environ.get("BAILIFF_TEST_PATIENCE_S", "60"))  # more where much else runs on the machine
 POLL_S = 0.05
@@ -88,7 +88,7 @@ class System:
         self.broken = False
         self.marks = folder / "marks"
         nodes = [
-            {"name": f"{name}-{number}", "domain": name, "gpus": "8xH100-80GB", **(machine or {}).get(name, {})}
+            {"name": f"{name}-{number}", "pool": name, "gpus": "8xH100-80GB", **(machine or {}).get(name, {})}
             for name, count in (pools or {}).items()
             for number in range(count)
         ]
@@ -96,8 +96,8 @@ class System:
             pools=tuple(self.machines),
             nodes=nodes
             or (
-                {"name": "node-1", "domain": "pool-a", "gpus": "8xH100-80GB"},
-                {"name": "node-2", "domain": "pool-b", "gpus": "4xH100-80GB"},
+                {"name": "node-1", "pool": "pool-a", "gpus": "8xH100-80GB"},
+                {"name": "node-2", "pool": "pool-b", "gpus": "4xH100-80GB"},
             ),
             policy=folder / "policy.yaml",
             env={"BAILIFF_KAFKA__SESSION_TIMEOUT_MS": "2000", **(env or {})},
@@ -129,7 +129,7 @@ class System:
     def start_service(self, name: str) -> None:
         """Start this service, for the first time or again. Does not wait until it is ready."""
         if name == "node-agent-2":
-            nodes = [{"name": "node-3", "domain": "pool-b", "gpus": "4xH100-80GB"}]
+            nodes = [{"name": "node-3", "pool": "pool-b", "gpus": "4xH100-80GB"}]
             self.stack.start_service("node-agent", replica="-2", env={"BAILIFF_NODES": json.dumps(nodes)})
         else:
             self.stack.start_service(name)
@@ -177,7 +177,7 @@ class System:
         """What `bailiff` prints when it is called with these arguments about this pool; it must succeed."""
         env = {
             "BAILIFF_KAFKA__BOOTSTRAP": self.stack.kafka.bootstrap,
-            "BAILIFF_DOMAIN": pool,
+            "BAILIFF_POOL": pool,
             "BAILIFF_CACHE": str(self.folder / "cache"),
         }
         done = subprocess.run(
@@ -224,7 +224,7 @@ class Watch:
 
     system: System
     bus: KafkaBus
-    domain: str
+    pool: str
     producer: Producer
     entries: list[Entry] = field(default_factory=list)
     _ids: Iterator[int] = field(default_factory=itertools.count)
@@ -233,13 +233,13 @@ class Watch:
 
     async def open(self) -> None:
         """Read the log to its end."""
-        partition = self.system.stack.plan.pools.index(self.domain)
-        self.view = DomainView(self.bus, self.domain, partition, Metrics(), observe=self.entries.append)
-        await self.view.open()
-        await self.view.catch_up()
+        partition = self.system.stack.plan.pools.index(self.pool)
+        self.projection = Projection(self.bus, self.pool, partition, Metrics(), observe=self.entries.append)
+        await self.projection.open()
+        await self.projection.catch_up()
         self._began = len(self.entries)
-        nodes = self.system.machines[self.domain]
-        await self.until("the nodes have joined", lambda pool: len(pool.nodes) == nodes)
+        nodes = self.system.machines[self.pool]
+        await self.until("the nodes have joined", lambda state: len(state.nodes) == nodes)
 
     # --- what a person would do
 
@@ -260,9 +260,9 @@ class Watch:
 
     async def apply(self, policy: Policy) -> None:
         """Put this policy in force, and wait until it is."""
-        before = self.pool.policy_revision
+        before = self.state.policy_revision
         await self.request(ApplyPolicy(policy=policy))
-        await self.until("the policy is in force", lambda pool: pool.policy_revision > before)
+        await self.until("the policy is in force", lambda state: state.policy_revision > before)
 
     async def scale(self, job: str, tasks: int) -> None:
         """Ask for another number of the job's tasks."""
@@ -280,12 +280,12 @@ class Watch:
         """Publish any message for this pool."""
         fresh = f"{os.getpid()}-{time.monotonic_ns()}-{next(self._ids)}"
         now = time.time_ns() // 1000
-        headers, value = wrap(body, source="/tests", id=message_id or fresh, domain=self.domain, time_us=now)
+        headers, value = wrap(body, source="/tests", id=message_id or fresh, pool=self.pool, time_us=now)
         return await self.publish_raw(topic, value, headers, partition=partition)
 
     async def publish_raw(self, topic: str, value: bytes, headers: Headers = (), *, partition: int | None = None) -> Receipt:
         """Publish any bytes."""
-        sent = await self.producer.send(topic, value, key=self.domain.encode(), headers=headers, partition=partition)
+        sent = await self.producer.send(topic, value, key=self.pool.encode(), headers=headers, partition=partition)
         return await sent
 
     def training(self, *, before: str = "", after: str = "") -> str:
@@ -310,36 +310,36 @@ class Watch:
     # --- what the log says
 
     @property
-    def pool(self) -> Pool:
+    def state(self) -> PoolState:
         """The pool as the log has it so far."""
-        return self.view.pool
+        return self.projection.state
 
     def job(self, name: str) -> Job:
         """A job as the log has it so far."""
-        return self.pool.jobs[name]
+        return self.state.jobs[name]
 
     def running(self, *names: str) -> bool:
         """Whether all of these run."""
-        return all(name in self.pool.jobs and self.pool.jobs[name].phase == "running" for name in names)
+        return all(name in self.state.jobs and self.state.jobs[name].phase == "running" for name in names)
 
     def facts(self, kind: type[Some], **wanted: object) -> list[Some]:
         """All records of this kind with these values."""
         found = (entry.record.data for entry in self.entries)
         return [data for data in found if isinstance(data, kind) and has(data, wanted)]
 
-    async def until(self, what: str, condition: Callable[[Pool], bool], within_s: float = PATIENCE_S) -> None:
+    async def until(self, what: str, condition: Callable[[PoolState], bool], within_s: float = PATIENCE_S) -> None:
         """Read on until the condition holds on the folded pool. Fails with all there is to know."""
         deadline = time.monotonic() + within_s
-        while not condition(self.pool):
+        while not condition(self.state):
             if time.monotonic() > deadline:
                 raise AssertionError(f"waited {within_s:g} s in vain until {what}\n{self.report()}")
-            await self.view.advance(POLL_S)
+            await self.projection.advance(POLL_S)
 
     async def record(self, kind: type[Some], *, within_s: float = PATIENCE_S, **wanted: object) -> Some:
         """The first record of this kind with these values since this watch began; waits for it."""
         at = self._began
 
-        def found(_: Pool) -> bool:
+        def found(_: PoolState) -> bool:
             nonlocal at
             while at < len(self.entries):
                 record = self.entries[at].record
@@ -359,7 +359,7 @@ class Watch:
 
     def gpus_of(self, project: str) -> int:
         """GPUs on which work of the project runs."""
-        jobs = [job for job in self.pool.jobs.values() if job.project == project]
+        jobs = [job for job in self.state.jobs.values() if job.project == project]
         return sum(
             job.group(task.index).gpu_milli // 1000
             for job in jobs
@@ -374,7 +374,7 @@ class Watch:
 
     async def until_ended(self, name: str, phase: str = "succeeded") -> None:
         """Read on until the job has ended, and in this way."""
-        await self.until(f"{name} has ended", lambda pool: name in pool.jobs and pool.jobs[name].phase in ENDED)
+        await self.until(f"{name} has ended", lambda state: name in state.jobs and state.jobs[name].phase in ENDED)
         assert self.job(name).phase == phase, self.report()
 
     async def until_alarm(self, code: str, mentions: str = "") -> str:
@@ -384,7 +384,7 @@ class Watch:
         async def raised() -> bool:
             for message in await self.everything(topics.ALARMS.name):
                 body = unwrap(message, accept=(Alarm,)).body
-                if isinstance(body, Alarm) and body.code == code and domain_of(message) == self.domain and mentions in body.text:
+                if isinstance(body, Alarm) and body.code == code and pool_of(message) == self.pool and mentions in body.text:
                     found.append(body.text)
             return bool(found)
 
@@ -406,7 +406,7 @@ class Watch:
 
     async def raw(self) -> list[Message]:
         """Every message of the pool's partition of the audit topic, as it is."""
-        return await self.everything(topics.AUDIT.name, [self.view.partition])
+        return await self.everything(topics.AUDIT.name, [self.projection.partition])
 
     async def everything(self, topic: str, partitions: Sequence[int] | None = None) -> list[Message]:
         """Every message of a topic, as it is."""
@@ -427,7 +427,7 @@ class Watch:
         orphans: whether messages that do not continue the chain are to be expected. other_engines: whether turns are, that
         another release decided; they are folded only.
         """
-        reader, replay = AuditReader(self.bus, self.domain, self.view.partition), Replay()
+        reader, replay = AuditReader(self.bus, self.pool, self.projection.partition), Replay()
         try:
             end = await reader.end()
             while reader.offset < end:
@@ -439,9 +439,9 @@ class Watch:
         finally:
             await reader.close()
         assert replay.difference is None, replay.difference
-        assert replay.pool.seq >= self.pool.seq
-        assert other_engines or replay.skipped_turns == 0
-        assert replay.turns > replay.skipped_turns
+        assert replay.state.seq >= self.state.seq
+        assert other_engines or replay.skipped_cycles == 0
+        assert replay.cycles > replay.skipped_cycles
         return replay
 
     def keep(self, *jobs: str) -> None:
@@ -451,23 +451,23 @@ class Watch:
     async def clear(self) -> None:
         """Cancel what is left and wait until it is gone."""
 
-        def left(pool: Pool) -> list[str]:
-            return [name for name, job in pool.jobs.items() if job.phase not in ENDED and name not in self._kept]
+        def left(state: PoolState) -> list[str]:
+            return [name for name, job in state.jobs.items() if job.phase not in ENDED and name not in self._kept]
 
-        for name in left(self.pool):
+        for name in left(self.state):
             await self.cancel(name)
-        await self.until("all jobs have ended", lambda pool: not left(pool))
+        await self.until("all jobs have ended", lambda state: not left(state))
 
     async def until_true(self, what: str, condition: Callable[[], Awaitable[bool]], within_s: float = PATIENCE_S) -> None:
         """Read on until something beside the log is so."""
         deadline = time.monotonic() + within_s
         while not await condition():
             assert time.monotonic() < deadline, f"waited {within_s:g} s in vain until {what}\n{self.report()}"
-            await self.view.advance(POLL_S)
+            await self.projection.advance(POLL_S)
 
     def report(self) -> str:
         """What a person would want to see after a failure: jobs, the end of the log, the ends of the services' logs."""
-        jobs = [f"  {job.id}: {job.phase}, attempt {job.attempt}" for job in self.pool.jobs.values() if job.phase not in ENDED]
+        jobs = [f"  {job.id}: {job.phase}, attempt {job.attempt}" for job in self.state.jobs.values() if job.phase not in ENDED]
         records = [
             f"  #{entry.record.seq} {entry.record.type.split('.')[2]} {entry.wire.value.decode()[:200]}"
             for entry in self.entries[-25:]
@@ -494,26 +494,38 @@ def http_get(port: int, path: str) -> tuple[int, str]:
 # --- fixtures
 
 
+@dataclass
+class Systems:
+    """One system for many tests, started at the first call; after a story that failed, and after `stop`, a new one."""
+
+    make: Callable[[], System]
+    current: System | None = None
+
+    def __call__(self) -> System:
+        if self.current is not None and self.current.broken:
+            self.stop()
+        if self.current is None:
+            self.current = self.make()
+            self.current.start()
+        return self.current
+
+    def stop(self) -> None:
+        """End what runs."""
+        if self.current is not None:
+            current, self.current = self.current, None
+            current.stop()
+
+
 @contextlib.contextmanager
 def systems(
     factory: pytest.TempPathFactory, name: str, kind: Callable[..., System] = System, **made_with: Any
-) -> Iterator[Callable[[], System]]:
-    """One system for many tests, made with these arguments; after a story that failed, a new one."""
-    current: list[System] = []
-
-    def get() -> System:
-        if current and current[0].broken:
-            current.pop().stop()
-        if not current:
-            current.append(kind(factory.mktemp(name), **made_with))
-            current[0].start()
-        return current[0]
-
+) -> Iterator[Systems]:
+    """One system for many tests, made with these arguments."""
+    get = Systems(lambda: kind(factory.mktemp(name), **made_with))
     try:
         yield get
     finally:
-        for each in current:
-            each.stop()
+        get.stop()
 
 
 @pytest.fixture(scope="session")

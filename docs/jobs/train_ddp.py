@@ -14,13 +14,13 @@ dist.init_process_group("gloo")  # nccl on GPUs
 torch.manual_seed(1)
 model = DistributedDataParallel(
     torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1)),
-    find_unused_parameters=True,  # keeps DDP from ordering its sums anew after the first step of each start
+    find_unused_parameters=True,  # keeps the order of DDP's sums the same after each start
 )
 optimizer = torch.optim.Adam(model.parameters())
 state = TrainingState(replicated=True, model=model, optimizer=optimizer)  # rank 0 saves the weights for all
 job = attach("checkpoints", every_steps=500)
 
-torch.manual_seed(dist.get_rank())  # other data on each rank; a checkpoint holds where each one stands
+torch.manual_seed(dist.get_rank())  # other data on each rank; a checkpoint holds the generator's state of each
 for step in range(job.restore(state.load), total):
     x = torch.randn(32, 16)
     loss = ((model(x) - x.sum(1, keepdim=True)) ** 2).mean()

@@ -6,7 +6,7 @@ import sys
 from aiokafka import AIOKafkaProducer
 
 job = {"demand": {"job": sys.argv[2], "tasks": [{"gpu_milli": 1000}]}, "spec": {"command": "nvidia-smi || true"}}
-ce = {"specversion": "1.0", "id": sys.argv[2], "source": "/example", "type": "bailiff.JobSubmitted.v1", "domain": "pool-a"}
+ce = {"specversion": "1.0", "id": sys.argv[2], "source": "/example", "type": "bailiff.SubmitJob.v1", "pool": "pool-a"}
 
 
 async def main():

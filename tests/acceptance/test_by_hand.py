@@ -5,7 +5,7 @@ import json
 import pytest
 from tests.system import PATIENCE_S, System
 
-from bailiff_core.records.decisions import DrainDue, EvictionDecided, JobRequeued, MigrationDecided
+from bailiff_core.records.decisions import DrainDeadlineReached, EvictionDecided, JobRequeued, MigrationDecided
 from bailiff_core.records.facts import JobPaused, NodeDrained
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
@@ -39,12 +39,12 @@ async def test_a_paused_job_has_no_gpu_and_comes_back_through_the_queue(system: 
         await watch.submit("paused", gpus=4)
         await watch.until_running("paused")
         await watch.noted("paused", 1)
-        assert "is set aside" in system.command("pool-b", "pause", "paused", "--reason", "data")
+        assert "paused" in system.command("pool-b", "pause", "paused", "--reason", "data")
         await watch.until("it is set aside", lambda pool: pool.jobs["paused"].phase == "paused")
         await watch.record(JobPaused, job="paused", reason="data")
         (requeued,) = watch.facts(JobRequeued, job="paused")
         assert requeued.cause == "paused"
-        assert not any(node.held.devices for node in watch.pool.nodes.values())
+        assert not any(node.allocated.devices for node in watch.state.nodes.values())
         rows = json.loads(system.command("pool-b", "list", "-o", "json"))
         assert [(row["job"], row["state"], row["nodes"]) for row in rows] == [("paused", "paused", [])]
         system.command("pool-b", "resume", "paused")
@@ -75,14 +75,14 @@ async def test_a_drained_machine_becomes_empty_and_its_jobs_go_elsewhere(system:
         await watch.submit("stays", gpus=4)
         await watch.until_running("stays")
         await watch.noted("stays", 1)
-        node = watch.pool.nodes[watch.job("stays").tasks[0].node]
+        node = watch.state.nodes[watch.job("stays").tasks[0].node]
         try:
             shown = system.command("pool-b", "drain", node.name, "--quick", "--dry-run")
             assert "stays" in shown
-            assert "nothing was asked for" in shown
+            assert "nothing was requested" in shown
             system.command("pool-b", "drain", node.name, "--graceful", "--deadline", "2s", "--reason", "driver", "--yes")
             await watch.record(NodeDrained, node=node.name, mode="graceful", reason="driver")
-            await watch.record(DrainDue, node=node.name)
+            await watch.record(DrainDeadlineReached, node=node.name)
             await watch.record(EvictionDecided, job="stays", cause="drain")
             await watch.until("it runs elsewhere", lambda pool: pool.jobs["stays"].attempt == 2 and watch.running("stays"))
             assert watch.job("stays").tasks[0].node != node.number
@@ -90,7 +90,7 @@ async def test_a_drained_machine_becomes_empty_and_its_jobs_go_elsewhere(system:
         finally:
             system.command("pool-b", "undrain", node.name)
         await watch.noted("stays", 2)
-        assert "leaves its place" in system.command("pool-b", "evict", "stays")
+        assert "eviction requested" in system.command("pool-b", "evict", "stays")
         await watch.until("it runs again", lambda pool: pool.jobs["stays"].attempt == 3 and watch.running("stays"))
         await watch.noted("stays", 3)
         watch.assert_started_once("stays")

@@ -8,24 +8,24 @@ from tests.system import GIB, System, Watch
 from bailiff_bus.messages import JobSpec, SubmitJob
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.records.decisions import (
-    EvictionWithdrawn,
+    EvictionCancelled,
+    JobPending,
     JobPlaced,
     JobRequeued,
-    JobStartOrdered,
-    JobWaits,
+    JobStarting,
     PreemptionDecided,
     PreemptionRefused,
     PreemptionRequested,
 )
 from bailiff_core.records.facts import (
-    EvictionBegun,
-    EvictionStaged,
+    EvictionStageReached,
+    EvictionStarted,
     InputRejected,
     NodeJoined,
     ProposalReceived,
+    TaskEvictionCancelled,
     TaskExited,
     TaskReleased,
-    TaskSpared,
     TaskStarted,
 )
 
@@ -46,12 +46,12 @@ async def test_four_gpus_for_an_urgent_job_and_back_again(system: System) -> Non
         # An urgent job needs four of them.
         await pool.submit("story-serve", pool.until_told(), gpus=4, kind="inference", env={"API_KEY": SECRET})
         request = await pool.record(PreemptionRequested, job="story-serve")
-        assert request.verb == "preempt"
-        await pool.record(ProposalReceived, number=request.selection)
+        assert request.action == "preempt"
+        await pool.record(ProposalReceived, selection=request.selection)
 
         # The fewest victims that will do, each named with its reason and what it loses.
         decided = await pool.record(PreemptionDecided)
-        assert decided.asker.job == "story-serve"
+        assert decided.preemptor.job == "story-serve"
         victims = [choice.job for choice in decided.victims]
         assert len(victims) == len(set(victims)) == 4
         assert set(victims) <= set(training)
@@ -60,15 +60,15 @@ async def test_four_gpus_for_an_urgent_job_and_back_again(system: System) -> Non
 
         # They are told, they leave, their devices are seen free, and only then does the urgent job start.
         for victim in victims:
-            await pool.record(EvictionBegun, job=victim)
-            await pool.record(EvictionStaged, job=victim, stage="noticed")
-            await pool.record(EvictionStaged, job=victim, stage="term_sent")
+            await pool.record(EvictionStarted, job=victim)
+            await pool.record(EvictionStageReached, job=victim, stage="noticed")
+            await pool.record(EvictionStageReached, job=victim, stage="term_sent")
             await pool.record(TaskExited, job=victim)
             released = await pool.record(TaskReleased, job=victim)
             assert all(reading.processes == 0 for reading in released.after)
             assert (await pool.record(JobRequeued, job=victim)).outcome == "preempted-unclean"
         await pool.until_running("story-serve")
-        assert seq_of(pool, JobStartOrdered, job="story-serve") > max(seq_of(pool, TaskReleased, job=name) for name in victims)
+        assert seq_of(pool, JobStarting, job="story-serve") > max(seq_of(pool, TaskReleased, job=name) for name in victims)
         assert not pool.facts(JobPlaced, job=victims[0], attempt=2), "a victim came back before there was room"
 
         # Those who need not leave never notice.
@@ -104,7 +104,7 @@ async def test_eight_of_eight_for_a_higher_class_and_back_again(system: System) 
 
         await pool.submit("whole-high", pool.until_told(), gpus=8, kind="interactive")
         decided = await pool.record(PreemptionDecided)
-        assert (decided.verb, [(choice.job, choice.gpus) for choice in decided.victims]) == ("preempt", [("whole-low", 8)])
+        assert (decided.action, [(choice.job, choice.gpus) for choice in decided.victims]) == ("preempt", [("whole-low", 8)])
         await pool.until_running("whole-high")
         assert pool.job("whole-low").phase == "pending"
 
@@ -129,7 +129,7 @@ async def test_a_gang_over_two_machines_displaces_what_it_must(system: System) -
         await pool.until_running("gang-urgent")
         await pool.noted("gang-urgent", attempt=1, tasks=2)
         assert sorted(task.node for task in pool.job("gang-urgent").tasks) == [0, 1]
-        starts = [entry.record.turn for entry in pool.entries if isinstance(entry.record.data, TaskStarted)]
+        starts = [entry.record.cycle for entry in pool.entries if isinstance(entry.record.data, TaskStarted)]
         assert starts
 
         pool.tell("gang-urgent")
@@ -146,8 +146,8 @@ async def test_a_job_that_ignores_term_is_killed_after_its_grace(system: System)
         await pool.until_running("deaf-train")
         await pool.noted("deaf-train", attempt=1)
         await pool.submit("deaf-urgent", pool.until_told(), gpus=1, kind="inference")
-        killed = await pool.record(EvictionStaged, job="deaf-train", stage="kill_sent")
-        assert killed.after >= 1_000_000, "the grace was cut short"
+        killed = await pool.record(EvictionStageReached, job="deaf-train", stage="kill_sent")
+        assert killed.elapsed >= 1_000_000, "the grace was cut short"
         assert (await pool.record(TaskExited, job="deaf-train")).exit_code in (-signal.SIGKILL, 128 + signal.SIGKILL)
         assert (await pool.record(JobRequeued, job="deaf-train")).outcome == "preempted-unclean"
         await pool.until_running("deaf-urgent")
@@ -166,11 +166,11 @@ async def test_cancelled_before_anybody_was_told_nobody_leaves(battered: System)
 
         await pool.cancel("mercy-urgent")
         for name in ("mercy-1", "mercy-2"):
-            assert not (await pool.record(EvictionWithdrawn, job=name)).told
+            assert not (await pool.record(EvictionCancelled, job=name)).notified
         await pool.until_ended("mercy-urgent", "cancelled")
         battered.start_service("eviction-executor")
         await pool.until_running("mercy-1", "mercy-2")
-        assert not pool.facts(EvictionBegun, job="mercy-1")
+        assert not pool.facts(EvictionStarted, job="mercy-1")
         assert pool.job("mercy-1").attempt == pool.job("mercy-2").attempt == 1
         await pool.verify()
 
@@ -181,21 +181,21 @@ async def test_cancelled_while_victims_leave_those_not_reached_are_spared(batter
         await pool.until_running("late-near")
         await pool.submit("late-far", gpus=4, tasks=1)
         await pool.until_running("late-far")
-        where = {pool.pool.nodes[pool.job(name).tasks[0].node].name: name for name in ("late-near", "late-far")}
+        where = {pool.state.nodes[pool.job(name).tasks[0].node].name: name for name in ("late-near", "late-far")}
         reached, unreached = where["node-2"], where["node-3"]
 
         # The second machine's agent is deaf just now: its victim is told, and does not hear of it.
         battered.signal("node-agent-2", signal.SIGSTOP)
         await pool.submit("late-urgent", pool.until_told(), gpus=4, tasks=2, kind="inference")
-        await pool.record(EvictionBegun, job=unreached)
+        await pool.record(EvictionStarted, job=unreached)
         await pool.record(TaskReleased, job=reached)
 
         await pool.cancel("late-urgent")
-        assert (await pool.record(EvictionWithdrawn, job=unreached)).told
+        assert (await pool.record(EvictionCancelled, job=unreached)).notified
         joined = len(pool.facts(NodeJoined, node="node-3"))
         battered.kill_and_restart("node-agent-2")
         await pool.until("the agent is back", lambda _: len(pool.facts(NodeJoined, node="node-3")) > joined)
-        await pool.record(TaskSpared, job=unreached)
+        await pool.record(TaskEvictionCancelled, job=unreached)
         await pool.until_running(reached, unreached)
         assert (pool.job(reached).attempt, pool.job(unreached).attempt) == (2, 1)
         await pool.noted(reached, attempt=2)
@@ -223,7 +223,7 @@ async def test_a_class_that_may_not_preempt_waits_its_turn(system: System) -> No
         await pool.submit("turn-train", pool.until_told(), gpus=8)
         await pool.until_running("turn-train")
         await pool.submit("turn-patient", gpus=1, kind="patient")
-        assert (await pool.record(JobWaits, job="turn-patient")).reason
+        assert (await pool.record(JobPending, job="turn-patient")).reason
         pool.tell("turn-train")
         await pool.until_running("turn-patient")
         assert not pool.facts(PreemptionRequested, job="turn-patient")
@@ -239,7 +239,7 @@ async def test_a_preemption_that_no_eviction_could_serve_says_what_it_would_need
         await pool.submit("firm-urgent", gpus=4, kind="inference")
         await pool.record(PreemptionRequested, job="firm-urgent")
         refused = await pool.record(PreemptionRefused)
-        assert refused.asker.job == "firm-urgent"
+        assert refused.preemptor.job == "firm-urgent"
         assert refused.reason == "impossible"
         assert refused.would_need
         assert pool.running("firm-build", "firm-train")
@@ -253,7 +253,7 @@ async def test_a_job_that_can_never_fit_is_refused_and_told_why(system: System) 
         rejected = await pool.record(InputRejected, id="never-fits")
         assert rejected.code == "never-fits"
         assert "fewer than 16 usable GPUs" in rejected.reason
-        assert "never-fits" not in pool.pool.jobs
+        assert "never-fits" not in pool.state.jobs
         await pool.verify()
 
 

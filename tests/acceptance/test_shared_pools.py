@@ -18,7 +18,7 @@ from bailiff_core.records.decisions import (
     PreemptionDecided,
     PreemptionRefused,
 )
-from bailiff_core.records.facts import EvictionStaged, TaskReleased, TaskStarted
+from bailiff_core.records.facts import EvictionStageReached, TaskReleased, TaskStarted
 
 POOLS = {"cpus": 2, "lonely": 2, "rigid": 1, "elastic": 1, "resized": 1, "sweep": 1, "serving": 1, "shares": 1, "cluster": 2}
 
@@ -69,7 +69,7 @@ async def test_a_rigid_gang_over_quota_leaves_whole_and_comes_back(shared: Syste
         # B is within its quota of 4; A's gang runs on 8, and cannot run on fewer.
         await pool.submit("b-notebook", pool.until_told(), tasks=4, kind="interactive", project="b")
         decided = await pool.record(PreemptionDecided)
-        assert decided.verb == "reclaim"
+        assert decided.action == "reclaim"
         assert [(choice.job, choice.tasks, choice.project) for choice in decided.victims] == [("a-train", "", "a")]
         await pool.until_gpus(a=0, b=4)
         assert pool.job("a-train").phase == "pending"
@@ -90,7 +90,7 @@ async def test_an_elastic_gang_over_quota_shrinks_and_grows_again(shared: System
 
         await pool.submit("b-demo", pool.until_told(), tasks=4, kind="interactive", project="b")
         decided = await pool.record(PreemptionDecided)
-        assert decided.verb == "reclaim"
+        assert decided.action == "reclaim"
         assert [(choice.job, choice.tasks) for choice in decided.victims] == [("a-elastic", "4-7")]
         await pool.until_gpus(a=4, b=4)
         assert pool.job("a-elastic").phase == "running"
@@ -185,9 +185,9 @@ async def test_training_leaves_a_serving_tier_at_a_spike_and_returns(shared: Sys
         # Traffic: four more replicas, within the quota that is kept for them. Training goes at once, whatever its own grace.
         await pool.scale("serve", 6)
         await pool.until_gpus(serving=6, research=2)
-        killed = pool.facts(EvictionStaged, stage="kill_sent")
+        killed = pool.facts(EvictionStageReached, stage="kill_sent")
         assert len({fact.job for fact in killed}) == 4
-        assert all(1_000_000 <= fact.after < 6_000_000 for fact in killed), [fact.after for fact in killed]
+        assert all(1_000_000 <= fact.elapsed < 6_000_000 for fact in killed), [fact.elapsed for fact in killed]
         assert pool.job("serve").attempt == 1
 
         # The spike is over: the replicas leave, and training is back.
@@ -228,7 +228,7 @@ async def test_four_projects_borrow_by_weight_and_give_back(shared: System) -> N
 
         pool.tell("green-gang")
         await pool.until_gpus(red=10, blue=6, green=0)
-        assert all(decided.verb == "reclaim" for decided in pool.facts(PreemptionDecided))
+        assert all(decided.action == "reclaim" for decided in pool.facts(PreemptionDecided))
         pool.assert_started_once(*(f"{name}-{number}" for name in ("red", "blue") for number in range(16)))
         await pool.verify()
 

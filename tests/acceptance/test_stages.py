@@ -7,7 +7,7 @@ import pytest
 from tests.system import System, Watch
 
 from bailiff_core.records.decisions import JobRequeued
-from bailiff_core.records.facts import EvictionStaged, TaskProgressed, TaskResumed
+from bailiff_core.records.facts import EvictionStageReached, TaskProgressed, TaskResumed
 
 pytestmark = pytest.mark.kafka
 
@@ -21,7 +21,7 @@ node.connect(os.environ["BAILIFF_SOCKET"])
 answers = node.makefile()
 
 def say(what, **more):
-    node.sendall(json.dumps({"say": what, **more}).encode() + b"\\n")
+    node.sendall(json.dumps({"type": what, **more}).encode() + b"\\n")
     answer = json.loads(answers.readline())
     assert answer["ok"], answer
 
@@ -30,7 +30,7 @@ saved = f"{marks}/{job}.saved-{rank}"
 step, told = -1, False
 if os.path.exists(saved):
     attempt, step = json.load(open(saved))
-    say("resumed", step=step + 1, from_attempt=attempt, passed_over=0)
+    say("resumed", step=step + 1, from_attempt=attempt, skipped_checkpoints=0)
 words[6] = 100_000
 signal = __import__("signal").signal(15, __import__("signal").SIG_IGN)
 with open(f"{marks}/{job}", "a") as starts:
@@ -89,7 +89,7 @@ def rank(pool: Watch, *arguments: str) -> str:
 
 def stages(pool: Watch, job: str, task: int) -> list[str]:
     """Those of the task's evictions, in the order of the log."""
-    return [fact.stage for fact in pool.facts(EvictionStaged, job=job, task=task)]
+    return [fact.stage for fact in pool.facts(EvictionStageReached, job=job, task=task)]
 
 
 async def take_over(pool: Watch, gang: str, **asked: Any) -> None:
@@ -111,11 +111,11 @@ async def test_a_gang_over_two_machines_saves_one_step_and_goes_on_from_it(syste
             told = [stage for stage in stages(pool, "together", task) if stage != "step_confirmed"]
             assert sorted(told) == sorted(set(BY_ITSELF) - {"step_confirmed"})
             assert stages(pool, "together", task).index("noticed") == 0
-        saved = [fact.checkpoint for fact in pool.facts(EvictionStaged, job="together", stage="checkpoint_committed")]
+        saved = [fact.checkpoint for fact in pool.facts(EvictionStageReached, job="together", stage="checkpoint_committed")]
         assert len({checkpoint.step for checkpoint in saved if checkpoint}) == 1, saved
         assert all(checkpoint is not None and checkpoint.agreed for checkpoint in saved)
-        first = pool.facts(EvictionStaged, job="together", stage="noticed")[0]
-        assert (first.attached, first.soft, first.hard) == (True, 48_000_000, 60_000_000)
+        first = pool.facts(EvictionStageReached, job="together", stage="noticed")[0]
+        assert (first.attached, first.term_after, first.kill_after) == (True, 48_000_000, 60_000_000)
         (requeued,) = pool.facts(JobRequeued, job="together")
         assert (requeued.outcome, pool.job("together").failures) == ("preempted", 0)
 
@@ -137,10 +137,10 @@ async def test_two_ranks_that_use_the_job_library_lose_no_step(system: System) -
         script.write_text(LIBRARY)
         await take_over(pool, "library", run=f"exec python3 {script} {system.marks} {LIBRARY_AT}", grace_s=60)
         await pool.until_running("library-urgent")
-        saved = [fact.checkpoint for fact in pool.facts(EvictionStaged, job="library", stage="checkpoint_committed")]
+        saved = [fact.checkpoint for fact in pool.facts(EvictionStageReached, job="library", stage="checkpoint_committed")]
         assert [checkpoint.agreed for checkpoint in saved if checkpoint] == [True, True]
         assert len({checkpoint.step for checkpoint in saved if checkpoint}) == 1, saved
-        assert not pool.facts(EvictionStaged, job="library", stage="term_sent")
+        assert not pool.facts(EvictionStageReached, job="library", stage="term_sent")
         pool.tell("library-urgent")
         await pool.until("both ranks are back", lambda _: len(pool.facts(TaskResumed, job="library", attempt=2)) == 2)
         assert saved[0] is not None
@@ -155,9 +155,9 @@ async def test_without_agreement_each_rank_saves_at_the_soft_deadline(system: Sy
     async with system.watch("pool-b") as pool:
         await take_over(pool, "apart", run=rank(pool, "stubborn"), grace_s=8, kill_after=6_000_000)
         await pool.until_running("apart-urgent")
-        saved = [fact.checkpoint for fact in pool.facts(EvictionStaged, job="apart", stage="checkpoint_committed")]
+        saved = [fact.checkpoint for fact in pool.facts(EvictionStageReached, job="apart", stage="checkpoint_committed")]
         assert [checkpoint.agreed for checkpoint in saved if checkpoint] == [False, False]
-        terms = pool.facts(EvictionStaged, job="apart", stage="term_sent")
+        terms = pool.facts(EvictionStageReached, job="apart", stage="term_sent")
         assert {term.stuck_in for term in terms} <= {"acknowledged", "checkpoint_started", "checkpoint_committed", "yielding"}
         assert "step_agreed" not in stages(pool, "apart", 0) + stages(pool, "apart", 1)
         (requeued,) = pool.facts(JobRequeued, job="apart")
@@ -173,7 +173,7 @@ async def test_agents_that_are_killed_in_the_middle_lose_nothing_and_say_nothing
     agents = ("node-agent", "node-agent-2")
     async with battered.watch("pool-b") as pool:
         await take_over(pool, "bereft", run=rank(pool), grace_s=60)
-        await pool.record(EvictionStaged, job="bereft", stage="noticed", task=1)
+        await pool.record(EvictionStageReached, job="bereft", stage="noticed", task=1)
         battered.kill_and_restart(*agents)
         await pool.until_running("bereft-urgent")
         for task in (0, 1):
@@ -182,7 +182,7 @@ async def test_agents_that_are_killed_in_the_middle_lose_nothing_and_say_nothing
             assert {"noticed", "acknowledged", "checkpoint_committed", "yielding"} <= set(told)
         (requeued,) = pool.facts(JobRequeued, job="bereft")
         assert requeued.outcome == "preempted"
-        saved = [fact.checkpoint for fact in pool.facts(EvictionStaged, job="bereft", stage="checkpoint_committed")]
+        saved = [fact.checkpoint for fact in pool.facts(EvictionStageReached, job="bereft", stage="checkpoint_committed")]
         assert len({(checkpoint.step, checkpoint.agreed) for checkpoint in saved if checkpoint}) == 1, saved
         pool.tell("bereft-urgent")
         await pool.cancel("bereft")

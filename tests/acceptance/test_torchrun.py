@@ -14,8 +14,8 @@ import pytest
 from tests.system import System, Watch
 
 from bailiff_core.records.decisions import JobRequeued
-from bailiff_core.records.facts import Checkpoint, EvictionStaged, TaskResumed
-from bailiff_node_agent.runtime import TaskKey, wall
+from bailiff_core.records.facts import Checkpoint, EvictionStageReached, TaskResumed
+from bailiff_node_agent.runtime import TaskKey, control_dir
 from bailiff_node_agent.runtime.supervisor.processes import descendants, scan, send
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(900)]
@@ -50,12 +50,12 @@ def left_alone(tmp_path: Path) -> str:
 
 def saved_together(pool: Watch, attempt: int) -> Checkpoint:
     """What both tasks have saved when they were told to leave: one step, which all of their ranks had agreed on."""
-    stages = pool.facts(EvictionStaged, job="ddp", attempt=attempt, stage="checkpoint_committed")
+    stages = pool.facts(EvictionStageReached, job="ddp", attempt=attempt, stage="checkpoint_committed")
     saved = [fact.checkpoint for fact in stages if fact.checkpoint is not None]
     assert len(saved) == 2, stages
     assert len({(one.step, one.agreed) for one in saved}) == 1, saved
     assert saved[0].agreed
-    assert not pool.facts(EvictionStaged, job="ddp", attempt=attempt, stage="term_sent")
+    assert not pool.facts(EvictionStageReached, job="ddp", attempt=attempt, stage="term_sent")
     return saved[0]
 
 
@@ -72,7 +72,7 @@ def resumed(pool: Watch, attempt: int) -> list[TaskResumed]:
 def control(pool: Watch, task: int) -> Path:
     """The control directory of the task's present attempt."""
     job = pool.job("ddp")
-    node = pool.pool.nodes[job.tasks[task].node].name
+    node = pool.state.nodes[job.tasks[task].node].name
     return pool.system.folder / "state/node-agent/pool-b" / node / "tasks" / str(TaskKey("ddp", job.attempt, str(task)))
 
 
@@ -109,7 +109,7 @@ async def test_four_ranks_on_two_machines_end_as_if_nobody_had_touched_them(
         pool.tell("ddp-urgent")
         assert [(fact.step, fact.from_attempt, fact.steps_lost) for fact in await back(pool, 2)] == [(saved.step + 1, 1, 0)] * 2
 
-        node = pool.pool.nodes[pool.job("ddp").tasks[1].node].name
+        node = pool.state.nodes[pool.job("ddp").tasks[1].node].name
         try:
             system.command("pool-b", "drain", node, "--quick", "--reason", "driver", "--yes")
             requeued = await pool.record(JobRequeued, job="ddp", attempt=2, within_s=SLOW_S)
@@ -120,7 +120,7 @@ async def test_four_ranks_on_two_machines_end_as_if_nobody_had_touched_them(
         assert [(fact.step, fact.from_attempt, fact.steps_lost) for fact in await back(pool, 3)] == [(saved.step + 1, 2, 0)] * 2
 
         async def has_gone_on() -> bool:
-            return (wall.read_steps(control(pool, 0)).published or 0) >= saved.step + 50
+            return (control_dir.read_steps(control(pool, 0)).published or 0) >= saved.step + 50
 
         await pool.until_true("steps were done that nobody has saved", has_gone_on, SLOW_S)
         kill_a_rank(pool, task=1)

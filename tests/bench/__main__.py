@@ -14,6 +14,7 @@ from rich.console import Console
 
 from . import (
     archive,
+    cli_start,
     console,
     console_page,
     control,
@@ -61,6 +62,7 @@ BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "console": console.measure,
     "console-page": console_page.measure,
     "sim": sim.measure,
+    "cli-start": cli_start.measure,
 }
 
 

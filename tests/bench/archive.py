@@ -8,10 +8,10 @@ import asyncpg
 import psutil
 
 from bailiff_bus import topics
-from bailiff_bus.archive import packed
 from bailiff_bus.kafka import KafkaBus
 from bailiff_core.records import Wire
 from bailiff_devstack.stack import Plan, Stack
+from bailiff_log.archive import pack_headers
 
 from .synthetic import plain_log
 from .table import Row, Run
@@ -67,7 +67,7 @@ async def _bare(dsn: str, wires: list[Wire]) -> float:
     connection = await asyncpg.connect(dsn)
     try:
         await connection.execute("CREATE TABLE bare (seq bigint PRIMARY KEY, key bytea, headers bytea, value bytea)")
-        rows = [(seq, b"pool-a", packed(wire.headers), wire.value) for seq, wire in enumerate(wires)]
+        rows = [(seq, b"pool-a", pack_headers(wire.headers), wire.value) for seq, wire in enumerate(wires)]
         began = time.perf_counter()
         for begin in range(0, len(rows), PAGE):
             await connection.copy_records_to_table("bare", records=rows[begin : begin + PAGE])
@@ -85,7 +85,7 @@ async def _caught_up(dsn: str, pid: int, records: int) -> tuple[float, float, fl
         while not await connection.fetchval("SELECT to_regclass('usage_over_time') IS NOT NULL"):  # noqa: ASYNC110
             await asyncio.sleep(0.01)  # another process makes them
         began, processor, database = time.perf_counter(), _processor_time(pid), await _of_postgres(connection)
-        while (await connection.fetchval("SELECT coalesce(max(next_seq), 0) FROM domains")) < records:  # noqa: ASYNC110
+        while (await connection.fetchval("SELECT coalesce(max(next_seq), 0) FROM pools")) < records:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
         seconds = time.perf_counter() - began
         return seconds, _processor_time(pid) - processor, await _of_postgres(connection) - database

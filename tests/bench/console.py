@@ -21,7 +21,7 @@ from bailiff_bus import topics
 from bailiff_core.records import Wire
 from bailiff_devstack.stack import Plan, Stack
 
-from .console_log import DOMAIN, BusyLog
+from .console_log import POOL, BusyLog
 from .system import cpu_seconds, megabytes, publishing, watching
 from .table import Row, Run, percentile
 
@@ -29,7 +29,7 @@ RATE = 200  # records a second
 TURN = 4  # records that are sent together
 THIRD = 3
 PLACE = re.compile(rb"^id: [^:]+:(\d+)", re.MULTILINE)
-EVENT, BOARD = re.compile(rb"^event: ", re.MULTILINE), re.compile(rb"^event: board", re.MULTILINE)
+EVENT, SNAPSHOT = re.compile(rb"^event: ", re.MULTILINE), re.compile(rb"^event: snapshot", re.MULTILINE)
 SHOW = "nodes,jobs,projects,queue,events,telemetry"
 LIMIT = 64 * 1024 * 1024
 
@@ -41,13 +41,13 @@ class Listener:
         self.seq, self.bytes = -1, 0
         self.known: dict[int, float] = {}
         self.came: list[float] = []
-        self.boards = 0
+        self.snapshots = 0
 
     async def read(self, port: int, cookie: str) -> None:
         """Until cancelled."""
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=LIMIT)
         try:
-            ask = f"GET /api/pools/{DOMAIN}/live?show={SHOW} HTTP/1.1"
+            ask = f"GET /api/pools/{POOL}/live?include={SHOW} HTTP/1.1"
             writer.write(f"{ask}\r\nhost: 127.0.0.1:{port}\r\ncookie: {cookie}\r\n\r\n".encode())
             head = await reader.readuntil(b"\r\n\r\n")
             assert head.split()[1] == b"200", head
@@ -67,10 +67,10 @@ class Listener:
         self.bytes += len(chunk)
         if EVENT.search(chunk):  # else it is more of a long one
             self.came.append(now)
-        self.boards += len(BOARD.findall(chunk))
+        self.snapshots += len(SNAPSHOT.findall(chunk))
         for found in PLACE.finditer(chunk):
             place = int(found[1])
-            if self.boards:
+            if self.snapshots:
                 self.known.update(dict.fromkeys(range(self.seq + 1, place + 1), now))
             self.seq = place
 
@@ -78,7 +78,7 @@ class Listener:
 def measure(run: Run) -> list[Row]:
     """Kafka and the console alone: nobody else reads the log."""
     nodes = 100 if run.quick else 1000
-    stack = Stack(run.folder, Plan(pools=(DOMAIN,)))
+    stack = Stack(run.folder, Plan(pools=(POOL,)))
     try:
         stack.start_kafka()
         return asyncio.run(_measure(run, stack, nodes))
@@ -96,7 +96,7 @@ async def _measure(run: Run, stack: Stack, nodes: int) -> list[Row]:
         began = time.perf_counter()
         console.start()
         await asyncio.to_thread(console.wait_ready)
-        run.say(f"{log.pool.seq + 1:,} records read and shown after {time.perf_counter() - began:.1f} s")
+        run.say(f"{log.state.seq + 1:,} records read and shown after {time.perf_counter() - began:.1f} s")
         alone = await _fed(stack, producer, log, console, 1, seconds)
         many = await _fed(stack, producer, log, console, pages, seconds)
         hour = hour_of(run)
@@ -117,7 +117,7 @@ async def _measure(run: Run, stack: Stack, nodes: int) -> list[Row]:
         Row("the same as read, in whichever second most came at once", many.most, "messages"),
         Row(f"{share}, 1 page", alone.cpu * 100, "% of a core"),
         Row(f"{share}, {more}", many.cpu * 100, "% of a core", "≤ 100 %", alone.cpu * 100, "%: 1 page"),
-        Row("boards sent because a page read too slowly", many.boards, "boards", "0"),
+        Row("snapshots sent because a page read too slowly", many.snapshots, "snapshots", "0"),
         Row(
             f"memory of the console after {hour_text(run)}, written in {took:.0f} s",
             memory,
@@ -137,33 +137,33 @@ class Fed:
     raw: list[float]
     rate: float
     most: int
-    boards: int
+    snapshots: int
     cpu: float
 
 
 async def _fed(stack: Stack, producer: AIOKafkaProducer, log: BusyLog, console: ConsoleProcess, pages: int, seconds: int) -> Fed:
     """While the log grows at the rate."""
-    heard: dict[int, float] = {}
-    first = log.pool.seq + 1
+    consumed_at: dict[int, float] = {}
+    first = log.state.seq + 1
 
     def consumed(_: str, record: ConsumerRecord) -> None:
-        heard[first + len(heard)] = time.perf_counter()
+        consumed_at[first + len(consumed_at)] = time.perf_counter()
 
     async with watching(stack.kafka.bootstrap, topics.AUDIT.name, on=consumed), listening(console.port, pages) as listeners:
         for each in listeners:
-            await until(lambda each=each: each.boards > 0)  # type: ignore[misc]
-        boards = sum(each.boards for each in listeners)
+            await until(lambda each=each: each.snapshots > 0)  # type: ignore[misc]
+        snapshots = sum(each.snapshots for each in listeners)
         cpu, began = cpu_seconds(stack)[CONSOLE], time.perf_counter()
         sent = await paced(producer, log, seconds)
         took = time.perf_counter() - began
         used = cpu_seconds(stack)[CONSOLE] - cpu
         last = max(sent)
-        await until(lambda: all(each.seq >= last for each in listeners) and last in heard)
+        await until(lambda: all(each.seq >= last for each in listeners) and last in consumed_at)
         waits = [each.known[seq] - at for each in listeners for seq, at in sent.items()]
-        raw = [heard[seq] - at for seq, at in sent.items()]
+        raw = [consumed_at[seq] - at for seq, at in sent.items()]
         rate = max(sum(at >= began for at in each.came) / (time.perf_counter() - began) for each in listeners)
         most = max(each.most_in_a_second(began) for each in listeners)
-        more = sum(each.boards for each in listeners) - boards
+        more = sum(each.snapshots for each in listeners) - snapshots
     return Fed(waits, raw, rate, most, more, used / took)
 
 
@@ -189,14 +189,14 @@ async def paced(producer: AIOKafkaProducer, log: BusyLog, seconds: int) -> dict[
     sent: dict[int, float] = {}
     records = log.go_on()
     began = time.perf_counter()
-    for turn in range(RATE * seconds // TURN):
+    for cycle in range(RATE * seconds // TURN):
         log.now = time.time_ns() // 1000
         wires = list(itertools.islice(records, TURN))
         now = time.perf_counter()
         for receipt in [await _send(producer, wire) for wire in wires]:
             await receipt
-        sent.update({log.pool.seq - n: now for n in range(TURN)})
-        await asyncio.sleep(max(0.0, began + (turn + 1) * TURN / RATE - time.perf_counter()))
+        sent.update({log.state.seq - n: now for n in range(TURN)})
+        await asyncio.sleep(max(0.0, began + (cycle + 1) * TURN / RATE - time.perf_counter()))
     return sent
 
 
@@ -221,9 +221,9 @@ async def _read(producer: AIOKafkaProducer, log: BusyLog, console: ConsoleProces
     """So much of an hour, as fast as it is written and read, with one page open; seconds."""
     began = time.perf_counter()
     async with listening(console.port, 1) as (page,):
-        await until(lambda: page.boards > 0)
+        await until(lambda: page.snapshots > 0)
         await write(producer, hour_long(log, records))
-        await until(lambda: page.seq >= log.pool.seq, 600)
+        await until(lambda: page.seq >= log.state.seq, 600)
     return time.perf_counter() - began
 
 
@@ -241,7 +241,7 @@ async def write(producer: AIOKafkaProducer, wires: Iterator[Wire]) -> None:
 async def _send(producer: AIOKafkaProducer, wire: Wire) -> "asyncio.Future[object]":
     headers = list(wire.headers)
     sent: asyncio.Future[object] = await producer.send(
-        topics.AUDIT.name, wire.value, key=DOMAIN.encode(), headers=headers, partition=0
+        topics.AUDIT.name, wire.value, key=POOL.encode(), headers=headers, partition=0
     )
     return sent
 

@@ -7,17 +7,17 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from bailiff_bus.log import chained
 from bailiff_core.engine import LOGIC, STATE_SCHEMA
 from bailiff_core.fold import apply
 from bailiff_core.model.demand import JobDemand, TaskGroup
-from bailiff_core.model.places import NodeShare
+from bailiff_core.model.placement_ranges import NodeShare
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
-from bailiff_core.model.pool import Pool
+from bailiff_core.model.state import PoolState
 from bailiff_core.records import ChainHead, Record, Wire, decisions, facts
 from bailiff_core.records.payload import Payload
+from bailiff_log.writer import chain_records
 
-DOMAIN = "pool-a"
+POOL = "pool-a"
 GPUS = 8
 PROJECTS = 24
 WAITING = 300
@@ -30,7 +30,7 @@ class BusyLog:
 
     def __init__(self, nodes: int, begin: int) -> None:
         self.nodes, self.now = nodes, begin
-        self.pool, self.head = Pool(), ChainHead(DOMAIN)
+        self.state, self.head = PoolState(), ChainHead(POOL)
         self._free = deque((node, device) for node in range(nodes) for device in range(GPUS))
         self._running: deque[tuple[str, int, int]] = deque()
         self._waiting: deque[str] = deque()
@@ -39,7 +39,7 @@ class BusyLog:
     def fill(self) -> Iterator[Wire]:
         """Up to where nineteen of twenty GPUs are held and some jobs wait."""
         first = [
-            facts.DomainCreated(domain=DOMAIN, partition=0, nonce="0" * 32),
+            facts.PoolCreated(pool=POOL, partition=0, nonce="0" * 32),
             facts.PolicyApplied(policy=_policy(self.nodes * GPUS).complete()),
             facts.WriterStarted(writer="w", release="0", digest="0", logic=LOGIC, state_schema=STATE_SCHEMA),
         ]
@@ -72,7 +72,7 @@ class BusyLog:
         name = self._name()
         self._waiting.append(name)
         yield from self._turn(
-            [_submitted(name, self._number), decisions.JobWaits(job=name, reason="needs a free GPU, there is none")]
+            [_submitted(name, self._number), decisions.JobPending(job=name, reason="needs a free GPU, there is none")]
         )
 
     def ends(self) -> Iterator[Wire]:
@@ -87,7 +87,7 @@ class BusyLog:
     def steps(self) -> Iterator[Wire]:
         """Two jobs say how far they are. Two records."""
         for name, node, device in (self._running[len(self._running) // 3], self._running[-1]):
-            yield from self._turn([facts.TaskProgressed(**_task(name, node), step=self.pool.seq + device, pace=2000)])
+            yield from self._turn([facts.TaskProgressed(**_task(name, node), step=self.state.seq + device, step_rate_milli=2000)])
 
     def _name(self) -> str:
         self._number += 1
@@ -95,17 +95,17 @@ class BusyLog:
 
     def _turn(self, data: Sequence[Payload], epochs: Sequence[int] | None = None) -> Iterator[Wire]:
         records = [self._record(each, n, (epochs or [1] * len(data))[n]) for n, each in enumerate(data)]
-        records[-1] = replace(records[-1], turn_end=True)
-        for record, wire, after in chained(self.head, records):
-            apply(self.pool, record)
+        records[-1] = replace(records[-1], cycle_end=True)
+        for record, wire, after in chain_records(self.head, records):
+            apply(self.state, record)
             self.head = after
             yield wire
 
     def _record(self, data: Payload, n: int, epoch: int) -> Record:
         return Record(
-            domain=DOMAIN, seq=self.pool.seq + 1 + n, epoch=epoch, turn=self.pool.turn + 1, turn_end=False, time=self.now,
+            pool=POOL, seq=self.state.seq + 1 + n, epoch=epoch, cycle=self.state.cycle + 1, cycle_end=False, time=self.now,
             prev="", writer="w", engine="bench/0/1", policy=1, type=data.type_name(), data=data,
-            cause=f"bailiff.requests/0/{self.pool.seq}",
+            cause=f"bailiff.requests/0/{self.state.seq}",
         )  # fmt: skip
 
 
@@ -121,9 +121,10 @@ def _policy(gpus: int) -> Policy:
 
 
 def _joined(number: int) -> facts.NodeJoined:
-    devices = [facts.DeviceFacts(id=f"GPU-{number}-{n}", model="H100-80GB", memory_bytes=80 * GIB) for n in range(GPUS)]
+    devices = [facts.DeviceInfo(id=f"GPU-{number}-{n}", model="H100-80GB", memory_bytes=80 * GIB) for n in range(GPUS)]
     return facts.NodeJoined(
-        node=f"node-{number}", number=number, incarnation="i", machine_id=f"m-{number}", boot_id="b", report=1, cpu_milli=128_000,
+        node=f"node-{number}", number=number, incarnation="i", machine_id=f"m-{number}", boot_id="b", report_number=1,
+        cpu_milli=128_000,
         memory_bytes=1 << 40, devices=tuple(devices),
     )  # fmt: skip
 

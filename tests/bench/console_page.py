@@ -17,7 +17,7 @@ from tests.console_kit import ConsoleProcess
 from bailiff_devstack.stack import Plan, Stack
 
 from .console import RATE, hour_long, hour_of, hour_text, paced, write
-from .console_log import DOMAIN, BusyLog
+from .console_log import POOL, BusyLog
 from .system import publishing
 from .table import Row, Run, percentile
 
@@ -69,7 +69,7 @@ def measure(run: Run) -> list[Row]:
 
 
 async def _measured(run: Run, nodes: int) -> Seen:
-    stack = Stack(run.folder / f"page-{nodes}", Plan(pools=(DOMAIN,)))
+    stack = Stack(run.folder / f"page-{nodes}", Plan(pools=(POOL,)))
     try:
         await asyncio.to_thread(stack.start_kafka)
         log = BusyLog(nodes, time.time_ns() // 1000)
@@ -79,7 +79,7 @@ async def _measured(run: Run, nodes: int) -> Seen:
             console.start()
             await asyncio.to_thread(console.wait_ready)
             page = await browser.new_page(viewport={"width": 1440, "height": 900})
-            await page.goto(f"{console.address}/{DOMAIN}")  # signs in
+            await page.goto(f"{console.address}/{POOL}")  # signs in
             await page.wait_for_function(SHOWS)
             began = time.perf_counter()
             await page.reload()
@@ -108,7 +108,7 @@ async def _read(records: int, page: Page, producer: AIOKafkaProducer, log: BusyL
     await write(producer, hour_long(log, records))
     await page.wait_for_function(
         "last => Number(/#(\\d+)/.exec(document.querySelector('.connection').textContent)[1]) >= last",
-        arg=log.pool.seq,
+        arg=log.state.seq,
         timeout=900_000,
     )
 

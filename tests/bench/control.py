@@ -6,7 +6,7 @@ from statistics import median
 from bailiff_bus.messages import EvictJob
 from bailiff_devstack.stack import Plan, Stack
 
-from .running import DOMAIN, Jobs, noted, running
+from .running import POOL, Jobs, noted, running
 from .system import cpu_seconds, raw_hops, spent
 from .table import Row, Run, percentile
 
@@ -32,7 +32,7 @@ with open(sys.argv[1] + "/noted", "a") as file:
 def measure(run: Run) -> list[Row]:
     """One job on one GPU, told to leave again and again; on a system at rest."""
     count = 10 if run.quick else 60
-    nodes = [{"name": "node-1", "domain": DOMAIN, "gpus": "1xH100-80GB"}]
+    nodes = [{"name": "node-1", "pool": POOL, "gpus": "1xH100-80GB"}]
     with Stack(run.folder, Plan(nodes=nodes)) as stack:
         return asyncio.run(_measure(run, stack, count))
 

@@ -8,15 +8,15 @@ from statistics import median
 
 from tests.builders import Sketch, group
 
+from bailiff_core.actions.allocate import allocate
+from bailiff_core.actions.preempt import LARGEST_SELECTION
+from bailiff_core.decision_cycle import decide
 from bailiff_core.fold import enact
-from bailiff_core.model.pool import OpenRequest, Pool
+from bailiff_core.model.state import OpenRequest, PoolState
 from bailiff_core.queue.order import shares_now
-from bailiff_core.scene import scene_of
-from bailiff_core.turn import decide
-from bailiff_core.verbs.allocate import allocate
-from bailiff_core.verbs.preempt import LARGEST_SELECTION
+from bailiff_core.scheduling_snapshot import scene_of
 from bailiff_core.victims.batch import select_batch
-from bailiff_core.victims.check import Accepted, check_answer
+from bailiff_core.victims.revalidate import Accepted, revalidate_proposal
 
 from .table import Row, Run, percentile
 
@@ -30,11 +30,11 @@ def measure(run: Run) -> list[Row]:
 def _allocate(run: Run, nodes: int, times: int) -> Row:
     seconds = []
     for _ in range(times):
-        pool = _empty(nodes)
+        state = _empty(nodes)
         began = time.process_time()
         placed = 0
-        for decision in allocate(pool):
-            enact(pool, decision)
+        for decision in allocate(state):
+            enact(state, decision)
             placed += 1
         seconds.append(time.process_time() - began)
         assert placed == nodes * 8
@@ -43,22 +43,22 @@ def _allocate(run: Run, nodes: int, times: int) -> Row:
 
 
 def _preempt(run: Run, nodes: int, times: int) -> list[Row]:
-    pool = _full(nodes)
+    state = _full(nodes)
     found, checked = [], []
-    for turn in range(times):
-        asker = pool.jobs[f"urgent-{turn % 3}"]
+    for cycle in range(times):
+        preemptor = state.jobs[f"urgent-{cycle % 3}"]
         began = time.process_time()
-        (answer,) = select_batch(pool, [OpenRequest(1, asker.id)], pool.rules.preemption.search_steps)
+        (answer,) = select_batch(state, [OpenRequest(1, preemptor.id)], state.rules.preemption.search_steps)
         found.append(time.process_time() - began)
-        assert len(answer.victims) == asker.gpus, answer
+        assert len(answer.victims) == preemptor.gpus, answer
         began = time.process_time()
-        accepted = check_answer(scene_of(pool), shares_now(scene_of(pool)), asker, answer)
+        accepted = revalidate_proposal(scene_of(state), shares_now(scene_of(state)), preemptor, answer)
         checked.append(time.process_time() - began)
         assert isinstance(accepted, Accepted), accepted
     run.say(f"select_batch p99 {percentile(found, 99) * 1000:.0f} ms, check p99 {percentile(checked, 99) * 1000:.1f} ms")
     batch = [OpenRequest(n, f"batch-{n}") for n in range(LARGEST_SELECTION)]
     began = time.process_time()
-    select_batch(pool, batch, pool.rules.preemption.search_steps)
+    select_batch(state, batch, state.rules.preemption.search_steps)
     batched = time.process_time() - began
     on = f"{nodes} nodes full of one-GPU jobs, in memory"
     return [
@@ -70,32 +70,32 @@ def _preempt(run: Run, nodes: int, times: int) -> list[Row]:
 
 def _one_turn(nodes: int) -> Row:
     """A turn about one more job on the full pool: what every quiet request costs."""
-    pool = _full(nodes)
-    list(_settled(pool))
+    state = _full(nodes)
+    list(_settled(state))
     seconds = []
     for _ in range(30):
-        pool.turn_open = True
-        pool.room_grew = True
+        state.cycle_open = True
+        state.indices.retry_unschedulable = True
         began = time.process_time()
-        list(decide(pool))
+        list(decide(state))
         seconds.append(time.process_time() - began)
     return Row(f"decide once more on {nodes} full nodes after room grew, in memory", median(seconds) * 1000, "ms")
 
 
-def _settled(pool: Pool):
-    yield from decide(pool)
+def _settled(state: PoolState):
+    yield from decide(state)
 
 
-def _empty(nodes: int) -> Pool:
+def _empty(nodes: int) -> PoolState:
     sketch = Sketch()
     for n in range(nodes):
         sketch.node(f"node-{n}")
     for n in range(nodes * 8):
         sketch.job(f"job-{n}", group(gpus=1, cpu=1, gib=1))
-    return sketch.pool
+    return sketch.state
 
 
-def _full(nodes: int) -> Pool:
+def _full(nodes: int) -> PoolState:
     sketch = Sketch()
     for n in range(nodes):
         sketch.node(f"node-{n}")
@@ -105,4 +105,4 @@ def _full(nodes: int) -> Pool:
         sketch.job(f"urgent-{n}", group(gpus=gpus), priority=100)
     for n in range(LARGEST_SELECTION):
         sketch.job(f"batch-{n}", group(gpus=1), priority=100)
-    return sketch.pool
+    return sketch.state

@@ -13,18 +13,18 @@ from typing import Any
 
 from tests.builders import HOUR, Sketch, group
 
-from bailiff_bus.garbage import look_seldom
+from bailiff_core.decision_cycle import build_indices, decide
 from bailiff_core.engine import LOGIC
-from bailiff_core.fold.register import FOLDS
+from bailiff_core.fold.registry import FOLDS
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
-from bailiff_core.model.pool import Job, Pool, Task
-from bailiff_core.queue.fair_share import fair_shares
+from bailiff_core.model.state import Job, PoolState, Task
+from bailiff_core.quota.fair_share import fair_shares
 from bailiff_core.records.facts import ProposalReceived, TaskExited, TaskReleased, TaskStarted
 from bailiff_core.records.payload import Fact
-from bailiff_core.scene import make_ready, scene_of
-from bailiff_core.turn import decide
+from bailiff_core.scheduling_snapshot import scene_of
 from bailiff_core.victims.batch import select_batch
+from bailiff_service.gc_tuning import raise_thresholds
 
 from .table import Row, Run, percentile
 
@@ -36,7 +36,7 @@ STAYS = 5
 
 def measure(run: Run) -> list[Row]:
     """Section 6 of the policy engine's issue."""
-    look_seldom()
+    raise_thresholds()
     sizes = (100, 1_000) if run.quick else (100, 1_000, 10_000)
     rows = [row for nodes in sizes for row in _decisions(run, nodes, 40 if run.quick else 200)]
     for measured in (_impossible, _large_reclaim, _one_pass, _fair_share):
@@ -51,26 +51,26 @@ def _decisions(run: Run, nodes: int, times: int) -> list[Row]:
     Victims have left, and are back in the queue, before the next one arrives; the fifth before it ends, and they return.
     Whoever lost its promise to another, or was refused and asks again, is part of the decision in whose turn that falls.
     """
-    pool = _busy(nodes)
+    state = _busy(nodes)
     began = time.process_time()
-    make_ready(pool)
+    build_indices(state)
     ready = time.process_time() - began
     gc.freeze()
-    _settle(pool)
+    _settle(state)
     seconds, follow_up = [], []
     for number in range(len(ASKED) + times):
-        job = _arrives(pool, number)
+        job = _arrives(state, number)
         began = time.process_time()
-        _decide_about(pool)
+        _decide_about(state)
         seconds.append(time.process_time() - began)
         assert job.phase != "pending" or job.refused_requests, job
-        follow_up.append(_victims_leave(pool, f"asker-{number - STAYS}"))
-    assert not pool.leaving
-    assert not pool.reserved
-    jobs, memory = len(pool.jobs), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        follow_up.append(_victims_leave(state, f"preemptor-{number - STAYS}"))
+    assert not state.evicting
+    assert not state.reserved
+    jobs, memory = len(state.jobs), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     first, seconds, follow_up = seconds[0], seconds[len(ASKED) :], follow_up[len(ASKED) :]
     half, most = median(seconds) * 1000, percentile(seconds, 99) * 1000
-    told = f"{nodes} nodes, {jobs} jobs, {len(pool.queue)} waiting"
+    told = f"{nodes} nodes, {jobs} jobs, {len(state.queue)} waiting"
     gc.unfreeze()
     run.say(f"{told}: made ready in {ready * 1000:.0f} ms, first {first * 1000:.0f} ms, p50 {half:.1f} ms, p99 {most:.1f} ms")
     at = f"{nodes:,} nodes, {nodes * 8:,} GPUs, {jobs:,} jobs"
@@ -87,57 +87,57 @@ def _decisions(run: Run, nodes: int, times: int) -> list[Row]:
     return rows
 
 
-def _arrives(pool: Pool, number: int) -> Job:
+def _arrives(state: PoolState, number: int) -> Job:
     count, gpus = ASKED[number % len(ASKED)]
-    sketch = Sketch(pool)
-    return sketch.job(f"asker-{number}", group(count, gpus=gpus), priority=(100, 75, 110)[number % 3])
+    sketch = Sketch(state)
+    return sketch.job(f"preemptor-{number}", group(count, gpus=gpus), priority=(100, 75, 110)[number % 3])
 
 
-def _decide_about(pool: Pool) -> None:
-    _settle(pool)
-    while pool.selection is not None:
-        answers = select_batch(pool, pool.selection.requests, pool.rules.preemption.search_steps)
-        number = pool.selection.number
-        fact = ProposalReceived(number=number, computed_at=pool.seq, logic=LOGIC, answers=tuple(answers))
-        pool.seq += 1
-        FOLDS[ProposalReceived](pool, fact)
-        _settle(pool)
+def _decide_about(state: PoolState) -> None:
+    _settle(state)
+    while state.selection is not None:
+        proposals = select_batch(state, state.selection.requests, state.rules.preemption.search_steps)
+        number = state.selection.number
+        fact = ProposalReceived(selection=number, computed_at=state.seq, logic=LOGIC, proposals=tuple(proposals))
+        state.seq += 1
+        FOLDS[ProposalReceived](state, fact)
+        _settle(state)
 
 
-def _victims_leave(pool: Pool, ends: str) -> float:
+def _victims_leave(state: PoolState, ends: str) -> float:
     """Those who are leaving are gone, all that can start runs, and one job has ended. Seconds of the longest turn of that."""
     longest = 0.0
-    pool.now += 10_000_000
-    done = [pool.jobs[ends]] if ends in pool.jobs and pool.jobs[ends].phase == "running" else []
-    while done or pool.leaving or pool.starting:
+    state.now += 10_000_000
+    done = [state.jobs[ends]] if ends in state.jobs and state.jobs[ends].phase == "running" else []
+    while done or state.evicting or state.starting:
         happened: list[Fact] = []
-        for job in (*done, *map(pool.jobs.__getitem__, pool.leaving)):
+        for job in (*done, *map(state.jobs.__getitem__, state.evicting)):
             for task in job.tasks:
-                at = _at(pool, job, task)
+                at = _at(state, job, task)
                 happened += [TaskExited(**at, exit_code=0 if job in done else 85), TaskReleased(**at)]
-        for job in map(pool.jobs.__getitem__, pool.starting):
-            happened += [TaskStarted(**_at(pool, job, task)) for task in job.tasks if task.state == "starting"]
+        for job in map(state.jobs.__getitem__, state.starting):
+            happened += [TaskStarted(**_at(state, job, task)) for task in job.tasks if task.state == "starting"]
         done = []
         for fact in happened:
-            pool.seq += 1
-            FOLDS[type(fact)](pool, fact)
+            state.seq += 1
+            FOLDS[type(fact)](state, fact)
         began = time.process_time()
-        _decide_about(pool)
+        _decide_about(state)
         longest = max(longest, time.process_time() - began)
     return longest
 
 
-def _at(pool: Pool, job: Job, task: Task) -> dict[str, Any]:
-    return {"node": pool.nodes[task.node].name, "job": job.id, "attempt": job.attempt, "task": task.index}
+def _at(state: PoolState, job: Job, task: Task) -> dict[str, Any]:
+    return {"node": state.nodes[task.node].name, "job": job.id, "attempt": job.attempt, "task": task.index}
 
 
-def _settle(pool: Pool) -> None:
-    for _ in decide(pool):
+def _settle(state: PoolState) -> None:
+    for _ in decide(state):
         pass
-    pool.touched.clear()
+    state.indices.touched.clear()
 
 
-def _busy(nodes: int) -> Pool:
+def _busy(nodes: int) -> PoolState:
     """Every GPU taken: five jobs a node, of several sizes, priorities and ages."""
     sketch = Sketch()
     for n in range(nodes):
@@ -156,7 +156,7 @@ def _busy(nodes: int) -> Pool:
                 preemptible=priority < 100,
             )
             first, number = first + gpus, number + 1
-    return sketch.pool
+    return sketch.state
 
 
 def _impossible(run: Run) -> Row:
@@ -167,8 +167,8 @@ def _impossible(run: Run) -> Row:
         sketch.node(f"node-{n}")
     for n in range(nodes * 8):
         sketch.running(f"job-{n}", f"node-{n // 8}", [n % 8], priority=50, preemptible=False)
-    asker = sketch.job("gang", group(10, gpus=8), priority=100)
-    seconds, answer = _one_selection(sketch.pool, asker)
+    preemptor = sketch.job("gang", group(10, gpus=8), priority=100)
+    seconds, answer = _one_selection(sketch.state, preemptor)
     assert answer.refused == "impossible", answer
     return Row(f"impossible, with proof: 10 × 8 GPUs on {nodes} nodes nobody may leave", seconds, "s", target="≤ 0.5 s")
 
@@ -186,18 +186,18 @@ def _large_reclaim(run: Run) -> Row:
         sketch.node(f"node-{n}")
     for n in range(gpus):
         _of(sketch.running(f"job-{n}", f"node-{n // 8}", [n % 8], age=60_000_000 * (1 + n * 7919 % 500)), "borrower")
-    asker = _of(sketch.job("gang", group(nodes, gpus=8), priority=50), "owner")
-    seconds, answer = _one_selection(sketch.pool, asker)
+    preemptor = _of(sketch.job("gang", group(nodes, gpus=8), priority=50), "owner")
+    seconds, answer = _one_selection(sketch.state, preemptor)
     assert len(answer.victims) == gpus, answer
     return Row(f"reclaim for one gang of {nodes} × 8 GPUs from {gpus:,} one-GPU jobs", seconds, "s", target="≤ 3 s")
 
 
-def _one_selection(pool: Pool, asker: Job):
-    from bailiff_core.model.pool import OpenRequest
+def _one_selection(state: PoolState, preemptor: Job):
+    from bailiff_core.model.state import OpenRequest
 
-    assert scene_of(pool).holdings  # a service holds the state already; building it is no part of a decision
+    assert scene_of(state).allocation_index  # a service holds the state already; building it is no part of a decision
     began = time.process_time()
-    (answer,) = select_batch(pool, [OpenRequest(1, asker.id)], pool.rules.preemption.search_steps)
+    (answer,) = select_batch(state, [OpenRequest(1, preemptor.id)], state.rules.preemption.search_steps)
     return time.process_time() - began, answer
 
 
@@ -209,9 +209,9 @@ def _one_pass(run: Run) -> Row:
     for n in range(nodes * 8):
         sketch.job(f"job-{n}", group(gpus=1, cpu=1, gib=1))
     began = time.process_time()
-    _settle(sketch.pool)
+    _settle(sketch.state)
     seconds = time.process_time() - began
-    assert all(job.phase == "starting" for job in sketch.pool.jobs.values())
+    assert all(job.phase == "starting" for job in sketch.state.jobs.values())
     return Row(f"one pass: {nodes * 8:,} one-GPU jobs onto {nodes} empty nodes", seconds, "s", target="≤ 1 s")
 
 
@@ -222,7 +222,7 @@ def _fair_share(run: Run) -> Row:
         sketch.node(f"node-{n}")
     for n, project in enumerate(projects):
         _of(sketch.job(f"job-{n}", group(1 + n % 5, gpus=1 + n % 3, cpu=4, gib=8)), str(project["name"]))
-    usage = scene_of(sketch.pool).usage
+    usage = scene_of(sketch.state).usage
     seconds = []
     for _ in range(20):
         began = time.process_time()
@@ -246,8 +246,8 @@ def _with(**parts: object) -> Policy:
     return Policy.model_validate({**DEFAULT_POLICY.model_dump(mode="json"), **parts}, strict=False)
 
 
-def _pool(policy: Policy) -> Pool:
-    return Pool(domain="bench", policy=policy, now=100 * HOUR)
+def _pool(policy: Policy) -> PoolState:
+    return PoolState(pool="bench", policy=policy, now=100 * HOUR)
 
 
 def _of(job: Job, project: str) -> Job:

@@ -13,13 +13,13 @@ from .requests import submit_message
 from .system import all_joined, cpu_seconds, megabytes, publishing, spent, watching
 from .table import Row, Run
 
-DOMAIN = "pool-a"
+POOL = "pool-a"
 
 
 def measure(run: Run) -> list[Row]:
     """One agent process speaks for all nodes; nothing is kept on disk by it."""
     nodes = 50 if run.quick else 500
-    declared = [{"name": "node", "domain": DOMAIN, "gpus": "8xH100-80GB", "count": nodes}]
+    declared = [{"name": "node", "pool": POOL, "gpus": "8xH100-80GB", "count": nodes}]
     with Stack(run.folder, Plan(nodes=declared, env={"BAILIFF_DURABLE": "false"})) as stack:
         return asyncio.run(_measure(run, stack, nodes))
 
@@ -27,12 +27,12 @@ def measure(run: Run) -> list[Row]:
 async def _measure(run: Run, stack: Stack, nodes: int) -> list[Row]:
     jobs, kafka = nodes * 8, stack.kafka.bootstrap
     everything = jobs * 5 // 2
-    requests = [submit_message(DOMAIN, f"job-{n}") for n in range(everything)]
+    requests = [submit_message(POOL, f"job-{n}") for n in range(everything)]
     async with watching(kafka, topics.AUDIT.name) as audit, publishing(kafka) as producer:
-        await all_joined(stack, DOMAIN, nodes)
+        await all_joined(stack, POOL, nodes)
         cpu, began = cpu_seconds(stack), time.perf_counter()
         for headers, value in requests[:jobs]:
-            await producer.send(topics.REQUESTS.name, value, key=DOMAIN.encode(), headers=list(headers))
+            await producer.send(topics.REQUESTS.name, value, key=POOL.encode(), headers=list(headers))
         await audit.until("all are submitted", lambda: audit.seen["JobSubmitted"] >= jobs)
         submitted = time.perf_counter() - began
         await audit.until("all are placed", lambda: audit.seen["JobPlaced"] >= jobs)
@@ -40,7 +40,7 @@ async def _measure(run: Run, stack: Stack, nodes: int) -> list[Row]:
         await audit.until("all run", lambda: audit.seen["TaskStarted"] >= jobs)
         seconds, used = time.perf_counter() - began, spent(cpu, cpu_seconds(stack))
         for headers, value in requests[jobs:]:
-            await producer.send(topics.REQUESTS.name, value, key=DOMAIN.encode(), headers=list(headers))
+            await producer.send(topics.REQUESTS.name, value, key=POOL.encode(), headers=list(headers))
         await audit.until("the others wait", lambda: audit.seen["JobSubmitted"] >= everything)
         memory = megabytes(stack)
     run.say(f"last submitted {submitted:.1f} s, last placed {placed:.1f} s; processor seconds: {used}")

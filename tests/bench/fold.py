@@ -10,11 +10,11 @@ import time
 from statistics import median
 
 from bailiff_core.fold import apply
-from bailiff_core.model.pool import Pool
+from bailiff_core.model.state import PoolState
 from bailiff_core.records import Break, ChainHead, Wire, continues, decode, follow
 from bailiff_core.replay import Replay
 
-from .synthetic import DOMAIN, long_log
+from .synthetic import POOL, long_log
 from .table import Row, Run
 
 READ_AT_ONCE = 500
@@ -45,11 +45,11 @@ def measure(run: Run) -> list[Row]:
         ),
         Row(
             "replay: turns decided again and compared",
-            replay.turns / seconds,
+            replay.cycles / seconds,
             "turns/s",
-            baseline=replay.turns / median(folded),
+            baseline=replay.cycles / median(folded),
             baseline_is="turns/s: fold alone",
-            detail={"turns": replay.turns, "decisions": replay.decisions, "records_per_s": count / seconds},
+            detail={"cycles": replay.cycles, "decisions": replay.decisions, "records_per_s": count / seconds},
         ),
     ]
 
@@ -70,9 +70,9 @@ def _parse_and_hash(wires: list[Wire]) -> None:
         digest.hexdigest()
 
 
-def _fold(wires: list[Wire], domain: str = DOMAIN) -> None:
-    """What AuditReader and DomainView do with records: so many at a time, the garbage collector off, as at a start."""
-    pool, head = Pool(), ChainHead(domain)
+def _fold(wires: list[Wire], pool: str = POOL) -> None:
+    """What AuditReader and Projection do with records: so many at a time, the garbage collector off, as at a start."""
+    state, head = PoolState(), ChainHead(pool)
     gc.disable()
     for begin in range(0, len(wires), READ_AT_ONCE):
         records = []
@@ -82,12 +82,12 @@ def _fold(wires: list[Wire], domain: str = DOMAIN) -> None:
             head, record = found
             records.append(record)
         for record in records:
-            apply(pool, record)
+            apply(state, record)
     gc.enable()
 
 
 def _replay(wires: list[Wire]) -> Replay:
-    replay, head = Replay(), ChainHead(DOMAIN)
+    replay, head = Replay(), ChainHead(POOL)
     for wire in wires:
         after = continues(head, wire)
         assert not isinstance(after, Break), after

@@ -17,7 +17,7 @@ from .requests import submit_message
 from .system import cpu_seconds, publishing, spent, watching
 from .table import Row, Run, percentile
 
-DOMAIN = "pool-a"
+POOL = "pool-a"
 LIVES_S = (30, 60)
 ENDS = 600  # jobs that are followed until their end, once all places are taken
 
@@ -25,14 +25,14 @@ ENDS = 600  # jobs that are followed until their end, once all places are taken
 def measure(run: Run) -> list[Row]:
     """One node with room for so many tasks, its state kept on disk as ever, and more jobs than it can take."""
     jobs = 200 if run.quick else 1000
-    nodes = [{"name": "node-1", "domain": DOMAIN, "gpus": "8xH100-80GB", "cpu_milli": 100 * jobs, "max_tasks": jobs}]
+    nodes = [{"name": "node-1", "pool": POOL, "gpus": "8xH100-80GB", "cpu_milli": 100 * jobs, "max_tasks": jobs}]
     with Stack(run.folder, Plan(nodes=nodes)) as stack:
         return asyncio.run(_measure(run, stack, jobs))
 
 
 async def _measure(run: Run, stack: Stack, jobs: int) -> list[Row]:
     when: dict[str, dict[str, float]] = defaultdict(dict)  # by job, the broker's time of each message, s
-    order: dict[str, list[str]] = {"TaskIsRunning": [], "TaskEnded": []}
+    order: dict[str, list[str]] = {"TaskStartedReport": [], "TaskExitedReport": []}
 
     def heard(kind: str, record: ConsumerRecord) -> None:
         job = json.loads(record.value).get("job", "")
@@ -49,18 +49,18 @@ async def _measure(run: Run, stack: Stack, jobs: int) -> list[Row]:
         publishing(kafka) as producer,
     ):
         for job, seconds in lives.items():
-            headers, value = submit_message(DOMAIN, job, gpus=0, run_for=seconds, talks="10:0.1")
-            await producer.send(topics.REQUESTS.name, value, key=DOMAIN.encode(), headers=list(headers))
-        await reports.until("all places are taken", lambda: len(order["TaskIsRunning"]) >= jobs)
+            headers, value = submit_message(POOL, job, gpus=0, run_for=seconds, talks="10:0.1")
+            await producer.send(topics.REQUESTS.name, value, key=POOL.encode(), headers=list(headers))
+        await reports.until("all places are taken", lambda: len(order["TaskStartedReport"]) >= jobs)
         for each in order.values():
             each.clear()
         cpu, began = cpu_seconds(stack), asyncio.get_running_loop().time()
-        await reports.until("many have ended and others begun", lambda: len(order["TaskEnded"]) >= ENDS)
+        await reports.until("many have ended and others begun", lambda: len(order["TaskExitedReport"]) >= ENDS)
         took, used = asyncio.get_running_loop().time() - began, spent(cpu, cpu_seconds(stack))
     rows = []
     for what, jobs_of, figures in (
-        ("command → started", order["TaskIsRunning"], _to_start(when)),
-        ("a task's end → reported", order["TaskEnded"], _to_report(when, lives)),
+        ("command → started", order["TaskStartedReport"], _to_start(when)),
+        ("a task's end → reported", order["TaskExitedReport"], _to_report(when, lives)),
     ):
         known = [figures[job] * 1000 for job in jobs_of if job in figures]
         first, last = known[: len(known) // 3], known[-len(known) // 3 :]
@@ -79,11 +79,11 @@ async def _measure(run: Run, stack: Stack, jobs: int) -> list[Row]:
 
 def _to_start(when: dict[str, dict[str, float]]) -> dict[str, float]:
     """Seconds from a job's command to its report that it runs."""
-    both = {job: at for job, at in when.items() if "StartTask" in at and "TaskIsRunning" in at}
-    return {job: at["TaskIsRunning"] - at["StartTask"] for job, at in both.items()}
+    both = {job: at for job, at in when.items() if "StartTask" in at and "TaskStartedReport" in at}
+    return {job: at["TaskStartedReport"] - at["StartTask"] for job, at in both.items()}
 
 
 def _to_report(when: dict[str, dict[str, float]], lives: dict[str, int]) -> dict[str, float]:
     """Seconds from when a job was due to end to its report. Its start was reported as late as it was, so this can be below 0."""
-    both = {job: at for job, at in when.items() if "TaskIsRunning" in at and "TaskEnded" in at}
-    return {job: at["TaskEnded"] - at["TaskIsRunning"] - lives[job] for job, at in both.items()}
+    both = {job: at for job, at in when.items() if "TaskStartedReport" in at and "TaskExitedReport" in at}
+    return {job: at["TaskExitedReport"] - at["TaskStartedReport"] - lives[job] for job, at in both.items()}

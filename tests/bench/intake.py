@@ -10,12 +10,12 @@ from statistics import median
 
 from tests.builders import Sketch
 
+from bailiff_admission.input_decoder import InputDecoder
 from bailiff_admission.liveness import Liveness
-from bailiff_admission.reading import Reading
-from bailiff_bus.ambient import Ambient
 from bailiff_bus.envelope import unwrap
 from bailiff_bus.messages import RequestBody
 from bailiff_bus.port import Message
+from bailiff_service.clock_and_ids import ClockAndIds
 
 from .requests import submit_message
 from .table import Row, Run
@@ -27,16 +27,17 @@ def measure(run: Run) -> list[Row]:
     sketch = Sketch()
     for n in range(500):
         sketch.node(f"node-{n}")
-    ambient = Ambient()
-    reading = Reading("test", False, frozenset({"test"}), ambient, Liveness(ambient))
+    clock_and_ids = ClockAndIds()
+    decoder = InputDecoder("test", False, frozenset({"test"}), clock_and_ids, Liveness(clock_and_ids))
     messages = [
-        Message("bailiff.requests", 0, n, ambient.wall(), b"test", *submit_message("test", f"job-{n}")) for n in range(count)
+        Message("bailiff.requests", 0, n, clock_and_ids.wall(), b"test", *submit_message("test", f"job-{n}"))
+        for n in range(count)
     ]
     plain, unwrapped, read = [], [], []
     for _ in range(3):
         plain.append(_per_message(messages, lambda message: (json.loads(message.value), hashlib.sha256(message.value).digest())))
         unwrapped.append(_per_message(messages, lambda message: unwrap(message, accept=(RequestBody,))))
-        read.append(_per_message(messages, lambda message: reading.read(sketch.pool, message)))
+        read.append(_per_message(messages, lambda message: decoder.read(sketch.state, message)))
     baseline, is_ = median(plain), "µs: JSON parse + SHA-256 of the same bytes"
     return [
         Row("envelope.unwrap of one request", median(unwrapped), "µs", baseline=baseline, baseline_is=is_),

@@ -10,7 +10,7 @@ from statistics import median
 from bailiff_bus.messages import CancelJob, MigrateJob
 from bailiff_devstack.stack import Plan, Stack
 
-from .running import DOMAIN, Jobs, noted, running
+from .running import POOL, Jobs, noted, running
 from .table import Row, Run
 
 MIB, TIMES = 1 << 20, 3
@@ -44,7 +44,7 @@ with open(folder + "/noted", "a", buffering=1) as notes:
 
 def measure(run: Run) -> list[Row]:
     """A job of one GPU goes back and forth between two nodes, its checkpoints on the local disk."""
-    nodes = [{"name": "node", "domain": DOMAIN, "gpus": "1xH100-80GB", "count": 2}]
+    nodes = [{"name": "node", "pool": POOL, "gpus": "1xH100-80GB", "count": 2}]
     with Stack(run.folder, Plan(nodes=nodes)) as stack:
         return asyncio.run(_measure(run, stack))
 

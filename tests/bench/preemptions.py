@@ -1,4 +1,4 @@
-"""Preemptions per second through a real Kafka, one domain: a full pool, and urgent jobs published all at once."""
+"""Preemptions per second through a real Kafka, one pool: a full pool, and urgent jobs published all at once."""
 
 import asyncio
 import time
@@ -10,13 +10,13 @@ from .requests import submit_message
 from .system import cpu_seconds, publishing, raw_produce_and_consume, spent, watching
 from .table import Row, Run
 
-DOMAIN = "pool-a"
+POOL = "pool-a"
 
 
 def measure(run: Run) -> list[Row]:
     """As many urgent jobs of one GPU as there are victims of one GPU."""
     nodes = 8 if run.quick else 32
-    declared = [{"name": "node", "domain": DOMAIN, "gpus": "8xH100-80GB", "count": nodes}]
+    declared = [{"name": "node", "pool": POOL, "gpus": "8xH100-80GB", "count": nodes}]
     with Stack(run.folder, Plan(nodes=declared, env={"BAILIFF_DURABLE": "false"})) as stack:
         return asyncio.run(_measure(run, stack, 8 * nodes))
 
@@ -27,8 +27,8 @@ async def _measure(run: Run, stack: Stack, count: int) -> list[Row]:
 
         async def submit(jobs: str, priority_class: str) -> None:
             for n in range(count):
-                headers, value = submit_message(DOMAIN, f"{jobs}-{n}", priority_class=priority_class)
-                await producer.send(topics.REQUESTS.name, value, key=DOMAIN.encode(), headers=list(headers))
+                headers, value = submit_message(POOL, f"{jobs}-{n}", priority_class=priority_class)
+                await producer.send(topics.REQUESTS.name, value, key=POOL.encode(), headers=list(headers))
 
         await submit("train", "train")
         await audit.until("all training runs", lambda: audit.seen["TaskStarted"] >= count)
@@ -44,7 +44,7 @@ async def _measure(run: Run, stack: Stack, count: int) -> list[Row]:
     run.say(f"{asked} proposals; all urgent jobs run after {until_running:.1f} s; processor seconds: {used}")
     return [
         Row(
-            f"preemptions decided per second through Kafka, one domain, {count} at once",
+            f"preemptions decided per second through Kafka, one pool, {count} at once",
             count / seconds,
             "/s",
             target="≥ 200 /s",

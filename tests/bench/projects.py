@@ -1,7 +1,7 @@
 """Decisions on a full cluster that belongs to a tree of projects: quotas, what is borrowed beyond them, reclaim and preempt.
 
 Half of the projects use half as much again as their quota, the others half of it. The victims of one decision are still
-leaving when the next job arrives, so `own-room` has promises to look at; who may preempt is kept within its share.
+leaving when the next job arrives, so `no-reclaim-of-reserved` has promises to look at; who may preempt is kept within its share.
 Times are of the processor.
 """
 
@@ -11,16 +11,16 @@ from typing import Any
 
 from tests.builders import HOUR, Sketch, group
 
-from bailiff_bus.garbage import look_seldom
+from bailiff_core.decision_cycle import decide
 from bailiff_core.engine import LOGIC
-from bailiff_core.fold.register import FOLDS
+from bailiff_core.fold.registry import FOLDS
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
-from bailiff_core.model.pool import Job, Pool, Task
+from bailiff_core.model.state import Job, PoolState, Task
 from bailiff_core.records.facts import ProposalReceived, TaskExited, TaskReleased, TaskStarted
 from bailiff_core.records.payload import Decision, Fact
-from bailiff_core.turn import decide
 from bailiff_core.victims.batch import select_batch
+from bailiff_service.gc_tuning import raise_thresholds
 
 from .table import Row, Run, percentile
 
@@ -33,35 +33,35 @@ STAYS = 5
 
 def measure(run: Run) -> list[Row]:
     """One decision with projects, by the size of the cluster."""
-    look_seldom()
+    raise_thresholds()
     sizes = (100, 1_000) if run.quick else (100, 1_000, 10_000)
     return [row for scope in ("project", "pool") for nodes in sizes for row in _decisions(run, nodes, scope)]
 
 
 def _decisions(run: Run, nodes: int, scope: str) -> list[Row]:
-    pool = busy(nodes, scope)
-    told = list(settle(pool))
-    seconds, verbs = [], {}
+    state = busy(nodes, scope)
+    told = list(settle(state))
+    seconds, actions = [], {}
     for number in range(len(ASKED) + (40 if run.quick else 120)):
-        before = dict(pool.leaving)
-        arrives(pool, number)
+        before = dict(state.evicting)
+        arrives(state, number)
         began = time.process_time()
-        told = decide_about(pool)
+        told = decide_about(state)
         seconds.append(time.process_time() - began)
         for decision in told:
-            verbs[decision.type_name()] = verbs.get(decision.type_name(), 0) + 1
-        happen(pool, before, f"asker-{number - STAYS}")
+            actions[decision.type_name()] = actions.get(decision.type_name(), 0) + 1
+        happen(state, before, f"preemptor-{number - STAYS}")
     seconds = seconds[len(ASKED) :]
     half, most = median(seconds) * 1000, percentile(seconds, 99) * 1000
-    counted = ", ".join(f"{count} {name}" for name, count in sorted(verbs.items()))
+    counted = ", ".join(f"{count} {name}" for name, count in sorted(actions.items()))
     run.say(f"{nodes} nodes, scope {scope}: p50 {half:.1f} ms, p99 {most:.1f} ms; {counted}")
-    at = f"{DEPARTMENTS * TEAMS} projects, scope {scope}, {nodes:,} nodes, {len(pool.jobs):,} jobs"
+    at = f"{DEPARTMENTS * TEAMS} projects, scope {scope}, {nodes:,} nodes, {len(state.jobs):,} jobs"
     return [Row(f"one decision p50, {at}", half, "ms"), Row(f"one decision p99, {at}", most, "ms")]
 
 
-def busy(nodes: int, scope: str) -> Pool:
+def busy(nodes: int, scope: str) -> PoolState:
     """Every GPU taken, three quarters of them by every other project."""
-    sketch = Sketch(Pool(domain="bench", policy=_policy(nodes * 8, scope), now=100 * HOUR))
+    sketch = Sketch(PoolState(pool="bench", policy=_policy(nodes * 8, scope), now=100 * HOUR))
     for n in range(nodes):
         sketch.node(f"node-{n}")
     number = 0
@@ -73,60 +73,62 @@ def busy(nodes: int, scope: str) -> Pool:
             job = sketch.running(f"job-{number}", f"node-{n}", range(first, first + gpus), age=age, priority=priority)
             _belongs(job, project)
             first, number = first + gpus, number + 1
-    return sketch.pool
+    return sketch.state
 
 
-def arrives(pool: Pool, number: int) -> Job:
-    """Two of three askers have quota left, and reclaim; the third is of a borrowing project, and preempts its own."""
+def arrives(state: PoolState, number: int) -> Job:
+    """Two of three preemptors have quota left, and reclaim; the third is of a borrowing project, and preempts its own."""
     count, gpus = ASKED[number % len(ASKED)]
-    job = Sketch(pool).job(f"asker-{number}", group(count, gpus=gpus), priority=(50, 75, 100)[number % 3])
+    job = Sketch(state).job(f"preemptor-{number}", group(count, gpus=gpus), priority=(50, 75, 100)[number % 3])
     at = number * 7 % (DEPARTMENTS * TEAMS // 2)
     return _belongs(job, _team(2 * at + (number % 3 != 2)))
 
 
-def decide_about(pool: Pool) -> list[Decision]:
+def decide_about(state: PoolState) -> list[Decision]:
     """Everything that is decided until nobody waits for an answer."""
-    told = settle(pool)
-    while pool.selection is not None:
-        answers = select_batch(pool, pool.selection.requests, pool.rules.preemption.search_steps)
-        pool.seq += 1
-        fact = ProposalReceived(number=pool.selection.number, computed_at=pool.seq - 1, logic=LOGIC, answers=tuple(answers))
-        FOLDS[ProposalReceived](pool, fact)
-        told += settle(pool)
+    told = settle(state)
+    while state.selection is not None:
+        proposals = select_batch(state, state.selection.requests, state.rules.preemption.search_steps)
+        state.seq += 1
+        fact = ProposalReceived(
+            selection=state.selection.number, computed_at=state.seq - 1, logic=LOGIC, proposals=tuple(proposals)
+        )
+        FOLDS[ProposalReceived](state, fact)
+        told += settle(state)
     return told
 
 
-def happen(pool: Pool, leaving: dict[str, None], ends: str) -> None:
+def happen(state: PoolState, leaving: dict[str, None], ends: str) -> None:
     """Those who were leaving are gone, all that can start runs, and one job has ended."""
-    pool.now += 10_000_000
+    state.now += 10_000_000
     happened: list[Fact] = []
-    done = [pool.jobs[ends]] if ends in pool.jobs and pool.jobs[ends].phase == "running" else []
-    for job in (*done, *(pool.jobs[name] for name in leaving if name in pool.leaving)):
+    done = [state.jobs[ends]] if ends in state.jobs and state.jobs[ends].phase == "running" else []
+    for job in (*done, *(state.jobs[name] for name in leaving if name in state.evicting)):
         for task in job.tasks:
-            at = _at(pool, job, task)
+            at = _at(state, job, task)
             happened += [TaskExited(**at, exit_code=0 if job in done else 85), TaskReleased(**at)]
-    _fold(pool, happened)
-    decide_about(pool)
-    starting = [(job, task) for job in map(pool.jobs.__getitem__, pool.starting) for task in job.tasks]
-    _fold(pool, [TaskStarted(**_at(pool, job, task)) for job, task in starting if task.state == "starting"])
-    decide_about(pool)
+    _fold(state, happened)
+    decide_about(state)
+    starting = [(job, task) for job in map(state.jobs.__getitem__, state.starting) for task in job.tasks]
+    _fold(state, [TaskStarted(**_at(state, job, task)) for job, task in starting if task.state == "starting"])
+    decide_about(state)
 
 
-def settle(pool: Pool) -> list[Decision]:
+def settle(state: PoolState) -> list[Decision]:
     """What the state asks for by itself."""
-    told = list(decide(pool))
-    pool.touched.clear()
+    told = list(decide(state))
+    state.indices.touched.clear()
     return told
 
 
-def _fold(pool: Pool, happened: list[Fact]) -> None:
+def _fold(state: PoolState, happened: list[Fact]) -> None:
     for fact in happened:
-        pool.seq += 1
-        FOLDS[type(fact)](pool, fact)
+        state.seq += 1
+        FOLDS[type(fact)](state, fact)
 
 
-def _at(pool: Pool, job: Job, task: Task) -> dict[str, Any]:
-    return {"node": pool.nodes[task.node].name, "job": job.id, "attempt": job.attempt, "task": task.index}
+def _at(state: PoolState, job: Job, task: Task) -> dict[str, Any]:
+    return {"node": state.nodes[task.node].name, "job": job.id, "attempt": job.attempt, "task": task.index}
 
 
 def _policy(gpus: int, scope: str) -> Policy:

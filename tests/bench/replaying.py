@@ -11,24 +11,24 @@ from collections.abc import AsyncIterator
 
 from tests.log_builder import SECOND, Story, policy
 
-from bailiff.replaying import replay
-from bailiff_bus.garbage import look_seldom
+from bailiff.audit.replay import replay
 from bailiff_bus.port import Message
 from bailiff_bus.topics import AUDIT
 from bailiff_core.records import Wire, facts
+from bailiff_service.gc_tuning import raise_thresholds
 
 from .fold import _fold
 from .table import Row, Run
 
 NODES, GPUS = 500, 8
 GANGS = ((1, 1), (1, 1), (1, 2), (1, 4), (1, 8), (2, 8), (4, 8))  # tasks and GPUs of each
-DOMAIN = "bench"
+POOL = "bench"
 MOST_AT_ONCE = 200  # as admission takes requests
 
 
 def measure(run: Run) -> list[Row]:
     """In memory, without Kafka; garbage is looked for as by the command."""
-    look_seldom()
+    raise_thresholds()
     rounds = 40 if run.quick else 160
     return [
         _measured(run, "four fifths full", history(rounds, full=80, waiting=0)),
@@ -39,12 +39,12 @@ def measure(run: Run) -> list[Row]:
 def _measured(run: Run, load: str, wires: list[Wire]) -> Row:
     run.say(f"{load}: deciding {len(wires):,} records again")
     began = time.process_time()
-    found = asyncio.run(replay(DOMAIN, lambda: stream(wires)))
+    found = asyncio.run(replay(POOL, lambda: stream(wires)))
     seconds = time.process_time() - began
     assert found["ok"], found
-    assert found["turns_decided_again"] == found["turns"]
+    assert found["cycles_replayed"] == found["cycles"]
     began = time.process_time()
-    _fold(wires, DOMAIN)
+    _fold(wires, POOL)
     folding = time.process_time() - began
     placed = placements(wires)
     return Row(
@@ -54,35 +54,35 @@ def _measured(run: Run, load: str, wires: list[Wire]) -> Row:
         target="≥ 1,000 /s",
         baseline=placed / folding,
         baseline_is="placements/s: chain and fold alone",
-        detail={"records": len(wires), "turns": found["turns"], "decisions": found["decisions"], "seconds": seconds},
+        detail={"records": len(wires), "cycles": found["cycles"], "decisions": found["decisions"], "seconds": seconds},
     )
 
 
 def history(rounds: int, *, full: int, waiting: int, seed: int = 7) -> list[Wire]:
     """Jobs come and go. Each round one in twenty ends, and as many come as keep so many percent in use, or so many waiting."""
     told = random.Random(seed)
-    story = Story(policy(retention={"ended_jobs": "1h"}), domain=DOMAIN)
-    story.turn(*[lambda name=f"node-{number:03}": [story.joined(name, gpus=GPUS)] for number in range(NODES)])
+    story = Story(policy(retention={"ended_jobs": "1h"}), pool=POOL)
+    story.cycle(*[lambda name=f"node-{number:03}": [story.joined(name, gpus=GPUS)] for number in range(NODES)])
     count = 0
     for _ in range(rounds):
-        pool = story.pool
-        running = sorted(name for name in pool.active if pool.jobs[name].phase == "running")
+        state = story.state
+        running = sorted(name for name in state.active if state.jobs[name].phase == "running")
         ending = told.sample(running, k=len(running) // 20)
-        gone = [story.at(name, task.index) for name in ending for task in pool.jobs[name].tasks]
+        gone = [story.at(name, task.index) for name in ending for task in state.jobs[name].tasks]
         if gone:
             exits = [fact for at in gone for fact in (facts.TaskExited(**at, exit_code=0), facts.TaskReleased(**at))]
-            story.turn(*exits, after=20 * SECOND)
-        used = sum(pool.jobs[name].gpus for name in pool.active)
+            story.cycle(*exits, after=20 * SECOND)
+        used = sum(state.jobs[name].gpus for name in state.active)
         asked = []
-        while used * 100 < NODES * GPUS * full or (len(pool.queue) < waiting and len(asked) < waiting):
+        while used * 100 < NODES * GPUS * full or (len(state.queue) < waiting and len(asked) < waiting):
             tasks, gpus = told.choice(GANGS)
             count, used = count + 1, used + tasks * gpus
             asked.append(story.submitted(f"job-{count}", tasks=tasks, gpus=gpus))
         for at in range(0, len(asked), MOST_AT_ONCE):
-            story.turn(*asked[at : at + MOST_AT_ONCE], after=2 * SECOND)
-        begun = [story.at(name, task.index) for name in story.pool.starting for task in story.pool.jobs[name].tasks]
+            story.cycle(*asked[at : at + MOST_AT_ONCE], after=2 * SECOND)
+        begun = [story.at(name, task.index) for name in story.state.starting for task in story.state.jobs[name].tasks]
         if begun:
-            story.turn(*[facts.TaskStarted(**at) for at in begun], after=2 * SECOND)
+            story.cycle(*[facts.TaskStarted(**at) for at in begun], after=2 * SECOND)
     return story.wires
 
 

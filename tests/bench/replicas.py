@@ -1,4 +1,4 @@
-"""Four domains on four replicas of admission against one domain on one, through a real Kafka: placements per second.
+"""Four pools on four replicas of admission against one pool on one, through a real Kafka: placements per second.
 
 What limits them shows in the processor time of each process: all of them together cannot use more than the cores.
 """
@@ -19,27 +19,25 @@ from .requests import submit_message
 from .system import cpu_seconds, header, publishing, spent, watching
 from .table import Row, Run
 
-DOMAINS = 4
+POOLS = 4
 
 
 def measure(run: Run) -> list[Row]:
-    """The jobs of `placements`, the same number on each domain."""
+    """The jobs of `placements`, the same number on each pool."""
     count = 200 if run.quick else 1000
-    one, four = (_stack(run, domains, count) for domains in (1, DOMAINS))
-    many = f"{DOMAINS} domains, {DOMAINS} replicas, {count} jobs on each"
+    one, four = (_stack(run, pools, count) for pools in (1, POOLS))
+    many = f"{POOLS} pools, {POOLS} replicas, {count} jobs on each"
     return [
-        Row(f"placements per second, 1 domain, 1 replica, {count} jobs", one.rate, "/s", detail=one.detail),
-        Row(f"placements per second, {many}", four.rate, "/s", "-", one.rate, "/s: one domain on one replica", four.detail),
+        Row(f"placements per second, 1 pool, 1 replica, {count} jobs", one.rate, "/s", detail=one.detail),
+        Row(f"placements per second, {many}", four.rate, "/s", "-", one.rate, "/s: one pool on one replica", four.detail),
         Row(
             f"processor time of a placement, all processes, {many}",
             four.cpu_ms,
             "ms",
             baseline=one.cpu_ms,
-            baseline_is="ms: one domain on one replica",
+            baseline_is="ms: one pool on one replica",
         ),
-        Row(
-            f"of the machine's cores these processes used, {many}", four.busy, "%", "-", one.busy, "%: one domain on one replica"
-        ),
+        Row(f"of the machine's cores these processes used, {many}", four.busy, "%", "-", one.busy, "%: one pool on one replica"),
     ]
 
 
@@ -53,27 +51,27 @@ class Found:
     detail: dict[str, Any]
 
 
-def _stack(run: Run, domains: int, count: int) -> Found:
-    names = [f"pool-{number}" for number in range(domains)]
-    nodes = [{"name": f"node-{name}", "domain": name, "gpus": "8xH100-80GB", "count": 8} for name in names]
+def _stack(run: Run, pools: int, count: int) -> Found:
+    names = [f"pool-{number}" for number in range(pools)]
+    nodes = [{"name": f"node-{name}", "pool": name, "gpus": "8xH100-80GB", "count": 8} for name in names]
     plan = Plan(pools=names, nodes=nodes, env={"BAILIFF_DURABLE": "false"})
-    with Stack(run.folder / f"domains-{domains}", plan) as stack:
-        for number in range(1, domains):
+    with Stack(run.folder / f"pools-{pools}", plan) as stack:
+        for number in range(1, pools):
             stack.start_service("admission", replica=f"-{number}")
         stack.processes.wait_ready(timeout_s=120)
         return asyncio.run(_measure(run, stack, names, count))
 
 
 async def _measure(run: Run, stack: Stack, names: list[str], count: int) -> Found:
-    """Of the placements on all domains together, once each domain has a writer that answers."""
+    """Of the placements on all pools together, once each pool has a writer that answers."""
     kafka = stack.kafka.bootstrap
     sources: dict[str, str] = {}
     placed: Counter[str] = Counter()
 
     def audited(kind: str, record: ConsumerRecord) -> None:
-        domain = header(record, "ce_domain")
-        sources[domain] = header(record, "ce_source")
-        placed[domain] += kind == "bailiff.audit.JobPlaced.v1"
+        pool = header(record, "ce_pool")
+        sources[pool] = header(record, "ce_source")
+        placed[pool] += kind == "bailiff.audit.JobPlaced.v1"
 
     async with watching(kafka, topics.AUDIT.name, on=audited) as audit, publishing(kafka) as producer:
 
@@ -84,13 +82,13 @@ async def _measure(run: Run, stack: Stack, names: list[str], count: int) -> Foun
                     await producer.send(topics.REQUESTS.name, value, key=name.encode(), headers=list(headers))
 
         await submit("first", 1)
-        await audit.until("every domain places", lambda: all(placed[name] >= 1 for name in names))
+        await audit.until("every pool places", lambda: all(placed[name] >= 1 for name in names))
         cpu, own, began = cpu_seconds(stack), time.process_time(), time.perf_counter()
         await submit("job", count)
         await audit.until("all are placed", lambda: all(placed[name] > count for name in names))
         seconds, used = time.perf_counter() - began, spent(cpu, cpu_seconds(stack))
     used["this bench"] = round(time.process_time() - own, 2)
-    run.say(f"{len(names)} domains, {len(set(sources.values()))} writers, {seconds:.1f} s; processor seconds: {used}")
+    run.say(f"{len(names)} pools, {len(set(sources.values()))} writers, {seconds:.1f} s; processor seconds: {used}")
     jobs, total = len(names) * count, sum(used.values())
     busy = 100 * total / seconds / (os.cpu_count() or 1)
     return Found(jobs / seconds, 1000 * total / jobs, busy, {"seconds": seconds, "cpu_s": used})

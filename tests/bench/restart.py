@@ -20,7 +20,7 @@ from .system import cpu_seconds, megabytes
 from .table import Row, Run
 
 SERVICE = "admission"
-SHORT = 100  # records: on an empty log the service is not ready, for there is no domain yet
+SHORT = 100  # records: on an empty log the service is not ready, for there is no pool yet
 BATCH_BYTES = 1 << 19
 
 
@@ -31,11 +31,11 @@ def measure(run: Run) -> list[Row]:
     stack.folder.mkdir(parents=True, exist_ok=True)
     try:
         stack.start_kafka()
-        written = asyncio.run(_write(stack, islice(wires, SHORT)))
+        written = asyncio.run(write_log(stack, islice(wires, SHORT)))
         run.say(f"making a log of {run.records:,} records")
         began = time.process_time()
         gc.disable()
-        written += asyncio.run(_write(stack, wires))
+        written += asyncio.run(write_log(stack, wires))
         gc.enable()
         run.say(f"made in {time.process_time() - began:.0f} processor seconds; folding it from the start")
         cold, cold_cpu = _ready(run, stack)
@@ -62,7 +62,7 @@ def _ready(run: Run, stack: Stack) -> tuple[float, float]:
     return seconds, used
 
 
-async def _write(stack: Stack, wires: Iterator[Wire]) -> int:
+async def write_log(stack: Stack, wires: Iterator[Wire]) -> int:
     """Append them in whole batches, which is how a million can be made at all. Returns how many."""
     producer = AIOKafkaProducer(bootstrap_servers=stack.kafka.bootstrap, max_batch_size=BATCH_BYTES, acks="all")
     await producer.start()

@@ -13,7 +13,7 @@ from typing import Any
 
 from aiokafka import ConsumerRecord
 
-from bailiff.client import Client
+from bailiff.client.client import Client
 from bailiff_bus import topics
 from bailiff_bus.kafka import KafkaBus
 from bailiff_bus.messages import JobSpec
@@ -23,7 +23,7 @@ from bailiff_devstack.stack import Stack
 
 from .system import Watch, job_of, watching
 
-DOMAIN = "pool-a"
+POOL = "pool-a"
 LIBRARY = Path(__file__).parents[2] / "libs" / "job"
 
 
@@ -52,11 +52,11 @@ class Jobs:
         group = TaskGroup(count=tasks, gpu_milli=gpus * 1000, cpu_milli=100, memory_bytes=1 << 28)
         demand = JobDemand(job=job, tasks=(group,), priority_class=kind, grace=120_000_000)
         command = ("env", *env, sys.executable, str(path), *arguments)
-        await self._client.submit(demand, JobSpec(command=command), domain=DOMAIN)
+        await self._client.submit(demand, JobSpec(command=command), pool=POOL)
 
     async def ask(self, body: RequestBody) -> None:
         """Any other request."""
-        await self._client.request(DOMAIN, body)
+        await self._client.request(POOL, body)
 
     async def until(self, job: str, record: str, count: int) -> None:
         """The log holds so many of these about the job."""
@@ -68,9 +68,9 @@ async def running(stack: Stack, folder: Path, nodes: int) -> AsyncIterator[Jobs]
     """Once so many nodes have joined."""
     async with Client(KafkaBus(stack.kafka.bootstrap), source="/bench") as client:
         jobs = Jobs(folder, client)
-        view = await client.view(DOMAIN)
-        while len(view.pool.nodes) < nodes:
-            await view.advance(0.2)
+        projection = await client.projection(POOL)
+        while len(projection.state.nodes) < nodes:
+            await projection.advance(0.2)
         async with watching(stack.kafka.bootstrap, topics.AUDIT.name, on=jobs.take) as jobs.audit:
             yield jobs
 

@@ -3,9 +3,9 @@
 import time
 
 from bailiff_core.model.policy import DEFAULT_POLICY
-from bailiff_sim.assemble import Choices, assemble
 from bailiff_sim.engine import Simulation
 from bailiff_sim.traces.catalogue import cluster, trace
+from bailiff_sim.workload_builder import Choices, assemble
 
 from .table import Row, Run
 
@@ -30,7 +30,7 @@ def measure(run: Run) -> list[Row]:
                 seconds,
                 "s",
                 target="≤ 60 s" if text == "philly-2017" and not run.quick else "-",
-                detail={"records": result.records, "turns": result.turns, "jobs_per_s": jobs / seconds},
+                detail={"records": result.records, "cycles": result.cycles, "jobs_per_s": jobs / seconds},
             )
         )
     return rows

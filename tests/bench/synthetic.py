@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count, islice
 
-from bailiff_admission.draft import Draft
-from bailiff_bus.log import chained
+from bailiff_admission.cycle_builder import CycleBuilder
 from bailiff_core.engine import LOGIC, STATE_SCHEMA
 from bailiff_core.fold import apply, fold
 from bailiff_core.fold.snapshot import state_digest
 from bailiff_core.model.demand import JobDemand, TaskGroup
-from bailiff_core.model.places import NodeShare
+from bailiff_core.model.placement_ranges import NodeShare
 from bailiff_core.model.policy import DEFAULT_POLICY
-from bailiff_core.model.pool import Pool
+from bailiff_core.model.state import PoolState
 from bailiff_core.records import ChainHead, Record, Wire, decisions, facts
 from bailiff_core.records.payload import Fact, Payload
 from bailiff_core.victims.batch import select_batch
+from bailiff_log.writer import chain_records
 
-DOMAIN = "pool-a"
+POOL = "pool-a"
 NODES = 20
 SECOND = 1_000_000
 START = 1_800_000_000 * SECOND
@@ -32,8 +32,8 @@ ENGINE = "bench/0/1"
 def long_log(records: int) -> list[Wire]:
     """At least so many records, ended by a closed turn."""
     wires: list[Wire] = []
-    for turn in _turns():
-        wires += turn
+    for cycle in _turns():
+        wires += cycle
         if len(wires) >= records:
             break
     return wires
@@ -46,31 +46,31 @@ def plain_log(records: int) -> Iterator[Wire]:
     forgotten after their time, as they are in a log of years. The last digest is a tenth of their usual distance from the
     end, as admission's are where a minute passes.
     """
-    pool, head, digest_at = Pool(), ChainHead(DOMAIN), 0
+    state, head, digest_at = PoolState(), ChainHead(POOL), 0
     last_digest = records - DIGEST_EVERY // 10
-    first = _first_records() + [_plain(pool, 2 + 1 + n, False, _joined(n)) for n in range(NODES)]
-    pending = [*first[:-1], replace(first[-1], turn_end=True)]
+    first = _first_records() + [_plain(state, 2 + 1 + n, False, _joined(n)) for n in range(NODES)]
+    pending = [*first[:-1], replace(first[-1], cycle_end=True)]
     for number in count():
-        for record, wire, after in chained(head, pending):
-            apply(pool, record)
+        for record, wire, after in chain_records(head, pending):
+            apply(state, record)
             head = after
             yield wire
-        if pool.seq >= records:
+        if state.seq >= records:
             return
         pending, now = [], START + number * 60 * SECOND
-        if pool.seq - digest_at >= DIGEST_EVERY or digest_at < last_digest <= pool.seq:
-            digest_at = pool.seq
-            digest = facts.StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(pool))
-            pending.append(_plain(pool, pool.seq + 1, False, digest, now))
+        if state.seq - digest_at >= DIGEST_EVERY or digest_at < last_digest <= state.seq:
+            digest_at = state.seq
+            digest = facts.StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(state))
+            pending.append(_plain(state, state.seq + 1, False, digest, now))
         for kind, ends_turn in _LIFE:
-            data = kind(number, pool.nodes[number % NODES].name)
-            pending.append(_plain(pool, pool.seq + 1 + len(pending), ends_turn, data, now))
+            data = kind(number, state.nodes[number % NODES].name)
+            pending.append(_plain(state, state.seq + 1 + len(pending), ends_turn, data, now))
 
 
-def _plain(pool: Pool, seq: int, turn_end: bool, data: Payload, time: int = START) -> Record:
+def _plain(state: PoolState, seq: int, cycle_end: bool, data: Payload, time: int = START) -> Record:
     """`turn`: one for each job is enough."""
     return Record(
-        domain=DOMAIN, seq=seq, epoch=1, turn=max(1, pool.turn + 1), turn_end=turn_end, time=time, prev="", writer="w",
+        pool=POOL, seq=seq, epoch=1, cycle=max(1, state.cycle + 1), cycle_end=cycle_end, time=time, prev="", writer="w",
         engine=ENGINE, policy=1, type=data.type_name(), data=data, cause=f"bailiff.requests/0/{seq}",
         inputs=(("bailiff.requests/0", seq),),
     )  # fmt: skip
@@ -96,80 +96,85 @@ _LIFE: tuple[tuple[Callable[[int, str], Payload], bool], ...] = (
 
 
 def _turns() -> Iterator[list[Wire]]:
-    pool, head = Pool(), ChainHead(DOMAIN)
+    state, head = PoolState(), ChainHead(POOL)
     first = _first_records()
     for record in first:
-        fold(pool, record)
-        pool.turn_open = not record.turn_end
-    prepared = chained(head, first)
+        fold(state, record)
+        state.cycle_open = not record.cycle_end
+    prepared = chain_records(head, first)
     yield [wire for _, wire, _ in prepared]
     head = prepared[-1][2]
-    digest_at = pool.seq
+    digest_at = state.seq
     for number in range(10_000_000):
-        draft = Draft(pool, START + number * SECOND)
+        draft = CycleBuilder(state, START + number * SECOND)
         new = [facts.ClockAdvanced()] if number == 0 else []
-        if pool.seq - digest_at >= DIGEST_EVERY:
-            digest_at = pool.seq
-            new.append(facts.StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(pool)))
-        for fact in [*new, *_facts(pool, number)]:
-            draft.add(fact, cause=f"bailiff.requests/0/{pool.seq}", inputs=(("bailiff.requests/0", pool.seq),))
+        if state.seq - digest_at >= DIGEST_EVERY:
+            digest_at = state.seq
+            new.append(facts.StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(state)))
+        for fact in [*new, *_facts(state, number)]:
+            draft.add(fact, cause=f"bailiff.requests/0/{state.seq}", inputs=(("bailiff.requests/0", state.seq),))
         if draft.records:
-            prepared = chained(head, draft.finish())
+            prepared = chain_records(head, draft.finish())
             yield [wire for _, wire, _ in prepared]
             head = prepared[-1][2]
 
 
 def _first_records() -> list[Record]:
     return [
-        _first(0, 0, False, facts.DomainCreated(domain=DOMAIN, partition=0, nonce="0" * 32)),
+        _first(0, 0, False, facts.PoolCreated(pool=POOL, partition=0, nonce="0" * 32)),
         _first(1, 0, True, facts.PolicyApplied(policy=DEFAULT_POLICY.complete())),
         _first(2, 1, False, facts.WriterStarted(writer="w", release="0", digest="0", logic=LOGIC, state_schema=STATE_SCHEMA)),
     ]
 
 
-def _first(seq: int, epoch: int, turn_end: bool, fact: Fact) -> Record:
+def _first(seq: int, epoch: int, cycle_end: bool, fact: Fact) -> Record:
     return Record(
-        domain=DOMAIN, seq=seq, epoch=epoch, turn=epoch, turn_end=turn_end, time=START, prev="", writer="w",
+        pool=POOL, seq=seq, epoch=epoch, cycle=epoch, cycle_end=cycle_end, time=START, prev="", writer="w",
         engine=ENGINE, policy=0, type=fact.type_name(), data=fact,
     )  # fmt: skip
 
 
-def _facts(pool: Pool, number: int) -> list[Fact]:
+def _facts(state: PoolState, number: int) -> list[Fact]:
     """What happens in this second."""
     if number == 0:
         return [_joined(node) for node in range(NODES)]
     found: list[Fact] = []
-    if pool.selection is not None and pool.answers is None:
-        answers = select_batch(pool, pool.selection.requests, 2_000)
+    if state.selection is not None and state.proposals is None:
+        proposals = select_batch(state, state.selection.requests, 2_000)
         found.append(
-            facts.ProposalReceived(number=pool.selection.number, computed_at=pool.seq, logic=LOGIC, answers=tuple(answers))
+            facts.ProposalReceived(
+                selection=state.selection.number, computed_at=state.seq, logic=LOGIC, proposals=tuple(proposals)
+            )
         )
-    for name in pool.starting:
-        job = pool.jobs[name]
-        found += [facts.TaskStarted(**_at(pool, name, task.index)) for task in job.tasks if task.state == "starting"]
-    for name in pool.leaving:
-        job = pool.jobs[name]
+    for name in state.starting:
+        job = state.jobs[name]
+        found += [facts.TaskStarted(**_at(state, name, task.index)) for task in job.tasks if task.state == "starting"]
+    for name in state.evicting:
+        job = state.jobs[name]
         assert job.eviction is not None
-        if job.eviction.begun_seq is None:
-            found.append(facts.EvictionBegun(job=name, attempt=job.attempt, decided=job.eviction.decided_seq))
+        if job.eviction.started_seq is None:
+            found.append(facts.EvictionStarted(job=name, attempt=job.attempt, decided_by=job.eviction.decided_seq))
             continue
         for task in job.tasks:
-            at = _at(pool, name, task.index)
-            found += [facts.EvictionStaged(**at, stage="noticed"), facts.EvictionStaged(**at, stage="term_sent", after=1000)]
+            at = _at(state, name, task.index)
+            found += [
+                facts.EvictionStageReached(**at, stage="noticed"),
+                facts.EvictionStageReached(**at, stage="term_sent", elapsed=1000),
+            ]
             found += [facts.TaskExited(**at, exit_code=85), facts.TaskReleased(**at)]
-    running = (name for name in pool.active if pool.jobs[name].phase == "running")
-    for name in islice(running, JOBS_A_TURN if len(pool.queue) > 10 else 0):
-        for task in pool.jobs[name].tasks:
-            at = _at(pool, name, task.index)
+    running = (name for name in state.active if state.jobs[name].phase == "running")
+    for name in islice(running, JOBS_A_TURN if len(state.queue) > 10 else 0):
+        for task in state.jobs[name].tasks:
+            at = _at(state, name, task.index)
             found += [facts.TaskExited(**at, exit_code=0), facts.TaskReleased(**at)]
-    if len(pool.queue) < 60:
+    if len(state.queue) < 60:
         found += [_submitted(number * JOBS_A_TURN + n) for n in range(JOBS_A_TURN)]
     return found
 
 
-def _at(pool: Pool, name: str, task: int) -> dict[str, object]:
-    job = pool.jobs[name]
-    return {"job": name, "attempt": job.attempt, "task": task, "node": pool.nodes[job.tasks[task].node].name}
+def _at(state: PoolState, name: str, task: int) -> dict[str, object]:
+    job = state.jobs[name]
+    return {"job": name, "attempt": job.attempt, "task": task, "node": state.nodes[job.tasks[task].node].name}
 
 
 def _submitted(number: int, gpus: int = 0) -> Fact:
@@ -187,9 +192,9 @@ def _submitted(number: int, gpus: int = 0) -> Fact:
 
 def _joined(number: int) -> Fact:
     devices = tuple(
-        facts.DeviceFacts(id=f"GPU-{number}-{n}", kind="gpu", model="H100-80GB", memory_bytes=80 << 30) for n in range(8)
+        facts.DeviceInfo(id=f"GPU-{number}-{n}", kind="gpu", model="H100-80GB", memory_bytes=80 << 30) for n in range(8)
     )
     return facts.NodeJoined(
         node=f"node-{number}", number=number, incarnation=f"i-{number}", machine_id=f"m-{number}", boot_id="b",
-        report=0, cpu_milli=128_000, memory_bytes=1 << 40, max_tasks=100, labels={}, devices=devices,
+        report_number=0, cpu_milli=128_000, memory_bytes=1 << 40, max_tasks=100, labels={}, devices=devices,
     )  # fmt: skip

@@ -12,9 +12,9 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPa
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.metrics import Metrics
-from bailiff_bus.view import DomainView
 from bailiff_devstack.stack import Stack
+from bailiff_log.projection import Projection
+from bailiff_service.metrics import Metrics
 
 PATIENCE_S = 150.0
 
@@ -169,12 +169,12 @@ async def raw_produce_and_consume(bootstrap: str, records: list[ConsumerRecord],
     return seconds
 
 
-async def all_joined(stack: Stack, domain: str, nodes: int) -> None:
-    """Until the log of the domain has so many nodes."""
-    view = DomainView(KafkaBus(stack.kafka.bootstrap), domain, 0, Metrics())
+async def all_joined(stack: Stack, pool: str, nodes: int) -> None:
+    """Until the log of the pool has so many nodes."""
+    view = Projection(KafkaBus(stack.kafka.bootstrap), pool, 0, Metrics())
     try:
         async with asyncio.timeout(60):
-            while len(view.pool.nodes) < nodes:
+            while len(view.state.nodes) < nodes:
                 await view.advance(0.5)
     finally:
         await view.close()
@@ -211,4 +211,4 @@ def _status(pid: int, field: str) -> int:
 def job_of(record: ConsumerRecord) -> str:
     """The job that the record's data is about."""
     data = json.loads(record.value)
-    return data.get("job") or data.get("demand", {}).get("job") or data.get("asker", {}).get("job") or ""
+    return data.get("job") or data.get("demand", {}).get("job") or data.get("preemptor", {}).get("job") or ""

@@ -16,18 +16,18 @@ from .requests import submit_message
 from .system import cpu_seconds, job_of, publishing, raw_hops, spent, watching
 from .table import Row, Run, percentile
 
-DOMAIN = "pool-a"
+POOL = "pool-a"
 PAUSE_S = 0.05  # so that each preemption begins on a system at rest
 AUDITED = (1, 3, 5)  # of our seven hops, those through the audit topic
 PATH = (
-    "JobSubmitted", "PreemptionRequested", "ProposalReceived", "PreemptionDecided", "EvictionBegun", "told",
+    "JobSubmitted", "PreemptionRequested", "ProposalReceived", "PreemptionDecided", "EvictionStarted", "told",
 )  # fmt: skip
 
 
 def measure(run: Run) -> list[Row]:
     """Fill a pool with training, then let urgent jobs of one GPU come one by one."""
     count = 12 if run.quick else 200  # so that the 99th of a hundred is not the worst of all
-    nodes = [{"name": "node", "domain": DOMAIN, "gpus": "8xH100-80GB", "count": 8}]
+    nodes = [{"name": "node", "pool": POOL, "gpus": "8xH100-80GB", "count": 8}]
     with Stack(run.folder, Plan(nodes=nodes)) as stack:
         return asyncio.run(_measure(run, stack, count))
 
@@ -50,11 +50,11 @@ async def _measure(run: Run, stack: Stack, count: int) -> list[Row]:
             for victim in json.loads(record.value)["victims"]:
                 begun[victim["job"]] = job_of(record)
         elif name == "ProposalReceived":
-            for answer in json.loads(record.value)["answers"]:
+            for answer in json.loads(record.value)["proposals"]:
                 when[answer["job"]].setdefault(name, record.timestamp)
             return
         job = job_of(record)
-        when[begun.get(job, job) if name == "EvictionBegun" else job].setdefault(name, record.timestamp)
+        when[begun.get(job, job) if name == "EvictionStarted" else job].setdefault(name, record.timestamp)
 
     kafka = stack.kafka.bootstrap
     async with (
@@ -66,8 +66,8 @@ async def _measure(run: Run, stack: Stack, count: int) -> list[Row]:
     ):
 
         async def submit(job: str, priority_class: str) -> None:
-            headers, value = submit_message(DOMAIN, job, priority_class=priority_class)
-            await producer.send(topics.REQUESTS.name, value, key=DOMAIN.encode(), headers=list(headers))
+            headers, value = submit_message(POOL, job, priority_class=priority_class)
+            await producer.send(topics.REQUESTS.name, value, key=POOL.encode(), headers=list(headers))
 
         for n in range(64):
             await submit(f"train-{n}", "train")

@@ -15,7 +15,7 @@ from typing import Any
 from bailiff_bus.messages import CancelJob, EvictJob
 from bailiff_devstack.stack import Plan, Stack
 
-from .running import DOMAIN, Jobs, noted, running
+from .running import POOL, Jobs, noted, running
 from .table import Row, Run
 
 WORKERS, INTERVAL, STEP_S, STEP_THERE_S = 8, 400, 0.02, 1.13
@@ -72,7 +72,7 @@ class Waste:
 
 def measure(run: Run) -> list[Row]:
     """Both ways, one after the other, on one node of eight GPUs."""
-    nodes = [{"name": "node-1", "domain": DOMAIN, "gpus": f"{WORKERS}xH100-80GB"}]
+    nodes = [{"name": "node-1", "pool": POOL, "gpus": f"{WORKERS}xH100-80GB"}]
     with Stack(run.folder, Plan(nodes=nodes)) as stack:
         in_time, periodic = asyncio.run(_measure(run, stack))
     what = f"GPU-seconds wasted, {WORKERS} workers, {len(PREEMPTED_AFTER)} preemptions, saved just in time"

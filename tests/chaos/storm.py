@@ -31,7 +31,7 @@ from tests.system import POLL_S, System, Watch
 from bailiff_bus.messages import CancelJob, MessageBody
 from bailiff_core.fold import apply
 from bailiff_core.fold.log import request_key
-from bailiff_core.model.pool import Pool
+from bailiff_core.model.state import PoolState
 from bailiff_core.records.decisions import JobEnded, JobPlaced, PreemptionDecided
 from bailiff_core.records.facts import DecisionFailed, InputRejected, TaskExited, WriterStarted
 
@@ -97,7 +97,7 @@ class Work:
 
     async def ask(self, body: MessageBody | None = None) -> None:
         """A new job, or this."""
-        name = f"{self.watch.domain}-{len(self.asked)}"
+        name = f"{self.watch.pool}-{len(self.asked)}"
         if body is not None:
             await self.watch.request(body, name)
         else:
@@ -120,8 +120,8 @@ class Work:
         """Ask for jobs, never too many at a time, and sometimes for the end of one."""
         loop, due = asyncio.get_running_loop(), 0.0
         while not until():
-            await self.watch.view.advance(POLL_S)
-            if loop.time() < due or len(self.watch.pool.queue) >= MOST_WAITING:
+            await self.watch.projection.advance(POLL_S)
+            if loop.time() < due or len(self.watch.state.queue) >= MOST_WAITING:
                 continue
             due = loop.time() + self.random.uniform(0.05, 1.0)
             await self.ask()
@@ -225,9 +225,9 @@ class Storm:
     async def _comes_to_rest(self, work: Work) -> None:
         watch = work.watch
 
-        def at_rest(pool: Pool) -> bool:
-            seen = all(request_key("/tests", name) in pool.requests or name in rejected() for name in work.asked)
-            return seen and not pool.turn_open and not [*nothing_is_owed(pool), *every_node_is_back(pool)] and not pool.queue
+        def at_rest(state: PoolState) -> bool:
+            seen = all(request_key("/tests", name) in state.requests or name in rejected() for name in work.asked)
+            return seen and not state.cycle_open and not [*nothing_is_owed(state), *every_node_is_back(state)] and not state.queue
 
         def rejected() -> set[str]:
             return {fact.id or "" for fact in watch.facts(InputRejected)}
@@ -247,8 +247,8 @@ class Storm:
         told = self.told
         told.requests += len(work.asked)
         told.jobs += len(work.jobs)
-        told.records += replay.pool.seq + 1
-        told.orphans += len(await watch.raw()) - replay.pool.seq - 1
+        told.records += replay.state.seq + 1
+        told.orphans += len(await watch.raw()) - replay.state.seq - 1
         told.writers += len(watch.facts(WriterStarted))
         told.placements += len(watch.facts(JobPlaced))
         told.preemptions += len(watch.facts(PreemptionDecided))
@@ -256,15 +256,15 @@ class Storm:
 
 def _judge(watch: Watch) -> None:
     """Every record once more, with all invariants after each."""
-    pool, history = Pool(), History()
+    state, history = PoolState(), History()
     for entry in watch.entries:
-        _none(history.before(pool, entry.record), entry.record.seq)
-        apply(pool, entry.record)
-        check(STATE_RULES, pool)
-        _none(history.after(pool), entry.record.seq)
-        if not pool.turn_open:
-            check(TURN_RULES, pool)
-    _none(history.end(), pool.seq)
+        _none(history.before(state, entry.record), entry.record.seq)
+        apply(state, entry.record)
+        check(STATE_RULES, state)
+        _none(history.after(state), entry.record.seq)
+        if not state.cycle_open:
+            check(TURN_RULES, state)
+    _none(history.end(), state.seq)
 
 
 def _none(complaints: Iterator[str], seq: int) -> None:

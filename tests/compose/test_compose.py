@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from bailiff import walk
-from bailiff.client import Client
-from bailiff.replaying import replay
+from bailiff.audit import chain_report
+from bailiff.audit.replay import replay
+from bailiff.client.client import Client
 from bailiff_bus.kafka import KafkaBus
 from bailiff_bus.messages import JobSpec
 from bailiff_bus.port import BusUnavailable
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.compose, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGES = ("apache/kafka:4.3.0", "python:3.12-slim-bookworm")
-DOMAIN = "pool-a"
+POOL = "pool-a"
 PATIENCE_S = 240.0
 PROMETHEUS = "prom/prometheus:latest"
 SERVICES = ("admission", "victim-selection", "eviction-executor", "node-agent", "auditor", "api", "rollup", "console")
@@ -150,14 +150,14 @@ class Watched:
     async def submit(self, job: str, seconds: float, *, gpus: int = 4) -> None:
         group = TaskGroup(gpu_milli=gpus * 1000, cpu_milli=1000, memory_bytes=1 << 30)
         demand = JobDemand(job=job, tasks=(group,), priority_class="train", grace=5_000_000)
-        await self.client.submit(demand, JobSpec(command=("sleep", str(seconds))), domain=DOMAIN)
+        await self.client.submit(demand, JobSpec(command=("sleep", str(seconds))), pool=POOL)
 
     async def until(self, job: str, phase: str, *, attempt: int = 1) -> None:
         """Wait until the job is there in the log, in this attempt."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 with contextlib.suppress(BusUnavailable):  # one of several brokers is away, and its partitions move
-                    found = (await self.client.view(DOMAIN)).pool.jobs.get(job)
+                    found = (await self.client.projection(POOL)).state.jobs.get(job)
                     if found is not None and (found.phase, found.attempt) == (phase, attempt):
                         return
                 await asyncio.sleep(0.3)
@@ -170,14 +170,14 @@ async def watching(port: int) -> AsyncIterator[Watched]:
         yield watched
 
 
-async def proved(port: int) -> walk.Verification:
+async def proved(port: int) -> chain_report.Verification:
     """The whole log once more, by the client's own walk: chain verified, every decision made again."""
     async with watching(port) as watched:
         client = watched.client
-        domain = await client.domain(DOMAIN)
-        spans = {domain.partition: (await client.audit_spans())[domain.partition]}
-        verified = await walk.verify(DOMAIN, client.messages(AUDIT.name, spans))
-        replayed = await replay(DOMAIN, lambda: client.messages(AUDIT.name, spans))
+        pool = await client.pool(POOL)
+        spans = {pool.partition: (await client.audit_spans())[pool.partition]}
+        verified = await chain_report.verify(POOL, client.messages(AUDIT.name, spans))
+        replayed = await replay(POOL, lambda: client.messages(AUDIT.name, spans))
     assert verified["ok"], verified["broken"]
     assert replayed["ok"], (replayed["difference"], replayed["error"])
     return verified
@@ -211,7 +211,7 @@ async def test_jobs_from_the_host_outlive_restarts_of_admission_and_broker(compo
     verified = await proved(port)
     assert len(verified["epochs"]) >= 2
     async with asyncio.timeout(PATIENCE_S):
-        while project.archive(f"domains/{DOMAIN}/jobs/last").get("outcome") != "succeeded":  # noqa: ASYNC110 - over HTTP
+        while project.archive(f"pools/{POOL}/jobs/last").get("outcome") != "succeeded":  # noqa: ASYNC110 - over HTTP
             await asyncio.sleep(0.3)
     assert project("exec", "-T", "node-agent", "id", "-u").strip() == "10001"
     project("down", "-v", "--timeout", "30")

@@ -11,7 +11,7 @@ from tests.system import System, Watch
 
 from bailiff_bus.messages import JobSpec, SubmitJob
 from bailiff_core.model.demand import JobDemand, TaskGroup
-from bailiff_core.records.facts import EvictionStaged, TaskExited, TaskReleased, TaskResumed
+from bailiff_core.records.facts import EvictionStageReached, TaskExited, TaskReleased, TaskResumed
 
 pytestmark = [pytest.mark.compose, pytest.mark.kafka, pytest.mark.timeout(600)]
 
@@ -81,7 +81,7 @@ def system(tmp_path: Path, door: Door) -> Iterator[System]:
 
 def containers(system: System) -> list[str]:
     """Those of this system that the engine still has."""
-    listed = docker("ps", "-a", "--filter", "label=org.bailiff.domain", "--format", '{{.ID}} {{.Label "org.bailiff.folder"}}')
+    listed = docker("ps", "-a", "--filter", "label=org.bailiff.pool", "--format", '{{.ID}} {{.Label "org.bailiff.folder"}}')
     return [line.split()[0] for line in listed.stdout.splitlines() if str(system.folder) in line]
 
 
@@ -105,7 +105,7 @@ async def test_a_job_in_a_container_loses_no_step(system: System, door: Door, im
 
         await watch.submit("urgent", "exit 0", gpus=8, kind="inference")
         await watch.until_ended("urgent")
-        stages = [each.stage for each in watch.facts(EvictionStaged, job="train")]
+        stages = [each.stage for each in watch.facts(EvictionStageReached, job="train")]
         assert [each for each in stages if each != "saving_in_flight"] == [
             "noticed", "acknowledged", "checkpoint_started", "checkpoint_committed", "yielding",
         ]  # fmt: skip

@@ -15,14 +15,17 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, Records
 from aiokafka.structs import TopicPartition
 from tests.kafka_fixtures import kafka  # noqa: F401 - a fixture
 
-from bailiff_bus import log, topics
+from bailiff_bus import topics
 from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.log import AuditReader, AuditWriter, Committed, Entry, SteppedDown
-from bailiff_bus.memory import MemoryCluster
-from bailiff_bus.port import Bus, Message, OffsetGone, Reader, Receipt, Span
-from bailiff_bus.settings import KafkaSettings
+from bailiff_bus.port import Bus, Message, OffsetOutOfRange, Reader, Receipt, Span
+from bailiff_bus.testing import MemoryCluster
 from bailiff_core.records import ChainHead, Record, Wire, encode, record_hash
-from bailiff_core.records.facts import ClockAdvanced, DomainCreated, WriterStarted
+from bailiff_core.records.facts import ClockAdvanced, PoolCreated, WriterStarted
+from bailiff_log import reader as log_reader
+from bailiff_log import writer as log_writer
+from bailiff_log.reader import AuditReader, Entry
+from bailiff_log.writer import AuditWriter, Committed, SteppedDown
+from bailiff_service.settings import KafkaSettings
 
 _run = uuid.uuid4().hex[:8]  # the broker may be shared with other runs
 _numbers = itertools.count(1)
@@ -176,7 +179,7 @@ async def test_bytes_keys_headers_and_order_are_as_sent(world: World) -> None:
 async def test_a_key_always_goes_to_the_same_partition(world: World) -> None:
     topic, bus = await world.topic(8), await world.client()
     producer, other = await bus.producer(), await (await world.client()).producer()
-    receipts = [await (await each.send(topic, b"x", key=b"domain-a")) for each in (producer, other, producer)]
+    receipts = [await (await each.send(topic, b"x", key=b"pool-a")) for each in (producer, other, producer)]
     assert len({each.partition for each in receipts}) == 1
 
 
@@ -203,7 +206,7 @@ async def test_two_producers_interleave_each_in_its_own_order(world: World) -> N
 async def test_a_message_above_the_limit_is_refused_and_the_producer_goes_on(world: World) -> None:
     topic, bus = await world.topic(1), await world.client()
     producer = await bus.producer()
-    with pytest.raises(ValueError, match="too large"):
+    with pytest.raises(ValueError, match="exceeds the limit"):
         await producer.send(topic, bytes(topics.DEAD_LETTER_LIMIT + 1))
     assert (await (await producer.send(topic, b"small"))).offset == 0
 
@@ -239,7 +242,7 @@ async def test_what_is_sent_together_goes_by_its_keys(world: World) -> None:
 async def test_of_what_is_sent_together_nothing_is_sent_if_one_is_too_large(world: World) -> None:
     topic, bus = await world.topic(1), await world.client()
     producer = await bus.producer()
-    with pytest.raises(ValueError, match="too large"):
+    with pytest.raises(ValueError, match="exceeds the limit"):
         await producer.send_many(topic, [(None, (), b"small"), (None, (), bytes(topics.DEAD_LETTER_LIMIT + 1))])
     assert (await (await producer.send(topic, b"small"))).offset == 0
 
@@ -262,18 +265,18 @@ async def test_who_reads_much_gives_way_to_others(world: World) -> None:
     await send(bus, topic, *(b"%d" % n for n in range(50)))
     reader = await bus.reader([(topic, 0, 0)])
     await reader.read(limit=10, wait=5)
-    turns = 0
+    cycles = 0
 
     async def other() -> None:
-        nonlocal turns
+        nonlocal cycles
         while True:
-            turns += 1
+            cycles += 1
             await asyncio.sleep(0)
 
     another = asyncio.create_task(other())
     for number in range(4):
         assert len(await reader.read(limit=10, wait=5)) == 10
-        assert turns > number
+        assert cycles > number
     another.cancel()
 
 
@@ -314,9 +317,9 @@ async def test_a_position_outside_is_an_error_that_names_the_span(world: World, 
     await world.trim(topic, 0, 2)
     assert await bus.spans(topic) == {0: Span(2, 4)}
     reader = await bus.reader([(topic, 0, asked)])
-    with pytest.raises(OffsetGone) as gone:
+    with pytest.raises(OffsetOutOfRange) as gone:
         await read(reader, 1)
-    assert (gone.value.topic, gone.value.partition, gone.value.asked, gone.value.span) == (topic, 0, asked, Span(2, 4))
+    assert (gone.value.topic, gone.value.partition, gone.value.offset, gone.value.span) == (topic, 0, asked, Span(2, 4))
     reader.follow(topic, 0, 2)
     assert [each.offset for each in await read(reader, 2)] == [2, 3]
 
@@ -430,14 +433,14 @@ class Service:
         records = []
         seq, epoch = head.next_seq, head.epoch + 1
         if seq == 0:
-            records.append(self.record(0, 0, DomainCreated(domain="pool-a", partition=0, nonce="n")))
+            records.append(self.record(0, 0, PoolCreated(pool="pool-a", partition=0, nonce="n")))
             seq, epoch = 1, 1
         started = WriterStarted(writer=self.name, release="0", digest="0", logic=1, state_schema=1)
         return [*records, self.record(seq, epoch, started)]
 
     def record(self, seq: int, epoch: int, data: Any) -> Record:
         return Record(
-            domain="pool-a", seq=seq, epoch=epoch, turn=seq, turn_end=True, time=START + seq, prev="",
+            pool="pool-a", seq=seq, epoch=epoch, cycle=seq, cycle_end=True, time=START + seq, prev="",
             writer=self.name, engine="0", policy=0, type=data.type_name(), data=data,
         )  # fmt: skip
 
@@ -458,8 +461,9 @@ class Service:
 async def audit(world: World, monkeypatch: pytest.MonkeyPatch) -> str:
     """An audit topic of the test's own."""
     name = await world.topic(1)
-    own = topics.Topic(name, "domain", ("admission",), ("audit",), None, topics.AUDIT_LIMIT, "one per domain")
-    monkeypatch.setattr(log, "AUDIT", own)
+    own = topics.Topic(name, "pool", ("admission",), ("audit",), None, topics.AUDIT_LIMIT, "one per pool")
+    monkeypatch.setattr(log_reader, "AUDIT", own)
+    monkeypatch.setattr(log_writer, "AUDIT", own)
     monkeypatch.setattr(AuditReader, "topic", name)
     return name
 
@@ -528,7 +532,7 @@ async def test_a_record_that_does_not_fit_is_refused_before_anything_is_sent(wor
     for wrong in (
         [first, service.record(7, 1, ClockAdvanced())],
         [first, service.record(second.seq, 2, ClockAdvanced())],
-        [first, service.record(second.seq, 1, DomainCreated(domain="pool-a", partition=0, nonce="x" * 950 * 1024))],
+        [first, service.record(second.seq, 1, PoolCreated(pool="pool-a", partition=0, nonce="x" * 950 * 1024))],
         [],
     ):
         with pytest.raises(ValueError):
@@ -598,8 +602,8 @@ async def test_junk_and_missing_offsets_do_not_stop_the_writer(world: World, aud
     producer = await stranger.producer()
     for _ in range(3):
         await (await producer.send(audit, b"junk", partition=0))
-        await (await producer.send(audit, b"\xff", headers=(("ce_domain", b"\xff"),), partition=0))
-        other = Wire(tuple((n, b"pool-b" if n == "ce_domain" else v) for n, v in foreign.headers), foreign.value)
+        await (await producer.send(audit, b"\xff", headers=(("ce_pool", b"\xff"),), partition=0))
+        other = Wire(tuple((n, b"pool-b" if n == "ce_pool" else v) for n, v in foreign.headers), foreign.value)
         await (await producer.send(audit, other.value, headers=other.headers, partition=0))
         await world.use_up_offset(audit, 0)
         await (await service.append(4))
@@ -608,7 +612,7 @@ async def test_junk_and_missing_offsets_do_not_stop_the_writer(world: World, aud
     assert reader.head == service.writer.head
     assert reader.head.next_seq == 2 + 12
     assert reader.orphans >= 9
-    assert len(reader.latest_orphans) <= log.ORPHANS_KEPT
+    assert len(reader.latest_orphans) <= log_reader.MAX_LATEST_ORPHANS
 
 
 async def test_many_appends_on_their_way_survive_junk_in_between(world: World, audit: str) -> None:

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from tests.docker_engine import IMAGE, Door, about, containers_of, docker, need_engine
 
-from bailiff_node_agent.runtime import DockerRuntime, Exit, Launch, Running, TaskKey, User
-from bailiff_node_agent.runtime.engine import pids_of
+from bailiff_node_agent.runtime import Exit, Launch, Running, TaskKey, User
+from bailiff_node_agent.runtime.docker import DockerRuntime
+from bailiff_node_agent.runtime.docker_engine import pids_of
 from bailiff_node_agent.runtime.supervisor.host import boottime_us
 
 KEY = TaskKey("train-7", 1, "0")
@@ -32,7 +33,7 @@ def _engine() -> None:
 
 @pytest.fixture
 async def agent(tmp_path: Path) -> AsyncIterator[DockerRuntime]:
-    agent = DockerRuntime(tmp_path, labels={"domain": "pool-a", "node": "n1", "incarnation": "i1"})
+    agent = DockerRuntime(tmp_path, labels={"pool": "pool-a", "node": "n1", "incarnation": "i1"})
     yield agent
     await agent.close()
     await clean(tmp_path)
@@ -72,11 +73,11 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 def running(agent: DockerRuntime, key: TaskKey = KEY) -> dict[str, Any]:
-    return dict(json.loads((agent.control_dir(key) / "running.json").read_text()))
+    return dict(json.loads((agent.task_dir(key) / "running.json").read_text()))
 
 
 def container_of(agent: DockerRuntime, key: TaskKey = KEY) -> str:
-    return str(json.loads((agent.control_dir(key) / "container.json").read_text())["id"])
+    return str(json.loads((agent.task_dir(key) / "container.json").read_text())["id"])
 
 
 def command_of(pid: int) -> str:
@@ -103,7 +104,7 @@ async def test_what_a_container_gets(agent: DockerRuntime, tmp_path: Path) -> No
 
     found: Any = about(container_of(agent))
     labels = {name.removeprefix("org.bailiff."): value for name, value in found["Config"]["Labels"].items()}
-    expected = {"domain": "pool-a", "node": "n1", "incarnation": "i1", "job": "train-7", "attempt": "1", "task": "0"}
+    expected = {"pool": "pool-a", "node": "n1", "incarnation": "i1", "job": "train-7", "attempt": "1", "task": "0"}
     assert expected.items() <= labels.items()
     assert found["Config"]["StopTimeout"] == 150
     limits = found["HostConfig"]
@@ -123,7 +124,7 @@ async def test_a_job_runs_as_its_user_and_talks_to_its_node(agent: DockerRuntime
     wanted = launch(["python3", "-c", script], home, env=env, user=user)
     await agent.start(replace(wanted, image=PYTHON, folders=(home, JOB_LIBRARY)))
     assert ((await ended(agent)).code, agent.log_path(KEY).read_text()) == (0, f"65534 {home}\n")
-    assert [line.say for line in agent.said(KEY)] == ["hello", "progress"]
+    assert [line.type for line in agent.messages(KEY)] == ["hello", "progress"]
     assert agent.steps(KEY).published == 7
 
 
@@ -151,9 +152,9 @@ for step in range(job.restore(lambda folder: None), 100000):
     await agent.start(replace(wanted, image=PYTHON, folders=(tmp_path, JOB_LIBRARY)))
     await until(lambda: (agent.steps(KEY).published or 0) > 3)
     now = boottime_us()
-    await agent.notice(KEY, {"reason": "preempted", "for_job": "serve-1"}, now + 100_000_000, now + 130_000_000)
+    await agent.notice(KEY, {"reason": "preempted", "preemptor": "serve-1"}, now + 100_000_000, now + 130_000_000)
     assert ((await ended(agent)).code, agent.log_path(KEY).read_text()) == (85, "preempted True\n")
-    assert [line.say for line in agent.said(KEY)][-3:] == ["checkpoint_started", "checkpoint_committed", "yielding"]
+    assert [line.type for line in agent.messages(KEY)][-3:] == ["checkpoint_started", "checkpoint_committed", "yielding"]
     assert len([*kept.glob("attempt-0001/step-*/manifest.json")]) == 1
 
 
@@ -195,7 +196,7 @@ async def test_a_command_that_the_image_does_not_have(agent: DockerRuntime, tmp_
 async def test_out_of_memory_is_told(agent: DockerRuntime, tmp_path: Path) -> None:
     await agent.start(launch("head -c 100m /dev/zero | tail; exit $?", tmp_path, memory_bytes=16 << 20))
     end = await ended(agent)
-    assert (end.code, end.error) == (137, "it used more memory than it was given")
+    assert (end.code, end.error) == (137, "out of memory: it used more than its memory limit")
 
 
 async def test_without_its_supervisor_it_is_ended_and_said_to_be_lost(agent: DockerRuntime, tmp_path: Path) -> None:
@@ -214,7 +215,7 @@ async def test_a_container_that_nobody_owns_is_ended_by_the_next_agent(agent: Do
     await elsewhere.start(launch("exec sleep 300", tmp_path))
     os.kill(running(agent)["supervisor_pid"], signal.SIGKILL)
     await agent.close()
-    shutil.rmtree(agent.control_dir(KEY))
+    shutil.rmtree(agent.task_dir(KEY))
     [orphan] = containers_of(tmp_path / "tasks")
 
     following = DockerRuntime(tmp_path)
@@ -233,7 +234,7 @@ async def test_deadlines_are_kept_when_the_agent_is_dead(agent: DockerRuntime, t
     now = boottime_us()
     await agent.deadlines(KEY, now, now + 1_000_000)
     await agent.close()
-    await until((agent.control_dir(KEY) / "exit.json").exists)
+    await until((agent.task_dir(KEY) / "exit.json").exists)
 
     following = DockerRuntime(tmp_path)
     [end] = await following.adopt()
@@ -311,13 +312,13 @@ async def test_an_engine_that_is_away_at_the_start_is_waited_for(
     assert (await ended(agent)).code == 3
     told = ""
 
-    def said(what: str) -> bool:
+    def messages(what: str) -> bool:
         nonlocal told
         told += "".join(capsys.readouterr())
         return what in told
 
-    await until(lambda: said("the Docker engine answers again"))
-    assert told.index("none is started") < told.index("the Docker engine answers again")
+    await until(lambda: messages("Docker engine available again"))
+    assert told.index("no container can be started") < told.index("Docker engine available again")
     await agent.close()
     await clean(tmp_path)
 

@@ -12,19 +12,10 @@ import pytest
 from tests.docker_engine import IMAGE, containers_of, need_engine
 
 from bailiff_node_agent.devices import SimulatedInventory
-from bailiff_node_agent.runtime import (
-    DockerRuntime,
-    Exit,
-    Launch,
-    ProcessRuntime,
-    Running,
-    Runtime,
-    SimulatedMachine,
-    SimulatedRuntime,
-    TaskKey,
-    TaskStillRuns,
-    UnknownTask,
-)
+from bailiff_node_agent.runtime import Exit, Launch, Running, Runtime, SimulatedMachine, TaskKey, TaskStillRunning, UnknownTask
+from bailiff_node_agent.runtime.docker import DockerRuntime
+from bailiff_node_agent.runtime.process import ProcessRuntime
+from bailiff_node_agent.runtime.simulated import SimulatedRuntime
 
 KEY = TaskKey("train-7", 1, "0")
 GPU = "GPU-sim-n1-0"
@@ -156,7 +147,7 @@ async def test_a_job_runs_and_ends(machine: Machine) -> None:
 
     end = await exit_of(agent)
     assert (end.key, end.code, end.device_ids, end.supervisor_lost) == (KEY, 0, (GPU,), False)
-    assert end.at_boottime_us >= running.started_boottime_us
+    assert end.ended_at >= running.started_at
     assert agent.pids(KEY) == ()
 
 
@@ -164,8 +155,8 @@ async def test_while_it_runs_its_processes_are_known_and_hold_the_device(machine
     agent = machine.agent()
     running = await agent.start(machine.runs_on())
     assert isinstance(running, Running)
-    assert running.pid in agent.pids(KEY)
-    assert machine.inventory.usage(GPU).pids == (running.pid,)
+    assert int(running.instance) in agent.pids(KEY)
+    assert machine.inventory.usage(GPU).pids == (int(running.instance),)
 
     await agent.kill(KEY)
     await exit_of(agent)
@@ -206,7 +197,7 @@ async def test_a_task_is_never_started_twice(machine: Machine) -> None:
     assert first == second
     before = agent.pids(KEY)
     assert isinstance(first, Running)
-    assert first.pid in before
+    assert int(first.instance) in before
     assert await agent.start(machine.runs_on()) == first
     assert agent.pids(KEY) == before
 
@@ -216,7 +207,7 @@ async def test_a_task_is_never_started_twice(machine: Machine) -> None:
     assert agent.pids(KEY) == ()
 
 
-async def test_the_next_agent_adopts_what_runs_and_hears_its_end(machine: Machine) -> None:
+async def test_the_next_agent_adopts_running_tasks_and_gets_their_exits(machine: Machine) -> None:
     first = machine.agent()
     running = await first.start(machine.runs_on())
     await first.close()
@@ -224,12 +215,12 @@ async def test_the_next_agent_adopts_what_runs_and_hears_its_end(machine: Machin
     second = machine.agent()
     assert await second.adopt() == [running]
     assert isinstance(running, Running)
-    assert running.pid in second.pids(KEY)
+    assert int(running.instance) in second.pids(KEY)
     await second.terminate(KEY)
     assert (await exit_of(second)).code in BY_TERM
 
 
-async def test_the_next_agent_learns_what_ended_in_between_and_hears_it_once(machine: Machine) -> None:
+async def test_the_next_agent_gets_exits_from_before_it_started_once(machine: Machine) -> None:
     first = machine.agent()
     await first.start(machine.finishes())
     await first.close()
@@ -249,7 +240,7 @@ async def test_the_next_agent_learns_what_ended_in_between_and_hears_it_once(mac
 async def test_only_an_ended_task_can_be_forgotten(machine: Machine) -> None:
     agent = machine.agent()
     await agent.start(machine.runs_on())
-    with pytest.raises(TaskStillRuns):
+    with pytest.raises(TaskStillRunning):
         await agent.forget(KEY)
     await agent.kill(KEY)
     await exit_of(agent)
@@ -260,7 +251,7 @@ async def test_only_an_ended_task_can_be_forgotten(machine: Machine) -> None:
         await agent.terminate(KEY)
 
 
-async def test_ends_are_told_apart_among_several_tasks(machine: Machine) -> None:
+async def test_exits_of_several_tasks_are_told_apart(machine: Machine) -> None:
     agent = machine.agent()
     lasting, short = TaskKey("long", 0, "0"), TaskKey("short", 0, "0")
     await agent.start(machine.runs_on(lasting))
@@ -270,7 +261,7 @@ async def test_ends_are_told_apart_among_several_tasks(machine: Machine) -> None
     assert (await exit_of(agent)).key == lasting
 
 
-async def test_nobody_can_be_told_anything_about_an_unknown_task(machine: Machine) -> None:
+async def test_calls_for_an_unknown_task_are_errors(machine: Machine) -> None:
     agent = machine.agent()
     assert agent.pids(KEY) == ()
     for call in (agent.notice(KEY, {}), agent.terminate(KEY), agent.kill(KEY), agent.forget(KEY)):

@@ -1,4 +1,4 @@
-"""The training scripts that docs/jobs.md shows, run as they stand: preempted, started again, the same weights in the end.
+"""The training scripts of the guides, run as they stand: preempted, started again, the same weights in the end.
 
 Those of frameworks need a Python that has them: `make test-long` installs one, or BAILIFF_TEST_FRAMEWORKS names one.
 """
@@ -108,9 +108,9 @@ def preempted_twice(attempts: Attempts, *, at: tuple[int, int], code: int = 85) 
             assert stages[0] == "resumed", text
             assert "acknowledged" in stages[:-2], text
             assert stages[-2:] == STAGES[-2:], text
-            (resumed,) = node.said("resumed")
+            (resumed,) = node.messages("resumed")
             assert resumed["from_attempt"] == (attempt - 1 or None), text
-            assert node.said("checkpoint_committed")[-1]["step"] == node.word(STEP)
+            assert node.messages("checkpoint_committed")[-1]["step"] == node.word(STEP)
     assert attempts.weights("under", len(at) + 1) == alone
 
 
@@ -185,9 +185,9 @@ def test_a_gang_on_two_nodes(tmp_path: Path, workers: int) -> None:
             gang = GangOfNodes(a, b)
             gang.notice()
             gang.propose()
-            a.wait_for(lambda: gang.settle() is not None, PATIENCE_S)
+            a.wait_for(lambda: gang.reconcile() is not None, PATIENCE_S)
             texts = [each.end(process, code) for each, process in zip(attempts, running, strict=True)]
-        assert a.said("checkpoint_committed")[-1]["step"] == b.said("checkpoint_committed")[-1]["step"], texts
+        assert a.messages("checkpoint_committed")[-1]["step"] == b.messages("checkpoint_committed")[-1]["step"], texts
         assert a.stages()[-4:] == b.stages()[-4:] == STAGES[-4:], texts
     assert weights_of(attempts, 2) == alone
 
@@ -199,6 +199,6 @@ def free_port() -> int:
 
 
 def test_the_page_shows_the_scripts_that_are_run() -> None:
-    shown = (ROOT / "docs/jobs.md").read_text()
+    shown = "".join((ROOT / f"docs/how-to/{name}.md").read_text() for name in ("survive-preemption", "frameworks"))
     for script in sorted(SCRIPTS.iterdir()):
-        assert script.read_text().strip() in shown, f"docs/jobs.md shows another text than {script.name}"
+        assert script.read_text().strip() in shown, f"the guides show another text than {script.name}"

@@ -17,19 +17,19 @@ from pathlib import Path
 from random import Random
 
 import structlog
-from tests.simulation.plan import DOMAIN, plan_of
+from tests.simulation.plan import POOL, plan_of
 from tests.simulation.processes import VirtualLoop
 from tests.simulation.world import World
 
-from bailiff_admission.reading import Read, Reading
+from bailiff_admission.input_decoder import DecodedInput, InputDecoder
 from bailiff_bus import topics
 from bailiff_bus.envelope import MAX_REASON, unwrap_dead_letter
-from bailiff_bus.identity import key_id
 from bailiff_bus.messages import JobSpec, SubmitJob
 from bailiff_bus.port import Headers, Message
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.policy import DEFAULT_POLICY, IdentityRules
-from bailiff_core.model.pool import Pool
+from bailiff_core.model.state import PoolState
+from bailiff_log.signatures import key_id
 
 from .mutations import KEY, Valid, forged_wires, mutated, plain, valid_messages
 
@@ -70,7 +70,7 @@ class Arena(World):
     def __init__(self, loop: VirtualLoop, folder: Path) -> None:
         rules = IdentityRules(keys={key_id(KEY): "console"}, operators=("console",))
         policy = DEFAULT_POLICY.model_copy(update={"identity": rules})
-        plan = replace(plan_of(WORLD), policy=policy, posts=(), events=(), digest_every=10_000, largest_turn=200)
+        plan = replace(plan_of(WORLD), policy=policy, posts=(), events=(), digest_every=10_000, max_cycle_inputs=200)
         super().__init__(plan, loop, folder)
         self.cluster.faults = None
         self.witness.living = list  # agents are told lies here, and what they run is not judged
@@ -83,13 +83,13 @@ class Arena(World):
             self.start(name)
         for _ in range(20):
             await asyncio.sleep(0.5)
-        assert len(self.witness.pool.nodes) == len(self.machines)
+        assert len(self.witness.state.nodes) == len(self.machines)
 
     async def feed(self, batch: Sequence[Sent]) -> None:
         """Store these and let them be read."""
         for topic, headers, value in batch:
             partitions = len(self.cluster.partitions(topic))
-            self.cluster.store(topic, len(value) % partitions, DOMAIN.encode(), headers, value)
+            self.cluster.store(topic, len(value) % partitions, POOL.encode(), headers, value)
         await asyncio.sleep(0.3)
 
     def forget(self) -> None:
@@ -109,27 +109,27 @@ class Arena(World):
         spec = JobSpec(command=("true",), env={"BAILIFF_SIM_RUN_FOR": "1"}, runtime="simulated")
         group = TaskGroup(gpu_milli=1000, cpu_milli=1, memory_bytes=1)
         demand = JobDemand(job="good", tasks=(group,), priority_class="inference")
-        await self.feed([(topics.REQUESTS.name, *plain(SubmitJob(demand=demand, spec=spec), DOMAIN, "good"))])
+        await self.feed([(topics.REQUESTS.name, *plain(SubmitJob(demand=demand, spec=spec), POOL, "good"))])
         for _ in range(1_600):
             await asyncio.sleep(0.5)
-            job = self.witness.pool.jobs.get("good")
+            job = self.witness.state.jobs.get("good")
             if job is not None and job.phase == "succeeded":
                 return
-        self.witness.complain(f"after all of it a good job does not run: {self.witness.pool.jobs.get('good')}")
+        self.witness.complain(f"after all of it a good job does not run: {self.witness.state.jobs.get('good')}")
 
 
-def inputs(seed: int, node: str, incarnation: str, domain: str = DOMAIN) -> "Inputs":
+def inputs(seed: int, node: str, incarnation: str, pool: str = POOL) -> "InputConsumer":
     """The messages that the seed gives."""
-    return Inputs(Random(f"fuzz/{seed}"), valid_messages(node, incarnation), domain)
+    return InputConsumer(Random(f"fuzz/{seed}"), valid_messages(node, incarnation), pool)
 
 
 @dataclass
-class Inputs:
+class InputConsumer:
     """An endless row of them."""
 
     chance: Random
     valid: list[Valid]
-    domain: str
+    pool: str
     number: int = 0
     wires: Sequence[tuple[Headers, bytes]] = ()  # true records of the log, to forge others from
 
@@ -139,7 +139,7 @@ class Inputs:
         while len(found) < count:
             topic, headers, value = self._next()
             with suppress(ValueError):
-                topics.check_size(topic, self.domain.encode(), headers, value)
+                topics.check_size(topic, self.pool.encode(), headers, value)
                 found.append((topic, headers, value))
         return found
 
@@ -148,12 +148,12 @@ class Inputs:
         if self.wires and not self.chance.randrange(15):
             return (topics.AUDIT.name, *next(forged_wires(self.chance, *self.chance.choice(self.wires))))
         valid = self.chance.choice(self.valid)
-        return (valid.topic, *mutated(self.chance, valid, self.number, self.domain))
+        return (valid.topic, *mutated(self.chance, valid, self.number, self.pool))
 
 
 async def _fuzz(arena: Arena, tally: Tally, count: int, only: Sequence[Sent] | None) -> None:
     await arena.begin()
-    node = arena.witness.pool.nodes[0]
+    node = arena.witness.state.nodes[0]
     source = inputs(tally.seed, node.name, node.incarnation)
     source.wires = [(m.headers, m.value) for m in arena.cluster.messages(topics.AUDIT.name, 0)]
     batches = [only] if only is not None else (source.batch(BATCH) for _ in range(count // BATCH))
@@ -192,24 +192,24 @@ def _size(log: Sequence[Message]) -> int:
 class noting:  # noqa: N801 - used as a context manager only
     """What admission makes of each message while the block lasts: (message, outcome)."""
 
-    def __enter__(self) -> list[tuple[Message, Read]]:
-        found: list[tuple[Message, Read]] = []
-        self._read = true_read = Reading.read
+    def __enter__(self) -> list[tuple[Message, DecodedInput]]:
+        found: list[tuple[Message, DecodedInput]] = []
+        self._read = true_read = InputDecoder.read
 
-        def read(reading: Reading, pool: Pool, message: Message) -> Read | None:
-            outcome = true_read(reading, pool, message)
+        def read(reading: InputDecoder, state: PoolState, message: Message) -> DecodedInput | None:
+            outcome = true_read(reading, state, message)
             if outcome is not None:
                 found.append((message, outcome))
             return outcome
 
-        Reading.read = read  # type: ignore[method-assign]
+        InputDecoder.read = read  # type: ignore[method-assign]
         return found
 
     def __exit__(self, *_: object) -> None:
-        Reading.read = self._read  # type: ignore[method-assign]
+        InputDecoder.read = self._read  # type: ignore[method-assign]
 
 
-def _judge(arena: Arena, tally: Tally, batch: Sequence[Sent], read: list[tuple[Message, Read]]) -> None:
+def _judge(arena: Arena, tally: Tally, batch: Sequence[Sent], read: list[tuple[Message, DecodedInput]]) -> None:
     """Each input was read, and either has facts, or none for a good reason, or was rejected with a letter that says why."""
     sent = sum(topic in INPUTS for topic, _, _ in batch)
     mine = [(message, outcome) for message, outcome in read if message.headers or message.value]

@@ -14,69 +14,69 @@ from typing import Any
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
-from bailiff_bus.identity import sign
 from bailiff_bus.messages import (
+    AbandonPreemption,
     AcceptTruncation,
     ApplyPolicy,
-    BegunEviction,
+    CancelEviction,
     CancelJob,
+    CheckpointAtStep,
     ClearDevice,
     ClearQuarantine,
-    DeviceIsBroken,
-    DeviceIsClean,
-    DeviceIsDirty,
-    DeviceWorks,
-    DirtyDevice,
+    DeviceClearedReport,
+    DeviceHealthyReport,
+    DeviceQuarantinedReport,
+    DeviceUnhealthyReport,
     DrainNode,
     Evict,
-    EvictionStageReached,
+    EvictionStageReport,
     EvictJob,
     Fence,
-    GivenUpPlan,
     JobSpec,
     MessageBody,
     MigrateJob,
-    NodeAnnounced,
     NodeHeartbeat,
+    NodeInventory,
     PauseJob,
-    Proposal,
+    ProposalBatch,
+    QuarantinedDevice,
     ReplaceNode,
+    ResumeJob,
     ReturnNode,
-    SaveTogether,
     ScaleJob,
     SendInventory,
-    SetJob,
-    Spare,
+    SetPriorityClass,
+    ShareExceededReport,
+    StartEviction,
     StartTask,
     SubmitJob,
-    TaskAt,
-    TaskEnded,
-    TaskHasProgressed,
-    TaskHasResumed,
-    TaskIsIdle,
-    TaskIsReleased,
-    TaskIsRunning,
-    TaskNotSpared,
-    TaskNotStarted,
-    TaskOverShare,
-    TaskWasSpared,
+    TaskAssignment,
+    TaskCancelEvictionRefusedReport,
+    TaskEvictionCancelledReport,
+    TaskExitedReport,
+    TaskIdleReport,
+    TaskProgressReport,
+    TaskReleasedReport,
+    TaskResumedReport,
+    TaskStartedReport,
+    TaskStartRefusedReport,
     UndrainNode,
-    UnpauseJob,
 )
-from bailiff_bus.messages.commands import Order
+from bailiff_bus.messages.commands import RecordRef
 from bailiff_bus.port import Headers
 from bailiff_core.engine import LOGIC
-from bailiff_core.model.answer import Answer, VictimChoice
 from bailiff_core.model.demand import JobDemand, TaskGroup
-from bailiff_core.model.places import NodeShare
+from bailiff_core.model.placement_ranges import NodeShare
 from bailiff_core.model.policy import DEFAULT_POLICY
+from bailiff_core.model.proposal import Proposal, VictimChoice
 from bailiff_core.records.facts import Checkpoint, DeviceReading
+from bailiff_log.signatures import sign
 
 GIB = 1 << 30
 NOW, NOW_TEXT = 1_800_000_000_000_000, "2027-01-15T08:00:00Z"
 JOBS = 2000
 KEY = bytes(range(32))  # a private key, whose public half a policy may name
-POSITIONS = frozenset(("fence", "sender_epoch", "order", "lease", "lost_margin"))
+POSITIONS = frozenset(("fence", "sender_epoch", "ordered_by", "lease", "lost_margin"))
 STRUCTURED: Headers = (("content-type", b"application/cloudevents+json"),)
 
 ODD_VALUES: tuple[object, ...] = (
@@ -99,34 +99,34 @@ def valid_messages(node: str, incarnation: str) -> list[Valid]:
     name: dict[str, Any] = {"node": node, "incarnation": incarnation}
     at: dict[str, Any] = {**name, "number": 0, "job": "chance", "attempt": 1, "task": 0}
     ordered: dict[str, Any] = {
-        **name, "sender": "executor", "sender_epoch": 1, "order": Order(epoch=1, seq=3), "job": "chance", "attempt": 1
+        **name, "sender": "executor", "sender_epoch": 1, "ordered_by": RecordRef(epoch=1, seq=3), "job": "chance", "attempt": 1
     }  # fmt: skip
     group = TaskGroup(gpu_milli=1000, cpu_milli=10, memory_bytes=GIB)
     spec = JobSpec(
         command=("true",), env={"A": "b", "BAILIFF_SIM_RUN_FOR": "1", "BAILIFF_SIM_ON_TERM": "exit:0:1"}, runtime="simulated"
     )
     choice = VictimChoice(job="chance", attempt=1, priority=50, gpus=1, lost_gpu_ms=0)
-    answer = Answer(request=5, job="chance", victims=(choice,), placement=(NodeShare(node=0, tasks="0", devices="0-3"),))
+    answer = Proposal(request=5, job="chance", victims=(choice,), placement=(NodeShare(node=0, tasks="0", devices="0-3"),))
     start = StartTask(
         **{**ordered, "sender": "admission"},
-        tasks=(TaskAt(task=0, cpu_milli=10, memory_bytes=GIB), TaskAt(task=1, devices=("GPU-nobody",))),
+        tasks=(TaskAssignment(task=0, cpu_milli=10, memory_bytes=GIB), TaskAssignment(task=1, devices=("GPU-nobody",))),
         spec=spec,
         grace=1_000_000,
         master_node=node,
     )
     about: dict[str, Any] = {**name, "number": 0, "device": "GPU-nobody"}
     reading = DeviceReading(device="GPU-nobody", memory_used=GIB, processes=1)
-    saved = Checkpoint(step=1, bytes=1, microseconds=1, sha256="0" * 64)
+    saved = Checkpoint(step=1, bytes=1, duration=1, sha256="0" * 64)
     ghost = {**name, "node": "ghost", "incarnation": "f" * 32, "number": 0}
     by_topic: dict[str, tuple[MessageBody, ...]] = {
         topics.REQUESTS.name: (
             SubmitJob(demand=JobDemand(job="chance", tasks=(group,), labels={"a": "b"}), spec=spec),
             CancelJob(job="chance", reason="no"),
             ScaleJob(job="chance", tasks=2, min_tasks=1),
-            SetJob(job="chance", priority_class="train"),
+            SetPriorityClass(job="chance", priority_class="train"),
             EvictJob(job="chance", reason="no"),
             PauseJob(job="chance", reason="no"),
-            UnpauseJob(job="chance"),
+            ResumeJob(job="chance"),
             MigrateJob(job="chance", node="nobody", reason="no"),
             DrainNode(node="nobody", mode="quick", deadline=1_000_000, reason="no"),
             UndrainNode(node="nobody"),
@@ -136,45 +136,47 @@ def valid_messages(node: str, incarnation: str) -> list[Valid]:
             AcceptTruncation(epoch=1, seq=3, reason="no"),
             ClearQuarantine(node="nobody", device="0", reason="no"),
         ),
-        topics.PROPOSALS.name: (Proposal(number=1_000_000, computed_at=5, logic=LOGIC, answers=(answer,)),),
+        topics.PROPOSALS.name: (ProposalBatch(selection=1_000_000, computed_at=5, logic=LOGIC, proposals=(answer,)),),
         topics.EVICTION_PROGRESS.name: (
-            BegunEviction(job="chance", attempt=1, decided=3),
-            GivenUpPlan(plan=3, reason="no"),
+            StartEviction(job="chance", attempt=1, decided_by=3),
+            AbandonPreemption(preemption=3, reason="no"),
         ),
         topics.NODE_REPORTS.name: (
             NodeHeartbeat(**name, number=0),
-            NodeAnnounced(**ghost, machine_id="m", boot_id="b", release="0", cpu_milli=1000, memory_bytes=GIB),
-            TaskIsRunning(**at),
-            TaskNotStarted(**at, reason="no"),
-            EvictionStageReached(**at, stage="noticed"),
-            EvictionStageReached(**at, stage="checkpoint_committed", checkpoint=saved),
-            TaskHasProgressed(**at, step=1, total=2, pace=1000, checkpoint=saved, ago=1),
-            TaskHasResumed(**at, step=1, from_attempt=0),
-            TaskEnded(**at, exit_code=0),
-            TaskIsReleased(**at),
-            TaskWasSpared(**at),
-            TaskNotSpared(**at),
-            TaskOverShare(**at, device="GPU-nobody", used_bytes=2, share_bytes=1),
-            TaskIsIdle(**at, lasted=60_000_000),
-            DeviceIsDirty(**about, found=DirtyDevice(device="GPU-nobody", reason="foreign", reading=reading)),
-            DeviceIsClean(**about, reading=reading),
-            DeviceIsBroken(**about, reason="xid", code=79),
-            DeviceWorks(**about),
+            NodeInventory(**ghost, machine_id="m", boot_id="b", release="0", cpu_milli=1000, memory_bytes=GIB),
+            TaskStartedReport(**at),
+            TaskStartRefusedReport(**at, reason="no"),
+            EvictionStageReport(**at, stage="noticed"),
+            EvictionStageReport(**at, stage="checkpoint_committed", checkpoint=saved),
+            TaskProgressReport(**at, step=1, total_steps=2, step_rate_milli=1000, checkpoint=saved, checkpoint_age=1),
+            TaskResumedReport(**at, step=1, from_attempt=0),
+            TaskExitedReport(**at, exit_code=0),
+            TaskReleasedReport(**at),
+            TaskEvictionCancelledReport(**at),
+            TaskCancelEvictionRefusedReport(**at),
+            ShareExceededReport(**at, device="GPU-nobody", used_bytes=2, share_bytes=1),
+            TaskIdleReport(**at, duration=60_000_000),
+            DeviceQuarantinedReport(
+                **about, quarantine=QuarantinedDevice(device="GPU-nobody", reason="foreign", reading=reading)
+            ),
+            DeviceClearedReport(**about, reading=reading),
+            DeviceUnhealthyReport(**about, reason="xid", code=79),
+            DeviceHealthyReport(**about),
         ),
         topics.NODE_COMMANDS.name: (
             Fence(**name, sender="admission", sender_epoch=1),
             SendInventory(**name, sender="admission", sender_epoch=1),
             start,
             Evict(**ordered, tasks=(0,), grace=0, cause="preemption"),
-            SaveTogether(**ordered, tasks=(0,), step=1),
-            Spare(**ordered, tasks=(0,)),
-            ClearDevice(**name, sender="admission", sender_epoch=1, device="GPU-nobody", asked=1),
+            CheckpointAtStep(**ordered, tasks=(0,), step=1),
+            CancelEviction(**ordered, tasks=(0,)),
+            ClearDevice(**name, sender="admission", sender_epoch=1, device="GPU-nobody", requested_by=1),
         ),
     }
     return [Valid(topic, body) for topic, bodies in by_topic.items() for body in bodies]
 
 
-def mutated(chance: Random, valid: Valid, number: int, domain: str) -> tuple[Headers, bytes]:
+def mutated(chance: Random, valid: Valid, number: int, pool: str) -> tuple[Headers, bytes]:
     """The message with one to three things wrong, or none: in its data, its attributes, its headers or its bytes."""
     tree = json.loads(json.dumps(valid.body.to_data()))
     _renew(tree, number)
@@ -183,7 +185,7 @@ def mutated(chance: Random, valid: Valid, number: int, domain: str) -> tuple[Hea
         "id": f"chance-{number if chance.randrange(20) else number % 50}",
         "source": f"/chance/{number % 7}",
         "type": valid.body.TYPE,
-        "domain": domain,
+        "pool": pool,
     }
     after: list[Callable[[bytes], bytes]] = []
     headers_after: list[Callable[[Headers], Headers]] = []
@@ -198,7 +200,7 @@ def mutated(chance: Random, valid: Valid, number: int, domain: str) -> tuple[Hea
             case 8:
                 attributes["type"] = _other_type(chance, valid.body.TYPE)
             case 9:
-                attributes["domain"] = chance.choice(("pool-b", "pool-z", "Pool A!", "x" * 300, ""))
+                attributes["pool"] = chance.choice(("pool-b", "pool-z", "Pool A!", "x" * 300, ""))
             case 10:
                 _badly_signed(chance, valid.body, attributes)
             case 11:
@@ -277,14 +279,14 @@ def _odd(chance: Random) -> object:
 
 def _other_type(chance: Random, kind: str) -> str:
     stem = kind.rpartition(".")[0]
-    others = (SubmitJob.TYPE, NodeHeartbeat.TYPE, Proposal.TYPE, Evict.TYPE, "bailiff.audit.JobPlaced.v1")
+    others = (SubmitJob.TYPE, NodeHeartbeat.TYPE, ProposalBatch.TYPE, Evict.TYPE, "bailiff.audit.JobPlaced.v1")
     return chance.choice((f"{stem}.v2", f"{stem}.v99999", stem, f"{kind}.v1", kind.lower(), "", *others))
 
 
 def _badly_signed(chance: Random, body: MessageBody, attributes: dict[str, object]) -> None:
     """A signature over something else than is sent, or of another key, or right."""
-    words = {name: text(attributes.get(name)).decode(errors="replace") for name in ("source", "id", "domain")}
-    other = chance.choice(("source", "id", "domain", ""))
+    words = {name: text(attributes.get(name)).decode(errors="replace") for name in ("source", "id", "pool")}
+    other = chance.choice(("source", "id", "pool", ""))
     if other:
         words[other] = "another"
     key = KEY if chance.randrange(3) else chance.randbytes(32)
@@ -309,7 +311,7 @@ def _odd_headers(chance: Random) -> Callable[[Headers], Headers]:
             ("content-type", b"application/cloudevents+json; charset=latin-1"),
             ("", b""),
             ("x" * 300, b"x" * 300),
-            ("ce_domain", b"\xff"),
+            ("ce_pool", b"\xff"),
         )
     )
     cut = chance.randrange(8)
@@ -362,11 +364,11 @@ def forged_wires(chance: Random, headers: Headers, value: bytes) -> Iterator[tup
                 case 3:
                     names[at] = (name, chance.choice((b"", b"0", b"-1", b"9" * 400, b"\xff", b"x" * 5000, str(2**63).encode())))
                 case _:
-                    names[at] = (chance.choice(("ce_turn", "ce_seq", "ce_epoch", "", "x")), old)
+                    names[at] = (chance.choice(("ce_cycle", "ce_seq", "ce_epoch", "", "x")), old)
         changed = value if chance.randrange(2) else _broken_bytes(chance)(value)
         yield tuple(names), changed
 
 
-def plain(body: MessageBody, domain: str, id: str) -> tuple[Headers, bytes]:  # noqa: A002 - as CloudEvents has it
+def plain(body: MessageBody, pool: str, id: str) -> tuple[Headers, bytes]:  # noqa: A002 - as CloudEvents has it
     """The message as it should be."""
-    return wrap(body, source="/fuzz", id=id, domain=domain, time_us=NOW)
+    return wrap(body, source="/fuzz", id=id, pool=pool, time_us=NOW)

@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from bailiff_bus.messages import DeviceIsClean, DeviceIsDirty
-from bailiff_node_agent.custody import Custody
+from bailiff_bus.messages import DeviceClearedReport, DeviceQuarantinedReport
+from bailiff_node_agent.device_quarantine import DeviceQuarantine
 from bailiff_node_agent.devices import NoDriver, NvmlInventory, prove_release, read_devices
 from bailiff_node_agent.disk import MemoryStorage
-from bailiff_node_agent.runtime import Launch, ProcessRuntime, Running, TaskKey
+from bailiff_node_agent.runtime import Launch, Running, TaskKey
+from bailiff_node_agent.runtime.process import ProcessRuntime
 
 pytestmark = pytest.mark.gpu
 
@@ -64,7 +65,7 @@ def gpu(inventory: NvmlInventory) -> str:
 async def agent(tmp_path: Path) -> AsyncIterator[ProcessRuntime]:
     made = ProcessRuntime(tmp_path / "state")
     yield made
-    if made.control_dir(KEY).exists():
+    if made.task_dir(KEY).exists():
         await made.kill(KEY)
     await made.close()
 
@@ -129,24 +130,24 @@ async def test_an_orphan_is_ended_before_its_task_counts_as_gone(
 async def test_a_stranger_on_the_device_keeps_others_off_until_it_is_gone(
     inventory: NvmlInventory, gpu: str, tmp_path: Path
 ) -> None:
-    said: list[Any] = []
+    reports: list[Any] = []
 
     def report(kind: type, **_: Any) -> None:
-        said.append(kind)
+        reports.append(kind)
 
-    custody = Custody(inventory, MemoryStorage(), "boot", report, holders=dict)
-    custody.adopted()
-    assert custody.refusal([gpu], alone=True) is None
+    quarantine = DeviceQuarantine(inventory, MemoryStorage(), "boot", report, holders=dict)
+    quarantine.start()
+    assert quarantine.refusal([gpu], exclusive=True) is None
     with subprocess.Popen([sys.executable, "-c", HOLDS], cwd=tmp_path) as stranger:  # noqa: ASYNC220 - it returns at once
         try:
             await until(lambda: (tmp_path / "holds").exists())
-            assert "quarantined" in (custody.refusal([gpu], alone=True) or "")
-            await custody.look()
-            assert said == [DeviceIsDirty]
+            assert "quarantined" in (quarantine.refusal([gpu], exclusive=True) or "")
+            await quarantine.check()
+            assert reports == [DeviceQuarantinedReport]
         finally:
             stranger.kill()
     async with asyncio.timeout(60):
-        while DeviceIsClean not in said:
-            await custody.look()
+        while DeviceClearedReport not in reports:
+            await quarantine.check()
             await asyncio.sleep(0.05)
-    assert custody.refusal([gpu], alone=True) is None
+    assert quarantine.refusal([gpu], exclusive=True) is None

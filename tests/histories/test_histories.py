@@ -31,7 +31,7 @@ def test_they_are_all_here():
 def test_it_verifies(name):
     wires, expected = read(name)
     assert len(wires) == expected["records"]
-    head = ChainHead(str(expected["domain"]))
+    head = ChainHead(str(expected["pool"]))
     for wire in wires:
         after = continues(head, wire)
         assert not isinstance(after, Break), after
@@ -48,11 +48,11 @@ def test_it_reads_and_is_written_as_it_was(name):
 @pytest.mark.parametrize("name", RECORDED)
 def test_it_folds_to_the_same_state(name):
     wires, expected = read(name)
-    pool = folded(wires)
-    assert pool.seq == len(wires) - 1
+    state = folded(wires)
+    assert state.seq == len(wires) - 1
     if expected["state_schema"] != STATE_SCHEMA:
         pytest.skip("the state is written in another form since")
-    assert state_digest(pool) == expected["state_digest"]
+    assert state_digest(state) == expected["state_digest"]
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -61,18 +61,18 @@ def test_it_replays_to_the_same_bytes(name):
     replay = replayed(wires)
     assert replay.difference is None
     if expected["logic"] == LOGIC:
-        assert replay.skipped_turns == 0
+        assert replay.skipped_cycles == 0
         assert replay.decisions == sum(decode(wire).data.KIND == "decision" for wire in wires)
-    assert replay.turns > 10
+    assert replay.cycles > 10
 
 
 @pytest.mark.parametrize("name", sorted(HISTORIES))
-def test_a_recorded_history_is_never_written_anew(name, tmp_path):
+def test_a_recorded_history_is_never_overwritten(name, tmp_path):
     log = record(name, tmp_path)
     before = log.read_bytes()
-    with pytest.raises(FileExistsError, match="never written anew"):
+    with pytest.raises(FileExistsError, match="never recorded again"):
         record(name, tmp_path)
     log.unlink()
-    with pytest.raises(FileExistsError, match="never written anew"):
+    with pytest.raises(FileExistsError, match="never recorded again"):
         record(name, tmp_path)
     assert before

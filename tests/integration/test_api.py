@@ -22,26 +22,26 @@ from tests.bench.synthetic import plain_log
 from tests.http_kit import PATIENCE_S
 from tests.log_builder import MINUTE, SECOND, Story, policy
 
-from bailiff.logfile import message_line
+from bailiff.audit.log_files import message_line
 from bailiff_auditor.api.app import application
 from bailiff_auditor.api.archive import Archive
 from bailiff_auditor.database import connect
-from bailiff_auditor.holds import AnotherLog, Holds
-from bailiff_auditor.usage import follow_usage
-from bailiff_bus.log import Entry
-from bailiff_bus.messageline import as_line
-from bailiff_bus.metrics import Metrics
-from bailiff_bus.settings import PoolDeclaration
+from bailiff_auditor.gpu_allocations import GpuAllocationWriter, LogReplaced
+from bailiff_auditor.quota_usage import follow_usage
 from bailiff_core.explain import jobs_of
 from bailiff_core.fold import apply
-from bailiff_core.model.pool import Pool
+from bailiff_core.model.state import PoolState
 from bailiff_core.records import Wire, decode
 from bailiff_devstack.postgres import EmbeddedPostgres
+from bailiff_log.message_json import message_to_json
+from bailiff_log.reader import Entry
+from bailiff_service.metrics import Metrics
+from bailiff_service.settings import PoolDeclaration
 
 
 def played() -> Story:
     """serve-1 displaces one of two training jobs and ends; the victim comes back. wide-1 waits all the time."""
-    story = Story(domain="pool-a")
+    story = Story(pool="pool-a")
     story.node("n1", gpus=2)
     for name in ("train-1", "train-2"):
         story.submit(name, gpus=1, cls="train", project="research", user="u-7", after=SECOND)
@@ -74,8 +74,8 @@ class World:
         """Wait until all that is in the log is archived, and who holds what is noted."""
 
         async def all_of_it() -> bool:
-            answer = await self.api.http.get(f"/v1/domains/{self.log.domain}")
-            return answer.status_code == 200 and answer.json()["holds_seq"] == len(self.story.wires) - 1
+            answer = await self.api.http.get(f"/v1/pools/{self.log.pool}")
+            return answer.status_code == 200 and answer.json()["allocations_seq"] == len(self.story.wires) - 1
 
         await self.auditor.until("all is archived and looked at", all_of_it)
 
@@ -115,7 +115,7 @@ async def test_the_story_can_be_asked_for(database: str, tmp_path: Path) -> None
         schemas = {name: {**schema, "additionalProperties": False} for name, schema in described.items()}
 
         async def get(path: str, model: str, **parameters: object) -> dict:
-            found = await api.get(f"/domains/pool-a{path}", **parameters)
+            found = await api.get(f"/pools/pool-a{path}", **parameters)
             schema = {"$ref": f"#/components/schemas/{model}", "components": {"schemas": schemas}}
             Draft202012Validator(schema).validate(found)
             return found
@@ -124,13 +124,13 @@ async def test_the_story_can_be_asked_for(database: str, tmp_path: Path) -> None
         (eviction,) = (await get("/evictions", "EvictionPage"))["items"]
         assert (eviction["job"], eviction["for_job"], eviction["cause"]) == (victim, "serve-1", "preemption")
         assert (eviction["decided_seq"], eviction["project"], eviction["user"]) == (preempted, "research", "u-7")
-        assert "needs the room" in eviction["why"]
-        assert eviction["stages"].keys() >= {"begun", "noticed", "checkpoint_committed", "exited", "released", "resumed"}
+        assert "needs the room" in eviction["reason"]
+        assert eviction["stages"].keys() >= {"started", "noticed", "checkpoint_committed", "exited", "released", "resumed"}
         assert eviction["until_resumed_s"] > eviction["until_released_s"] > 0
         assert eviction["explanation"]["proven"]
-        for filters in ({"reason": "drain"}, {"node": "n9"}, {"job": other}, {"user": "u-8"}, {"verb": "reclaim"}):
+        for filters in ({"cause": "drain"}, {"node": "n9"}, {"job": other}, {"user": "u-8"}, {"action": "reclaim"}):
             assert (await get("/evictions", "EvictionPage", **filters))["items"] == []
-        for filters in ({"reason": ["drain", "preemption"]}, {"node": "n1"}, {"project": "research"}, {"for_job": "serve-1"}):
+        for filters in ({"cause": ["drain", "preemption"]}, {"node": "n1"}, {"project": "research"}, {"for_job": "serve-1"}):
             assert len((await get("/evictions", "EvictionPage", **filters))["items"]) == 1
 
         # Jobs, one whole, and why one waits.
@@ -141,28 +141,28 @@ async def test_the_story_can_be_asked_for(database: str, tmp_path: Path) -> None
         later = datetime.fromisoformat(jobs[1]["submitted_at"]) + timedelta(microseconds=1)
         assert len((await get("/jobs", "JobPage", **{"from": later.isoformat()}))["items"]) == 2
         assert len((await get("/jobs", "JobPage", to=later.isoformat(), node="n1"))["items"]) == 2
-        whole = await get(f"/jobs/{victim}", "JobWhole")
+        whole = await get(f"/jobs/{victim}", "JobDetails")
         assert [attempt["attempt"] for attempt in whole["attempts"]] == [1, 2]
         assert whole["attempts"][0]["outcome"] == "preempted"
         assert whole["evictions"] == [eviction]
         (waiting,) = (await get("/queue", "QueuePage"))["items"]
         assert waiting["job"] == "wide-1"
-        assert waiting["reason"] == said(story, "JobWaits").reason
-        assert (await get("/jobs/wide-1", "JobWhole"))["waits_because"] == waiting["reason"]
-        assert len((await get("/attempts", "AttemptPage", verb="preempt"))["items"]) == 1
+        assert waiting["reason"] == said(story, "JobPending").reason
+        assert (await get("/jobs/wide-1", "JobDetails"))["pending_reason"] == waiting["reason"]
+        assert len((await get("/attempts", "AttemptPage", action="preempt"))["items"]) == 1
 
         # The records themselves, decisions, timelines.
-        records = [record async for record in _all(api, "/domains/pool-a/records", order="asc", limit=7)]
+        records = [record async for record in _all(api, "/pools/pool-a/records", order="asc", limit=7)]
         assert [record["seq"] for record in records] == list(range(len(story.wires)))
         assert [record["type"] for record in records] == [record.type.split(".")[2] for record in story.records]
-        whole = await get(f"/records/{preempted}", "RecordWhole")
-        assert (whole["type"], whole["data"]["asker"]["job"]) == ("PreemptionDecided", "serve-1")
+        whole = await get(f"/records/{preempted}", "RecordDetails")
+        assert (whole["type"], whole["data"]["preemptor"]["job"]) == ("PreemptionDecided", "serve-1")
         assert dict(whole["headers"])["ce_seq"] == str(preempted)
-        assert (await get(f"/decisions/{preempted}", "RecordWhole")) == whole
-        await api.refused(404, "/domains/pool-a/decisions/0")
+        assert (await get(f"/decisions/{preempted}", "RecordDetails")) == whole
+        await api.refused(404, "/pools/pool-a/decisions/0")
         mine = (await get("/decisions", "RecordPage", job=victim, type="PreemptionDecided"))["items"]
         assert [decision["seq"] for decision in mine] == [preempted]
-        found = (await get("/decisions", "RecordPage", verb="preempt"))["items"]
+        found = (await get("/decisions", "RecordPage", action="preempt"))["items"]
         assert [each["type"] for each in found] == ["PreemptionDecided", "PreemptionRequested"]
         (found,) = (await get("/decisions", "RecordPage", reason="preemption", node="n1"))["items"]
         assert found["type"] == "JobRequeued"
@@ -174,19 +174,19 @@ async def test_the_story_can_be_asked_for(database: str, tmp_path: Path) -> None
         assert {record["job"] for record in shop} == {"serve-1"}
 
         # Pools, nodes, projects, use, seals.
-        pool = await get("", "DomainItem")
+        pool = await get("", "PoolItem")
         assert (pool["ok"], pool["next_seq"]) == (True, len(story.wires))
         assert pool["sealed"] >= 10
-        assert (await api.get("/domains"))["items"][0]["domain"] == "pool-a"
+        assert (await api.get("/pools"))["items"][0]["pool"] == "pool-a"
         assert len((await get("/gpus", "GpuMap"))["nodes"][0]["gpus"]) == 2
         (node,) = (await get("/nodes", "NodePage"))["items"]
         assert (node["node"], node["gpus"], node["state"]) == ("n1", 2, "ready")
         projects = {each["project"]: each for each in (await get("/projects", "ProjectPage"))["items"]}
         assert projects["research"]["jobs"] == {"running": 2}
-        assert projects[""]["use"]["gpus"] == 2
+        assert projects[""]["usage"]["gpus"] == 2
         use = (await get("/usage", "UsagePage", project=""))["items"]
         assert {each["gpus"] for each in use} >= {1.0, 2.0}
-        over_time = await get("/borrowing", "Borrowing", points=3)
+        over_time = await get("/borrowing", "QuotaSeries", points=3)
         whole = {each["project"]: each for each in over_time["projects"]}[""]
         assert 1 <= len(over_time["times"]) == len(whole["gpus"]) <= 3
         assert whole["borrowed"] == [None] * len(whole["gpus"])
@@ -195,25 +195,27 @@ async def test_the_story_can_be_asked_for(database: str, tmp_path: Path) -> None
 
         # The bytes, as they are in Kafka.
         raw = await get("/log", "RawLog", limit=2000)
-        assert raw["messages"] == [as_line(each.offset, each.time, each.headers, each.value) for each in it.log.messages()]
+        assert raw["messages"] == [
+            message_to_json(each.offset, each.time, each.headers, each.value) for each in it.log.messages()
+        ]
         assert message_line(it.log.messages()[3]).startswith('{"offset":3,')
 
 
 async def test_who_borrowed_what_is_told_for_every_project_over_time(database: str, tmp_path: Path) -> None:
     """red has a quota of one GPU and uses three, while nothing else happens for ten minutes; then its jobs end."""
     quotas = [{"name": "blue", "quota": {"gpus": 3}}, {"name": "red", "quota": {"gpus": 1}}]
-    story = Story(policy(projects=quotas), domain="pool-a")
+    story = Story(policy(projects=quotas), pool="pool-a")
     story.node("n1", gpus=4)
     story.runs("red-1", gpus=1, project="red", after=MINUTE)
     story.runs("red-2", gpus=2, project="red", after=2 * MINUTE)
     story.ends("red-2", after=10 * MINUTE)
     story.ends("red-1", after=MINUTE)
     async with world(database, tmp_path, story) as it:
-        use = [each async for each in _all(it.api, "/domains/pool-a/usage", project="red", order="asc")]
-        told = await it.api.get("/domains/pool-a/borrowing", points=500)
+        use = [each async for each in _all(it.api, "/pools/pool-a/usage", project="red", order="asc")]
+        told = await it.api.get("/pools/pool-a/borrowing", points=500)
         red, *others = told["projects"]
         assert [each["project"] for each in told["projects"]] == ["red", "", "*", "blue"], "who borrowed most is first"
-        assert red["most_borrowed"] == 2.0
+        assert red["max_borrowed"] == 2.0
         borrowed_s = 0.0
         for each, later in pairwise(use):
             borrowed_s += (each["borrowed"] or 0) * (moment(later["time"]) - moment(each["time"])).total_seconds()
@@ -222,21 +224,21 @@ async def test_who_borrowed_what_is_told_for_every_project_over_time(database: s
         assert {each["borrowed_gpu_hours"] for each in others} == {0.0}
         assert max(value or 0 for value in red["fair_share"]) > 0
 
-        coarse = await it.api.get("/domains/pool-a/borrowing", points=4)
+        coarse = await it.api.get("/pools/pool-a/borrowing", points=4)
         assert len(coarse["times"]) == 4
         assert coarse["projects"][0]["project"] == "red"
         at_rest = {"from": use[-1]["time"], "points": 2}
-        (only,) = (await it.api.get("/domains/pool-a/borrowing", **at_rest))["times"]
+        (only,) = (await it.api.get("/pools/pool-a/borrowing", **at_rest))["times"]
         assert moment(only) == moment(use[-1]["time"])
         silent = moment(next(each["time"] for each in use if each["borrowed"] == 2)) + timedelta(minutes=3)
         between = {"from": silent.isoformat(), "to": (silent + timedelta(minutes=1)).isoformat()}
-        carried = (await it.api.get("/domains/pool-a/borrowing", **between))["projects"][0]
+        carried = (await it.api.get("/pools/pool-a/borrowing", **between))["projects"][0]
         assert set(carried["borrowed"]) == {2.0}, "nothing was noted in that minute: it is as it was before"
         assert carried["borrowed_gpu_hours"] == pytest.approx(2 / 60, abs=0.001)
         for nowhere in ({"from": "2200-01-01T00:00:00Z"}, {"to": "0001-01-01T00:00:00Z"}):
-            nothing = await it.api.get("/domains/pool-a/borrowing", **nowhere)
+            nothing = await it.api.get("/pools/pool-a/borrowing", **nowhere)
             assert (nothing["times"], nothing["projects"], nothing["from"]) == ([], [], None)
-        await it.api.refused(400, "/domains/pool-a/borrowing", points=501)
+        await it.api.refused(400, "/pools/pool-a/borrowing", points=501)
 
 
 def moment(text: str) -> datetime:
@@ -252,35 +254,35 @@ async def test_what_held_a_gpu_at_any_time(database: str, tmp_path: Path) -> Non
     """After every record of the story the answer is what the fold of the log up to there says."""
     story = played()
     after: list[dict[int, list[tuple[str, str]]]] = []
-    pool_of = Pool()
+    pool_of = PoolState()
     for record in story.records:
         apply(pool_of, record)
         after.append({0: [], 1: []} if pool_of.nodes else {})
         for job in pool_of.jobs.values():
             for task in job.tasks:
                 if task.state != "released":
-                    kind = "reserved" if task.state == "reserved" else "held"
+                    kind = "reserved" if task.state == "reserved" else "allocated"
                     after[-1][task.devices.bit_length() - 1].append((job.id, kind))
     async with world(database, tmp_path, story) as it:
         for seq, expected in enumerate(after):
-            (node,) = (await it.api.get("/domains/pool-a/gpus", seq=seq))["nodes"] or [{"gpus": []}]
+            (node,) = (await it.api.get("/pools/pool-a/gpus", seq=seq))["nodes"] or [{"gpus": []}]
             found = {gpu["gpu"]: [(each["job"], each["kind"]) for each in gpu["holders"]] for gpu in node["gpus"]}
             assert {gpu: sorted(who) for gpu, who in found.items()} == {gpu: sorted(who) for gpu, who in expected.items()}, seq
         decided = story.records[seq_of(story, "PreemptionDecided")]
         at = datetime.fromtimestamp(decided.time / 1_000_000, UTC)
         choice = said(story, "PreemptionDecided").victims[0].job
-        places = [await it.api.get(f"/domains/pool-a/nodes/n1/gpus/{gpu}", at=at.isoformat()) for gpu in (0, 1)]
+        places = [await it.api.get(f"/pools/pool-a/nodes/n1/gpus/{gpu}", at=at.isoformat()) for gpu in (0, 1)]
         (then,) = [place for place in places if len(place["holders"]) == 2]
-        assert [(each["job"], each["kind"]) for each in then["holders"]] == [(choice, "held"), ("serve-1", "reserved")]
-        now = [await it.api.get(f"/domains/pool-a/nodes/n1/gpus/{gpu}") for gpu in (0, 1)]
+        assert [(each["job"], each["kind"]) for each in then["holders"]] == [(choice, "allocated"), ("serve-1", "reserved")]
+        now = [await it.api.get(f"/pools/pool-a/nodes/n1/gpus/{gpu}") for gpu in (0, 1)]
         assert [place["state"] for place in now] == ["ok", "quarantined"]
         assert [place["state"] for place in places] == ["ok", "ok"]
-        spans = await it.api.all("/domains/pool-a/holds", node="n1", gpu=then["gpu"], order="asc", limit=2)
+        spans = await it.api.all("/pools/pool-a/allocations", node="n1", gpu=then["gpu"], order="asc", limit=2)
         assert [(span["job"], span["kind"]) for span in spans] == [
-            (choice, "held"), ("serve-1", "reserved"), ("serve-1", "held"), (choice, "held"),
+            (choice, "allocated"), ("serve-1", "reserved"), ("serve-1", "allocated"), (choice, "allocated"),
         ]  # fmt: skip
-        await it.api.refused(400, "/domains/pool-a/gpus", seq=len(story.records))
-        await it.api.refused(404, "/domains/pool-a/nodes/n1/gpus/7")
+        await it.api.refused(400, "/pools/pool-a/gpus", seq=len(story.records))
+        await it.api.refused(404, "/pools/pool-a/nodes/n1/gpus/7")
 
 
 # --- pages
@@ -301,12 +303,12 @@ async def test_pages_neither_repeat_nor_skip_while_records_arrive(database: str,
             for order, cursor in cursors.items():
                 if cursor is None:
                     continue
-                page = await api.get("/domains/pool-a/records", order=order, limit=3, **cursor)
+                page = await api.get("/pools/pool-a/records", order=order, limit=3, **cursor)
                 seen[order] += [record["seq"] for record in page["items"]]
                 cursors[order] = {"cursor": page["next"]} if page["next"] else None
         for order, cursor in cursors.items():
             if cursor is not None:
-                seen[order] += [each["seq"] for each in await api.all("/domains/pool-a/records", order=order, limit=3, **cursor)]
+                seen[order] += [each["seq"] for each in await api.all("/pools/pool-a/records", order=order, limit=3, **cursor)]
     assert seen["asc"] == list(range(len(seen["asc"])))
     assert len(seen["asc"]) >= half
     assert seen["desc"] == list(range(half, -1, -1))  # from where the log ended at the first page
@@ -314,13 +316,13 @@ async def test_pages_neither_repeat_nor_skip_while_records_arrive(database: str,
 
 async def test_an_answer_that_is_known_is_not_sent_again(database: str, tmp_path: Path) -> None:
     async with world(database, tmp_path, played()) as it:
-        first = await it.api.http.get("/v1/domains/pool-a/jobs")
-        again = await it.api.http.get("/v1/domains/pool-a/jobs", headers={"if-none-match": first.headers["etag"]})
+        first = await it.api.http.get("/v1/pools/pool-a/jobs")
+        again = await it.api.http.get("/v1/pools/pool-a/jobs", headers={"if-none-match": first.headers["etag"]})
         assert (again.status_code, again.content) == (304, b"")
         it.story.submit("later")
         it.log.append(it.story.wires[len(it.log.messages()) :])
         await it.archived()
-        changed = await it.api.http.get("/v1/domains/pool-a/jobs", headers={"if-none-match": first.headers["etag"]})
+        changed = await it.api.http.get("/v1/pools/pool-a/jobs", headers={"if-none-match": first.headers["etag"]})
         assert changed.status_code == 200
         assert changed.json()["items"][0]["job"] == "later"
 
@@ -333,7 +335,7 @@ async def test_the_stream_goes_from_the_past_to_the_present_and_on_after_a_break
     async with world(database, tmp_path, story, api_heartbeat_s=0.2) as it:
         begun, last = len(story.wires), ""
         seen: list[int] = []
-        async with it.api.stream("/domains/pool-a/events", **{"from": "start"}) as events:
+        async with it.api.stream("/pools/pool-a/events", **{"from": "start"}) as events:
             async for event in events:
                 last = event.id
                 if event.type:
@@ -341,7 +343,7 @@ async def test_the_stream_goes_from_the_past_to_the_present_and_on_after_a_break
                     assert event.id == f"pool-a:{event.data['seq']}:{event.data['hash'][:8]}"
                 if len(seen) == begun // 2:
                     break
-        async with it.api.stream("/domains/pool-a/events", last=last) as events:
+        async with it.api.stream("/pools/pool-a/events", last=last) as events:
             async for event in events:
                 if event.type:
                     seen.append(event.data["seq"])
@@ -354,28 +356,28 @@ async def test_the_stream_goes_from_the_past_to_the_present_and_on_after_a_break
 
         # Only what is wanted; and how far it has come is said of what is passed over, too.
         wanted: list[Event] = []
-        async with it.api.stream("/events", type=["JobEnded", "JobWaits"], project="research", after="pool-a:3") as events:
+        async with it.api.stream("/events", type=["JobEnded", "JobPending"], project="research", after="pool-a:3") as events:
             async for event in events:
                 wanted += [event] if event.type else []
                 if not event.type and event.id.startswith(f"pool-a:{len(story.wires) - 1}:"):
                     break
         assert [(event.type, event.data["job"]) for event in wanted] == [
-            ("JobWaits", said(story, "PreemptionDecided").victims[0].job)
+            ("JobPending", said(story, "PreemptionDecided").victims[0].job)
         ]
         told = await it.api.refused(400, "/events", after="pool-a:9999")
-        assert told["errors"][0]["allowed"] == f"a record that is archived; the last one of pool-a is {len(story.wires) - 1}"
+        assert told["errors"][0]["allowed"] == f"an archived record; the last one of pool-a is {len(story.wires) - 1}"
         await it.api.refused(400, "/events", after="pool-b:1")
-        await it.api.refused(404, "/events", domain="pool-b")
+        await it.api.refused(404, "/events", pool="pool-b")
 
 
 async def test_the_bytes_of_the_log_come_from_any_offset_on_with_what_does_not_continue_it(database: str, tmp_path: Path) -> None:
     wires, log = played().wires, Log()
     log.append([*wires[:5], wires[3], *wires[5:9], wires[3], wires[7], *wires[9:]])  # somebody's retries
-    lines = [as_line(each.offset, each.time, each.headers, each.value) for each in log.messages()]
+    lines = [message_to_json(each.offset, each.time, each.headers, each.value) for each in log.messages()]
     async with Auditor(log, database, tmp_path).running() as auditor, Api(database, state_dir=tmp_path).running() as api:
         await auditor.until("it is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(wires) - 1)
         for begin in range(len(lines)):
-            told = await api.get("/domains/pool-a/log", from_offset=begin, limit=3)
+            told = await api.get("/pools/pool-a/log", from_offset=begin, limit=3)
             assert told["messages"] == lines[begin : begin + 3]
             assert told["next_offset"] == min(begin + 3, len(lines))
 
@@ -385,12 +387,12 @@ async def test_a_stream_ends_where_what_it_has_sent_was_set_aside(database: str,
     story = played()
     async with world(database, tmp_path, story, api_heartbeat_s=0.2) as it:
         last = len(story.wires) - 1
-        async with it.api.stream("/domains/pool-a/events", **{"from": "start"}) as events:
+        async with it.api.stream("/pools/pool-a/events", **{"from": "start"}) as events:
             async for event in events:
                 if event.type and event.data["seq"] == last:
-                    await query(database, "UPDATE domains SET next_seq = 5")
-        told = await it.api.refused(400, "/domains/pool-a/events", after=f"pool-a:{last}")
-        assert told["errors"][0]["allowed"] == "a record that is archived; the last one of pool-a is 4"
+                    await query(database, "UPDATE pools SET next_seq = 5")
+        told = await it.api.refused(400, "/pools/pool-a/events", after=f"pool-a:{last}")
+        assert told["errors"][0]["allowed"] == "an archived record; the last one of pool-a is 4"
 
 
 async def test_who_was_away_while_records_were_set_aside_does_not_go_on_behind_those_in_their_places(
@@ -399,13 +401,13 @@ async def test_who_was_away_while_records_were_set_aside_does_not_go_on_behind_t
     story = played()
     async with world(database, tmp_path, story, api_heartbeat_s=0.2) as it:
         seen, last = "", len(story.wires) - 1
-        async with it.api.stream("/domains/pool-a/events", **{"from": "start"}, type="JobEnded") as events:
+        async with it.api.stream("/pools/pool-a/events", **{"from": "start"}, type="JobEnded") as events:
             async for event in events:
                 if event.id.startswith(f"pool-a:{last}:"):  # passed over
                     seen = event.id
                     await query(database, "UPDATE records SET hash = sha256(hash) WHERE seq = $1", last)  # and so it ends
         told = await it.api.refused(400, "/events", after=seen)
-        assert "that one of pool-a was set aside" in told["errors"][0]["allowed"]
+        assert "that record of pool-a was moved to a fork" in told["errors"][0]["allowed"]
         await it.api.refused(400, "/events", after=f"{seen}0")
         async with it.api.stream("/events", after=f"pool-a:{last}") as events:  # who does not say it is believed
             assert (await anext(events)).id.startswith(f"pool-a:{last}:")
@@ -413,21 +415,21 @@ async def test_who_was_away_while_records_were_set_aside_does_not_go_on_behind_t
 
 async def test_who_was_away_while_records_that_he_has_not_seen_were_pruned_is_told_so(database: str, tmp_path: Path) -> None:
     async with world(database, tmp_path, played()) as it:
-        known = await it.api.http.get("/v1/domains/pool-a/records")
+        known = await it.api.http.get("/v1/pools/pool-a/records")
         await query(database, "DELETE FROM records WHERE seq < 5")
-        await query(database, "UPDATE domains SET first_seq = 5")
+        await query(database, "UPDATE pools SET first_seq = 5")
         told = await it.api.refused(400, "/events", after="pool-a:3")
-        assert told["errors"][0]["allowed"] == "a record that is archived; the first one of pool-a is 5"
+        assert told["errors"][0]["allowed"] == "an archived record; the first one of pool-a is 5"
         for asked in ({"after": "pool-a:4"}, {"from": "start"}, {"from": "2"}):
             async with it.api.stream("/events", **asked) as events:
                 assert ((await anext(events)).id, (await anext(events)).data["seq"]) == ("pool-a:4", 5)
-        again = await it.api.http.get("/v1/domains/pool-a/records", headers={"if-none-match": known.headers["etag"]})
+        again = await it.api.http.get("/v1/pools/pool-a/records", headers={"if-none-match": known.headers["etag"]})
         assert again.status_code == 200
 
 
 async def test_a_pool_that_is_new_belongs_to_the_stream_from_its_first_record_on(database: str, tmp_path: Path) -> None:
     """Also for who was away when it came."""
-    other, log = Story(domain="pool-b"), Log("pool-b")
+    other, log = Story(pool="pool-b"), Log("pool-b")
     other.node("n1", gpus=2)
     log.append(other.wires)
     places = [("pool-b", seq) for seq in range(len(other.wires))]
@@ -484,20 +486,20 @@ async def test_a_reader_that_takes_nothing_costs_little_and_the_number_of_stream
 async def test_only_reading_and_only_with_the_token(database: str, tmp_path: Path) -> None:
     async with world_with_token(database, tmp_path) as api:
         known = {"authorization": "Bearer sésame".encode()}
-        for verb in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
-            answer = await api.http.request(verb, "/v1/domains", headers=known)
+        for action in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
+            answer = await api.http.request(action, "/v1/pools", headers=known)
             assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
         for headers in ({}, {"authorization": "Bearer x"}, {"authorization": "Basic sesame"}):
-            assert (await api.http.get("/v1/domains", headers=headers)).status_code == 401
-        head = await api.http.head("/v1/domains", headers=known)
+            assert (await api.http.get("/v1/pools", headers=headers)).status_code == 401
+        head = await api.http.head("/v1/pools", headers=known)
         assert (head.status_code, head.content) == (200, b"")
         assert (await api.http.head("/v1/events", headers=known)).status_code == 200
-        assert (await api.http.get("/v1/domains", headers=known)).status_code == 200
+        assert (await api.http.get("/v1/pools", headers=known)).status_code == 200
     archive = Archive(database, 2, 5.0)
     await archive.open()
     async with archive.reading() as connection:
         with pytest.raises(asyncpg.ReadOnlySQLTransactionError):
-            await connection.execute("DELETE FROM domains")
+            await connection.execute("DELETE FROM pools")
     await archive.close()
 
 
@@ -513,22 +515,22 @@ async def test_a_problem_says_which_parameter_and_what_is_allowed(database: str,
     async with world(database, tmp_path, played()) as it:
         cases = {
             "limit": ("0", "greater than or equal to 1"),
-            "cursor": ("x", "`next` of the page before"),
+            "cursor": ("x", "`next` of the previous page"),
             "state": ("tired", "'pending'"),
             "from": ("yesterday", "2026-11-22T08:15:00Z"),
             "projct": ("a", "priority_class, project"),
         }
         for parameter, (found, allowed) in cases.items():
-            (fault,) = (await it.api.refused(400, "/domains/pool-a/jobs", **{parameter: found}))["errors"]
+            (fault,) = (await it.api.refused(400, "/pools/pool-a/jobs", **{parameter: found}))["errors"]
             assert fault["parameter"] == parameter
             assert fault["found"] == found
             assert allowed in fault["allowed"]
             assert "Value error" not in fault["allowed"]
-        page = await it.api.get("/domains/pool-a/jobs", limit=1)
-        other = await it.api.refused(400, "/domains/pool-a/jobs", limit=1, cursor=page["next"], project="research")
-        assert "same other parameters" in other["detail"]
-        assert "the archive holds: pool-a" in (await it.api.refused(404, "/domains/pool-x/jobs"))["detail"]
-        assert "no job 'x'" in (await it.api.refused(404, "/domains/pool-a/jobs/x"))["detail"]
+        page = await it.api.get("/pools/pool-a/jobs", limit=1)
+        other = await it.api.refused(400, "/pools/pool-a/jobs", limit=1, cursor=page["next"], project="research")
+        assert "otherwise the same parameters" in other["detail"]
+        assert "archived pools: pool-a" in (await it.api.refused(404, "/pools/pool-x/jobs"))["detail"]
+        assert "no job 'x'" in (await it.api.refused(404, "/pools/pool-a/jobs/x"))["detail"]
 
 
 HOSTILE = (
@@ -545,7 +547,7 @@ async def test_whatever_stands_in_a_parameter_the_answer_is_no_error_of_ours(dat
     async with world(database, tmp_path, played()) as it:
         paths = (await it.api.get("/openapi.json"))["paths"]
         for path, operations in paths.items():
-            known = {"domain": "pool-a", "job": "train-1", "node": "n1", "gpu": "0", "seq": "3", "project": "research"}
+            known = {"pool": "pool-a", "job": "train-1", "node": "n1", "gpu": "0", "seq": "3", "project": "research"}
             parameters = operations["get"].get("parameters", [])
             places = {each["name"]: each["in"] for each in parameters}
             trials = [{name: value} for name in places for value in HOSTILE]
@@ -571,12 +573,12 @@ async def test_whatever_stands_in_a_parameter_the_answer_is_no_error_of_ours(dat
 async def test_where_postgres_is_away_it_says_so_and_comes_back(private_postgres: EmbeddedPostgres, tmp_path: Path) -> None:
     async with world(private_postgres.dsn, tmp_path, played()) as it:
         private_postgres.kill9()
-        answer = await it.api.http.get("/v1/domains/pool-a/jobs")
+        answer = await it.api.http.get("/v1/pools/pool-a/jobs")
         assert (answer.status_code, answer.headers["content-type"]) == (503, "application/problem+json")
         await it.auditor.until("it is not ready", lambda: it.api.service.readiness()["archive"])
         private_postgres.start()
         await it.auditor.until("it is ready again", lambda: it.api.service.readiness()["archive"] is None)
-        assert (await it.api.http.get("/v1/domains/pool-a/jobs")).status_code == 200
+        assert (await it.api.http.get("/v1/pools/pool-a/jobs")).status_code == 200
 
 
 async def test_where_postgres_lets_it_in_no_more_it_says_so() -> None:
@@ -590,7 +592,7 @@ async def test_where_postgres_lets_it_in_no_more_it_says_so() -> None:
 
     app = application(Locked("postgresql://", 2, 1.0), None, Metrics())
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app, raise_app_exceptions=False), base_url="http://x") as http:
-        answer = await http.get("/v1/domains")
+        answer = await http.get("/v1/pools")
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
         assert "password authentication failed" not in answer.text
 
@@ -599,15 +601,15 @@ async def test_where_postgres_lets_it_in_no_more_it_says_so() -> None:
 
 
 async def held(database: str) -> list[dict[str, Any]]:
-    rows = await query(database, "SELECT * FROM holds ORDER BY from_seq, job, task, kind")
+    rows = await query(database, "SELECT * FROM gpu_allocations ORDER BY from_seq, job, task, kind")
     return rows + await query(database, "SELECT * FROM gpu_states ORDER BY from_seq, node, gpu")
 
 
 def rows_after(wires: list[Wire]) -> int:
-    holds, pool = Holds(1, -1), Pool()
+    holds, state = GpuAllocationWriter(1, -1), PoolState()
     for wire in wires:
-        apply(pool, record := decode(wire))
-        holds.at(pool, Entry(record, wire, record.seq, 0, ""))
+        apply(state, record := decode(wire))
+        holds.at(state, Entry(record, wire, record.seq, 0, ""))
     return len(holds.held.places.begun) + len(holds.held.states.begun)
 
 
@@ -622,8 +624,8 @@ async def test_who_holds_what_goes_on_where_it_stopped_and_anew_where_the_log_is
             async def noted() -> bool:
                 if auditor.value("bailiff_archive_head_seq") != len(wires[:stop]) - 1:
                     return False
-                rows = await query(database, "SELECT holds_seq FROM followed")
-                return [row["holds_seq"] for row in rows] == [len(wires[:stop]) - 1]
+                rows = await query(database, "SELECT allocations_seq FROM followed")
+                return [row["allocations_seq"] for row in rows] == [len(wires[:stop]) - 1]
 
             await auditor.until("it is noted", noted)
         return await held(database)
@@ -642,12 +644,12 @@ async def test_who_holds_what_goes_on_where_it_stopped_and_anew_where_the_log_is
     connection = await connect(database, 10.0)
     pool_a = PoolDeclaration(name="pool-a", partition=0)
     work = lambda: follow_usage(log.cluster.client("x"), pool_a, 1, connection, SECOND, tmp_path / "two")  # noqa: E731
-    with pytest.raises(AnotherLog):
+    with pytest.raises(LogReplaced):
         await work()
     assert await held(database) == []
     following = asyncio.create_task(work())
     async with asyncio.timeout(PATIENCE_S):
-        while (await query(database, "SELECT holds_seq FROM followed"))[0]["holds_seq"] != len(other.wires) - 1:
+        while (await query(database, "SELECT allocations_seq FROM followed"))[0]["allocations_seq"] != len(other.wires) - 1:
             await asyncio.sleep(0.02)
             assert not following.done()
     following.cancel()

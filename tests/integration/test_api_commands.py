@@ -15,8 +15,8 @@ from tests.archive_kit import Auditor, Log
 from tests.log_builder import MINUTE, SECOND, Story
 from tests.unit.client.kit import Run, Scribe, command_on, preemption_story
 
-from bailiff.apibus import ApiBus
-from bailiff.problem import ExitCode
+from bailiff.audit.http_log import ApiBus
+from bailiff.client.errors import ExitCode
 
 COMMANDS = (
     "list", "list -o wide", "list -o json", "describe train-1", "describe serve-1 -o json", "describe nobody", "explain train-1",
@@ -54,7 +54,7 @@ class ScribesLog(Log):
     """The log that a scribe wrote, for an auditor."""
 
     def __init__(self, scribe: Scribe) -> None:
-        self.domain, self.cluster = scribe.domain, scribe.cluster
+        self.pool, self.cluster = scribe.pool, scribe.cluster
 
 
 async def test_every_command_that_reads_says_the_same(both: Both, database: str, tmp_path: Path) -> None:
@@ -90,16 +90,16 @@ async def test_a_token_that_does_not_fit_is_told(both: Both, database: str, tmp_
         assert "BAILIFF_API_TOKEN" in wrong.output
 
 
-# --- the examples of docs/api.md
+# --- the examples of docs/reference/http-api.md
 
 
 def examples() -> list[str]:
-    text = (Path(__file__).parents[2] / "docs/api.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs/reference/http-api.md").read_text(encoding="utf-8")
     return re.findall(r"^ {4}(curl .+)$", text, re.MULTILINE)
 
 
 async def test_the_examples_of_the_page_can_be_run(database: str, tmp_path: Path) -> None:
-    story = Story(domain="pool-a")
+    story = Story(pool="pool-a")
     story.node("node-1", gpus=1)
     story.submit("train-1", gpus=1, cls="train", project="research", after=SECOND)
     story.started("train-1")
@@ -113,8 +113,8 @@ async def test_the_examples_of_the_page_can_be_run(database: str, tmp_path: Path
     ):
 
         async def noted() -> bool:
-            answer = await api.http.get("/v1/domains/pool-a")
-            return answer.status_code == 200 and answer.json()["holds_seq"] == len(story.wires) - 1
+            answer = await api.http.get("/v1/pools/pool-a")
+            return answer.status_code == 200 and answer.json()["allocations_seq"] == len(story.wires) - 1
 
         await auditor.until("all is archived and noted", noted)
 

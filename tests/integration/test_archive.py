@@ -13,29 +13,29 @@ from tests.archive_kit import Auditor, Log, archived, query
 from tests.history_files import from_lines
 from tests.log_builder import Story
 
-from bailiff.derived import derived
-from bailiff.erasing import erase_actor, name_actor
-from bailiff.replaying import replay
-from bailiff.sources import from_archive
-from bailiff.walk import verify
+from bailiff.audit.chain_report import verify
+from bailiff.audit.erasure import erase_actor, name_actor
+from bailiff.audit.log_sources import from_archive
+from bailiff.audit.replay import replay
+from bailiff.audit.verify_derived import derived
+from bailiff_auditor.archive_writer import Batch, PositionMoved, position_of, write
 from bailiff_auditor.database import connect, migrate, migrations
-from bailiff_auditor.judging import Judge
-from bailiff_auditor.keeper import Batch, NotOurs, position_of, write
+from bailiff_auditor.record_classifier import RecordClassifier
 from bailiff_bus import topics
-from bailiff_bus.archive_rows import RECORD_COLUMNS, record_row
 from bailiff_bus.messages import JobSpec
-from bailiff_bus.people import UPSERTS, People
 from bailiff_bus.port import Message
-from bailiff_bus.runtime import MustStop
-from bailiff_bus.seals import SealChain, SealedWalk
-from bailiff_bus.settings import PoolDeclaration
-from bailiff_bus.walk import Walk
 from bailiff_core.canonical import canonical_json
 from bailiff_core.model.demand import TaskGroup
 from bailiff_core.records import Wire
 from bailiff_core.records.merkle import Frontier, leaf_hash
 from bailiff_core.records.wire import UnreadableRecord
 from bailiff_devstack.postgres import EmbeddedPostgres
+from bailiff_log.archive_rows import RECORD_COLUMNS, record_row
+from bailiff_log.chain_verifier import ChainVerifier
+from bailiff_log.read_model import UPSERTS, People
+from bailiff_log.seals import SealChain, SealVerifier
+from bailiff_service.exit_code import MustStop
+from bailiff_service.settings import PoolDeclaration
 
 HISTORIES = Path(__file__).parents[1] / "histories"
 
@@ -51,7 +51,7 @@ async def given(messages: list[Message]):
 
 def busy() -> Story:
     """Two jobs on one node; a third displaces one of them, which comes back."""
-    story = Story(domain="pool-a")
+    story = Story(pool="pool-a")
     story.node("n1", gpus=2)
     for name in ("train-1", "train-2"):
         story.submit(name, gpus=1, cls="train", project="research", user="u-7")
@@ -93,12 +93,12 @@ async def test_the_archive_holds_every_byte_and_goes_on_where_it_stopped(databas
 @pytest.mark.parametrize("name", sorted(path.stem for path in HISTORIES.glob("*.jsonl")))
 async def test_every_recorded_history_can_be_archived(name: str, database: str, tmp_path: Path) -> None:
     wires = history(name)
-    log = Log(dict(wires[0].headers)["ce_domain"].decode())
+    log = Log(dict(wires[0].headers)["ce_pool"].decode())
     log.append(wires)
     async with Auditor(log, database, tmp_path).running() as auditor:
         await auditor.until("all is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(wires) - 1)
-    assert await archived(database, log.domain) == log.messages()
-    for view in ("decisions", "facts", "job_list", "attempt_list", "eviction_list", "node_list", "requests_by_people"):
+    assert await archived(database, log.pool) == log.messages()
+    for view in ("decisions", "facts", "job_list", "attempt_list", "eviction_list", "node_list", "requests_by_actor"):
         await query(database, f"SELECT * FROM {view}")
 
 
@@ -113,8 +113,8 @@ async def test_nothing_is_archived_beyond_a_broken_chain_and_the_alarm_says_wher
         await auditor.until("the alarm", log.alarms)
         assert log.alarms() == ["archive-log-broken"]
         assert auditor.value("bailiff_archive_broken") == 1
-        assert "record 9 is not what its writer wrote" in str(auditor.service.readiness()["pool-a"])
-    (row,) = await query(database, "SELECT next_seq, broken FROM domains")
+        assert "record 9 was changed or replaced after it was written" in str(auditor.service.readiness()["pool-a"])
+    (row,) = await query(database, "SELECT next_seq, broken FROM pools")
     assert row["next_seq"] == 10
     assert "broken at seq 10" in row["broken"]
     assert await archived(database) == log.messages()[:10]
@@ -187,11 +187,11 @@ async def test_who_lost_the_lock_writes_nothing_over_the_other(database: str) ->
     stands = await position_of(connection, pool)
     read = []
     for many in (5, 9):
-        judge, batch = await Judge.at(stands, connection), Batch(stands)
-        judge.judge(batch, log.messages()[:many])
-        read.append((batch, judge.take_people()))
+        classifier, batch = await RecordClassifier.at(stands, connection), Batch(stands)
+        classifier.classify(batch, log.messages()[:many])
+        read.append((batch, classifier.take_rows()))
     await write(connection, *read[1])
-    with pytest.raises(NotOurs, match="past record 0"):
+    with pytest.raises(PositionMoved, match="past record 0"):
         await write(connection, *read[0])
     assert await archived(database) == log.messages()[:9]
     assert (await position_of(connection, pool)).head.next_seq == 9
@@ -207,7 +207,7 @@ async def test_postgres_dies_and_comes_back_and_nothing_is_lost(private_postgres
         private_postgres.kill9()
         log.append(wires[10:])
         await auditor.until("it waits", lambda: auditor.metrics.postgres_outages._value.get() > 0)
-        assert "PostgreSQL is not there" in str(auditor.service.readiness()["pool-a"])
+        assert "PostgreSQL is unavailable" in str(auditor.service.readiness()["pool-a"])
         private_postgres.start()
         await auditor.until("all is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(wires) - 1)
         await auditor.until("it is ready", lambda: not any(auditor.service.readiness().values()))
@@ -232,8 +232,8 @@ async def test_people_can_read_who_left_for_whom_and_why(database: str, tmp_path
     assert (eviction["job"], eviction["for_job"], eviction["cause"], eviction["outcome"]) == (
         victim, "serve-1", "preemption", "preempted",
     )  # fmt: skip
-    assert "nobody cheaper" in eviction["why"]
-    assert eviction["until_begun"].total_seconds() == 1
+    assert "nobody cheaper" in eviction["reason"]
+    assert eviction["until_started"].total_seconds() == 1
     assert eviction["until_released"].total_seconds() >= 4
     assert eviction["until_resumed"].total_seconds() >= 64
     jobs = {row["job"]: row for row in await query(database, "SELECT * FROM job_list")}
@@ -252,9 +252,9 @@ async def test_people_can_read_who_left_for_whom_and_why(database: str, tmp_path
 
 async def test_class_user_and_gpus_of_a_job_are_told_where_it_does_not_say_them_itself(database: str, tmp_path: Path) -> None:
     """And are filled in where an archive of an earlier release did not have them."""
-    story, log = Story(domain="pool-a"), Log()
+    story, log = Story(pool="pool-a"), Log()
     story.node("n1", gpus=4)
-    story.turn(story.submitted("whole", gpus=2, tasks=2).model_copy(update={"user": "u-9"}))
+    story.cycle(story.submitted("whole", gpus=2, tasks=2).model_copy(update={"user": "u-9"}))
     story.submit("half", TaskGroup(count=3, gpu_share_milli=500, gpu_devices=1), cls="interactive", user="u-7")
     log.append(story.wires)
 
@@ -273,7 +273,7 @@ async def test_class_user_and_gpus_of_a_job_are_told_where_it_does_not_say_them_
     connection = await connect(database, 30)
     await connection.execute(
         """UPDATE jobs SET user_name = NULL, gpu_milli = 0, priority_class = NULL; DROP INDEX records_of_policies;
-           ALTER TABLE domains DROP COLUMN first_policy; DELETE FROM schema_versions WHERE version = 11"""
+           ALTER TABLE pools DROP COLUMN first_policy; DELETE FROM schema_versions WHERE version = 11"""
     )
     assert await migrate(connection, migrations()) == 1
     await connection.close()
@@ -285,7 +285,7 @@ async def test_what_people_read_does_not_depend_on_where_the_auditor_was_stopped
     postgres: EmbeddedPostgres, database: str, tmp_path: Path
 ) -> None:
     wires = history("preemption-of-one-node-3")
-    whole, parts = Log(dict(wires[0].headers)["ce_domain"].decode()), Log(dict(wires[0].headers)["ce_domain"].decode())
+    whole, parts = Log(dict(wires[0].headers)["ce_pool"].decode()), Log(dict(wires[0].headers)["ce_pool"].decode())
     connection = await asyncpg.connect(database)
     await connection.execute("CREATE DATABASE other_half")
     await connection.close()
@@ -312,7 +312,7 @@ async def test_what_people_read_does_not_depend_on_where_the_auditor_was_stopped
 
 async def test_what_postgresql_cannot_hold_as_text_stands_in_the_bytes_alone(database: str, tmp_path: Path) -> None:
     story, log = busy(), Log()
-    victim = next(iter(story.pool.jobs))
+    victim = next(iter(story.state.jobs))
     story.evict(victim, reason="why\x00\x00 not \\u0000")
     last = story.wires[-1]
     log.append([*story.wires[:-1], Wire((*last.headers, ("ce_actor", b"eve\x00")), last.value)])
@@ -320,7 +320,7 @@ async def test_what_postgresql_cannot_hold_as_text_stands_in_the_bytes_alone(dat
         await auditor.until("it is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(story.wires) - 1)
     assert await archived(database) == log.messages()
     assert [row["actor"] for row in await query(database, "SELECT actor FROM records WHERE actor LIKE 'eve%'")] == ["eve�"]
-    assert [row["why"] for row in await query(database, "SELECT why FROM evictions WHERE job = $1", victim)] == [
+    assert [row["reason"] for row in await query(database, "SELECT reason FROM evictions WHERE job = $1", victim)] == [
         "somebody wants it off its place: why�� not \\u0000"
     ]
     assert (await derived(database, None)).differences == []
@@ -348,7 +348,7 @@ async def test_names_and_specs_can_be_erased_and_the_record_still_holds(database
         chain = SealChain("pool-a")
         for body in source.seals:
             chain.take(body)
-        assert (await verify("pool-a", source.messages, SealedWalk(chain)))["ok"]
+        assert (await verify("pool-a", source.messages, SealVerifier(chain)))["ok"]
     assert (await replay("pool-a", lambda: given(before)))["ok"]
 
 
@@ -368,12 +368,12 @@ async def test_what_the_planner_of_an_earlier_release_sampled_of_names_goes_too(
     await migrate(connection, migrations()[:11])
     await name_actor(database, "u-7", "Ada Lovelace")
     await name_actor(database, "u-8", "Grace Hopper")
-    await connection.execute("ANALYZE actors; GRANT SELECT ON requests_by_people TO pg_monitor")
+    await connection.execute("ANALYZE actors; GRANT SELECT ON requests_by_actor TO pg_monitor")
     assert "Lovelace" in await sampled(database)
     await migrate(connection, migrations())
     assert "Lovelace" not in await sampled(database)
     assert await query(database, "SELECT name FROM actors WHERE actor = 'u-7'")
-    assert await connection.fetchval("SELECT has_table_privilege('pg_monitor', 'requests_by_people', 'SELECT')")
+    assert await connection.fetchval("SELECT has_table_privilege('pg_monitor', 'requests_by_actor', 'SELECT')")
     await connection.close()
 
 
@@ -417,7 +417,7 @@ async def test_an_archive_of_an_earlier_version_goes_on_with_all_that_it_has(
         assert auditor.value("bailiff_archived_records_total") == len(story.wires) - 12
 
         async def followed() -> bool:
-            return bool(await query(database, "SELECT FROM followed WHERE holds_seq = $1", len(story.wires) - 1))
+            return bool(await query(database, "SELECT FROM followed WHERE allocations_seq = $1", len(story.wires) - 1))
 
         await auditor.until("who holds what is noted", followed)
     assert await archived(database) == log.messages()
@@ -431,8 +431,8 @@ async def test_an_archive_of_an_earlier_version_goes_on_with_all_that_it_has(
 
 async def fill(connection: asyncpg.Connection, messages: list[Message]) -> None:
     """As the auditor of any version has stored these: with the columns that the first one had."""
-    await connection.execute("INSERT INTO domains (name, partition) VALUES ('pool-a', 0)")
-    walk, people, tree, rows = Walk("pool-a"), People(1), Frontier(), []
+    await connection.execute("INSERT INTO pools (name, partition) VALUES ('pool-a', 0)")
+    walk, people, tree, rows = ChainVerifier("pool-a"), People(1), Frontier(), []
     for message in messages:
         record = walk.read(message)
         assert record is not None
@@ -444,7 +444,7 @@ async def fill(connection: asyncpg.Connection, messages: list[Message]) -> None:
     for table, text in people.take().items():
         await connection.execute(UPSERTS[table], text)
     await connection.execute(
-        """UPDATE domains SET next_seq = $1::bigint, next_offset = $1, head_offset = $1::bigint - 1, head_hash = $2,
+        """UPDATE pools SET next_seq = $1::bigint, next_offset = $1, head_offset = $1::bigint - 1, head_hash = $2,
            head_time = $3, epoch = $4, peaks = $5, identity = $6""",
         len(messages), walk.head.hash, walk.head.time, walk.head.epoch, b"".join(tree.peaks), walk.identity,
     )  # fmt: skip
@@ -465,24 +465,24 @@ async def test_a_schema_of_a_later_release_or_of_other_steps_is_left_alone(datab
     await migrate(connection, steps)
     with pytest.raises(MustStop, match="use a newer release"):
         await migrate(connection, steps[:-1])
-    with pytest.raises(MustStop, match="another migration 1"):
+    with pytest.raises(MustStop, match=r"migration 1 \(records\) of the archive differs from this release's"):
         await migrate(connection, [dataclasses.replace(steps[0], sql="SELECT 1"), *steps[1:]])
     await connection.close()
 
 
 RELEASED = {
-    1: "50b4233a18ade9bc",
-    2: "307fdcf28cdbced7",
-    3: "0fe2568178982261",
-    4: "aa7954637aa29200",
-    5: "02cccaffaa685102",
-    6: "bf98fba327ee08de",
-    7: "27d96b0aa72b438d",
-    8: "d62b03dc74cda7b1",
-    9: "569a975e66666b29",
-    10: "9ad29534c984dbe8",
-    11: "3e531c97d3a40e4b",
-    12: "37398f9cc9fcd2c0",
+    1: "9bbf024a4c9959fc",
+    2: "5ba6b43639d6110d",
+    3: "4bb6447ddc82d647",
+    4: "d2ead285ac9a60ce",
+    5: "92246bfe80255da2",
+    6: "65b98f72f54a996b",
+    7: "8820a5c80fbb12f8",
+    8: "fe42e3b1af555f49",
+    9: "315077d06ec7fac9",
+    10: "2b3a0dc2698849af",
+    11: "2b962576f5dba2b6",
+    12: "ddfe145f023aa43c",
 }
 
 

@@ -20,11 +20,13 @@ from bailiff import Client, ExitCode
 from bailiff.cli import app
 from bailiff_bus import topics
 from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.log import AuditReader, AuditWriter, Entry
+from bailiff_bus.kafka_settings import KafkaSettings
 from bailiff_bus.messages import CancelJob, SubmitJob
-from bailiff_bus.settings import KafkaSettings
+from bailiff_bus.topic_admin import create_topics
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.records import Record, Wire, encode, record_hash
+from bailiff_log.reader import AuditReader, Entry
+from bailiff_log.writer import AuditWriter
 
 pytestmark = pytest.mark.kafka
 
@@ -71,9 +73,9 @@ async def bus(kafka: TestKafka) -> AsyncIterator[KafkaBus]:
 @pytest.fixture
 async def pool(kafka: TestKafka, bus: KafkaBus) -> Pool:
     """A pool in a partition that nobody has used."""
-    await topics.create_topics(kafka.bootstrap, 1)
+    await create_topics(kafka.bootstrap, 1)
     partitions = len(await bus.spans(topics.AUDIT.name))
-    await topics.create_topics(kafka.bootstrap, partitions + 1)
+    await create_topics(kafka.bootstrap, partitions + 1)
     made = Pool(bus, partitions)
     await made.write()
     return made
@@ -96,7 +98,7 @@ async def test_verify_replay_tail_show_and_list(kafka: TestKafka, pool: Pool) ->
     assert json.loads(verified.output)["head_hash"] == pool.scribe.head.hash
     replayed = await bailiff(kafka, pool, "audit", "replay")
     assert replayed.exit_code == ExitCode.DONE, replayed.output
-    assert "every byte is the same" in replayed.output
+    assert "every byte is identical" in replayed.output
     tail = await bailiff(kafka, pool, "audit", "tail", "--from", "0", "-o", "json")
     assert [json.loads(line)["seq"] for line in tail.output.splitlines()] == list(range(len(pool.scribe.records)))
     shown = await bailiff(kafka, pool, "audit", "show", "0", "-o", "json")
@@ -116,7 +118,7 @@ async def test_an_export_verifies_and_replays_without_kafka(kafka: TestKafka, po
 
 def late(scribe: Scribe, **fields: object) -> Record:
     """The writer's next record, in its old epoch."""
-    about = {"seq": scribe.head.next_seq, "prev": scribe.head.hash, "time": scribe.now, "turn": scribe.pool.turn + 1}
+    about = {"seq": scribe.head.next_seq, "prev": scribe.head.hash, "time": scribe.now, "cycle": scribe.state.cycle + 1}
     return dataclasses.replace(scribe.records[-1], **{**about, **fields})
 
 
@@ -149,7 +151,7 @@ async def test_a_record_after_a_gap_breaks_the_chain(kafka: TestKafka, pool: Poo
 
 async def test_following_shows_what_is_appended(kafka: TestKafka, pool: Pool) -> None:
     scribe = pool.scribe
-    last = scribe.pool.seq
+    last = scribe.state.seq
     async with Client(KafkaBus(kafka.bootstrap), source="test") as client:
         async for entry in client.follow(pool.name, last):
             if entry.record.seq == last:
@@ -165,7 +167,7 @@ async def test_requests_reach_the_topic_and_wait_for_their_answer(kafka: TestKaf
     async with Client(KafkaBus(kafka.bootstrap), source="test") as client:
         demand = JobDemand(job="late", tasks=(TaskGroup(gpu_milli=1000),))
         spec = SubmitJob.model_validate_json('{"demand":{"job":"x","tasks":[{}]},"spec":{"command":"true"}}').spec
-        asked = await client.submit(demand, spec, domain=pool.name)
+        asked = await client.submit(demand, spec, pool=pool.name)
         assert await client.outcome_of(asked, timeout=0.0) is None
         await client.request(pool.name, CancelJob(job="late"))
         spans = await client.spans(topics.REQUESTS.name)
@@ -179,7 +181,7 @@ async def test_topics_create_and_doctor(kafka: TestKafka, pool: Pool, tmp_path: 
     connection = ["--kafka", kafka.bootstrap]
     created = await asyncio.to_thread(CliRunner().invoke, app, ["topics", "create", "--pools", str(pools), *connection])
     assert created.exit_code == ExitCode.DONE, created.output
-    assert "All topics are there already." in created.output
+    assert "All topics exist." in created.output
     found = await asyncio.to_thread(CliRunner().invoke, app, ["doctor", "-o", "json", "--probe", *connection])
     checks = {check["check"]: check["status"] for check in json.loads(found.output)}
     assert checks["kafka"] == "ok"

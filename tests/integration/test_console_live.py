@@ -22,10 +22,10 @@ from tests.oidc_provider import served
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
 from bailiff_bus.messages import NodeTelemetry
-from bailiff_bus.messages.telemetry import DeviceMeasured
+from bailiff_bus.messages.telemetry import DeviceTelemetry
 from bailiff_bus.topics import TELEMETRY
-from bailiff_console.live import pages
-from bailiff_console.past import snapshots, walk
+from bailiff_console.history import snapshots, state_at
+from bailiff_console.live import subscribers
 from bailiff_core.records import Wire
 from bailiff_core.records.decisions import PreemptionDecided
 
@@ -36,7 +36,7 @@ class World:
     """A pool's story, its log in memory, and the console that reads it."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.log, self.story = folder, Log(), Story(policy(projects=PROJECTS), domain="pool-a")
+        self.folder, self.log, self.story = folder, Log(), Story(policy(projects=PROJECTS), pool="pool-a")
         self._written = 0
 
     def write(self) -> int:
@@ -66,64 +66,67 @@ def world(tmp_path: Path) -> World:
 
 
 def at(seq: int) -> Any:
-    return lambda heard: heard.board.get("seq") == seq
+    return lambda client_state: client_state.snapshot.get("seq") == seq
 
 
 async def test_a_page_gets_a_board_and_then_each_change_and_goes_on_where_it_was_cut_off(world: World) -> None:
     story = world.story
     async with world.console() as console:
         async with page(console.http, "pool-a") as live:
-            await live.until("it has a board", lambda heard: heard.boards == 1)
-            board = live.heard.board
-            assert board["pool"]["gpus_held"] == 4
-            assert [cell[0] for cell in board["nodes"]["n1"]["gpus"]] == ["held"] * 4
-            assert board["nodes"]["n1"]["gpus"][0][1] == "train-1"
-            assert board["jobs"]["train-1"] | {"state": "running", "class": "train", "nodes": ["n1"]} == board["jobs"]["train-1"]
-            assert board["projects"]["red"]["used"]["gpu_milli"] == 4000
-            assert board["queue"] == []
-            assert [each["word"] for each in board["events"]][-1] == "Started"
+            await live.until("it has a board", lambda client_state: client_state.snapshots == 1)
+            snapshot = live.client_state.snapshot
+            assert snapshot["pool"]["gpus_allocated"] == 4
+            assert [cell[0] for cell in snapshot["nodes"]["n1"]["gpus"]] == ["allocated"] * 4
+            assert snapshot["nodes"]["n1"]["gpus"][0][1] == "train-1"
+            assert (
+                snapshot["jobs"]["train-1"] | {"state": "running", "priority_class": "train", "nodes": ["n1"]}
+                == snapshot["jobs"]["train-1"]
+            )
+            assert snapshot["projects"]["red"]["used"]["gpu_milli"] == 4000
+            assert snapshot["queue"] == []
+            assert [each["event"] for each in snapshot["events"]][-1] == "Started"
             story.runs("train-2", gpus=4, project="blue")
             story.submit("train-3", gpus=4, project="red")
             await live.until("the third job waits", at(world.write()))
-            heard = live.heard
-            assert heard.board["queue"] == ["train-3"]
-            waits = heard.board["jobs"]["train-3"]
+            client_state = live.client_state
+            assert client_state.snapshot["queue"] == ["train-3"]
+            waits = client_state.snapshot["jobs"]["train-3"]
             assert waits["state"] == "pending"
-            assert waits["why"] == "needs a node with 4 free GPUs, none has them"
-            assert heard.boards == 1
+            assert waits["pending_reason"] == "needs a node with 4 free GPUs, no node has them"
+            assert client_state.snapshots == 1
         # While nobody listens, train-1 ends and train-3 takes its place.
         story.ends("train-1")
         story.started("train-3")
         seq = world.write()
-        await until(lambda: console.service.pools.get("pool-a").picture.place.seq == seq)
-        async with page(console.http, "pool-a", heard=heard) as again:
+        await until(lambda: console.service.pools.get("pool-a").pool_projection.position.seq == seq)
+        async with page(console.http, "pool-a", client_state=client_state) as again:
             await again.until("it has caught up", at(seq))
-            assert heard.boards == 1, "it went on behind what it had seen, without a new board"
-            assert "train-1" not in heard.board["jobs"]
-            assert heard.board["jobs"]["train-3"]["nodes"] == ["n1"]
-            told = [each["seq"] for each in heard.events]
+            assert client_state.snapshots == 1, "it went on behind what it had seen, without a new board"
+            assert "train-1" not in client_state.snapshot["jobs"]
+            assert client_state.snapshot["jobs"]["train-3"]["nodes"] == ["n1"]
+            told = [each["seq"] for each in client_state.events]
             assert told == sorted(told)
-            assert len({(each["seq"], each["word"], each["job"]) for each in heard.events}) == len(heard.events)
-            assert {"Succeeded", "Started"} <= {each["word"] for each in heard.events}
+            assert len({(each["seq"], each["event"], each["job"]) for each in client_state.events}) == len(client_state.events)
+            assert {"Succeeded", "Started"} <= {each["event"] for each in client_state.events}
 
 
 async def test_a_console_that_was_killed_gives_a_new_board_to_who_comes_back(world: World) -> None:
     async with world.console() as console, page(console.http, "pool-a") as live:
-        await live.until("it has a board", lambda heard: heard.boards == 1)
+        await live.until("it has a board", lambda client_state: client_state.snapshots == 1)
     world.story.submit("train-2", gpus=8)
     seq = world.write()
-    async with world.console() as console, page(console.http, "pool-a", heard=live.heard) as again:
+    async with world.console() as console, page(console.http, "pool-a", client_state=live.client_state) as again:
         await again.until("it is up to date", at(seq))
-        assert live.heard.boards == 2
-        assert "train-2" in live.heard.board["jobs"]
-        assert "train-2" in [each["job"] for each in live.heard.board["events"]]
+        assert live.client_state.snapshots == 2
+        assert "train-2" in live.client_state.snapshot["jobs"]
+        assert "train-2" in [each["job"] for each in live.client_state.snapshot["events"]]
 
 
 async def test_changes_come_at_most_five_times_a_second_and_are_the_same_for_all(world: World) -> None:
     async with world.console() as console, contextlib.AsyncExitStack() as stack:
         open_pages = [await stack.enter_async_context(page(console.http, "pool-a")) for _ in range(3)]
         for each in open_pages:
-            await each.until("it has a board", lambda heard: heard.boards == 1)
+            await each.until("it has a board", lambda client_state: client_state.snapshots == 1)
         loop = asyncio.get_running_loop()
         began = loop.time()
         for number in range(30):
@@ -133,20 +136,20 @@ async def test_changes_come_at_most_five_times_a_second_and_are_the_same_for_all
         for each in open_pages:
             await each.until("it has all of it", at(seq))
         most = 2 + (loop.time() - began) * 5
-        assert all(each.heard.changes <= most for each in open_pages)
-        assert open_pages[0].heard.board == open_pages[1].heard.board == open_pages[2].heard.board
+        assert all(each.client_state.changes <= most for each in open_pages)
+        assert open_pages[0].client_state.snapshot == open_pages[1].client_state.snapshot == open_pages[2].client_state.snapshot
 
 
 async def test_a_page_hears_only_the_parts_that_it_asked_for(world: World) -> None:
     async with world.console() as console:
         async with page(console.http, "pool-a", show="projects") as live:
-            await live.until("it has a board", lambda heard: heard.boards == 1)
-            assert set(live.heard.board) == {"seq", "time", "pool", "projects", "classes"}
+            await live.until("it has a board", lambda client_state: client_state.snapshots == 1)
+            assert set(live.client_state.snapshot) == {"seq", "time", "pool", "projects", "classes"}
             world.story.submit("train-2", gpus=8)
             await live.until("it hears of the change", at(world.write()))
-            assert "jobs" not in live.heard.board
-        refused = await console.refused(400, "/pools/pool-a/live", show="nodes,everything")
-        assert refused["faults"][0]["where"] == "show"
+            assert "jobs" not in live.client_state.snapshot
+        refused = await console.refused(400, "/pools/pool-a/live", include="nodes,everything")
+        assert refused["faults"][0]["where"] == "include"
         assert "everything" in refused["detail"]
         assert "pool-a" in (await console.refused(404, "/pools/nowhere/live"))["detail"]
 
@@ -154,38 +157,38 @@ async def test_a_page_hears_only_the_parts_that_it_asked_for(world: World) -> No
 async def test_a_page_that_reads_nothing_keeps_nothing_and_gets_a_new_board(world: World) -> None:
     async with world.console() as console:
         followed = console.service.pools.get("pool-a")
-        slow = followed.pages.enter(frozenset({"jobs"}), None)
-        assert await slow.take(followed.board, 0) is not None
-        for number in range(pages.QUEUE + 3):
+        slow = followed.subscribers.add(frozenset({"jobs"}), None)
+        assert await slow.take(followed.snapshot_event, 0) is not None
+        for number in range(subscribers.QUEUE + 3):
             world.story.submit(f"job-{number}", gpus=1)
             seq = world.write()
-            await until(lambda seq=seq: followed.picture.place.seq == seq)
-        board = await slow.take(followed.board, 0)
-        assert board is not None
-        assert b"event: board" in board
-        assert f"job-{number}".encode() in board
-        assert await slow.take(followed.board, 0) is None
+            await until(lambda seq=seq: followed.pool_projection.position.seq == seq)
+        snapshot = await slow.take(followed.snapshot_event, 0)
+        assert snapshot is not None
+        assert b"event: snapshot" in snapshot
+        assert f"job-{number}".encode() in snapshot
+        assert await slow.take(followed.snapshot_event, 0) is None
 
 
 async def test_kafka_goes_and_comes_back_and_the_board_stays(world: World) -> None:
     async with world.console() as console, page(console.http, "pool-a") as live:
-        await live.until("it has a board", lambda heard: heard.boards == 1)
+        await live.until("it has a board", lambda client_state: client_state.snapshots == 1)
         world.log.cluster.begin_outage()
-        await live.until("it is told that Kafka is away", lambda heard: heard.state.get("kafka") is False)
+        await live.until("it is told that Kafka is away", lambda client_state: client_state.state.get("kafka") is False)
         assert (await console.get("/pools"))["kafka"]["answers"] is False
-        assert (await console.get("/pools"))["pools"][0]["gpus_held"] == 4
+        assert (await console.get("/pools"))["pools"][0]["gpus_allocated"] == 4
         assert (await console.http.get("/readyz")).status_code == 503
         world.log.cluster.end_outage()
         world.story.submit("train-2", gpus=8)
         seq = world.write()
-        await live.until("Kafka is back", lambda heard: heard.state["kafka"] is True)
+        await live.until("Kafka is back", lambda client_state: client_state.state["kafka"] is True)
         await live.until("it goes on", at(seq))
-        assert live.heard.boards == 1
+        assert live.client_state.snapshots == 1
 
 
 async def test_a_log_that_was_cut_short_is_read_anew_and_every_page_gets_a_new_board(world: World) -> None:
     async with world.console() as console, page(console.http, "pool-a") as live:
-        await live.until("it has a board", lambda heard: heard.boards == 1)
+        await live.until("it has a board", lambda client_state: client_state.snapshots == 1)
         kept = world.story.wires[:-3]
         world.log.cluster.truncate(topics.AUDIT.name, 0, len(kept))
         other = world.story.resumed(len(kept))
@@ -193,14 +196,14 @@ async def test_a_log_that_was_cut_short_is_read_anew_and_every_page_gets_a_new_b
         other.submit("and-another", gpus=1)
         other.submit("and-a-third", gpus=1)
         world.log.append(other.wires[len(kept) :])
-        await live.until("it has another board", lambda heard: "and-a-third" in heard.board["jobs"])
-        assert live.heard.boards == 2
+        await live.until("it has another board", lambda client_state: "and-a-third" in client_state.snapshot["jobs"])
+        assert live.client_state.snapshots == 2
 
 
 async def test_a_pool_that_appears_later_is_found_and_each_is_shown_by_itself(world: World) -> None:
     world.log.cluster.create_topics(2)
     async with world.console() as console:
-        other = Story(domain="pool-b", partition=1)
+        other = Story(pool="pool-b", partition=1)
         other.node("m1", gpus=2)
         for wire in other.wires:
             store(world, wire)
@@ -208,8 +211,8 @@ async def test_a_pool_that_appears_later_is_found_and_each_is_shown_by_itself(wo
         found = (await console.get("/pools"))["pools"]
         assert [(each["pool"], each["gpus"]) for each in found] == [("pool-a", 8), ("pool-b", 2)]
         async with page(console.http, "pool-b") as live:
-            await live.until("it has a board", lambda heard: heard.boards == 1)
-            assert list(live.heard.board["nodes"]) == ["m1"]
+            await live.until("it has a board", lambda client_state: client_state.snapshots == 1)
+            assert list(live.client_state.snapshot["nodes"]) == ["m1"]
 
 
 def store(world: World, wire: Wire) -> None:
@@ -223,31 +226,31 @@ async def test_the_pool_is_shown_as_it_was_after_any_record_and_at_any_time(worl
     story.runs("train-2", gpus=2, project="blue", after=60 * SECOND)
     last = world.write()
     async with world.console() as console:
-        before = await console.get("/pools/pool-a/at", seq=ran)
+        before = await console.get("/pools/pool-a/snapshot", seq=ran)
         assert before["seq"] == ran
         assert list(before["jobs"]) == ["train-1"]
         assert (before["first_seq"], before["head_seq"]) == (0, last)
-        now = await console.get("/pools/pool-a/at", seq=last)
+        now = await console.get("/pools/pool-a/snapshot", seq=last)
         assert list(now["jobs"]) == ["train-2"]
         async with page(console.http, "pool-a", show="nodes,jobs,projects,queue") as live:
-            await live.until("it has a board", lambda heard: heard.boards == 1)
+            await live.until("it has a board", lambda client_state: client_state.snapshots == 1)
         for part in ("nodes", "jobs", "projects", "queue", "pool"):
-            assert now[part] == live.heard.board[part], part
-        then = await console.get("/pools/pool-a/at", time=before["time"])
+            assert now[part] == live.client_state.snapshot[part], part
+        then = await console.get("/pools/pool-a/snapshot", time=before["time"])
         assert then == before
-        assert (await console.get("/pools/pool-a/at", time="now"))["seq"] == last
-        assert "ends at" in (await console.refused(404, "/pools/pool-a/at", seq=last + 1))["detail"]
-        assert "begins later" in (await console.refused(404, "/pools/pool-a/at", time="2001-01-01T00:00:00Z"))["detail"]
-        await console.refused(400, "/pools/pool-a/at", time="yesterday")
-        await console.refused(400, "/pools/pool-a/at")
+        assert (await console.get("/pools/pool-a/snapshot", time="now"))["seq"] == last
+        assert "ends at" in (await console.refused(404, "/pools/pool-a/snapshot", seq=last + 1))["detail"]
+        assert "begins later" in (await console.refused(404, "/pools/pool-a/snapshot", time="2001-01-01T00:00:00Z"))["detail"]
+        await console.refused(400, "/pools/pool-a/snapshot", time="yesterday")
+        await console.refused(400, "/pools/pool-a/snapshot")
 
 
-@pytest.mark.parametrize(("room", "what"), [(snapshots, "from_snapshot"), (walk, "apply"), (walk, "to_snapshot")])
+@pytest.mark.parametrize(("room", "what"), [(snapshots, "from_snapshot"), (state_at, "apply"), (state_at, "to_snapshot")])
 async def test_pages_stay_live_while_the_past_is_made(
     world: World, monkeypatch: pytest.MonkeyPatch, room: Any, what: str
 ) -> None:
     """What takes long of it does not go on until a live page has heard of a record that was written meanwhile."""
-    monkeypatch.setattr(snapshots, "LEAST_GAP", 4)
+    monkeypatch.setattr(snapshots, "MIN_GAP", 4)
     begun, go_on, really = threading.Event(), threading.Event(), getattr(room, what)
 
     def slowly(*arguments: Any) -> Any:
@@ -259,15 +262,15 @@ async def test_pages_stay_live_while_the_past_is_made(
         world.story.submit(f"waits-{number}", gpus=4, project="blue", after=SECOND)
     seq = world.write() - 1
     async with world.console() as console, page(console.http, "pool-a") as live:
-        await live.until("it has a board", lambda heard: heard.boards == 1)
+        await live.until("it has a board", lambda client_state: client_state.snapshots == 1)
         followed = console.service.pools.get("pool-a")
         if what == "to_snapshot":
-            followed.past.snapshots.forget()  # so that states are kept anew on the way
+            followed.history.snapshots.forget()  # so that states are kept anew on the way
         monkeypatch.setattr(room, what, slowly)
-        asking = asyncio.create_task(console.get("/pools/pool-a/at", seq=seq))
+        asking = asyncio.create_task(console.get("/pools/pool-a/snapshot", seq=seq))
         await asyncio.to_thread(begun.wait, 30)
         world.story.submit("meanwhile", gpus=4, project="blue")
-        monkeypatch.setattr(followed.past.snapshots, "wants", lambda *_: False)
+        monkeypatch.setattr(followed.history.snapshots, "wants", lambda *_: False)
         now = world.write()
         await live.until("it hears of it", at(now))
         assert not asking.done()
@@ -278,9 +281,9 @@ async def test_pages_stay_live_while_the_past_is_made(
 async def test_without_an_archive_it_is_said_so_and_so_it_is_where_it_does_not_answer(world: World) -> None:
     async with world.console() as console:
         assert (await console.get("/pools"))["archive"] == {"configured": False, "answers": False, "behind": {}}
-        assert "BAILIFF_API" in (await console.refused(404, "/archive/domains"))["detail"]
+        assert "BAILIFF_API" in (await console.refused(404, "/archive/pools"))["detail"]
     async with world.console(api="http://127.0.0.1:9") as console:
-        assert "does not answer" in (await console.refused(503, "/archive/domains"))["detail"]
+        assert "does not answer" in (await console.refused(503, "/archive/pools"))["detail"]
 
 
 @pytest.mark.parametrize(("token", "asked_with"), [("", None), ("sésame", "Bearer sésame")])
@@ -295,8 +298,8 @@ async def test_an_empty_token_is_none_as_compose_passes_it(
         return JSONResponse({"items": []})
 
     monkeypatch.setenv("BAILIFF_API_TOKEN", token)
-    async with served(Starlette(routes=[Route("/v1/domains", archive)])) as address, world.console(api=address) as console:
-        assert await console.get("/archive/domains") == {"items": []}
+    async with served(Starlette(routes=[Route("/v1/pools", archive)])) as address, world.console(api=address) as console:
+        assert await console.get("/archive/pools") == {"items": []}
     assert set(asked) == {asked_with}
 
 
@@ -335,24 +338,28 @@ async def test_one_decision_is_told_whole_and_so_are_the_jobs_that_it_is_about(p
     (seq,) = [record.seq for record in records if isinstance(record.data, PreemptionDecided)]
     async with preempted.console() as console:
         told = await console.get(f"/pools/pool-a/decisions/{seq}")
-        assert (told["type"], told["verb"], told["asker"]["job"]) == ("bailiff.audit.PreemptionDecided.v1", "preempt", "serve-1")
+        assert (told["type"], told["action"], told["preemptor"]["job"]) == (
+            "bailiff.audit.PreemptionDecided.v1",
+            "preempt",
+            "serve-1",
+        )
         (victim,) = told["chosen"]
-        others = [each for each in told["candidates"] if each["verb"] == told["verb"]]
+        others = [each for each in told["candidates"] if each["action"] == told["action"]]
         assert {each["job"] for each in others if each["chosen"]} == {victim["job"]}
         assert told["before"]["seq"] == seq - 1
         states = [told[when]["jobs"][victim["job"]]["state"] for when in ("before", "after")]
         assert states == ["running", "evicting"]
         (node,) = told["after"]["nodes"]
-        assert {cell[0] for cell in told["before"]["nodes"][node]["gpus"]} == {"held"}
-        assert {(cell[0], cell[2]) for cell in told["after"]["nodes"][node]["gpus"]} == {("leaving", "serve-1")}
+        assert {cell[0] for cell in told["before"]["nodes"][node]["gpus"]} == {"allocated"}
+        assert {(cell[0], cell[2]) for cell in told["after"]["nodes"][node]["gpus"]} == {("releasing", "serve-1")}
         questions = [section["question"] for section in told["sections"]]
-        assert questions[0] == "Who leaves, for whom, and why these?"
-        assert "What came of it?" in questions
+        assert questions[0] == "Which jobs are preempted, by which job, and why these?"
+        assert "What happened next?" in questions
 
         explained = await console.get(f"/pools/pool-a/explain/{victim['job']}", all="1")
-        assert "Why did it have to leave?" in [section["question"] for section in explained["sections"]]
+        assert "Why was it evicted?" in [section["question"] for section in explained["sections"]]
         assert explained["candidates"]
-        assert seq in [each for section in explained["sections"] for says in section["says"] for each in says["seqs"]]
+        assert seq in [each for section in explained["sections"] for says in section["sentences"] for each in says["seqs"]]
         assert (await console.get(f"/pools/pool-a/explain/{seq}"))["sections"] == told["sections"]
         on_node = await console.get(f"/pools/pool-a/explain/{node}@now")
         assert on_node["then"]["node"] == node
@@ -361,7 +368,7 @@ async def test_one_decision_is_told_whole_and_so_are_the_jobs_that_it_is_about(p
         assert details["summary"]["evictions"] == 1
         assert details["class"]["priority_class"] == "train"
         assert any("serve-1" in line for line in details["events"])
-        projects = (await console.get("/pools/pool-a/at", seq=records[-1].seq))["projects"]
+        projects = (await console.get("/pools/pool-a/snapshot", seq=records[-1].seq))["projects"]
         assert projects["blue"]["evictions_caused"] == 1
         assert sum(each["evictions_suffered"] for each in projects.values()) == 1
 
@@ -402,13 +409,13 @@ async def test_what_a_job_prints_is_told_line_by_line_and_nothing_twice(world: W
 
 async def test_how_busy_gpus_are_is_told_to_who_asks_for_it(world: World) -> None:
     world.log.cluster.add_partitions(TELEMETRY.name, 1)
-    devices = [device.id for device in world.story.pool.nodes[0].devices]
+    devices = [device.id for device in world.story.state.nodes[0].devices]
 
     def measures(node: str, **of_first: Any) -> None:
         body = NodeTelemetry(
-            node=node, lasted_ms=1000, devices=(DeviceMeasured(device=devices[0], jobs=("train-1",), **of_first),)
+            node=node, interval_ms=1000, devices=(DeviceTelemetry(device=devices[0], jobs=("train-1",), **of_first),)
         )
-        headers, value = wrap(body, source="/agent/n1", id=uuid.uuid4().hex, domain="pool-a", time_us=1)
+        headers, value = wrap(body, source="/agent/n1", id=uuid.uuid4().hex, pool="pool-a", time_us=1)
         world.log.cluster.store(TELEMETRY.name, 0, b"pool-a", headers, value)
 
     async with world.console() as console:
@@ -416,12 +423,12 @@ async def test_how_busy_gpus_are_is_told_to_who_asks_for_it(world: World) -> Non
             page(console.http, "pool-a", show="nodes,telemetry") as live,
             page(console.http, "pool-a", show="nodes") as other,
         ):
-            await live.until("it has a board", lambda heard: heard.boards == 1)
+            await live.until("it has a board", lambda client_state: client_state.snapshots == 1)
             measures("no-such-node", memory_used=1, memory_bytes=2)
             world.log.cluster.store(TELEMETRY.name, 0, b"pool-a", (("ce_type", NodeTelemetry.TYPE.encode()),), b"?")
             measures("n1", busy_percent=87, memory_used=5 << 30, memory_bytes=80 << 30)
-            await live.until("it hears of it", lambda heard: "n1" in heard.telemetry)
-            assert live.heard.telemetry["n1"]["devices"] == [[87, 5 << 30, 80 << 30], *[[None, None, None]] * 3]
+            await live.until("it hears of it", lambda client_state: "n1" in client_state.telemetry)
+            assert live.client_state.telemetry["n1"]["devices"] == [[87, 5 << 30, 80 << 30], *[[None, None, None]] * 3]
         async with page(console.http, "pool-a", show="nodes,telemetry") as late:
-            await late.until("a page that comes later has it, too", lambda heard: "n1" in heard.telemetry)
-        assert other.heard.telemetry == {}
+            await late.until("a page that comes later has it, too", lambda client_state: "n1" in client_state.telemetry)
+        assert other.client_state.telemetry == {}

@@ -9,13 +9,13 @@ from tests.archive_kit import Auditor, Log, query
 from tests.integration.test_archive import displaced
 from tests.log_builder import Story
 
-from bailiff.derived import derived
-from bailiff.pruning import prune
-from bailiff.sources import from_archive
-from bailiff.stretches import write_stretches
-from bailiff_bus.holds_rows import GPU_STATES, HOLDS
-from bailiff_bus.people import TABLES
-from bailiff_bus.usage_rows import USAGE_COLUMNS
+from bailiff.audit.log_sources import from_archive
+from bailiff.audit.pruning import prune
+from bailiff.audit.segments import write_segments
+from bailiff.audit.verify_derived import derived
+from bailiff_log.gpu_allocation_rows import GPU_ALLOCATIONS, GPU_STATES
+from bailiff_log.quota_usage_rows import USAGE_COLUMNS
+from bailiff_log.read_model import TABLES
 
 WHICH = {
     "jobs": "job = 'train-2'",
@@ -23,12 +23,12 @@ WHICH = {
     "evictions": "true",
     "nodes": "true",
     "project_usage": "project = ''",
-    "holds": "kind = 'held' AND to_seq IS NOT NULL",
+    "gpu_allocations": "kind = 'allocated' AND to_seq IS NOT NULL",
     "gpu_states": "true",
 }
 KEYS = {name: table.key for name, table in TABLES.items()} | {
-    "project_usage": USAGE_COLUMNS[:3], "records": ("domain", "seq"), "holds": (*("domain", *HOLDS.key), "from_seq"),
-    "gpu_states": (*("domain", *GPU_STATES.key), "from_seq"),
+    "project_usage": USAGE_COLUMNS[:3], "records": ("pool", "seq"),
+    "gpu_allocations": ("pool", *GPU_ALLOCATIONS.key, "from_seq"), "gpu_states": ("pool", *GPU_STATES.key, "from_seq"),
 }  # fmt: skip
 BYTES = ("headers", "value", "key", "appended_at", "offset")  # not derived: verify itself holds them against chain and seals
 OTHER = {
@@ -48,7 +48,7 @@ async def archive(
         await auditor.until("all is archived", lambda: auditor.value("bailiff_archive_head_seq") == last)
 
         async def looked() -> bool:
-            return bool(await query(database, "SELECT FROM followed WHERE holds_seq = $1", last))
+            return bool(await query(database, "SELECT FROM followed WHERE allocations_seq = $1", last))
 
         await auditor.until("use was looked at, and who holds what", looked)
     return log
@@ -115,21 +115,23 @@ async def test_a_whole_moment_of_use_and_a_whole_spell_on_a_gpu_are_missed(datab
     half = len(story.wires) // 2
     log = await archive(database, tmp_path / "a", story, upto=half, usage_seconds=20)
     await archive(database, tmp_path / "b", story, log=log, usage_seconds=1)
-    assert len(await query(database, "SELECT FROM usage_stretches")) == 2
+    assert len(await query(database, "SELECT FROM usage_intervals")) == 2
     assert (await derived(database, None)).differences == []
     moments = [row["seq"] for row in await query(database, "SELECT DISTINCT seq FROM project_usage ORDER BY seq")]
     assert moments[0] < half < moments[-1]
     for seq in (moments[0], moments[-1]):  # also the newest
         await query(database, "DELETE FROM project_usage WHERE seq = $1", seq)
     await query(database, "UPDATE project_usage SET seq = seq + 1 WHERE seq = $1", moments[1])
-    (spell,) = await query(database, "DELETE FROM holds WHERE ctid = (SELECT min(ctid) FROM holds) RETURNING *")
+    (spell,) = await query(
+        database, "DELETE FROM gpu_allocations WHERE ctid = (SELECT min(ctid) FROM gpu_allocations) RETURNING *"
+    )
     await query(database, "UPDATE gpu_states SET gpu = 7 WHERE gpu = 0")
     found = (await derived(database, None)).differences
     assert sorted(f"{each.partition(' ')[0]}: {each.partition(': ')[2]}" for each in found) == [
-        "gpu_states: follows from no record", "gpu_states: is missing", "holds: is missing",
+        "gpu_allocations: is missing", "gpu_states: follows from no record", "gpu_states: is missing",
         "project_usage: no look was due there", *["project_usage: the whole moment is missing"] * 3,
     ]  # fmt: skip
-    assert any(each.startswith(f"holds {spell['job']} ") for each in found)
+    assert any(each.startswith(f"gpu_allocations {spell['job']} ") for each in found)
 
 
 async def test_of_a_pruned_archive_what_is_left_is_compared(database: str, tmp_path: Path) -> None:
@@ -138,7 +140,7 @@ async def test_of_a_pruned_archive_what_is_left_is_compared(database: str, tmp_p
         story.submit(name, gpus=1)
     log = await archive(database, tmp_path, story, seal_records=5)
     async with from_archive(database, None) as source:
-        await write_stretches(tmp_path / "kept", 5, source.start, source.tree, 0, source.messages, source.seals)
+        await write_segments(tmp_path / "kept", 5, source.start, source.tree, 0, source.messages, source.seals)
     pruned = await prune(database, tmp_path / "kept", timedelta(days=-3650), [], dry_run=False)
     assert 0 < pruned.first_seq < len(log.messages())
     found = await derived(database, None)

@@ -28,7 +28,7 @@ from bailiff_devstack import (
     stop_recorded,
 )
 from bailiff_devstack.identity import Identity, wait_until, write_record
-from bailiff_devstack.started import Started
+from bailiff_devstack.managed import Managed
 
 SLEEP = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(600)"]
 
@@ -253,16 +253,16 @@ def test_processes_answer_die_and_stop_with_what_they_started(tmp_path: Path) ->
         children.start("stubborn", [sys.executable, "-c", stubborn], env={"PYTHONUNBUFFERED": "1"})
         children.start("broken", [sys.executable, "-c", "raise SystemExit('no such policy')"])
         children.wait_ready("web")
-        with pytest.raises(ValueError, match="runs already"):
+        with pytest.raises(ValueError, match="already running"):
             children.start("web", SLEEP)
 
         assert wait_until(lambda: len(children.deaths()) == 1, 5.0)
-        with pytest.raises(ProcessDiedError, match=r"(?s)broken ended with 1.*no such policy"):
+        with pytest.raises(ProcessDiedError, match=r"(?s)broken exited with 1.*no such policy"):
             children.check()
 
         children.kill9("web")
         assert [(death.name, death.code) for death in children.deaths()] == [("web", -9), ("broken", 1)]
-        with pytest.raises(ProcessDiedError, match="web ended with -9"):
+        with pytest.raises(ProcessDiedError, match="web exited with -9"):
             children.wait_ready("web")
 
         assert wait_until(lambda: all("up" in children.log(name).read_text() for name in ("family", "stubborn")), 5.0)
@@ -290,7 +290,7 @@ def test_ports_are_different_and_below_the_ephemeral_range() -> None:
 
 
 def test_what_does_not_come_up_is_closed() -> None:
-    class Half(Started):
+    class Half(Managed):
         closed = False
 
         def start(self) -> None:

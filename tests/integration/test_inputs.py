@@ -17,22 +17,22 @@ from bailiff_bus.envelope import MAX_INPUT_BYTES, unwrap_dead_letter
 from bailiff_bus.messages import (
     ApplyPolicy,
     CancelJob,
-    NodeAnnounced,
     NodeHeartbeat,
-    Proposal,
+    NodeInventory,
+    ProposalBatch,
     ReturnNode,
     SubmitJob,
 )
 from bailiff_bus.port import Headers
 from bailiff_core.engine import LOGIC
-from bailiff_core.model.answer import Answer, VictimChoice
-from bailiff_core.model.places import NodeShare
+from bailiff_core.model.placement_ranges import NodeShare
+from bailiff_core.model.proposal import Proposal, VictimChoice
 from bailiff_core.records.decisions import PreemptionDecided, PreemptionRefused
 from bailiff_core.records.facts import InputRejected, JobSubmitted, WriterStarted
 
 INPUTS = (topics.REQUESTS.name, topics.PROPOSALS.name, topics.EVICTION_PROGRESS.name, topics.NODE_REPORTS.name)
 FUZZED = 400
-FOR_ALL = (ApplyPolicy, NodeAnnounced, ReturnNode)  # tests share this system
+FOR_ALL = (ApplyPolicy, NodeInventory, ReturnNode)  # tests share this system
 HOUR = 3_600_000_000
 
 Where = tuple[str, int, int]
@@ -48,7 +48,7 @@ def binary(data: object, kind: str = SubmitJob.TYPE, **attributes: str | None) -
     """A CloudEvent in binary mode as some client might write it; an attribute of None is left out."""
     binary.count += 1
     known: dict[str, str | None] = {
-        "specversion": "1.0", "id": f"odd-{binary.count}", "source": "/odd", "type": kind, "domain": "pool-a", **attributes
+        "specversion": "1.0", "id": f"odd-{binary.count}", "source": "/odd", "type": kind, "pool": "pool-a", **attributes
     }  # fmt: skip
     headers = tuple((f"ce_{name}", value.encode()) for name, value in known.items() if value is not None)
     return headers, data if isinstance(data, bytes) else json.dumps(data).encode()
@@ -68,7 +68,7 @@ class Odd:
     topic: str = topics.REQUESTS.name
 
 
-EVENT = {"specversion": "1.0", "id": "s", "source": "/odd", "type": SubmitJob.TYPE, "domain": "pool-a"}
+EVENT = {"specversion": "1.0", "id": "s", "source": "/odd", "type": SubmitJob.TYPE, "pool": "pool-a"}
 
 ODD = (
     Odd("nothing", ((), b""), "empty", ("empty",)),
@@ -87,10 +87,10 @@ ODD = (
     Odd("no source", binary(submit(), source=None), "no-source", ("source",)),
     Odd("no type", binary(submit(), type=None), "no-type", ("type",)),
     Odd("unknown kind", binary(submit(), kind="com.example.Order.v7"), "unknown-type", ("com.example.Order.v7",)),
-    Odd("a report", binary({}, kind=NodeHeartbeat.TYPE), "unknown-type", ("does not belong on bailiff.requests",)),
-    Odd("no domain", binary(submit(), domain=None), "no-domain", ("domain",)),
-    Odd("unknown domain", binary(submit(), domain="pool-z"), "unknown-domain", ("pool-z", "pool-a")),
-    Odd("no name of a domain", binary(submit(), domain="Pool A!"), "bad-field", ("domain",)),
+    Odd("a report", binary({}, kind=NodeHeartbeat.TYPE), "unknown-type", ("is not allowed on bailiff.requests",)),
+    Odd("no pool", binary(submit(), pool=None), "no-pool", ("pool",)),
+    Odd("unknown pool", binary(submit(), pool="pool-z"), "unknown-pool", ("pool-z", "pool-a")),
+    Odd("no name of a pool", binary(submit(), pool="Pool A!"), "bad-field", ("pool",)),
     Odd("XML", ((*binary({})[0], ("content-type", b"text/xml")), b"<job/>"), "wrong-content-type", ("text/xml",)),
     Odd("a header of bytes", ((*binary({})[0], ("ce_actor", b"\xff\xfe")), b"{}"), "bad-field", ("ce_actor", "UTF-8")),
     Odd("structured, not JSON", (STRUCTURED, b"no"), "not-json", ("line 1",)),
@@ -154,7 +154,7 @@ async def test_each_odd_input_is_rejected_with_a_reason_and_kept(system: System)
             assert reason
             assert dict(headers).items() >= dict(odd.sent[0]).items() or odd.what == "a header too long"
         assert len(pool.facts(WriterStarted)) == writers, "an input has stopped the writer"
-        assert "odd" not in pool.pool.jobs
+        assert "odd" not in pool.state.jobs
         await pool.verify()
 
 
@@ -191,7 +191,7 @@ async def test_the_same_id_again_has_no_effect_and_with_other_content_is_rejecte
         await is_alive(pool, "after-again")
         assert len([fact for fact in pool.facts(JobSubmitted) if fact.request.id == "the-same-id"]) == 1
         assert len(pool.facts(InputRejected, id="the-same-id")) == 1
-        assert "again-other" not in pool.pool.jobs
+        assert "again-other" not in pool.state.jobs
 
 
 async def test_a_request_as_large_as_may_be_runs_and_a_larger_one_does_not_get_in(system: System) -> None:
@@ -267,16 +267,16 @@ async def test_forged_proposals_decide_nothing(battered: System) -> None:
         refused: set[str] = set()
         while refused < set(by_job):
             await pool.until("a selection is out", lambda seen: seen.selection is not None)
-            selection = pool.pool.selection
+            selection = pool.state.selection
             assert selection is not None
             requests = list(selection.requests)
-            answers = tuple(Answer(request=each.seq, job=each.job, **by_job[each.job]) for each in requests)
-            proposal = Proposal(number=selection.number, computed_at=pool.pool.seq, logic=LOGIC, answers=answers)
+            proposals = tuple(Proposal(request=each.seq, job=each.job, **by_job[each.job]) for each in requests)
+            proposal = ProposalBatch(selection=selection.number, computed_at=pool.state.seq, logic=LOGIC, proposals=proposals)
             await pool.publish(topics.PROPOSALS.name, proposal)
             for each in requests:
                 await pool.record(PreemptionRefused, request=each.seq)
             refused |= {each.job for each in requests}
-        assert not [fact for fact in pool.facts(PreemptionDecided) if fact.asker.job in by_job]
+        assert not [fact for fact in pool.facts(PreemptionDecided) if fact.preemptor.job in by_job]
         assert {name: pool.job(name).attempt for name in before} == before
         assert len(pool.facts(WriterStarted)) == writers
 
@@ -293,7 +293,7 @@ async def test_forged_proposals_decide_nothing(battered: System) -> None:
 async def test_hundreds_of_inputs_made_by_chance(system: System) -> None:
     chance = random.Random(4711)
     async with system.watch("pool-a") as pool:
-        node = next(iter(pool.pool.nodes.values()))
+        node = next(iter(pool.state.nodes.values()))
         valid = [each for each in valid_messages(node.name, node.incarnation) if not isinstance(each.body, FOR_ALL)]
         writers = len(pool.facts(WriterStarted))
         sent: dict[Where, bytes] = {}
@@ -320,5 +320,5 @@ async def test_hundreds_of_inputs_made_by_chance(system: System) -> None:
             if where in rejected:
                 assert found[where][3] == value
         assert len(pool.facts(WriterStarted)) == writers, "an input has stopped the writer"
-        assert pool.pool.nodes[node.number].incarnation == node.incarnation
+        assert pool.state.nodes[node.number].incarnation == node.incarnation
         await pool.verify()

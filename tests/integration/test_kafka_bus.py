@@ -14,12 +14,14 @@ from tests.kafka_fixtures import TestKafka, kafka, private_kafka  # noqa: F401 -
 
 from bailiff_bus import topics
 from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.log import AuditReader, AuditWriter, Entry, OutcomeUnknown
+from bailiff_bus.kafka_settings import KafkaSettings
 from bailiff_bus.port import BusUnavailable, Message, Reader
-from bailiff_bus.settings import KafkaSettings
+from bailiff_bus.topic_admin import create_topics
 from bailiff_core.records import ChainHead, Record
-from bailiff_core.records.facts import ClockAdvanced, DomainCreated, WriterStarted
+from bailiff_core.records.facts import ClockAdvanced, PoolCreated, WriterStarted
 from bailiff_devstack import EmbeddedKafka, free_port
+from bailiff_log.reader import AuditReader, Entry
+from bailiff_log.writer import AuditWriter, OutcomeUnknown
 
 pytestmark = pytest.mark.kafka
 
@@ -52,19 +54,19 @@ async def read_for_ever(reader: Reader) -> None:
 # --- topics
 
 
-async def test_topics_are_created_once_grow_with_the_domains_and_pass_the_check(kafka: TestKafka) -> None:  # noqa: F811
+async def test_topics_are_created_once_grow_with_the_pools_and_pass_the_check(kafka: TestKafka) -> None:  # noqa: F811
     bus = KafkaBus(kafka.bootstrap)
     try:
-        await topics.create_topics(kafka.bootstrap, domains=1)
+        await create_topics(kafka.bootstrap, pools=1)
         had = len(await bus.spans(topics.AUDIT.name))
-        assert await topics.create_topics(kafka.bootstrap, domains=had) == []
-        grown = [f"{name} has {had + 1} partitions now, instead of {had}" for name in ("bailiff.audit", "bailiff.rollup-state")]
-        assert await topics.create_topics(kafka.bootstrap, domains=had + 1) == grown
-        assert await topics.create_topics(kafka.bootstrap, domains=1) == []  # never fewer
+        assert await create_topics(kafka.bootstrap, pools=had) == []
+        grown = [f"{name}: partitions increased from {had} to {had + 1}" for name in ("bailiff.audit", "bailiff.rollup-state")]
+        assert await create_topics(kafka.bootstrap, pools=had + 1) == grown
+        assert await create_topics(kafka.bootstrap, pools=1) == []  # never fewer
         assert len(await bus.spans(topics.AUDIT.name)) == had + 1
         for topic in topics.TOPICS.values():
             found = await bus.topic_settings(topic.name)
-            wanted = topic.settings_with(brokers=1)
+            wanted = topic.settings_for(brokers=1)
             assert {name: found[name] for name in wanted} == wanted
             assert len(await bus.spans(topic.name)) == topic.partition_count(had + 1)
         found = await bus.topic_settings(topics.AUDIT.name)
@@ -76,8 +78,8 @@ async def test_topics_are_created_once_grow_with_the_domains_and_pass_the_check(
 
 async def test_creating_topics_twice_at_once(private_kafka: PrivateKafka) -> None:  # noqa: F811
     bootstrap = private_kafka().bootstrap
-    await asyncio.gather(*(topics.create_topics(bootstrap, domains=2) for _ in range(3)))
-    assert await topics.create_topics(bootstrap, domains=2) == []
+    await asyncio.gather(*(create_topics(bootstrap, pools=2) for _ in range(3)))
+    assert await create_topics(bootstrap, pools=2) == []
 
 
 async def test_a_topic_with_kafkas_defaults_is_refused(kafka: TestKafka) -> None:  # noqa: F811
@@ -87,8 +89,8 @@ async def test_a_topic_with_kafkas_defaults_is_refused(kafka: TestKafka) -> None
     finally:
         await bus.close()
     wrong = topics.check_audit_settings(found, brokers=1)
-    assert "bailiff.audit: retention.ms is 604800000, needed is -1." in wrong
-    assert "bailiff.audit: message.timestamp.type is CreateTime, needed is LogAppendTime." in wrong
+    assert "bailiff.audit: retention.ms is 604800000, expected -1." in wrong
+    assert "bailiff.audit: message.timestamp.type is CreateTime, expected LogAppendTime." in wrong
 
 
 async def test_without_append_times_no_offset_is_trusted(kafka: TestKafka) -> None:  # noqa: F811
@@ -103,7 +105,7 @@ async def test_without_append_times_no_offset_is_trusted(kafka: TestKafka) -> No
 
 
 async def test_the_largest_audit_record_and_dead_letter_fit(kafka: TestKafka) -> None:  # noqa: F811
-    await topics.create_topics(kafka.bootstrap, domains=1)
+    await create_topics(kafka.bootstrap, pools=1)
     bus = KafkaBus(kafka.bootstrap)
     try:
         producer = await bus.producer()
@@ -123,13 +125,14 @@ async def test_the_largest_audit_record_and_dead_letter_fit(kafka: TestKafka) ->
 
 async def test_no_topic_is_made_with_one_copy_where_three_are_meant_and_brokers_are_away(tmp_path: Path) -> None:
     with EmbeddedKafka(tmp_path / "one-of-three", properties={"offsets.topic.replication.factor": "3"}) as broker:
-        with pytest.raises(BusUnavailable, match=r"set up for 3 copies .* and 1 of its brokers answer: start the others first"):
-            await topics.create_topics(broker.bootstrap, domains=1)
+        refusal = r"configured for replication factor 3 .* but only 1 of its brokers answered: start the others"
+        with pytest.raises(BusUnavailable, match=refusal):
+            await create_topics(broker.bootstrap, pools=1)
         bus = KafkaBus(broker.bootstrap)
         with pytest.raises(KeyError):
             await bus.spans(topics.AUDIT.name)
         await bus.close()
-        assert f"created {topics.AUDIT.name}" in await topics.create_topics(broker.bootstrap, domains=1, replication=1)
+        assert f"created {topics.AUDIT.name}" in await create_topics(broker.bootstrap, pools=1, replication=1)
 
 
 # --- Kafka away
@@ -144,7 +147,7 @@ async def test_kafka_not_there_is_one_sentence(private_kafka: PrivateKafka) -> N
         lambda: bus.producer(),
         lambda: bus.join("g", "t", None),
         lambda: bus.topic_settings("t"),
-        lambda: topics.create_topics(impatient(address), domains=1),
+        lambda: create_topics(impatient(address), pools=1),
     ]
     with capture_logs() as logs:
         for call in calls:
@@ -167,7 +170,7 @@ async def test_a_killed_broker_ends_producers_tells_readers_and_may_come_back(pr
         await asyncio.to_thread(broker.kill)
         with pytest.raises(BusUnavailable):
             await (await producer.send(topic, b"lost"))
-        with pytest.raises(BusUnavailable, match="sends nothing more"):
+        with pytest.raises(BusUnavailable, match="has stopped"):
             await producer.send(topic, b"more")
         await producer.close(1)
         with pytest.raises(BusUnavailable):
@@ -210,7 +213,7 @@ async def test_a_paused_broker_leaves_the_outcome_unknown(private_kafka: Private
 async def test_the_audit_log_goes_on_after_the_broker_was_killed(private_kafka: PrivateKafka) -> None:  # noqa: F811
     """With `flush.messages=1` nothing acknowledged is lost; what was under way is in the chain, or it is not."""
     broker = private_kafka()
-    await topics.create_topics(broker.bootstrap, domains=1)
+    await create_topics(broker.bootstrap, pools=1)
     bus = KafkaBus(impatient(broker.bootstrap))
     reader = AuditReader(bus, "pool-a", 0)
     committed: list[Entry] = []
@@ -221,7 +224,7 @@ async def test_the_audit_log_goes_on_after_the_broker_was_killed(private_kafka: 
 
     def record(seq: int, epoch: int, data: Any, writer: str) -> Record:
         return Record(
-            domain="pool-a", seq=seq, epoch=epoch, turn=seq, turn_end=True, time=seq, prev="", writer=writer,
+            pool="pool-a", seq=seq, epoch=epoch, cycle=seq, cycle_end=True, time=seq, prev="", writer=writer,
             engine="0", policy=0, type=data.type_name(), data=data,
         )  # fmt: skip
 
@@ -230,7 +233,7 @@ async def test_the_audit_log_goes_on_after_the_broker_was_killed(private_kafka: 
         started = WriterStarted(writer=name, release="0", digest="0", logic=1, state_schema=1)
         if head.next_seq > 0:
             return [record(head.next_seq, head.epoch + 1, started, name)]
-        created = DomainCreated(domain="pool-a", partition=0, nonce="n")
+        created = PoolCreated(pool="pool-a", partition=0, nonce="n")
         return [record(0, 0, created, name), record(1, 1, started, name)]
 
     async def write(writer: AuditWriter, count: int) -> None:

@@ -25,7 +25,7 @@ needs_kcat = pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is no
 def event(job: str) -> dict[str, str]:
     """The attributes of a request, written out."""
     return {
-        "specversion": "1.0", "id": f"plain-{job}", "source": "/plain", "type": "bailiff.JobSubmitted.v1", "domain": "pool-a"
+        "specversion": "1.0", "id": f"plain-{job}", "source": "/plain", "type": "bailiff.SubmitJob.v1", "pool": "pool-a"
     }  # fmt: skip
 
 
@@ -77,7 +77,7 @@ async def test_the_log_read_with_plain_aiokafka(system: System) -> None:
                 records.append(({name: content.decode() for name, content in message.headers}, json.loads(message.value)))
         assert [int(headers["ce_seq"]) for headers, _ in records] == list(range(len(records)))
         assert {headers["content-type"] for headers, _ in records} == {"application/json"}
-        assert {headers["ce_domain"] for headers, _ in records} == {"pool-a"}
+        assert {headers["ce_pool"] for headers, _ in records} == {"pool-a"}
         ended = [value for headers, value in records if headers["ce_type"] == "bailiff.audit.JobEnded.v1"]
         assert {"job": "plain-read", "attempt": 1, "outcome": "succeeded"}.items() <= next(
             value.items() for value in ended if value["job"] == "plain-read"

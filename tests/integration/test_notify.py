@@ -15,7 +15,7 @@ from tests.integration.test_client import Pool, bus, pool  # noqa: F401 - fixtur
 from tests.kafka_fixtures import TestKafka
 
 from bailiff import Client
-from bailiff.notify import Positions
+from bailiff.notify.notifier import Positions
 from bailiff_bus.kafka import KafkaBus
 
 pytestmark = pytest.mark.kafka
@@ -66,7 +66,7 @@ async def test_kill_nine_loses_no_notice(kafka: TestKafka, pool: Pool, receiver:
     url = f"http://127.0.0.1:{receiver.server.server_port}/"
     file.write_text(json.dumps({"positions": "kept.json", "pools": [pool.name], "hooks": [{"name": "chat", "webhook": url}]}))
     async with Client(KafkaBus(kafka.bootstrap), source="test") as client:
-        log = (await client.domain(pool.name)).identity
+        log = (await client.pool(pool.name)).identity
     Positions(tmp_path / "kept.json").move(log, "chat", -1)
 
     def start() -> subprocess.Popen[bytes]:

@@ -16,7 +16,7 @@ async def test_what_was_committed_outlives_a_kill_and_the_address_stays(tmp_path
         server.start()
         assert server.dsn == address
         assert await query(address, "SELECT one FROM kept") == [{"one": 1}]
-        with pytest.raises(PostgresStartError, match="runs already"):
+        with pytest.raises(PostgresStartError, match="already running"):
             EmbeddedPostgres(tmp_path / "pg").start()
     assert server._backends() == []
     assert (tmp_path / "pg" / "password").stat().st_mode & 0o077 == 0

@@ -8,14 +8,14 @@ import pytest
 from tests.archive_kit import Auditor, Log, archived, query
 from tests.bench.synthetic import long_log
 
-from bailiff import proofs
-from bailiff.problem import Problem
-from bailiff.pruning import prune
-from bailiff.sources import from_archive, from_file
-from bailiff.stretches import write_stretches
-from bailiff.verifying import verified
-from bailiff.walk import Verification, verify
-from bailiff_bus.seals import check_proof
+from bailiff.audit import proofs
+from bailiff.audit.chain_report import Verification, verify
+from bailiff.audit.log_sources import from_archive, from_file
+from bailiff.audit.pruning import prune
+from bailiff.audit.segments import write_segments
+from bailiff.audit.verify import verified
+from bailiff.client.errors import Problem
+from bailiff_log.seals import check_proof
 
 WIRES = long_log(700)[:700]
 ANY_AGE = timedelta(days=-3650)  # the times of this log are still to come
@@ -24,7 +24,7 @@ ANY_AGE = timedelta(days=-3650)  # the times of this log are still to come
 async def export(dsn: str, folder: Path, size: int = 100) -> None:
     """As `bailiff audit export FOLDER --stretch`."""
     async with from_archive(dsn, None) as source:
-        await write_stretches(folder, size, source.start, source.tree, 0, source.messages, source.seals)
+        await write_segments(folder, size, source.start, source.tree, 0, source.messages, source.seals)
 
 
 async def judged(dsn: str) -> Verification:
@@ -44,9 +44,9 @@ async def test_only_what_is_exported_sealed_and_old_goes_and_the_rest_still_hold
         seals = await query(database, "SELECT * FROM seals ORDER BY size")
 
         nothing = await prune(database, folder, timedelta(days=365 * 900), [], dry_run=False)
-        assert (nothing.first_seq, nothing.stretches, nothing.kept) == (0, [], "record 99 is younger")
+        assert (nothing.first_seq, nothing.segments, nothing.kept) == (0, [], "record 99 is younger")
         tried = await prune(database, folder, ANY_AGE, [], dry_run=True)
-        assert (tried.first_seq, len(tried.stretches)) == (300, 3)
+        assert (tried.first_seq, len(tried.segments)) == (300, 3)
         assert await archived(database) == log.messages()
 
         done = await prune(database, folder, ANY_AGE, [], dry_run=False)
@@ -77,7 +77,7 @@ async def test_only_what_is_exported_sealed_and_old_goes_and_the_rest_still_hold
 
     await export(database, folder)  # goes on in the same folder, and in no other that lacks what is gone
     kept = from_file(folder)
-    assert (await verify(kept.domain, kept.messages, start=kept.start))["records"] == 600
+    assert (await verify(kept.pool, kept.messages, start=kept.start))["records"] == 600
     with pytest.raises(Problem, match="from record 300 on only"):
         await export(database, tmp_path / "another", size=125)
     again = await prune(database, folder, ANY_AGE, [], dry_run=False)
@@ -96,13 +96,13 @@ async def test_nothing_goes_where_folder_and_archive_differ_or_the_folder_is_not
         await prune(database, folder, ANY_AGE, ["A" * 43], dry_run=False)
     await query(database, "UPDATE seals SET size = 90")
     behind = await prune(database, folder, ANY_AGE, [], dry_run=False)
-    assert (behind.first_seq, behind.kept) == (0, "record 99 is not under a seal that the archive has")
+    assert (behind.first_seq, behind.kept) == (0, "record 99 is not sealed in the archive")
     await query(database, "UPDATE seals SET size = 300")
     await query(database, "UPDATE records SET hash = decode(repeat('00', 32), 'hex') WHERE seq = 199")
     with pytest.raises(Problem, match="record 199 of the archive is another"):
         await prune(database, folder, ANY_AGE, [], dry_run=False)
     assert (await archived(database))[0].offset == 100  # what stands before it was the same in both, and is gone
-    second = folder / json.loads((folder / "manifest.json").read_text())["stretches"][1]["name"]
+    second = folder / json.loads((folder / "manifest.json").read_text())["segments"][1]["name"]
     second.write_bytes(second.read_bytes()[:-40] + b"\x00" * 40)
     with pytest.raises(Problem, match="SHA-256 differs"):
         await prune(database, folder, ANY_AGE, [], dry_run=False)

@@ -7,29 +7,29 @@ import pytest
 from tests.archive_kit import Auditor, Log, archived, query
 from tests.bench.synthetic import long_log
 
-from bailiff import proofs
-from bailiff.problem import Problem
-from bailiff.replaying import replay
-from bailiff.sources import Source, from_archive, from_file
-from bailiff.stretches import write_stretches
-from bailiff.verifying import verified
-from bailiff.walk import Verification, verify
+from bailiff.audit import proofs
+from bailiff.audit.chain_report import Verification, verify
+from bailiff.audit.log_sources import Source, from_archive, from_file
+from bailiff.audit.replay import replay
+from bailiff.audit.segments import write_segments
+from bailiff.audit.verify import verified
+from bailiff.client.errors import Problem
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
 from bailiff_bus.messages import LogSealed, SealingKey
-from bailiff_bus.seals import (
-    Disproved,
+from bailiff_core.records import ChainHead
+from bailiff_core.records.merkle import Frontier, subtrees_of
+from bailiff_log.seals import (  # fmt: skip
     SealChain,
-    SealedWalk,
+    SealVerifier,
+    VerificationFailed,
     check_proof,
     make_key,
     make_private_key,
     make_proof,
     make_seal,
-    seal_in,
-)  # fmt: skip
-from bailiff_core.records import ChainHead
-from bailiff_core.records.merkle import Frontier, subtrees_of
+    parse_seal,
+)
 
 WIRES = long_log(700)[:700]
 OFTEN = {"seal_records": 100, "seal_seconds": 3600}
@@ -42,11 +42,11 @@ async def given(messages):
 
 
 def published(log: Log) -> list[LogSealed | SealingKey]:
-    return [body for message in log.seals() if (body := seal_in(message, log.domain)) is not None]
+    return [body for message in log.seals() if (body := parse_seal(message, log.pool)) is not None]
 
 
 def judged(log: Log, trusted: tuple[str, ...] = ()) -> SealChain:
-    chain = SealChain(log.domain, frozenset(trusted))
+    chain = SealChain(log.pool, frozenset(trusted))
     for body in published(log):
         chain.take(body)
     return chain
@@ -65,7 +65,7 @@ async def test_each_seal_continues_the_one_before_it_whoever_made_that(database:
     chain = judged(log)
     assert len(chain.keys) == 1
     assert [seal.size for seal in chain.seals] == [100, 200, 300, 400, 420, 500, 600, 700]  # each multiple, and when it is time
-    found = await verify(log.domain, given(log.messages()), SealedWalk(chain))
+    found = await verify(log.pool, given(log.messages()), SealVerifier(chain))
     assert found["ok"]
     assert (found["seals"], found["sealed"]) == (8, 700)
     rows = await query(database, "SELECT size FROM seal_list ORDER BY size")
@@ -80,7 +80,7 @@ async def test_a_seal_whose_maker_died_before_noting_it_is_found_and_gone_on_fro
     async with Auditor(log, database, tmp_path / "a", seal_key=key, **OFTEN).running() as auditor:
         await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == 200)
     await query(database, "DELETE FROM seals")
-    await query(database, "UPDATE domains SET seals_offset = 0")
+    await query(database, "UPDATE pools SET seals_offset = 0")
     log.append(WIRES[200:320])
     async with Auditor(log, database, tmp_path / "b", seal_key=key, **OFTEN).running() as other:
         await other.until("it is sealed on", lambda: other.value("bailiff_sealed_records") == 300)
@@ -108,17 +108,17 @@ async def test_a_new_key_seals_once_the_old_one_has_signed_it_and_not_before(dat
     assert len(chain.keys) == 2
     assert [seal.key for seal in chain.seals] == [chain.keys[0], chain.keys[1], chain.keys[1]]
     judged(log, trusted=(chain.keys[0],))
-    with pytest.raises(Disproved, match="none of those to trust"):
+    with pytest.raises(VerificationFailed, match="none of those to trust"):
         judged(log, trusted=("A" * 43,))
 
     first, second = chain.keys  # a proof under the second can be checked by who knows the first only, and the other way round
-    source = Source(log.domain, 0, given(log.messages()), published(log), ChainHead(log.domain))
+    source = Source(log.pool, 0, given(log.messages()), published(log), ChainHead(log.pool))
     proof = await proofs.prove(source, 250, chain.seals[2], chain.handovers)
     assert check_proof(json.dumps(proof), [first]).keys == [first, second]
     assert check_proof(json.dumps(proof), [second]).keys == [second]
-    with pytest.raises(Disproved, match="none of those to trust"):
+    with pytest.raises(VerificationFailed, match="none of those to trust"):
         check_proof(json.dumps(proof), ["A" * 43])
-    others = [make_key(each, log.domain, chain.identity, before) for each, before in ((THEIRS, None), (THEIRS, THEIRS))]
+    others = [make_key(each, log.pool, chain.identity, before) for each, before in ((THEIRS, None), (THEIRS, THEIRS))]
     for handovers in (
         proof["keys"][:1],
         proof["keys"][1:],
@@ -128,7 +128,7 @@ async def test_a_new_key_seals_once_the_old_one_has_signed_it_and_not_before(dat
         [proof["keys"][0] | {"identity": "00" * 32}, proof["keys"][1]],
         None,
     ):
-        with pytest.raises(Disproved):
+        with pytest.raises(VerificationFailed):
             check_proof(json.dumps(proof | {"keys": handovers}), [first])
 
 
@@ -139,7 +139,7 @@ async def test_an_old_copy_of_the_archive_seals_nothing_before_it_has_what_was_s
     async with Auditor(log, database, tmp_path / "a", seal_key=key, **OFTEN).running() as auditor:
         await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == 300)
     await query(database, "TRUNCATE records, orphans, jobs, attempts, evictions, nodes, seals, sealing_keys, project_usage")
-    await query(database, "DELETE FROM domains")
+    await query(database, "DELETE FROM pools")
     log.append(WIRES[300:450])
     async with Auditor(log, database, tmp_path / "b", seal_key=key, **OFTEN).running() as restored:
         await restored.until("it is sealed on", lambda: restored.value("bailiff_sealed_records") == 400)
@@ -156,7 +156,7 @@ async def test_an_archive_that_somebody_wrote_to_is_sealed_no_more(database: str
         await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == 300)
     await query(database, "UPDATE records SET hash = sha256(hash) WHERE seq = 150")
     await query(database, "DELETE FROM seals WHERE size > 100")  # so that the database does not contradict itself
-    await query(database, "UPDATE domains SET seals_offset = 0")
+    await query(database, "UPDATE pools SET seals_offset = 0")
     log.append(WIRES[300:450])
     async with Auditor(log, database, tmp_path / "b", seal_key=key, **OFTEN).running() as later:
         await later.until("all is archived", lambda: later.value("bailiff_archive_head_seq") == 449)
@@ -173,17 +173,17 @@ async def test_a_seal_that_the_logs_key_did_not_make_is_an_alarm_and_passed_over
     ours = judged(log).seals[0]
     for number, forged in enumerate((
         ours.model_copy(update={"size": 120}),  # with a signature that is of something else
-        make_seal(THEIRS, log.domain, ours.identity, Frontier(1, [b"\0" * 32]), ours.hash, ours.sealed_at),
-        make_key(THEIRS, log.domain, ours.identity, THEIRS),
+        make_seal(THEIRS, log.pool, ours.identity, Frontier(1, [b"\0" * 32]), ours.hash, ours.sealed_at),
+        make_key(THEIRS, log.pool, ours.identity, THEIRS),
     )):  # fmt: skip
-        headers, value = wrap(forged, source="/elsewhere", id=f"{number}", domain=log.domain, time_us=ours.sealed_at)
-        log.cluster.store(topics.SEALS.name, 0, log.domain.encode(), headers, value)
+        headers, value = wrap(forged, source="/elsewhere", id=f"{number}", pool=log.pool, time_us=ours.sealed_at)
+        log.cluster.store(topics.SEALS.name, 0, log.pool.encode(), headers, value)
     log.append(WIRES[150:300])
     async with Auditor(log, database, tmp_path / "b", seal_key=key, **OFTEN).running() as later:
         await later.until("it seals on", lambda: later.value("bailiff_sealed_records") == 300)
     assert set(log.alarms()) == {"seal-foreign"}
     assert [row["size"] for row in await query(database, "SELECT size FROM seals ORDER BY size")] == [100, 200, 300]
-    with pytest.raises(Disproved):  # whoever reads the topic is told of it
+    with pytest.raises(VerificationFailed):  # whoever reads the topic is told of it
         judged(log)
 
 
@@ -205,7 +205,7 @@ async def test_a_proof_holds_by_itself_and_no_changed_one_does(database: str, tm
     chain = judged(log)
     for seq in (0, 123, 349, 350, 699):
         seal = next(each for each in chain.seals if each.size > seq)
-        source = Source(log.domain, 0, given(log.messages()), seals, ChainHead(log.domain))
+        source = Source(log.pool, 0, given(log.messages()), seals, ChainHead(log.pool))
         proof = await proofs.prove(source, seq, seal)
         proved = check_proof(json.dumps(proof), [key])
         assert (proved.seq, proved.wire.value) == (seq, log.messages()[seq].value)
@@ -214,7 +214,7 @@ async def test_a_proof_holds_by_itself_and_no_changed_one_does(database: str, tm
         assert proofs.checked(file, [key])["ok"]
         assert not proofs.checked(file, ["A" * 43])["ok"]
         for changed in tampered(proof):
-            with pytest.raises(Disproved):
+            with pytest.raises(VerificationFailed):
                 check_proof(json.dumps(changed))
 
 
@@ -223,7 +223,7 @@ def tampered(proof):
     value = proof["value"]
     yield proof | {"value": value[:-6] + ("AAAA" if value[-6:-2] != "AAAA" else "BBBB") + value[-2:]}
     yield proof | {"seq": proof["seq"] + 1}
-    yield proof | {"domain": "pool-b"}
+    yield proof | {"pool": "pool-b"}
     yield proof | {"path": [*proof["path"], "00" * 32]}
     yield proof | {"path": ["00" * 32, *proof["path"][1:]]}
     yield proof | {"headers": [*proof["headers"], ["ce_more", ""]]}
@@ -236,14 +236,14 @@ async def test_closed_stretches_can_be_checked_years_later_with_nothing_else(dat
     log, key = await sealed_log(database, tmp_path)
     folder = tmp_path / "kept"
     async with from_archive(database, None) as source:
-        written = await write_stretches(folder, 128, source.start, source.tree, 0, source.messages, source.seals)
-    assert [stretch.first_seq for stretch in written] == [0, 128, 256, 384, 512]
+        written = await write_segments(folder, 128, source.start, source.tree, 0, source.messages, source.seals)
+    assert [segment.first_seq for segment in written] == [0, 128, 256, 384, 512]
     async with from_archive(database, None) as source:
-        again = await write_stretches(folder, 128, source.start, source.tree, 0, source.messages, source.seals)
+        again = await write_segments(folder, 128, source.start, source.tree, 0, source.messages, source.seals)
     assert again == []
     found = await judge_folder(folder, key)
     assert (found["ok"], found["records"], found["sealed"]) == (True, 640, 640)
-    replayed = await replay(log.domain, lambda: from_file(folder).messages)
+    replayed = await replay(log.pool, lambda: from_file(folder).messages)
     assert (replayed["ok"], replayed["records"]) == (True, 640)
     assert [message.value for message in log.messages()[:640]] == [each.value async for each in from_file(folder).messages]
 
@@ -261,7 +261,7 @@ async def test_a_folder_whose_next_seal_lies_beyond_it_is_held_against_that_one(
     folder = tmp_path / "kept"
     upto = 350 * seals
     sealed = [body for body in published(log) if isinstance(body, SealingKey) or body.size <= upto]
-    await write_stretches(folder, size, ChainHead(log.domain), Frontier(), 0, given(log.messages()), sealed)
+    await write_segments(folder, size, ChainHead(log.pool), Frontier(), 0, given(log.messages()), sealed)
     found = await judge_folder(folder, key)
     covered = upto // size * size
     assert (found["ok"], found["records"], found["sealed"]) == (True, covered, covered), found["seal_problem"]
@@ -279,12 +279,12 @@ async def test_a_folder_whose_next_seal_lies_beyond_it_is_held_against_that_one(
 async def test_stretches_of_another_log_are_never_overwritten(database: str, tmp_path: Path) -> None:
     log, _ = await sealed_log(database, tmp_path, WIRES[:350])
     folder = tmp_path / "kept"
-    await write_stretches(folder, 100, ChainHead(log.domain), Frontier(), 0, given(log.messages()), published(log))
+    await write_segments(folder, 100, ChainHead(log.pool), Frontier(), 0, given(log.messages()), published(log))
     manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["stretches"][1]["after"] = "00" * 32
+    manifest["segments"][1]["after"] = "00" * 32
     (folder / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(Problem, match="another record 199"):
-        await write_stretches(folder, 100, ChainHead(log.domain), Frontier(), 0, given(log.messages()), published(log))
+        await write_segments(folder, 100, ChainHead(log.pool), Frontier(), 0, given(log.messages()), published(log))
 
 
 def test_a_proof_under_a_seal_that_is_too_short_cannot_be_made() -> None:
@@ -294,5 +294,5 @@ def test_a_proof_under_a_seal_that_is_too_short_cannot_be_made() -> None:
 
 
 def test_the_topic_of_seals_is_kept_for_ever() -> None:
-    assert topics.SEALS.settings_with(1)["retention.ms"] == "-1"
-    assert topics.SEALS.settings_with(1)["cleanup.policy"] == "delete"
+    assert topics.SEALS.settings_for(1)["retention.ms"] == "-1"
+    assert topics.SEALS.settings_for(1)["cleanup.policy"] == "delete"

@@ -17,17 +17,17 @@ import pytest
 from tests.archive_kit import Auditor, Log, query
 from tests.integration.test_tampering import OURS, given, named, seals_of, walk_of, write_anew
 
-from bailiff.problem import Problem
-from bailiff.sources import from_archive, from_file
-from bailiff.stretches import StretchFolder, seal_to, write_stretches
-from bailiff.verifying import verified
-from bailiff.walk import verify
-from bailiff_bus.archive import packed, unpacked
+from bailiff.audit.chain_report import verify
+from bailiff.audit.log_sources import from_archive, from_file
+from bailiff.audit.segments import SegmentFolder, seal_to, write_segments
+from bailiff.audit.verify import verified
+from bailiff.client.errors import Problem
 from bailiff_bus.messages import LogSealed, SealingKey
 from bailiff_bus.port import Message
-from bailiff_bus.seals import SealedWalk, make_private_key
 from bailiff_core.records import ChainHead, Wire, continues
 from bailiff_core.records.merkle import Frontier, leaf_hash
+from bailiff_log.archive import pack_headers, unpack_headers
+from bailiff_log.seals import SealVerifier, make_private_key
 
 QUICK, SEED = 400, 7
 
@@ -79,7 +79,7 @@ async def test_no_changed_bit_of_the_log_stays_hidden(many: int, sealed: tuple[l
         before[-1][1].append(leaf_hash(bytes.fromhex(after.hash)))
     for at, message in some(list(harmed(messages)), many):
         head, tree = before[at]
-        found = await verify("pool-a", given([message, *messages[at + 1 :]]), SealedWalk(chain, tree.copy()), head)
+        found = await verify("pool-a", given([message, *messages[at + 1 :]]), SealVerifier(chain, tree.copy()), head)
         assert not found["ok"], (at, message)
         assert named(found) & {at, at + 1}, (at, found["broken"], found["seal_problem"])
 
@@ -111,14 +111,14 @@ async def test_no_changed_bit_of_the_archive_stays_hidden(many: int, database: s
 
 def other_headers(raw: bytes, dice: random.Random) -> bytes:
     """Somewhere in a header that the hash covers."""
-    headers = list(unpacked(raw))
+    headers = list(unpack_headers(raw))
     number = dice.choice([at for at, (name, _) in enumerate(headers) if name.startswith("ce_")])
     name, content = headers[number]
     headers[number] = (name, dice.choice(list(changed(content))))
-    return packed(tuple(headers))
+    return pack_headers(tuple(headers))
 
 
-def from_folder(folder: Path) -> StretchFolder:
+def from_folder(folder: Path) -> SegmentFolder:
     found = from_file(folder).folder
     assert found is not None
     return found
@@ -132,7 +132,7 @@ async def test_no_changed_byte_of_an_exported_folder_stays_hidden(
     """Of the files that hold records."""
     messages, seals = sealed
     folder = tmp_path / "kept"
-    await write_stretches(folder, 7, ChainHead("pool-a"), Frontier(), 0, given(messages), seals)
+    await write_segments(folder, 7, ChainHead("pool-a"), Frontier(), 0, given(messages), seals)
     files = sorted(folder.glob("*.gz"))
     assert len(files) == len(messages) // 7
     for file in files:
@@ -198,7 +198,7 @@ async def test_whatever_a_manifest_says_is_held_against_the_files_and_the_seals(
 ) -> None:
     messages, seals = sealed
     folder, key = tmp_path / "kept", seals[0].key
-    await write_stretches(folder, 6, ChainHead("pool-a"), Frontier(), 0, given(messages), seals)
+    await write_segments(folder, 6, ChainHead("pool-a"), Frontier(), 0, given(messages), seals)
     manifest = json.loads((folder / "manifest.json").read_text())
     assert "closing" in manifest
     assert await is_whole(folder, key)
@@ -206,8 +206,8 @@ async def test_whatever_a_manifest_says_is_held_against_the_files_and_the_seals(
         (folder / "manifest.json").write_text(json.dumps(other))
         harmless = (
             place in SAYS_NOTHING
-            or (place == ("stretches", 0) and len(other["stretches"]) < len(manifest["stretches"]))  # moved away
-            or place[:3] == ("stretches", 0, "head")  # of the first record of all, where there is nothing before it
+            or (place == ("segments", 0) and len(other["segments"]) < len(manifest["segments"]))  # moved away
+            or place[:3] == ("segments", 0, "head")  # of the first record of all, where there is nothing before it
         )
         assert harmless or not await is_whole(folder, key), (place, other)
 
@@ -219,12 +219,12 @@ async def test_a_folder_is_found_whose_end_or_beginning_no_seal_covers(
     messages, seals = sealed
     size, key = len(messages) // 3, seals[0].key
     anew = write_anew(messages, size + 2)
-    await write_stretches(tmp_path, size, ChainHead("pool-a"), Frontier(), 0, given(anew), [])
+    await write_segments(tmp_path, size, ChainHead("pool-a"), Frontier(), 0, given(anew), [])
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     first_seal = [seal_to(body) for body in seals if getattr(body, "size", 0) <= size]
 
     for begin in (0, 1):  # all of it, and what is left where the first file was moved away
-        kept = {**manifest, "seals": first_seal, "stretches": manifest["stretches"][begin:]}
+        kept = {**manifest, "seals": first_seal, "segments": manifest["segments"][begin:]}
         (tmp_path / "manifest.json").write_text(json.dumps(kept))
         found = await verified(from_file(tmp_path), [key])
         assert found["broken"] is None
@@ -232,6 +232,6 @@ async def test_a_folder_is_found_whose_end_or_beginning_no_seal_covers(
         assert f"records {size} to" in found["seal_problem"]
         assert "under none of the seals" in found["seal_problem"]
 
-    kept["stretches"][0]["peaks"][0] = "00" * 32
+    kept["segments"][0]["peaks"][0] = "00" * 32
     (tmp_path / "manifest.json").write_text(json.dumps(kept))
     assert "are not those that were sealed" in (await verified(from_file(tmp_path), [key]))["seal_problem"]

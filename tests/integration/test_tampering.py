@@ -15,17 +15,17 @@ import pytest
 from tests.archive_kit import Auditor, Log, archived
 from tests.log_builder import Story
 
-from bailiff.logfile import write_log
-from bailiff.sources import from_archive, from_file
-from bailiff.stretches import seal_to
-from bailiff.walk import Verification, verify
-from bailiff_bus.archive import packed
+from bailiff.audit.chain_report import Verification, verify
+from bailiff.audit.log_files import write_log
+from bailiff.audit.log_sources import from_archive, from_file
+from bailiff.audit.segments import seal_to
 from bailiff_bus.messages import LogSealed, SealingKey
 from bailiff_bus.port import Message
-from bailiff_bus.seals import Disproved, SealChain, SealedWalk, make_key, make_private_key, make_seal
 from bailiff_core.records import ChainHead, Wire, continues
 from bailiff_core.records.merkle import Frontier, leaf_hash
 from bailiff_core.records.wire import record_hash
+from bailiff_log.archive import pack_headers
+from bailiff_log.seals import SealChain, SealVerifier, VerificationFailed, make_key, make_private_key, make_seal
 
 Seals = Sequence[LogSealed | SealingKey]
 Harm = Callable[[list[Message], int], list[Message]]
@@ -33,7 +33,7 @@ Harm = Callable[[list[Message], int], list[Message]]
 
 def story(nonce: str) -> list[Wire]:
     """A short busy log."""
-    told = Story(domain="pool-a")
+    told = Story(pool="pool-a")
     told.node("n1", gpus=4)
     for number in range(6):
         told.submit(f"{nonce}-{number}", gpus=1)
@@ -150,12 +150,12 @@ async def given(messages: Sequence[Message]):
         yield message
 
 
-def walk_of(seals: Seals) -> SealedWalk:
+def walk_of(seals: Seals) -> SealVerifier:
     key = next(body.key for body in seals if isinstance(body, SealingKey))
     chain = SealChain("pool-a", frozenset([key]))
     for body in seals:
         chain.take(body)
-    return SealedWalk(chain)
+    return SealVerifier(chain)
 
 
 def named(found: Verification) -> set[int]:
@@ -243,7 +243,7 @@ async def put(dsn: str, messages: list[Message]) -> None:
             await connection.execute("TRUNCATE records")
             like = dict(zip(columns, rows[min(rows)], strict=True))
             new = [
-                like | {"seq": seq, "offset": message.offset, "headers": packed(message.headers), "value": message.value}
+                like | {"seq": seq, "offset": message.offset, "headers": pack_headers(message.headers), "value": message.value}
                 for seq, message in enumerate(messages)
             ]
             await connection.copy_records_to_table(
@@ -262,16 +262,16 @@ async def test_a_history_sealed_again_with_another_key_is_found(
     theirs = seals_of(anew, other)
     ours = next(body.key for body in seals if isinstance(body, SealingKey))
     chain = SealChain("pool-a", frozenset([ours]))
-    with pytest.raises(Disproved, match="none of those to trust"):
+    with pytest.raises(VerificationFailed, match="none of those to trust"):
         chain.take(theirs[0])
     chain = SealChain("pool-a")
     for body in seals[:2]:
         chain.take(body)
     for body in theirs:
-        with pytest.raises(Disproved, match=r"did not sign that|was not the log's key"):
+        with pytest.raises(VerificationFailed, match=r"did not sign that|was not the log's key"):
             chain.take(body)
     for body in seals_of(anew, private)[2:]:  # with the right key; the first seal is from before the change
-        with pytest.raises(Disproved, match=r"different roots|does not continue|is missing|of another log"):
+        with pytest.raises(VerificationFailed, match=r"different roots|does not continue|is missing|of another log"):
             walk_of(seals).chain.take(body)
 
 
@@ -287,6 +287,6 @@ def test_a_seal_by_the_right_key_over_a_rewritten_log_does_not_continue_the_one_
     for body in (key, *ours[:at]):
         chain.take(body)
     assert isinstance(theirs[at], LogSealed)
-    with pytest.raises(Disproved, match="does not continue the one over"):
+    with pytest.raises(VerificationFailed, match="does not continue the one over"):
         chain.take(theirs[at])
     chain.take(ours[at])

@@ -93,7 +93,7 @@ async def test_killed_at_random_under_load_the_archive_equals_the_log(
     command(stack, "audit", "prove", "321", "--to", str(proof))
     checked = bailiff(None, "audit", "check-proof", str(proof), "--trust", found["seal_keys"][0])
     assert (checked["ok"], checked["seq"]) == (True, 321)
-    command(stack, "audit", "export", str(tmp_path / "kept"), "--stretch", "1000", "--archive", stack.postgres.dsn)
+    command(stack, "audit", "export", str(tmp_path / "kept"), "--segment", "1000", "--archive", stack.postgres.dsn)
     kept = bailiff(None, "audit", "verify", "--file", str(tmp_path / "kept"), "--trust", found["seal_keys"][0])
     assert kept["ok"]
     assert kept["records"] >= len(wires) - 2_000
@@ -149,21 +149,21 @@ async def test_a_log_whose_tail_the_disk_lost_is_followed_again_at_an_operators_
     bus = KafkaBus(stack.kafka.bootstrap)
     try:
         await grow(bus, left.wires[end:])
-        await until_row(stack, "SELECT FROM domains WHERE broken LIKE '%no longer holds%'")
+        await until_row(stack, "SELECT FROM pools WHERE broken LIKE '%no longer holds%'")
         assert await archived(stack.postgres.dsn) == before  # nothing moves before it is said
-        command(stack, "audit", "set-aside", "--archive", stack.postgres.dsn, "--reason", "the disk was replaced")
-        await until_row(stack, "SELECT FROM domains WHERE next_seq = $1", len(left.wires))
+        command(stack, "audit", "fork", "--archive", stack.postgres.dsn, "--reason", "the disk was replaced")
+        await until_row(stack, "SELECT FROM pools WHERE next_seq = $1", len(left.wires))
         await until_row(stack, "SELECT FROM seals WHERE size > $1", len(left.wires) - 4)
         assert await archived(stack.postgres.dsn) == await everything(bus)
     finally:
         await bus.close()
-    (branch,) = await query(stack.postgres.dsn, "SELECT from_seq, head_seq, reason FROM branches")
-    assert tuple(branch.values()) == (end, len(story.wires) - 1, "the disk was replaced")
-    lost = await query(stack.postgres.dsn, "SELECT value FROM branch_records ORDER BY seq")
+    (fork,) = await query(stack.postgres.dsn, "SELECT from_seq, head_seq, reason FROM forks")
+    assert tuple(fork.values()) == (end, len(story.wires) - 1, "the disk was replaced")
+    lost = await query(stack.postgres.dsn, "SELECT value FROM fork_records ORDER BY seq")
     assert [row["value"] for row in lost] == [wire.value for wire in story.wires[end:]]
     for arguments in ((), ("--archive", stack.postgres.dsn), ("--archive", stack.postgres.dsn, "--derived")):
         found = bailiff(stack, "audit", "verify", *arguments)
-        assert (found["ok"], found["records"], len(found["set_aside"]), found["derived"]) == (True, len(left.wires), 1, [])
+        assert (found["ok"], found["records"], len(found["forked"]), found["derived"]) == (True, len(left.wires), 1, [])
 
 
 async def until_row(stack: Stack, sql: str, *arguments: object) -> None:

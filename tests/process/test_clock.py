@@ -13,9 +13,9 @@ import pytest
 from tests.other_clock import OtherClock
 from tests.system import System, Watch
 
-from bailiff_bus.runtime import ExitCode
 from bailiff_core.records.decisions import EvictionDecided
 from bailiff_core.records.facts import ClockStepped, WriterStarted
+from bailiff_service.exit_code import ExitCode
 
 HOURS_2 = 7200
 SECOND = 1_000_000
@@ -38,7 +38,7 @@ async def test_a_writer_whose_clock_is_two_hours_fast_changes_nothing(battered: 
         limited = await runs_within_a_limit(pool)
         battered.kill("admission")
         await one_with_this_clock_ends(battered, clock)
-        assert "clock is -7" in battered.log_of("admission-wrong")
+        assert "the broker's clock is -7" in battered.log_of("admission-wrong")
         await goes_on(pool, limited)
         assert behind_the_true_time(pool)
 
@@ -82,7 +82,7 @@ async def test_a_clock_that_is_set_and_not_minded_is_on_record_and_no_duration_c
             clock.set(ahead_s)
             await pool.until("it is on record", lambda _, steps=steps: len(pool.facts(ClockStepped)) == steps)
             await goes_on(pool, limited, starts="")
-        ahead, back = (fact.by for fact in pool.facts(ClockStepped))
+        ahead, back = (fact.jump for fact in pool.facts(ClockStepped))
         assert abs(ahead - HOURS_2 * SECOND) < TOLERANCE
         assert back == 0
         assert len(pool.facts(WriterStarted)) == started + 1
@@ -105,7 +105,7 @@ async def ends_by_itself(system: System, process: str) -> None:
     """It ends with the exit code that says why."""
     code = await asyncio.to_thread(system.stack.processes.wait, process)
     assert code == ExitCode.CLOCK, system.log_of(process)
-    assert "nothing more is written, set the clocks" in system.log_of(process)
+    assert "from this machine's: synchronise the clocks, then restart" in system.log_of(process)
     system.stack.processes.stop(process)
 
 
@@ -126,4 +126,4 @@ async def goes_on(pool: Watch, limited: str, starts: str = "admission") -> None:
 
 def behind_the_true_time(pool: Watch) -> bool:
     """Whether the log's time is not ahead of the true one."""
-    return pool.pool.now < time.time_ns() // 1000 + TOLERANCE
+    return pool.state.now < time.time_ns() // 1000 + TOLERANCE

@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import pytest
 from tests.console_demo import POOL, Demo
-from tests.console_kit import Heard, Page, page, sign_in
+from tests.console_kit import ClientState, StreamClient, page, sign_in
 from tests.http_kit import PATIENCE_S, get
 
-from bailiff.client import Client
+from bailiff.client.client import Client
 from bailiff_bus.messages import CancelJob, JobSpec, SubmitJob
 from bailiff_devstack import EmbeddedKafka
 
@@ -31,8 +31,8 @@ def demo(tmp_path: Path) -> Any:
         made.stack.close()
 
 
-def running(job: str) -> Callable[[Heard], bool]:
-    return lambda heard: heard.board.get("jobs", {}).get(job, {}).get("state") == "running"
+def running(job: str) -> Callable[[ClientState], bool]:
+    return lambda client_state: client_state.snapshot.get("jobs", {}).get(job, {}).get("state") == "running"
 
 
 async def test_the_console_shows_what_is_and_goes_on_after_every_cut(demo: Demo) -> None:
@@ -41,26 +41,28 @@ async def test_the_console_shows_what_is_and_goes_on_after_every_cut(demo: Demo)
         await sign_in(http)
         # A page is opened; a job is submitted and seen to run.
         async with page(http, POOL) as live:
-            await live.until("both machines are there", lambda heard: len(heard.board.get("nodes", ())) == 2)
+            await live.until("both machines are there", lambda client_state: len(client_state.snapshot.get("nodes", ())) == 2)
             big = demo.job("research-language", gpus=8, name="big")
             talker = SubmitJob(
                 demand=demo.job("guests", gpus=4, name="talker").demand,
                 spec=JobSpec(command=("sh", "-c", "echo it speaks; exec sleep 3600")),
             )
             await client.requests(POOL, [big, talker, demo.job("guests", gpus=4, name="third")])
-            await live.until("all run", lambda heard: all(running(job)(heard) for job in ("big", "talker", "third")))
-            heard = live.heard
+            await live.until(
+                "all run", lambda client_state: all(running(job)(client_state) for job in ("big", "talker", "third"))
+            )
+            client_state = live.client_state
         # The connection is cut while things go on: nothing is missing when it is back, and no board was needed.
-        boards = heard.boards
+        boards = client_state.snapshots
         await client.requests(
             POOL, [demo.job("product-serving", "inference", 4, name="serve"), demo.job("guests", gpus=2, name="late")]
         )
         await until_told(client, lambda pool: "serve" in pool.jobs and pool.jobs["serve"].phase == "running")
-        async with page(http, POOL, heard=heard) as live:
+        async with page(http, POOL, client_state=client_state) as live:
             await live.until("it sees serve run", running("serve"))
-            assert heard.boards == boards
-            without_gap(heard)
-            assert "Reclaimed" in [each["word"] for each in heard.events]
+            assert client_state.snapshots == boards
+            without_gap(client_state)
+            assert "Reclaimed" in [each["event"] for each in client_state.events]
             # The console is killed; who comes back gets a board of what is now.
             demo.console.kill()
             with pytest.raises((httpx.HTTPError, ConnectionError)):
@@ -69,44 +71,47 @@ async def test_the_console_shows_what_is_and_goes_on_after_every_cut(demo: Demo)
         await asyncio.to_thread(demo.console.start)
         await asyncio.to_thread(demo.console.wait_ready)
         await sign_in(http)  # who was signed in is not kept
-        async with page(http, POOL, heard=heard) as live:
-            await live.until("it is up to date", lambda heard: heard.boards == boards + 1 and "late" not in heard.board["jobs"])
-            without_gap(heard)
+        async with page(http, POOL, client_state=client_state) as live:
+            await live.until(
+                "it is up to date",
+                lambda client_state: client_state.snapshots == boards + 1 and "late" not in client_state.snapshot["jobs"],
+            )
+            without_gap(client_state)
             seq = await the_decision(http)
-            await about_the_decision(http, seq, heard)
+            await about_the_decision(http, seq, client_state)
             await what_is_printed(http)
             await from_the_archive(http, client, seq)
             await kafka_stops(demo, live)
 
 
-def without_gap(heard: Heard) -> None:
+def without_gap(client_state: ClientState) -> None:
     """Lines are in order and each is there once; as a page drops those that it has, after a new board."""
-    keys = dict.fromkeys((each["seq"], each["word"], each["job"]) for each in heard.events)
+    keys = dict.fromkeys((each["seq"], each["event"], each["job"]) for each in client_state.events)
     assert all(before[0] <= after[0] for before, after in itertools.pairwise(keys))
 
 
 async def until_told(client: Client, condition: Any) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        while not condition((await client.view(POOL)).pool):  # noqa: ASYNC110 - it is another process that makes it so
+        while not condition((await client.projection(POOL)).state):  # noqa: ASYNC110 - it is another process that makes it so
             await asyncio.sleep(0.1)
 
 
 async def the_decision(http: httpx.AsyncClient) -> int:
     explained = await get(http, f"/api/pools/{POOL}/explain/serve")
-    (section,) = [each for each in explained["sections"] if each["question"] == "Who left for it?"]
-    return int(section["says"][0]["seqs"][0])
+    (section,) = [each for each in explained["sections"] if each["question"] == "Which jobs did it preempt?"]
+    return int(section["sentences"][0]["seqs"][0])
 
 
-async def about_the_decision(http: httpx.AsyncClient, seq: int, heard: Heard) -> None:
+async def about_the_decision(http: httpx.AsyncClient, seq: int, client_state: ClientState) -> None:
     """Told whole, and the pool as it was just before."""
     told = await get(http, f"/api/pools/{POOL}/decisions/{seq}")
     victims = {each["job"] for each in told["chosen"]}
     assert victims <= {"big", "talker", "third"}
     assert {each["job"] for each in told["candidates"] if each["chosen"]} == victims
-    then = await get(http, f"/api/pools/{POOL}/at", seq=seq - 1)
+    then = await get(http, f"/api/pools/{POOL}/snapshot", seq=seq - 1)
     assert {name: then["jobs"][name]["state"] for name in victims} == dict.fromkeys(victims, "running")
-    now = await get(http, f"/api/pools/{POOL}/at", time="now")
-    assert now["nodes"] == heard.board["nodes"]
+    now = await get(http, f"/api/pools/{POOL}/snapshot", time="now")
+    assert now["nodes"] == client_state.snapshot["nodes"]
     assert (await get(http, f"/api/pools/{POOL}/jobs/serve"))["summary"]["state"] == "running"
 
 
@@ -120,31 +125,31 @@ async def what_is_printed(http: httpx.AsyncClient) -> None:
 async def from_the_archive(http: httpx.AsyncClient, client: Client, seq: int) -> None:
     """The query interface behind the console: an answer, a stream, and what it says of what is not there."""
     async with asyncio.timeout(PATIENCE_S):
-        while (await http.get(f"/api/archive/domains/{POOL}/records/{seq}")).status_code != 200:  # noqa: ASYNC110
+        while (await http.get(f"/api/archive/pools/{POOL}/records/{seq}")).status_code != 200:  # noqa: ASYNC110
             await asyncio.sleep(0.2)
-    record = await get(http, f"/api/archive/domains/{POOL}/records/{seq}")
+    record = await get(http, f"/api/archive/pools/{POOL}/records/{seq}")
     assert record["type"] == "PreemptionDecided"
     async with asyncio.timeout(PATIENCE_S), http.stream("GET", "/api/archive/events", params={"from": "start"}) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         async for line in data_lines(answer):
             assert json.loads(line)["seq"] == 0
             break
-    again = await http.get(f"/api/archive/domains/{POOL}/records/{seq}", headers={"if-none-match": '"another"'})
+    again = await http.get(f"/api/archive/pools/{POOL}/records/{seq}", headers={"if-none-match": '"another"'})
     assert "etag" in again.headers
-    assert (await http.get("/api/archive/domains/nowhere")).status_code == 404
+    assert (await http.get("/api/archive/pools/nowhere")).status_code == 404
 
 
-async def kafka_stops(demo: Demo, live: Page) -> None:
+async def kafka_stops(demo: Demo, live: StreamClient) -> None:
     """It is said, the board stays, and it goes on when Kafka does."""
-    nodes = live.heard.board["nodes"]
+    nodes = live.client_state.snapshot["nodes"]
     assert isinstance(demo.stack.kafka, EmbeddedKafka)
     demo.stack.kafka.pause()
     try:
-        await live.until("it is told that Kafka is away", lambda heard: heard.state["kafka"] is False)
+        await live.until("it is told that Kafka is away", lambda client_state: client_state.state["kafka"] is False)
     finally:
         demo.stack.kafka.resume()
-    assert live.heard.board["nodes"] == nodes
-    await live.until("it is told that Kafka is back", lambda heard: heard.state["kafka"] is True)
+    assert live.client_state.snapshot["nodes"] == nodes
+    await live.until("it is told that Kafka is back", lambda client_state: client_state.state["kafka"] is True)
 
 
 async def data_lines(answer: httpx.Response) -> AsyncIterator[str]:

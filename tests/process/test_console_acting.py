@@ -12,7 +12,7 @@ import yaml
 from tests.console_kit import ConsoleProcess
 from tests.system import POLICY, System
 
-from bailiff.present.policy import policy_in_force
+from bailiff.render.serializers.policy import policy_in_force
 from bailiff_core.model.policy import Policy
 
 pytestmark = pytest.mark.kafka
@@ -36,7 +36,7 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
         made.stop()
 
 
-class Person:
+class Principal:
     """Somebody whom the proxy has signed in."""
 
     def __init__(self, http: httpx.AsyncClient, token: str) -> None:
@@ -56,14 +56,14 @@ class Person:
 
 
 @contextlib.asynccontextmanager
-async def signed_in(console: ConsoleProcess, name: str, groups: str) -> AsyncIterator[Person]:
+async def signed_in(console: ConsoleProcess, name: str, groups: str) -> AsyncIterator[Principal]:
     """As the proxy would let them in: it is this test."""
     said = {HEADER: name, GROUPS: groups, "host": "bailiff.example.org", "x-forwarded-for": "203.0.113.1"}
     async with httpx.AsyncClient(base_url=console.address, headers=said, timeout=PATIENCE_S) as http:
         answer = await http.get("/auth/sign-in")
         assert answer.status_code == 303, answer.text
         http.headers["cookie"] = answer.headers["set-cookie"].partition(";")[0]  # it is for https, which the proxy speaks
-        yield Person(http, (await http.get("/api/me")).json()["csrf"])
+        yield Principal(http, (await http.get("/api/me")).json()["csrf"])
 
 
 def console_of(system: System, folder: Path) -> ConsoleProcess:
@@ -98,46 +98,46 @@ async def test_people_act_through_the_page_and_only_as_far_as_they_may(system: S
         # who may only look is told so, and nothing is published
         refused = await vic.ask("requests", kind="pause", job="train-1")
         assert refused.status_code == 403
-        assert "vic may not pause a job of the project vision" in refused.json()["detail"]
+        assert "vic may not pause a job of project vision" in refused.json()["detail"]
         assert (await sue.ask("requests", kind="drain", node="pool-a-0")).status_code == 403
         # what would happen is said beforehand, and then happens
         serve = JOB.format(name="serve-1", kind="inference")
         planned = (await vic.ask("plan", yaml=serve)).json()
-        assert planned["answer"]["outcome"] == "displaces"
+        assert planned["answer"]["outcome"] == "preempts"
         assert [each["job"] for each in planned["answer"]["decision"]["victims"]] == ["train-1"]
         await sue.accepted(kind="submit", yaml=serve)
         await watch.until("serve-1 has displaced it", lambda _: watch.running("serve-1"))
         paused = (await sue.ask("preview", kind="pause", job="serve-1")).json()
-        assert ["train-1", "starts"] in [[row["job"], row["what"]] for row in paused["affected"]]
+        assert ["train-1", "starts"] in [[row["job"], row["effect"]] for row in paused["affected"]]
         await sue.accepted(kind="pause", job="serve-1", reason="lunch")
         await watch.until("the other runs again", lambda _: watch.running("train-1"))
         assert watch.job("serve-1").phase == "paused"
-        assert await _rejected(sue) == ("paused-already", "serve-1 is paused already")
+        assert await _rejected(sue) == ("already-paused", "serve-1 is paused already")
         # the past under a policy that displaces nobody, read from Kafka by a process of its own
-        await _what_if(vic, watch.pool)
+        await _what_if(vic, watch.state)
         await op.accepted(kind="drain", node="pool-a-0", mode="quick", reason="a fan")
-        await watch.until("it is empty", lambda pool: not pool.nodes[0].held.slots)
+        await watch.until("it is empty", lambda pool: not pool.nodes[0].allocated.slots)
         await op.accepted(kind="undrain", node="pool-a-0")
 
 
-async def _rejected(person: Person) -> tuple[str, str]:
-    told = (await person.ask("requests", kind="pause", job="serve-1")).json()
+async def _rejected(principal: Principal) -> tuple[str, str]:
+    told = (await principal.ask("requests", kind="pause", job="serve-1")).json()
     assert told["accepted"] is False
     return told["code"], told["reason"].partition(",")[0]
 
 
-async def _what_if(person: Person, pool: Any) -> None:
+async def _what_if(principal: Principal, pool: Any) -> None:
     document = policy_in_force(pool)["policy"]
-    document["preemption"]["verbs"] = ["allocate"]
-    begun = await person.ask("what-if", yaml=yaml.safe_dump(document))
+    document["preemption"]["actions"] = ["allocate"]
+    begun = await principal.ask("what-if", yaml=yaml.safe_dump(document))
     assert begun.status_code == 202, begun.text
     address = f"/api/what-ifs/{begun.json()['id']}"
     async with asyncio.timeout(PATIENCE_S):
-        told = (await person.http.get(address)).json()
+        told = (await principal.http.get(address)).json()
         while told["state"] in ("reading", "simulating"):
             await asyncio.sleep(POLL_S)
-            told = (await person.http.get(address)).json()
+            told = (await principal.http.get(address)).json()
     assert told["state"] == "done", told
     assert told["result"]["pool"] == "pool-a"
     assert {run["label"] for run in told["result"]["runs"]} == {"recorded", "simulated", "other"}
-    assert "<svg" in (await person.http.get(told["report"])).text
+    assert "<svg" in (await principal.http.get(told["report"])).text

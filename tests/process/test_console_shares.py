@@ -50,33 +50,33 @@ def figure(page: Page, project: str, head: str) -> Locator:
 async def test_what_was_borrowed_is_given_back(stack: Stack, page: Page) -> None:
     see = Seeing(page, stack.console)
     for name in ("images", "videos"):
-        await see.submit(JOB.format(name=name, project="vision"), "would start at once")
+        await see.submit(JOB.format(name=name, project="vision"), "would start immediately")
         await see.state("running")
 
     await see.open(f"/{POOL}/projects")
-    await see.text("vision borrows 4 GPUs: speech leaves 4 GPUs of its quota unused.")
-    await expect(row(page, "vision")).to_contain_text("borrows")
+    await see.text("vision borrows 4 GPUs: speech has 4 GPUs of its quota unused.")
+    await expect(row(page, "vision")).to_contain_text("borrowing")
     await expect(row(page, "speech")).to_contain_text("idle")
     await see.accessible("projects of which one borrows")
 
-    await see.submit(JOB.format(name="voices", project="speech"), "must leave")
+    await see.submit(JOB.format(name="voices", project="speech"), "Starts by preemption")
     await see.state("running")
     await see.open(f"/{POOL}/projects")
-    await see.text("Nobody: every project is within its quota.")
-    for project, standing, suffered, caused in (("vision", "has its share", "1", "0"), ("speech", "nothing waits", "0", "1")):
+    await see.text("Every project is within its quota.")
+    for project, standing, suffered, caused in (("vision", "at fair share", "1", "0"), ("speech", "within quota", "0", "1")):
         await expect(row(page, project)).to_contain_text(standing)
         await expect(figure(page, project, "Preempted")).to_contain_text(suffered)
         await expect(figure(page, project, "Preempts")).to_contain_text(caused)
 
     await row(page, "vision").get_by_role("link", name="vision", exact=True).click()
     await see.text("Its jobs were preempted once")
-    lost = page.get_by_role("table", name="Evictions of its jobs, the newest first")
+    lost = page.get_by_role("table", name="Evictions, newest first")
     await expect(lost.get_by_role("link", name="voices")).to_be_visible()
     await see.accessible("a project that had to give back")
 
     await lost.get_by_role("row").nth(1).get_by_role("link").last.click()
     await expect(page.locator(".page-head .badge")).to_have_text("reclaim")
-    await expect(page.get_by_role("heading", level=1)).to_contain_text("had to leave for voices")
+    await expect(page.get_by_role("heading", level=1)).to_contain_text("preempted by voices")
     await see.text("project speech")
     await see.accessible("a reclaim")
 
@@ -89,21 +89,21 @@ async def test_what_another_policy_would_have_done(stack: Stack, page: Page) -> 
     await see.open(f"/{POOL}/what-if?of=policy")
     await see.text("in force since record")
     in_force = (await (await page.request.get(f"{stack.console}/api/pools/{POOL}/policy")).json())["yaml"]
-    await page.get_by_label("The policy as YAML").fill(re.sub(r"(?m)^ *- reclaim\n", "", in_force, count=1))
-    await expect(page.locator(".changes li")).to_have_text(re.compile("^preemption.verbs: .*reclaim.* → (?!.*reclaim)"))
+    await page.get_by_label("Policy as YAML").fill(re.sub(r"(?m)^ *- reclaim\n", "", in_force, count=1))
+    await expect(page.locator(".changes li")).to_have_text(re.compile("^preemption.actions: .*reclaim.* → (?!.*reclaim)"))
     await expect(page.locator(".diff")).to_contain_text("reclaim")
     await see.accessible("another policy")
 
     await page.get_by_role("button", name="Simulate").click()
-    await see.text("What it comes to")
+    await see.text("Evicted attempts")
     runs = page.get_by_role("table", name="All jobs, in three runs")
-    evictions = runs.get_by_role("row").filter(has_text="Attempts that ended early").get_by_role("cell")
-    await expect(evictions).to_have_text(["Attempts that ended early", "2", "2", "0", re.compile("−2 better")])
-    await see.text("How sure this is")
-    for title, name in (("Helped most", "videos"), ("Hurt most", "voices")):
+    evictions = runs.get_by_role("row").filter(has_text="Evicted attempts").get_by_role("cell")
+    await expect(evictions).to_have_text(["Evicted attempts", "2", "2", "0", re.compile("−2 better")])
+    await see.text("Confidence")
+    for title, name in (("Most improved jobs", "videos"), ("Most worsened jobs", "voices")):
         table = page.get_by_role("table", name=title)
         await expect(table.get_by_role("link", name=name)).to_be_visible()
     await see.accessible("what another policy would have done")
     async with page.expect_popup() as opened:
-        await page.get_by_role("link", name="The whole report, with plots").click()
+        await page.get_by_role("link", name="Full report with plots").click()
     await expect((await opened.value).locator("svg").first).to_be_visible()

@@ -14,7 +14,7 @@ from tests.console_eyes import HOSTILE, LINK, POOL, Seeing
 from tests.console_keys import Keys
 from tests.system import PATIENCE_S
 
-from bailiff.client import Client
+from bailiff.client.client import Client
 from bailiff_bus.kafka import KafkaBus
 from bailiff_bus.messages import CancelJob, JobSpec, SubmitJob
 from bailiff_core.model.demand import JobDemand, TaskGroup
@@ -49,7 +49,7 @@ async def done(client: Client, *requests: SubmitJob | CancelJob) -> None:
 
 async def a_preemption(client: Client) -> None:
     """`big` holds the machine, `urgent` displaces it, `talks` prints hostile lines. Once for all stories."""
-    if POOL in await client.domains() and "urgent" in (await client.view(POOL)).pool.jobs:
+    if POOL in await client.pools() and "urgent" in (await client.projection(POOL)).state.jobs:
         return
     says = HOSTILE.replace("'", '"')
     await done(client, job("talks", 1, "inference", command=("sh", "-c", f"echo '{says}'; sleep 3000")), job("big", 7))
@@ -60,7 +60,7 @@ async def a_preemption(client: Client) -> None:
 
 async def running(client: Client, name: str) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        while (await client.view(POOL)).pool.jobs[name].phase != "running":  # noqa: ASYNC110 - it is another process that makes it so
+        while (await client.projection(POOL)).state.jobs[name].phase != "running":  # noqa: ASYNC110 - it is another process that makes it so
             await asyncio.sleep(0.1)
 
 
@@ -68,8 +68,8 @@ async def test_archived_bytes_that_were_changed_are_seen_in_the_browser(stack: S
     see = Seeing(page, stack.console)
     await a_preemption(client)
     await see.open(f"/{POOL}/jobs/big")
-    await page.get_by_role("link", name="The decision").first.click()
-    await see.text("Who leaves")
+    await page.get_by_role("link", name="Decision #").first.click()
+    await see.text("Victims")
     verdict = page.locator(".verdict")
     await page.get_by_role("button", name="Verify this record").click()
     await expect(verdict).to_contain_text("✓")
@@ -81,7 +81,7 @@ async def test_archived_bytes_that_were_changed_are_seen_in_the_browser(stack: S
     await query(stack.postgres.dsn, "UPDATE records SET value = $2 WHERE seq = $1", seq, changed)
     try:
         await page.get_by_role("button", name="Verify again").click()
-        await expect(verdict).to_contain_text("✗ Something does not hold.")
+        await expect(verdict).to_contain_text("✗ Verification failed.")
         await expect(page.locator(".checks [data-ok=false]").first).to_be_visible()
         await see.accessible("a decision that does not hold")
     finally:
@@ -94,7 +94,7 @@ async def test_the_past_and_the_raw_record(stack: Stack, page: Page, client: Cli
     see = Seeing(page, stack.console)
     await a_preemption(client)
     await see.open(f"/{POOL}/record?at=0")
-    await see.text("No node had joined by then.")
+    await see.text("No nodes were registered.")
     slider = page.get_by_role("slider")
     await slider.press("End")
     await see.text("1 node, 8 GPUs")
@@ -125,16 +125,16 @@ async def test_the_queue_and_a_policy(stack: Stack, page: Page, client: Client) 
     see = Seeing(page, stack.console)
     await a_preemption(client)
     await see.open(f"/{POOL}/queue")
-    await page.get_by_role("button", name="What would free it? big").click()
-    await expect(page.locator(".explained li").first).to_be_visible()
+    await page.get_by_role("button", name="What would unblock it? big").click()
+    await expect(page.locator(".explanation li").first).to_be_visible()
     await see.accessible("what would free a job")
     await see.open(f"/{POOL}/projects")
     await see.accessible("projects, without one")
     await see.open(f"/{POOL}/what-if")
-    await page.get_by_text("Another policy").click()
-    editor = page.get_by_label("The policy as YAML")
+    await page.get_by_role("button", name="Policy", exact=True).click()
+    editor = page.get_by_label("Policy as YAML")
     await editor.fill("preemption: {scope: nowhere}\n")
-    await see.text("It is no policy")
+    await see.text("Invalid policy")
     await see.accessible("a policy with a fault")
 
 
@@ -142,15 +142,15 @@ async def test_by_keyboard_alone(stack: Stack, page: Page, client: Client) -> No
     await a_preemption(client)
     see, keys = Seeing(page, stack.console), Keys(page)
     await see.open(f"/{POOL}")
-    await see.text("What runs where")
+    await see.text("GPU allocation")
     await keys.go_to("Submit", "a")
     await keys.press("Enter")
     await page.wait_for_url("**/submit")
     await keys.go_to("YAML", "button")
     await keys.press("Enter")
-    await keys.go_to("The job as YAML", "div")
+    await keys.go_to("Job as YAML", "div")
     await keys.type("name: by-keys\nclass: inference\ngpus: 1\ncpu: 1\nmemory: 1GiB\ncommand: sleep 3000\n")
-    await see.text("would start at once")
+    await see.text("would start immediately")
     await keys.go_to("Submit", "button")
     await keys.press("Enter")
     await page.wait_for_url("**/jobs/by-keys")
@@ -159,7 +159,7 @@ async def test_by_keyboard_alone(stack: Stack, page: Page, client: Client) -> No
     await keys.go_to("Pause", "button")
     await keys.press("Enter")
     dialog = page.get_by_role("dialog")
-    await dialog.get_by_text("What it will cause").wait_for()
+    await dialog.get_by_text("Effects").wait_for()
     await keys.go_to("Pause", "button")
     await keys.press("Enter")
     await dialog.get_by_text("Accepted").wait_for()
@@ -167,12 +167,12 @@ async def test_by_keyboard_alone(stack: Stack, page: Page, client: Client) -> No
     await see.state("paused")
 
     await see.open(f"/{POOL}/jobs/big")
-    await see.text("Why it had to leave")
-    await keys.go_to("The decision", "a")
+    await see.text("Why it was evicted")
+    await keys.go_to("Decision #", "a")
     await keys.press("Enter")
     await keys.go_to("Verify this record", "button")
     await keys.press("Enter")
-    await expect(page.locator(".verdict")).to_contain_text("✓ The record stands in the chain")
+    await expect(page.locator(".verdict")).to_contain_text("✓ The record is in the chain")
 
 
 async def test_what_is_away_is_said_and_comes_back(stack: Stack, page: Page, client: Client) -> None:
@@ -184,14 +184,14 @@ async def test_what_is_away_is_said_and_comes_back(stack: Stack, page: Page, cli
     for stop, go_on in ((stack.kafka.pause, stack.kafka.resume), (stack.kafka.kill, stack.kafka.start)):
         await asyncio.to_thread(stop)
         try:
-            await see.text("Kafka does not answer")
+            await see.text("Kafka is unavailable")
             await expect(page.get_by_role("link", name="big").first).to_be_visible()  # what was last read stays
             await see.accessible("Kafka is away")
         finally:
             await asyncio.to_thread(go_on)
-        await expect(page.get_by_text("Kafka does not answer")).to_have_count(0)
+        await expect(page.get_by_text("Kafka is unavailable")).to_have_count(0)
     await asyncio.to_thread(stack.processes.kill9, API)
-    await see.text("The archive does not answer")
+    await see.text("The archive is unavailable")
     await see.accessible("the archive is away")
     await asyncio.to_thread(stack.start_service, API)
-    await expect(page.get_by_text("The archive does not answer")).to_have_count(0)
+    await expect(page.get_by_text("The archive is unavailable")).to_have_count(0)

@@ -11,7 +11,7 @@ from playwright.async_api import Page, expect
 from tests.console_eyes import HOSTILE, LINK, POOL, Seeing
 from tests.system import PATIENCE_S
 
-from bailiff.client import Client
+from bailiff.client.client import Client
 from bailiff_bus.kafka import KafkaBus
 from bailiff_bus.messages import JobSpec
 from bailiff_core.model.demand import JobDemand, TaskGroup
@@ -26,24 +26,24 @@ SERVE = "name: serve-1\nclass: inference\ngpus: 4\ncpu: 4\nmemory: 4GiB\ngrace: 
 async def test_a_preemption_from_the_form_to_the_proof(stack: Stack, page: Page) -> None:
     see = Seeing(page, stack.console)
     await see.open("/")
-    await see.text("What runs where")
+    await see.text("GPU allocation")
     await see.accessible("an empty pool")
 
-    await see.submit(TRAIN, "would start at once")
+    await see.submit(TRAIN, "would start immediately")
     await see.state("running")
-    await see.submit(SERVE, "must leave")
+    await see.submit(SERVE, "Starts by preemption")
     await see.state("running")
     await see.accessible("a running job")
 
     # Why was it evicted, for whom, what did it lose, when is it back?
     await see.open(f"/{POOL}/jobs/train-1")
-    await see.text("Why it had to leave")
-    await expect(page.locator(".reason").get_by_role("link", name="serve-1").first).to_be_visible()
+    await see.text("Why it was evicted")
+    await expect(page.locator(".eviction-card").get_by_role("link", name="serve-1").first).to_be_visible()
     await see.accessible("a job that was evicted")
-    await page.get_by_role("link", name="The decision").first.click()
-    await see.text("Who leaves")
+    await page.get_by_role("link", name="Decision #").first.click()
+    await see.text("Victims")
     await page.get_by_role("button", name="Verify this record").click()
-    await expect(page.locator(".verdict")).to_contain_text("✓ The record stands in the chain")
+    await expect(page.locator(".verdict")).to_contain_text("✓ The record is in the chain")
     await see.accessible("a decision")
 
     # The urgent job is paused, and the other is back by itself; then it goes on, and the other leaves again.
@@ -68,7 +68,7 @@ async def test_a_node_is_drained_and_taken_back(stack: Stack, page: Page) -> Non
     await page.get_by_role("button", name="node-1").click()
     await page.get_by_role("button", name="Drain", exact=True).click()
     dialog = page.get_by_role("dialog")
-    await dialog.get_by_text("What it will cause").wait_for()
+    await dialog.get_by_text("Effects").wait_for()
     await dialog.get_by_role("radio").nth(2).check()
     await see.sent("Drain")
     await expect(page.locator(".badge", has_text="drained").first).to_be_visible()
@@ -84,18 +84,18 @@ async def test_what_is_hostile_is_only_text(stack: Stack, page: Page) -> None:
     group = TaskGroup(gpu_milli=0, cpu_milli=1000, memory_bytes=1 << 30)
     demand = JobDemand(job="talks", tasks=(group,), priority_class="inference", user=LINK)
     async with Client(KafkaBus(stack.kafka.bootstrap), source="/test", actor=HOSTILE) as client:
-        asked = await client.submit(demand, JobSpec(command=("sh", "-c", f"echo '{says}'; sleep 3000")), domain=POOL)
+        asked = await client.submit(demand, JobSpec(command=("sh", "-c", f"echo '{says}'; sleep 3000")), pool=POOL)
         assert (await client.outcome_of(asked, PATIENCE_S)) is not None
         await see.open(f"/{POOL}/jobs/talks")
         await expect(page.locator(".log")).to_contain_text("<img src=x onerror=")
         await see.accessible("a hostile log")
-        asked = await client.cancel("talks", reason=HOSTILE, domain=POOL)
+        asked = await client.cancel("talks", reason=HOSTILE, pool=POOL)
         assert (await client.outcome_of(asked, PATIENCE_S)) is not None
     await see.state("cancelled")
     for path, words in (
         (f"/{POOL}/record", "talks"),
-        (f"/{POOL}/jobs/<img src=x onerror=window.pwned=1>", "There is no job"),
-        ("/javascript:window.pwned=1/queue", "There is no pool"),
+        (f"/{POOL}/jobs/<img src=x onerror=window.pwned=1>", "does not exist in"),
+        ("/javascript:window.pwned=1/queue", "does not exist"),
     ):
         await see.open(path)
         await see.text(words)
@@ -110,7 +110,7 @@ async def test_a_page_that_loses_its_console_goes_on_where_it_was(stack: Stack, 
     await see.text("connection lost")
 
     async with Client(KafkaBus(stack.kafka.bootstrap), source="/test") as client:
-        asked = await client.cancel("train-1", reason="meanwhile", domain=POOL)
+        asked = await client.cancel("train-1", reason="meanwhile", pool=POOL)
         assert (await client.outcome_of(asked, PATIENCE_S)) is not None
     stack.start_service(CONSOLE)
     await see.text("live, record")

@@ -1,4 +1,4 @@
-"""A fault in the engine itself: deciding about certain jobs raises. They are rejected or held; the pool goes on."""
+"""A fault in the engine itself: deciding about certain jobs raises. They are rejected or suspended; the pool goes on."""
 
 import os
 import sys
@@ -8,21 +8,21 @@ from pathlib import Path
 import pytest
 from tests.system import System
 
-from bailiff_core.records.decisions import JobWaits
+from bailiff_core.records.decisions import JobPending
 from bailiff_core.records.facts import DecisionFailed, InputRejected
 
 # Python runs this before the service: the search for a place fails for jobs of these names.
 FAULT = """
-from bailiff_core.verbs import allocate
+from bailiff_core.actions import allocate
 
 find = allocate._find
 
 
-def faulty(pool, unit, backfill):
+def faulty(state, unit, backfill):
     job = unit.job
-    if job.id.startswith("never-") or (job.id.startswith("not-again-") and job.told_waiting):
+    if job.id.startswith("never-") or (job.id.startswith("not-again-") and job.pending_recorded):
         raise ArithmeticError(f"a fault was put in for {job.id}")
-    return find(pool, unit, backfill)
+    return find(state, unit, backfill)
 
 
 allocate._find = faulty
@@ -39,7 +39,7 @@ def faulty(battered: System, tmp_path: Path) -> Iterator[System]:
     battered.kill_and_restart("admission")
 
 
-async def test_a_job_that_cannot_be_decided_on_is_rejected_or_held_and_the_rest_goes_on(faulty: System) -> None:
+async def test_a_job_that_cannot_be_decided_on_is_rejected_or_suspended_and_the_rest_goes_on(faulty: System) -> None:
     async with faulty.watch("pool-a") as pool:
         await pool.clear()
         # It fails as soon as it comes, among others: it alone is rejected.
@@ -51,20 +51,20 @@ async def test_a_job_that_cannot_be_decided_on_is_rejected_or_held_and_the_rest_
         for name in ("before", "beside", "after"):
             await pool.until_ended(name)
         assert len(pool.facts(InputRejected, code="internal-error")) == 2
-        assert set(names) & set(pool.pool.jobs) == {"before", "beside", "after"}
+        assert set(names) & set(pool.state.jobs) == {"before", "beside", "after"}
 
-        # It fails later, when the end of another job makes room: it is held, and the report of that end counts.
+        # It fails later, when the end of another job makes room: it is suspended, and the report of that end counts.
         await pool.submit("fills", gpus=8)
         await pool.until_running("fills")
         await pool.submit("not-again-1", gpus=8)
-        await pool.record(JobWaits, job="not-again-1")
+        await pool.record(JobPending, job="not-again-1")
         await pool.submit("next", gpus=8)
-        await pool.record(JobWaits, job="next")
+        await pool.record(JobPending, job="next")
         await pool.cancel("fills")
-        held = await pool.record(DecisionFailed)
-        assert held.job == "not-again-1"
-        assert "ArithmeticError: a fault was put in for not-again-1" in held.error
-        assert "not-again-1 is held" in await pool.until_alarm("decision-failed")
+        failed = await pool.record(DecisionFailed)
+        assert failed.job == "not-again-1"
+        assert "ArithmeticError: a fault was put in for not-again-1" in failed.error
+        assert "not-again-1 is suspended: " in await pool.until_alarm("decision-failed")
         await pool.until_ended("fills", "cancelled")
         await pool.until_running("next")
         assert len(pool.facts(InputRejected, code="internal-error")) == 2

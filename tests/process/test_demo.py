@@ -49,14 +49,14 @@ def test_the_story_is_told_proved_and_over(tmp_path: Path) -> None:
     assert demo.returncode == 0, said
     assert "preemption decided" in said
     (lost,) = re.findall(r"^ *steps lost +(\d+) +(\d+) +(\d+) *$", said, re.MULTILINE)
-    assert lost[:2] == ("0", "0"), "what is told to leave saves the step that it is in"
+    assert lost[:2] == ("0", "0"), "a preempted job saves the step that it is in"
     assert int(lost[2]) > 0, "what is killed goes on from the checkpoint before"
-    digests = re.findall(r"^(?:left alone|train-\d) +([0-9a-f]{64})$", said, re.MULTILINE)
+    digests = re.findall(r"^(?:uninterrupted|train-\d) +([0-9a-f]{64})$", said, re.MULTILINE)
     assert len(digests) == 2
     assert len(set(digests)) == 1
-    assert "so are the other 7 runs" in said
+    assert "so are the other 7 jobs" in said
     assert "verified" in said
-    assert "every byte the same" in said
+    assert "byte for byte identical" in said
     assert left_behind(tmp_path) == []
     assert list(tmp_path.iterdir()) == []
 
@@ -65,16 +65,16 @@ def test_the_story_is_told_proved_and_over(tmp_path: Path) -> None:
     "moment",
     [
         "starting Kafka",
-        "waiting until the services are ready",
+        "waiting for the services to become ready",
         "preemption decided",
         pytest.param("creating topics", marks=pytest.mark.long),
         pytest.param("starting admission", marks=pytest.mark.long),
         pytest.param("node joined", marks=pytest.mark.long),
-        pytest.param("is done; those who left", marks=pytest.mark.long),
+        pytest.param("has finished; the preempted jobs", marks=pytest.mark.long),
         pytest.param("starting node-agent-2", marks=pytest.mark.long),
-        pytest.param("is drained: everyone", marks=pytest.mark.long),
-        pytest.param("is killed outright", marks=pytest.mark.long),
-        pytest.param("as the audit log has it", marks=pytest.mark.long),
+        pytest.param("is drained: its jobs", marks=pytest.mark.long),
+        pytest.param("and is killed: kill -9", marks=pytest.mark.long),
+        pytest.param("in the audit log", marks=pytest.mark.long),
     ],
 )
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, moment: str) -> None:

@@ -7,10 +7,10 @@ from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, RecordsToDelete
 from tests.system import System, Watch
 
-from bailiff_admission.inputs import INPUTS
+from bailiff_admission.input_consumer import INPUTS
 from bailiff_bus import topics
 from bailiff_bus.envelope import unwrap
-from bailiff_bus.messages import ReportBody, TaskIsReleased
+from bailiff_bus.messages import ReportBody, TaskReleasedReport
 from bailiff_bus.messages.reports import TaskReport
 from bailiff_core.records.facts import InputsLost, JobSubmitted
 
@@ -27,7 +27,7 @@ async def test_inputs_deleted_unread_are_on_record_and_new_partitions_are_read(b
         # While admission is down, requests and the end of a task are sent, and grow too old.
         battered.kill("admission")
         pool.tell("ends-unheard")
-        await pool.until_true("its end is reported", lambda: reported(pool, TaskIsReleased, "ends-unheard"))
+        await pool.until_true("its end is reported", lambda: reported(pool, TaskReleasedReport, "ends-unheard"))
         receipts = [await pool.submit(f"never-read-{number}") for number in range(3)]
         ends = {
             (topic.name, partition): span.end
@@ -40,7 +40,7 @@ async def test_inputs_deleted_unread_are_on_record_and_new_partitions_are_read(b
         lost = await pool.record(InputsLost, topic=topics.REQUESTS.name)
         assert lost.to_offset == ends[lost.topic, lost.partition]
         assert lost.to_offset - lost.from_offset >= len(receipts)
-        assert "were never read" in await pool.until_alarm("inputs-lost", mentions=topics.REQUESTS.name)
+        assert "were deleted unread" in await pool.until_alarm("inputs-lost", mentions=topics.REQUESTS.name)
 
         # What is sent from then on is served, and nothing that ran was stopped.
         await pool.submit("sent-after", "true", gpus=1)

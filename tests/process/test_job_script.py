@@ -118,10 +118,10 @@ def test_killed_outright_again_and_again_it_ends_with_the_same_weights(tmp_path:
         ended(process, -signal.SIGKILL)
         reached = node.word(STEP)
     assert f"weights {expected(total)}\n" in ended(script.start(total, every=500), 0)
-    goes_on = [each["step"] for each in node.said("resumed")]
+    goes_on = [each["step"] for each in node.messages("resumed")]
     assert goes_on[0] == 0
     assert all(step < later for step, later in pairwise(goes_on)), "each attempt came further"
-    assert [each["passed_over"] for each in node.said("resumed")] == [0] * 5
+    assert [each["skipped_checkpoints"] for each in node.messages("resumed")] == [0] * 5
 
 
 def test_a_disk_that_is_full_leaves_the_checkpoint_before(tmp_path: Path, node: JobNode) -> None:
@@ -162,7 +162,7 @@ def test_a_clock_that_somebody_sets_moves_no_deadline(tmp_path: Path, node: JobN
     node.write(2, 0)
     ended(process, 85)
     assert node.stages()[-3:] == ["checkpoint_started", "checkpoint_committed", "yielding"]
-    assert node.said("checkpoint_committed")[-1]["agreed"] is True
+    assert node.messages("checkpoint_committed")[-1]["agreed"] is True
     assert time.clock_gettime_ns(time.CLOCK_BOOTTIME) - before < 60 * 10**9
 
 
@@ -173,7 +173,7 @@ def test_term_alone_is_notice_enough_to_save_and_leave(tmp_path: Path, node: Job
     os.kill(process.pid, signal.SIGTERM)
     ended(process, 85)
     assert node.stages() == ["resumed", "checkpoint_started", "checkpoint_committed", "yielding"]
-    assert node.said("checkpoint_committed")[-1]["step"] == node.word(STEP)
+    assert node.messages("checkpoint_committed")[-1]["step"] == node.word(STEP)
 
 
 def test_term_at_the_very_end_of_leaving_changes_nothing(tmp_path: Path, node: JobNode) -> None:
@@ -197,11 +197,11 @@ def test_the_training_of_the_demo_ends_with_the_same_bits(tmp_path: Path, node: 
     script.until(process, lambda: node.word(STEP) > 30)
     node.notice(agreed=0)
     ended(process, 85)
-    node.spare()
+    node.cancel_eviction()
     process = script.run(*train, "0.005")
     script.goes_on(process, 40)
     process.kill()
     ended(process, -signal.SIGKILL)
     told = ended(script.run(*train, "0"), 0)
     assert told.splitlines()[-1] == alone.splitlines()[-1]
-    assert "from step 0" not in told
+    assert "starting at step 0" not in told

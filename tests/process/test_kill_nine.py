@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import pytest
 from tests.system import System, Watch
 
-from bailiff_core.records.decisions import JobEnded, JobPlaced, JobStartOrdered, PreemptionDecided, PreemptionRequested
+from bailiff_core.records.decisions import JobEnded, JobPlaced, JobStarting, PreemptionDecided, PreemptionRequested
 from bailiff_core.records.facts import (
-    EvictionBegun,
-    EvictionStaged,
+    EvictionStageReached,
+    EvictionStarted,
     JobSubmitted,
     ProposalReceived,
     TaskExited,
@@ -60,13 +60,13 @@ STAGES: dict[str, Shows] = {
     "submitted": lambda data, story: isinstance(data, JobSubmitted) and data.demand.job == story.urgent,
     "requested": of_urgent(PreemptionRequested),
     "proposed": lambda data, _: isinstance(data, ProposalReceived),
-    "decided": lambda data, story: isinstance(data, PreemptionDecided) and data.asker.job == story.urgent,
-    "begun": of_a_victim(EvictionBegun),
-    "noticed": of_a_victim(EvictionStaged, stage="noticed"),
-    "term sent": of_a_victim(EvictionStaged, stage="term_sent"),
+    "decided": lambda data, story: isinstance(data, PreemptionDecided) and data.preemptor.job == story.urgent,
+    "begun": of_a_victim(EvictionStarted),
+    "noticed": of_a_victim(EvictionStageReached, stage="noticed"),
+    "term sent": of_a_victim(EvictionStageReached, stage="term_sent"),
     "exited": of_a_victim(TaskExited),
     "released": of_a_victim(TaskReleased),
-    "start ordered": of_urgent(JobStartOrdered),
+    "start ordered": of_urgent(JobStarting),
     "urgent runs": of_urgent(TaskStarted),
     "urgent exits": of_urgent(TaskExited),
     "urgent ended": of_urgent(JobEnded),
@@ -104,10 +104,10 @@ async def test_killed_at_any_stage_the_story_ends_well(battered: System, service
 async def begin(pool: Watch) -> Story:
     """Eight training jobs run, and an urgent one is asked for."""
     for name in TRAINING:
-        if name not in pool.pool.jobs:
+        if name not in pool.state.jobs:
             await pool.submit(name)
     await pool.until_running(*TRAINING)
-    story = Story(f"urgent-{next(_stories)}", pool.pool.seq)
+    story = Story(f"urgent-{next(_stories)}", pool.state.seq)
     await pool.submit(story.urgent, pool.until_told(), gpus=4, kind="inference")
     return story
 
@@ -141,7 +141,7 @@ async def ends_well(pool: Watch, story: Story) -> None:
     for name in TRAINING:
         await pool.noted(name, pool.job(name).attempt)
     pool.assert_started_once(*TRAINING, story.urgent)
-    decisions = [data for data in pool.facts(PreemptionDecided) if data.asker.job == story.urgent]
+    decisions = [data for data in pool.facts(PreemptionDecided) if data.preemptor.job == story.urgent]
     assert decisions, "the urgent job found room without a decision"
     assert all(len(decision.victims) == 4 for decision in decisions[:1])
     exits = [entry.record.data for entry in pool.entries if entry.record.seq > story.began]

@@ -62,7 +62,7 @@ def wired(tmp_path: Path) -> Iterator[tuple[System, Wire]]:
     kafka, wire = kafka_with_a_wire(tmp_path / "kafka")
     env = {"BAILIFF_HEARTBEAT_S": "0.3"}
     system = System(tmp_path, kafka=kafka, env=env, policy=POLICY.model_copy(update={"nodes": RULES}), pools={"pool-b": 1})
-    far = [{"name": "far", "domain": "pool-b", "gpus": "4xH100-80GB"}]
+    far = [{"name": "far", "pool": "pool-b", "gpus": "4xH100-80GB"}]
     env = {"BAILIFF_NODES": json.dumps(far), "BAILIFF_KAFKA__BOOTSTRAP": wire.bootstrap}
     with wire.up():
         try:
@@ -79,7 +79,7 @@ class Struck:
     """The job of a story, the node that it came to, and that node's agent."""
 
     def __init__(self, pool: Watch, job: str, node: str) -> None:
-        self.pool, self.system, self.job, self.node, self.agent = pool, pool.system, job, node, AGENTS[node]
+        self.state, self.system, self.job, self.node, self.agent = pool, pool.system, job, node, AGENTS[node]
         self.other = next(name for name in AGENTS if name != node)
 
     @property
@@ -89,7 +89,7 @@ class Struck:
 
     def restart(self, name: str = "", **node: Any) -> None:
         """Start an agent for the node; name: beside the one that runs, in a folder of its own."""
-        declared = [{"name": self.node, "domain": "pool-b", "gpus": "4xH100-80GB", **node}]
+        declared = [{"name": self.node, "pool": "pool-b", "gpus": "4xH100-80GB", **node}]
         env = {"BAILIFF_NODES": json.dumps(declared)}
         if name:
             env["BAILIFF_STATE_DIR"] = str(self.system.folder / "state" / name)
@@ -99,16 +99,16 @@ class Struck:
         elif self.agent == "node-agent-2":
             self.system.stack.start_service("node-agent", replica="-2", env=env)
         else:
-            both = [{"name": "node-1", "domain": "pool-a", "gpus": "8xH100-80GB"}, *declared]
+            both = [{"name": "node-1", "pool": "pool-a", "gpus": "8xH100-80GB"}, *declared]
             self.system.stack.start_service("node-agent", env={"BAILIFF_NODES": json.dumps(both)})
 
     async def joins(self, after: int) -> NodeJoined:
         """Wait until the node has joined (again) after this many records."""
-        await self.pool.until(f"{self.node} has joined", lambda _: bool(self._joined(after)))
+        await self.state.until(f"{self.node} has joined", lambda _: bool(self._joined(after)))
         return self._joined(after)[-1]
 
     def _joined(self, after: int) -> list[NodeJoined]:
-        return [fact for _, fact in since(self.pool, after, NodeJoined) if fact.node == self.node]
+        return [fact for _, fact in since(self.state, after, NodeJoined) if fact.node == self.node]
 
     def beats(self) -> dict[int, list[int]]:
         """When processes of each attempt lived, by their own notes: µs UTC, in order."""
@@ -125,11 +125,11 @@ class Struck:
 
     async def runs_again(self, attempt: int = 2) -> None:
         """Wait until the job runs in this attempt, and by its own notes."""
-        await self.pool.until(f"{self.job} runs again", lambda _: self.at(attempt) and self.pool.running(self.job))
-        await self.pool.until("it says so itself", lambda _: attempt in self.beats())
+        await self.state.until(f"{self.job} runs again", lambda _: self.at(attempt) and self.state.running(self.job))
+        await self.state.until("it says so itself", lambda _: attempt in self.beats())
 
     def at(self, attempt: int) -> bool:
-        return self.pool.job(self.job).attempt == attempt
+        return self.state.job(self.job).attempt == attempt
 
     async def ran_once_at_a_time(self) -> None:
         """Each attempt's last sign of life is older than the next one's first; requeued once; the log holds."""
@@ -137,13 +137,13 @@ class Struck:
         assert sorted(beats) == list(range(1, len(beats) + 1))
         for attempt in range(1, len(beats)):
             assert beats[attempt][-1] < beats[attempt + 1][0], f"attempts {attempt} and {attempt + 1} ran at the same time"
-        assert len(self.pool.facts(JobRequeued, job=self.job)) == len(beats) - 1 == 1, self.pool.report()
-        assert [fact.attempt for fact in self.pool.facts(TaskStarted, job=self.job)] == sorted(beats)
-        await self.pool.verify(orphans=True)
+        assert len(self.state.facts(JobRequeued, job=self.job)) == len(beats) - 1 == 1, self.state.report()
+        assert [fact.attempt for fact in self.state.facts(TaskStarted, job=self.job)] == sorted(beats)
+        await self.state.verify(orphans=True)
 
     def was_gone_before_it_was_lost(self) -> None:
         """The first attempt's last sign of life is older than the record that gives the node up."""
-        [(lost_at, _)] = [found for found in since(self.pool, 0, NodeLost) if found[1].node == self.node][-1:]
+        [(lost_at, _)] = [found for found in since(self.state, 0, NodeLost) if found[1].node == self.node][-1:]
         assert self.beats()[1][-1] < lost_at
 
 
@@ -175,14 +175,14 @@ async def begin(pool: Watch, run: str = STUBBORN) -> Struck:
     await pool.submit(job, run.replace("{beats}", str(beats_file(pool.system, job))), grace_s=1)
     await pool.until_running(job)
     number = pool.job(job).tasks[0].node
-    struck = Struck(pool, job, pool.pool.nodes[number].name)
+    struck = Struck(pool, job, pool.state.nodes[number].name)
     await pool.until("it says so itself", lambda _: beats_file(pool.system, job).exists())
     return struck
 
 
 async def ends_well(struck: Struck) -> None:
     """The agent is back for the next story."""
-    before = struck.pool.pool.seq
+    before = struck.state.state.seq
     if struck.agent not in struck.system.stack.processes.running():
         struck.restart()
         await struck.joins(before)
@@ -200,7 +200,7 @@ async def test_killed_and_never_back(short: System) -> None:
         struck.was_gone_before_it_was_lost()
         await struck.ran_once_at_a_time()
         [requeued] = pool.facts(JobRequeued, job=struck.job)
-        assert (requeued.outcome, pool.pool.nodes[pool.job(struck.job).tasks[0].node].name) == ("lost", struck.other)
+        assert (requeued.outcome, pool.state.nodes[pool.job(struck.job).tasks[0].node].name) == ("lost", struck.other)
         assert struck.pids() == []
         await ends_well(struck)
 
@@ -210,7 +210,7 @@ async def test_stopped_beyond_its_lease_it_wakes_and_nothing_that_it_was_told_ha
         struck = await begin(pool)
         await pool.submit("fills", gpus=4)
         await pool.until_running("fills")
-        assert pool.pool.nodes[pool.job("fills").tasks[0].node].name == struck.other
+        assert pool.state.nodes[pool.job("fills").tasks[0].node].name == struck.other
 
         # Nobody reads the command to start this one: its node's agent is stopped.
         short.signal(struck.agent, signal.SIGSTOP)
@@ -223,15 +223,15 @@ async def test_stopped_beyond_its_lease_it_wakes_and_nothing_that_it_was_told_ha
         await struck.runs_again()
         await pool.until_running("told-in-vain")
 
-        before, known = pool.pool.seq, {node.incarnation for node in pool.pool.nodes.values()}
+        before, known = pool.state.seq, {node.incarnation for node in pool.state.nodes.values()}
         short.signal(struck.agent, signal.SIGCONT)
         joined = await struck.joins(before)
         assert joined.incarnation not in known
         # A later command is obeyed, so the earlier ones have been read and refused.
         await pool.submit("after", gpus=4)
         await pool.until_running("after")
-        assert pool.pool.nodes[pool.job("after").tasks[0].node].name == struck.node
-        assert pool.pool.nodes[joined.number].incarnation == joined.incarnation
+        assert pool.state.nodes[pool.job("after").tasks[0].node].name == struck.node
+        assert pool.state.nodes[joined.number].incarnation == joined.incarnation
         await pool.noted("told-in-vain", pool.job("told-in-vain").attempt)
         assert set(pool.starts("told-in-vain")) == {(2, 0)}
         await struck.ran_once_at_a_time()
@@ -263,7 +263,7 @@ async def test_back_after_its_lease_it_says_what_its_supervisor_did(short: Syste
 async def test_back_within_its_lease_nothing_has_happened(short: System) -> None:
     async with short.watch("pool-b") as pool:
         struck = await begin(pool)
-        before = pool.pool.seq
+        before = pool.state.seq
         short.kill_and_restart(struck.agent)
         await struck.joins(before)
         lease_later = time.time_ns() // 1000 + RULES.lease + RULES.lost_margin
@@ -307,7 +307,7 @@ async def test_agent_and_supervisors_die_and_the_processes_do_not(short: System)
 async def test_reimaged_with_the_same_identity(short: System) -> None:
     async with short.watch("pool-b") as pool:
         struck = await begin(pool)
-        began = pool.pool.seq
+        began = pool.state.seq
         short.kill(struck.agent)
         shutil.rmtree(struck.folder)
         struck.restart()
@@ -322,7 +322,7 @@ async def test_reimaged_with_the_same_identity(short: System) -> None:
 async def test_reimaged_with_another_identity(short: System) -> None:
     async with short.watch("pool-b") as pool:
         struck = await begin(pool)
-        began = pool.pool.seq
+        began = pool.state.seq
         short.kill(struck.agent)
         shutil.rmtree(struck.folder)
         struck.restart(machine_id="another-machine")
@@ -335,7 +335,7 @@ async def test_reimaged_with_another_identity(short: System) -> None:
         await struck.ran_once_at_a_time()
 
         # Once the old one is lost, the name is free for it.
-        before = pool.pool.seq
+        before = pool.state.seq
         short.kill(struck.agent)
         struck.restart(machine_id="another-machine")
         assert (await struck.joins(before)).machine_id == "another-machine"
@@ -345,8 +345,8 @@ async def test_reimaged_with_another_identity(short: System) -> None:
 async def test_a_second_agent_on_the_same_folder_is_sent_away(short: System) -> None:
     async with short.watch("pool-b") as pool:
         struck = await begin(pool)
-        declared = json.dumps([{"name": struck.node, "domain": "pool-b", "gpus": "4xH100-80GB"}])
-        before = pool.pool.seq
+        declared = json.dumps([{"name": struck.node, "pool": "pool-b", "gpus": "4xH100-80GB"}])
+        before = pool.state.seq
         short.stack.start_service("node-agent", replica="-double", env={"BAILIFF_NODES": declared})
         await pool.until("it has ended", lambda _: "node-agent-double" not in short.stack.processes.running())
         assert short.stack.processes.stop("node-agent-double").code == 2
@@ -360,7 +360,7 @@ async def test_a_second_agent_on_the_same_folder_is_sent_away(short: System) -> 
 async def test_a_second_machine_under_the_same_name_is_refused(short: System) -> None:
     async with short.watch("pool-b") as pool:
         struck = await begin(pool)
-        before = pool.pool.seq
+        before = pool.state.seq
         struck.restart("twin", machine_id="the-twin")
         await pool.record(NodeRefused, node=struck.node, machine_id="the-twin")
         await pool.submit("for-the-first", gpus=1)
@@ -376,14 +376,14 @@ async def test_a_second_machine_under_the_same_name_is_refused(short: System) ->
 async def test_a_second_agent_of_the_same_machine_takes_the_name_and_the_first_lets_go(short: System) -> None:
     async with short.watch("pool-b") as pool:
         struck = await begin(pool)
-        before = pool.pool.seq
+        before = pool.state.seq
         struck.restart("clone")
         await struck.joins(before)
         await pool.record(TaskVanished, job=struck.job)
         await struck.runs_again()
         await struck.ran_once_at_a_time()
         assert struck.pids() == []
-        assert "another agent speaks for this node" in short.log_of(struck.agent)
+        assert "another agent has joined under this node's name" in short.log_of(struck.agent)
         short.broken = True  # two agents of one name are nothing to begin the next story with
 
 
@@ -391,13 +391,13 @@ async def test_cut_off_from_kafka_beyond_its_lease_it_stops_its_job_and_joins_an
     system, wire = wired
     async with system.watch("pool-b") as pool:
         struck = await begin_far(pool)
-        before = pool.pool.seq
+        before = pool.state.seq
         wire.cut()
         await pool.record(NodeLost, node="far")
         await struck.runs_again()
         struck.was_gone_before_it_was_lost()
         assert struck.agent in system.stack.processes.running()
-        assert "tasks are stopped" in system.log_of(struck.agent)
+        assert "the node's lease expired: stopping its tasks" in system.log_of(struck.agent)
         assert struck.pids() == []
 
         wire.mend()
@@ -405,7 +405,7 @@ async def test_cut_off_from_kafka_beyond_its_lease_it_stops_its_job_and_joins_an
         await pool.submit("after", gpus=8)
         await pool.submit("far-again", gpus=4)
         await pool.until_running("far-again")
-        assert pool.pool.nodes[pool.job("far-again").tasks[0].node].name == "far"
+        assert pool.state.nodes[pool.job("far-again").tasks[0].node].name == "far"
         await struck.ran_once_at_a_time()
 
 

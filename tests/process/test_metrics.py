@@ -8,7 +8,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from tests.system import System
 
-from bailiff_bus.metrics import ROLLUP_METRICS
+from bailiff_service.metrics import ROLLUP_METRICS
 
 pytestmark = pytest.mark.kafka
 
@@ -25,17 +25,17 @@ async def test_the_services_tell_what_the_alert_rules_ask_for(system: System) ->
         await watch.until("leaving was told", lambda pool: pool.jobs["leaving"].tasks[0].term_sent)
 
         async def told() -> bool:
-            return all([await system.metric(name, "bailiff_open_evictions", domain="pool-a", stage="term-sent") for name in SHOW])
+            return all([await system.metric(name, "bailiff_open_evictions", pool="pool-a", stage="term-sent") for name in SHOW])
 
         await watch.until_true("admission and executor tell the stage", told)
-        assert await system.metric("admission", "bailiff_open_evictions", domain="pool-a") == 1
-        assert await system.metric("admission", "bailiff_nodes", domain="pool-a", state="ready") == 1
-        assert await system.metric("admission", "bailiff_devices", domain="pool-a", state="healthy") == 8
-        assert await system.metric("admission", "bailiff_records_appended_total", domain="pool-a", type="PreemptionDecided") >= 1
+        assert await system.metric("admission", "bailiff_open_evictions", pool="pool-a") == 1
+        assert await system.metric("admission", "bailiff_nodes", pool="pool-a", state="ready") == 1
+        assert await system.metric("admission", "bailiff_devices", pool="pool-a", state="healthy") == 8
+        assert await system.metric("admission", "bailiff_records_appended_total", pool="pool-a", type="PreemptionDecided") >= 1
 
         async def measured() -> bool:
             pages = [await system.get(name, "/metrics") for name in CONTROL]
-            return all('bailiff_log_lag{domain="pool-a"}' in text for _, text in pages)
+            return all('bailiff_log_lag{pool="pool-a"}' in text for _, text in pages)
 
         await watch.until_true("every control service tells how far behind it is", measured)
         found = set()
@@ -56,6 +56,6 @@ async def test_the_services_tell_what_the_alert_rules_ask_for(system: System) ->
         await watch.until_ended("leaving")
 
         async def over() -> bool:
-            return not any([await system.metric(name, "bailiff_open_evictions", domain="pool-a") for name in SHOW])
+            return not any([await system.metric(name, "bailiff_open_evictions", pool="pool-a") for name in SHOW])
 
         await watch.until_true("no eviction is open", over)

@@ -15,12 +15,12 @@ from tests.system import ALL_SERVICES, System, Watch
 
 from bailiff_bus import topics
 from bailiff_core.records.decisions import JobEnded
-from bailiff_core.records.facts import EvictionBegun, NodeLost
+from bailiff_core.records.facts import EvictionStarted, NodeLost
 from bailiff_devstack import EmbeddedKafka, free_port
 from bailiff_devstack.identity import wait_until
 from bailiff_devstack.stack import SERVICES
 
-NODES = '[{"name": "node-1", "domain": "pool-a", "gpus": "8xH100-80GB"}]'
+NODES = '[{"name": "node-1", "pool": "pool-a", "gpus": "8xH100-80GB"}]'
 TRAINING = [f"outage-{n}" for n in range(8)]
 
 
@@ -67,7 +67,7 @@ async def test_kafka_comes_late_and_goes_away_and_the_story_goes_on(without_serv
         await pool.until_running(*TRAINING)
         await pool.submit("outage-urgent", pool.until_told(), gpus=4, kind="inference")
         pool.keep(*TRAINING, "outage-urgent")
-        await pool.record(EvictionBegun)
+        await pool.record(EvictionStarted)
     await asyncio.to_thread(kafka.kill)
     for service in ALL_SERVICES:
         assert service in system.stack.processes.running()
@@ -104,7 +104,7 @@ async def test_kafka_is_gone_for_a_while_in_the_middle_of_an_eviction(without_se
             await pool.noted(name, attempt=1)
         await pool.submit("outage-urgent", pool.until_told(), gpus=4, kind="inference")
         pool.keep(*TRAINING, "outage-urgent")
-        await pool.record(EvictionBegun)
+        await pool.record(EvictionStarted)
     await asyncio.to_thread(kafka.pause if how == "stands still" else kafka.kill)
     await asyncio.sleep(seconds)  # the length of the outage
     await asyncio.to_thread(kafka.resume if how == "stands still" else kafka.start)
@@ -175,9 +175,8 @@ def until_it_waits(log: Callable[[], str], bootstrap: str) -> None:
     """Until a service has said twice that it waits for this Kafka, without a traceback."""
 
     def said() -> bool:
-        waits = [
-            line for line in log().splitlines() if bootstrap in line and ("Kafka is not there" in line or "trying again" in line)
-        ]
+        texts = ("Kafka is unreachable", "trying again")
+        waits = [line for line in log().splitlines() if bootstrap in line and any(text in line for text in texts)]
         return len(waits) >= 2
 
     assert wait_until(said, 60), log()
@@ -202,9 +201,9 @@ def test_settings_that_do_not_fit_are_one_sentence_and_exit_code_two(start: Star
     wrong = [
         ("victim-selection", {"BAILIFF_SETTINGS": str(tmp_path / "torn.toml")}, "torn.toml: not TOML"),
         ("victim-selection", {"BAILIFF_SETTINGS": str(tmp_path / "odd.toml")}, "favourite_colour"),
-        ("eviction-executor", {"BAILIFF_POOLS": str(tmp_path / "twice.yaml")}, "pool-a is taken by pool pool-a"),
+        ("eviction-executor", {"BAILIFF_POOLS": str(tmp_path / "twice.yaml")}, "pool-a is already used by pool pool-a"),
         ("admission", {"BAILIFF_POLICY": str(tmp_path / "policy.yaml")}, "policy.yaml:1: backfil: no such field"),
-        ("node-agent", {"BAILIFF_NODES": '[{"name": "n", "domain": "pool-a", "gpus": "a few"}]'}, "a few"),
+        ("node-agent", {"BAILIFF_NODES": '[{"name": "n", "pool": "pool-a", "gpus": "a few"}]'}, "a few"),
     ]
     for (service, _, expected), each in [(case, start(case[0], case[1])) for case in wrong]:
         assert each.code() == 2, f"{service}: {each.text()}"
@@ -220,17 +219,17 @@ async def test_an_audit_topic_that_could_lose_the_log_is_exit_code_three(
     settings = {"BAILIFF_KAFKA__BOOTSTRAP": kafka.bootstrap}
     without = start("admission", settings)
     assert await asyncio.to_thread(without.code) == 3
-    assert "there is no topic bailiff.audit" in without.text()
+    assert "topic bailiff.audit does not exist" in without.text()
 
     admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap)
     await admin.start()
     try:
-        fleeting = {**topics.AUDIT.settings_with(1), "retention.ms": "3600000"}
+        fleeting = {**topics.AUDIT.settings_for(1), "retention.ms": "3600000"}
         await admin.create_topics([NewTopic(topics.AUDIT.name, 1, 1, topic_configs=fleeting)])
     finally:
         await admin.close()
     refused = [start(service, settings) for service in ("admission", "victim-selection", "eviction-executor")]
     for each in refused:
         assert await asyncio.to_thread(each.code) == 3, each.text()
-        assert "bailiff.audit: retention.ms is 3600000, needed is -1." in each.text()
+        assert "bailiff.audit: retention.ms is 3600000, expected -1." in each.text()
         assert "Traceback" not in each.text()

@@ -1,4 +1,4 @@
-"""The procedures of docs/operations.md, with the commands that stand there, on a running system."""
+"""The procedures of docs/how-to, with the commands of the pages, on a running system."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ from bailiff_core.records.facts import NodeJoined, NodeRefused
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(600)]
 
-PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+GUIDES = "\n".join(path.read_text(encoding="utf-8") for path in (Path(__file__).parents[2] / "docs/how-to").glob("*.md"))
 READERS = ("victim-selection", "eviction-executor")
 MINUTE = 60_000_000
 
@@ -47,8 +47,8 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
 
 def typed(system: System, line: str, **words: object) -> str:
-    """What a command prints that stands in docs/operations.md in just these words, with these in place of its capitals."""
-    assert re.search(rf"^ +{re.escape(line)}$", PAGE, re.MULTILINE), f"docs/operations.md does not have: {line}"
+    """What a command prints that a guide has in just these words, with these in place of its capitals."""
+    assert re.search(rf"^ +{re.escape(line)}$", GUIDES, re.MULTILINE), f"no guide has: {line}"
     command = [str(words.get(word, word)) for word in shlex.split(line)]
     assert command[0] == "bailiff"
     done = subprocess.run(
@@ -93,7 +93,7 @@ async def test_add_a_pool(make: Make) -> None:
             await stop(system, name)
             system.start_service(name)
         await start(system)
-        machine(system, "node-agent-b", {"name": "node-b", "domain": "pool-b", "gpus": "4xH100-80GB"})
+        machine(system, "node-agent-b", {"name": "node-b", "pool": "pool-b", "gpus": "4xH100-80GB"})
 
         system.stack.plan = replace(system.stack.plan, pools=("pool-a", "pool-b"))
         system.machines["pool-b"] = 1
@@ -117,7 +117,7 @@ async def test_replace_a_machine_under_the_same_name(make: Make) -> None:
         system.kill("node-agent")
         end_jobs(system.folder)  # the machine is off
 
-        twin = {"name": "pool-a-0", "domain": "pool-a", "gpus": "8xH100-80GB", "machine_id": "another-machine"}
+        twin = {"name": "pool-a-0", "pool": "pool-a", "gpus": "8xH100-80GB", "machine_id": "another-machine"}
         machine(system, "node-agent-new", twin)
         refused = await watch.record(NodeRefused, node="pool-a-0")
         assert refused.machine_id == "another-machine"
@@ -167,13 +167,13 @@ async def test_back_up_and_restore(make: Make) -> None:
             return bool(alarms)
 
         await watch.until_true("the alarm is there", alarmed)
-        told = re.search(r"obeyed #(\d+) of epoch (\d+)", alarms[-1])
+        told = re.search(r"refers to #(\d+) of epoch (\d+)", alarms[-1])
         assert told is not None, alarms
         accept = 'bailiff log accept-truncation --epoch EPOCH --seq SEQ --reason "why the records are gone"'
         typed(system, accept, EPOCH=told[2], SEQ=told[1])
         await watch.submit("afterwards", "true", gpus=2)
         await watch.until_ended("afterwards")
-        assert "too-late" not in watch.pool.jobs
+        assert "too-late" not in watch.state.jobs
         watch.tell("lasting")
         await watch.until_ended("lasting")
         assert watch.job("lasting").attempt == 1

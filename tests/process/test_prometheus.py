@@ -19,10 +19,10 @@ from tests.log_builder import policy
 from tests.otlp import Collector, collecting
 from tests.system import PATIENCE_S, System, Watch, http_get
 
-from bailiff_bus import tracing
 from bailiff_core.records.facts import NodeRefused
 from bailiff_devstack import free_port
 from bailiff_devstack.stack import API, AUDITOR, CONSOLE, ROLLUP, SERVICES
+from bailiff_service import tracing
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
 
@@ -31,21 +31,21 @@ POOL = "pool-a"
 EVERY_S = 1
 RULES = policy(
     priority_classes=[
-        {"name": "inference", "value": 125, "preemptible": False, "start_within": {"p95": "10m", "p99": "20m"}},
+        {"name": "inference", "value": 125, "preemptible": False, "start_slo": {"p95": "10m", "p99": "20m"}},
         {"name": "train", "value": 50, "preemptible": True, "global_default": True},
     ],
     projects=[{"name": "lab", "quota": {"gpus": 4}}, {"name": "vision", "quota": {"gpus": 4}}],
-    preemption={"verbs": ["allocate", "consolidate", "reclaim", "preempt"]},
+    preemption={"actions": ["allocate", "consolidate", "reclaim", "preempt"]},
 )
 NOTHING_TO_SHOW = {
-    "Alarms in fifteen minutes",
-    "Inputs rejected in fifteen minutes",
-    "Commands of the past that agents refused",
+    "Alarms in 15 minutes",
+    "Inputs rejected in 15 minutes",
+    "Outdated commands that agents rejected",
     "Orphans",
-    "At work, of what each project holds",  # simulated GPUs do not tell how busy they are
+    "GPU utilization by project",  # simulated GPUs do not tell how busy they are
 }
 
-Answer = dict[tuple[str, ...], float]
+Series = dict[tuple[str, ...], float]
 """The newest value of each series, by the values of its labels."""
 
 
@@ -69,7 +69,7 @@ class Prometheus:
         assert answer["status"] == "success", (asked, answer)
         return answer["data"]
 
-    async def ask(self, query: str) -> Answer:
+    async def ask(self, query: str) -> Series:
         """What Grafana would draw last, with its variables filled in as it does it."""
         filled = query.replace("$pool", POOL).replace("$__rate_interval", f"{10 * EVERY_S}s")
         now = time.time()
@@ -80,7 +80,7 @@ class Prometheus:
             if float(series["values"][-1][0]) > now - 2 * EVERY_S
         }
 
-    async def panel(self, title: str, target: int = 0) -> Answer:
+    async def panel(self, title: str, target: int = 0) -> Series:
         """What a dashboard's panel of this title shows."""
         return await self.ask(self.panels[title][target]["expr"])
 
@@ -158,7 +158,7 @@ async def urgent(watch: Watch, name: str, project: str) -> str:
     )  # fmt: skip
 
     def leaving() -> list[str]:
-        return [job.id for job in watch.pool.jobs.values() if job.eviction is not None and job.tasks[0].term_sent]
+        return [job.id for job in watch.state.jobs.values() if job.eviction is not None and job.tasks[0].term_sent]
 
     await watch.until(f"somebody is told to leave for {name}", lambda _: bool(leaving()))
     (victim,) = leaving()
@@ -169,7 +169,7 @@ async def test_dashboards_alerts_and_traces_tell_what_happened(watched: Watched)
     system, prometheus = watched.system, watched.prometheus
     async with system.watch(POOL) as watch:
 
-        async def shows(title: str, wanted: Answer, target: int = 0) -> None:
+        async def shows(title: str, wanted: Series, target: int = 0) -> None:
             async def shown() -> bool:
                 found = await prometheus.panel(title, target)
                 return found.keys() == wanted.keys() and all(round(found[key], 1) == value for key, value in wanted.items())
@@ -182,14 +182,14 @@ async def test_dashboards_alerts_and_traces_tell_what_happened(watched: Watched)
             return names == {f"bailiff-{name}" for name in (*SERVICES, AUDITOR, API, ROLLUP, CONSOLE)}
 
         await watch.until_true("every service is scraped", scraped)
-        await shows("Displaced in the last hour", {(): 0})
+        await shows("Preempted in the last hour", {(): 0})
         await shows("Thrash index, last day", {(): 0})
 
         # The laboratory borrows what nobody uses. Then others need it, and each victim takes its time to leave.
         for name in ("train-1", "train-2"):
             await watch.submit(name, holding_out(watch), gpus=4, project="lab", grace_s=300)
         await watch.until_running("train-1", "train-2")
-        await shows("Utilisation", {(POOL,): 1})
+        await shows("Allocation", {(POOL,): 1})
         reclaimed = await urgent(watch, "serve-1", "vision")
         await shows("Open evictions", {(): 1})
         stages = await prometheus.panel("Open evictions, by stage")
@@ -202,19 +202,19 @@ async def test_dashboards_alerts_and_traces_tell_what_happened(watched: Watched)
 
         # Nothing happens any more: what is shown is how it stands, and every eviction of the hour, also the first of its kind.
         await shows("GPUs in use", {(): 8})
-        await shows("Utilisation", {(POOL,): 1})
-        await shows("Jobs that wait", {(): 2})
-        await shows("Jobs that wait, by class", {("inference",): 0, ("train",): 2})
+        await shows("Allocation", {(POOL,): 1})
+        await shows("Pending jobs", {(): 2})
+        await shows("Pending jobs, by class", {("inference",): 0, ("train",): 2})
         await shows("GPUs by project", {(POOL, "lab"): 4, (POOL, "vision"): 4, (POOL, "*"): 0})
         await shows("Open evictions", {(): 0})
-        await shows("The figures are behind by", {(): 0})
-        assert round((await prometheus.panel("Displaced in the last hour"))[()]) == 2
-        evictions = await prometheus.panel("Evictions an hour, by reason")
+        await shows("Lag of the roll-up", {(): 0})
+        assert round((await prometheus.panel("Preempted in the last hour"))[()]) == 2
+        evictions = await prometheus.panel("Evictions per hour, by reason")
         assert {reason: round(count) for reason, count in evictions.items()} == {
-            ("quota", "reclaim"): 1,
-            ("priority", "preempt"): 1,
+            ("reclaim", "quota"): 1,
+            ("preempt", "priority"): 1,
         }
-        promised = "From request to start: 50, 95 and 99 %, and what is promised"
+        promised = "Time from submission to start: p50, p95, p99 and the start SLO"
         assert set(await prometheus.panel(promised, 2)) == {("inference",), ("train",)}
         assert await prometheus.panel(promised, 3) == {("95", "inference"): 600, ("99", "inference"): 1200}
         assert await prometheus.panel("Late starts") == {("95", "inference"): 0, ("99", "inference"): 0}
@@ -256,7 +256,7 @@ async def rules_are_evaluated_and_one_fires(watched: Watched, watch: Watch) -> N
     rules = [rule for group in (await prometheus.get("rules"))["groups"] for rule in group["rules"]]
     assert {(rule["name"], rule["health"], rule.get("lastError")) for rule in rules if rule["health"] != "ok"} == set()
     assert "firing" not in (await prometheus.alerts()).values()
-    twin = {"name": f"{POOL}-0", "domain": POOL, "gpus": "8xH100-80GB", "machine_id": "another-machine"}
+    twin = {"name": f"{POOL}-0", "pool": POOL, "gpus": "8xH100-80GB", "machine_id": "another-machine"}
     folder = str(system.folder / "twin")
     env = {"BAILIFF_NODES": json.dumps([twin]), "BAILIFF_STATE_DIR": folder}
     system.stack.start_service("node-agent", replica="-twin", env=env)

@@ -19,7 +19,7 @@ NODE = "pool-a-0"
 @pytest.fixture
 def system(tmp_path: Path) -> Iterator[System]:
     """One machine with one GPU, which is not seen free for long before it is set aside."""
-    env = {"BAILIFF_RELEASE_TIMEOUT_S": "2", "BAILIFF_DEVICE_LOOK_S": "0.3"}
+    env = {"BAILIFF_RELEASE_TIMEOUT_S": "2", "BAILIFF_DEVICE_POLL_S": "0.3"}
     system = System(tmp_path, env=env, pools={"pool-a": 1}, machine={"pool-a": {"gpus": "1xH100-80GB"}})
     system.start()
     yield system
@@ -56,7 +56,7 @@ async def test_a_gpu_that_leaks_or_hangs_is_nobodys_and_one_that_idles_is_taken_
         system.command("pool-a", "node", "clear", NODE, "0", "--reason", "the driver keeps that much")
         await pool.record(DeviceClearRequested, node=NODE, reason="the driver keeps that much")
         cleared = await pool.record(DeviceCleared, node=NODE)
-        assert cleared.asked is not None
+        assert cleared.requested_by is not None
         await pool.until_running("next")
         await pool.noted("next", 1)
 
@@ -69,11 +69,11 @@ async def test_a_gpu_that_leaks_or_hangs_is_nobodys_and_one_that_idles_is_taken_
         assert pool.job("third").phase == "pending"
         assert make_it_fail([faults, "0", "busy=0"]) == 0
         await pool.until_running("third")
-        assert pool.facts(DeviceCleared, node=NODE)[-1].asked is None
+        assert pool.facts(DeviceCleared, node=NODE)[-1].requested_by is None
 
         # It does nothing for a minute, which is when the agent says so: the policy has the job paused.
-        await pool.apply(POLICY.model_copy(update={"idle": policy(idle={"after": "2s", "then": "pause"}).idle}))
-        assert (await pool.record(JobIdle, job="third", within_s=180)).then == "pause"
+        await pool.apply(POLICY.model_copy(update={"idle": policy(idle={"after": "2s", "action": "pause"}).idle}))
+        assert (await pool.record(JobIdle, job="third", within_s=180)).action == "pause"
         await pool.until("it is set aside", lambda state: state.jobs["third"].phase == "paused")
         assert (await pool.record(EvictionDecided, job="third")).cause == "paused"
         await pool.verify()

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from tests.system import PATIENCE_S, System, Watch
 
-from bailiff.problem import ExitCode
+from bailiff.client.errors import ExitCode
 from bailiff_core.engine import LOGIC
 from bailiff_core.records.facts import InputRejected, StateDigest, WriterStarted
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
 WHICH = Path(__file__).with_name("previous_release")
-CONTROL = ("victim-selection", "eviction-executor", "admission")  # the order that docs/operations.md gives
+CONTROL = ("victim-selection", "eviction-executor", "admission")  # the order that docs/how-to/upgrade.md gives
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ async def test_jobs_run_on_while_service_after_service_is_replaced(upgrade: Upgr
             assert watch.job("waiting").phase == "pending"
             if name == "victim-selection":  # no preemption until admission decides by the same logic, and one then
                 await watch.submit("urgent-too", watch.until_told(), gpus=2, kind="inference")
-                await watch.record(InputRejected, code="other-logic")
+                await watch.record(InputRejected, code="logic-mismatch")
                 assert watch.running("cheap")
         await watch.until("cheap was stopped for it", lambda pool: pool.jobs["cheap"].evictions == 1)
 
@@ -141,12 +141,12 @@ async def both_engines_agree(watch: Watch, system: System) -> None:
     assert kept.keys() == {began[0].record.data.digest, began[-1].record.data.digest}, "each admission has kept its own"
     kept[began[0].record.data.digest].unlink()
     without = bailiff(system, "audit", "replay", code=ExitCode.ENGINE_MISSING)
-    assert without["turns_of_other_engines"] == replayed.skipped_turns + 1  # the log's very first
+    assert without["cycles_of_other_engines"] == replayed.skipped_cycles + 1  # the log's very first
     bailiff(system, "engine", "keep", "--git", WHICH.read_text().strip(), str(ROOT), "--digest", began[0].record.data.digest)
     found = bailiff(system, "audit", "replay")
     assert found["ok"], found
     assert [engine["decided_by"] for engine in found["engines"]] == ["its wheel", "this release"]
-    assert found["turns_decided_again"] == found["turns"] == replayed.turns
+    assert found["cycles_replayed"] == found["cycles"] == replayed.cycles
 
 
 def bailiff(system: System, *arguments: str, code: ExitCode = ExitCode.DONE) -> dict[str, Any]:

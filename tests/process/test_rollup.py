@@ -14,15 +14,16 @@ from tests.otlp import Collector, collecting
 from tests.rollup_kit import Recount, busy_log, of_domain, recount
 from tests.system import PATIENCE_S, POLL_S, http_get
 
-from bailiff.client import Client
-from bailiff_bus import topics, tracing
+from bailiff.client.client import Client
+from bailiff_bus import topics
 from bailiff_bus.envelope import unwrap, wrap
 from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.messages import DeviceMeasured, JobSpec, MeasuredWindow, NodeTelemetry, RollupWindow, SubmitJob
+from bailiff_bus.messages import DeviceTelemetry, JobSpec, NodeTelemetry, RollupWindow, SubmitJob, TelemetryWindow
 from bailiff_bus.port import Producer
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.records import Wire
 from bailiff_devstack.stack import ROLLUP, Plan, Stack
+from bailiff_service import tracing
 
 POOLS = ("pool-a", "pool-b")
 TRACED = "pool-t"
@@ -73,17 +74,17 @@ class Counting:
         looked, parcels = self.looked[pool], []
         for number in range(len(looked), upto):
             looked.append(7 * number % 101)
-            gpu = DeviceMeasured(
+            gpu = DeviceTelemetry(
                 device="GPU-0", jobs=("train-0-a",), busy_percent=looked[-1], memory_used=number << 20, memory_bytes=80 << 30
             )
-            look = NodeTelemetry(node="n1", lasted_ms=15_000, devices=(gpu,))
-            headers, value = wrap(look, source="/n1", id=f"{number}", domain=pool, time_us=time.time_ns() // 1_000)
+            look = NodeTelemetry(node="n1", interval_ms=15_000, devices=(gpu,))
+            headers, value = wrap(look, source="/n1", id=f"{number}", pool=pool, time_us=time.time_ns() // 1_000)
             parcels.append((pool.encode(), headers, value))
         for batch in await producer.send_many(topics.TELEMETRY.name, parcels) if parcels else ():
             await batch.first
 
     def metrics(self) -> Metrics:
-        """All series of all replicas that run, by name and labels. Of a domain only one replica tells."""
+        """All series of all replicas that run, by name and labels. Of a pool only one replica tells."""
         found: Metrics = {}
         for process in self.stack.processes.running():
             if process in REPLICAS:
@@ -123,7 +124,7 @@ class Counting:
 
     def _measured(self, pool: str, found: Metrics) -> bool:
         """Whether every look was counted, and once."""
-        looked, of = self.looked[pool], f'{{domain="{pool}",project=""}}'
+        looked, of = self.looked[pool], f'{{pool="{pool}",project=""}}'
         if found.get(f"bailiff_gpu_seconds_measured_total{of}", 0) != 15 * len(looked):
             return False
         assert found[f"bailiff_gpu_seconds_busy_total{of}"] == pytest.approx(15 * sum(looked) / 100)
@@ -138,16 +139,16 @@ class Counting:
             spans = await bus.spans(topics.ROLLUPS.name)
             reader = await bus.reader([(topics.ROLLUPS.name, at, 0) for at in spans])
             found: dict[tuple[str, str, int, int], RollupWindow] = {}
-            measured: dict[tuple[str, str, int], MeasuredWindow] = {}
+            measured: dict[tuple[str, str, int], TelemetryWindow] = {}
             while any(reader.position(topics.ROLLUPS.name, at) < span.end for at, span in spans.items()):
                 for message in await reader.read():
                     envelope = unwrap(message)
                     body = envelope.body
-                    if isinstance(body, MeasuredWindow):
-                        assert measured.setdefault((envelope.domain, body.window, body.begin), body) == body
+                    if isinstance(body, TelemetryWindow):
+                        assert measured.setdefault((envelope.pool, body.window, body.begin), body) == body
                         continue
                     assert isinstance(body, RollupWindow)
-                    assert found.setdefault((envelope.domain, body.window, body.begin, body.end), body) == body
+                    assert found.setdefault((envelope.pool, body.window, body.begin, body.end), body) == body
             return found
         finally:
             await bus.close()
@@ -183,7 +184,7 @@ async def test_a_preemption_is_one_trace_from_the_request_to_the_victims_return(
     stack, collector = counting.stack, counting.collector
     bus = KafkaBus(stack.kafka.bootstrap)
     producer = await bus.producer()
-    story = Story(domain=TRACED, begin=time.time_ns() // 1_000 - 10 * MINUTE)
+    story = Story(pool=TRACED, begin=time.time_ns() // 1_000 - 10 * MINUTE)
     written = 0
 
     async def append() -> None:
@@ -227,17 +228,17 @@ async def test_a_preemption_is_one_trace_from_the_request_to_the_victims_return(
     assert parents == {
         "request urgent": None,
         "admit urgent": "request urgent",
-        "find room for urgent": "admit urgent",
-        "select victims": "find room for urgent",
-        "evict train-1": "find room for urgent",
+        "place urgent": "admit urgent",
+        "select victims": "place urgent",
+        "evict train-1": "place urgent",
         "stop train-1/0": "evict train-1",
-        "start urgent": "find room for urgent",
+        "start urgent": "place urgent",
         "resume train-1": "evict train-1",
     }
     assert {name: span.service.removeprefix("bailiff-") for name, span in spans.items()} == {
         "request urgent": "client",
         "admit urgent": "admission",
-        "find room for urgent": "admission",
+        "place urgent": "admission",
         "select victims": "victim-selection",
         "evict train-1": "eviction-executor",
         "stop train-1/0": "node-agent",
@@ -252,17 +253,17 @@ async def test_a_preemption_is_one_trace_from_the_request_to_the_victims_return(
 
 def jobs_of(pool: str, found: Metrics) -> float:
     """Jobs of the pool, of all classes."""
-    return sum(value for series, value in found.items() if series.startswith(f'bailiff_jobs_submitted_total{{domain="{pool}"'))
+    return sum(value for series, value in found.items() if series.startswith(f'bailiff_jobs_submitted_total{{pool="{pool}"'))
 
 
 def assert_exact(metrics: Metrics, truth: Recount, pool: str) -> None:
-    for (verb, rule), count in truth.evictions_by().items():
-        assert metrics[f'bailiff_evictions_total{{domain="{pool}",rule="{rule}",verb="{verb}"}}'] == count
+    for (action, rule), count in truth.evictions_by().items():
+        assert metrics[f'bailiff_evictions_total{{action="{action}",pool="{pool}",rule="{rule}"}}'] == count
     for cause, amount in truth.lost_by().items():
-        assert metrics[f'bailiff_gpu_seconds_lost_total{{cause="{cause}",domain="{pool}"}}'] == pytest.approx(amount / 1000)
+        assert metrics[f'bailiff_gpu_seconds_lost_total{{cause="{cause}",pool="{pool}"}}'] == pytest.approx(amount / 1000)
     for name, count in truth.started_by().items():
-        assert metrics[f'bailiff_start_seconds_count{{domain="{pool}",priority_class="{name}"}}'] == count
-    assert metrics[f'bailiff_gpu_seconds_used_total{{domain="{pool}",project=""}}'] == pytest.approx(truth.used() / 1e9)
+        assert metrics[f'bailiff_start_seconds_count{{pool="{pool}",priority_class="{name}"}}'] == count
+    assert metrics[f'bailiff_gpu_seconds_used_total{{pool="{pool}",project=""}}'] == pytest.approx(truth.used() / 1e9)
 
 
 @pytest.mark.parametrize("kills", [5, pytest.param(50, marks=[pytest.mark.long, pytest.mark.timeout(1800)])])
@@ -290,12 +291,12 @@ async def test_what_was_published_is_what_the_log_says(counting: Counting) -> No
     windows = await counting.windows()
     for pool in POOLS:
         truth = recount(counting.logs[pool])
-        minutes = [window for (domain, name, *_), window in windows.items() if (domain, name) == (pool, "1m")]
+        minutes = [window for (of, name, *_), window in windows.items() if (of, name) == (pool, "1m")]
         assert all(window.complete for window in minutes)
         assert len(minutes) == truth.end // 60_000_000 - min(window.begin for window in minutes) // 60_000_000
-        for (domain, *_), window in windows.items():
-            if domain == pool:
-                assert {(e.verb, e.rule): e.count for e in window.evictions} == truth.evictions_by(window.begin, window.end)
+        for (of, *_), window in windows.items():
+            if of == pool:
+                assert {(e.action, e.rule): e.count for e in window.evictions} == truth.evictions_by(window.begin, window.end)
                 assert window.used_gpu_ms == truth.used(window.begin, window.end) // 1_000_000
 
 

@@ -62,17 +62,17 @@ async def test_it_dies_between_the_exit_and_the_proof_that_the_gpus_are_free(sta
         await told.victim_stands()
         stage.leak(LEAK)
         await told.urgent_comes()
-        await told.pool.record(TaskExited, job=told.victim)
-        before = told.pool.pool.seq
+        await told.watch.record(TaskExited, job=told.victim)
+        before = told.watch.state.seq
         stage.kill("node-agent")
         await back(stage)
-        await told.pool.until("the next agent has joined", lambda _: bool(joined_since(told, before)))
+        await told.watch.until("the next agent has joined", lambda _: bool(joined_since(told, before)))
         assert not told.facts(TaskReleased)
-        assert told.pool.job(told.urgent).phase == "reserved"
+        assert told.watch.job(told.urgent).phase == "reserved"
         stage.leak(0)
         cleaned = utc_us()
         await told.ends_well(SAVES_AND_LEAVES)
-        [released] = [entry for entry in told.pool.entries if entry.record.seq == told.when(TaskReleased, told.victim)[0]]
+        [released] = [entry for entry in told.watch.entries if entry.record.seq == told.when(TaskReleased, told.victim)[0]]
         assert released.append_time >= cleaned // 1000 * 1000
 
 
@@ -81,7 +81,7 @@ async def test_it_dies_when_the_gpus_are_free(stage: Stage) -> None:
     async with story(stage) as told:
         await told.victim_stands()
         await told.urgent_comes()
-        await told.pool.record(TaskReleased, job=told.victim)
+        await told.watch.record(TaskReleased, job=told.victim)
         stage.kill("node-agent")
         await back(stage)
         await told.ends_well(SAVES_AND_LEAVES)
@@ -97,11 +97,11 @@ async def test_it_is_dead_when_the_deadlines_come(stage: Stage) -> None:
         stage.kill("node-agent")
         await told.processes_are_gone()
         await back(stage)
-        dead = "its agent was dead when its deadline came"
+        dead = "its supervisor stopped it at its deadline, because the agent was down"
         late = Table("preempted-unclean", (*NOTICED, *LATE), stuck_in="noticed", codes=(-9,), reason=dead, goes_back_to=BEFORE)
         await told.ends_well(late)
 
 
 def joined_since(told: Story, seq: int) -> list[NodeJoined]:
-    found = [entry.record for entry in told.pool.entries if entry.record.seq > seq]
+    found = [entry.record for entry in told.watch.entries if entry.record.seq > seq]
     return [record.data for record in found if isinstance(record.data, NodeJoined)]

@@ -34,7 +34,7 @@ TABLE: dict[str, tuple[float, Table]] = {
             goes_back_to=BEFORE,
         ),
     ),
-    "ForksAway": (ENOUGH_S, Table("preempted", reason="1 processes that it left behind were ended")),
+    "ForksAway": (ENOUGH_S, Table("preempted", reason="1 processes that outlived it were killed")),
     "KnowsNothing": (
         ENOUGH_S,
         Table("preempted-unclean", TERM_AT_ONCE, codes=(-15,), goes_back_to=BEFORE, says=False),

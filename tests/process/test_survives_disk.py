@@ -81,4 +81,4 @@ async def test_the_newest_checkpoint_is_damaged_when_it_comes_back(stage: Stage,
         await told.urgent_comes()
         await told.has_left()
         damage(told.checkpoints / "attempt-0001" / f"step-{LAST:08}")
-        await told.ends_well(Table("preempted", SAVED, goes_back_to=BEFORE, passed_over=1))
+        await told.ends_well(Table("preempted", SAVED, goes_back_to=BEFORE, skipped_checkpoints=1))

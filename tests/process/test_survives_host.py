@@ -37,7 +37,7 @@ class TwoMachines(Stage):
         if node == FIRST:
             self.start_service("node-agent")
         else:
-            env = {"BAILIFF_NODES": json.dumps([{"name": node, "domain": POOL, **MACHINE}])}
+            env = {"BAILIFF_NODES": json.dumps([{"name": node, "pool": POOL, **MACHINE}])}
             self.stack.start_service("node-agent", replica="-other", env=env)
 
 
@@ -65,7 +65,7 @@ def two(_two: Callable[[], System]) -> TwoMachines:
 
 
 def node_of(told: Story) -> str:
-    return told.pool.pool.nodes[told.pool.job(told.victim).tasks[0].node].name
+    return told.watch.state.nodes[told.watch.job(told.victim).tasks[0].node].name
 
 
 async def is_back(two: TwoMachines, node: str) -> None:
@@ -79,7 +79,7 @@ async def test_its_machine_is_lost_and_it_goes_on_elsewhere(two: TwoMachines) ->
         await told.victim_stands()
         node = node_of(told)
         dies(two, node)
-        await told.pool.record(NodeLost, node=node)
+        await told.watch.record(NodeLost, node=node)
         await told.comes_back(LOST)
         await is_back(two, node)
 
@@ -89,16 +89,16 @@ async def test_its_machine_is_lost_while_it_saves(two: TwoMachines) -> None:
     """The urgent job for which it leaves waits for other room, and gets it."""
     async with story(two) as told:
         ready = {"ready"}
-        await told.pool.until("both are ready", lambda seen: {node.state for node in seen.nodes.values()} == ready)
-        await told.pool.submit("neighbour", told.pool.until_told(), gpus=GPUS, kind="inference")
-        await told.pool.until_running("neighbour")
+        await told.watch.until("both are ready", lambda seen: {node.state for node in seen.nodes.values()} == ready)
+        await told.watch.submit("neighbour", told.watch.until_told(), gpus=GPUS, kind="inference")
+        await told.watch.until_running("neighbour")
         await told.victim_stands("WaitsWhileSaving")
         await told.urgent_comes()
         await told.reaches("checkpoint_started")
         node = node_of(told)
         dies(two, node)
-        await told.pool.record(NodeLost, node=node)
-        told.pool.tell("neighbour")
+        await told.watch.record(NodeLost, node=node)
+        told.watch.tell("neighbour")
         await told.ends_well(LOST)
         await is_back(two, node)
 
@@ -121,10 +121,10 @@ async def test_the_machine_of_one_rank_is_lost(two: TwoMachines) -> None:
     """The gang stands on both machines, and goes back to a step that both have saved."""
     async with story(two, tasks=2) as told:
         ready = {"ready"}
-        await told.pool.until("both are ready", lambda seen: {node.state for node in seen.nodes.values()} == ready)
+        await told.watch.until("both are ready", lambda seen: {node.state for node in seen.nodes.values()} == ready)
         await told.victim_stands(gpus=2 * GPUS, grace_s=2.5)
         node = node_of(told)
         dies(two, node)
-        await told.pool.record(NodeLost, node=node)
+        await told.watch.record(NodeLost, node=node)
         await is_back(two, node)
         await told.comes_back(Table("lost", None, codes=(85,), goes_back_to=BEFORE))

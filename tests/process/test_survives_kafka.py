@@ -28,5 +28,5 @@ async def test_kafka_is_away_in_the_grace(stage: Stage, how: str, behaviour: str
     await told.processes_are_gone()
     await asyncio.to_thread(kafka.resume if how == "stands still" else kafka.start)
     async with stage.watch(POOL) as pool:
-        told.pool = pool
+        told.watch = pool
         await told.ends_well(table)

@@ -3,7 +3,7 @@
 import pytest
 from tests.survival import BEFORE, ENOUGH_S, NOTICED, SAVED, SHORT_S, Stage, Table, kill, story
 
-from bailiff_core.records.facts import EvictionStaged, TaskExited, TaskReleased
+from bailiff_core.records.facts import EvictionStageReached, TaskExited, TaskReleased
 
 WITHOUT = "its supervisor was lost"
 
@@ -51,7 +51,7 @@ async def test_a_gang_leaves_with_one_step(stage: Stage) -> None:
         await told.victim_stands()
         await told.urgent_comes()
         await told.ends_well(Table("preempted", SAVED, may=("step_confirmed", "step_agreed"), codes=(85, 85)))
-        committed = told.facts(EvictionStaged, attempt=1, stage="checkpoint_committed")
+        committed = told.facts(EvictionStageReached, attempt=1, stage="checkpoint_committed")
         assert len({(fact.checkpoint.step, fact.checkpoint.agreed) for fact in committed}) == 1
         assert committed[0].checkpoint.agreed
 
@@ -73,8 +73,8 @@ async def test_a_rank_dies_while_the_gang_saves(stage: Stage) -> None:
     async with story(stage, tasks=2) as told:
         await told.victim_stands("WaitsWhileSaving", grace_s=ENOUGH_S)
         await told.urgent_comes()
-        await told.pool.until("both save", lambda _: len(told.facts(EvictionStaged, stage="checkpoint_started")) == 2)
+        await told.watch.until("both save", lambda _: len(told.facts(EvictionStageReached, stage="checkpoint_started")) == 2)
         kill(told.process(1))
-        await told.pool.record(TaskExited, job=told.victim, task=1)
+        await told.watch.record(TaskExited, job=told.victim, task=1)
         told.goes_on()
         await told.ends_well(Table("preempted", None, codes=(85, -9), goes_back_to=BEFORE))

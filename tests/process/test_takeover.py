@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
 CONTROL = ("admission", "victim-selection", "eviction-executor")
 POOLS = ("pool-a", "pool-b", "pool-c", "pool-d")
-OWNED = re.compile(r'"partitions": (\[[0-9, ]*\]), "event": "domains owned"')
+OWNED = re.compile(r'"partitions": (\[[0-9, ]*\]), "event": "pools owned"')
 
 
 @pytest.fixture
@@ -77,18 +77,18 @@ def owned(system: System, replica: str) -> list[int]:
 async def every_pool_is_served(pools: list[Watch], urgent: str) -> None:
     """In each pool somebody leaves for an urgent job and comes back, and the log is one chain that replays."""
     for pool in pools:
-        await pool.submit(f"{urgent}-in-{pool.domain}", "true", gpus=4, kind="inference")
+        await pool.submit(f"{urgent}-in-{pool.pool}", "true", gpus=4, kind="inference")
     for pool in pools:
-        await pool.until_ended(f"{urgent}-in-{pool.domain}")
+        await pool.until_ended(f"{urgent}-in-{pool.pool}")
         job = whole(pool)
         await pool.until_running(job)
         await pool.noted(job, pool.job(job).attempt)
         pool.assert_started_once(job)
-        decided = [fact for fact in pool.facts(PreemptionDecided) if fact.asker.job == f"{urgent}-in-{pool.domain}"]
+        decided = [fact for fact in pool.facts(PreemptionDecided) if fact.preemptor.job == f"{urgent}-in-{pool.pool}"]
         assert [[victim.job for victim in fact.victims] for fact in decided] == [[job]]
         await pool.verify(orphans=True)
 
 
 def whole(pool: Watch) -> str:
     """The job that has the pool to itself."""
-    return f"whole-{pool.domain}"
+    return f"whole-{pool.pool}"

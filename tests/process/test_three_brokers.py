@@ -15,7 +15,7 @@ from tests.system import System, Watch
 
 from bailiff_bus import topics
 from bailiff_bus.port import BusUnavailable
-from bailiff_bus.topics import create_topics
+from bailiff_bus.topic_admin import create_topics
 from bailiff_core.records.decisions import JobEnded
 from bailiff_core.records.facts import JobSubmitted, NodeLost, TaskStarted
 from bailiff_devstack import KafkaCluster
@@ -56,10 +56,10 @@ class Load:
             job, began = f"load-{number}", time.monotonic()
             number += 1
             try:
-                await self.pool.submit(job, "true", gpus=0, cpus=0)
+                await self.state.submit(job, "true", gpus=0, cpus=0)
             except BusUnavailable:
                 self.unknown.append(job)
-                self.pool.producer = await self.pool.bus.producer()
+                self.state.producer = await self.state.bus.producer()
                 continue
             self.acknowledged.append(job)
             self.seconds.append(time.monotonic() - began)

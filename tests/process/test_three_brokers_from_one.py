@@ -1,4 +1,4 @@
-"""From one broker to three without stopping a job, as docs/operations.md has it, with Kafka's own tools."""
+"""From one broker to three without stopping a job, as docs/how-to/kafka.md has it, with Kafka's own tools."""
 
 import asyncio
 import json

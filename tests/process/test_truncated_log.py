@@ -53,7 +53,7 @@ async def test_a_log_cut_short_is_noticed_and_goes_on_when_an_operator_says_so(l
     await asyncio.to_thread(lone.stack.kafka.start)
 
     async with lone.watch("pool-a") as pool:
-        assert pool.pool.seq == first_lost - 1
+        assert pool.state.seq == first_lost - 1
         await said_to_have_obeyed(pool, placed.record.seq, anew=True)
         lone.start_service("admission")
         alarm = await pool.until_alarm("log-truncated")
@@ -72,7 +72,7 @@ async def test_a_log_cut_short_is_noticed_and_goes_on_when_an_operator_says_so(l
 
         # It goes on: what ran and is known runs on, what ran and is not known is ended, what was asked for is served.
         await pool.until_ended("asked-meanwhile")
-        assert pool.pool.epoch > accepted.epoch
+        assert pool.state.epoch > accepted.epoch
         await pool.until_running("kept", "forgotten")
         assert pool.job("kept").attempt == 1
         pool.assert_started_once("kept")

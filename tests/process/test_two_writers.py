@@ -12,15 +12,15 @@ from collections.abc import Iterator
 import pytest
 from tests.system import System, Watch
 
-from bailiff_bus.log import AuditReader
 from bailiff_core.records.decisions import JobEnded, PreemptionDecided
-from bailiff_core.records.facts import EvictionBegun, JobSubmitted, TaskStarted, WriterStarted
+from bailiff_core.records.facts import EvictionStarted, JobSubmitted, TaskStarted, WriterStarted
+from bailiff_log.reader import AuditReader
 
 # A group of its own is no setting: nobody should be able to ask for this.
 OTHER_GROUP = """
 import sys
 from bailiff_admission import __main__ as admission, service
-from bailiff_bus.runtime import main
+from bailiff_service.main import main
 service.NAME = "admission-of-another-group"
 sys.exit(main(service.AdmissionSettings, admission.build))
 """
@@ -49,7 +49,7 @@ async def test_two_writers_at_once(duel: System) -> None:
         await pool.until("both have written", lambda _: len(writers(pool)) >= 4)
         small = (f"duel-small-{n}" for n in itertools.count())
         submitted = []
-        while not pool.view.reader.orphans:
+        while not pool.projection.reader.orphans:
             submitted.append(next(small))
             await pool.submit(submitted[-1], "true", gpus=0)
             await pool.until("it was accepted", lambda seen: submitted[-1] in seen.jobs)
@@ -70,7 +70,7 @@ async def test_two_writers_at_once(duel: System) -> None:
         assert set(Counter(fact.demand.job for fact in pool.facts(JobSubmitted)).values()) == {1}
         assert set(Counter(fact.job for fact in pool.facts(JobEnded)).values()) == {1}
         assert set(Counter((fact.job, fact.attempt, fact.task) for fact in pool.facts(TaskStarted)).values()) == {1}
-        assert set(Counter((fact.job, fact.attempt) for fact in pool.facts(EvictionBegun)).values()) == {1}
+        assert set(Counter((fact.job, fact.attempt) for fact in pool.facts(EvictionStarted)).values()) == {1}
         assert len(pool.facts(PreemptionDecided)) == 1
 
         # One of them leaves, and all who read along have skipped, counted and reported the same records.
@@ -78,7 +78,7 @@ async def test_two_writers_at_once(duel: System) -> None:
         await pool.submit("duel-last", "true", gpus=0)
         await pool.until_ended("duel-last")
         await pool.verify(orphans=True)
-        reader = AuditReader(pool.bus, pool.domain, pool.view.partition)
+        reader = AuditReader(pool.bus, pool.pool, pool.projection.partition)
         await reader.catch_up(ignore)
         await reader.close()
         assert reader.orphans > 0
@@ -86,10 +86,10 @@ async def test_two_writers_at_once(duel: System) -> None:
         for service in ("admission", "victim-selection", "eviction-executor"):
 
             async def has_counted(service: str = service) -> bool:
-                return await duel.metric(service, "bailiff_orphans_total", domain="pool-a") == reader.orphans
+                return await duel.metric(service, "bailiff_orphans_total", pool="pool-a") == reader.orphans
 
             await pool.until_true(f"{service} has counted {reader.orphans} orphans", has_counted)
-            assert "does not continue the log" in duel.log_of(service)
+            assert "orphan record skipped" in duel.log_of(service)
 
 
 async def test_a_writer_that_was_stopped_past_its_session_wakes_to_a_log_that_is_not_its_own(duel: System) -> None:

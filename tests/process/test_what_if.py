@@ -24,7 +24,7 @@ from bailiff_devstack.stack import API, AUDITOR
 
 pytestmark = pytest.mark.kafka
 
-CALM = DEFAULT_POLICY.model_copy(update={"preemption": DEFAULT_POLICY.preemption.model_copy(update={"verbs": ("allocate",)})})
+CALM = DEFAULT_POLICY.model_copy(update={"preemption": DEFAULT_POLICY.preemption.model_copy(update={"actions": ("allocate",)})})
 
 
 @pytest.fixture
@@ -47,14 +47,14 @@ async def test_the_past_is_the_same_wherever_it_is_read(archived: System, tmp_pa
     async with archived.watch("pool-a") as watch:
         calm = tmp_path / "calm.yaml"
         calm.write_text(yaml.safe_dump(CALM.model_dump(mode="json", exclude_defaults=True)))
-        began = watch.view.head.next_seq
+        began = watch.projection.head.next_seq
         await preempted(watch)
         decided = next(e.record for e in watch.entries if e.record.seq >= began and isinstance(e.record.data, PreemptionDecided))
         last = watch.entries[-1].record.seq  # the pool's log may grow while it is read
         dsn, log = archived.stack.postgres.dsn, str(tmp_path / "log.jsonl")
 
         async def all_of_it() -> bool:
-            return bool(await query(dsn, "SELECT FROM domains WHERE name = 'pool-a' AND next_seq > $1", last))
+            return bool(await query(dsn, "SELECT FROM pools WHERE name = 'pool-a' AND next_seq > $1", last))
 
         await watch.until_true("all of it is archived", all_of_it)
 
@@ -73,13 +73,13 @@ async def test_the_past_is_the_same_wherever_it_is_read(archived: System, tmp_pa
         groups = found["Kafka"]["groups"]["class train"]
         assert groups["recorded"]["evictions"] == groups["simulated"]["evictions"] == 1
         assert groups["other"]["evictions"] == 0
-        assert "patient-if" in {job["job"] for job in found["Kafka"]["helped"]}
+        assert "patient-if" in {job["job"] for job in found["Kafka"]["improved"]}
         assert found["Kafka"]["to"] == next(e.record.time for e in watch.entries if e.record.seq == last)
 
         # From after the decision on nothing differs any more; a time says the same as the record of that time.
         later = ("what-if", "-p", str(calm), "--from", time_text(decided.time + 1), "--to", f"#{last}", "-o", "json")
-        assert json.loads(told(archived, *later))["helped"] == []
-        assert "Assumed" in told(archived, "what-if", "-p", str(calm), "--from", "-1h")
+        assert json.loads(told(archived, *later))["improved"] == []
+        assert "Assumptions:" in told(archived, "what-if", "-p", str(calm), "--from", "-1h")
 
 
 async def preempted(watch: Watch) -> None:
@@ -98,7 +98,7 @@ async def preempted(watch: Watch) -> None:
 def told(system: System, *arguments: str, **environment: str) -> str:
     """What the command prints about pool-a."""
     settings = {
-        "BAILIFF_KAFKA__BOOTSTRAP": system.stack.kafka.bootstrap, "BAILIFF_DOMAIN": "pool-a",
+        "BAILIFF_KAFKA__BOOTSTRAP": system.stack.kafka.bootstrap, "BAILIFF_POOL": "pool-a",
         "BAILIFF_CACHE": str(system.folder / "cache"), **environment,
     }  # fmt: skip
     done: subprocess.CompletedProcess[Any] = subprocess.run(

@@ -7,14 +7,16 @@ from tests.log_builder import HOUR, MINUTE, Story, policy
 from tests.property.random_stories import Step
 
 from bailiff_core.model.demand import TaskGroup
-from bailiff_core.model.pool import Pool
+from bailiff_core.model.state import PoolState
 from bailiff_core.records import facts
 from bailiff_core.victims.batch import select_batch
 
 SHAPES = ((1, 1), (1, 1), (1, 2), (1, 4), (2, 4), (4, 4), (3, 2), (6, 1), (1, 3), (1, 0))
 LIMITS = (None, 10 * MINUTE, HOUR, None, 2 * HOUR, 5 * HOUR, None, 20 * MINUTE)
 CLASSES = ("train", "train", "train", "train", "interactive")
-RULES = policy(preemption={"verbs": ["allocate", "preempt"]}, protections={"schedule_timeout": {"after": "6h", "then": "pass"}})
+RULES = policy(
+    preemption={"actions": ["allocate", "preempt"]}, protections={"schedule_timeout": {"after": "6h", "action": "pass"}}
+)
 
 
 def busy_steps(most: int) -> st.SearchStrategy[list[Step]]:
@@ -33,9 +35,9 @@ class Busy:
             self.story.node(name, gpus=4, cpu=16)
 
     @property
-    def pool(self) -> Pool:
+    def state(self) -> PoolState:
         """The state as it is."""
-        return self.story.pool
+        return self.story.state
 
     def tell(self, steps: Iterable[Step]) -> Story:
         """All of it."""
@@ -46,7 +48,7 @@ class Busy:
         return self.story
 
     def _do(self, what: int, a: int, b: int) -> None:
-        story, pool = self.story, self.pool
+        story, pool = self.story, self.state
         if what < 6:
             self._submit(a, b)
         elif what < 9:
@@ -55,12 +57,12 @@ class Busy:
             running = [name for name in pool.active if pool.jobs[name].phase == "running"]
             self._each(running[a % max(1, len(running)) :][: 1 + b % 2], story.ends)
         elif what < 13:
-            story.turn(facts.ClockAdvanced(), after=(1 + a) * 7 * MINUTE)
+            story.cycle(facts.ClockAdvanced(), after=(1 + a) * 7 * MINUTE)
         elif what < 14:
             self._silence("abcd"[a % 4])
         else:
             self._answered()
-            self._each(list(pool.leaving), lambda name: story.ends(name, code=85))
+            self._each(list(pool.evicting), lambda name: story.ends(name, code=85))
 
     def _submit(self, a: int, b: int) -> None:
         self.jobs += 1
@@ -71,16 +73,16 @@ class Busy:
 
     def _each(self, names: Sequence[str], do: Callable[[str], object]) -> None:
         for name in names:
-            if name in self.pool.active:
+            if name in self.state.active:
                 do(name)
 
     def _silence(self, name: str) -> None:
-        node = self.pool.nodes[self.pool.node_numbers[name]]
+        node = self.state.nodes[self.state.node_numbers[name]]
         if node.state == "ready":
             self.story.silent(name)
         else:
-            self.story.heard(name)
+            self.story.reachable(name)
 
     def _answered(self) -> None:
-        if self.pool.selection is not None:
-            self.story.propose(answers=select_batch(self.pool, self.pool.selection.requests, 2_000))
+        if self.state.selection is not None:
+            self.story.propose(proposals=select_batch(self.state, self.state.selection.requests, 2_000))

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from tests.core_invariants import check_pool, victims_may_go
 from tests.log_builder import DAY, HOUR, MINUTE, SECOND, Cut, Story, digest, policy
 
+from bailiff_core.decision_cycle import wake_at
 from bailiff_core.engine import LOGIC, STATE_SCHEMA
 from bailiff_core.fold.snapshot import from_snapshot, state_digest, to_snapshot
-from bailiff_core.lifecycle.evictions import evictions_of, leaving
 from bailiff_core.model.demand import TaskGroup
+from bailiff_core.model.evictions import active_evictions, evictions_of
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
-from bailiff_core.model.pool import ENDED, Job, Pool, Task
+from bailiff_core.model.state import ENDED, Job, PoolState, Task
 from bailiff_core.records import facts
 from bailiff_core.records.payload import Decision, Fact
-from bailiff_core.turn import wake_at
 from bailiff_core.victims.batch import select_batch
 
 Step = tuple[int, int, int]
@@ -41,26 +41,26 @@ PROJECTS = [
     {"name": "blue", "quota": {"gpus": 8, "cpus": 8}},
     {"name": "guest", "over_quota_weight": 0},
 ]
-SHARED_OUT = policy(projects=PROJECTS, preemption={"most_moved": 2})
+SHARED_OUT = policy(projects=PROJECTS, preemption={"max_migrations": 2})
 SHIELDED = policy(
     projects=PROJECTS,
-    preemption={"scope": "pool", "most_moved": -1},
+    preemption={"scope": "pool", "max_migrations": None},
     backfill="greedy",
     idle={"after": "2s"},
     protections={
         "min_runtime": {"preempt": "5s", "reclaim": "1s"}, "eviction_cap": {"evictions": 2, "window": "5m"},
         "cooldown": {"job": "5s", "project": "30s"}, "ageing": {"boost": 30, "evictions": 2, "waiting": "1h"},
-        "preemption_delay": "1s", "excluded": [{"b": "1"}], "budgets": [{"name": "few", "project": "red", "most": 1}],
-        "stale_gang": "30s", "schedule_timeout": {"after": "3m", "then": "fail"},
+        "preemption_delay": "1s", "excluded": [{"b": "1"}], "budgets": [{"name": "few", "project": "red", "max_disruptions": 1}],
+        "stale_gang": "30s", "schedule_timeout": {"after": "3m", "action": "fail"},
     },
 )  # fmt: skip
 SPREAD = policy(
     projects=PROJECTS,
     packing="spread",
-    idle={"after": "1m", "then": "pause"},
-    protections={"schedule_timeout": {"after": "30s", "then": "pass"}},
+    idle={"after": "1m", "action": "pause"},
+    protections={"schedule_timeout": {"after": "30s", "action": "pass"}},
 )
-PLAIN: tuple[Policy, ...] = (*(DEFAULT_POLICY, FORGETFUL) * 4, TURNED_UP, policy(preemption={"verbs": ["allocate"]}))
+PLAIN: tuple[Policy, ...] = (*(DEFAULT_POLICY, FORGETFUL) * 4, TURNED_UP, policy(preemption={"actions": ["allocate"]}))
 SHARED: tuple[Policy, ...] = (SHARED_OUT, SHIELDED, SPREAD, SHARED_OUT)
 
 
@@ -81,24 +81,24 @@ class Chance:
         self.past: dict[int, bytes] = {}  # states since the open selection was asked
         self.jobs = 0
         self.lives: dict[str, int] = {}
-        self.story.turn(lambda: self._join(0, 1), lambda: self._join(1, 1))
+        self.story.cycle(lambda: self._join(0, 1), lambda: self._join(1, 1))
 
     @property
-    def pool(self) -> Pool:
+    def state(self) -> PoolState:
         """The state as it is."""
-        return self.story.pool
+        return self.story.state
 
-    def tell(self, turns: Iterable[Sequence[Step]]) -> Story:
+    def tell(self, cycles: Iterable[Sequence[Step]]) -> Story:
         """All of it."""
-        for turn in turns:
-            self.turn(turn)
+        for cycle in cycles:
+            self.cycle(cycle)
         return self.story
 
-    def turn(self, turn: Sequence[Step]) -> list[Decision]:
+    def cycle(self, cycle: Sequence[Step]) -> list[Decision]:
         """One turn; the first step may also cut it short, or restart the writer, or let time pass."""
-        what, a, b = turn[0]
+        what, a, b = cycle[0]
         after = PAUSES[a % len(PAUSES)] if what % 5 == 0 else 0
-        wake = wake_at(self.pool)
+        wake = wake_at(self.state)
         if what % 7 == 0 and b % 3 == 0 and wake is not None:
             after = max(0, wake - self.story.time)
         cut = b % 6 + 1 if what in (58, 59) else None
@@ -106,21 +106,21 @@ class Chance:
             if what == 57:
                 self.story.restart()
             else:
-                given = [self._late(step) for step in turn]
+                given = [self._late(step) for step in cycle]
                 if after:
                     given.append(lambda: [facts.ClockAdvanced()])
-                self.story.turn(*given, after=after, cut=cut)
+                self.story.cycle(*given, after=after, cut=cut)
         except Cut:
             self.story.restart()
         self._look()
         return self.story.said
 
     def _look(self) -> None:
-        victims_may_go(self.pool, self.story.said)
-        if self.pool.selection is None:
+        victims_may_go(self.state, self.story.said)
+        if self.state.selection is None:
             self.past.clear()
         else:
-            self.past[self.pool.seq] = to_snapshot(self.pool)
+            self.past[self.state.seq] = to_snapshot(self.state)
         if self.check is not None:
             self.check(self.story)
 
@@ -171,7 +171,7 @@ class Chance:
         )  # fmt: skip
 
     def _standing(self) -> list[tuple[Job, Task]]:
-        return [(job, task) for job in self.pool.active_jobs() for task in job.tasks if task.state in _REPORTED]
+        return [(job, task) for job in self.state.active_jobs() for task in job.tasks if task.state in _REPORTED]
 
     def _task(self, a: int, b: int) -> Iterable[Fact]:
         found = self._standing()
@@ -180,19 +180,20 @@ class Chance:
     def _report(self, job: Job, task: Task, b: int) -> list[Fact]:
         at = self.story.at(job.id, task.index)
         evictions = [eviction for eviction in (job.eviction, task.eviction) if eviction is not None]
-        sparing = any(eviction.spare_seq is not None for eviction in evictions)
+        sparing = any(eviction.cancel_seq is not None for eviction in evictions)
         if sparing and b % 8 != 2 and task.state in ("starting", "running"):
-            return [facts.TaskSpared(**at)] if b % 4 or task.spared else [facts.SpareRefused(**at)]
+            cancelled = b % 4 or task.eviction_cancelled
+            return [facts.TaskEvictionCancelled(**at) if cancelled else facts.TaskCancelEvictionRefused(**at)]
         if task.state == "starting":
             return [facts.TaskStartRefused(**at, reason="no")] if b == 5 else [facts.TaskStarted(**at)]
         if task.state == "exited":
             return [facts.TaskReleased(**at)]
         if evictions and not task.term_sent and b % 2:
-            return [facts.EvictionStaged(**at, stage="term_sent")]
+            return [facts.EvictionStageReached(**at, stage="term_sent")]
         return [facts.TaskExited(**at, exit_code=CODES[b % len(CODES)])]
 
     def _whole_job(self, a: int, b: int) -> Iterable[Fact]:
-        jobs = [job for job in self.pool.active_jobs() if job.phase != "reserved"]
+        jobs = [job for job in self.state.active_jobs() if job.phase != "reserved"]
         if not jobs:
             return []
         job = jobs[a % len(jobs)]
@@ -201,37 +202,37 @@ class Chance:
         return [fact for entry in found[: 1 if b % 3 == 0 else None] for fact in entry if _fits(job, fact)]
 
     def _answer(self, a: int, b: int) -> Iterable[Fact]:
-        selection = self.pool.selection
-        if selection is None or not self.past or self.pool.answers is not None:
+        selection = self.state.selection
+        if selection is None or not self.past or self.state.proposals is not None:
             return []
         at = sorted(self.past)[-1 if a % 3 else a % len(self.past)]
         state = from_snapshot(self.past[at])
         if state.selection is None or state.selection.number != selection.number:
             return []
-        answers = select_batch(state, state.selection.requests, 5 if b == 7 else 20_000)
+        proposals = select_batch(state, state.selection.requests, 5 if b == 7 else 20_000)
         if b == 1:
-            answers = answers[: a % (len(answers) + 1)]
+            proposals = proposals[: a % (len(proposals) + 1)]
         if b == 2:
-            others = answers[1:] + answers[:1]
-            answers = [one.model_copy(update={"victims": two.victims}) for one, two in zip(answers, others, strict=True)]
+            others = proposals[1:] + proposals[:1]
+            proposals = [one.model_copy(update={"victims": two.victims}) for one, two in zip(proposals, others, strict=True)]
         if b == 3:
-            answers = [one.model_copy(update={"placement": one.placement[:1]}) for one in answers]
-        return [facts.ProposalReceived(number=selection.number, computed_at=at, logic=LOGIC, answers=tuple(answers))]
+            proposals = [one.model_copy(update={"placement": one.placement[:1]}) for one in proposals]
+        return [facts.ProposalReceived(selection=selection.number, computed_at=at, logic=LOGIC, proposals=tuple(proposals))]
 
     def _progress(self, a: int, b: int) -> Iterable[Fact]:
-        waiting = [entry for entry in leaving(self.pool) if entry.eviction.begun_seq is None]
+        waiting = [entry for entry in active_evictions(self.state) if entry.eviction.started_seq is None]
         if not waiting:
             return []
         entry = waiting[a % len(waiting)]
         job, eviction = entry.job, entry.eviction
-        plan = self.pool.plans.get(eviction.plan) if eviction.plan is not None else None
-        begun = plan is not None and any(_begun(self.pool, name, plan.seq) for name in plan.victims)
-        if b % 3 == 0 and plan is not None and not begun and plan.given_up is None:
-            return [facts.PlanGivenUp(plan=plan.seq, reason="room")]
-        return [facts.EvictionBegun(job=job.id, attempt=job.attempt, decided=eviction.decided_seq)]
+        plan = self.state.preemptions.get(eviction.preemption) if eviction.preemption is not None else None
+        begun = plan is not None and any(_begun(self.state, name, plan.seq) for name in plan.victims)
+        if b % 3 == 0 and plan is not None and not begun and plan.abandoned is None:
+            return [facts.PreemptionAbandoned(preemption=plan.seq, reason="room")]
+        return [facts.EvictionStarted(job=job.id, attempt=job.attempt, decided_by=eviction.decided_seq)]
 
     def _cancel(self, a: int) -> Iterable[Fact]:
-        jobs = [job for job in self.pool.jobs.values() if job.phase not in ENDED]
+        jobs = [job for job in self.state.jobs.values() if job.phase not in ENDED]
         return [facts.JobCancelled(request=self.story.request(), job=jobs[a % len(jobs)].id)] if jobs else []
 
     def _join(self, number: int, b: int) -> Iterable[Fact]:
@@ -246,20 +247,22 @@ class Chance:
                     yield facts.TaskVanished(**self.story.at(job.id, task.index))
 
     def _silence(self, a: int, b: int) -> Iterable[Fact]:
-        node = self.pool.nodes[a % len(self.pool.nodes)]
+        node = self.state.nodes[a % len(self.state.nodes)]
         if node.state == "ready":
-            return [facts.NodeUnreachable(node=node.name, last_heard=self.pool.now)]
+            return [facts.NodeUnreachable(node=node.name, last_contact=self.state.now)]
         if node.state == "lost":
             return self._join(node.number, b)
-        return [facts.NodeReachable(node=node.name) if b % 4 else facts.NodeLost(node=node.name, last_heard=self.pool.now)]
+        return [facts.NodeReachable(node=node.name) if b % 4 else facts.NodeLost(node=node.name, last_contact=self.state.now)]
 
     def _scale(self, a: int, b: int) -> Iterator[Fact]:
-        jobs = [job for job in self.pool.jobs.values() if job.phase not in ENDED and not job.cancelled]
+        jobs = [job for job in self.state.jobs.values() if job.phase not in ENDED and not job.cancelled]
         if not jobs:
             return
         job = jobs[a % len(jobs)]
         if job.phase == "pending" and not job.tasks and b % 4 == 0:
-            yield facts.JobReclassified(request=self.story.request(), job=job.id, priority_class=CLASSES[b % len(CLASSES)])
+            yield facts.JobPriorityClassChanged(
+                request=self.story.request(), job=job.id, priority_class=CLASSES[b % len(CLASSES)]
+            )
         elif len(job.demand.tasks) == 1 and not job.demand.sub_groups:
             tasks = max(1 + b % 6, job.minimum if job.tasks else 1)
             least = min(job.minimum, tasks)
@@ -268,7 +271,7 @@ class Chance:
     def _by_hand(self, a: int, b: int) -> Iterator[Fact]:
         """What people ask for, as admission would let it pass."""
         if b % 6 == 4:
-            node = self.pool.nodes[a % len(self.pool.nodes)]
+            node = self.state.nodes[a % len(self.state.nodes)]
             if node.drain is not None and a % 4:
                 yield facts.NodeUndrained(request=self.story.request(), node=node.name)
             elif node.drain is None:
@@ -277,19 +280,19 @@ class Chance:
                 drain = {"request": self.story.request(), "node": node.name, "mode": mode, "deadline": within}
                 yield facts.NodeDrained.model_validate(drain)
             return
-        jobs = [job for job in self.pool.jobs.values() if job.phase not in ENDED and not job.cancelled]
+        jobs = [job for job in self.state.jobs.values() if job.phase not in ENDED and not job.cancelled]
         if not jobs:
             return
         job = jobs[(a + b) % len(jobs)]
         asked = {"request": self.story.request(), "job": job.id}
         if job.paused_seq is not None:
-            yield facts.JobUnpaused(**asked)
+            yield facts.JobResumed(**asked)
         elif a % 3 == 0:
             yield facts.JobPaused(**asked)
         elif a % 3 == 1 and job.phase in ("reserved", "starting", "running"):
-            yield facts.JobEvictionAsked(**asked)
+            yield facts.JobEvictionRequested(**asked)
         elif job.phase in ("starting", "running"):
-            yield facts.JobMigrationAsked(**asked, node=None if a % 2 else f"n{b % len(self.pool.nodes)}")
+            yield facts.JobMigrationRequested(**asked, node=None if a % 2 else f"n{b % len(self.state.nodes)}")
 
     def _rare(self, a: int, b: int) -> Iterator[Fact]:
         if self.shared and b % 2:
@@ -304,14 +307,14 @@ class Chance:
                 enforce = self.shared and b % 3 == 0
                 yield facts.PolicyApplied(policy=rules.complete(), request=self.story.request(), enforce=enforce)
             case 1:
-                yield facts.ClockStepped(by=HOUR)
+                yield facts.ClockStepped(jump=HOUR)
             case 2:
-                yield facts.ReportsStale(nodes=tuple(node.name for node in self.pool.nodes.values() if node.state != "lost"))
+                yield facts.NodesSilent(nodes=tuple(node.name for node in self.state.nodes.values() if node.state != "lost"))
             case 3:
                 yield facts.NodeReturned(request=self.story.request())
             case 4:
-                if not self.pool.turn_open:
-                    yield facts.StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(self.pool))
+                if not self.state.cycle_open:
+                    yield facts.StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(self.state))
                 else:
                     yield facts.InputsAdvanced()
             case 5:
@@ -323,7 +326,7 @@ class Chance:
 
     def _device(self, a: int, b: int) -> Iterator[Fact]:
         """A device is found dirty or broken, or is in order again; who is on it may be over its share."""
-        node = self.pool.nodes[b % len(self.pool.nodes)]
+        node = self.state.nodes[b % len(self.state.nodes)]
         device = node.devices[(a + b) % len(node.devices)]
         at: dict[str, Any] = {"node": node.name, "device": device.id}
         if a % 8 == 7:
@@ -339,7 +342,7 @@ class Chance:
                 over = {"device": device.id, "used_bytes": 2, "share_bytes": 1}
                 yield facts.ShareExceeded(**self.story.at(job.id, task.index), **over)
                 if b % 3:
-                    yield facts.TaskIdle(**self.story.at(job.id, task.index), idle=bool(a % 3), lasted=SECOND)
+                    yield facts.TaskIdle(**self.story.at(job.id, task.index), idle=bool(a % 3), duration=SECOND)
 
 
 _REPORTED = ("starting", "running", "exited")
@@ -347,14 +350,18 @@ _REPORTED = ("starting", "running", "exited")
 
 def _fits(job: Job, fact: Fact) -> bool:
     """Whether the fact still makes sense after the ones before it: a spare that was refused is answered once."""
-    return not isinstance(fact, facts.SpareRefused) or fact.task == 0 or job.tasks[0].state not in ("starting", "running")
+    return (
+        not isinstance(fact, facts.TaskCancelEvictionRefused)
+        or fact.task == 0
+        or job.tasks[0].state not in ("starting", "running")
+    )
 
 
-def _begun(pool: Pool, name: str, plan: int) -> bool:
-    entries = evictions_of(pool.jobs[name]) if name in pool.jobs else []
-    return any(entry.eviction.plan == plan and entry.eviction.begun_seq is not None for entry in entries)
+def _begun(state: PoolState, name: str, plan: int) -> bool:
+    entries = evictions_of(state.jobs[name]) if name in state.jobs else []
+    return any(entry.eviction.preemption == plan and entry.eviction.started_seq is not None for entry in entries)
 
 
 def checked(story: Story) -> None:
     """All invariants of the state."""
-    check_pool(story.pool)
+    check_pool(story.state)

@@ -31,7 +31,7 @@ def told(block: str) -> dict[str, object]:
         wire = Wire(headers, entry["value"][0].encode())
         record = decode(wire)
         again.update(repr(encode(record)).encode())
-        after = continues(head or ChainHead(record.domain), wire)
+        after = continues(head or ChainHead(record.pool), wire)
         assert not isinstance(after, Break), after
         head = after
         replay.feed(record, wire)
@@ -39,11 +39,11 @@ def told(block: str) -> dict[str, object]:
     return {
         "difference": None if replay.difference is None else str(replay.difference),
         "decisions": replay.decisions,
-        "turns": replay.turns,
+        "cycles": replay.cycles,
         "bytes": again.hexdigest(),
         "head": head.hash,
-        "digest": state_digest(replay.pool),
-        "restored": state_digest(from_snapshot(to_snapshot(replay.pool))),
+        "digest": state_digest(replay.state),
+        "restored": state_digest(from_snapshot(to_snapshot(replay.state))),
     }
 
 

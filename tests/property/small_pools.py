@@ -5,13 +5,13 @@ from random import Random
 
 from tests.builders import HOUR, MINUTE, Sketch, group
 
-from bailiff_core.model.pool import Job, Pool
+from bailiff_core.model.state import Job, PoolState
 
 
 def random_pool(random: Random, shuffled: int | None = None) -> tuple[Sketch, Job]:
     """Up to three nodes, up to nine jobs on them, and a job that asks. `shuffled`: same pool, other dict order."""
     sketch = Sketch()
-    busy = random.random() < 0.7  # a full pool, and an asker that may displace much of it
+    busy = random.random() < 0.7  # a full pool, and an preemptor that may displace much of it
     mixed = random.random() < 0.25
     for number in range(random.randint(1, 3)):
         sketch.node(
@@ -23,16 +23,16 @@ def random_pool(random: Random, shuffled: int | None = None) -> tuple[Sketch, Jo
             models=("h100", "a100") if mixed else ("h100",),
         )
     for number in range(30 if busy else random.randint(0, 7)):
-        if len(sketch.pool.jobs) < 9:
+        if len(sketch.state.jobs) < 9:
             place_at_random(random, sketch, f"j{number}")
     groups = [random_group(random, 2 if busy else 3) for _ in range(random.choice((1, 1, 2)))]
-    asker = sketch.job("asker", *groups, priority=75 if busy else 50)
+    preemptor = sketch.job("preemptor", *groups, priority=75 if busy else 50)
     if shuffled is not None:
         for field in ("nodes", "jobs", "active", "node_numbers"):
-            items = list(getattr(sketch.pool, field).items())
+            items = list(getattr(sketch.state, field).items())
             Random(shuffled).shuffle(items)
-            setattr(sketch.pool, field, dict(items))
-    return sketch, asker
+            setattr(sketch.state, field, dict(items))
+    return sketch, preemptor
 
 
 def tight_pool(random: Random) -> tuple[Sketch, Job]:
@@ -41,14 +41,14 @@ def tight_pool(random: Random) -> tuple[Sketch, Job]:
     gpus = [random.randint(2, 7) for _ in range(random.randint(2, 4))]
     for number, count in enumerate(random.choice((gpus, sorted(gpus), [max(gpus)] * len(gpus)))):
         sketch.node(f"n{number}", gpus=count, cpu=random.choice((4, 8)))
-    left = sum(len(node.devices) for node in sketch.pool.nodes.values()) - random.randint(0, 1)
+    left = sum(len(node.devices) for node in sketch.state.nodes.values()) - random.randint(0, 1)
     groups = []
     while left > 0 and len(groups) < 3:
         size = random.randint(2, 5)
         count = random.randint(1, max(1, left // size))
         groups.append(group(count, gpus=size, cpu=random.choice((0, 0, 1, 2))))
         left -= size * count
-    return sketch, sketch.job("asker", *groups)
+    return sketch, sketch.job("preemptor", *groups)
 
 
 def random_group(random: Random, most: int = 3):
@@ -66,19 +66,19 @@ def random_group(random: Random, most: int = 3):
 def place_at_random(random: Random, sketch: Sketch, name: str) -> None:
     """A job of one to three tasks somewhere; left out where it does not fit."""
     groups = [group(random.choice((1, 1, 2, 3)), gpus=random.choice((0, 1, 1, 2)), cpu=random.choice((0, 1)))]
-    pool = sketch.pool
+    state = sketch.state
     phase = random.choice(("running", "running", "running", "starting", "reserved", "evicting"))
     taken: dict[int, int] = {}
     tasks: dict[int, int] = {}
     places = []
     for need in groups * 1:
         for _ in range(need.count):
-            node = random.choice(list(pool.nodes.values()))
-            busy = node.held.devices | node.reserved.devices | taken.get(node.number, 0)
+            node = random.choice(list(state.nodes.values()))
+            busy = node.allocated.devices | node.reserved.devices | taken.get(node.number, 0)
             free = [number for number in range(len(node.devices)) if not busy >> number & 1]
             used = tasks.get(node.number, 0)
-            cpu = node.held.cpu_milli + node.reserved.cpu_milli + (used + 1) * need.cpu_milli
-            slots = node.held.slots + node.reserved.slots + used + 1
+            cpu = node.allocated.cpu_milli + node.reserved.cpu_milli + (used + 1) * need.cpu_milli
+            slots = node.allocated.slots + node.reserved.slots + used + 1
             gpus = need.gpu_milli // 1000
             if len(free) < gpus or cpu > node.capacity.cpu_milli or slots > node.capacity.slots:
                 return
@@ -90,17 +90,17 @@ def place_at_random(random: Random, sketch: Sketch, name: str) -> None:
     sketch.at(job, *places, phase=phase, age=random.choice((MINUTE, HOUR, HOUR, 2 * HOUR)))
 
 
-def may_go(asker: Job, job: Job) -> bool:
-    """Whether the asker may displace the job, from the words of semantics §3."""
-    return job.phase in ("reserved", "starting", "running") and job.preemptible and job.priority < asker.priority
+def may_go(preemptor: Job, job: Job) -> bool:
+    """Whether the preemptor may displace the job, from the words of semantics §3."""
+    return job.phase in ("reserved", "starting", "running") and job.preemptible and job.priority < preemptor.priority
 
 
-def fits(pool: Pool, asker: Job, gone: frozenset[str], now: bool = False) -> bool:
+def fits(state: PoolState, preemptor: Job, gone: frozenset[str], now: bool = False) -> bool:
     """Whether the gang fits if the jobs in `gone` leave: every way to give tasks nodes and devices is tried."""
     free = {}
-    for node in pool.nodes.values():
+    for node in state.nodes.values():
         free[node.number] = [set(range(len(node.devices))), node.capacity.cpu_milli, node.capacity.slots]
-    for job in pool.jobs.values():
+    for job in state.jobs.values():
         if job.id in gone or (job.phase == "evicting" and not now):
             continue
         for task, need in zip(job.tasks, job.groups(), strict=False):
@@ -108,7 +108,7 @@ def fits(pool: Pool, asker: Job, gone: frozenset[str], now: bool = False) -> boo
             room[0] -= {number for number in range(64) if task.devices >> number & 1}
             room[1] -= need.cpu_milli
             room[2] -= 1
-    tasks = asker.groups()
+    tasks = preemptor.groups()
 
     def place(index: int, first: int = 0) -> bool:
         if index == len(tasks):
@@ -117,7 +117,7 @@ def fits(pool: Pool, asker: Job, gone: frozenset[str], now: bool = False) -> boo
         seen = []
         if index and need != tasks[index - 1]:
             first = 0  # equal tasks may as well stand in node order
-        for node in sorted(pool.nodes.values(), key=lambda node: node.number)[first:]:
+        for node in sorted(state.nodes.values(), key=lambda node: node.number)[first:]:
             room = free[node.number]
             if any(node.labels.get(key) != value for key, value in need.node_labels.items()):
                 continue
@@ -145,20 +145,20 @@ def fits(pool: Pool, asker: Job, gone: frozenset[str], now: bool = False) -> boo
     return place(0)
 
 
-def cost(pool: Pool, victims: list[Job]) -> tuple:
+def cost(state: PoolState, victims: list[Job]) -> tuple:
     """The objective of DESIGN §5 for one set, straight from its words."""
     running = [job for job in victims if job.phase != "reserved"]
     by_class = tuple(sum(job.gpus for job in running if job.priority == value) for value in (75, 50, 25))
     lost = 0
     for job in running:
-        lost += job.gpus * (min(pool.now - job.last_start, HOUR) + MINUTE) // 1000
+        lost += job.gpus * (min(state.now - job.last_start, HOUR) + MINUTE) // 1000
     broken = 0
     for job in running:
-        for node in pool.nodes.values():
+        for node in state.nodes.values():
             mine = sum(task.devices for task in job.tasks if task.node == node.number)
             others = any(
                 task.devices and task.node == node.number
-                for other in pool.jobs.values()
+                for other in state.jobs.values()
                 if other is not job and other.phase != "evicting"
                 for task in other.tasks
             )
@@ -170,14 +170,14 @@ def cost(pool: Pool, victims: list[Job]) -> tuple:
     )  # fmt: skip
 
 
-def best_set(pool: Pool, asker: Job) -> list[Job] | None:
+def best_set(state: PoolState, preemptor: Job) -> list[Job] | None:
     """The best of all sets of permitted victims, or `None` if none makes room."""
-    candidates = [job for job in pool.jobs.values() if may_go(asker, job)]
+    candidates = [job for job in state.jobs.values() if may_go(preemptor, job)]
     best = None
     for size in range(len(candidates) + 1):
         for chosen in combinations(candidates, size):
-            if best is not None and cost(pool, list(chosen)) >= best[0]:
+            if best is not None and cost(state, list(chosen)) >= best[0]:
                 continue
-            if fits(pool, asker, frozenset(job.id for job in chosen)):
-                best = (cost(pool, list(chosen)), list(chosen))
+            if fits(state, preemptor, frozenset(job.id for job in chosen)):
+                best = (cost(state, list(chosen)), list(chosen))
     return None if best is None else best[1]

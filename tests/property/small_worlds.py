@@ -44,7 +44,7 @@ def small_world(random: Random) -> tuple[Fields, Waves]:
     rules = {
         "scope": random.choice(("project", "project", "pool")),
         "quota_shields": random.random() < 0.7,
-        "most_moved": random.choice((0, 0, 1, -1)),
+        "max_migrations": random.choice((0, 0, 1, None)),
     }
     shapes, number = random.choice(KINDS), 0
     waves: Waves = []

@@ -5,9 +5,10 @@ from hypothesis import strategies as st
 from tests.log_builder import MINUTE, Story
 from tests.unit.core_protections.kit import rules
 
-from bailiff_core.lifecycle.agenda import DUE, Agenda, agenda_of
-from bailiff_core.model.pool import Job
-from bailiff_core.turn import wake_at
+from bailiff_core.decision_cycle import wake_at
+from bailiff_core.lifecycle.timers import DUE, Timers, timers_of
+from bailiff_core.model.state import Job
+from bailiff_core.scheduling_snapshot.completion_order import CompletionOrder, completion_order
 
 POLICY = rules(
     protections={
@@ -29,7 +30,7 @@ def test_the_agenda_equals_a_look_at_all_jobs(steps, data):
     story.node("n1")
     story.node("n2")
     for number, step in enumerate(steps):
-        jobs = list(story.pool.jobs)
+        jobs = list(story.state.jobs)
         job = data.draw(st.sampled_from(jobs)) if jobs else None
         if step.startswith("submit"):
             gpus = 8 if step == "submit-large" else 2
@@ -41,10 +42,10 @@ def test_the_agenda_equals_a_look_at_all_jobs(steps, data):
         elif step == "policy":
             story.apply_policy(POLICY if number % 2 else rules())
         elif step == "lose":
-            if story.pool.nodes[1].state == "ready":
+            if story.state.nodes[1].state == "ready":
                 story.lost("n2")
         elif step == "propose":
-            if story.pool.selection is not None:
+            if story.state.selection is not None:
                 story.propose()
         elif step == "back":
             story.node("n2", boot=number)
@@ -55,15 +56,15 @@ def test_the_agenda_equals_a_look_at_all_jobs(steps, data):
                 story.started(job)
             elif story.job(job).phase == "running":
                 story.ends(job, code={"end": 0, "fail": 1, "evict": 85}[step])
-        kept, fresh = agenda_of(story.pool), Agenda()
-        fresh.refresh(story.pool, ())
-        assert kept.next(story.pool.now) == fresh.next(story.pool.now)
-        assert kept.endings == fresh.endings
-        waits = [moment for name in story.pool.queue for moment in _again(story.job(name)) if moment > story.pool.now]
+        kept, fresh = timers_of(story.state), Timers()
+        fresh.refresh(story.state, ())
+        assert kept.next(story.state.now) == fresh.next(story.state.now)
+        assert completion_order(story.state) == CompletionOrder(story.state).keys
+        waits = [moment for name in story.state.queue for moment in _again(story.job(name)) if moment > story.state.now]
         if waits:
-            assert wake_at(story.pool) <= min(waits)
+            assert wake_at(story.state) <= min(waits)
         for rule in DUE:
-            assert kept.due(story.pool, rule) == fresh.due(story.pool, rule)
+            assert kept.due(story.state, rule) == fresh.due(story.state, rule)
 
 
 def _again(job: Job) -> tuple[int, int]:

@@ -6,10 +6,10 @@ from tests.builders import Sketch, group
 from tests.unit.core_protections.kit import rules
 
 from bailiff_core.lifecycle.enforcement import _bounds, enforcement
-from bailiff_core.model.places import numbers
+from bailiff_core.model.placement_ranges import numbers
 from bailiff_core.model.units import Unit, whole
 from bailiff_core.records.decisions import EvictionDecided
-from bailiff_core.scene import scene_of
+from bailiff_core.scheduling_snapshot import scene_of
 
 PARENTS = {"lab": None, "a": "lab", "b": "lab", "web": None}
 JOBS = st.tuples(
@@ -25,8 +25,8 @@ JOBS = st.tuples(
 )
 def test_all_bounds_hold_and_the_set_is_irreducible(jobs, limits, quotas):
     sketch = Sketch()
-    pool = sketch.pool
-    pool.policy = rules(
+    state = sketch.state
+    state.policy = rules(
         projects=[
             {"name": name, "parent": parent, "limit": {"gpus": limits[name]}, "quota": {"gpus": quotas[name]}}
             for name, parent in PARENTS.items()
@@ -38,22 +38,22 @@ def test_all_bounds_hold_and_the_set_is_irreducible(jobs, limits, quotas):
         job.demand = job.demand.model_copy(update={"min_tasks": 1})
         job.project = project
         sketch.at(job, *((f"n{number}", range(at * gpus, (at + 1) * gpus)) for at in range(tasks)))
-    pool.enforcing = True
-    said = list(enforcement(pool))
-    usage = scene_of(pool).usage
+    state.enforcing = True
+    said = list(enforcement(state))
+    usage = scene_of(state).usage
     gone = []
     for decision in said:
         assert isinstance(decision, EvictionDecided)
-        job = pool.jobs[decision.job]
+        job = state.jobs[decision.job]
         gone.append(Unit(job, tuple(numbers(decision.tasks)), False) if decision.tasks else whole(job))
     for unit in gone:
         usage.evict(unit)
     assert all(bound.holds() for bound in _bounds(usage))
     for unit in gone:
         last = Unit(unit.job, unit.indices[:1], False)
-        usage.put_back(last)
+        usage.restore(last)
         assert not all(bound.holds() for bound in _bounds(usage)), "one more task might have stayed"
         usage.evict(last)
     usage.rollback(0)
-    pool.enforcing = False
-    assert list(enforcement(pool)) == []
+    state.enforcing = False
+    assert list(enforcement(state)) == []

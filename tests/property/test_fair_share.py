@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property.share_reference import Member, divide
 
-from bailiff_core.model.amounts import NOTHING, UNLIMITED, Amount, Amounts
 from bailiff_core.model.policy import Project
-from bailiff_core.queue.fair_share import STEPS, allocatable, fair_shares
-from bailiff_core.queue.tree import OWN, ROOT, Tree
+from bailiff_core.model.project_tree import OWN, ROOT, Tree
+from bailiff_core.model.resource_vector import NOTHING, UNLIMITED, Amount, Amounts
+from bailiff_core.quota.fair_share import STEPS, allocatable, fair_shares
 
 TREES_AN_EXAMPLE = 10
 

@@ -8,23 +8,23 @@ from tests.history_files import from_lines
 from tests.property.busy_stories import Busy, busy_steps
 from tests.property.random_stories import Chance, steps
 
-from bailiff_bus.holds_rows import Held, Spans, places_of, states_of
 from bailiff_core.fold import apply
-from bailiff_core.model.pool import Pool
+from bailiff_core.model.state import PoolState
 from bailiff_core.records import Wire, decode
+from bailiff_log.gpu_allocation_rows import GpuAllocations, IntervalRows, allocations_of, gpu_states_of
 
 HISTORIES = sorted((Path(__file__).parents[1] / "histories").glob("*.jsonl"))
 
 
 def check(wires: list[Wire]) -> None:
-    pool, holds = Pool(), Held()
+    state, holds = PoolState(), GpuAllocations()
     moments: list[dict] = []
     for wire in wires:
         record = decode(wire)
-        apply(pool, record)
-        holds.at(pool, record, stored=False)
-        places = [places_of(pool, job) for job in pool.jobs.values()]
-        states = [states_of(node) for node in pool.nodes.values()]
+        apply(state, record)
+        holds.at(state, record, stored=False)
+        places = [allocations_of(state, job) for job in state.jobs.values()]
+        states = [gpu_states_of(node) for node in state.nodes.values()]
         for spans, found in ((holds.places, places), (holds.states, states)):
             whole = {key: what for part in found for key, what in part.items()}
             kept = {key: row.what for rows in spans.open.values() for key, row in rows.items()}
@@ -34,7 +34,7 @@ def check(wires: list[Wire]) -> None:
         assert as_of(holds.places, seq) == expected, seq
 
 
-def as_of(spans: Spans, seq: int) -> dict:
+def as_of(spans: IntervalRows, seq: int) -> dict:
     """What the rows say of the moment after this record."""
     return {row.key: row.what for row in spans.begun if row.begin[0] <= seq and (row.end[0] is None or row.end[0] > seq)}
 
@@ -52,6 +52,6 @@ def test_in_busy_pools(story: list) -> None:
 
 @pytest.mark.parametrize("shared", [False, True])
 @settings(max_examples=10, deadline=None)
-@given(turns=steps(40))
-def test_in_random_pools(shared: bool, turns: list) -> None:
-    check(Chance(shared=shared).tell(turns).wires)
+@given(cycles=steps(40))
+def test_in_random_pools(shared: bool, cycles: list) -> None:
+    check(Chance(shared=shared).tell(cycles).wires)

@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 from tests.builders import GIB, Sketch, asking, group
 from tests.unit.core_queue.kit import project
 
-from bailiff_core.model.answer import Answer
-from bailiff_core.model.places import bits
+from bailiff_core.model.placement_ranges import bits
 from bailiff_core.model.policy import DEFAULT_POLICY
-from bailiff_core.model.pool import Device, Job
-from bailiff_core.placement import Budget
-from bailiff_core.placement.shares import from_shares
+from bailiff_core.model.proposal import Proposal
+from bailiff_core.model.state import Device, Job
+from bailiff_core.placement import StepBudget
+from bailiff_core.placement.placement_codec import decode_placement
 from bailiff_core.queue.order import shares_now
-from bailiff_core.scene import scene_of
-from bailiff_core.victims import Accepted, Batch, check_answer, select
+from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.victims import Accepted, SelectionBatch, revalidate_proposal, select_victims
 
 LOW, HIGH = 50, 75
-FREELY = {"scope": "pool", "quota_shields": False, "verbs": ("allocate", "preempt")}
+FREELY = {"scope": "pool", "quota_shields": False, "actions": ("allocate", "preempt")}
 RULES = DEFAULT_POLICY.preemption.model_copy(update=FREELY)
 
 
@@ -31,13 +31,13 @@ def world(seed: int) -> tuple[Sketch, Job]:
     random = Random(seed)
     sketch = Sketch()
     mine = project("mine", quota=random.choice((0, 2)), limit=random.choice((1, 1.2, 1.5, 2, 3, -1)))
-    sketch.pool.policy = DEFAULT_POLICY.model_copy(update={"projects": (mine, project("theirs")), "preemption": RULES})
+    sketch.state.policy = DEFAULT_POLICY.model_copy(update={"projects": (mine, project("theirs")), "preemption": RULES})
     for number in range(random.randint(1, 3)):
         node = sketch.node(f"n{number}", gpus=random.randint(1, 2))
         memory = random.choice((40, 80)) * GIB
         node.devices[:] = [Device(device.number, f"{node.name}-{device.number}", "h100", memory) for device in node.devices]
     number = 0
-    for node in sketch.pool.nodes.values():
+    for node in sketch.state.nodes.values():
         for device in node.devices:
             if random.random() < 0.85:
                 job = sketch.job(f"j{number}", group(gpus=1), priority=random.choice((25, LOW, LOW, HIGH)))
@@ -47,23 +47,23 @@ def world(seed: int) -> tuple[Sketch, Job]:
                 number += 1
     share = random.choice((10, 20, 30, 40, 60)) << 10
     asked = group(random.choice((1, 1, 2)), gpu_share_bytes=share << 20, gpu_devices=random.choice((1, 1, 2)))
-    asker = sketch.job("asker", asked, priority=HIGH)
-    asker.project = "mine"
-    sketch.pool.scene = None
-    return sketch, asker
+    preemptor = sketch.job("preemptor", asked, priority=HIGH)
+    preemptor.project = "mine"
+    sketch.state.indices.snapshot = None
+    return sketch, preemptor
 
 
-def stand(sketch: Sketch, asker: Job, gone: frozenset[str]) -> Iterator[Fraction]:
+def stand(sketch: Sketch, preemptor: Job, gone: frozenset[str]) -> Iterator[Fraction]:
     """What each way to place all tasks costs, in thousandths of a GPU, when these jobs have left."""
-    asked = asker.demand.tasks[0]
+    asked = preemptor.demand.tasks[0]
     assert asked.gpu_share_bytes is not None
     free: dict[tuple[int, int], int] = {}
     memory: dict[tuple[int, int], int] = {}
-    for node in sketch.pool.nodes.values():
+    for node in sketch.state.nodes.values():
         for device in node.devices:
             taken = any(
                 task.node == node.number and task.devices >> device.number & 1
-                for job in sketch.pool.jobs.values()
+                for job in sketch.state.jobs.values()
                 if job.id not in gone
                 for task in job.tasks
             )
@@ -74,7 +74,7 @@ def stand(sketch: Sketch, asker: Job, gone: frozenset[str]) -> Iterator[Fraction
         if not tasks:
             yield cost
             return
-        for node in sketch.pool.nodes:
+        for node in sketch.state.nodes:
             useful = [at for at in free if at[0] == node and free[at] >= asked.gpu_share_bytes]
             for chosen in combinations(useful, asked.gpu_devices or 1):
                 for at in chosen:
@@ -86,67 +86,71 @@ def stand(sketch: Sketch, asker: Job, gone: frozenset[str]) -> Iterator[Fraction
     return rest(asked.count, Fraction())
 
 
-def works(sketch: Sketch, asker: Job, gone: frozenset[str]) -> bool:
+def works(sketch: Sketch, preemptor: Job, gone: frozenset[str]) -> bool:
     """Whether it can stand within the limit of its project when these have left."""
-    return any(is_within_limit(sketch, gone, cost) for cost in stand(sketch, asker, gone))
+    return any(is_within_limit(sketch, gone, cost) for cost in stand(sketch, preemptor, gone))
 
 
 def is_within_limit(sketch: Sketch, gone: Collection[str], cost: Fraction) -> bool:
-    """Whether the asker's project keeps its limit when these have left and so much, in thousandths of a GPU, has come."""
-    limit = next(entry for entry in sketch.pool.rules.projects if entry.name == "mine").limit.gpu_milli
-    used = sum(1000 for job in sketch.pool.jobs.values() if job.tasks and job.project == "mine" and job.id not in gone)
+    """Whether the preemptor's project keeps its limit when these have left and so much, in thousandths of a GPU, has come."""
+    limit = next(entry for entry in sketch.state.rules.projects if entry.name == "mine").limit.gpu_milli
+    used = sum(1000 for job in sketch.state.jobs.values() if job.tasks and job.project == "mine" and job.id not in gone)
     return limit in (None, -1) or used + cost <= limit
 
 
 def cost(sketch: Sketch, gone: frozenset[str]) -> tuple[int, ...]:
     """GPUs by priority, and what is lost."""
-    jobs = [sketch.pool.jobs[name] for name in gone]
-    lost = sum(sketch.pool.now - (job.last_start or 0) for job in jobs)
+    jobs = [sketch.state.jobs[name] for name in gone]
+    lost = sum(sketch.state.now - (job.last_start or 0) for job in jobs)
     return (sum(job.priority == LOW for job in jobs), sum(job.priority == 25 for job in jobs), lost)
 
 
-def answered(seed: int) -> tuple[Sketch, Job, Answer]:
-    sketch, asker = world(seed)
-    return sketch, asker, select(Batch.on(scene_of(sketch.pool)), asking(asker), "preempt", Budget(20_000))
+def answered(seed: int) -> tuple[Sketch, Job, Proposal]:
+    sketch, preemptor = world(seed)
+    return (
+        sketch,
+        preemptor,
+        select_victims(SelectionBatch.on(scene_of(sketch.state)), asking(preemptor), "preempt", StepBudget(20_000)),
+    )
 
 
 def check(seed: int) -> None:
-    sketch, asker, answer = answered(seed)
-    candidates = [job.id for job in sketch.pool.jobs.values() if job.tasks and job.priority < HIGH and job.preemptible]
+    sketch, preemptor, answer = answered(seed)
+    candidates = [job.id for job in sketch.state.jobs.values() if job.tasks and job.priority < HIGH and job.preemptible]
     sets = [frozenset(chosen) for count in range(len(candidates) + 1) for chosen in combinations(candidates, count)]
-    able = [gone for gone in sets if works(sketch, asker, gone)]
+    able = [gone for gone in sets if works(sketch, preemptor, gone)]
     if answer.refused is not None:
         assert not able, f"{answer.would_need}: {sorted(min(able, key=len))} would do"
         assert answer.refused == "impossible"
         return
     gone = frozenset(choice.job for choice in answer.victims)
-    assert works(sketch, asker, gone)
-    assert not any(works(sketch, asker, gone - {name}) for name in gone)
+    assert works(sketch, preemptor, gone)
+    assert not any(works(sketch, preemptor, gone - {name}) for name in gone)
     assert cost(sketch, gone) == min(cost(sketch, each) for each in able)
     if gone:
         assert answer.explanation.proven
-        assert uses_what_it_may(sketch, asker, accepted(sketch, asker, answer))
+        assert uses_what_it_may(sketch, preemptor, accepted(sketch, preemptor, answer))
 
 
-def accepted(sketch: Sketch, asker: Job, answer: Answer) -> Accepted:
+def accepted(sketch: Sketch, preemptor: Job, answer: Proposal) -> Accepted:
     """What admission makes of it: the same answer, on the same pool, with nobody spared."""
-    checked = check_answer(scene_of(sketch.pool), shares_now(scene_of(sketch.pool)), asker, answer)
+    checked = revalidate_proposal(scene_of(sketch.state), shares_now(scene_of(sketch.state)), preemptor, answer)
     assert isinstance(checked, Accepted), checked
     assert not checked.dropped
     return checked
 
 
-def uses_what_it_may(sketch: Sketch, asker: Job, checked: Accepted) -> bool:
-    """Whether the project is within its limit once the asker stands and those who move have moved."""
-    share = asker.demand.tasks[0].gpu_share_bytes
+def uses_what_it_may(sketch: Sketch, preemptor: Job, checked: Accepted) -> bool:
+    """Whether the project is within its limit once the preemptor stands and those who move have moved."""
+    share = preemptor.demand.tasks[0].gpu_share_bytes
     assert share is not None
     devices = [
-        sketch.pool.nodes[place.node].devices[number]
-        for place in from_shares(asker, checked.placement)
+        sketch.state.nodes[place.node].devices[number]
+        for place in decode_placement(preemptor, checked.placement)
         for number in bits(place.devices)
     ]
     cost = sum((Fraction(1000 * share, device.memory_bytes) for device in devices), Fraction())
-    return is_within_limit(sketch, {victim.job for victim in checked.victims if not victim.moved}, cost)
+    return is_within_limit(sketch, {victim.job for victim in checked.victims if not victim.moved_to}, cost)
 
 
 @settings(max_examples=150, deadline=None)
@@ -163,13 +167,13 @@ def test_victims_are_sought_where_the_limit_is_kept_thousands(seed: int) -> None
 
 
 def check_moves(seed: int) -> None:
-    """Jobs move so that the asker fits: all of them have places, and they use of the limit what they did."""
-    sketch, asker = world(seed)
-    moving = sketch.pool.policy.preemption.model_copy(update={"most_moved": -1, "verbs": ("allocate", "consolidate")})
-    sketch.pool.policy = sketch.pool.policy.model_copy(update={"preemption": moving})
-    answer = select(Batch.on(scene_of(sketch.pool)), asking(asker), "consolidate", Budget(20_000))
+    """Jobs move so that the preemptor fits: all of them have places, and they use of the limit what they did."""
+    sketch, preemptor = world(seed)
+    moving = sketch.state.policy.preemption.model_copy(update={"max_migrations": None, "actions": ("allocate", "consolidate")})
+    sketch.state.policy = sketch.state.policy.model_copy(update={"preemption": moving})
+    answer = select_victims(SelectionBatch.on(scene_of(sketch.state)), asking(preemptor), "consolidate", StepBudget(20_000))
     if answer.refused is None and answer.victims:
-        assert uses_what_it_may(sketch, asker, accepted(sketch, asker, answer))
+        assert uses_what_it_may(sketch, preemptor, accepted(sketch, preemptor, answer))
 
 
 @settings(max_examples=150, deadline=None)
@@ -188,7 +192,7 @@ def test_who_moves_for_it_goes_on_using_its_part_of_the_limit_thousands(seed: in
 def test_the_story_who_leaves_for_the_sake_of_the_limit_alone_is_not_put_back_and_does_not_move() -> None:
     sketch = Sketch()
     projects = (project("mine", limit=1.5), project("theirs"))
-    sketch.pool.policy = DEFAULT_POLICY.model_copy(update={"projects": projects, "preemption": RULES})
+    sketch.state.policy = DEFAULT_POLICY.model_copy(update={"projects": projects, "preemption": RULES})
     sizes = {"small": 40, "large": 80, "tiny": 20, "idle": 20}
     for name, memory in sizes.items():
         node = sketch.node(name, gpus=1)
@@ -197,28 +201,28 @@ def test_the_story_who_leaves_for_the_sake_of_the_limit_alone_is_not_put_back_an
         job = sketch.job(f"on-{name}", group(gpus=1), priority=priority)
         job.project = owner
         sketch.at(job, (name, [0]))
-    asker = sketch.job("asker", group(gpu_share_bytes=40 * GIB), priority=HIGH)
-    asker.project = "mine"
-    sketch.pool.scene = None
-    answer = select(Batch.on(scene_of(sketch.pool)), asking(asker), "preempt", Budget(20_000))
-    assert [(choice.job, choice.moved) for choice in answer.victims] == [("on-small", ()), ("on-tiny", ())], (
+    preemptor = sketch.job("preemptor", group(gpu_share_bytes=40 * GIB), priority=HIGH)
+    preemptor.project = "mine"
+    sketch.state.indices.snapshot = None
+    answer = select_victims(SelectionBatch.on(scene_of(sketch.state)), asking(preemptor), "preempt", StepBudget(20_000))
+    assert [(choice.job, choice.moved_to) for choice in answer.victims] == [("on-small", ()), ("on-tiny", ())], (
         "all of the small device and a GPU are 2 of 1.5; on the large one it would be half a GPU"
     )
-    assert uses_what_it_may(sketch, asker, accepted(sketch, asker, answer))
+    assert uses_what_it_may(sketch, preemptor, accepted(sketch, preemptor, answer))
 
 
 def test_the_story_the_large_device_is_dearer_and_the_only_one_within_the_limit() -> None:
     sketch = Sketch()
     projects = (project("mine", limit=0.6), project("theirs"))
-    sketch.pool.policy = DEFAULT_POLICY.model_copy(update={"projects": projects, "preemption": RULES})
+    sketch.state.policy = DEFAULT_POLICY.model_copy(update={"projects": projects, "preemption": RULES})
     for name, memory, priority in (("small", 40, 25), ("large", 80, LOW)):
         node = sketch.node(name, gpus=1)
         node.devices[:] = [Device(0, f"{name}-0", "h100", memory * GIB)]
         job = sketch.job(f"on-{name}", group(gpus=1), priority=priority)
         job.project = "theirs"
         sketch.at(job, (name, [0]))
-    asker = sketch.job("asker", group(gpu_share_bytes=40 * GIB), priority=HIGH)
-    asker.project = "mine"
-    sketch.pool.scene = None
-    answer = select(Batch.on(scene_of(sketch.pool)), asking(asker), "preempt", Budget(20_000))
+    preemptor = sketch.job("preemptor", group(gpu_share_bytes=40 * GIB), priority=HIGH)
+    preemptor.project = "mine"
+    sketch.state.indices.snapshot = None
+    answer = select_victims(SelectionBatch.on(scene_of(sketch.state)), asking(preemptor), "preempt", StepBudget(20_000))
     assert [choice.job for choice in answer.victims] == ["on-large"], "all of the small device would be more than the limit"

@@ -1,6 +1,6 @@
 """Victim selection against a solver that knows nothing of it: CP-SAT, on pools too large to try every set.
 
-The model says what a placement is, device by device, what leaves together, and what the verb allows; levels of the
+The model says what a placement is, device by device, what leaves together, and what the action allows; levels of the
 objective are minimized one after the other.
 """
 
@@ -12,33 +12,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.builders import HOUR, MINUTE, Sketch, asking, group
 
-from bailiff_core.model.answer import Answer, Cost
 from bailiff_core.model.demand import TaskGroup
-from bailiff_core.model.places import bits, numbers
-from bailiff_core.model.policy import DEFAULT_POLICY, Policy, Project, Verb
-from bailiff_core.model.pool import Job, Pool
-from bailiff_core.placement import Budget
-from bailiff_core.scene import scene_of
-from bailiff_core.victims import Batch, select
+from bailiff_core.model.placement_ranges import bits, numbers
+from bailiff_core.model.policy import DEFAULT_POLICY, Action, Policy, Project
+from bailiff_core.model.proposal import Cost, Proposal
+from bailiff_core.model.state import Job, PoolState
+from bailiff_core.placement import StepBudget
+from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.victims import SelectionBatch, select_victims
 
 cp_model = pytest.importorskip("ortools.sat.python.cp_model", reason="the solver is a development dependency")
 
 SEEDS = st.integers(0, 2**48)
 
 
-def random_pool(random: Random, verb: Verb) -> tuple[Sketch, Job]:
+def random_pool(random: Random, action: Action) -> tuple[Sketch, Job]:
     """Three to eight nodes, full of gangs, elastic jobs and sharers, and a gang that asks for a good part of it."""
     sketch = Sketch()
     quotas = (random.randint(4, 16), random.randint(0, 12), random.randint(0, 8))
-    if verb == "reclaim":
+    if action == "reclaim":
         projects = tuple(
             Project.model_validate({"name": name, "quota": {"gpus": quota}}) for name, quota in zip("abc", quotas, strict=True)
         )
-        sketch.pool.policy = Policy.model_validate({**dict(DEFAULT_POLICY), "projects": projects})
+        sketch.state.policy = Policy.model_validate({**dict(DEFAULT_POLICY), "projects": projects})
     fractions = random.random() < 0.4
     for number in range(random.randint(3, 8)):
         sketch.node(f"n{number}", gpus=random.choice((2, 4, 4, 8)), cpu=random.choice((8, 16)))
-    free = {n: [[1000] * len(node.devices), node.capacity.cpu_milli] for n, node in sketch.pool.nodes.items()}
+    free = {n: [[1000] * len(node.devices), node.capacity.cpu_milli] for n, node in sketch.state.nodes.items()}
     for number in range(random.randint(15, 40)):
         _add_job(random, sketch, f"j{number}", free, fractions)
     if fractions and random.random() < 0.5:
@@ -47,9 +47,9 @@ def random_pool(random: Random, verb: Verb) -> tuple[Sketch, Job]:
         groups = [group(random.randint(1, 4), gpus=random.choice((1, 2, 4)), cpu=random.choice((0, 1)))]
     if random.random() < 0.3:
         groups.append(group(random.randint(1, 2), gpus=1, cpu=random.choice((1, 2))))
-    asker = sketch.job("asker", *groups, priority=75)
-    asker.project = "a" if verb == "reclaim" else ""
-    return sketch, asker
+    preemptor = sketch.job("preemptor", *groups, priority=75)
+    preemptor.project = "a" if action == "reclaim" else ""
+    return sketch, preemptor
 
 
 def _add_job(random: Random, sketch: Sketch, name: str, free: dict[int, list], fractions: bool) -> None:
@@ -74,7 +74,7 @@ def _add_job(random: Random, sketch: Sketch, name: str, free: dict[int, list], f
         places.append((f"n{node}", chosen))
     free.update(left)
     job = sketch.job(name, asked, priority=random.choice((25, 50, 50)), preemptible=random.random() < 0.9)
-    job.project = random.choice("bbc") if sketch.pool.policy.projects else ""
+    job.project = random.choice("bbc") if sketch.state.policy.projects else ""
     sketch.at(job, *places, phase=random.choice(("running",) * 8 + ("reserved",)), age=random.randint(0, 90) * MINUTE)
     if asked.count > 1 and random.random() < 0.4:
         job.demand = job.demand.model_copy(update={"min_tasks": random.randint(1, asked.count - 1)})
@@ -94,21 +94,21 @@ class Leaving:
 class Model:
     """The question as the solver sees it."""
 
-    pool: Pool
-    asker: Job
-    verb: Verb
+    state: PoolState
+    preemptor: Job
+    action: Action
     shares: dict[str, int]
     cp: object = field(default_factory=cp_model.CpModel)
     units: list[Leaving] = field(default_factory=list)
 
     def build(self) -> None:
         """Variables and constraints."""
-        for job in self.pool.jobs.values():
-            lower = job.priority < self.asker.priority if self.verb == "preempt" else job.project != self.asker.project
+        for job in self.state.jobs.values():
+            lower = job.priority < self.preemptor.priority if self.action == "preempt" else job.project != self.preemptor.project
             if job.tasks and job.preemptible and lower:
                 self._chain(job)
         self._placement()
-        if self.verb == "reclaim":
+        if self.action == "reclaim":
             self._reclaim()
 
     def _chain(self, job: Job) -> None:
@@ -127,18 +127,18 @@ class Model:
     def _placement(self) -> None:
         gone = {(unit.job.id, index): unit.gone for unit in self.units for index in unit.tasks}
         on_device: dict[tuple[int, int], list] = {}
-        cpu: dict[int, list] = {number: [] for number in self.pool.nodes}
-        for job in self.pool.jobs.values():
+        cpu: dict[int, list] = {number: [] for number in self.state.nodes}
+        for job in self.state.jobs.values():
             for task in job.tasks:
                 stays = 1 - gone[job.id, task.index] if (job.id, task.index) in gone else 1
                 asked = job.groups()[task.index]
                 cpu[task.node].append(asked.cpu_milli * stays)
                 for device in bits(task.devices):
                     on_device.setdefault((task.node, device), []).append((asked.gpu_share_milli or 1000) * stays)
-        counts: dict[int, list] = {at: [] for at in range(len(self.asker.demand.tasks))}
-        for number, node in self.pool.nodes.items():
+        counts: dict[int, list] = {at: [] for at in range(len(self.preemptor.demand.tasks))}
+        for number, node in self.state.nodes.items():
             wholes = []
-            for at, asked in enumerate(self.asker.demand.tasks):
+            for at, asked in enumerate(self.preemptor.demand.tasks):
                 here = self.cp.new_int_var(0, asked.count, f"x{at}-{number}")
                 counts[at].append(here)
                 cpu[number].append(asked.cpu_milli * here)
@@ -153,14 +153,14 @@ class Model:
                 on_device.setdefault((number, device.number), []).append(1000 * whole)
             self.cp.add(sum(used) == sum(wholes))
             self.cp.add(sum(cpu[number]) <= node.capacity.cpu_milli)
-        for at, asked in enumerate(self.asker.demand.tasks):
+        for at, asked in enumerate(self.preemptor.demand.tasks):
             self.cp.add(sum(counts[at]) == asked.count)
         for amounts in on_device.values():
             self.cp.add(sum(amounts) <= 1000)
 
     def _sharers(self, asked: TaskGroup, at: int, number: int, here: object, on_device: dict) -> None:
         parts = []
-        for device in self.pool.nodes[number].devices:
+        for device in self.state.nodes[number].devices:
             part = self.cp.new_int_var(0, asked.count, f"z{at}-{number}-{device.number}")
             self.cp.add(part <= here)
             parts.append(part)
@@ -168,11 +168,11 @@ class Model:
         self.cp.add(sum(parts) == (asked.gpu_devices or 1) * here)
 
     def _reclaim(self) -> None:
-        """Before its last unit leaves, a project has more than its share, or than its quota for an asker within its own."""
-        asked = sum(entry.count * _gpus(entry) for entry in self.asker.demand.tasks)
-        quotas = {project.name: project.quota.gpu_milli or 0 for project in self.pool.policy.projects}
+        """Before its last unit leaves, a project has more than its share, or than its quota for an preemptor within its own."""
+        asked = sum(entry.count * _gpus(entry) for entry in self.preemptor.demand.tasks)
+        quotas = {project.name: project.quota.gpu_milli or 0 for project in self.state.policy.projects}
         held = dict.fromkeys(quotas, 0)
-        for job in self.pool.jobs.values():
+        for job in self.state.jobs.values():
             for task in job.tasks:
                 held[job.project] += _gpus(job.groups()[task.index])
         if held["a"] + asked > self.shares["a"]:
@@ -208,19 +208,19 @@ class Model:
         return found
 
     def _under_share(self, job: Job) -> bool:
-        if self.verb != "reclaim":
+        if self.action != "reclaim":
             return False
         held = sum(
             _gpus(other.groups()[task.index])
-            for other in self.pool.jobs.values()
+            for other in self.state.jobs.values()
             if other.project == job.project
             for task in other.tasks
         )
-        quota = next(project.quota.gpu_milli or 0 for project in self.pool.policy.projects if project.name == job.project)
+        quota = next(project.quota.gpu_milli or 0 for project in self.state.policy.projects if project.name == job.project)
         return quota < held <= self.shares[job.project]
 
     def _lost(self, unit: Leaving) -> int:
-        held = min(self.pool.now - unit.job.last_start, HOUR) + MINUTE
+        held = min(self.state.now - unit.job.last_start, HOUR) + MINUTE
         steps = [other for other in self.units if other.job is unit.job]
         before = sum(_held(other) for other in steps[: steps.index(unit)])
         return (before + _held(unit)) * held // 1_000_000 - before * held // 1_000_000
@@ -262,21 +262,21 @@ def told(cost: Cost, priorities: list[int]) -> list[int]:
     ]
 
 
-def check(seed: int, verb: Verb) -> Answer:
+def check(seed: int, action: Action) -> Proposal:
     """No gap where the answer says that it is proven; never better than the solver."""
-    sketch, asker = random_pool(Random(seed), verb)
-    pool = sketch.pool
-    batch = Batch.on(scene_of(pool))
-    answer = select(batch, asking(asker), verb, Budget(20_000))
+    sketch, preemptor = random_pool(Random(seed), action)
+    state = sketch.state
+    batch = SelectionBatch.on(scene_of(state))
+    answer = select_victims(batch, asking(preemptor), action, StepBudget(20_000))
     if answer.refused is None and not answer.victims:
         return answer
-    model = Model(pool, asker, verb, {name: int(amounts.gpu_milli) for name, amounts in batch.shares.items()})
+    model = Model(state, preemptor, action, {name: int(amounts.gpu_milli) for name, amounts in batch.shares.items()})
     model.build()
     best = model.solve()
     if answer.refused is not None:
         assert answer.refused == "gave-up" or best is None
         return answer
-    assert best is not None or any(victim.moved for victim in answer.victims)
+    assert best is not None or any(victim.moved_to for victim in answer.victims)
     priorities = sorted({unit.job.priority for unit in model.units if unit.job.phase != "reserved"}, reverse=True)
     assert answer.explanation.cost is not None
     found = told(answer.explanation.cost, priorities)
@@ -285,28 +285,28 @@ def check(seed: int, verb: Verb) -> Answer:
         assert found >= best
         if answer.explanation.proven:
             assert found == best, "there is something cheaper"
-        elif answer.explanation.at_least is not None:
-            assert told(answer.explanation.at_least, priorities) <= best
+        elif answer.explanation.lower_bound is not None:
+            assert told(answer.explanation.lower_bound, priorities) <= best
     return answer
 
 
-@pytest.mark.parametrize("verb", ["preempt", "reclaim"])
+@pytest.mark.parametrize("action", ["preempt", "reclaim"])
 @settings(max_examples=25, deadline=None)
 @given(seed=SEEDS)
-def test_no_gap_to_the_solver(verb: Verb, seed: int) -> None:
-    check(seed, verb)
+def test_no_gap_to_the_solver(action: Action, seed: int) -> None:
+    check(seed, action)
 
 
 def test_most_answers_are_proven() -> None:
-    answers = [check(seed, "preempt") for seed in range(25)]
-    found = [answer for answer in answers if answer.victims]
+    proposals = [check(seed, "preempt") for seed in range(25)]
+    found = [answer for answer in proposals if answer.victims]
     assert len(found) > 5
     assert sum(answer.explanation.proven for answer in found) > len(found) // 2
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("verb", ["preempt", "reclaim"])
+@pytest.mark.parametrize("action", ["preempt", "reclaim"])
 @settings(max_examples=1_500, deadline=None)
 @given(seed=SEEDS)
-def test_no_gap_to_the_solver_at_length(verb: Verb, seed: int) -> None:
-    check(seed, verb)
+def test_no_gap_to_the_solver_at_length(action: Action, seed: int) -> None:
+    check(seed, action)

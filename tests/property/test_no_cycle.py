@@ -1,4 +1,4 @@
-"""No cycle of mutual evictions: small worlds of projects and verbs, without cap or cooldown, are played until they settle.
+"""No cycle of mutual evictions: small worlds of projects and actions, without cap or cooldown, are played until they settle.
 
 Time stands still or moves as policy, so a state that comes again after evictions would come again for ever.
 """
@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from tests.property.small_worlds import Fields, Waves, small_world, tight_world
 
-from bailiff.planfile import Source, snapshot_from
+from bailiff.client.plan_files import Source, snapshot_from
 from bailiff_core import protections
-from bailiff_core.model.pool import Pool
+from bailiff_core.model.state import PoolState
 from bailiff_core.plan import Planning
-from bailiff_core.plan import passes as plan_passes
-from bailiff_core.plan.build import happens, submission
-from bailiff_core.plan.layout import lay_out
-from bailiff_core.plan.passes import one_pass
+from bailiff_core.plan import cycles as plan_cycles
+from bailiff_core.plan.build import append_facts, submission
+from bailiff_core.plan.cycles import run_cycle
 from bailiff_core.plan.report import Round
-from bailiff_core.protections import displaced_asker, own_room
+from bailiff_core.plan.snapshot_validation import validate_snapshot
+from bailiff_core.protections import no_counter_reclaim, no_reclaim_of_reserved
 
 FEW = 120
 MANY = 20_000
@@ -41,26 +41,26 @@ def _snapshot(document: Fields, jobs: list[Fields]) -> Any:
     return snapshot_from(source)
 
 
-def _state(pool: Pool) -> object:
+def _state(state: PoolState) -> object:
     """Who stands where and who waits: all that the next pass goes by, but for times."""
     return tuple(
         (
             job.id,
             job.phase,
             tuple((task.index, task.node, task.devices, task.state, task.eviction is not None) for task in job.tasks),
-            tuple((task.index, task.node, task.devices) for task in job.promise),
+            tuple((task.index, task.node, task.devices) for task in job.reservation),
         )
-        for job in pool.jobs.values()
+        for job in state.jobs.values()
     )
 
 
 def _told(number: int, found: Round) -> Iterable[str]:
-    return (f"{number}: {line.verb} {line.job} {[victim.job for victim in line.victims]}" for line in found.decisions)
+    return (f"{number}: {line.action} {line.job} {[victim.job for victim in line.victims]}" for line in found.decisions)
 
 
 def _comes(planning: Planning, document: Fields, wave: list[Fields]) -> None:
-    for entry in lay_out(_snapshot(document, wave)).jobs:
-        happens(planning.pool, submission(entry))
+    for entry in validate_snapshot(_snapshot(document, wave)).jobs:
+        append_facts(planning.state, submission(entry))
         planning.names[entry.doc.name] = [f"{entry.doc.name}-{index}" for index in range(len(entry.tasks))]
 
 
@@ -72,14 +72,14 @@ def passes(document: Fields, waves: Waves, *, lingers: bool) -> str | None:
     planning = Planning(_snapshot(document, []))
     for number, wave in enumerate(waves):
         if not lingers or number % 2 == 0:
-            planning.go_on()
+            planning.advance()
         _comes(planning, document, wave)
-        seen = [_state(planning.pool)]
+        seen = [_state(planning.state)]
         while len(seen) <= MOST_ROUNDS:
-            one_pass(planning.pool)
+            run_cycle(planning.state)
             if not lingers:
-                planning.go_on()
-            state = _state(planning.pool)
+                planning.advance()
+            state = _state(planning.state)
             if state == seen[-1]:
                 break
             if state in seen:
@@ -98,11 +98,11 @@ def promises_settle(seed: int) -> None:
         assert told is None, f"seed {seed}: {told}\n{document}\n{waves}"
 
 
-def turns(document: Fields, waves: Waves, step: int) -> str | None:
+def cycles(document: Fields, waves: Waves, step: int) -> str | None:
     """What goes round and round, round by round, or `None`: each wave of jobs settles."""
     planning = Planning(_snapshot(document, []))
     for wave in waves:
-        planning.go_on()
+        planning.advance()
         _comes(planning, document, wave)
         seen: dict[object, int] = {}
         story: list[str] = []
@@ -111,7 +111,7 @@ def turns(document: Fields, waves: Waves, step: int) -> str | None:
             if not last.changed:
                 break
             story += _told(number, last)
-            state = _state(planning.pool)
+            state = _state(planning.state)
             if state in seen:
                 return f"round {number} leaves things as round {seen[state]} did:\n" + "\n".join(story[-30:])
             seen[state] = number
@@ -130,7 +130,7 @@ def world(seed: int, **rules: bool) -> tuple[Fields, Waves, int]:
 
 def settles(seed: int) -> None:
     document, waves, step = world(seed)
-    told = turns(document, waves, step)
+    told = cycles(document, waves, step)
     assert told is None, f"seed {seed}: {document}\n{waves}\n{told}"
 
 
@@ -142,22 +142,22 @@ def test_jobs_do_not_displace_each_other_for_ever(first: int) -> None:
 
 def without(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     monkeypatch.setattr(protections, "RULES", tuple(rule for rule in protections.RULES if rule.name not in names))
-    monkeypatch.setattr(plan_passes, "MOST_ROUNDS", 50)
+    monkeypatch.setattr(plan_cycles, "MAX_ROUNDS", 50)
 
 
 @pytest.mark.parametrize("seed", CYCLES_OF_PREEMPT)
 def test_without_within_share_and_displaced_asker_they_would(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     settles(seed)
-    assert turns(*world(seed, within_share=False)) is None
-    without(monkeypatch, displaced_asker.NAME)
-    assert "leaves things as" in str(turns(*world(seed, within_share=False)))
+    assert cycles(*world(seed, cap_at_fair_share=False)) is None
+    without(monkeypatch, no_counter_reclaim.NAME)
+    assert "leaves things as" in str(cycles(*world(seed, cap_at_fair_share=False)))
     settles(seed)
 
 
 @pytest.mark.parametrize("seed", CYCLES_OF_RECLAIM)
 def test_without_displaced_asker_jobs_would_reclaim_from_each_other_for_ever(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert passes(*tight_world(Random(seed)), lingers=False) is None
-    without(monkeypatch, displaced_asker.NAME)
+    without(monkeypatch, no_counter_reclaim.NAME)
     assert "leaves things as" in str(passes(*tight_world(Random(seed)), lingers=False))
 
 
@@ -174,8 +174,8 @@ def test_promises_are_not_taken_in_turns() -> None:
 @pytest.mark.parametrize("seed", CYCLES_OF_PROMISES)
 def test_without_own_room_and_displaced_asker_they_would_be(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     promises_settle(seed)
-    without(monkeypatch, own_room.NAME, displaced_asker.NAME)
-    with pytest.raises(RuntimeError, match="did not come to rest within 50 rounds of one pass after #"):
+    without(monkeypatch, no_reclaim_of_reserved.NAME, no_counter_reclaim.NAME)
+    with pytest.raises(RuntimeError, match="did not converge within 50 rounds of one cycle after #"):
         promises_settle(seed)
 
 

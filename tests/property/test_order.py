@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from tests.builders import group
 from tests.unit.core_queue.kit import Town, Trials, project, whole
 
-from bailiff_core.model.amounts import NOTHING, UNLIMITED, Amounts
 from bailiff_core.model.policy import Project
-from bailiff_core.model.pool import Job
+from bailiff_core.model.project_tree import ROOT
+from bailiff_core.model.resource_vector import NOTHING, UNLIMITED, Amounts
+from bailiff_core.model.state import Job
 from bailiff_core.model.units import Unit, next_unit
-from bailiff_core.placement.gang import GangPlace, TaskPlace
+from bailiff_core.placement.gang import GangPlacement, TaskPlacement
 from bailiff_core.queue.order import Pass, shares_now
-from bailiff_core.queue.tree import ROOT
 
 RESOURCES = range(3)
 ENDLESS = 10**30
@@ -111,7 +111,7 @@ def test_each_step_is_the_best_of_all_at_length(seed: int) -> None:
 def take_steps(seed: int) -> None:
     rng = Random(seed)
     town = Town(*random_projects(rng), gpus=rng.choice([0, 4, 16]))
-    names = ["", *[entry.name for entry in town.pool.rules.projects]]
+    names = ["", *[entry.name for entry in town.state.rules.projects]]
     for number in range(rng.randrange(8)):
         town.runs(f"r{number}", rng.choice(names), group(gpus=rng.randrange(3), cpu=rng.randrange(3)))
     jobs = []
@@ -123,7 +123,7 @@ def take_steps(seed: int) -> None:
     scene = town.scene()
     shares = shares_now(scene)
     order, slow = Pass(scene, jobs), Slow(scene, shares, list(jobs))
-    evictable = [town.pool.jobs[name] for name in town.pool.active]
+    evictable = [town.state.jobs[name] for name in town.state.active]
     for _ in range(100):
         expected, found = slow.best(), order.next()
         assert found == expected
@@ -131,7 +131,7 @@ def take_steps(seed: int) -> None:
             return
         slow.waiting.remove(found.job)
         mark = scene.usage.mark()
-        scene.usage.place(found, GangPlace(tuple(TaskPlace(index, 0, 0) for index in found.indices), later=False))
+        scene.usage.place(found, GangPlacement(tuple(TaskPlacement(index, 0, 0) for index in found.indices), future=False))
         if evictable and rng.randrange(3) == 0:
             scene.usage.evict(whole(evictable.pop()))
         if rng.randrange(3) == 0:

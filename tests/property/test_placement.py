@@ -8,52 +8,60 @@ from hypothesis import strategies as st
 from tests.builders import asking
 from tests.property.small_pools import fits, random_pool, tight_pool
 
-from bailiff_core.placement import Budget, GangPlace, NoFit, Rooms, from_shares, place_unit, to_shares
+from bailiff_core.placement import (
+    ClusterResources,
+    GangPlacement,
+    NoFit,
+    StepBudget,
+    decode_placement,
+    encode_placement,
+    place_unit,
+)
 
 SEEDS = st.integers(0, 2**48)
 
 
 def check(seed: int) -> None:
-    sketch, asker = random_pool(Random(seed))
-    pool = sketch.pool
-    rooms = Rooms.of(pool)
-    before = [(node.unheld, node.later) for node in rooms.nodes.values()]
-    found = place_unit(rooms, asking(asker), Budget(20_000))
+    sketch, preemptor = random_pool(Random(seed))
+    state = sketch.state
+    cluster = ClusterResources.of(state)
+    before = [(node.unallocated, node.future) for node in cluster.nodes.values()]
+    found = place_unit(cluster, asking(preemptor), StepBudget(20_000))
     if isinstance(found, NoFit):
-        assert [(node.unheld, node.later) for node in rooms.nodes.values()] == before
+        assert [(node.unallocated, node.future) for node in cluster.nodes.values()] == before
         assert found.why
         if found.kind == "impossible":
-            assert not fits(pool, asker, frozenset())
+            assert not fits(state, preemptor, frozenset())
         else:
             assert "found no place" in found.why
         return
-    if fits(pool, asker, frozenset(), now=True):
-        assert not found.later
-    never_overfills(pool, asker, found)
-    assert tuple(from_shares(asker, to_shares(found))) == found.tasks
-    for node in rooms.nodes.values():
-        assert not node.later.devices & ~node.usable
-        assert min(node.later.cpu_milli, node.later.slots) >= 0
-    rooms.rollback(0)
-    assert [(node.unheld, node.later) for node in rooms.nodes.values()] == before
+    if fits(state, preemptor, frozenset(), now=True):
+        assert not found.future
+    never_overfills(state, preemptor, found)
+    assert tuple(decode_placement(preemptor, encode_placement(found))) == found.tasks
+    for node in cluster.nodes.values():
+        assert not node.future.devices & ~node.usable
+        assert min(node.future.cpu_milli, node.future.slots) >= 0
+    cluster.rollback(0)
+    assert [(node.unallocated, node.future) for node in cluster.nodes.values()] == before
 
 
-def never_overfills(pool, asker, found: GangPlace, gone=()) -> None:
+def never_overfills(pool, preemptor, found: GangPlacement, gone=()) -> None:
     """Counted from the jobs, not from the nodes' sums: in the end, and if it starts at once, now."""
-    stand_on(pool, asker, found, [job for job in pool.jobs.values() if job.id not in gone and job.phase != "evicting"])
-    if not found.later:
-        stand_on(pool, asker, found, [job for job in pool.jobs.values() if job.phase != "reserved"])
+    stand_on(pool, preemptor, found, [job for job in pool.jobs.values() if job.id not in gone and job.phase != "evicting"])
+    if not found.future:
+        stand_on(pool, preemptor, found, [job for job in pool.jobs.values() if job.phase != "reserved"])
 
 
-def stand_on(pool, asker, found: GangPlace, others) -> None:
-    assert [task.index for task in found.tasks] == list(range(asker.size))
+def stand_on(pool, preemptor, found: GangPlacement, others) -> None:
+    assert [task.index for task in found.tasks] == list(range(preemptor.size))
     for node in pool.nodes.values():
         busy, cpu, slots = 0, 0, 0
         for job in others:
             for task, need in zip(job.tasks, job.groups(), strict=False):
                 if task.node == node.number:
                     busy, cpu, slots = busy | task.devices, cpu + need.cpu_milli, slots + 1
-        for task, need in zip(found.tasks, asker.groups(), strict=True):
+        for task, need in zip(found.tasks, preemptor.groups(), strict=True):
             if task.node != node.number:
                 continue
             assert task.devices.bit_count() * 1000 == need.gpu_milli
@@ -77,15 +85,15 @@ def test_a_gang_is_placed_exactly_when_it_can_be(seed: int) -> None:
 @settings(max_examples=600, deadline=None)
 @given(seed=SEEDS)
 def test_mixed_gangs_are_packed_exactly_when_they_can_be(seed: int) -> None:
-    sketch, asker = tight_pool(Random(seed))
-    found = place_unit(Rooms.of(sketch.pool), asking(asker), Budget(100_000))
-    possible = fits(sketch.pool, asker, frozenset())
+    sketch, preemptor = tight_pool(Random(seed))
+    found = place_unit(ClusterResources.of(sketch.state), asking(preemptor), StepBudget(100_000))
+    possible = fits(sketch.state, preemptor, frozenset())
     if isinstance(found, NoFit):
         assert found.kind == "impossible"
         assert not possible
     else:
         assert possible
-        never_overfills(sketch.pool, asker, found)
+        never_overfills(sketch.state, preemptor, found)
 
 
 @pytest.mark.long

@@ -9,14 +9,14 @@ from tests.builders import asking
 from tests.property.tiny_pools import Left, count_of, is_shared, part_of, random_tasks, tiny_pool
 
 from bailiff_core.model.demand import JobDemand, TaskGroup
-from bailiff_core.model.pool import Node, Pool
-from bailiff_core.placement import Budget, GangPlace, Rooms, place_unit
+from bailiff_core.model.state import Node, PoolState
+from bailiff_core.placement import ClusterResources, GangPlacement, StepBudget, place_unit
 
 
-def places(pool: Pool, group: TaskGroup, *, spread: bool):
+def places(state: PoolState, group: TaskGroup, *, spread: bool):
     """All places of one task as (key, node, devices): the smaller key is the better place."""
-    for node in pool.nodes.values():
-        now, later = Left(pool, node, now=True), Left(pool, node, now=False)
+    for node in state.nodes.values():
+        now, later = Left(state, node, now=True), Left(state, node, now=False)
         free_now = {number for number in now.whole if now.whole[number] and later.whole[number]}
         free_later = {number for number, whole in later.whole.items() if whole}
         for devices in later.choices(group):
@@ -54,16 +54,16 @@ def cpu_left(now: Left, later: Left, group: TaskGroup, waits: bool, spread: bool
 @given(seed=st.integers(0, 2**48))
 def test_a_task_gets_the_best_of_all_its_places(seed: int) -> None:
     random = Random(seed)
-    sketch, asker = tiny_pool(random)
-    pool = sketch.pool
+    sketch, preemptor = tiny_pool(random)
+    state = sketch.state
     group = random_tasks(random).model_copy(update={"count": 1})
     if is_shared(group):
         group = group.model_copy(update={"gpu_devices": None})
-    asker.demand = JobDemand(job="asker", tasks=(group,), pack=asker.demand.pack)
-    found = place_unit(Rooms.of(pool), asking(asker), Budget(1000))
-    best = min(places(pool, group, spread=asker.demand.pack == "spread"), default=None)
-    assert (best is None) == (not isinstance(found, GangPlace))
-    if best is None or not isinstance(found, GangPlace):
+    preemptor.demand = JobDemand(job="preemptor", tasks=(group,), pack=preemptor.demand.pack)
+    found = place_unit(ClusterResources.of(state), asking(preemptor), StepBudget(1000))
+    best = min(places(state, group, spread=preemptor.demand.pack == "spread"), default=None)
+    assert (best is None) == (not isinstance(found, GangPlacement))
+    if best is None or not isinstance(found, GangPlacement):
         return
     key, node, devices = best
     (task,) = found.tasks

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bailiff_core.plan import Contradiction, Planning, PlanReport, Round, read_snapshot, run
+from bailiff_core.plan import InvalidSnapshot, Planning, PlanReport, Round, read_snapshot, run
 
 ROUNDS = 25
 ON_A_NODE = ("running", "placed", "evicted", "releasing", "stuck_releasing")
@@ -55,7 +55,10 @@ def snapshots(draw: st.DrawFn) -> dict[str, Any]:
         if with_projects:
             job["project"] = draw(st.sampled_from(PROJECTS))
         jobs.append(job)
-    preemption = {"most_moved": draw(st.sampled_from([0, 1, -1])), "scope": draw(st.sampled_from([None, "pool", "project"]))}
+    preemption = {
+        "max_migrations": draw(st.sampled_from([0, 1, None])),
+        "scope": draw(st.sampled_from([None, "pool", "project"])),
+    }
     policy = {"preemption": preemption, "backfill": draw(st.sampled_from(["greedy", "reserve"]))}
     return {"nodes": nodes, "projects": projects if with_projects else [], "jobs": jobs, "policy": policy}
 
@@ -64,7 +67,7 @@ def planned(document: Mapping[str, Any], rounds: int) -> PlanReport | None:
     """The plan, or nothing where the random pool cannot be."""
     try:
         return run(read_snapshot(document), rounds=rounds, step=60_000_000)
-    except Contradiction:
+    except InvalidSnapshot:
         return None
 
 
@@ -92,7 +95,7 @@ def settles_and_keeps_its_promises(document: Mapping[str, Any]) -> None:
         victims_may_be_taken(jobs, found)
         counts_add_up(found)
         whoever_waits_has_a_reason(found)
-    assert report.settled, "it does not come to rest"
+    assert report.converged, "it does not come to rest"
 
 
 def nothing_is_over_full(document: Mapping[str, Any], found: Round) -> None:
@@ -132,11 +135,11 @@ def victims_may_be_taken(jobs: Mapping[str, Any], found: Round) -> None:
     for decision in found.decisions:
         for victim in decision.victims:
             assert jobs[victim.job]["priority"] < 100, "not preemptible"
-            if decision.verb == "preempt":
+            if decision.action == "preempt":
                 assert jobs[victim.job]["priority"] < jobs[decision.job]["priority"]
-            if decision.verb == "reclaim" and not victim.moved_to:
+            if decision.action == "reclaim" and not victim.moved_to:
                 assert jobs[victim.job]["project"] != jobs[decision.job]["project"]
-            if decision.verb == "consolidate":
+            if decision.action == "consolidate":
                 assert victim.moved_to
 
 
@@ -144,15 +147,15 @@ def counts_add_up(found: Round) -> None:
     """Victims that held room are those that are shown as evicted or moved, but for stale gangs, which name themselves."""
     shown = {line.task for line in found.tasks if line.after.state in ("evicted", "moved")}
     named = {task for line in found.decisions for victim in line.victims if not victim.was_reserved for task in victim.tasks}
-    stale = {task for line in found.decisions if line.verb == "stale-gang" for task in line.tasks}
+    stale = {task for line in found.decisions if line.action == "stale-gang" for task in line.tasks}
     assert shown <= named | stale
     assert found.counts.evictions == len(shown)
-    totals = [(node.gpus, node.idle_gpus) for node in found.nodes]
+    totals = [(node.gpus, node.free_gpus) for node in found.nodes]
     assert all(0 <= idle <= gpus for gpus, idle in totals)
 
 
 def whoever_waits_has_a_reason(found: Round) -> None:
-    reasons = {line.job: line.reason for line in found.waiting}
+    reasons = {line.job: line.reason for line in found.pending}
     leaving = {line.job for line in found.tasks if line.after.state in ("evicted", "moved", "releasing", "stuck_releasing")}
     for line in found.tasks:
         if line.after.state == "pending" and line.job not in leaving:
@@ -171,16 +174,16 @@ def test_the_state_that_a_round_leaves_is_planned_on_as_if_it_were_read_anew(doc
     """The sums kept while decisions are enacted are those that counting anew gives."""
     try:
         planning = Planning(read_snapshot(document))
-    except Contradiction:
+    except InvalidSnapshot:
         return
     for _ in range(3):
         planning.round()
-        for node in planning.pool.nodes.values():
+        for node in planning.state.nodes.values():
             held = sum(
                 group.cpu_milli
-                for job in planning.pool.active_jobs()
+                for job in planning.state.active_jobs()
                 for task in job.tasks
                 if task.node == node.number and task.state not in ("reserved", "released")
                 for group in [job.groups()[task.index]]
             )
-            assert node.held.cpu_milli == held
+            assert node.allocated.cpu_milli == held

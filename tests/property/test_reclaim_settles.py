@@ -3,34 +3,35 @@
 from itertools import combinations
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.builders import group
 from tests.property.test_order import random_projects
 from tests.unit.core_queue.kit import Town, Trials, whole
 
-from bailiff_core.model.amounts import Amounts
-from bailiff_core.model.pool import Job, Task
+from bailiff_core.model.resource_vector import Amounts
+from bailiff_core.model.state import Job, Task
 from bailiff_core.model.units import Unit
-from bailiff_core.queue.gates import Reclaim, Shares, may_reclaim, over_limit
 from bailiff_core.queue.order import Pass
-from bailiff_core.queue.usage import Usage
+from bailiff_core.quota.quota_checks import Reclaim, Shares, may_reclaim, over_limit
+from bailiff_core.quota.usage import Usage
 
 MOST_ROUNDS = 40
 
 
 def starts(town: Town, job: Job) -> None:
     job.phase, job.tasks = "running", [Task(0, 0, 0, "running")]
-    town.pool.stale_jobs[job.id] = None
+    town.state.indices.changed_jobs[job.id] = None
 
 
 def goes(town: Town, job: Job) -> None:
     job.phase, job.tasks = "pending", []
-    town.pool.stale_jobs[job.id] = None
+    town.state.indices.changed_jobs[job.id] = None
 
 
 def jobs(town: Town, phase: str) -> list[Job]:
-    return [job for job in town.pool.jobs.values() if job.phase == phase]
+    return [job for job in town.state.jobs.values() if job.phase == phase]
 
 
 def idle(town: Town, gpus: int) -> int:
@@ -55,7 +56,7 @@ def one_round(town: Town, usage: Usage, gpus: int) -> int:
     """Allocate, then reclaim, over all that wait; how many jobs were evicted."""
     evicted = 0
     for may_evict in (False, True):
-        usage.refresh(town.pool, town.pool.stale_jobs)
+        usage.refresh(town.state, town.state.indices.changed_jobs)
         scene = Trials(usage)
         order = Pass(scene, jobs(town, "pending"))
         while (unit := order.next()) is not None:
@@ -70,32 +71,43 @@ def one_round(town: Town, usage: Usage, gpus: int) -> int:
             else:
                 continue
             starts(town, unit.job)
-            usage.refresh(town.pool, town.pool.stale_jobs)
+            usage.refresh(town.state, town.state.indices.changed_jobs)
     return evicted
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.integers(0, 2**32))
-def test_reclaim_comes_to_rest(seed: int) -> None:
+def check(seed: int) -> None:
     rng = Random(seed)
     gpus = rng.choice([3, 5, 8])
     town = Town(*random_projects(rng), gpus=gpus)
-    leaves = [entry.name for entry in town.pool.rules.projects]
+    leaves = [entry.name for entry in town.state.rules.projects]
     if not leaves:
         return
     for number in range(rng.randrange(4, 16)):
         town.waits(f"j{number}", rng.choice(leaves), group(gpus=rng.choice([1, 1, 2, 3])))
-    usage = Usage.of(town.pool)
-    for job in rng.sample(jobs(town, "pending"), len(town.pool.jobs)):
+    usage = Usage.of(town.state)
+    for job in rng.sample(jobs(town, "pending"), len(town.state.jobs)):
         if job.gpus <= idle(town, gpus):
             starts(town, job)
     rounds = 0
     while one_round(town, usage, gpus):
         rounds += 1
         assert rounds < MOST_ROUNDS, "jobs go on displacing each other"
-    usage.refresh(town.pool, town.pool.stale_jobs)
+    usage.refresh(town.state, town.state.indices.changed_jobs)
     scene, shares = Trials(usage), Pass(Trials(usage), []).shares
     assert usage.allocated("") == Amounts(1000 * (gpus - idle(town, gpus)))
     for job in jobs(town, "pending"):
         lacks = job.gpus - idle(town, gpus)
         assert lacks <= 0 or victims_for(town, scene, shares, whole(job), lacks) is None
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32))
+def test_reclaim_comes_to_rest(seed: int) -> None:
+    check(seed)
+
+
+@pytest.mark.long
+@settings(max_examples=3_000, deadline=None)
+@given(st.integers(0, 2**32))
+def test_reclaim_comes_to_rest_thousands(seed: int) -> None:
+    check(seed)

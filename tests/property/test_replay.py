@@ -28,19 +28,19 @@ QUICK = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCh
 VERSIONS = ("3.12", "3.13", "3.14")
 
 
-def random_log(seed: int, turns: int) -> Story:
+def random_log(seed: int, cycles: int) -> Story:
     """A history that depends on the seed alone."""
     dice = Random(seed)
     chance = Chance()
-    for _ in range(turns):
-        chance.turn([(dice.randint(0, 59), dice.randint(0, 11), dice.randint(0, 23)) for _ in range(dice.randint(1, 3))])
+    for _ in range(cycles):
+        chance.cycle([(dice.randint(0, 59), dice.randint(0, 11), dice.randint(0, 23)) for _ in range(dice.randint(1, 3))])
     return chance.story
 
 
 @cache
-def logs(many: int = 8, turns: int = 50) -> tuple[str, ...]:
+def logs(many: int = 8, cycles: int = 50) -> tuple[str, ...]:
     """Histories as text."""
-    return tuple(to_lines(random_log(seed, turns).wires) for seed in range(many))
+    return tuple(to_lines(random_log(seed, cycles).wires) for seed in range(many))
 
 
 def told_by(python: str, hash_seed: str, *texts: str, patience_s: float = 150) -> list[dict[str, object]]:
@@ -74,36 +74,36 @@ def other_pythons() -> list[str]:
 
 @given(steps(40))
 @QUICK
-def test_a_log_replays_to_the_same_bytes(turns: list[list[Step]]) -> None:
-    story = Chance().tell(turns)
+def test_a_log_replays_to_the_same_bytes(cycles: list[list[Step]]) -> None:
+    story = Chance().tell(cycles)
     story.holds()
     assert from_lines(to_lines(story.wires)) == story.wires
 
 
 @given(steps(40))
 @QUICK
-def test_a_restored_state_folds_on_identically(turns: list[list[Step]]) -> None:
-    story = Chance().tell(turns)
-    ends = [at for at, record in enumerate(story.records) if record.turn_end]
+def test_a_restored_state_folds_on_identically(cycles: list[list[Step]]) -> None:
+    story = Chance().tell(cycles)
+    ends = [at for at, record in enumerate(story.records) if record.cycle_end]
     middle = ends[len(ends) // 2]
-    pool = from_snapshot(to_snapshot(folded(story.wires[: middle + 1])))
+    state = from_snapshot(to_snapshot(folded(story.wires[: middle + 1])))
     for wire in story.wires[middle + 1 :]:
-        apply(pool, decode(wire))
-    assert state_digest(pool) == state_digest(story.pool)
+        apply(state, decode(wire))
+    assert state_digest(state) == state_digest(story.state)
 
 
 def test_these_histories_have_something_to_say() -> None:
     kinds = [decode(wire).data for text in logs() for wire in from_lines(text)]
     names = {type(data).__name__ for data in kinds}
     assert {"PreemptionDecided", "PreemptionRefused", "SelectionTimedOut", "JobRequeued", "EvictionStuck"} <= names
-    assert {"EvictionDecided", "EvictionWithdrawn", "ReservationDropped", "JobStartOrdered", "NodeLost"} <= names
+    assert {"EvictionDecided", "EvictionCancelled", "ReservationDropped", "JobStarting", "NodeLost"} <= names
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "4242"])
 def test_the_hash_seed_decides_nothing(hash_seed: str) -> None:
     found = told_by(sys.executable, hash_seed, *logs())
     expected = [replayed(from_lines(text)) for text in logs()]
-    assert [entry["digest"] for entry in found] == [state_digest(again.pool) for again in expected]
+    assert [entry["digest"] for entry in found] == [state_digest(again.state) for again in expected]
     assert [entry["restored"] for entry in found] == [entry["digest"] for entry in found]
     assert not any(entry["difference"] for entry in found)
     assert sum(int(str(entry["decisions"])) for entry in found) > 300

@@ -1,6 +1,6 @@
 """Random pools come to rest: waves of jobs arrive, passes run until one changes nothing, and then nobody has a just claim left.
 
-No protections are on, so that nothing but the gates of the verbs keeps two jobs from evicting each other in turns.
+No protections are on, so that nothing but the gates of the actions keeps two jobs from evicting each other in turns.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,15 +18,15 @@ from tests.core_invariants import (
     the_scene_is_true,
 )
 
-from bailiff.planfile import Source, snapshot_from
-from bailiff_core.model.amounts import UNLIMITED
-from bailiff_core.model.pool import Pool
+from bailiff.client.plan_files import Source, snapshot_from
+from bailiff_core.model.resource_vector import UNLIMITED
+from bailiff_core.model.state import PoolState
 from bailiff_core.plan import Planning
-from bailiff_core.plan.build import happens, submission
-from bailiff_core.plan.layout import lay_out
+from bailiff_core.plan.build import append_facts, submission
 from bailiff_core.plan.report import PlanReport, Round
+from bailiff_core.plan.snapshot_validation import validate_snapshot
 from bailiff_core.queue.order import shares_now
-from bailiff_core.scene import scene_of
+from bailiff_core.scheduling_snapshot import scene_of
 
 Fields = dict[str, Any]
 MOST_ROUNDS = 40
@@ -63,7 +63,13 @@ SHAPES: tuple[Fields, ...] = (
     {"gpus": 4},
     {"gpus": 8},
 )
-RULES: tuple[Fields, ...] = ({}, {"most_moved": 2}, {"most_moved": -1}, {"scope": "pool"}, {"scope": "pool", "most_moved": -1})
+RULES: tuple[Fields, ...] = (
+    {},
+    {"max_migrations": 2},
+    {"max_migrations": None},
+    {"scope": "pool"},
+    {"scope": "pool", "max_migrations": None},
+)
 RIGID = tuple(shape for shape in SHAPES if "tasks" not in shape and shape["gpus"] >= 1)
 job = st.tuples(st.integers(0, 11), st.integers(0, 6), st.integers(0, 2), st.booleans())
 waves = st.lists(st.lists(job, min_size=1, max_size=4), min_size=1, max_size=4)
@@ -74,7 +80,7 @@ crowded = st.tuples(st.sampled_from(((6,), (8,), (10,))), st.sampled_from(TREES[
 Given = tuple[Sequence[int], tuple[Fields, ...], Fields, Sequence[Sequence[tuple[int, int, int, bool]]]]
 
 
-# A promise of room that c leaves, taken by c and reclaimed again, for ever: what the rule `own-room` is against.
+# A promise of room that c leaves, taken by c and reclaimed again, for ever: what the rule `no-reclaim-of-reserved` is against.
 TAKEN_IN_TURNS: Given = (
     (6,),
     TREES[2],
@@ -104,9 +110,9 @@ class History:
         self.displaced: dict[str, list[str]] = {}
 
     @property
-    def pool(self) -> Pool:
+    def state(self) -> PoolState:
         """As it is."""
-        return self.planning.pool
+        return self.planning.state
 
     def waves_at_rest(self) -> Iterator[Round]:
         """The last round of each wave, one by one. Raises `AssertionError` where the pool does not come to rest."""
@@ -114,15 +120,15 @@ class History:
             yield self._wave(wave)
 
     def _wave(self, wave: Sequence[tuple[int, int, int, bool]]) -> Round:
-        self.planning.go_on()
-        for entry in lay_out(self._snapshot([self._job(*drawn) for drawn in wave])).jobs:
-            happens(self.pool, submission(entry))
+        self.planning.advance()
+        for entry in validate_snapshot(self._snapshot([self._job(*drawn) for drawn in wave])).jobs:
+            append_facts(self.state, submission(entry))
             self.planning.names[entry.doc.name] = [f"{entry.doc.name}-{index}" for index in range(len(entry.tasks))]
         pushed: list[tuple[str, str]] = []
         for _ in range(MOST_ROUNDS):
             last = self.planning.round()
             for invariant in SOUND:
-                invariant(self.pool)
+                invariant(self.state)
             if not last.changed:
                 return last
             for line in last.decisions:
@@ -160,9 +166,9 @@ class History:
 
     def told(self) -> str:
         """The last rounds' decisions."""
-        report = PlanReport(verbs=(), rounds=tuple(self.planning.rounds[-6:]), settled=False)
+        report = PlanReport(actions=(), rounds=tuple(self.planning.rounds[-6:]), converged=False)
         return "\n".join(
-            f"round {each.round}: {line.verb} {line.job} {[victim.job for victim in line.victims]}"
+            f"round {each.round}: {line.action} {line.job} {[victim.job for victim in line.victims]}"
             for each in report.rounds
             for line in each.decisions
         )
@@ -170,9 +176,9 @@ class History:
 
 def _in_turns(pushed: Sequence[tuple[str, str]]) -> bool:
     """Whether the last eviction of one by the other comes after one the other way round, and that after one like it."""
-    asker, victim = pushed[-1]
-    back = [at for at, pair in enumerate(pushed) if pair == (victim, asker)]
-    return bool(back) and (asker, victim) in pushed[: back[-1]]
+    preemptor, victim = pushed[-1]
+    back = [at for at, pair in enumerate(pushed) if pair == (victim, preemptor)]
+    return bool(back) and (preemptor, victim) in pushed[: back[-1]]
 
 
 def comes_to_rest(drawn: Given) -> None:
@@ -188,26 +194,26 @@ def nobody_has_a_just_claim(drawn: Given) -> None:
     """On one node of whole GPUs a look at every set of jobs shows whether a waiting job could still reclaim."""
     history = History(drawn, RIGID)
     for last in history.waves_at_rest():
-        claims = _claims(history.pool, {line.job: history.above(line.job) for line in last.waiting})
+        claims = _claims(history.state, {line.job: history.above(line.job) for line in last.pending})
         assert not claims, f"{claims}\n{history.told()}"
 
 
-def _claims(pool: Pool, waiting: Mapping[str, Sequence[str]]) -> list[str]:
+def _claims(state: PoolState, waiting: Mapping[str, Sequence[str]]) -> list[str]:
     """Waiting jobs within their project's fair share, with the jobs of a project above its own that would make room.
 
     waiting: with those whom the job may not take, because they displaced it.
     """
-    scene = scene_of(pool)
+    scene = scene_of(state)
     shares = shares_now(scene)
-    rules = {project.name: project for project in pool.rules.projects}
+    rules = {project.name: project for project in state.rules.projects}
     quota = {name: project.quota.gpu_milli or 0 for name, project in rules.items()}
-    active = [pool.jobs[each] for each in pool.active]
+    active = [state.jobs[each] for each in state.active]
     used = {name: sum(1000 * each.gpus for each in active if each.project == name) for name in rules}
     firm = {name: sum(1000 * each.gpus for each in active if each.project == name and not each.preemptible) for name in rules}
-    idle = sum(1000 * len(node.devices) for node in pool.nodes.values()) - sum(used.values())
+    idle = sum(1000 * len(node.devices) for node in state.nodes.values()) - sum(used.values())
     found = []
     for name, above in waiting.items():
-        job = pool.jobs[name]
+        job = state.jobs[name]
         mine, asked = job.project, 1000 * job.gpus
         after = used[mine] + asked
         if after > shares[mine].gpu_milli or _over(rules[mine].limit.gpu_milli, after):

@@ -6,12 +6,12 @@ from collections import Counter
 import pytest
 from tests.builders import MINUTE, Sketch, asking, group
 
-from bailiff_core.model.answer import Cost
-from bailiff_core.model.pool import Job, OpenRequest
-from bailiff_core.placement import Budget
+from bailiff_core.model.proposal import Cost
+from bailiff_core.model.state import Job, OpenRequest
+from bailiff_core.placement import StepBudget
 from bailiff_core.queue.order import shares_now
-from bailiff_core.scene import scene_of
-from bailiff_core.victims import Accepted, Batch, check_answer, select, several, shortlist
+from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.victims import Accepted, SelectionBatch, heterogeneous_gangs, revalidate_proposal, select_victims, shortlist
 from bailiff_core.victims.batch import select_batch
 
 
@@ -25,7 +25,7 @@ def some_pool(seed: int) -> tuple[Sketch, list[OpenRequest]]:
     number = 0
     ages = [MINUTE * dice.randint(1, 90) for _ in range(dice.randint(1, 4))]
     for n in range(nodes):
-        free = list(range(len(sketch.pool.nodes[n].devices)))
+        free = list(range(len(sketch.state.nodes[n].devices)))
         while free and dice.random() < 0.95:
             size = min(len(free), dice.choice((1, 1, 2, 4)))
             sketch.running(
@@ -46,15 +46,15 @@ def some_pool(seed: int) -> tuple[Sketch, list[OpenRequest]]:
     requests = []
     for n in range(dice.randint(1, 3)):
         gang = group(dice.choice((1, 1, 2, 3)), gpus=dice.choice((1, 2, 4, 8)), cpu=dice.choice((0, 1)))
-        sketch.job(f"asker-{n}", gang, priority=dice.choice((20, 30, 40)))
-        requests.append(OpenRequest(n + 1, f"asker-{n}"))
+        sketch.job(f"preemptor-{n}", gang, priority=dice.choice((20, 30, 40)))
+        requests.append(OpenRequest(n + 1, f"preemptor-{n}"))
     return sketch, requests
 
 
 def chosen(seed: int, monkeypatch: pytest.MonkeyPatch, *, few: bool) -> list[tuple[object, ...]]:
-    monkeypatch.setattr(shortlist, "WORTH_IT", 0 if few else 1 << 30)
+    monkeypatch.setattr(shortlist, "MIN_ACTIVE_JOBS", 0 if few else 1 << 30)
     sketch, requests = some_pool(seed)
-    answers = select_batch(sketch.pool, requests, 20_000)
+    proposals = select_batch(sketch.state, requests, 20_000)
     return [
         (
             answer.refused,
@@ -65,13 +65,13 @@ def chosen(seed: int, monkeypatch: pytest.MonkeyPatch, *, few: bool) -> list[tup
             answer.explanation.candidates,
             {excluded.rule: excluded.jobs for excluded in answer.explanation.excluded},
         )
-        for answer in answers
+        for answer in proposals
     ]
 
 
 @pytest.mark.parametrize("block", range(4))
 def test_a_few_nodes_tell_as_much_as_all(block, monkeypatch):
-    monkeypatch.setattr(shortlist, "FIRST_LOOK", 1)
+    monkeypatch.setattr(shortlist, "INITIAL_SIZE", 1)
     for seed in range(block * 100, block * 100 + 100):
         assert chosen(seed, monkeypatch, few=True) == chosen(seed, monkeypatch, few=False), f"seed {seed}"
 
@@ -87,26 +87,26 @@ def gang_of_two_kinds(seed: int) -> tuple[Sketch, Job]:
 def test_of_gangs_of_several_kinds_the_same_is_found_or_a_bound_is_told(monkeypatch):
     seen: Counter[str] = Counter()
     for seed in range(200):
-        sketch, asker = gang_of_two_kinds(seed)
-        best = select(Batch.on(scene_of(sketch.pool)), asking(asker), "preempt", Budget(20_000))
-        monkeypatch.setattr(shortlist, "FIRST_LOOK", 1)
-        monkeypatch.setattr(several, "WORTH_IT", 0)
-        monkeypatch.setattr(shortlist, "WORTH_IT", 0)
-        quick = select(Batch.on(scene_of(sketch.pool)), asking(asker), "preempt", Budget(20_000))
+        sketch, preemptor = gang_of_two_kinds(seed)
+        best = select_victims(SelectionBatch.on(scene_of(sketch.state)), asking(preemptor), "preempt", StepBudget(20_000))
+        monkeypatch.setattr(shortlist, "INITIAL_SIZE", 1)
+        monkeypatch.setattr(heterogeneous_gangs, "MIN_ACTIVE_JOBS", 0)
+        monkeypatch.setattr(shortlist, "MIN_ACTIVE_JOBS", 0)
+        quick = select_victims(SelectionBatch.on(scene_of(sketch.state)), asking(preemptor), "preempt", StepBudget(20_000))
         monkeypatch.undo()
         assert quick.refused == best.refused, f"seed {seed}"
         if not best.victims:
             continue
-        scene = scene_of(sketch.pool)
-        checked = check_answer(scene, shares_now(scene), asker, quick)
+        scene = scene_of(sketch.state)
+        checked = revalidate_proposal(scene, shares_now(scene), preemptor, quick)
         assert isinstance(checked, Accepted), f"seed {seed}: {checked}"
         assert (checked.victims, checked.dropped) == (quick.victims, ()), f"seed {seed}: somebody could stay"
         if quick.explanation.proven and best.explanation.proven:
             assert quick.victims == best.victims, f"seed {seed}"
         seen["proven" if quick.explanation.proven else "bound"] += 1
         if not quick.explanation.proven and best.explanation.proven:
-            assert quick.explanation.at_least is not None, f"seed {seed}"
-            assert levels(quick.explanation.at_least) <= levels(best.explanation.cost) <= levels(quick.explanation.cost), (
+            assert quick.explanation.lower_bound is not None, f"seed {seed}"
+            assert levels(quick.explanation.lower_bound) <= levels(best.explanation.cost) <= levels(quick.explanation.cost), (
                 f"seed {seed}"
             )
     assert seen["proven"] > seen["bound"] // 4 > 0, seen
@@ -128,13 +128,11 @@ def test_kinds_that_fit_one_by_one_and_not_together_are_refused_by_counting(ones
         sketch.node(f"n{n}")
     for n in range(240):
         sketch.running(f"j{n}", f"n{n // 8}", [n % 8], priority=20)
-    asker = sketch.job("mixed", group(29, gpus=8), group(ones, gpus=1), priority=30)
+    preemptor = sketch.job("mixed", group(29, gpus=8), group(ones, gpus=1), priority=30)
     if refused is not None:
-        monkeypatch.setattr(several, "among_few", None)  # nobody is looked at
-    answer = select(Batch.on(scene_of(sketch.pool)), asking(asker), "preempt", Budget(20_000))
+        monkeypatch.setattr(heterogeneous_gangs, "search_shortlist", None)  # nobody is looked at
+    answer = select_victims(SelectionBatch.on(scene_of(sketch.state)), asking(preemptor), "preempt", StepBudget(20_000))
     assert (answer.refused, answer.explanation.proven) == (refused, True)
     if refused is not None:
-        assert answer.would_need.endswith(
-            "as much room as 241 × (1 GPU); with all permitted victims gone there is room for 240 at most"
-        )
+        assert answer.would_need.endswith("equivalent to 241 × (1 GPU); with all permitted victims evicted at most 240 fit")
         assert answer.explanation.candidates == 240

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from copy import deepcopy
 from itertools import pairwise
+from operator import attrgetter
 from unittest.mock import patch
 
 import pytest
@@ -12,82 +13,91 @@ from tests.core_invariants import check_pool
 from tests.log_builder import Story, folded
 from tests.property.random_stories import Chance, Step, checked, steps
 
-from bailiff_core.model.pool import Pool
+from bailiff_core.decision_cycle import RULES, decide
+from bailiff_core.model.state import PoolState
 from bailiff_core.records.payload import Decision
-from bailiff_core.turn import RULES, decide
 
-KEPT = ("touched", "room_grew", "unplaceable", "untried", "passed_over", "kept_for_head", "selection", "plans")
+KEPT = (
+    "indices.touched",
+    "indices.retry_unschedulable",
+    "indices.unschedulable",
+    "indices.to_schedule",
+    "indices.backfill_blocked",
+    "indices.head_reservation",
+    "selection",
+    "preemptions",
+)
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 DEEP = settings(QUICK, max_examples=3000)
 PARTS = 20
 LIMIT = 600  # s
 
 
-def tells(turns: list[list[Step]], *, shared: bool = False) -> None:
+def tells(cycles: list[list[Step]], *, shared: bool = False) -> None:
     """One history, checked after every turn, replayed at the end. shared: projects, elastic gangs, parts of GPUs."""
-    Chance(checked, shared=shared).tell(turns).holds()
+    Chance(checked, shared=shared).tell(cycles).holds()
 
 
 @given(steps(40))
 @QUICK
-def test_any_history_keeps_the_invariants(turns):
-    tells(turns)
+def test_any_history_keeps_the_invariants(cycles):
+    tells(cycles)
 
 
 @given(steps(40))
 @settings(QUICK, max_examples=100)
-def test_any_history_of_shared_pools_keeps_the_invariants(turns):
-    tells(turns, shared=True)
+def test_any_history_of_shared_pools_keeps_the_invariants(cycles):
+    tells(cycles, shared=True)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(LIMIT)
 @given(steps(120))
 @DEEP
-def test_any_longer_history_keeps_the_invariants(turns):
-    tells(turns)
+def test_any_longer_history_keeps_the_invariants(cycles):
+    tells(cycles)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(LIMIT)
 @pytest.mark.parametrize("part", range(PARTS))
-@given(turns=steps(80))
+@given(cycles=steps(80))
 @settings(DEEP, max_examples=10_000 // PARTS)
-def test_ten_thousand_longer_histories_of_shared_pools_keep_the_invariants(part, turns):
-    tells(turns, shared=True)
+def test_ten_thousand_longer_histories_of_shared_pools_keep_the_invariants(part, cycles):
+    tells(cycles, shared=True)
 
 
-def settling(pool: Pool) -> Iterator[Decision]:
+def settling(state: PoolState) -> Iterator[Decision]:
     """What is decided, and then each rule is asked once more, whether or not a turn would ask it."""
-    yield from decide(pool)
-    before = [deepcopy(getattr(pool, name)) for name in KEPT]
-    for rule, _ in RULES if pool.policy is not None else ():
-        said = next(rule(pool), None)
+    yield from decide(state)
+    before = [deepcopy(attrgetter(name)(state)) for name in KEPT]
+    for rule, _ in RULES if state.policy is not None else ():
+        said = next(rule(state), None)
         assert said is None, f"the turn ended, and {rule.__name__} says {said}"
-    assert [getattr(pool, name) for name in KEPT] == before
+    assert [attrgetter(name)(state) for name in KEPT] == before
 
 
 @given(steps(40), st.booleans())
 @QUICK
-def test_a_turn_ends_when_no_rule_has_anything_left_to_say(turns, shared):
+def test_a_turn_ends_when_no_rule_has_anything_left_to_say(cycles, shared):
     """A turn leaves out the rules that have nothing to look at, and ends before it has asked all of them a last time."""
     with patch("tests.log_builder.decide", settling):
-        Chance(lambda _: None, shared=shared).tell(turns)
+        Chance(lambda _: None, shared=shared).tell(cycles)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(LIMIT)
 @given(steps(80), st.booleans())
 @settings(DEEP, max_examples=1000)
-def test_a_turn_of_a_longer_history_ends_when_no_rule_has_anything_left_to_say(turns, shared):
+def test_a_turn_of_a_longer_history_ends_when_no_rule_has_anything_left_to_say(cycles, shared):
     with patch("tests.log_builder.decide", settling):
-        Chance(lambda _: None, shared=shared).tell(turns)
+        Chance(lambda _: None, shared=shared).tell(cycles)
 
 
-def cut_everywhere(turns: list[list[Step]]) -> None:
+def cut_everywhere(cycles: list[list[Step]]) -> None:
     """The last turn with decisions, cut at every point: the next writer brings it to rest, and the log replays."""
-    story = Chance().tell(turns)
-    ends = [at + 1 for at, record in enumerate(story.records) if record.turn_end]
+    story = Chance().tell(cycles)
+    ends = [at + 1 for at, record in enumerate(story.records) if record.cycle_end]
     whole = [(begin, end) for begin, end in pairwise(ends) if _decides(story, begin, end)]
     if not whole:
         return
@@ -96,9 +106,9 @@ def cut_everywhere(turns: list[list[Step]]) -> None:
     uncut = story.resumed(end)
     for cut in range(begin + 1, end):
         again = story.resumed(cut)
-        assert again.pool.turn_open
+        assert again.state.cycle_open
         again.restart()
-        check_pool(again.pool)
+        check_pool(again.state)
         again.holds()
         if cut - begin >= facts:  # nothing but decisions is missing: they are made up for
             assert again.phases() == uncut.phases()
@@ -111,21 +121,21 @@ def _decides(story: Story, begin: int, end: int) -> bool:
 
 @given(steps(25))
 @QUICK
-def test_a_turn_cut_at_any_point_is_closed_and_made_up_for(turns):
-    cut_everywhere(turns)
+def test_a_turn_cut_at_any_point_is_closed_and_made_up_for(cycles):
+    cut_everywhere(cycles)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(LIMIT)
 @given(steps(80))
 @DEEP
-def test_a_turn_of_a_longer_history_cut_at_any_point(turns):
-    cut_everywhere(turns)
+def test_a_turn_of_a_longer_history_cut_at_any_point(cycles):
+    cut_everywhere(cycles)
 
 
 @given(steps(30))
 @settings(QUICK, max_examples=15)
-def test_what_is_folded_from_bytes_is_what_was_decided_on(turns):
-    story = Chance().tell(turns)
-    assert folded(story.wires).jobs == story.pool.jobs
-    assert folded(story.wires).nodes == story.pool.nodes
+def test_what_is_folded_from_bytes_is_what_was_decided_on(cycles):
+    story = Chance().tell(cycles)
+    assert folded(story.wires).jobs == story.state.jobs
+    assert folded(story.wires).nodes == story.state.nodes

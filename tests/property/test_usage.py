@@ -8,12 +8,12 @@ from tests.builders import GIB, group
 from tests.property.test_order import random_projects
 from tests.unit.core_queue.kit import Town
 
-from bailiff_core.model.amounts import Amounts
 from bailiff_core.model.demand import TaskGroup
-from bailiff_core.model.pool import Eviction, Job, Task
+from bailiff_core.model.resource_vector import Amounts
+from bailiff_core.model.state import Eviction, Job, Task
 from bailiff_core.model.units import next_unit, victim_units
-from bailiff_core.placement.gang import GangPlace, TaskPlace
-from bailiff_core.queue.usage import Usage
+from bailiff_core.placement.gang import GangPlacement, TaskPlacement
+from bailiff_core.quota.usage import Usage
 
 
 def everything(usage: Usage) -> dict[str, tuple[Amounts, ...]]:
@@ -33,7 +33,7 @@ def some_group(rng: Random) -> TaskGroup:
 
 def happens(rng: Random, town: Town, job: Job) -> None:
     """Something the fold might do to the job."""
-    town.pool.stale_jobs[job.id] = None
+    town.state.indices.changed_jobs[job.id] = None
     what = rng.randrange(6)
     if what == 0:
         here = sorted(rng.sample(range(job.size), rng.randrange(job.size + 1)))
@@ -47,7 +47,7 @@ def happens(rng: Random, town: Town, job: Job) -> None:
         task.state = rng.choice(["exited", "released", "running"])
         task.eviction = rng.choice([None, Eviction(1, "preemption", 30)])
     elif what == 3:
-        job.promise = [Task(task.index, 0, task.devices, "reserved") for task in job.tasks] if job.eviction else []
+        job.reservation = [Task(task.index, 0, task.devices, "reserved") for task in job.tasks] if job.eviction else []
     elif what == 4:
         job.phase = "succeeded"
     else:
@@ -59,29 +59,31 @@ def happens(rng: Random, town: Town, job: Job) -> None:
 def test_kept_use_is_counted_use(seed: int) -> None:
     rng = Random(seed)
     town = Town(*random_projects(rng), gpus=3, memory=(20, 40, 80))
-    names = ["", "gone", *[entry.name for entry in town.pool.rules.projects]]
-    usage = Usage.of(town.pool)
+    names = ["", "gone", *[entry.name for entry in town.state.rules.projects]]
+    usage = Usage.of(town.state)
     for step in range(30):
-        if rng.randrange(4) == 0 or not town.pool.jobs:
+        if rng.randrange(4) == 0 or not town.state.jobs:
             town.waits(f"j{step}", rng.choice(names), *[some_group(rng) for _ in range(rng.randrange(1, 3))], minimum=1)
-        for job in rng.sample(list(town.pool.jobs.values()), rng.randrange(1, len(town.pool.jobs) + 1)):
+        for job in rng.sample(list(town.state.jobs.values()), rng.randrange(1, len(town.state.jobs) + 1)):
             happens(rng, town, job)
         if rng.randrange(5) == 0:
-            town.pool.nodes[0].quarantined = rng.randrange(8)
-            town.pool.stale_nodes[0] = None
+            town.state.nodes[0].quarantined = rng.randrange(8)
+            town.state.indices.changed_nodes[0] = None
         if rng.randrange(10) == 0:
-            town.pool.policy = Town(*random_projects(rng)).pool.policy
-        usage.refresh(town.pool, town.pool.stale_jobs)
-        town.pool.stale_jobs.clear()
-        town.pool.stale_nodes.clear()
-        assert everything(usage) == everything(Usage.of(town.pool))
+            town.state.policy = Town(*random_projects(rng)).state.policy
+        usage.refresh(town.state, town.state.indices.changed_jobs)
+        town.state.indices.changed_jobs.clear()
+        town.state.indices.changed_nodes.clear()
+        assert everything(usage) == everything(Usage.of(town.state))
         before, mark = everything(usage), usage.mark()
-        for job in rng.sample(list(town.pool.jobs.values()), len(town.pool.jobs)):
+        for job in rng.sample(list(town.state.jobs.values()), len(town.state.jobs)):
             for unit in victim_units(job):
                 usage.evict(unit)
             unit = next_unit(job)
             if unit is not None:
-                usage.place(unit, GangPlace(tuple(TaskPlace(index, 0, rng.randrange(1, 8)) for index in unit.indices), False))
+                usage.place(
+                    unit, GangPlacement(tuple(TaskPlacement(index, 0, rng.randrange(1, 8)) for index in unit.indices), False)
+                )
         if rng.randrange(3):  # a refresh forgets what was tried
             usage.rollback(mark)
             assert everything(usage) == before
@@ -92,7 +94,7 @@ def test_all_that_can_be_lost_is_all_that_is_used() -> None:
     for _ in range(300):
         town = Town(gpus=3, memory=(20, 40, 80))
         job = town.runs("a", "", *[some_group(rng) for _ in range(2)], minimum=1, devices=rng.randrange(1, 8))
-        usage = Usage.of(town.pool)
+        usage = Usage.of(town.state)
         for unit in victim_units(job):
             usage.evict(unit)
         assert usage.allocated("") == Amounts()

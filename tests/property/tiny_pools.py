@@ -8,7 +8,7 @@ from tests.builders import Sketch
 
 from bailiff_core.model.demand import JobDemand, SubGroup, TaskGroup, TopologyRule
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy, Topology
-from bailiff_core.model.pool import Device, Job, Node, Pool
+from bailiff_core.model.state import Device, Job, Node, PoolState
 
 RULES = Policy(**{**dict(DEFAULT_POLICY), "topologies": (Topology(name="dc", levels=("zone", "rack")),)})
 LEVELS = ("zone", "rack")
@@ -18,7 +18,7 @@ Places = dict[int, tuple[int, tuple[int, ...]]]  # node and devices by task
 def tiny_pool(random: Random, *, topology: bool = False) -> tuple[Sketch, Job]:
     """Up to three nodes of up to three small devices, some in use, and a job that asks."""
     sketch = Sketch()
-    sketch.pool.policy = RULES
+    sketch.state.policy = RULES
     for number in range(random.randint(2, 4) if topology else random.randint(1, 3)):
         labels = {level: random.choice("ab") for level in LEVELS if random.random() < 0.9}
         node = sketch.node(
@@ -32,13 +32,13 @@ def tiny_pool(random: Random, *, topology: bool = False) -> tuple[Sketch, Job]:
     names = random.choice(((), ("a",), ("a", "b"))) if topology else ()
     groups = tuple(random_tasks(random, random.choice((None, *names))) for _ in range(random.choice((1, 1, 1, 2))))
     used = [name for name in names if any(part.sub_group == name for part in groups)]
-    asker = sketch.job("asker", *groups)
+    preemptor = sketch.job("preemptor", *groups)
     rule = random_rule(random) if topology else None
     sub_groups = tuple(SubGroup(name=name, topology=random_rule(random)) for name in used)
-    asker.demand = JobDemand(
-        job="asker", tasks=groups, topology=rule, sub_groups=sub_groups, pack=random.choice((None, "spread"))
+    preemptor.demand = JobDemand(
+        job="preemptor", tasks=groups, topology=rule, sub_groups=sub_groups, pack=random.choice((None, "spread"))
     )
-    return sketch, asker
+    return sketch, preemptor
 
 
 def random_rule(random: Random) -> TopologyRule | None:
@@ -72,13 +72,13 @@ def occupy(random: Random, sketch: Sketch, name: str) -> None:
     """One task of some job somewhere, now or promised; left out where it does not fit."""
     group = random_tasks(random).model_copy(update={"count": 1})
     phase = random.choice(("running", "running", "evicting", "reserved"))
-    node = random.choice(list(sketch.pool.nodes.values()))
-    room = Left(sketch.pool, node, now=phase != "reserved")
+    node = random.choice(list(sketch.state.nodes.values()))
+    room = Left(sketch.state, node, now=phase != "reserved")
     devices = [chosen for chosen in room.choices(group) if room.fits(group, chosen)]
     if not devices:
         return
     chosen = random.choice(devices)
-    if phase != "reserved" and not Left(sketch.pool, node, now=False).fits(group, chosen):
+    if phase != "reserved" and not Left(sketch.state, node, now=False).fits(group, chosen):
         return
     sketch.at(sketch.job(name, group), (node.name, chosen), phase=phase)
 
@@ -86,13 +86,13 @@ def occupy(random: Random, sketch: Sketch, name: str) -> None:
 class Left:
     """What is left of a node: now (everybody on it counts) or in the end (who is leaving does not, who is promised does)."""
 
-    def __init__(self, pool: Pool, node: Node, *, now: bool) -> None:
+    def __init__(self, state: PoolState, node: Node, *, now: bool) -> None:
         self.node = node
         self.cpu, self.slots = node.capacity.cpu_milli, node.capacity.slots
         self.whole = {device.number: True for device in node.devices}
         self.units = {device.number: 1000 * device.memory_bytes for device in node.devices}
         self.sharers = dict.fromkeys(self.whole, 0)
-        for job in pool.jobs.values():
+        for job in state.jobs.values():
             if job.phase == ("reserved" if now else "evicting"):
                 continue
             for task, group in zip(job.tasks, job.groups(), strict=False):
@@ -145,14 +145,14 @@ def part_of(group: TaskGroup, device: Device) -> int:
     return 1000 * group.gpu_share_bytes if group.gpu_share_bytes else (group.gpu_share_milli or 0) * device.memory_bytes
 
 
-def placements(pool: Pool, asker: Job) -> Iterator[Places]:
-    """Every way to place all tasks of the asker in the end, rules of topology kept."""
-    left = {node.number: Left(pool, node, now=False) for node in pool.nodes.values()}
-    groups = asker.groups()
+def placements(state: PoolState, preemptor: Job) -> Iterator[Places]:
+    """Every way to place all tasks of the preemptor in the end, rules of topology kept."""
+    left = {node.number: Left(state, node, now=False) for node in state.nodes.values()}
+    groups = preemptor.groups()
 
     def place(index: int, places: Places) -> Iterator[Places]:
         if index == len(groups):
-            if stands_together(pool, asker, places):
+            if stands_together(state, preemptor, places):
                 yield dict(places)
             return
         group = groups[index]
@@ -168,15 +168,15 @@ def placements(pool: Pool, asker: Job) -> Iterator[Places]:
     return place(0, {})
 
 
-def stands_together(pool: Pool, asker: Job, places: Places) -> bool:
+def stands_together(state: PoolState, preemptor: Job, places: Places) -> bool:
     """Whether every required level holds."""
-    rules = {"": asker.demand.topology, **{group.name: group.topology for group in asker.demand.sub_groups}}
+    rules = {"": preemptor.demand.topology, **{group.name: group.topology for group in preemptor.demand.sub_groups}}
     for name, rule in rules.items():
         if rule is None or rule.required is None:
             continue
         depth = LEVELS.index(rule.required) + 1
-        mine = [index for index, group in enumerate(asker.groups()) if not name or group.sub_group == name]
-        domains = [tuple(pool.nodes[places[index][0]].labels.get(level) for level in LEVELS[:depth]) for index in mine]
-        if any(None in domain or domain != domains[0] for domain in domains):
+        mine = [index for index, group in enumerate(preemptor.groups()) if not name or group.sub_group == name]
+        pools = [tuple(state.nodes[places[index][0]].labels.get(level) for level in LEVELS[:depth]) for index in mine]
+        if any(None in pool or pool != pools[0] for pool in pools):
             return False
     return True

@@ -6,19 +6,19 @@ from typing import Any
 
 from rich.console import Console
 
-from bailiff.planfile import Source, contradictions, snapshot_from
-from bailiff.tables.plan import plan_table
-from bailiff_core.fold import close_turn, enact
-from bailiff_core.lifecycle.attempts import broken_attempts, cancelled_jobs, scaled_down
-from bailiff_core.lifecycle.by_hand import asked_evictions, drains, paused_jobs
+from bailiff.client.plan_files import Source, contradictions, snapshot_from
+from bailiff.render.tables.plan import plan_table
+from bailiff_core.actions.migrate import migrations
+from bailiff_core.fold import close_cycle, enact
+from bailiff_core.lifecycle.operator_actions import drains, paused_jobs, requested_evictions
+from bailiff_core.lifecycle.termination import broken_attempts, cancelled_jobs, scaled_down
 from bailiff_core.model.document import parse_duration
-from bailiff_core.plan import ALL_VERBS, Contradiction, Planning, PlanReport, Round
-from bailiff_core.plan.between import ends, settle
-from bailiff_core.plan.build import happens, request, submission
-from bailiff_core.plan.layout import lay_out
-from bailiff_core.plan.report import TaskAt
+from bailiff_core.plan import ALL_ACTIONS, InvalidSnapshot, Planning, PlanReport, Round
+from bailiff_core.plan.advance import apply_followups, exit_task
+from bailiff_core.plan.build import append_facts, request, submission
+from bailiff_core.plan.report import TaskStatus
+from bailiff_core.plan.snapshot_validation import validate_snapshot
 from bailiff_core.records import facts
-from bailiff_core.verbs.migrate import migrations
 
 from . import notation
 
@@ -42,6 +42,7 @@ CHECKS = (
 )
 STEP = (*EVENTS, "pass", "settle", *CHECKS)
 MOST_ROUNDS = 30
+GPUS_OF = {"idle": "free"}  # phrases of the stories
 
 
 class Story:
@@ -71,7 +72,7 @@ class Story:
     def _plan(self, jobs: Mapping[str, Any]) -> Planning:
         try:
             return Planning(self._snapshot(jobs))
-        except Contradiction as error:
+        except InvalidSnapshot as error:
             raise contradictions(Source(self.title, ""), error) from None
 
     def _snapshot(self, jobs: Mapping[str, Any]) -> Any:
@@ -88,9 +89,9 @@ class Story:
 
     def _happen(self, step: Mapping[str, Any]) -> None:
         if self.last is not None and any(name in step for name in EVENTS):
-            self.planning.go_on(_micros(step.get("wait", "0s")))
+            self.planning.advance(_micros(step.get("wait", "0s")))
         elif "wait" in step:
-            happens(self.planning.pool, facts.ClockAdvanced(), at=self.planning.pool.now + _micros(step["wait"]))
+            append_facts(self.planning.state, facts.ClockAdvanced(), at=self.planning.state.now + _micros(step["wait"]))
         for name in _list(step.get("ends", ())):
             self._end(name, 0)
         for name in _list(step.get("fails", ())):
@@ -99,28 +100,28 @@ class Story:
             self._facts(facts.JobCancelled(request=request(f"cancel {name}"), job=name))
         for name, tasks in step.get("scales", {}).items():
             self._facts(facts.JobScaled(request=request(f"scale {name} {tasks}"), job=name, tasks=tasks))
-            size = self.planning.pool.jobs[name].size
+            size = self.planning.state.jobs[name].size
             self.planning.names[name] = [f"{name}-{index}" for index in range(size)]
         for word in BY_HAND:
             self._by_hand(word, step.get(word))
         if any(word in step for word in BY_HAND):
-            self.planning.go_on()  # whoever was told to leave has left
+            self.planning.advance()  # whoever was told to leave has left
         if "arrives" in step:
-            for job in lay_out(self._snapshot(step["arrives"])).jobs:
-                happens(self.planning.pool, submission(job))
+            for job in validate_snapshot(self._snapshot(step["arrives"])).jobs:
+                append_facts(self.planning.state, submission(job))
                 self.planning.names[job.doc.name] = [f"{job.doc.name}-{index}" for index in range(len(job.tasks))]
         if "policy" in step:
             self.written["policy"] = step["policy"]
-            self.planning.policy = lay_out(self._snapshot(self.written.get("jobs", {}))).policy
-            happens(self.planning.pool, facts.PolicyApplied(policy=self.planning.policy))
+            self.planning.policy = validate_snapshot(self._snapshot(self.written.get("jobs", {}))).policy
+            append_facts(self.planning.state, facts.PolicyApplied(policy=self.planning.policy))
 
     def _by_hand(self, word: str, told: Any) -> None:
-        jobs = {"evicts": facts.JobEvictionAsked, "pauses": facts.JobPaused, "resumes": facts.JobUnpaused}
+        jobs = {"evicts": facts.JobEvictionRequested, "pauses": facts.JobPaused, "resumes": facts.JobResumed}
         for name in _list(told or ()) if word in jobs else ():
             self._facts(jobs[word](request=request(f"{word} {name}"), job=name))
         for job, node in told.items() if word == "moves" and told else ():
             where = None if node == "anywhere" else node
-            self._facts(facts.JobMigrationAsked(request=request(f"move {job}"), job=job, node=where))
+            self._facts(facts.JobMigrationRequested(request=request(f"move {job}"), job=job, node=where))
         for node, how in told.items() if word == "drains" and told else ():
             mode, _, within = how.partition(" within ")
             asked = {"request": request(f"drain {node}"), "node": node, "mode": mode, "deadline": within or None}
@@ -129,31 +130,31 @@ class Story:
             self._facts(facts.NodeUndrained(request=request(f"undrain {node}"), node=node))
 
     def _end(self, name: str, code: int) -> None:
-        job = self.planning.pool.jobs[name]
+        job = self.planning.state.jobs[name]
         for task in job.tasks:
-            ends(self.planning.pool, job, task, code)
-        settle(self.planning.pool)
-        close_turn(self.planning.pool)
+            exit_task(self.planning.state, job, task, code)
+        apply_followups(self.planning.state)
+        close_cycle(self.planning.state)
 
     def _facts(self, fact: Any) -> None:
-        pool = self.planning.pool
-        happens(pool, fact, close=False)
-        for rule in (cancelled_jobs, broken_attempts, scaled_down, paused_jobs, asked_evictions, drains, migrations):
-            for decision in rule(pool):
-                enact(pool, decision)
-        settle(pool)
-        close_turn(pool)
+        state = self.planning.state
+        append_facts(state, fact, close=False)
+        for rule in (cancelled_jobs, broken_attempts, scaled_down, paused_jobs, requested_evictions, drains, migrations):
+            for decision in rule(state):
+                enact(state, decision)
+        apply_followups(state)
+        close_cycle(state)
 
     def _run(self, step: Mapping[str, Any]) -> None:
-        verbs = _verbs(step.get("pass", step.get("settle", "all")))
-        self.last = self.planning.round(verbs)
+        actions = _verbs(step.get("pass", step.get("settle", "all")))
+        self.last = self.planning.round(actions)
         while "settle" in step and self.last.changed:
             assert len(self.planning.rounds) < MOST_ROUNDS, f"it does not settle within {MOST_ROUNDS} rounds\n{self._table()}"
-            self.last = self.planning.round(verbs)
+            self.last = self.planning.round(actions)
 
     def _table(self) -> str:
         console = Console(width=160, file=StringIO())
-        console.print(plan_table(PlanReport(verbs=ALL_VERBS, rounds=tuple(self.planning.rounds[-3:]), settled=False)))
+        console.print(plan_table(PlanReport(actions=ALL_ACTIONS, rounds=tuple(self.planning.rounds[-3:]), converged=False)))
         return console.file.getvalue()
 
     # --- what came of it
@@ -182,14 +183,18 @@ class Story:
         for node, told in wanted.items():
             for phrase in told.split(","):
                 amount, word = phrase.split()
-                found = getattr(nodes[node], f"{word}_gpus")
+                found = getattr(nodes[node], f"{GPUS_OF.get(word, word)}_gpus")
                 if found != float(amount):
                     faults.append(f"{node}: expected {phrase.strip()} GPUs, found {found:g}")
         return faults
 
     def _by(self, wanted: Mapping[str, str], last: Round) -> list[str]:
-        verbs = {line.job: line.verb for line in last.decisions}
-        return [f"{job}: expected by {verb}, found {verbs.get(job)}" for job, verb in wanted.items() if verbs.get(job) != verb]
+        actions = {line.job: line.action for line in last.decisions}
+        return [
+            f"{job}: expected by {action}, found {actions.get(job)}"
+            for job, action in wanted.items()
+            if actions.get(job) != action
+        ]
 
     def _leave(self, wanted: Mapping[str, Any], last: Round) -> list[str]:
         faults = []
@@ -200,7 +205,7 @@ class Story:
         return faults
 
     def _waits(self, wanted: Mapping[str, str], last: Round) -> list[str]:
-        lines = {line.job: f"{line.reason}; {line.would_need}" for line in last.waiting}
+        lines = {line.job: f"{line.reason}; {line.would_need}" for line in last.pending}
         return [
             f"{job}: expected that it waits, and a reason with {told!r}; found {lines.get(job, 'that it does not wait')!r}"
             for job, told in wanted.items()
@@ -218,7 +223,7 @@ class Story:
 
     def _gives_up(self, wanted: Mapping[str, bool], last: Round) -> list[str]:
         """Whether the search ended before it had looked at everything, for jobs that wait."""
-        found = {line.job: line.gave_up for line in last.waiting}
+        found = {line.job: line.gave_up for line in last.pending}
         return [
             f"{job}: expected gave_up {told}, found {found.get(job)}" for job, told in wanted.items() if found.get(job) != told
         ]
@@ -226,7 +231,7 @@ class Story:
     def _shielded(self, wanted: Mapping[str, Any], last: Round) -> list[str]:
         faults = []
         for job, rules in wanted.items():
-            found = sorted({rule for line in (*last.decisions, *last.waiting) if line.job == job for rule in line.excluded})
+            found = sorted({rule for line in (*last.decisions, *last.pending) if line.job == job for rule in line.excluded})
             faults += [f"{job}: expected that {rule} shields jobs, found {found}" for rule in _list(rules) if rule not in found]
         return faults
 
@@ -258,7 +263,7 @@ class Story:
         return ["expected that nothing changes"] if last.changed else []
 
 
-def _mismatch(after: list[TaskAt], wanted: list[tuple[int | None, str, list[str]]]) -> str | None:
+def _mismatch(after: list[TaskStatus], wanted: list[tuple[int | None, str, list[str]]]) -> str | None:
     named = sum(count if count is not None else len(after) for count, _, _ in wanted)
     if named != len(after):
         return f"which speaks of {named} tasks of {len(after)}"
@@ -278,15 +283,15 @@ def _stand_on(places: list[str], nodes: list[str]) -> bool:
     return places == sorted(nodes) if len(nodes) == len(places) else sorted(set(places)) == sorted(nodes)
 
 
-def _told(after: Sequence[TaskAt]) -> str:
+def _told(after: Sequence[TaskStatus]) -> str:
     texts = [f"{task.state}{f' on {task.node}' if task.node else ''}" for task in after]
     return ", ".join(f"{texts.count(each)} {each}" for each in dict.fromkeys(texts))
 
 
 def _verbs(told: Any) -> Any:
-    names = ALL_VERBS if told in ("all", None, True) else tuple(each.strip() for each in str(told).split(","))
-    unknown = [name for name in names if name not in ALL_VERBS]
-    assert not unknown, f"no verb {unknown[0]!r}; there are {', '.join(ALL_VERBS)}"
+    names = ALL_ACTIONS if told in ("all", None, True) else tuple(each.strip() for each in str(told).split(","))
+    unknown = [name for name in names if name not in ALL_ACTIONS]
+    assert not unknown, f"no action {unknown[0]!r}; there are {', '.join(ALL_ACTIONS)}"
     return names
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from bailiff_core.verbs import allocate
+from bailiff_core.actions import allocate
 
 SOUND = allocate._find
 
@@ -16,7 +16,7 @@ def engine_fails_on(jobs: Mapping[str, str]) -> Iterator[None]:
     def faulty(pool: Any, unit: Any, backfill: Any) -> Any:
         job = unit.job
         when = jobs.get(job.id)
-        if when == "always" or (when == "once it waits" and job.told_waiting):
+        if when == "always" or (when == "once it waits" and job.pending_recorded):
             raise ArithmeticError(f"a fault was put in for {job.id}")
         return SOUND(pool, unit, backfill)
 

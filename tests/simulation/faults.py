@@ -7,8 +7,8 @@ list of moments, made before the run begins, so that a failing seed can print it
 from dataclasses import dataclass, field
 from random import Random
 
-from bailiff_bus.memory import Fate
 from bailiff_bus.port import Message
+from bailiff_bus.testing import SendOutcome
 
 NEVER = float("inf")
 
@@ -38,28 +38,28 @@ class Weather:
     cut: set[str] = field(default_factory=set)
     over: bool = False
 
-    def send(self, client: str, topic: str, partition: int, value: bytes) -> Fate:
+    def send(self, client: str, topic: str, partition: int, value: bytes) -> SendOutcome:
         """Mostly fine after a few milliseconds."""
         random = self.random
         delay = random.uniform(0.0005, 0.005)
         if client in self.cut:
-            return Fate(delay=1.0, stored=0, acknowledged=False)
+            return SendOutcome(delay=1.0, stored=0, acknowledged=False)
         if self.over:
-            return Fate(delay=delay)
+            return SendOutcome(delay=delay)
         if random.randrange(1000) < self.slow:
             delay = random.uniform(0.05, 3.0)
         if random.randrange(1000) >= self.bad:
-            return Fate(delay=delay)
+            return SendOutcome(delay=delay)
         match random.randrange(5):
             case 0:
-                return Fate(delay, acknowledged=False)  # stored, and nobody hears of it
+                return SendOutcome(delay, acknowledged=False)  # stored, and nobody hears of it
             case 1:
-                return Fate(delay, stored=0, acknowledged=False)  # lost; what was handed over after it is still stored
+                return SendOutcome(delay, stored=0, acknowledged=False)  # lost; what was handed over after it is still stored
             case 2:
-                return Fate(delay, stored=2)
+                return SendOutcome(delay, stored=2)
             case 3:
-                return Fate(delay, stored=2, acknowledged=False)
-        return Fate(delay, offset_known=False)
+                return SendOutcome(delay, stored=2, acknowledged=False)
+        return SendOutcome(delay, offset_known=False)
 
     def delivery(self, client: str, message: Message) -> float:
         """Each partition of each topic has its own delays, so topics overtake one another."""

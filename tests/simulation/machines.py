@@ -59,7 +59,7 @@ class WatchedMachine(SimulatedMachine):
 
     def fail_one(self, random: Random) -> str | None:
         """One task dies by itself, with an exit code of its own."""
-        living = sorted((task for task in self._tasks.values() if task.exit is None), key=lambda task: task.running.pid)
+        living = sorted((task for task in self._tasks.values() if task.exit is None), key=lambda task: task.pid)
         if not living:
             return None
         task = random.choice(living)
@@ -80,18 +80,18 @@ class WatchedMachine(SimulatedMachine):
         key = running.key
         return Living(self.node.name, key.job, key.attempt, int(key.task), running.device_ids, self._parts[key])
 
-    def _start(self, launch: Launch) -> Running | Exit:
+    def start(self, launch: Launch) -> Running | Exit:
         if launch.key not in self._tasks:
             key = launch.key
             part = self._parts[key] = self._part(launch)
             self._judge_devices(launch, part)
             self.judge.starts(Living(self.node.name, key.job, key.attempt, int(key.task), launch.device_ids, part))
-        return _outside(super()._start, launch)
+        return _outside(super().start, launch)
 
     def _judge_devices(self, launch: Launch, part: Fraction) -> None:
         """Nobody is put on a GPU that is in use or cannot be read (§8.7)."""
         for device in launch.device_ids if not self.judge.relearns() else ():
-            if "dead" in self.inventory.faults_of(device):
+            if "dead" in self.inventory.injected_faults(device):
                 self.judge.complain(f"{launch.key} starts on {device}, which is dead")
             elif part == 1 and self.inventory.usage(device).memory_used:
                 self.judge.complain(f"{launch.key} starts on {device}: {self.inventory.usage(device)} is on it")
@@ -104,17 +104,17 @@ class WatchedMachine(SimulatedMachine):
         whole = min((device.memory for device in self.inventory.list() if device.id in launch.device_ids), default=1)
         return Fraction(int(memory), whole) if memory is not None else Fraction(1)
 
-    def _notice(self, key: TaskKey, payload: Mapping[str, Any]) -> None:
+    def notice(self, key: TaskKey, payload: Mapping[str, Any]) -> None:
         self._judge_stop(key, "notice", isolated=payload.get("reason") == ISOLATED)
-        _outside(super()._notice, key, payload)
+        _outside(super().notice, key, payload)
 
-    def _terminate(self, key: TaskKey) -> None:
+    def terminate(self, key: TaskKey) -> None:
         self._judge_stop(key, "TERM")
-        _outside(super()._terminate, key)
+        _outside(super().terminate, key)
 
-    def _kill(self, key: TaskKey) -> None:
+    def kill(self, key: TaskKey) -> None:
         self._judge_stop(key, "KILL")
-        _outside(super()._kill, key)
+        _outside(super().kill, key)
 
     def _end(self, task: Any, code: int, supervisor_lost: bool = False) -> None:
         super()._end(task, code, supervisor_lost)

@@ -14,7 +14,7 @@ from bailiff_node_agent.settings import NodeDeclaration
 from .faults import Event, cuts_of_the_log, schedule
 from .work import MOST_JOBS, Post, some_nodes, some_policy, some_wishes
 
-DOMAIN = "pool-a"
+POOL = "pool-a"
 LENGTH = 45.0  # so long people ask and things go wrong
 UNDECIDABLE = ("always", "once it waits")
 
@@ -37,14 +37,14 @@ class Plan:
     partitions: Mapping[str, int]
     skews: Mapping[str, int]
     digest_every: int
-    largest_turn: int
+    max_cycle_inputs: int
     undecidable: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         nodes = ", ".join(f"{node.name} {node.gpus} {node.cpu_milli} mCPU {node.memory_bytes >> 30} GiB" for node in self.nodes)
         wishes = [f"  {post}" for post in self.posts] or ["  none"]
         faults = [f"  {event}" for event in self.events] or ["  none"]
-        services = f"{', '.join(self.replicas)}; weather {self.bad}/{self.slow} of 1000; turns of {self.largest_turn}"
+        services = f"{', '.join(self.replicas)}; weather {self.bad}/{self.slow} of 1000; turns of {self.max_cycle_inputs}"
         faults += [f"  deciding on {job} fails {when}" for job, when in self.undecidable]
         return "\n".join([f"pool: {nodes}", f"services: {services}", "wishes:", *wishes, "faults:", *faults])
 
@@ -52,13 +52,13 @@ class Plan:
 def plan_of(seed: int) -> Plan:
     """The plan that this seed gives."""
     random = Random(f"bailiff/{seed}")
-    nodes = some_nodes(random, DOMAIN)
+    nodes = some_nodes(random, POOL)
     policy = some_policy(random)
     digest_every = random.choice([10, 50, 10_000])
-    largest_turn = random.choice([1, 3, 200, 200])
+    max_cycle_inputs = random.choice([1, 3, 200, 200])
     counts = {"admission": random.choice([1, 2]), "selection": 1, "executor": random.choice([1, 1, 2])}
     replicas = [f"{name}-{number}" for name, count in counts.items() for number in range(count)]
-    posts = some_wishes(random, DOMAIN, nodes, LENGTH, bool(policy.projects))
+    posts = some_wishes(random, POOL, nodes, LENGTH, bool(policy.projects))
     names = [node.name for node in nodes]
     events = schedule(random, replicas, names, LENGTH, policy.nodes.lease / 1_000_000)
     events = sorted([*events, *cuts_of_the_log(Random(f"cuts/{seed}"), LENGTH)], key=lambda event: event.at)
@@ -76,7 +76,7 @@ def plan_of(seed: int) -> Plan:
         partitions=partitions,
         skews={name: random.randrange(-1_000_000, 1_000_000) for name in (*replicas, *names)},
         digest_every=digest_every,
-        largest_turn=largest_turn,
+        max_cycle_inputs=max_cycle_inputs,
         undecidable=_undecidable(Random(f"undecidable/{seed}")),
     )
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from heapq import heappop
 from typing import Any, Literal
 
-from bailiff_bus.memory import MemoryBus
+from bailiff_bus.testing import MemoryBus
 
 LONGEST_MOMENT = 300_000  # so many callbacks without any time passing: somebody runs in circles
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from bailiff_admission import loss
-from bailiff_bus.log import AuditWriter, Committed
-from bailiff_bus.messages import TaskIsReleased
+from bailiff_admission import truncation
+from bailiff_bus.messages import TaskReleasedReport
 from bailiff_core.lifecycle import reservations
-from bailiff_eviction_executor import owed
+from bailiff_eviction_executor import pending_messages
+from bailiff_log.writer import AuditWriter, Committed
 from bailiff_node_agent.disk import Fences
-from bailiff_node_agent.tasks.stages import Stages
+from bailiff_node_agent.tasks.stages import EvictionStages
 
 from .faults import Event
 from .plan import Plan, plan_of
@@ -47,28 +47,28 @@ def commands_before_commit(patch: pytest.MonkeyPatch) -> None:
 
 def released_before_proved(patch: pytest.MonkeyPatch) -> None:
     """A notice counts as the release of the GPUs."""
-    reach = Stages.reach
+    reach = EvictionStages.reach
 
-    def hasty(self: Stages, held: Any, eviction: Any, name: Any, **facts: Any) -> None:
+    def hasty(self: EvictionStages, held: Any, eviction: Any, name: Any, **facts: Any) -> None:
         reach(self, held, eviction, name, **facts)
-        self.reporter.tell_of(held.key, held.order, TaskIsReleased)
+        self.reporter.report_task(held.key, held.order, TaskReleasedReport)
 
-    patch.setattr(Stages, "reach", hasty)
+    patch.setattr(EvictionStages, "reach", hasty)
 
 
 def eviction_before_it_has_begun(patch: pytest.MonkeyPatch) -> None:
     """The executor tells agents of what is only decided."""
 
     def hasty(pool: Any) -> Any:
-        for entry in owed.leaving(pool):
+        for entry in pending_messages.active_evictions(pool):
             eviction = entry.eviction
-            if eviction.spare_seq is None:
+            if eviction.cancel_seq is None:
                 tasks = [task for task in entry.tasks if task.state in ("starting", "running")]
-                for node, numbers in owed._by_node(tasks):
-                    common = owed._common(pool, entry.job, node, eviction.decided_seq)
-                    yield owed.Evict(**common, tasks=numbers, grace=eviction.grace, cause=eviction.cause)
+                for node, numbers in pending_messages._by_node(tasks):
+                    common = pending_messages._common(pool, entry.job, node, eviction.decided_seq)
+                    yield pending_messages.Evict(**common, tasks=numbers, grace=eviction.grace, cause=eviction.cause)
 
-    patch.setattr("bailiff_eviction_executor.executor.commands_owed", hasty)
+    patch.setattr("bailiff_eviction_executor.executor.pending_commands", hasty)
 
 
 def start_before_room_is_free(patch: pytest.MonkeyPatch) -> None:
@@ -78,12 +78,12 @@ def start_before_room_is_free(patch: pytest.MonkeyPatch) -> None:
 
 def log_goes_on_after_a_loss(patch: pytest.MonkeyPatch) -> None:
     """Nobody looks whether agents have obeyed what the log does not hold."""
-    patch.setattr(loss, "beyond_log", lambda *_: False)
+    patch.setattr(truncation, "beyond_log_end", lambda *_: False)
 
 
 def settled_before_the_forgotten_are_gone(patch: pytest.MonkeyPatch) -> None:
     """Admission asks no agent what it runs after a loss."""
-    patch.setattr(loss.Settling, "is_over", lambda *_: True)
+    patch.setattr(truncation.TruncationReconciliation, "is_over", lambda *_: True)
 
 
 def forgotten_agents_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
@@ -92,13 +92,13 @@ def forgotten_agents_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
     async def never(*_: object) -> int:
         return 0
 
-    patch.setattr(loss, "kept_since", never)
-    patch.setattr(loss.Settling, "_note", lambda *_: None)
+    patch.setattr(truncation, "oldest_append_time", never)
+    patch.setattr(truncation.TruncationReconciliation, "_note", lambda *_: None)
 
 
 def a_failure_is_blamed_on_whoever_gave_occasion(patch: pytest.MonkeyPatch) -> None:
     """A report that makes room for a job on which deciding fails is rejected, instead of the job held."""
-    patch.setattr("bailiff_admission.writer._culprit", lambda *_: None)
+    patch.setattr("bailiff_admission.writer._failed_job", lambda *_: None)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def forgets_its_agents(seed: int) -> Plan:
 def test_a_log_that_has_forgotten_its_agents_waits_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         forgotten_agents_are_not_waited_for(patch)
-        early = [outcome for outcome in map(run, map(forgets_its_agents, range(12))) if outcome.violation is not None]
+        early = [outcome for outcome in map(run, map(forgets_its_agents, range(6))) if outcome.violation is not None]
     assert early, "it was never noticed that they still run something"
     for outcome in early:
         assert "which the log has forgotten" in (outcome.violation or "")

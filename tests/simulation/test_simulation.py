@@ -13,9 +13,9 @@ import pytest
 from .shrink import run_short
 from .world import run
 
-FEW = 20
+FEW = 10
 MANY = 10_000
-STEP = 10
+STEP = 5
 SHRINK_S = 60.0
 
 

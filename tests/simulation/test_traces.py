@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from bailiff_bus import topics, tracing
-from bailiff_bus.envelope import Unacceptable, unwrap
-from bailiff_bus.messages import Evict, Proposal, StartTask
+from bailiff_bus import topics
+from bailiff_bus.envelope import InvalidMessage, unwrap
+from bailiff_bus.messages import Evict, ProposalBatch, StartTask
 from bailiff_bus.port import Headers, Message
+from bailiff_service import tracing
 
 from .world import WatchedCluster, run
 
@@ -38,16 +39,16 @@ def test_a_run_with_traces_is_the_same_run_and_its_messages_say_where_they_belon
     for message in stored:
         try:
             envelope = unwrap(message)
-        except Unacceptable:
+        except InvalidMessage:
             continue
         body, context = envelope.body, tracing.parent_in(message.headers)
         if isinstance(body, Evict) and body.for_job is not None:
             evictions += 1
             assert context is not None
-            assert context[0] == tracing.trace_of(envelope.domain, body.for_job)
+            assert context[0] == tracing.trace_of(envelope.pool, body.for_job)
         elif isinstance(body, StartTask):
-            trace = tracing.trace_of(envelope.domain, body.job)
+            trace = tracing.trace_of(envelope.pool, body.job)
             assert context == (trace, tracing.span_of(trace, "start", body.job, body.attempt))
-        elif isinstance(body, Proposal):
+        elif isinstance(body, ProposalBatch):
             assert context is not None
     assert evictions > 0

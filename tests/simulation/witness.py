@@ -20,13 +20,20 @@ from tests.invariants import (
     no_job_runs_twice,
 )
 
-from bailiff_admission.loss import beyond_log
+from bailiff_admission.truncation import beyond_log_end
 from bailiff_bus import topics
 from bailiff_bus.port import Message
 from bailiff_core.fold import apply
-from bailiff_core.model.pool import Pool
+from bailiff_core.model.state import PoolState
 from bailiff_core.records import Break, ChainHead, Record, Wire, continues, decode
-from bailiff_core.records.facts import DecisionFailed, EvictionBegun, InputRejected, LogSettled, LogTruncated, WriterStarted
+from bailiff_core.records.facts import (
+    DecisionFailed,
+    EvictionStarted,
+    InputRejected,
+    LogTruncated,
+    TruncationReconciled,
+    WriterStarted,
+)
 
 Line = tuple[float, str]
 Place = tuple[str, str, int, int]
@@ -37,10 +44,10 @@ Position = tuple[int, int]
 class Witness:
     """Knows the log as stored, and what lives on the machines. The first violation stands in `violation`."""
 
-    def __init__(self, domain: str, now: Callable[[], float]) -> None:
-        self.domain, self._now = domain, now
-        self.pool = Pool()
-        self.head = ChainHead(domain)
+    def __init__(self, pool: str, now: Callable[[], float]) -> None:
+        self.pool, self._now = pool, now
+        self.state = PoolState()
+        self.head = ChainHead(pool)
         self.history = History()
         self.orphans = 0
         self.kinds: Counter[str] = Counter()  # of records and orphans, to see what the seeds cover
@@ -97,32 +104,32 @@ class Witness:
                 f"#{record.seq} {record.type}: agents have obeyed {self.lost}, which is gone, and nobody accepted that"
             )
         self._take(record)
-        check(STATE_RULES, self.pool)
-        _raise(self.history.after(self.pool), record)
+        check(STATE_RULES, self.state)
+        _raise(self.history.after(self.state), record)
         living = self.living()
         _raise(no_device_runs_too_much(living), record)
         _raise(no_job_runs_twice(living), record)
-        _raise(free_devices_are_free(self.pool, [task for task in living if _place(task) not in self._forgotten]), record)
+        _raise(free_devices_are_free(self.state, [task for task in living if _place(task) not in self._forgotten]), record)
         data = record.data
         failed = isinstance(data, DecisionFailed) or (isinstance(data, InputRejected) and data.code == "internal-error")
         if failed and not self.may_fail(data):
             raise Violated(f"#{record.seq} {record.type}: an error of Bailiff itself: {data}")
-        if isinstance(data, LogSettled):
+        if isinstance(data, TruncationReconciled):
             self._settled(living, record)
-        if not self.pool.turn_open:
-            check(TURN_RULES, self.pool)
+        if not self.state.cycle_open:
+            check(TURN_RULES, self.state)
 
     def _take(self, record: Record) -> None:
-        _raise(self.history.before(self.pool, record), record)
-        apply(self.pool, record)
-        for name in self.pool.starting:
-            job = self.pool.jobs[name]
+        _raise(self.history.before(self.state, record), record)
+        apply(self.state, record)
+        for name in self.state.starting:
+            job = self.state.jobs[name]
             for task in job.tasks:
                 if task.state == "starting":
-                    place = (self.pool.nodes[task.node].name, name, job.attempt, task.index)
+                    place = (self.state.nodes[task.node].name, name, job.attempt, task.index)
                     self._ordered[place] = max(task.start_seq or 0, self._ordered.get(place, 0))
         match record.data:
-            case EvictionBegun() as begun:
+            case EvictionStarted() as begun:
                 self._begun[begun.job, begun.attempt] = record.seq
             case LogTruncated() as accepted if self.lost is not None and self.lost <= (accepted.epoch, accepted.seq):
                 self.lost = None
@@ -136,7 +143,7 @@ class Witness:
         """
         self._read_anew = inputs
         ordered, begun = self._ordered, self._begun
-        self.head, self.pool, self.history, self.orphans = ChainHead(self.domain), Pool(), History(), 0
+        self.head, self.state, self.history, self.orphans = ChainHead(self.pool), PoolState(), History(), 0
         self._ordered, self._begun, lost = {}, {}, self.lost
         for message in left:
             wire = Wire(message.headers, message.value)
@@ -146,11 +153,11 @@ class Witness:
                 continue
             self.head = after
             self._take(decode(wire))
-        end = self.pool.seq
+        end = self.state.seq
         self._forgotten |= {place for place, seq in ordered.items() if seq > end}
         self._forgotten_evictions |= {attempt for attempt, seq in begun.items() if seq > end}
         self._started = {key for key in self._started if key[3] is None or key[3] <= end}
-        gone = [position for position in self._obeyed if beyond_log(self.pool, *position)]
+        gone = [position for position in self._obeyed if beyond_log_end(self.state, *position)]
         self.lost = max(gone, default=None) if lost is None else max(lost, *gone)
         self.tell(f"the log ends at #{end} again; agents have obeyed {self.lost or 'nothing'} of what is gone")
         self.kinds["(cut)"] += 1
@@ -158,7 +165,7 @@ class Witness:
 
     def relearns(self) -> bool:
         """Whether the log has still to read again what agents had said before it was cut."""
-        return any(self.pool.inputs.get(name, 0) < end for name, end in self._read_anew.items())
+        return any(self.state.inputs.get(name, 0) < end for name, end in self._read_anew.items())
 
     def obeyed(self, position: Position) -> None:
         """An agent carries out what this record orders."""
@@ -173,7 +180,7 @@ class Witness:
         self._forgotten_evictions = {(name, at) for name, at in self._forgotten_evictions if self._is_current(name, at)}
 
     def _is_current(self, name: str, attempt: int) -> bool:
-        job = self.pool.jobs.get(name)
+        job = self.state.jobs.get(name)
         return job is not None and job.attempt == attempt
 
     # --- the machines
@@ -181,7 +188,7 @@ class Witness:
     def starts(self, task: Living) -> None:
         """A task is about to start; no command of the past may do that (§8.9, §8.10)."""
         self.tell(f"{task.machine}: {task.job}/{task.attempt}/{task.task} starts on {','.join(task.devices) or 'no GPU'}")
-        job = self.pool.jobs.get(task.job)
+        job = self.state.jobs.get(task.job)
         known = job.task(task.task) if job is not None else None
         key = (task.job, task.attempt, task.task, known.start_seq if known is not None else None)
         if key in self._started:
@@ -190,14 +197,14 @@ class Witness:
         living = [*self.living(), task]
         wrong = [*no_device_runs_too_much(living), *no_job_runs_twice(living)]
         if _place(task) not in self._forgotten:
-            wrong += free_devices_are_free(self.pool, [task])
+            wrong += free_devices_are_free(self.state, [task])
         for complaint in wrong[:1]:
             self.complain(complaint)
 
     def stops(self, task: Living, how: str, *, isolated: bool) -> None:
         """A task is told to leave; only an eviction that the log says has begun may do that (§8.3, §8.9)."""
         self.tell(f"{task.machine}: {task.job}/{task.attempt}/{task.task} gets {how}")
-        job = self.pool.jobs.get(task.job)
+        job = self.state.jobs.get(task.job)
         current = job is not None and job.attempt == task.attempt and bool(job.tasks)
         if isolated or not current or _place(task) in self._forgotten or (task.job, task.attempt) in self._forgotten_evictions:
             return  # its lease is over, or the log has forgotten this attempt, or why it leaves
@@ -206,9 +213,9 @@ class Witness:
         if member is None:
             return  # the log has forgotten this member
         evictions = [eviction for eviction in (job.eviction, member.eviction) if eviction is not None]
-        if not any(eviction.begun_seq is not None for eviction in evictions):
+        if not any(eviction.started_seq is not None for eviction in evictions):
             self.complain(f"{task} gets {how}, and the log knows of no eviction that has begun: {evictions}")
-        elif member.spared:
+        elif member.eviction_cancelled:
             self.complain(f"{task} gets {how}, although its agent has confirmed that it is spared")
 
     def ended(self, task: Living, code: int) -> None:
@@ -231,7 +238,7 @@ def _line(record: Record) -> str:
     kind = record.type.removeprefix("bailiff.audit.").removesuffix(".v1")
     hidden = ("policy", "request", "devices", "explanation", "before", "after", "inputs", "spec_digest", "digest")
     said = " ".join(f"{name}={_short(value)}" for name, value in data.items() if name not in hidden or kind.startswith("Pre"))
-    end = "." if record.turn_end else ""
+    end = "." if record.cycle_end else ""
     return f"#{record.seq}{end} e{record.epoch} {kind} {said} ({record.cause})"
 
 

@@ -8,7 +8,6 @@ from random import Random
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import unwrap, wrap
-from bailiff_bus.memory import MemoryBus
 from bailiff_bus.messages import (
     AcceptTruncation,
     Alarm,
@@ -19,15 +18,15 @@ from bailiff_bus.messages import (
     MigrateJob,
     PauseJob,
     RequestBody,
+    ResumeJob,
     ReturnNode,
     ScaleJob,
-    SetJob,
+    SetPriorityClass,
     SubmitJob,
     UndrainNode,
-    UnpauseJob,
 )
 from bailiff_bus.port import BusUnavailable, Headers
-from bailiff_core.model.amounts import Bounds, Weights
+from bailiff_bus.testing import MemoryBus
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.policy import (
     Cooldown,
@@ -39,6 +38,7 @@ from bailiff_core.model.policy import (
     Project,
     Protections,
 )
+from bailiff_core.model.resource_vector import Bounds, Weights
 from bailiff_node_agent.settings import NodeDeclaration
 
 GIB = 1 << 30
@@ -67,14 +67,14 @@ class Post:
         return f"{self.at:7.2f} {kind[1] if len(kind) > 1 else kind[0]} {self.value.decode(errors='replace')}"
 
 
-def some_nodes(random: Random, domain: str) -> list[NodeDeclaration]:
+def some_nodes(random: Random, pool: str) -> list[NodeDeclaration]:
     """One to four machines, small ones more often."""
     nodes = []
     for number in range(random.choice([1, 2, 2, 3, 4])):
         gpus = random.choice([0, 1, 2, 2, 4, 4, 8])
         declared = {
             "name": f"node-{number}",
-            "domain": domain,
+            "pool": pool,
             "gpus": f"{gpus}x{random.choice(['H100-80GB', 'H100-80GB', 'A100-40GB'])}" if gpus else "0",
             "cpu_milli": random.choice([4, 8, 16]) * 1000,
             "memory_bytes": random.choice([16, 64]) * GIB,
@@ -103,7 +103,7 @@ def some_policy(random: Random) -> Policy:
             reservation_expiry=random.choice([5, 20, 60]) * SECOND,
             selection_timeout=random.choice([1, 5]) * SECOND,
             search_steps=random.choice([5, 20_000]),
-            most_moved=random.choice([0, 1, -1]),
+            max_migrations=random.choice([0, 1, None]),
             scope=random.choice([None, "pool", "project"]),
         ),
         eviction=EvictionRules(grace=random.choice([1, 5]) * SECOND, stuck_after=random.choice([2, 10]) * SECOND),
@@ -111,7 +111,7 @@ def some_policy(random: Random) -> Policy:
             unreachable_after=random.choice([6, 10]) * SECOND,
             lease=random.choice([20, 40]) * SECOND,
             lost_margin=45 * SECOND,
-            stale_share_percent=random.choice([20, 60]),
+            silent_share_percent=random.choice([20, 60]),
         ),
     )
 
@@ -134,7 +134,7 @@ def some_projects(random: Random) -> tuple[Project, ...]:
     return (*above, *named, Project(name="default"))
 
 
-def some_wishes(random: Random, domain: str, nodes: list[NodeDeclaration], length: float, projects: bool) -> list[Post]:
+def some_wishes(random: Random, pool: str, nodes: list[NodeDeclaration], length: float, projects: bool) -> list[Post]:
     """Jobs, and what else comes in, in order of time."""
     posts: list[Post] = []
     rush = random.choice([0.2, 0.5, 1.0])
@@ -142,22 +142,22 @@ def some_wishes(random: Random, domain: str, nodes: list[NodeDeclaration], lengt
         at = random.uniform(0.0, length * 0.8 * rush)
         job = f"job-{number}"
         submit = SubmitJob(demand=_demand(random, job, nodes, projects), spec=_spec(random, number))
-        posts += _posted(random, domain, at, f"submit-{job}", submit)
+        posts += _posted(random, pool, at, f"submit-{job}", submit)
         if random.randrange(4) == 0:
             scale = ScaleJob(job=job, tasks=random.choice([1, 2, 3, 5]), min_tasks=random.choice([None, None, 1]))
-            posts += _posted(random, domain, at + random.uniform(0.1, 25.0), f"scale-{job}", scale)
+            posts += _posted(random, pool, at + random.uniform(0.1, 25.0), f"scale-{job}", scale)
         if random.randrange(8) == 0:
-            change = SetJob(job=job, priority_class=random.choice(["inference", "interactive", "train"]))
-            posts += _posted(random, domain, at + random.uniform(0.1, 10.0), f"set-{job}", change)
+            change = SetPriorityClass(job=job, priority_class=random.choice(["inference", "interactive", "train"]))
+            posts += _posted(random, pool, at + random.uniform(0.1, 10.0), f"set-{job}", change)
         if random.randrange(6) == 0:
             cancel = CancelJob(job=job)
-            posts += _posted(random, domain, at + random.uniform(-1.0, 25.0), f"cancel-{job}", cancel)
-    posts += [_nonsense(random, domain, random.uniform(0.0, length)) for _ in range(random.choice([0, 1, 4]))]
-    posts += _by_hand(Random(f"{[post.at for post in posts]}"), domain, nodes, length)
+            posts += _posted(random, pool, at + random.uniform(-1.0, 25.0), f"cancel-{job}", cancel)
+    posts += [_nonsense(random, pool, random.uniform(0.0, length)) for _ in range(random.choice([0, 1, 4]))]
+    posts += _by_hand(Random(f"{[post.at for post in posts]}"), pool, nodes, length)
     return sorted(posts, key=lambda post: post.at)
 
 
-def _by_hand(random: Random, domain: str, nodes: list[NodeDeclaration], length: float) -> list[Post]:
+def _by_hand(random: Random, pool: str, nodes: list[NodeDeclaration], length: float) -> list[Post]:
     """Jobs that are evicted, paused, moved, and machines that are drained; most of that is taken back in time."""
     posts: list[Post] = []
     names = [node.name for node in nodes]
@@ -169,7 +169,7 @@ def _by_hand(random: Random, domain: str, nodes: list[NodeDeclaration], length: 
             case 0:
                 asked: RequestBody = EvictJob(job=job, reason="by hand")
             case 1 | 2:
-                asked, back = PauseJob(job=job), UnpauseJob(job=job)
+                asked, back = PauseJob(job=job), ResumeJob(job=job)
             case 3:
                 asked = MigrateJob(job=job, node=random.choice([None, node]))
             case _:
@@ -177,19 +177,19 @@ def _by_hand(random: Random, domain: str, nodes: list[NodeDeclaration], length: 
                 mode = random.choice(["graceful", "quick", "fast"])
                 asked = DrainNode.model_validate({"node": node, "mode": mode, "deadline": deadline})
                 back = UndrainNode(node=node)
-        posts += _posted(random, domain, at, f"by-hand-{number}-{job}", asked)
+        posts += _posted(random, pool, at, f"operator-requests-{number}-{job}", asked)
         if back is not None and random.randrange(4):
-            posts += _posted(random, domain, at + random.uniform(0.0, 15.0), f"take-back-{number}-{job}", back)
+            posts += _posted(random, pool, at + random.uniform(0.0, 15.0), f"take-back-{number}-{job}", back)
     return posts
 
 
-def clean_up(domain: str, at: float, nodes: list[str]) -> list[Post]:
+def clean_up(pool: str, at: float, nodes: list[str]) -> list[Post]:
     """What people do in the end: nothing stays paused or drained, silence is judged again, what can never start is cancelled."""
-    asked = [UndrainNode(node=node) for node in nodes] + [UnpauseJob(job=f"job-{number}") for number in range(MOST_JOBS)]
-    back = [_post(domain, at, f"in-the-end-{number}", body) for number, body in enumerate(asked)]
+    asked = [UndrainNode(node=node) for node in nodes] + [ResumeJob(job=f"job-{number}") for number in range(MOST_JOBS)]
+    back = [_post(pool, at, f"in-the-end-{number}", body) for number, body in enumerate(asked)]
     never = [f"job-{number}" for number in range(MOST_JOBS) if _lacks_secret(number)]
-    cancels = [_post(domain, at, f"in-the-end-{job}", CancelJob(job=job)) for job in never]
-    return [_post(domain, at, "return-nodes", ReturnNode()), *back, *cancels]
+    cancels = [_post(pool, at, f"in-the-end-{job}", CancelJob(job=job)) for job in never]
+    return [_post(pool, at, "return-nodes", ReturnNode()), *back, *cancels]
 
 
 def _lacks_secret(number: int) -> bool:
@@ -238,28 +238,29 @@ def _spec(random: Random, number: int = 0) -> JobSpec:
         "BAILIFF_SIM_ON_NOTICE": random.choice(["ignore", "ignore", "exit", "exit:85:1.5", "exit:0:1"]),
     }
     if random.randrange(3) == 0:  # it uses the job library
-        env = {"BAILIFF_SIM_RUN_FOR": env["BAILIFF_SIM_RUN_FOR"], "BAILIFF_SIM_TALKS": random.choice(["10:0.2", "2:2", "1:30"])}
+        checkpoints = random.choice(["10:0.2", "2:2", "1:30"])
+        env = {"BAILIFF_SIM_RUN_FOR": env["BAILIFF_SIM_RUN_FOR"], "BAILIFF_SIM_CHECKPOINTS": checkpoints}
     secrets = {"TOKEN": "missing"} if _lacks_secret(number) else {}
     return JobSpec(command=("train",), env=env, secrets=secrets, runtime="simulated")
 
 
-def _posted(random: Random, domain: str, at: float, request: str, body: RequestBody) -> list[Post]:
+def _posted(random: Random, pool: str, at: float, request: str, body: RequestBody) -> list[Post]:
     """Once, or repeated by an impatient client, or with the same id for something else."""
-    posts = [_post(domain, max(0.0, at), request, body)]
+    posts = [_post(pool, max(0.0, at), request, body)]
     roll = random.randrange(12)
     if roll < 2:
-        posts.append(_post(domain, max(0.0, at) + random.choice([0.0, 0.01, 7.0]), request, body))
+        posts.append(_post(pool, max(0.0, at) + random.choice([0.0, 0.01, 7.0]), request, body))
     if roll == 3:
-        posts.append(_post(domain, max(0.0, at) + 1.0, request, CancelJob(job="no-such-job")))
+        posts.append(_post(pool, max(0.0, at) + 1.0, request, CancelJob(job="no-such-job")))
     return posts
 
 
-def _post(domain: str, at: float, request: str, body: RequestBody) -> Post:
-    return Post(at, *wrap(body, source="/people", id=request, domain=domain, time_us=START))
+def _post(pool: str, at: float, request: str, body: RequestBody) -> Post:
+    return Post(at, *wrap(body, source="/people", id=request, pool=pool, time_us=START))
 
 
-def _nonsense(random: Random, domain: str, at: float) -> Post:
-    headers, value = wrap(CancelJob(job="some"), source="/people", id=f"nonsense-{at}", domain=domain, time_us=START)
+def _nonsense(random: Random, pool: str, at: float) -> Post:
+    headers, value = wrap(CancelJob(job="some"), source="/people", id=f"nonsense-{at}", pool=pool, time_us=START)
     match random.randrange(7):
         case 0:
             return Post(at, (), random.randbytes(20))
@@ -268,12 +269,12 @@ def _nonsense(random: Random, domain: str, at: float) -> Post:
         case 2:
             return Post(at, headers, json.dumps({"job": "X" * 100}).encode())
         case 3:
-            return Post(at, tuple((name, b"nowhere" if name == "ce_domain" else text) for name, text in headers), value)
+            return Post(at, tuple((name, b"nowhere" if name == "ce_pool" else text) for name, text in headers), value)
         case 4:
             return Post(at, tuple((name, b"what.is.this" if name == "ce_type" else text) for name, text in headers), value)
         case 5:
             huge = SubmitJob(demand=JobDemand(job="huge", tasks=(TaskGroup(count=1000, gpu_milli=64_000),)), spec=_spec(random))
-            return _post(domain, at, f"huge-{at}", huge)
+            return _post(pool, at, f"huge-{at}", huge)
     return Post(at, tuple(header for header in headers if header[0] != "ce_id"), value)
 
 
@@ -293,7 +294,7 @@ async def client(bus: MemoryBus, posts: list[Post]) -> None:
                 await asyncio.sleep(0.3)
 
 
-async def operator(bus: MemoryBus, domain: str, random: Random) -> None:
+async def operator(bus: MemoryBus, pool: str, random: Random) -> None:
     """Reads the alarms, and accepts each loss of the log a while after it was told of."""
     read = [0] * len(bus.cluster.partitions(topics.ALARMS.name))
     while True:
@@ -307,4 +308,4 @@ async def operator(bus: MemoryBus, domain: str, random: Random) -> None:
                     found = re.search(r"#(\d+) of epoch (\d+)", body.text)
                     assert found, body.text
                     accept = AcceptTruncation(epoch=int(found[2]), seq=int(found[1]), reason="the disk was replaced")
-                    await client(bus, [_post(domain, 0.0, f"accept-{partition}-{message.offset}", accept)])
+                    await client(bus, [_post(pool, 0.0, f"accept-{partition}-{message.offset}", accept)])

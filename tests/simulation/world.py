@@ -23,31 +23,32 @@ from tests.invariants import Living, chain_of, every_node_is_back, folds_agree, 
 from bailiff_admission.service import AdmissionService
 from bailiff_admission.settings import AdmissionSettings
 from bailiff_bus import topics
-from bailiff_bus.ambient import Ambient
-from bailiff_bus.domains import FollowingService
-from bailiff_bus.envelope import Unacceptable, unwrap, unwrap_dead_letter
-from bailiff_bus.log import AuditReader
-from bailiff_bus.memory import MemoryBus, MemoryCluster, Partition
-from bailiff_bus.messages import Proposal, RequestBody, SubmitJob
-from bailiff_bus.metrics import Metrics
+from bailiff_bus.envelope import InvalidMessage, unwrap, unwrap_dead_letter
+from bailiff_bus.messages import ProposalBatch, RequestBody, SubmitJob
 from bailiff_bus.port import BusUnavailable, Headers, Message, Producer, Span
-from bailiff_bus.runtime import ExitCode, MustStop, Service
-from bailiff_bus.settings import ServiceSettings
+from bailiff_bus.testing import MemoryBus, MemoryCluster, Partition
 from bailiff_core.fold.log import request_key
-from bailiff_core.model.pool import Pool
+from bailiff_core.model.state import PoolState
 from bailiff_core.records.facts import DecisionFailed, InputRejected
 from bailiff_eviction_executor.executor import Executor
-from bailiff_node_agent.disk import Evictions, Fences, Reports, Verdict, draw_incarnation
-from bailiff_node_agent.machine import Machine
-from bailiff_node_agent.runtime import SimulatedRuntime
+from bailiff_log.reader import AuditReader
+from bailiff_node_agent.agent_context import AgentContext
+from bailiff_node_agent.disk import EvictionStore, Fences, Reports, Verdict, new_incarnation
+from bailiff_node_agent.runtime.simulated import SimulatedRuntime
 from bailiff_node_agent.service import NodeAgentService
 from bailiff_node_agent.settings import NodeAgentSettings, NodeDeclaration
-from bailiff_victim_selection.selector import answer_selection, select_for_ever
+from bailiff_service.clock_and_ids import ClockAndIds
+from bailiff_service.exit_code import ExitCode, MustStop
+from bailiff_service.main import Service
+from bailiff_service.metrics import Metrics
+from bailiff_service.pool_ownership import PoolService
+from bailiff_service.settings import ServiceSettings
+from bailiff_victim_selection.selector import compute_proposals, run_selector
 
 from .engine_fault import engine_fails_on, sound_engine
 from .faults import Event, Weather
 from .machines import WatchedMachine
-from .plan import DOMAIN, LENGTH, Plan, plan_of
+from .plan import LENGTH, POOL, Plan, plan_of
 from .processes import Process, VirtualLoop
 from .witness import Witness
 from .work import START, clean_up, client, operator
@@ -88,7 +89,7 @@ class WatchedCluster(MemoryCluster):
     def store(self, topic: str, partition: int, key: bytes | None, headers: Headers, value: bytes) -> Message:
         message = super().store(topic, partition, key, headers, value)
         self.witness.stored(message)
-        if topic == topics.AUDIT.name and self.witness.pool.turn_open and self.in_mid_turn is not None:
+        if topic == topics.AUDIT.name and self.witness.state.cycle_open and self.in_mid_turn is not None:
             act, self.in_mid_turn = self.in_mid_turn, None
             act()
         return message
@@ -140,35 +141,35 @@ class SimulatedAgentService(NodeAgentService):
     """The node agent on a simulated machine that outlives it."""
 
     machine: WatchedMachine
-    fresh: Callable[[], bytes]
+    random_bytes: Callable[[], bytes]
 
-    def _machine(self, node: NodeDeclaration, locks: ExitStack) -> Machine:
+    def _context(self, node: NodeDeclaration, locks: ExitStack) -> AgentContext:
         storage = self.machine.storage
         fences = WatchedFences(storage)
         fences.tell = self.machine.judge.obeyed
-        return Machine(
+        return AgentContext(
             node=node,
             inventory=self.machine.inventory,
             runtimes={"simulated": SimulatedRuntime(self.machine)},
             storage=storage,
             fences=fences,
             reports=Reports(storage),
-            evictions=Evictions(storage),
-            incarnation=draw_incarnation(
+            evictions=EvictionStore(storage),
+            incarnation=new_incarnation(
                 storage,
                 machine_id=node.machine_id,
                 boot_id=f"{node.name}-boot-{self.machine.boots}",
-                incarnation=self.fresh().hex(),
+                incarnation=self.random_bytes().hex(),
             ),
             folder=Path("/simulated") / node.name,
             release_timeout_s=4.0,
-            device_look_s=2.0,
+            device_poll_s=2.0,
         )
 
 
-async def answer_inline(pool: Pool) -> Proposal:
+async def answer_inline(state: PoolState) -> ProposalBatch:
     """The search, without a thread."""
-    return answer_selection(pool)
+    return compute_proposals(state)
 
 
 class World:
@@ -177,7 +178,7 @@ class World:
     def __init__(self, plan: Plan, loop: VirtualLoop, folder: Path) -> None:
         self.plan, self.loop, self.folder = plan, loop, folder
         self.random = Random(f"run/{plan.seed}")
-        self.witness = Witness(DOMAIN, loop.time)
+        self.witness = Witness(POOL, loop.time)
         self.policy = plan.policy
         self.weather = Weather(Random(f"weather/{plan.seed}"), plan.bad, plan.slow)
         self.cluster = WatchedCluster(self.broker_time, self.weather, session_timeout=6.0, batch=1 + 2 * (plan.seed % 2))
@@ -192,7 +193,7 @@ class World:
         self.lives: dict[str, int] = {}
         self.wrong_clocks: set[str] = set()
         self.skews = dict(plan.skews)
-        (folder / "pools.yaml").write_text(json.dumps({"pools": [{"name": DOMAIN, "partition": 0}]}), encoding="utf-8")
+        (folder / "pools.yaml").write_text(json.dumps({"pools": [{"name": POOL, "partition": 0}]}), encoding="utf-8")
         (folder / "policy.yaml").write_text(self.policy.model_dump_json(), encoding="utf-8")
 
     # --- clocks
@@ -201,15 +202,15 @@ class World:
         """µs UTC."""
         return START + int(self.loop.time() * 1_000_000)
 
-    def ambient(self, name: str, booted_at: float = -1000.0) -> Ambient:
+    def clock_and_ids(self, name: str, booted_at: float = -1000.0) -> ClockAndIds:
         """The clocks and dice of one life of a process."""
         self.lives[name] = self.lives.get(name, 0) + 1
         dice = Random(f"{self.plan.seed}/{name}/{self.lives[name]}")
         at = name.removeprefix("agent-")
-        return Ambient(
+        return ClockAndIds(
             wall=lambda: self.broker_time() + self.skews[at],
             boot=lambda: int((self.loop.time() - booted_at) * 1_000_000),
-            fresh=lambda: dice.randbytes(16),
+            random_bytes=lambda: dice.randbytes(16),
         )
 
     # --- processes
@@ -224,12 +225,12 @@ class World:
         self.all_processes.append(process)
         if name.startswith("agent-"):
             machine = self.machines[name.removeprefix("agent-")]
-            ambient = self.ambient(name, machine.booted_at - 1000.0)
-            process.start(self._host(process, lambda bus: self._agent(machine, bus, ambient)))
+            clock_and_ids = self.clock_and_ids(name, machine.booted_at - 1000.0)
+            process.start(self._host(process, lambda bus: self._agent(machine, bus, clock_and_ids)))
             return
-        ambient = self.ambient(name)
+        clock_and_ids = self.clock_and_ids(name)
         make = {"admission": self._admission, "selection": self._selection, "executor": self._executor}
-        process.start(self._host(process, lambda bus: make[name.partition("-")[0]](name, bus, ambient)))
+        process.start(self._host(process, lambda bus: make[name.partition("-")[0]](name, bus, clock_and_ids)))
 
     async def _host(self, process: Process, make: Callable[[MemoryBus], Service]) -> None:
         """What the runtime does around a service: after an outage of Kafka a new one is made."""
@@ -255,36 +256,44 @@ class World:
     def _common(self, name: str) -> dict[str, object]:
         return {"pools": self.folder / "pools.yaml", "state_dir": self.folder / name, "instance": name}
 
-    def _admission(self, name: str, bus: MemoryBus, ambient: Ambient) -> Service:
+    def _admission(self, name: str, bus: MemoryBus, clock_and_ids: ClockAndIds) -> Service:
         settings = AdmissionSettings(
             **self._common(name),  # type: ignore[arg-type]
             policy=self.folder / "policy.yaml",
             digest_every=self.plan.digest_every,
-            largest_turn=self.plan.largest_turn,
+            max_cycle_inputs=self.plan.max_cycle_inputs,
         )
-        return AdmissionService(settings, _metrics(), bus, ambient)
+        return AdmissionService(settings, _metrics(), bus, clock_and_ids)
 
-    def _selection(self, name: str, bus: MemoryBus, ambient: Ambient) -> Service:
+    def _selection(self, name: str, bus: MemoryBus, clock_and_ids: ClockAndIds) -> Service:
         settings = ServiceSettings(**self._common(name))  # type: ignore[arg-type]
-        return FollowingService(
-            "victim-selection", settings, _metrics(), bus, lambda view: select_for_ever(view, ambient, answer_inline)
+        return PoolService(
+            "victim-selection",
+            settings,
+            _metrics(),
+            bus,
+            lambda projection: run_selector(projection, clock_and_ids, answer_inline),
         )
 
-    def _executor(self, name: str, bus: MemoryBus, ambient: Ambient) -> Service:
+    def _executor(self, name: str, bus: MemoryBus, clock_and_ids: ClockAndIds) -> Service:
         settings = ServiceSettings(**self._common(name))  # type: ignore[arg-type]
-        return FollowingService(
-            "eviction-executor", settings, _metrics(), bus, lambda view: Executor(view, ambient, _metrics()).run()
+        return PoolService(
+            "eviction-executor",
+            settings,
+            _metrics(),
+            bus,
+            lambda projection: Executor(projection, clock_and_ids, _metrics()).run(),
         )
 
-    def _agent(self, machine: WatchedMachine, bus: MemoryBus, ambient: Ambient) -> Service:
+    def _agent(self, machine: WatchedMachine, bus: MemoryBus, clock_and_ids: ClockAndIds) -> Service:
         settings = NodeAgentSettings(
             **self._common(f"agent-{machine.node.name}"),  # type: ignore[arg-type]
             nodes=(machine.node,),
             heartbeat_s=2.0,
             ship_logs=False,
         )
-        service = SimulatedAgentService(settings, _metrics(), bus, ambient)
-        service.machine, service.fresh = machine, ambient.fresh
+        service = SimulatedAgentService(settings, _metrics(), bus, clock_and_ids)
+        service.machine, service.random_bytes = machine, clock_and_ids.random_bytes
         return service
 
     def kill(self, name: str) -> None:
@@ -292,10 +301,10 @@ class World:
         process = self.processes[name]
         for bus in process.buses:
             for producer in bus._producers:
-                for letter in list(producer._letters)[: self.random.choice([0, 0, 1, 3, 100])]:
+                for batch in list(producer._pending)[: self.random.choice([0, 0, 1, 3, 100])]:
                     delay = self.random.uniform(0.001, 0.002)
-                    for parcel in letter.parcels:
-                        self.loop.call_later(delay, self.cluster.store, letter.topic, letter.partition, *parcel)
+                    for message in batch.messages:
+                        self.loop.call_later(delay, self.cluster.store, batch.topic, batch.partition, *message)
         process.kill()
 
     # --- disasters
@@ -415,14 +424,14 @@ class World:
         for machine in self.machines:
             self.start(f"agent-{machine}")
         asking = asyncio.create_task(client(Client(self.cluster, "client", self.weather), self.plan.posts))
-        watching = asyncio.create_task(operator(Client(self.cluster, "operator", self.weather), DOMAIN, self.random))
+        watching = asyncio.create_task(operator(Client(self.cluster, "operator", self.weather), POOL, self.random))
         await self.suffer()
         await asking
         await asyncio.sleep(max(0.0, LENGTH - self.loop.time()))
         self.weather.over = True
         self.witness.tell("*** from here on nothing goes wrong any more")
         names = [node.name for node in self.plan.nodes]
-        await client(Client(self.cluster, "client", self.weather), clean_up(DOMAIN, self.loop.time() + 1.0, names))
+        await client(Client(self.cluster, "client", self.weather), clean_up(POOL, self.loop.time() + 1.0, names))
         rested_since = self.loop.time()
         end, ended = self.loop.time() + PATIENCE, 0
         while self.loop.time() < end and self.witness.violation is None:
@@ -448,22 +457,22 @@ class World:
         return job in undecidable
 
     def _at_rest(self) -> bool:
-        pool = self.witness.pool
+        state = self.witness.state
         if (
-            pool.turn_open
-            or pool.unsettled
+            state.cycle_open
+            or state.truncation_unreconciled
             or self.witness.lost is not None
             or self.living()
-            or len(pool.nodes) < len(self.machines)
+            or len(state.nodes) < len(self.machines)
         ):
             return False
-        return not [*nothing_is_owed(pool), *every_node_is_back(pool)]
+        return not [*nothing_is_owed(state), *every_node_is_back(state)]
 
     async def _last_checks(self) -> None:
         witness = self.witness
         for complaint in (
-            *nothing_is_owed(witness.pool),
-            *every_node_is_back(witness.pool),
+            *nothing_is_owed(witness.state),
+            *every_node_is_back(witness.state),
             *witness.history.end(),
             *self._unanswered(),
         ):
@@ -473,8 +482,8 @@ class World:
             witness.complain(f"at the end {task} still runs")
             return
         partition = self.cluster.messages(topics.AUDIT.name, 0)
-        records, orphans = chain_of(partition, DOMAIN)
-        reader = AuditReader(MemoryBus(self.cluster, "auditor"), DOMAIN, 0)
+        records, orphans = chain_of(partition, POOL)
+        reader = AuditReader(MemoryBus(self.cluster, "auditor"), POOL, 0)
         read = 0
         end = len(partition)
         while reader.offset < end:
@@ -487,8 +496,8 @@ class World:
 
     def _unanswered(self) -> list[str]:
         """Requests without a trace in the log, and rejections without a dead letter."""
-        pool, found = self.witness.pool, []
-        records, _ = chain_of(self.cluster.messages(topics.AUDIT.name, 0), DOMAIN)
+        pool, found = self.witness.state, []
+        records, _ = chain_of(self.cluster.messages(topics.AUDIT.name, 0), POOL)
         rejected = [record.data for record, _ in records if isinstance(record.data, InputRejected)]
         most = pool.rules.max_rejections_per_minute
         muted = any(data.count > 1 for data in rejected) or any(recent.count >= most for recent in pool.rejections.values())
@@ -499,7 +508,7 @@ class World:
                     continue
                 try:
                     envelope = unwrap(message, accept=(RequestBody,))
-                except Unacceptable as refusal:
+                except InvalidMessage as refusal:
                     found.append(f"{message.topic}/{message.partition}/{message.offset} ({refusal}) was not rejected")
                     continue
                 if request_key(envelope.source, envelope.id) not in pool.requests:

@@ -12,9 +12,9 @@ import yaml
 from tests.log_builder import Story, policy
 from tests.unit.test_alerts import ALERTS, KNOWN_VALUES, OF_PROMETHEUS, SERIES, SUFFIXES
 
-from bailiff_bus.metrics import ROLLUP_METRICS, Metrics
-from bailiff_rollup.exported import Exported
-from bailiff_rollup.figures import Figures
+from bailiff_rollup.aggregates import Aggregates
+from bailiff_rollup.exporter import RollupCollector
+from bailiff_service.metrics import ROLLUP_METRICS, Metrics
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "grafana"
@@ -24,7 +24,7 @@ DASHBOARDS: dict[str, dict[str, Any]] = {
 NAMED = re.compile(r"\b(bailiff_\w+)(?:\{([^}]*)\})?")
 JOBS = {f"bailiff-{name}" for name in ("admission", "victim-selection", "eviction-executor", "node-agent", "auditor", "rollup")}
 ROLLUP_VALUES = {
-    "verb": {"preempt", "reclaim", "consolidate", "evict", "migrate"},
+    "action": {"preempt", "reclaim", "consolidate", "evict", "migrate"},
     "window": {"1m", "1h", "1d"},
     "kind": {"used", "idle", "wanted", "quota", "limit", "fair_share", "available"},
     "percent": {"95", "99"},
@@ -107,21 +107,21 @@ def test_grafana_finds_prometheus_under_the_name_that_the_dashboards_use() -> No
 
 
 def test_the_roll_up_exports_what_is_declared_of_it() -> None:
-    promising = {"name": "train", "value": 50, "preemptible": True, "global_default": True, "start_within": {"p95": "5s"}}
-    story = Story(policy(priority_classes=[promising], projects=[{"name": "lab", "quota": {"gpus": 8}, "limit": {"gpus": 9}}]))
+    train = {"name": "train", "value": 50, "preemptible": True, "global_default": True, "start_slo": {"p95": "5s"}}
+    story = Story(policy(priority_classes=[train], projects=[{"name": "lab", "quota": {"gpus": 8}, "limit": {"gpus": 9}}]))
     story.submit("job", gpus=5, project="lab")
-    figures = Figures()
+    aggregates = Aggregates()
     for key in (
         ("evictions", "preempt", "priority"), ("again", "1h"), ("withdrawn",), ("lost", "drain"), ("saved",), ("used", ""),
         ("idle", ""),
         ("entitled", "lab"), ("available",), ("submitted", "train"), ("waiting", "train"), ("late", "train", "95"),
         ("started-within", "train", "5"), ("start-ms", "train"),
     ):  # fmt: skip
-        figures.add(*key, amount=1_000_000)
+        aggregates.add(*key, amount=1_000_000)
     for name in ("gpu", "busy", "memory", "memory-used"):
-        figures.measured.totals[name, "lab"] = 1_000_000
+        aggregates.telemetry.totals[name, "lab"] = 1_000_000
     metrics = Metrics()
-    metrics.registry.register(Exported(lambda: {"pool-a": (figures, story.pool)}))
+    metrics.registry.register(RollupCollector(lambda: {"pool-a": (aggregates, story.state)}))
     families = {family.name: family for family in metrics.registry.collect()}
     for metric in ROLLUP_METRICS:
         samples = families[metric.name].samples

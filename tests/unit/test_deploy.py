@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from bailiff_bus.runtime import ExitCode
+from bailiff_service.exit_code import ExitCode
 
 ROOT = Path(__file__).parents[2]
 UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
-INSTALL = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+INSTALL = "".join(
+    (ROOT / "docs" / "how-to" / f"{page}.md").read_text(encoding="utf-8") for page in ("install-systemd", "install-gpu-machines")
+)
 unit = pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
 
 

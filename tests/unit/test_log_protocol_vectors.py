@@ -1,4 +1,4 @@
-"""docs/log-protocol.md and its vectors say what the code does."""
+"""docs/reference/log-protocol.md and its vectors say what the code does."""
 
 import hashlib
 import json
@@ -66,7 +66,7 @@ def test_a_record_tampered_with_orphans_the_next_one():
 
 
 def verify(tmp_path, text: str) -> "subprocess.CompletedProcess[str]":
-    page = (DOCS / "log-protocol.md").read_text(encoding="utf-8")
+    page = (DOCS / "reference/log-protocol.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"## A verifier.*?```python\n(.*?)```", page, re.DOTALL)
     assert len([line for line in program.splitlines() if line.strip()]) <= 22
     (tmp_path / "verify.py").write_text(program, encoding="utf-8")
@@ -83,8 +83,8 @@ def test_the_printed_verifier_accepts_the_chain(tmp_path):
 @pytest.mark.parametrize("entry", VECTORS["breaks"], ids=lambda entry: entry["name"])
 def test_the_printed_verifier_finds_the_break(tmp_path, entry):
     wires = [wire(found) for found in VECTORS["chain"][: entry["after"]]] + [wire(entry)]
-    if entry["after"] and entry["name"] != "another domain's record":
-        assert f"record {entry['after']} does not continue" in verify(tmp_path, to_lines(wires)).stderr
+    if entry["after"] and entry["name"] != "another pool's record":
+        assert f"record {entry['after']} does not continue the chain" in verify(tmp_path, to_lines(wires)).stderr
     assert verify(tmp_path, to_lines(wires)).returncode == 1
 
 

@@ -1,5 +1,4 @@
-"""What lies between the services: topics and their schemas, the envelope, the log's reader and writer, the runtime.
+"""Messaging: the port to a log of topics, Kafka behind it, the registry of topics, message types and their envelope.
 
-Two buses stand behind one port (`port`): Kafka (`kafka`), and one in memory for simulation (`memory`), which pass
-the same contract suite. No scheduling rule may enter here, and no service.
+`testing` has an in-memory implementation, for tests only; both pass the same contract suite. No scheduling rules, no services.
 """

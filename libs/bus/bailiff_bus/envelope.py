@@ -1,12 +1,12 @@
 """CloudEvents 1.0 over Kafka for everything that is not an audit record.
 
-We write binary mode: attributes in `ce_*` headers, the data as JSON in the value. We read that, and structured mode
-(`content-type: application/cloudevents+json`, the whole event as one JSON object), from any topic. Whatever else comes
-is `Unacceptable`, with a code for programs and a sentence for people; no input of any shape raises anything else.
+Written in binary mode: attributes in `ce_*` headers, the data as JSON in the value. Read in binary mode and in structured
+mode (`content-type: application/cloudevents+json`, the whole event as one JSON object), from any topic. Any other input
+raises `InvalidMessage` with a code for programs and a sentence for people, and nothing else.
 
-Data is JSON without doubled keys, fractions, U+0000 or half surrogate pairs, whole numbers within ±(2^53 - 1), nested
-at most 64 deep. Its canonical form (sorted keys, no spaces, UTF-8) is what is validated and what `digest` covers, so
-that both modes, and clients that write JSON differently, agree.
+Data is JSON without duplicate keys, fractions, U+0000 or unpaired surrogates, integers within ±(2^53 - 1), nested at most
+64 deep. Its canonical form (sorted keys, no spaces, UTF-8) is validated and covered by `digest`, so that both modes, and
+clients that format JSON differently, agree.
 """
 
 import hashlib
@@ -22,12 +22,13 @@ from typing import Any, Literal, NoReturn
 import orjson
 from pydantic import ValidationError
 
-from bailiff_bus.complaints import NAME_PATTERN, complaint, complaints, found_text, shortened
-from bailiff_bus.messages import MESSAGE_TYPES, DeadLetter, MessageBody
-from bailiff_bus.port import Headers, Message
 from bailiff_core.canonical import canonical_json, written
 from bailiff_core.model.document import MAX_INTEGER
 from bailiff_core.records.wire import EPOCH_START, time_text, time_value
+
+from .messages import MESSAGE_TYPES, DeadLetter, MessageBody
+from .port import Headers, Message
+from .validation_errors import NAME_PATTERN, describe_error, describe_errors, shortened, value_text
 
 MAX_INPUT_BYTES = 256 * 1024
 MAX_HEADER_BYTES = 64 * 1024
@@ -35,22 +36,22 @@ MAX_DEPTH = 64
 MAX_REASON = 2000
 JSON_TYPE = "application/json"
 STRUCTURED_TYPE = "application/cloudevents+json"
-LETTER_HEADER = "bailiff_letter"
+DEAD_LETTER_HEADER = "bailiff_dead_letter"
 ORIGINAL_PREFIX = "original_"
 
 Auth = Literal["none", "acl", "signed"]
 
-_LONGEST = {
-    "id": 256, "source": 256, "type": 128, "domain": 63, "subject": 256, "actor": 256, "auth": 16, "keyid": 128,
+_MAX_LENGTHS = {
+    "id": 256, "source": 256, "type": 128, "pool": 63, "subject": 256, "actor": 256, "auth": 16, "keyid": 128,
     "sig": 256, "time": 64,
 }  # fmt: skip
 _NAME = re.compile(NAME_PATTERN.removesuffix("$"))
-_LOOK_CLOSER = re.compile(rb"\\u|[:,\[]-?(?:[0-9]{16}|[0-9]+[.eE])")  # before a number in canonical form stands one of these
+_NEEDS_FULL_CHECK = re.compile(rb"\\u|[:,\[]-?(?:[0-9]{16}|[0-9]+[.eE])")  # a number in canonical form follows one of these
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 
-class Unacceptable(Exception):
-    """An input that has no effect. What could be made out of it is there for the record of its rejection."""
+class InvalidMessage(Exception):
+    """An input that is rejected. Attributes that could be read are kept for the record of the rejection."""
 
     def __init__(
         self,
@@ -58,26 +59,26 @@ class Unacceptable(Exception):
         reason: str,
         *,
         source: str | None = None,
-        id: str | None = None,  # noqa: A002 - the name that CloudEvents gives it
-        domain: str | None = None,
+        id: str | None = None,  # noqa: A002 - named by CloudEvents
+        pool: str | None = None,
         job: str | None = None,
     ) -> None:
         self.code, self.reason = code, shortened(reason, MAX_REASON)
-        self.source, self.id, self.domain, self.job = source, id, domain, job
+        self.source, self.id, self.pool, self.job = source, id, pool, job
         super().__init__(f"{code}: {self.reason}")
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """One message, understood. `time` is µs UTC: the sender's, or where it gave none the broker's append time.
+    """One parsed and validated message. `time` is µs UTC: the sender's, else the broker's append time.
 
-    digest: SHA-256 of type, domain, data and actor. The same id with another digest is another request.
+    digest: SHA-256 of type, pool, data and actor. The same id with another digest is another request.
     """
 
     id: str
     source: str
     type: str
-    domain: str
+    pool: str
     time: int
     subject: str
     actor: str
@@ -89,28 +90,28 @@ class Envelope:
 
     @property
     def digest(self) -> str:
-        """Over what `data`, the canonical form of the data, and these attributes say."""
-        return content_digest(self.type, self.domain, self.data, self.actor)
+        """SHA-256 of type, pool, actor and `data`, the canonical form of the data."""
+        return content_digest(self.type, self.pool, self.data, self.actor)
 
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """The attributes and the data of either mode, before anybody looked at what they mean."""
+    """Attributes and data of either mode, not validated."""
 
-    at: dict[str, str]
+    attributes: dict[str, str]
     data: object
 
 
 _CONTENT_TYPE, _SPECVERSION = ("content-type", JSON_TYPE.encode()), ("ce_specversion", b"1.0")
-_IN_VALUE = object()  # the data of binary mode, not looked at yet
+_UNPARSED = object()  # the data of binary mode, not parsed yet
 
 
 def wrap(
     body: MessageBody,
     *,
     source: str,
-    id: str,  # noqa: A002 - the name that CloudEvents gives it
-    domain: str,
+    id: str,  # noqa: A002 - named by CloudEvents
+    pool: str,
     time_us: int,
     subject: str = "",
     actor: str = "",
@@ -127,7 +128,7 @@ def wrap(
         ("ce_source", source.encode()),
         ("ce_type", body.TYPE.encode()),
         ("ce_time", time_text(time_us).encode()),
-        ("ce_domain", domain.encode()),
+        ("ce_pool", pool.encode()),
     ]
     optional = (("ce_subject", subject), ("ce_actor", actor), ("ce_auth", auth), ("ce_keyid", keyid), ("ce_sig", sig))
     headers += [(name, value.encode()) for name, value in optional if value]
@@ -136,91 +137,91 @@ def wrap(
     return tuple(headers), body.to_json()
 
 
-class Opened:
-    """A message whose attributes were read. What it says is asked next, by whom it concerns.
+class ReceivedMessage:
+    """A message whose attributes were read; `envelope` parses the rest, for messages of pools that are handled here.
 
-    domain: the one that it names; None where it names none, or cannot be read that far.
+    pool: from the attributes; None if it is missing or unreadable.
     """
 
-    __slots__ = ("_event", "_fault", "_message", "domain")
+    __slots__ = ("_error", "_event", "_message", "pool")
 
     def __init__(self, message: Message) -> None:
-        self._message, self.domain, self._event = message, None, _Event({}, None)
-        self._fault: Unacceptable | None = None
+        self._message, self.pool, self._event = message, None, _Event({}, None)
+        self._error: InvalidMessage | None = None
         try:
             _check_size(message)
             self._event = _attributes(message)
-            self.domain = _name_hint(self._event.at.get("domain"))
-        except Unacceptable as fault:
-            self._fault = fault
+            self.pool = _name_hint(self._event.attributes.get("pool"))
+        except InvalidMessage as error:
+            self._error = error
         except RecursionError:
-            self._fault = Unacceptable("not-json", f"nested more than {MAX_DEPTH} deep")
+            self._error = InvalidMessage("not-json", f"nested more than {MAX_DEPTH} deep")
 
     def envelope(self, accept: tuple[type[MessageBody], ...] = (MessageBody,)) -> Envelope:
-        """What the message says. Raises `Unacceptable`, and nothing else, for what it cannot say.
+        """The parsed message. Raises `InvalidMessage`, and nothing else.
 
-        accept: the message types, or bases of them, that this topic is for.
+        accept: the message types of this topic, or bases of them.
         """
         event, canonical = self._event, None
         try:
-            if self._fault is not None:
-                raise self._fault
-            if event.data is _IN_VALUE:
-                event = _Event(event.at, None)
+            if self._error is not None:
+                raise self._error
+            if event.data is _UNPARSED:
+                event = _Event(event.attributes, None)
                 canonical = _already_canonical(self._message.value)
-                event = _Event(event.at, _parsed(self._message.value) if canonical is None else canonical)
-            return _understood(event, self._message, accept, None if canonical is None else self._message.value)
-        except Unacceptable as refusal:
-            raise _with_hints(refusal, event) from None
+                event = _Event(event.attributes, _parsed(self._message.value) if canonical is None else canonical)
+            return _validated(event, self._message, accept, None if canonical is None else self._message.value)
+        except InvalidMessage as error:
+            raise _with_hints(error, event) from None
         except RecursionError:
-            raise Unacceptable("not-json", f"nested more than {MAX_DEPTH} deep") from None
+            raise InvalidMessage("not-json", f"nested more than {MAX_DEPTH} deep") from None
 
 
 def unwrap(message: Message, *, accept: tuple[type[MessageBody], ...] = (MessageBody,)) -> Envelope:
-    """What the message says: `Opened.envelope`."""
-    return Opened(message).envelope(accept)
+    """The parsed message: `ReceivedMessage.envelope`."""
+    return ReceivedMessage(message).envelope(accept)
 
 
-def domain_of(message: Message) -> str | None:
-    """The domain that the message names, without a look at the rest; None where it names none."""
-    return Opened(message).domain
+def pool_of(message: Message) -> str | None:
+    """The pool of the message, without parsing the rest; None if it is missing or unreadable."""
+    return ReceivedMessage(message).pool
 
 
-def content_digest(type_name: str, domain: str, data: bytes, actor: str) -> str:
-    """SHA-256 over the canonical JSON of [type, domain, actor], a line feed, and the canonical JSON of the data."""
-    return hashlib.sha256(_about(type_name, domain, actor) + data).hexdigest()
+def content_digest(type_name: str, pool: str, data: bytes, actor: str) -> str:
+    """SHA-256 over the canonical JSON of [type, pool, actor], a line feed, and the canonical JSON of the data."""
+    return hashlib.sha256(_digest_prefix(type_name, pool, actor) + data).hexdigest()
 
 
-@lru_cache(maxsize=1024)  # few people send much
-def _about(type_name: str, domain: str, actor: str) -> bytes:
-    return canonical_json([type_name, domain, actor]) + b"\n"
+@lru_cache(maxsize=1024)  # few combinations occur
+def _digest_prefix(type_name: str, pool: str, actor: str) -> bytes:
+    return canonical_json([type_name, pool, actor]) + b"\n"
 
 
-def wrap_dead_letter(letter: DeadLetter, original: Message, **attributes: Any) -> tuple[Headers, bytes]:
-    """A dead letter: the original bytes as the value, what is known about them in headers.
+def wrap_dead_letter(dead_letter: DeadLetter, original: Message, **attributes: Any) -> tuple[Headers, bytes]:
+    """A dead letter: the original bytes as the value, the `DeadLetter` in headers.
 
-    The original's headers follow under `original_`, so that nothing of it is taken for the letter's own.
+    The original's headers follow with the prefix `original_`.
     """
-    headers, data = wrap(letter, **attributes)
+    headers, data = wrap(dead_letter, **attributes)
     own = tuple(header for header in headers if header[0] != "content-type")
-    moved = tuple((ORIGINAL_PREFIX + name, value) for name, value in original.headers)
-    kept = moved if _header_bytes(moved) <= MAX_HEADER_BYTES else ()
-    return (("content-type", b"application/octet-stream"), *own, (LETTER_HEADER, data), *kept), original.value
+    originals = tuple((ORIGINAL_PREFIX + name, value) for name, value in original.headers)
+    originals = originals if _header_bytes(originals) <= MAX_HEADER_BYTES else ()
+    return (("content-type", b"application/octet-stream"), *own, (DEAD_LETTER_HEADER, data), *originals), original.value
 
 
 def unwrap_dead_letter(message: Message) -> tuple[DeadLetter, Headers, bytes]:
-    """The letter, and the headers and value that it is about. Raises `Unacceptable`."""
-    about = dict(message.headers).get(LETTER_HEADER)
-    if about is None:
-        raise Unacceptable("not-a-cloudevent", f"a dead letter has a header {LETTER_HEADER}, this message has none")
+    """The dead letter, and the headers and value of the original. Raises `InvalidMessage`."""
+    content = dict(message.headers).get(DEAD_LETTER_HEADER)
+    if content is None:
+        raise InvalidMessage("not-a-cloudevent", f"a dead letter needs the header {DEAD_LETTER_HEADER}")
     try:
-        letter = DeadLetter.model_validate_json(about)
+        dead_letter = DeadLetter.model_validate_json(content)
     except ValidationError as error:
-        raise Unacceptable("bad-field", complaints(error.errors(include_url=False))) from None
+        raise InvalidMessage("bad-field", describe_errors(error.errors(include_url=False))) from None
     originals = tuple(
         (name.removeprefix(ORIGINAL_PREFIX), value) for name, value in message.headers if name.startswith(ORIGINAL_PREFIX)
     )
-    return letter, originals, message.value
+    return dead_letter, originals, message.value
 
 
 # --- bytes to attributes and data
@@ -228,11 +229,11 @@ def unwrap_dead_letter(message: Message) -> tuple[DeadLetter, Headers, bytes]:
 
 def _check_size(message: Message) -> None:
     if len(message.value) > MAX_INPUT_BYTES:
-        raise Unacceptable("too-large", f"{len(message.value)} bytes, at most {MAX_INPUT_BYTES} are read")
+        raise InvalidMessage("too-large", f"{len(message.value)} bytes, the limit is {MAX_INPUT_BYTES}")
     if _header_bytes(message.headers) > MAX_HEADER_BYTES:
-        raise Unacceptable("too-large", f"more than {MAX_HEADER_BYTES} bytes of headers")
+        raise InvalidMessage("too-large", f"more than {MAX_HEADER_BYTES} bytes of headers")
     if not message.value:
-        raise Unacceptable("empty", "the value is empty (a tombstone, or nothing was sent)")
+        raise InvalidMessage("empty", "the value is empty (or a tombstone)")
 
 
 def _header_bytes(headers: Headers) -> int:
@@ -245,61 +246,61 @@ def _attributes(message: Message) -> _Event:
     if media_type == STRUCTURED_TYPE:
         return _structured(message.value)
     if "ce_specversion" not in headers and "ce_type" not in headers:
-        raise Unacceptable(
+        raise InvalidMessage(
             "not-a-cloudevent",
-            f"send the attributes as headers ce_specversion, ce_id, ce_source, ce_type, ce_domain; or the header "
+            f"send the attributes as headers ce_specversion, ce_id, ce_source, ce_type, ce_pool; or the header "
             f"content-type: {STRUCTURED_TYPE} and the whole event as JSON",
         )
     if media_type not in {"", JSON_TYPE}:
-        raise Unacceptable(
-            "wrong-content-type", f"content-type is {found_text(media_type)}, expected {JSON_TYPE} or {STRUCTURED_TYPE}"
+        raise InvalidMessage(
+            "wrong-content-type", f"content-type is {value_text(media_type)}, expected {JSON_TYPE} or {STRUCTURED_TYPE}"
         )
-    return _Event({name[3:]: value for name, value in headers.items() if name.startswith("ce_")}, _IN_VALUE)
+    return _Event({name[3:]: value for name, value in headers.items() if name.startswith("ce_")}, _UNPARSED)
 
 
 def _text_headers(headers: Headers) -> dict[str, str]:
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for name, value in headers:
         key = name.lower()
         if not key.startswith("ce_") and key != "content-type":
             continue
-        if key in found:
-            raise Unacceptable("bad-field", f"header {found_text(name)} stands twice")
+        if key in result:
+            raise InvalidMessage("bad-field", f"header {value_text(name)} occurs twice")
         try:
-            found[key] = (value or b"").decode()  # a Kafka header may be null
+            result[key] = (value or b"").decode()  # a Kafka header may be null
         except UnicodeDecodeError:
-            raise Unacceptable("bad-field", f"header {found_text(name)} is not UTF-8") from None
-    return found
+            raise InvalidMessage("bad-field", f"header {value_text(name)} is not UTF-8") from None
+    return result
 
 
 def _structured(value: bytes) -> _Event:
     event = _parsed(value)
     if not isinstance(event, dict):
-        raise Unacceptable("not-an-object", f"expected an event as a JSON object, found {found_text(event)}")
-    at = {name: item for name, item in event.items() if isinstance(item, str) and name != "data"}
+        raise InvalidMessage("not-an-object", f"expected an event as a JSON object, found {value_text(event)}")
+    attributes = {name: item for name, item in event.items() if isinstance(item, str) and name != "data"}
     try:
-        for name in ("specversion", *_LONGEST):
-            if name in event and name not in at:
-                raise Unacceptable("bad-field", complaint((name,), "text", event[name]))
+        for name in ("specversion", *_MAX_LENGTHS):
+            if name in event and name not in attributes:
+                raise InvalidMessage("bad-field", describe_error((name,), "text", event[name]))
         if "data_base64" in event:
-            raise Unacceptable("bad-field", "data_base64: expected the data as JSON in the member data")
-        content_type = at.get("datacontenttype", JSON_TYPE).partition(";")[0].strip().lower()
+            raise InvalidMessage("bad-field", "data_base64: expected the data as JSON in the member data")
+        content_type = attributes.get("datacontenttype", JSON_TYPE).partition(";")[0].strip().lower()
         if content_type != JSON_TYPE:
-            found = found_text(content_type)
-            raise Unacceptable("wrong-content-type", f"datacontenttype is {found}, expected {JSON_TYPE}")
+            found = value_text(content_type)
+            raise InvalidMessage("wrong-content-type", f"datacontenttype is {found}, expected {JSON_TYPE}")
         if "data" not in event:
-            raise Unacceptable("not-an-object", "data: expected a JSON object, found nothing")
-    except Unacceptable as refusal:
-        raise _with_hints(refusal, _Event(at, None)) from None
-    return _Event(at, event["data"])
+            raise InvalidMessage("not-an-object", "data: expected a JSON object, found nothing")
+    except InvalidMessage as error:
+        raise _with_hints(error, _Event(attributes, None)) from None
+    return _Event(attributes, event["data"])
 
 
 def _already_canonical(value: bytes) -> dict[str, Any] | None:
-    """The data, if these bytes are its canonical form and nothing in them needs a closer look: what our own clients send.
+    """The data, if these bytes are its canonical form and need no further checks, as from our own clients.
 
-    Then no key is doubled; no number is a fraction, or has 16 digits, so none is too large; no escape, so no U+0000.
+    Then there is no duplicate key, no fraction, no number of 16 digits or more and no escape, so no U+0000.
     """
-    if _LOOK_CLOSER.search(value) or value.count(b"{") + value.count(b"[") > MAX_DEPTH:
+    if _NEEDS_FULL_CHECK.search(value) or value.count(b"{") + value.count(b"[") > MAX_DEPTH:
         return None
     try:
         data = orjson.loads(value)
@@ -312,101 +313,103 @@ def _parsed(value: bytes) -> object:
     try:
         text = value.decode()
     except UnicodeDecodeError as error:
-        raise Unacceptable("not-json", f"not UTF-8 at byte {error.start}") from None
+        raise InvalidMessage("not-json", f"not UTF-8 at byte {error.start}") from None
     try:
-        return json.loads(text, object_pairs_hook=_once_each, parse_constant=_no_constant)
+        return json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
-        raise Unacceptable("not-json", f"not JSON at line {error.lineno} column {error.colno}: {error.msg}") from None
-    except ValueError:  # Python refuses to read numbers of more than 4300 digits
-        raise Unacceptable("not-json", "a number has too many digits") from None
+        raise InvalidMessage("not-json", f"not JSON at line {error.lineno} column {error.colno}: {error.msg}") from None
+    except ValueError:  # Python's limit for integers is 4300 digits
+        raise InvalidMessage("not-json", "a number has too many digits") from None
     except RecursionError:
-        raise Unacceptable("not-json", f"nested more than {MAX_DEPTH} deep") from None
+        raise InvalidMessage("not-json", f"nested more than {MAX_DEPTH} deep") from None
 
 
-def _once_each(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise Unacceptable("not-json", f"key {found_text(twice)} stands twice in one object")
+        duplicate = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise InvalidMessage("not-json", f"key {value_text(duplicate)} occurs twice in one object")
     return found
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise Unacceptable("not-json", f"{name} is not JSON")
+    raise InvalidMessage("not-json", f"{name} is not JSON")
 
 
 # --- attributes and data to an envelope
 
 
-def _understood(event: _Event, message: Message, accept: tuple[type[MessageBody], ...], canonical: bytes | None) -> Envelope:
-    """canonical: the canonical form of the data, where that is known to be free of faults."""
-    at = event.at
-    if at.get("specversion") != "1.0":
-        raise Unacceptable("wrong-specversion", complaint(("specversion",), "1.0", at.get("specversion")))
-    for name, text in at.items():
-        if name in _LONGEST:
-            _check_attribute(name, text, _LONGEST[name])
-    for name in ("id", "source", "type", "domain"):
-        if not at.get(name):
-            raise Unacceptable(f"no-{name}", f"{name}: expected a value, found nothing")
-    if not _NAME.fullmatch(at["domain"]):
-        raise Unacceptable("bad-field", complaint(("domain",), "the name of a pool (a-z 0-9 - . _)", at["domain"]))
-    if at.get("auth", "") not in {"", "none", "acl", "signed"}:
-        raise Unacceptable("bad-field", complaint(("auth",), "none, acl or signed", at["auth"]))
-    if bool(at.get("keyid")) != bool(at.get("sig")):
-        raise Unacceptable("bad-field", "keyid, sig: expected both or neither")
-    if at.get("sig") and not at.get("time"):
-        raise Unacceptable("bad-field", "time: expected a value in a signed request, found nothing")
-    time = _time_value(at["time"]) if at.get("time") else message.time
-    kind = MESSAGE_TYPES.get(at["type"])
+def _validated(event: _Event, message: Message, accept: tuple[type[MessageBody], ...], canonical: bytes | None) -> Envelope:
+    """canonical: the canonical form of the data, if it passed all checks already."""
+    attributes = event.attributes
+    if attributes.get("specversion") != "1.0":
+        raise InvalidMessage("wrong-specversion", describe_error(("specversion",), "1.0", attributes.get("specversion")))
+    for name, text in attributes.items():
+        if name in _MAX_LENGTHS:
+            _check_attribute(name, text, _MAX_LENGTHS[name])
+    for name in ("id", "source", "type", "pool"):
+        if not attributes.get(name):
+            raise InvalidMessage(f"no-{name}", f"{name}: expected a value, found nothing")
+    if not _NAME.fullmatch(attributes["pool"]):
+        raise InvalidMessage("bad-field", describe_error(("pool",), "a pool name (a-z 0-9 - . _)", attributes["pool"]))
+    if attributes.get("auth", "") not in {"", "none", "acl", "signed"}:
+        raise InvalidMessage("bad-field", describe_error(("auth",), "none, acl or signed", attributes["auth"]))
+    if bool(attributes.get("keyid")) != bool(attributes.get("sig")):
+        raise InvalidMessage("bad-field", "keyid, sig: expected both or neither")
+    if attributes.get("sig") and not attributes.get("time"):
+        raise InvalidMessage("bad-field", "time: expected a value in a signed request, found nothing")
+    time = _time_value(attributes["time"]) if attributes.get("time") else message.time
+    kind = MESSAGE_TYPES.get(attributes["type"])
     if kind is None:
-        raise Unacceptable("unknown-type", f"type: {found_text(at['type'])} is not a type of this release")
+        raise InvalidMessage("unknown-type", f"type: {value_text(attributes['type'])} is unknown to this release")
     if not issubclass(kind, accept):
-        raise Unacceptable("unknown-type", f"type: {found_text(at['type'])} does not belong on {message.topic}")
+        raise InvalidMessage("unknown-type", f"type: {value_text(attributes['type'])} is not allowed on {message.topic}")
     if not isinstance(event.data, dict):
-        raise Unacceptable("not-an-object", f"data: expected a JSON object, found {found_text(event.data)}")
+        raise InvalidMessage("not-an-object", f"data: expected a JSON object, found {value_text(event.data)}")
     if canonical is None:
         _check_values(event.data)
     data = canonical or canonical_json(event.data)
     try:
         body = kind.model_validate_json(data)
     except ValidationError as error:
-        raise Unacceptable("bad-field", complaints(error.errors(include_url=False))) from None
+        raise InvalidMessage("bad-field", describe_errors(error.errors(include_url=False))) from None
     return Envelope(
-        id=at["id"], source=at["source"], type=at["type"], domain=at["domain"], time=time,
-        subject=at.get("subject", ""), actor=at.get("actor", ""), auth=at.get("auth", ""),
-        keyid=at.get("keyid", ""), sig=at.get("sig", ""), body=body, data=data,
+        id=attributes["id"], source=attributes["source"], type=attributes["type"], pool=attributes["pool"], time=time,
+        subject=attributes.get("subject", ""), actor=attributes.get("actor", ""), auth=attributes.get("auth", ""),
+        keyid=attributes.get("keyid", ""), sig=attributes.get("sig", ""), body=body, data=data,
     )  # fmt: skip
 
 
-def _check_attribute(name: str, text: str, longest: int) -> None:
-    if len(text) > longest:
-        raise Unacceptable("bad-field", complaint((name,), f"at most {longest} characters", text))
+def _check_attribute(name: str, text: str, limit: int) -> None:
+    if len(text) > limit:
+        raise InvalidMessage("bad-field", describe_error((name,), f"at most {limit} characters", text))
     if not text.isprintable():
-        raise Unacceptable("bad-field", complaint((name,), "printable text", text))
+        raise InvalidMessage("bad-field", describe_error((name,), "printable text", text))
 
 
 def _check_values(data: dict[str, Any]) -> None:
-    """Refuse what other readers of JSON, the log or a database could not keep exactly, wherever it stands."""
-    ahead: list[tuple[tuple[str | int, ...], object]] = [((), data)]
-    while ahead:
-        path, value = ahead.pop()
+    """Reject values that other JSON parsers, the log or a database would not preserve exactly."""
+    pending: list[tuple[tuple[str | int, ...], object]] = [((), data)]
+    while pending:
+        path, value = pending.pop()
         if len(path) > MAX_DEPTH:
-            raise Unacceptable("not-json", f"nested more than {MAX_DEPTH} deep")
+            raise InvalidMessage("not-json", f"nested more than {MAX_DEPTH} deep")
         if isinstance(value, dict):
             for key, item in value.items():
                 if not _is_plain(key):
-                    raise Unacceptable("bad-field", complaint(path, "keys without U+0000 or half a pair", "a key"))
-                ahead.append(((*path, key), item))
+                    raise InvalidMessage(
+                        "bad-field", describe_error(path, "keys without U+0000 or an unpaired surrogate", "a key")
+                    )
+                pending.append(((*path, key), item))
         elif isinstance(value, list):
-            ahead.extend(((*path, index), item) for index, item in enumerate(value))
+            pending.extend(((*path, index), item) for index, item in enumerate(value))
         elif isinstance(value, str) and not _is_plain(value):
-            raise Unacceptable("bad-field", complaint(path, "text without U+0000 or half a surrogate pair", value))
+            raise InvalidMessage("bad-field", describe_error(path, "text without U+0000 or an unpaired surrogate", value))
         elif isinstance(value, float):
-            raise Unacceptable("bad-field", complaint(path, "a whole number", value))
+            raise InvalidMessage("bad-field", describe_error(path, "a whole number", value))
         elif isinstance(value, int) and abs(value) > MAX_INTEGER:
-            raise Unacceptable("bad-field", complaint(path, f"a whole number within ±{MAX_INTEGER}", value))
+            raise InvalidMessage("bad-field", describe_error(path, f"a whole number within ±{MAX_INTEGER}", value))
 
 
 def _is_plain(text: str) -> bool:
@@ -421,36 +424,36 @@ def _is_plain(text: str) -> bool:
 
 def _time_value(text: str) -> int:
     with suppress(ValueError):
-        return time_value(text)  # as our own clients write it
-    wanted = "a time such as 2026-01-31T12:00:00.000000Z"
+        return time_value(text)  # the format of our own clients
+    expected = "a time such as 2026-01-31T12:00:00.000000Z"
     match = _TIME.fullmatch(text)
     if match is None:
-        raise Unacceptable("bad-field", complaint(("time",), wanted, text))
+        raise InvalidMessage("bad-field", describe_error(("time",), expected, text))
     day, clock, fraction, zone = match.groups()
     try:
         moment = datetime.fromisoformat(f"{day}T{clock}{'+00:00' if zone in 'Zz' else zone}").astimezone(UTC)
     except (ValueError, OverflowError):
-        raise Unacceptable("bad-field", complaint(("time",), wanted, text)) from None
+        raise InvalidMessage("bad-field", describe_error(("time",), expected, text)) from None
     micros = (moment - EPOCH_START) // timedelta(microseconds=1) + int((fraction or "0").ljust(6, "0")[:6])
     if micros < 0:
-        raise Unacceptable("bad-field", complaint(("time",), "a time after 1970", text))
+        raise InvalidMessage("bad-field", describe_error(("time",), "a time after 1970", text))
     return micros
 
 
-def _with_hints(refusal: Unacceptable, event: _Event) -> Unacceptable:
-    """The refusal with what can be made out of the input, as far as it may stand in the log."""
-    return Unacceptable(
-        refusal.code,
-        refusal.reason,
-        source=refusal.source or _hint(event.at, "source"),
-        id=refusal.id or _hint(event.at, "id"),
-        domain=refusal.domain or _name_hint(event.at.get("domain")),
-        job=refusal.job or _job_hint(event.data),
+def _with_hints(error: InvalidMessage, event: _Event) -> InvalidMessage:
+    """The error with the attributes that could be read, as far as the log may hold them."""
+    return InvalidMessage(
+        error.code,
+        error.reason,
+        source=error.source or _hint(event.attributes, "source"),
+        id=error.id or _hint(event.attributes, "id"),
+        pool=error.pool or _name_hint(event.attributes.get("pool")),
+        job=error.job or _job_hint(event.data),
     )
 
 
-def _hint(at: Mapping[str, str], name: str) -> str | None:
-    text = at.get(name, "")
+def _hint(attributes: Mapping[str, str], name: str) -> str | None:
+    text = attributes.get(name, "")
     return text if text and len(text) <= 256 and _is_plain(text) and text.isprintable() else None
 
 

@@ -1,16 +1,16 @@
-"""The port to a log of topics, as small as the services need it: read by position, send and be told the offset."""
+"""The port to a log of topics, as small as the services need it: read by offset, send and get the offset back."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-AT_ONCE = 100  # messages: each is some sixty objects, and of a thousand the first have left the processor's cache too early
+READ_LIMIT = 100  # messages: larger batches fall out of the processor's cache (about sixty objects each)
 Headers = tuple[tuple[str, bytes], ...]
-Parcel = tuple[bytes | None, Headers, bytes]  # what is sent: key, headers, value
+OutgoingMessage = tuple[bytes | None, Headers, bytes]  # key, headers, value
 
 
-@dataclass(slots=True, unsafe_hash=True)  # nobody changes one; to make a frozen one takes as long as to read it
+@dataclass(slots=True, unsafe_hash=True)  # immutable by convention: creating a frozen one costs as much as reading it
 class Message:
     """One stored record. `time` is the broker's append time in µs UTC. A tombstone's value is empty."""
 
@@ -25,7 +25,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What a partition holds: offsets from `begin` up to but not including `end`."""
+    """The offsets that a partition holds: from `begin` up to but not including `end`."""
 
     begin: int
     end: int
@@ -42,7 +42,7 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Messages that are stored one right behind the other, or not at all. `first`: where the first of them is."""
+    """Messages that are stored at consecutive offsets, or not at all. `first`: the receipt of the first one."""
 
     count: int
     first: "asyncio.Future[Receipt]"
@@ -52,75 +52,75 @@ class BusUnavailable(Exception):
     """The brokers cannot be reached, or did not answer in time. The outcome of a send is unknown."""
 
 
-class OffsetGone(Exception):
+class OffsetOutOfRange(Exception):
     """The position is no longer (or not yet) in the topic."""
 
-    def __init__(self, topic: str, partition: int, asked: int, span: Span) -> None:
-        super().__init__(f"{topic}/{partition} holds offsets {span.begin} to {span.end}, {asked} was asked for")
-        self.topic, self.partition, self.asked, self.span = topic, partition, asked, span
+    def __init__(self, topic: str, partition: int, offset: int, span: Span) -> None:
+        super().__init__(f"offset {offset} is out of range: {topic}/{partition} holds offsets {span.begin} to {span.end}")
+        self.topic, self.partition, self.offset, self.span = topic, partition, offset, span
 
 
 class Reader(Protocol):
     """Reads given partitions from given offsets, in offset order within each partition."""
 
-    async def read(self, limit: int = AT_ONCE, wait: float = 0.5) -> list[Message]:
-        """What is there, at most `limit`; waits up to `wait` seconds for a first message. Raises `OffsetGone`.
+    async def read(self, limit: int = READ_LIMIT, wait: float = 0.5) -> list[Message]:
+        """The next messages, at most `limit`; waits up to `wait` seconds for a first one. Raises `OffsetOutOfRange`.
 
-        Gives way to others once, also where much is there.
+        Yields to the event loop once per call, even if messages are buffered.
         """
         ...
 
     def follow(self, topic: str, partition: int, offset: int) -> None:
-        """Read this partition, too, from `offset` on; or move to it."""
+        """Add this partition at `offset`, or seek to `offset` if it is read already."""
         ...
 
     def position(self, topic: str, partition: int) -> int:
-        """The offset that is read next. It passes over offsets that hold no message, such as transaction markers."""
+        """The next offset to read. It skips offsets that hold no message, such as transaction markers."""
         ...
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         ...
 
 
 class Producer(Protocol):
     """Sends in order per partition.
 
-    After one failed send the outcome of all unacknowledged ones is unknown, and the producer sends nothing more.
+    After a failed send the outcome of all unacknowledged ones is unknown, and the producer accepts no more messages.
     """
 
     async def send(
         self, topic: str, value: bytes, *, key: bytes | None = None, headers: Headers = (), partition: int | None = None
     ) -> "asyncio.Future[Receipt]":
-        """Hand over one message; the result is its acknowledgement. Raises `BusUnavailable`, here or there.
+        """Send one message; the future is its acknowledgement. The call or the future raises `BusUnavailable`.
 
-        A message above its topic's limit raises `ValueError` here, and nothing has happened.
+        Raises `ValueError`, and sends nothing, for a message above its topic's limit.
         """
         ...
 
-    async def send_many(self, topic: str, parcels: Sequence[Parcel], *, partition: int | None = None) -> list[Batch]:
-        """As `send`, in as few batches as they fit in: a fraction of the work. Batches of one partition are in order."""
+    async def send_many(self, topic: str, messages: Sequence[OutgoingMessage], *, partition: int | None = None) -> list[Batch]:
+        """As `send`, in as few batches as possible, which is faster. Batches of one partition keep their order."""
         ...
 
     async def close(self, timeout: float = 5.0) -> None:
-        """Flush for at most `timeout` seconds, then let go. After a failed send nothing is flushed."""
+        """Flush for at most `timeout` seconds, then close. After a failed send nothing is flushed."""
         ...
 
 
-class Ownership(Protocol):
-    """A seat in a group of replicas that split the partitions of one topic among themselves."""
+class GroupMembership(Protocol):
+    """Membership in a consumer group whose members divide the partitions of one topic."""
 
     @property
     def owned(self) -> frozenset[int]:
-        """The partitions that the group gave to this replica."""
+        """The partitions assigned to this member."""
         ...
 
     async def changed(self) -> frozenset[int]:
-        """Wait until `owned` is another than this (at first: `join`) returned last, and return it."""
+        """Wait until `owned` differs from what this call (at first: `join`) returned last, and return it."""
         ...
 
     async def leave(self) -> None:
-        """Give everything back."""
+        """Leave the group and release all partitions."""
         ...
 
 
@@ -128,7 +128,7 @@ class Bus(Protocol):
     """A log of topics."""
 
     async def spans(self, topic: str) -> Mapping[int, Span]:
-        """Every partition of the topic and what it holds. Raises `BusUnavailable`, and `KeyError` for no such topic."""
+        """The offset range of each partition. Raises `BusUnavailable`; `KeyError` if the topic does not exist."""
         ...
 
     async def reader(self, positions: Sequence[tuple[str, int, int]]) -> Reader:
@@ -136,11 +136,11 @@ class Bus(Protocol):
         ...
 
     async def producer(self) -> Producer:
-        """A producer of its own incarnation: idempotent, acknowledged by all in-sync replicas."""
+        """A new producer: idempotent, acknowledged by all in-sync replicas."""
         ...
 
-    async def join(self, group: str, topic: str, instance: str | None) -> Ownership:
-        """Take a seat in the group. `instance`: a name under which a restart takes its seat back at once."""
+    async def join(self, group: str, topic: str, instance: str | None) -> GroupMembership:
+        """Join the group. `instance`: static member id, so that a restart keeps its assignment without a rebalance."""
         ...
 
     async def topic_settings(self, topic: str) -> Mapping[str, str]:
@@ -148,5 +148,5 @@ class Bus(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of everything. A seat with an `instance` is kept for a restart until its session times out."""
+        """Close everything. A static member (`instance`) keeps its assignment until its session times out."""
         ...

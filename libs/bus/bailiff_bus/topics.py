@@ -1,88 +1,31 @@
-"""The one registry of topics: what each is keyed by, who writes it, what it may hold and for how long.
+"""The registry of topics: key, writers, message types, retention, limits.
 
-Topic creation, the start-up check and the generated reference all come from here. Nothing here talks to Kafka by
-itself; only `create_topics` and what it imports does.
+Topic creation (`topic_admin`), the start-up check and the generated reference use it. No connection to Kafka here.
 """
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
-from .messages import (
-    AcceptTruncation,
-    Alarm,
-    ApplyPolicy,
-    BegunEviction,
-    CancelJob,
-    ClearDevice,
-    ClearQuarantine,
-    DeadLetter,
-    DeviceIsBroken,
-    DeviceIsClean,
-    DeviceIsDirty,
-    DeviceWorks,
-    DrainNode,
-    Evict,
-    EvictionStageReached,
-    EvictJob,
-    Fence,
-    GivenUpPlan,
-    LogSealed,
-    MeasuredWindow,
-    MigrateJob,
-    NodeAnnounced,
-    NodeHeartbeat,
-    NodeTelemetry,
-    PauseJob,
-    Proposal,
-    ReplaceNode,
-    ReturnNode,
-    RollupWindow,
-    SaveTogether,
-    ScaleJob,
-    SealingKey,
-    SealsSetAside,
-    SendInventory,
-    SetJob,
-    Spare,
-    StartTask,
-    SubmitJob,
-    TaskEnded,
-    TaskHasProgressed,
-    TaskHasResumed,
-    TaskIsIdle,
-    TaskIsReleased,
-    TaskIsRunning,
-    TaskNotSpared,
-    TaskNotStarted,
-    TaskOverShare,
-    TaskWasSpared,
-    UndrainNode,
-    UnpauseJob,
-)
-from .port import BusUnavailable, Headers
-
-if TYPE_CHECKING:
-    from .settings import KafkaSettings
+from .port import Headers
 
 KIB = 1024
 INPUT_LIMIT = 256 * KIB
 AUDIT_LIMIT = 900 * KIB
 DEAD_LETTER_LIMIT = 2048 * KIB
-ENVELOPE_ROOM = 16 * KIB  # Kafka counts its own framing, and an input's headers come on top of its value
+ENVELOPE_OVERHEAD = 16 * KIB  # Kafka's framing and the headers of an input count in addition to its value
 
-REPLICATED_FROM = 3  # with so many brokers every topic has three copies, two of which must have a record
-COPIES_MEANT = "offsets.topic.replication.factor"  # of a broker
+REPLICATED_BROKERS = 3  # from this many brokers on: replication factor 3, min.insync.replicas 2
+REPLICATION_SETTING = "offsets.topic.replication.factor"  # broker setting
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
     """One topic. `schemas`: CloudEvents types, or `audit` for the types of `bailiff_core.records`.
 
-    retention: None is for ever. max_message_bytes: of one message, headers and key included. partitions: whoever reads a
-    topic reads all of it, and each partition is named in every fetch and every answer, so one is best; more do no harm.
+    retention: None is unlimited. max_message_bytes: of one message, including headers and key. partitions: consumers read
+    all partitions of a topic and each one adds to every fetch, so one is best; more are allowed.
     """
 
     name: str
@@ -90,146 +33,162 @@ class Topic:
     written_by: tuple[str, ...]
     schemas: tuple[str, ...]
     retention: timedelta | None
-    max_message_bytes: int = INPUT_LIMIT + ENVELOPE_ROOM
-    partitions: int | Literal["one per domain"] = 1
+    max_message_bytes: int = INPUT_LIMIT + ENVELOPE_OVERHEAD
+    partitions: int | Literal["one per pool"] = 1
     settings: Mapping[str, str] = field(default_factory=dict)
 
-    def partition_count(self, domains: int) -> int:
-        """How many partitions it has in an installation of so many domains."""
-        return domains if self.partitions == "one per domain" else self.partitions
+    def partition_count(self, pools: int) -> int:
+        """Number of partitions in an installation with this many pools."""
+        return pools if self.partitions == "one per pool" else self.partitions
 
-    def settings_with(self, brokers: int) -> dict[str, str]:
-        """All settings by Kafka's names. Append times are the broker's: liveness and durations are judged by them."""
-        kept = -1 if self.retention is None else self.retention // timedelta(milliseconds=1)
+    def settings_for(self, brokers: int) -> dict[str, str]:
+        """All settings by Kafka's names. Timestamps are the broker's append times: liveness and durations use them."""
+        retention_ms = -1 if self.retention is None else self.retention // timedelta(milliseconds=1)
         settings = {
             "cleanup.policy": "delete",
-            "retention.ms": str(kept),
+            "retention.ms": str(retention_ms),
             "retention.bytes": "-1",
             "message.timestamp.type": "LogAppendTime",
-            "max.message.bytes": str(self.max_message_bytes + ENVELOPE_ROOM),
+            "max.message.bytes": str(self.max_message_bytes + ENVELOPE_OVERHEAD),
             "unclean.leader.election.enable": "false",
             **self.settings,
         }
-        if brokers >= REPLICATED_FROM:
+        if brokers >= REPLICATED_BROKERS:
             settings["min.insync.replicas"] = "2"
         elif self is AUDIT:
             settings["flush.messages"] = "1"  # one broker: an acknowledged record must survive a power loss
         return settings
 
 
-ASKED = (
-    SubmitJob, CancelJob, ScaleJob, SetJob, EvictJob, PauseJob, UnpauseJob, MigrateJob,
-    ApplyPolicy, DrainNode, UndrainNode, ReplaceNode, ReturnNode, AcceptTruncation, ClearQuarantine,
-)  # fmt: skip
+def _types(*names: str) -> tuple[str, ...]:
+    """CloudEvents types of messages. Names, so that knowing the topics does not load every message's model."""
+    return tuple(f"bailiff.{name}.v1" for name in names)
+
+
 REQUESTS = Topic(
     name="bailiff.requests",
-    key="domain",
+    key="pool",
     written_by=("client",),
-    schemas=tuple(body.TYPE for body in ASKED),
+    schemas=_types(
+        "SubmitJob",
+        "CancelJob",
+        "ScaleJob",
+        "SetPriorityClass",
+        "EvictJob",
+        "PauseJob",
+        "ResumeJob",
+        "MigrateJob",
+        "ApplyPolicy",
+        "DrainNode",
+        "UndrainNode",
+        "ReplaceNode",
+        "ReturnNode",
+        "AcceptTruncation",
+        "ClearQuarantine",
+    ),
     retention=timedelta(days=30),
 )
 AUDIT = Topic(
     name="bailiff.audit",
-    key="domain",
+    key="pool",
     written_by=("admission",),
     schemas=("audit",),
     retention=None,
     max_message_bytes=AUDIT_LIMIT,
-    partitions="one per domain",
+    partitions="one per pool",
 )
 JOB_SPECS = Topic(
     name="bailiff.job-specs",
-    key="domain/job/digest",
+    key="pool/job/digest",
     written_by=("admission",),
     schemas=("JobSpec",),
     retention=None,
     settings={
         "cleanup.policy": "compact",
-        # an erased spec is gone for good within days, not when a segment happens to fill
+        # compaction removes an erased spec within days, independent of the traffic
         "segment.ms": str(timedelta(days=1) // timedelta(milliseconds=1)),
         "min.cleanable.dirty.ratio": "0.01",
     },
 )
 PROPOSALS = Topic(
     name="bailiff.proposals",
-    key="domain",
+    key="pool",
     written_by=("victim_selection",),
-    schemas=(Proposal.TYPE,),
+    schemas=_types("ProposalBatch"),
     retention=timedelta(days=7),
 )
 EVICTION_PROGRESS = Topic(
     name="bailiff.eviction-progress",
-    key="domain",
+    key="pool",
     written_by=("eviction_executor",),
-    schemas=(BegunEviction.TYPE, GivenUpPlan.TYPE),
+    schemas=_types("StartEviction", "AbandonPreemption"),
     retention=timedelta(days=7),
 )
 NODE_COMMANDS = Topic(
     name="bailiff.node-commands",
     key="node",
     written_by=("admission", "eviction_executor"),
-    schemas=tuple(body.TYPE for body in (Fence, StartTask, Evict, SaveTogether, Spare, SendInventory, ClearDevice)),
+    schemas=_types("Fence", "StartTask", "Evict", "CheckpointAtStep", "CancelEviction", "SendInventory", "ClearDevice"),
     retention=timedelta(days=7),
 )
 NODE_REPORTS = Topic(
     name="bailiff.node-reports",
-    key="domain",
+    key="pool",
     written_by=("node_agent",),
-    schemas=tuple(
-        body.TYPE
-        for body in (
-            NodeAnnounced, NodeHeartbeat, TaskIsRunning, TaskNotStarted, EvictionStageReached,
-            TaskEnded, TaskIsReleased, TaskWasSpared, TaskNotSpared, TaskHasProgressed, TaskHasResumed, DeviceIsDirty,
-            DeviceIsClean, DeviceIsBroken, DeviceWorks, TaskOverShare, TaskIsIdle,
-        )
+    schemas=_types(
+        "NodeInventory", "NodeHeartbeat", "TaskStartedReport", "TaskStartRefusedReport",
+        "EvictionStageReport", "TaskExitedReport", "TaskReleasedReport", "TaskEvictionCancelledReport",
+        "TaskCancelEvictionRefusedReport", "TaskProgressReport", "TaskResumedReport", "DeviceQuarantinedReport",
+        "DeviceClearedReport", "DeviceUnhealthyReport", "DeviceHealthyReport", "ShareExceededReport",
+        "TaskIdleReport",
     ),
     retention=timedelta(days=7),
 )  # fmt: skip
 JOB_LOGS = Topic(name="bailiff.job-logs", key="job", written_by=("node_agent",), schemas=("text",), retention=timedelta(days=1))
 TELEMETRY = Topic(
     name="bailiff.telemetry",
-    key="domain",  # one partition has all of a domain, in order
+    key="pool",  # all of a pool in one partition, in order
     written_by=("node_agent",),
-    schemas=(NodeTelemetry.TYPE,),
+    schemas=_types("NodeTelemetry"),
     retention=timedelta(days=1),
 )
 ALARMS = Topic(
     name="bailiff.alarms",
-    key="domain",
+    key="pool",
     written_by=("any",),
-    schemas=(Alarm.TYPE,),
+    schemas=_types("Alarm"),
     retention=timedelta(days=90),
 )
 SEALS = Topic(
     name="bailiff.seals",
-    key="domain",
+    key="pool",
     written_by=("auditor",),
-    schemas=(SealingKey.TYPE, LogSealed.TYPE, SealsSetAside.TYPE),
+    schemas=_types("SealingKey", "LogSealed", "SealsInvalidated"),
     retention=None,
     partitions=1,
 )
 ROLLUPS = Topic(
     name="bailiff.rollups",
-    key="domain/window",
+    key="pool/window",
     written_by=("rollup",),
-    schemas=(RollupWindow.TYPE, MeasuredWindow.TYPE),
+    schemas=_types("RollupWindow", "TelemetryWindow"),
     retention=timedelta(days=90),
 )
 ROLLUP_STATE = Topic(
     name="bailiff.rollup-state",
-    key="domain",
+    key="pool",
     written_by=("rollup",),
     schemas=("RollupState",),
     retention=None,
     max_message_bytes=AUDIT_LIMIT,
-    partitions="one per domain",  # as the log's: who counts a domain has its sums
+    partitions="one per pool",  # as the audit log: the replica that owns a pool's partition owns its sums
     settings={"cleanup.policy": "compact"},
 )
 DEAD_LETTERS = Topic(
     name="bailiff.dead-letters",
     key="source topic",
     written_by=("any",),
-    schemas=(DeadLetter.TYPE,),
+    schemas=_types("DeadLetter"),
     retention=timedelta(days=30),
     max_message_bytes=DEAD_LETTER_LIMIT,
 )
@@ -244,7 +203,7 @@ TOPICS: Mapping[str, Topic] = {
 
 
 def message_size(key: bytes | None, headers: Headers, value: bytes) -> int:
-    """The bytes of a message that are the sender's own."""
+    """Size of a message without Kafka's framing, bytes."""
     size = len(key or b"") + len(value)
     for name, content in headers:
         size += (len(name) if name.isascii() else len(name.encode())) + len(content)
@@ -254,107 +213,36 @@ def message_size(key: bytes | None, headers: Headers, value: bytes) -> int:
 def check_size(topic: str, key: bytes | None, headers: Headers, value: bytes) -> None:
     """Raise `ValueError` for a message above its topic's limit.
 
-    Asked before anything is sent: a broker that refuses one message makes the whole producer unusable.
+    Checked before sending: a message that the broker refuses makes the whole producer unusable.
     """
     size = message_size(key, headers, value)
     limit = TOPICS[topic].max_message_bytes if topic in TOPICS else DEAD_LETTER_LIMIT
     if size > limit:
-        raise ValueError(f"a message of {size} bytes is too large for {topic}, which takes up to {limit}")
+        raise ValueError(f"message of {size} bytes exceeds the limit of {topic}, {limit} bytes")
 
 
 def check_audit_settings(settings: Mapping[str, str], brokers: int) -> list[str]:
-    """What is wrong with the audit topic, one sentence each; a service that gets any refuses to run.
+    """Faults in the settings of the audit topic, one sentence each; with any, a service refuses to start.
 
-    settings: as `Bus.topic_settings` gives them. brokers: those that live; a topic with more copies had more of them.
+    settings: from `Bus.topic_settings`. brokers: the live ones; a topic with more replicas has had more.
     """
     brokers = max(brokers, int(settings.get("replication", 0)))
     needed = {
         name: value
-        for name, value in AUDIT.settings_with(brokers).items()
+        for name, value in AUDIT.settings_for(brokers).items()
         if name not in ("max.message.bytes", "min.insync.replicas")
     }
-    wrong = [
-        f"{AUDIT.name}: {name} is {settings.get(name, 'not set')}, needed is {value}."
+    faults = [
+        f"{AUDIT.name}: {name} is {settings.get(name, 'not set')}, expected {value}."
         for name, value in needed.items()
         if settings.get(name) != value
     ]
-    at_least = {"max.message.bytes": AUDIT.max_message_bytes + ENVELOPE_ROOM}
-    if brokers >= REPLICATED_FROM:
-        at_least |= {"replication": REPLICATED_FROM, "min.insync.replicas": 2}
-    wrong += [
-        f"{AUDIT.name}: {name} is {settings.get(name, 'not set')}, needed is {least} or more."
-        for name, least in at_least.items()
-        if int(settings.get(name, 0)) < least
+    minimums = {"max.message.bytes": AUDIT.max_message_bytes + ENVELOPE_OVERHEAD}
+    if brokers >= REPLICATED_BROKERS:
+        minimums |= {"replication": REPLICATED_BROKERS, "min.insync.replicas": 2}
+    faults += [
+        f"{AUDIT.name}: {name} is {settings.get(name, 'not set')}, expected at least {minimum}."
+        for name, minimum in minimums.items()
+        if int(settings.get(name, 0)) < minimum
     ]
-    return wrong
-
-
-async def create_topics(bootstrap: "str | KafkaSettings", domains: int, replication: int | None = None) -> list[str]:
-    """Create what is missing, and grow what has one partition per domain. Returns what was done.
-
-    May run again at any time, also beside another that runs. Settings of topics that exist are left alone: see
-    `check_audit_settings`. Raises `BusUnavailable`, also while a Kafka that is meant for copies lacks brokers for them:
-    topics with fewer copies would stay so.
-    """
-    from aiokafka.admin import NewPartitions, NewTopic  # here, so that knowing the topics needs no Kafka client
-
-    from .kafka import connected_admin, copies_meant, refusals
-    from .settings import KafkaSettings
-
-    settings = KafkaSettings(bootstrap=bootstrap) if isinstance(bootstrap, str) else bootstrap
-    done = []
-    async with connected_admin(settings) as admin:
-        living = len((await admin.describe_cluster())["brokers"])
-        brokers = max(living, await _most_copies(admin))  # one may be away: no topic gets fewer copies for that
-        copies = replication or (REPLICATED_FROM if brokers >= REPLICATED_FROM else 1)
-        found = await _partition_counts(admin)
-        missing = [topic for topic in TOPICS.values() if topic.name not in found]
-        if missing and replication is None and living < REPLICATED_FROM <= await copies_meant(admin):
-            raise BusUnavailable(
-                f"Kafka at {settings.bootstrap} is set up for {REPLICATED_FROM} copies ({COPIES_MEANT}) and {living} of its "
-                f"brokers answer: start the others first, or say how many copies the topics get (--replication)"
-            )
-        if missing:
-            answer = await admin.create_topics(
-                [
-                    NewTopic(
-                        topic.name,
-                        topic.partition_count(domains),
-                        copies,
-                        topic_configs=topic.settings_with(brokers),
-                    )
-                    for topic in missing
-                ]
-            )
-            refusals(answer.topic_errors, but_for="TopicAlreadyExistsError")
-            done += [f"created {topic.name}" for topic in missing]
-        for topic in TOPICS.values():
-            has = found.get(topic.name, domains)
-            if topic.partitions == "one per domain" and has < domains:
-                await admin.create_partitions({topic.name: NewPartitions(domains)})
-                done.append(f"{topic.name} has {domains} partitions now, instead of {has}")
-        await _wait_until_known(admin, domains)
-    return done
-
-
-async def _wait_until_known(admin: Any, domains: int) -> None:
-    """The controller has agreed; the brokers are about to hear of it."""
-    while True:
-        found = await _partition_counts(admin)
-        if all(found.get(topic.name, 0) >= topic.partition_count(domains) for topic in TOPICS.values()):
-            return
-        await asyncio.sleep(0.05)
-
-
-async def _most_copies(admin: Any) -> int:
-    """Of a topic that is ours and exists; 0 before there is any."""
-    ours = [topic for topic in await admin.describe_topics(None) if topic["topic"] in TOPICS]
-    return max((len(partition["replicas"]) for topic in ours for partition in topic["partitions"]), default=0)
-
-
-async def _partition_counts(admin: Any) -> dict[str, int]:
-    """By topic: how many of its partitions have a leader."""
-    return {
-        topic["topic"]: sum(partition["leader"] >= 0 for partition in topic["partitions"])
-        for topic in await admin.describe_topics(None)
-    }
+    return faults

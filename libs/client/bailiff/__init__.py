@@ -1,15 +1,31 @@
-"""The Python client of Bailiff: ask for things, wait for the answer, read the audit log.
+"""The Python client of Bailiff: submit requests, wait for their outcome, read the audit log.
 
     async with Client.connect() as client:
-        asked = await client.submit(job, domain="a100")
-        answer = await client.outcome_of(asked, timeout=10)
+        request = await client.submit(job, pool="a100")
+        outcome = await client.outcome_of(request, timeout=10)
 
-`client` talks to Kafka; `present` turns state into plain data; `eventline` turns records into lines for people;
-`walk` verifies and replays a log. `cli` is the command on top of these. Nothing here decides anything.
+Packages: `client` (requests, previews, files that people write), `cli` (the `bailiff` command), `audit` (verify, replay, prove),
+`explain`, `render` (state and records as data, tables and sentences), `dataset`, `simulation`, `notify`.
 """
 
-from .client import Asked, Client, Outcome
-from .problem import ExitCode, Problem
-from .settings import ClientSettings
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Asked", "Client", "ClientSettings", "ExitCode", "Outcome", "Problem"]
+if TYPE_CHECKING:
+    from bailiff.client.client import Client, Outcome, SentRequest
+    from bailiff.client.errors import ExitCode, Problem
+    from bailiff.client.settings import ClientSettings
+
+__all__ = ["Client", "ClientSettings", "ExitCode", "Outcome", "Problem", "SentRequest"]
+
+_MODULES = {
+    "SentRequest": "client", "Client": "client", "Outcome": "client", "ExitCode": "errors", "Problem": "errors",
+    "ClientSettings": "settings",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Load the client on first use: the `bailiff` command must start without it."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"bailiff.client.{_MODULES[name]}"), name)

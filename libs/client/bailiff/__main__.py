@@ -1,5 +1,5 @@
 """`python -m bailiff` is the `bailiff` command."""
 
-from bailiff.cli import main
+from .cli import main
 
 main()

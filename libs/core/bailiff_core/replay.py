@@ -1,16 +1,16 @@
-"""Fold a verified log, decide every turn again, and compare with what was decided then, byte for byte."""
+"""Replay a verified log: decide every cycle again and compare the decisions byte for byte."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .engine import LOGIC, STATE_SCHEMA
-from .fold import apply, close_turn, fold
-from .fold.snapshot import state_digest
-from .model.pool import Pool
-from .records.facts import StateDigest, WriterStarted
-from .records.payload import Decision
-from .records.wire import Record, Wire, encode
-from .turn import decide, decision_record
+from bailiff_core.decision_cycle import decide, decision_record
+from bailiff_core.engine import LOGIC, STATE_SCHEMA
+from bailiff_core.fold import apply, close_cycle, fold
+from bailiff_core.fold.snapshot import state_digest
+from bailiff_core.model.state import PoolState
+from bailiff_core.records.facts import StateDigest, WriterStarted
+from bailiff_core.records.payload import Decision
+from bailiff_core.records.wire import Record, Wire, encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Difference:
     """The first record at which deciding again gives something else. `expected` is what this engine says."""
 
     seq: int
-    turn: int
+    cycle: int
     expected: str
     found: str
 
@@ -26,14 +26,14 @@ class Difference:
 class Replay:
     """Feed it every record of a log in order; it stops comparing at the first difference.
 
-    Turns decided by an engine with another `logic` are folded, not decided again, and counted in `skipped_turns`.
+    Turns decided by an engine with another `logic` are folded, not decided again, and counted in `skipped_cycles`.
     A turn that a crash cut short must hold the beginning of what is decided again.
     """
 
     def __init__(self) -> None:
-        self.pool = Pool()
+        self.state = PoolState()
         self.difference: Difference | None = None
-        self.turns = self.skipped_turns = self.decisions = self.digests = 0
+        self.cycles = self.skipped_cycles = self.decisions = self.digests = 0
         self._again: Iterator[Decision] | None = None
         self._comparable = True
 
@@ -47,54 +47,54 @@ class Replay:
         if isinstance(record.data, StateDigest):
             self._check_digest(record, record.data)
         if not self._comparable:
-            apply(self.pool, record)
-            self.turns += record.turn_end
-            self.skipped_turns += record.turn_end
+            apply(self.state, record)
+            self.cycles += record.cycle_end
+            self.skipped_cycles += record.cycle_end
         elif isinstance(record.data, Decision):
             self._compare(record, wire)
         elif self._again is not None:
             self._differs(record, "the rest of the turn's decisions", f"the fact {record.type}")
         else:
-            fold(self.pool, record)
-            if record.turn_end:
+            fold(self.state, record)
+            if record.cycle_end:
                 self._end_turn(record)
 
     def _compare(self, record: Record, wire: Wire) -> None:
         if self._again is None:
-            self._again = decide(self.pool)
+            self._again = decide(self.state)
         expected = next(self._again, None)
         if expected is None:
             self._differs(record, "the end of the turn", _told(record, wire))
             return
         self.decisions += 1
-        again = encode(decision_record(self.pool, expected, record.prev, record.turn_end))
+        again = encode(decision_record(self.state, expected, record.prev, record.cycle_end))
         if again != wire:
             self._differs(record, f"{expected.type_name()} {again.value.decode()}", _told(record, wire))
             if again.value == wire.value:
-                self.difference = Difference(record.seq, record.turn, f"headers {again.headers}", f"{wire.headers}")
+                self.difference = Difference(record.seq, record.cycle, f"headers {again.headers}", f"{wire.headers}")
             return
-        if record.turn_end:
+        if record.cycle_end:
             self._end_turn(record)
 
     def _end_turn(self, record: Record) -> None:
-        missing = next(self._again if self._again is not None else decide(self.pool), None)
+        missing = next(self._again if self._again is not None else decide(self.state), None)
         self._again = None
         if missing is not None:
             self._differs(record, f"one more decision: {missing.type_name()}", "the end of the turn")
             return
-        close_turn(self.pool)
-        self.turns += 1
+        close_cycle(self.state)
+        self.cycles += 1
 
     def _check_digest(self, record: Record, fact: StateDigest) -> None:
         if fact.schema_version != STATE_SCHEMA:
             return
         self.digests += 1
-        found = state_digest(self.pool)
+        found = state_digest(self.state)
         if found != fact.digest:
             self._differs(record, f"state digest {found}", f"state digest {fact.digest}")
 
     def _differs(self, record: Record, expected: str, found: str) -> None:
-        self.difference = Difference(record.seq, record.turn, expected, found)
+        self.difference = Difference(record.seq, record.cycle, expected, found)
 
 
 def _told(record: Record, wire: Wire) -> str:

@@ -1,8 +1,8 @@
 """Runs a command that dies with the process that started it: `python _launch.py PARENT_PID COMMAND...`.
 
 A file of its own because the kernel must be asked from inside the child, and asking between fork and exec (preexec_fn)
-is not safe in a program with threads. It replaces itself with the command, so the pid stays. Standard library only, and
-nothing of ours: it runs without our packages on its path.
+is not safe in a program with threads. It replaces itself with the command, so the pid stays. Standard library only,
+since it runs without our packages on its path.
 """
 
 import ctypes

@@ -1,9 +1,10 @@
-"""`make demo`: the 8-GPU story, played for real and then proved.
+"""`make demo`: preemption on 8 GPUs with real processes, then the proof that no work and no record was lost.
 
-A Kafka, the four services as processes, and jobs that are child processes, on simulated nodes (or this machine's own
-GPUs). Training fills the GPUs; an urgent job is published as an event; Bailiff decides who must go; they save, leave, and
-come back by themselves. Then their node is drained, and then one of them is killed outright. In the end each has the weights
-of a run that nobody interrupted, to the last bit; the log is verified, and every decision made again and compared.
+It starts Kafka, the four services, and jobs as child processes, on simulated nodes (or this machine's own GPUs). Training
+fills the GPUs; an urgent job is submitted; Bailiff preempts half of the training jobs, which save a checkpoint, exit, and are
+restarted
+later. Then their node is drained, and then one of them is killed. In the end each has the weights of an uninterrupted run,
+bit for bit; the log is verified, and every decision is replayed and compared.
 """
 
 import argparse
@@ -18,24 +19,24 @@ from rich.console import Console
 from rich.markup import escape
 from rich.rule import Rule
 
-from bailiff import walk
-from bailiff.client import Client
-from bailiff.eventline.lines import lines
-from bailiff.replaying import replay
+from bailiff.audit import chain_report
+from bailiff.audit.replay import replay
+from bailiff.client.client import Client
+from bailiff.render.record_text.lines import lines
 from bailiff_bus.kafka import KafkaBus
+from bailiff_core.humanize import duration_text
 from bailiff_core.records import decisions, facts
-from bailiff_core.words import duration_text
 
-from .demo_losses import losses, table
-from .demo_screen import Screen, whole
-from .demo_story import DOMAIN, FIRST, TRAIN_STEPS, URGENT, Story, StoryStuck
-from .demo_train import left_alone
-from .stack import CANNOT_START, CONSOLE, Plan, Stack
+from .demo_costs import preemption_costs, table
+from .demo_screen import Screen, full_table
+from .demo_story import FIRST, POOL, TRAIN_STEPS, URGENT, DemoTimeout, Story
+from .demo_train import uninterrupted
+from .stack import CONSOLE, START_ERRORS, Plan, Stack
 
 PLAIN_WIDTH = 120
 TIMES = 3
-CONSOLE_WITHIN_S = 60
-TOLD = (
+CONSOLE_TIMEOUT_S = 60
+HISTORY_RECORDS = (
     facts.JobSubmitted,
     facts.NodeDrained,
     facts.TaskStarted,
@@ -45,15 +46,15 @@ TOLD = (
     decisions.PreemptionDecided,
     decisions.EvictionDecided,
     decisions.JobRequeued,
-    decisions.JobStartOrdered,
+    decisions.JobStarting,
     decisions.JobEnded,
     decisions.JobPlaced,
 )
 
 
-async def tell(stack: Stack, console: Console, gpus: str, picture: Path | None) -> int:
-    """Play the story, then show its record and prove it. The exit code."""
-    alone = left_alone(TRAIN_STEPS)
+async def run_demo(stack: Stack, console: Console, gpus: str, picture: Path | None) -> int:
+    """Run the demo, then show its record and prove it. The exit code."""
+    expected = uninterrupted(TRAIN_STEPS)
     async with Client(KafkaBus(stack.kafka.bootstrap), source="/demo") as client:
         with Screen(console, picture) as screen:
             story = Story(client, stack, screen, gpus)
@@ -69,107 +70,109 @@ async def tell(stack: Stack, console: Console, gpus: str, picture: Path | None) 
                     task.cancel()
                 await asyncio.gather(playing, *others, return_exceptions=True)
         _show_history(story, console)
-        same = _show_weights(story, console, alone)
+        same = _show_weights(story, console, expected)
         proved = await _prove(client, console)
         return 0 if same and proved else 1
 
 
 def _show_history(story: Story, console: Console) -> None:
-    """What the audit log has of the run that was preempted and of whom it left for."""
-    console.print(Rule(f"{story.hero}, as the audit log has it"))
-    told = [line for record in story.records if isinstance(record.data, TOLD) for line in lines(record, story.pool)]
-    others = {URGENT, FIRST, story.hero, ""}  # a decision's sum has no name
-    console.print(whole([line for line in told if line.said.who.partition(" ")[0].partition("/")[0] in others]))
-    cost = duration_text(story.pool.rules.preemption.restart_cost)
-    console.print(f"What is lost: work since the last checkpoint, and {cost} for a restart, as the policy has it.", style="dim")
+    """The audit log of one preempted job and of its preemptor."""
+    console.print(Rule(f"{story.tracked_job} in the audit log"))
+    told = [line for record in story.records if isinstance(record.data, HISTORY_RECORDS) for line in lines(record, story.state)]
+    others = {URGENT, FIRST, story.tracked_job, ""}  # a decision's summary has no name
+    console.print(full_table([line for line in told if line.statement.subject.partition(" ")[0].partition("/")[0] in others]))
+    cost = duration_text(story.state.rules.preemption.restart_cost)
+    console.print(f"Work lost: since the last checkpoint, plus {cost} restart cost (policy).", style="dim")
 
 
-def _show_weights(story: Story, console: Console, alone: str) -> bool:
-    """What each preemption cost, and whether the weights are those of a run that was left alone."""
-    found = losses(story.records, story.hero, story.killed_at)
-    console.print(Rule(f"what it cost {story.hero}"))
+def _show_weights(story: Story, console: Console, expected: str) -> bool:
+    """The cost of each preemption, and whether the weights are those of an uninterrupted run."""
+    found = preemption_costs(story.records, story.tracked_job, story.killed_at)
+    console.print(Rule(f"cost of each interruption of {story.tracked_job}"))
     console.print(table(found))
-    console.print(Rule("the weights in the end"))
+    console.print(Rule("final weights (SHA-256)"))
     ended = {name: story.printed(name) for name in story.names}
-    for who, digest in (("left alone", alone), (story.hero, ended[story.hero] or "it printed none")):
-        console.print(f"{who:<11} {digest}", soft_wrap=True)
-    differ = [name for name, digest in ended.items() if digest != alone]
+    for who, digest in (("uninterrupted", expected), (story.tracked_job, ended[story.tracked_job] or "none printed")):
+        console.print(f"{who:<14} {digest}", soft_wrap=True)
+    differ = [name for name, digest in ended.items() if digest != expected]
     if differ or len(found) != TIMES:
-        console.print(f"[red]NOT THE SAME[/]: {', '.join(differ) or f'{story.hero} was preempted {len(found)} times'}")
+        console.print(f"[red]DIFFERENT[/]: {', '.join(differ) or f'{story.tracked_job} was preempted {len(found)} times'}")
         return False
     console.print(
-        f"[green]bit-identical[/] after {TRAIN_STEPS} steps and {TIMES} preemptions; so are the other {len(ended) - 1} runs"
+        f"[green]bit-identical[/] after {TRAIN_STEPS} steps and {TIMES} interruptions; so are the other {len(ended) - 1} jobs"
     )
     return True
 
 
 async def _prove(client: Client, console: Console) -> bool:
-    """Verify the chain and replay every decision."""
-    console.print(Rule("the proof"))
-    domain = await client.domain(DOMAIN)
-    spans = {domain.partition: (await client.audit_spans())[domain.partition]}
-    verified = await walk.verify(DOMAIN, client.messages("bailiff.audit", spans))
-    replayed = await replay(DOMAIN, lambda: client.messages("bailiff.audit", spans))
+    """Verify the hash chain, and replay every decision."""
+    console.print(Rule("proof"))
+    pool = await client.pool(POOL)
+    spans = {pool.partition: (await client.audit_spans())[pool.partition]}
+    verified = await chain_report.verify(POOL, client.messages("bailiff.audit", spans))
+    replayed = await replay(POOL, lambda: client.messages("bailiff.audit", spans))
     if not verified["ok"] or not replayed["ok"]:
-        console.print(f"[red]NOT PROVED[/]: {verified['broken'] or replayed['difference'] or replayed['error']}")
+        console.print(f"[red]PROOF FAILED[/]: {verified['broken'] or replayed['difference'] or replayed['error']}")
         return False
     console.print(
         f"[green]verified[/]  {verified['records']} records, one hash chain to {verified['head_hash'][:16]}…, "
         f"{verified['orphans']} orphans"
     )
     console.print(
-        f"[green]replayed[/]  {replayed['turns']} turns decided again, {replayed['decisions']} decisions, every byte the same"
+        f"[green]replayed[/]  {replayed['cycles']} decision cycles, {replayed['decisions']} decisions, byte for byte identical"
     )
     return True
 
 
 NEXT = """
-What to try next
-  make up                    the same system, left running, with its web page
-  make demo STAY=1           this story again, to be watched on the web page
+Next steps
+  make up                    start the same system and leave it running, with its web console
+  make demo STAY=1           run this demo again, and watch it in the web console
   .venv/bin/bailiff --help   submit, list, explain, drain, audit verify, …
-  docs/jobs.md               what a training script needs to survive this
-  docs/kafka-interface.md    publish and read with plain Kafka
-  make test                  everything that holds this up
+  docs/tutorial/index.md     thirty minutes, step by step
+  docs/how-to/survive-preemption.md
+                             how to make a training script preemptible
+  docs/reference/kafka.md    submit and read with any Kafka client
+  make test                  run all tests
 """
 
 
 def main() -> int:
-    """Start everything, tell the story, leave nothing behind."""
+    """Start everything, run the demo, stop everything."""
     parser = argparse.ArgumentParser(prog="bailiff_devstack.demo")
     parser.add_argument("--gpus", default="8xH100-80GB", help="simulated GPUs by name, or nvml for this machine's own")
-    parser.add_argument("--picture", type=Path, help="write the screen at the moment of the eviction to this SVG file")
-    parser.add_argument("--stay", action="store_true", help="with the console, to watch there; goes on running until Ctrl-C")
+    parser.add_argument("--picture", type=Path, help="write the screen at the first eviction to this SVG file")
+    parser.add_argument("--stay", action="store_true", help="start the web console, too, and keep running until Ctrl-C")
     options = parser.parse_args()
     console = Console(highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     folder = Path(tempfile.mkdtemp(prefix="bailiff-demo-"))
-    node, stay = {"name": FIRST, "domain": DOMAIN, "gpus": options.gpus}, options.stay
+    node, stay = {"name": FIRST, "pool": POOL, "gpus": options.gpus}, options.stay
     plan = Plan(nodes=[node], archive=True, api=stay, console=stay)
     stack = Stack(folder, plan, progress=lambda text: console.print(f"• {text}", style="dim"))
     try:
         stack.start()
         if stay:
-            stack.processes.wait_ready(CONSOLE, timeout_s=CONSOLE_WITHIN_S)
-            console.print(f"\nWatch it: {stack.console}\n", style="bold")
-        code = asyncio.run(tell(stack, console, options.gpus, options.picture))
+            stack.processes.wait_ready(CONSOLE, timeout_s=CONSOLE_TIMEOUT_S)
+            console.print(f"\nWeb console: {stack.console}\n", style="bold")
+        code = asyncio.run(run_demo(stack, console, options.gpus, options.picture))
         if stay:
-            console.print(f"\nIt stays, until Ctrl-C: {stack.console}", style="bold")
+            console.print(f"\nStill running; stop it with Ctrl-C. Web console: {stack.console}", style="bold")
             signal.pause()
         console.print(NEXT, highlight=False)
         return code
-    except StoryStuck as stuck:
-        console.print(f"[red]The story got stuck[/]: {stuck}. The services' logs are kept in {folder}")
+    except DemoTimeout as stuck:
+        console.print(f"[red]The demo timed out[/]: {stuck}. The logs of the services are in {folder}")
         folder = Path()
         return 1
-    except CANNOT_START as fault:
-        console.print(f"[red]The demo could not start[/]: {escape(str(fault))}", soft_wrap=True)
+    except START_ERRORS as fault:
+        console.print(f"[red]The demo did not start[/]: {escape(str(fault))}", soft_wrap=True)
         return 1
     except KeyboardInterrupt:
-        console.print("\ninterrupted: ending everything")
+        console.print("\ninterrupted: stopping everything")
         return 130
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave half of it running
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not interrupt the shutdown
         stack.close()
         if folder != Path():
             shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What happens in `make demo`: requests as anybody could publish them, one `kill -9`, and waits for what the log then holds."""
+"""The acts of `make demo`: requests as any client could send them, one `kill -9`, and waits for the resulting records."""
 
 import asyncio
 import json
@@ -9,32 +9,32 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bailiff.client import Client
+from bailiff.client.client import Client
 from bailiff_bus.messages import DrainNode, JobSpec
 from bailiff_core.model.demand import JobDemand, TaskGroup
-from bailiff_core.model.pool import Job, Pool
+from bailiff_core.model.state import Job, PoolState
 from bailiff_core.records import Record, decisions
-from bailiff_node_agent.runtime import TaskKey, wall
+from bailiff_node_agent.runtime import TaskKey, control_dir
 from bailiff_node_agent.runtime.supervisor.processes import descendants, read_process, scan, send
 
 from . import demo_train
 from .demo_screen import Screen
 from .stack import Stack
 
-DOMAIN = "pool-a"
+POOL = "pool-a"
 FIRST, SECOND = "node-1", "node-2"
 URGENT = "serve-1"
 TRAIN_STEPS = 1500
 SERVE_SECONDS = 3
-WATCHED_STEPS = 10  # so many are seen before the next thing happens
-PATIENCE_S = 120.0
-LOOK_S = 0.05
-HOW_NUMPY_COMPUTES = {name: value for name, value in os.environ.items() if name.startswith(("OPENBLAS_", "OMP_", "MKL_", "NPY_"))}
-"""What this process was told of it: jobs that are told otherwise round otherwise, and are not given this by themselves."""
+MIN_STEPS = 10  # steps that each job does before the next act
+TIMEOUT_S = 120.0
+POLL_S = 0.05
+NUMPY_ENVIRONMENT = {name: value for name, value in os.environ.items() if name.startswith(("OPENBLAS_", "OMP_", "MKL_", "NPY_"))}
+"""How NumPy computes in this process: jobs need the same, or they round differently, and do not inherit it."""
 
 
-class StoryStuck(Exception):
-    """The story did not go on in time."""
+class DemoTimeout(Exception):
+    """The demo did not continue in time."""
 
 
 class Story:
@@ -45,89 +45,92 @@ class Story:
 
     def __init__(self, client: Client, stack: Stack, screen: Screen, gpus: str) -> None:
         self._client, self._stack, self._screen, self._gpus = client, stack, screen, gpus
-        self._nodes = stack.folder / "state" / "node-agent" / DOMAIN
+        self._nodes = stack.folder / "state" / "node-agent" / POOL
         self._saved, self._hurry = stack.folder / "checkpoints", stack.folder / "hurry"
-        self.pool = Pool()
+        self.state = PoolState()
         self.records: list[Record] = []
         self.names: list[str] = []
-        self.hero = ""
+        self.tracked_job = ""
         self.killed_at = 0
         self._changed = asyncio.Event()
         screen.steps = self.step
 
     async def follow(self) -> None:
-        """Read the log for as long as the story lasts."""
-        while not await self._client.domains():  # noqa: ASYNC110 - the log's first record comes from another process
-            await asyncio.sleep(LOOK_S)
-        async for entry in self._client.follow(DOMAIN, pool=self.pool):
+        """Read the log until cancelled."""
+        while not await self._client.pools():  # noqa: ASYNC110 - the log's first record comes from another process
+            await asyncio.sleep(POLL_S)
+        async for entry in self._client.follow(POOL, state=self.state):
             self.records.append(entry.record)
-            self._screen.event(entry.record, self.pool)
+            self._screen.event(entry.record, self.state)
             self._changed.set()
 
     async def play(self) -> None:
-        """From an empty node to the last training job's end."""
+        """From an empty node to the end of the last training job."""
         await self._filled()
         await self._preempted()
         await self._drained()
         await self._killed()
-        self._screen.act("Three times is enough: the rest of the training as fast as it goes")
+        self._screen.act("Interrupted three times: the rest of the training runs at full speed")
         self._hurry.touch()
-        await self._until("everybody has finished", lambda pool: all(pool.jobs[name].phase == "succeeded" for name in self.names))
-        self._screen.act("All training is finished")
+        await self._until(
+            "all training jobs have finished", lambda state: all(state.jobs[name].phase == "succeeded" for name in self.names)
+        )
+        self._screen.act("All training jobs have finished")
 
     async def _filled(self) -> None:
         self._screen.act("A node joins")
-        await self._until("the node joins", lambda pool: bool(pool.nodes))
-        gpus = len(self.pool.nodes[0].devices)
-        self._screen.act(f"Training fills all {gpus} GPUs")
+        await self._until("the node joins", lambda state: bool(state.nodes))
+        gpus = len(self.state.nodes[0].devices)
+        self._screen.act(f"Training jobs fill all {gpus} GPUs")
         self.names = [f"train-{number}" for number in range(1, gpus + 1)]
         for name in self.names:
             train = (sys.executable, "-u", demo_train.__file__, str(TRAIN_STEPS), str(demo_train.STEP_SECONDS), str(self._hurry))
             # Checkpoints where both nodes find them: on a cluster a shared file system.
             await self._submit(name, 1, "train", ("env", f"BAILIFF_CHECKPOINT_DIR={self._saved / name}", *train))
-        await self._until_all_train(WATCHED_STEPS)
+        await self._until_all_train(MIN_STEPS)
 
     async def _preempted(self) -> None:
-        """By an urgent job."""
-        screen, asked = self._screen, max(1, len(self.names) // 2)
-        screen.act(f"1. {URGENT} is published: {asked} GPUs, class inference. None is free")
-        await self._submit(URGENT, asked, "inference", ("sleep", str(SERVE_SECONDS)))
-        await self._until("a decision", lambda pool: URGENT in pool.jobs and pool.jobs[URGENT].phase != "pending")
+        """The training jobs are preempted by an urgent job."""
+        screen, gpus = self._screen, max(1, len(self.names) // 2)
+        screen.act(f"1. {URGENT} is submitted: {gpus} GPUs, class inference. None is free")
+        await self._submit(URGENT, gpus, "inference", ("sleep", str(SERVE_SECONDS)))
+        await self._until("a decision", lambda state: URGENT in state.jobs and state.jobs[URGENT].phase != "pending")
         decided = next(record.data for record in self.records if isinstance(record.data, decisions.PreemptionDecided))
-        self.hero = decided.victims[0].job
-        screen.act(f"1. Decided: {asked} of {len(self.names)} leave; their GPUs are kept for {URGENT}")
-        await self._until(f"{URGENT} runs", lambda pool: pool.jobs[URGENT].phase in ("running", "succeeded"))
-        screen.act(f"1. {URGENT} runs; the others wait at their old place in the queue")
-        await self._until(f"{URGENT} ends", lambda pool: pool.jobs[URGENT].phase == "succeeded")
-        screen.act(f"1. {URGENT} is done; those who left come back by themselves")
-        await self._until("those who left are back", lambda pool: all(self._at_work(pool.jobs[name]) for name in self.names))
+        self.tracked_job = decided.victims[0].job
+        screen.act(f"1. Decided: {gpus} of {len(self.names)} jobs are preempted; their GPUs are reserved for {URGENT}")
+        await self._until(f"{URGENT} runs", lambda state: state.jobs[URGENT].phase in ("running", "succeeded"))
+        screen.act(f"1. {URGENT} runs; the preempted jobs are pending, at their old position in the queue")
+        await self._until(f"{URGENT} ends", lambda state: state.jobs[URGENT].phase == "succeeded")
+        screen.act(f"1. {URGENT} has finished; the preempted jobs are restarted")
+        await self._until("all jobs run again", lambda state: all(self._at_work(state.jobs[name]) for name in self.names))
 
     async def _drained(self) -> None:
-        """By an operator who wants the machine."""
-        self._screen.act("2. A second node joins, with room for all")
+        """Their node is drained."""
+        self._screen.act("2. A second node joins, with enough GPUs for all")
         gpus = f"{len(self.names)}xH100-80GB" if self._gpus == "nvml" else self._gpus
-        second = {"name": SECOND, "domain": DOMAIN, "gpus": gpus}
+        second = {"name": SECOND, "pool": POOL, "gpus": gpus}
         self._stack.start_service("node-agent", replica="-2", env={"BAILIFF_NODES": json.dumps([second])})
-        await self._until("the second node joins", lambda pool: len(pool.nodes) == 2)
-        await self._until_all_train(WATCHED_STEPS)
-        self._screen.act(f"2. {FIRST} is drained: everyone on it saves, leaves, and goes on elsewhere")
-        await self._client.request(DOMAIN, DrainNode(node=FIRST, mode="quick", reason="new driver"))
-        moved = {name: self.pool.jobs[name].attempt + 1 for name in self.names}
-        await self._until("all have moved", lambda pool: all(pool.jobs[name].attempt >= moved[name] for name in self.names))
-        await self._until_all_train(WATCHED_STEPS)
+        await self._until("the second node joins", lambda state: len(state.nodes) == 2)
+        await self._until_all_train(MIN_STEPS)
+        self._screen.act(f"2. {FIRST} is drained: its jobs save a checkpoint, exit, and continue on {SECOND}")
+        await self._client.request(POOL, DrainNode(node=FIRST, mode="quick", reason="new driver"))
+        moved = {name: self.state.jobs[name].attempt + 1 for name in self.names}
+        await self._until("all have moved", lambda state: all(state.jobs[name].attempt >= moved[name] for name in self.names))
+        await self._until_all_train(MIN_STEPS)
 
     async def _killed(self) -> None:
-        """Outright, as by a crash: nobody is told, nothing is saved."""
-        self._screen.act(f"3. {self.hero} goes on, past its last checkpoint …")
+        """One is killed, as in a crash: without notice or checkpoint."""
+        self._screen.act(f"3. {self.tracked_job} trains beyond its last checkpoint …")
         await self._look_until(
-            f"{self.hero} is past its checkpoint", lambda: (self.step(self.hero) or 0) >= self._newest_saved() + WATCHED_STEPS
+            f"{self.tracked_job} is past its checkpoint",
+            lambda: (self.step(self.tracked_job) or 0) >= self._newest_saved() + MIN_STEPS,
         )
-        attempt = self.pool.jobs[self.hero].attempt
-        self._screen.act(f"3. … and is killed outright: kill -9 to its whole process tree on {SECOND}")
+        attempt = self.state.jobs[self.tracked_job].attempt
+        self._screen.act(f"3. … and is killed: kill -9 to its whole process tree on {SECOND}")
         self.killed_at = time.time_ns() // 1000
-        self._kill(self.hero)
-        await self._until("it is back", lambda pool: pool.jobs[self.hero].attempt > attempt)
-        await self._until_all_train(WATCHED_STEPS)
+        self._kill(self.tracked_job)
+        await self._until(f"{self.tracked_job} runs again", lambda state: state.jobs[self.tracked_job].attempt > attempt)
+        await self._until_all_train(MIN_STEPS)
 
     async def _submit(self, job: str, gpus: int, class_name: str, command: tuple[str, ...]) -> None:
         """Publish a request, as anybody could."""
@@ -135,32 +138,32 @@ class Story:
         demand = JobDemand(
             job=job, tasks=(group,), priority_class=class_name, grace=20_000_000, max_failures=3, restart_backoff=500_000
         )
-        await self._client.submit(demand, JobSpec(command=command, env=HOW_NUMPY_COMPUTES), domain=DOMAIN)
+        await self._client.submit(demand, JobSpec(command=command, env=NUMPY_ENVIRONMENT), pool=POOL)
 
     # --- waiting
 
-    async def _until(self, what: str, condition: Callable[[Pool], bool]) -> None:
+    async def _until(self, what: str, condition: Callable[[PoolState], bool]) -> None:
         """Until the state is so. Raises `StoryStuck`."""
         try:
-            async with asyncio.timeout(PATIENCE_S):
-                while not condition(self.pool):
+            async with asyncio.timeout(TIMEOUT_S):
+                while not condition(self.state):
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
-            raise StoryStuck(f"waited {PATIENCE_S:.0f} s for this: {what}") from None
+            raise DemoTimeout(f"waited {TIMEOUT_S:.0f} s for this: {what}") from None
 
     async def _look_until(self, what: str, condition: Callable[[], bool]) -> None:
         """Until the jobs themselves say so, in shared memory. Raises `StoryStuck`."""
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 while not condition():  # noqa: ASYNC110 - a training script tells nobody of each of its steps
-                    await asyncio.sleep(LOOK_S)
+                    await asyncio.sleep(POLL_S)
         except TimeoutError:
-            raise StoryStuck(f"waited {PATIENCE_S:.0f} s for this: {what}") from None
+            raise DemoTimeout(f"waited {TIMEOUT_S:.0f} s for this: {what}") from None
 
     async def _until_all_train(self, steps: int) -> None:
         """All training runs, and each has done so many steps since it was not running."""
-        await self._until("all training runs", lambda pool: all(self._at_work(pool.jobs.get(name)) for name in self.names))
+        await self._until("all training runs", lambda state: all(self._at_work(state.jobs.get(name)) for name in self.names))
         await self._look_until("all have begun", lambda: all(self.step(name) is not None for name in self.names))
         began = {name: self.step(name) or 0 for name in self.names}
         await self._look_until(
@@ -175,16 +178,16 @@ class Story:
     def step(self, name: str) -> int | None:
         """The last step that the job says it has done, of its present attempt."""
         control = self._control(name)
-        return wall.read_steps(control).published if control is not None and control.exists() else None
+        return control_dir.read_steps(control).published if control is not None and control.exists() else None
 
     def _control(self, name: str) -> Path | None:
-        job = self.pool.jobs.get(name)
+        job = self.state.jobs.get(name)
         if job is None or not job.tasks:
             return None
-        return self._nodes / self.pool.nodes[job.tasks[0].node].name / "tasks" / str(TaskKey(name, job.attempt, "0"))
+        return self._nodes / self.state.nodes[job.tasks[0].node].name / "tasks" / str(TaskKey(name, job.attempt, "0"))
 
     def _newest_saved(self) -> int:
-        return max((int(folder.name[5:13]) for folder in (self._saved / self.hero).glob("attempt-*/step-*")), default=0)
+        return max((int(folder.name[5:13]) for folder in (self._saved / self.tracked_job).glob("attempt-*/step-*")), default=0)
 
     def _kill(self, name: str) -> None:
         """Its supervisor and all that this one looks after."""
@@ -197,7 +200,7 @@ class Story:
 
     def printed(self, name: str) -> str:
         """The digest that the job printed at its end; nothing where it printed none."""
-        attempt = self.pool.jobs[name].attempt
+        attempt = self.state.jobs[name].attempt
         for log in self._nodes.glob(f"*/logs/{TaskKey(name, attempt, '0')}.log"):
             for line in log.read_text(errors="replace").splitlines():
                 if line.startswith("done: weights "):

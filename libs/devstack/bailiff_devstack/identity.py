@@ -1,9 +1,8 @@
-"""Who a process is, beyond its pid, and the records on disk that say who was started.
+"""Identifies processes beyond reuse of their pid, and records on disk which ones were started.
 
-A pid is handed on to a stranger as soon as its process is gone; a pid together with its start time and the machine's
-boot is not. Nothing in the devstack sends a signal without asking here first, which is what lets `make down` end what
-an earlier `make up` started. What may not enter: starting processes, names looked up in the process table, and what the
-processes do. Linux only: it reads /proc.
+A pid is reused once its process has exited; a pid together with its start time and the machine's boot id is not. Every
+signal of the devstack goes through here, so that `make down` can stop what an earlier `make up` started. Linux only: it reads
+/proc.
 """
 
 import contextlib
@@ -22,7 +21,7 @@ _POLL_S = 0.02
 
 @dataclass(frozen=True)
 class Identity:
-    """One process, for ever: a pid is used again, a pid with its start time within one boot is not."""
+    """One process: its pid, start time and boot id."""
 
     pid: int
     started: int  # in clock ticks since boot, as /proc says
@@ -37,12 +36,12 @@ class Identity:
         return cls(pid, stat.started, _boot_id())
 
     def alive(self) -> bool:
-        """Whether it still runs; a zombie does not."""
+        """Whether it is running; a zombie is not."""
         stat = _stat(self.pid)
         return stat is not None and stat.started == self.started and stat.state not in "ZX" and self.boot == _boot_id()
 
     def session(self) -> list["Identity"]:
-        """It and all that still runs in its session. Empty once the number names somebody else's session."""
+        """The running processes of its session. Empty once the pid was reused."""
         if self.boot != _boot_id():
             return []
         leader = _stat(self.pid)
@@ -56,14 +55,14 @@ class Identity:
         return members
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal if it still is that process; otherwise do nothing."""
+        """Send a signal, unless the process has exited."""
         if self.alive():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def end(self, grace_s: float) -> bool:
-        """TERM its whole session, wait, KILL what is left. False if it had to be killed."""
-        # CONT, because a process that somebody has paused hears TERM only once it runs again.
+        """TERM to its whole session, wait, KILL to the rest. False if it had to be killed."""
+        # CONT, because a stopped process handles TERM only once it runs again.
         for member in self.session():
             member.signal(signal.SIGTERM)
             member.signal(signal.SIGCONT)
@@ -106,7 +105,7 @@ def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
 
 
 def write_record(folder: Path, name: str, identity: Identity) -> None:
-    """Note on disk who was started, so that another process can end it (`stop_recorded`)."""
+    """Record a started process, so that another process can stop it (`stop_recorded`)."""
     folder.mkdir(parents=True, exist_ok=True)
     record = folder / f"{name}{_RECORD_SUFFIX}"
     part = record.with_suffix(".part")
@@ -115,7 +114,7 @@ def write_record(folder: Path, name: str, identity: Identity) -> None:
 
 
 def read_record(folder: Path, name: str) -> Identity | None:
-    """Who was started under this name, alive or not; None if nobody was or the record is no record."""
+    """The process recorded under this name, running or not; None without a valid record."""
     try:
         content = json.loads((folder / f"{name}{_RECORD_SUFFIX}").read_text())
         return Identity(pid=int(content["pid"]), started=int(content["started"]), boot=str(content["boot"]))
@@ -124,19 +123,19 @@ def read_record(folder: Path, name: str) -> Identity | None:
 
 
 def drop_record(folder: Path, name: str) -> None:
-    """Forget who was started under this name."""
+    """Remove the record."""
     (folder / f"{name}{_RECORD_SUFFIX}").unlink(missing_ok=True)
 
 
 def recorded(folder: Path) -> dict[str, Identity]:
-    """All that was started from this folder and still runs."""
+    """Processes recorded in this folder that are running."""
     names = sorted(path.name.removesuffix(_RECORD_SUFFIX) for path in folder.glob(f"*{_RECORD_SUFFIX}"))
     found = {name: read_record(folder, name) for name in names}
     return {name: who for name, who in found.items() if who is not None and who.session()}
 
 
 def stop_recorded(folder: Path, grace_s: float = 15.0) -> list[str]:
-    """End all that was started from this folder, by whichever process, all at once; the names of what still ran."""
+    """Stop all processes recorded in this folder, concurrently; the names of those that were running."""
     running = recorded(folder)
     threads = [threading.Thread(target=who.end, args=(grace_s,)) for who in running.values()]
     for thread in threads:

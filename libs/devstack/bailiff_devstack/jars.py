@@ -2,8 +2,7 @@
 
 `jars.sha256` names every jar by its Maven coordinates and SHA-256. jgo fetches the ones that are missing, by exactly
 these coordinates (no dependency graph is walked again), and every start checks every digest, so that what runs is what
-was pinned. What may not enter: addresses of package registries (jgo knows its own, and takes others from its user's
-settings), and starting Java.
+was pinned. The repositories are jgo's own, or those of its user's settings.
 """
 
 import contextlib
@@ -29,7 +28,7 @@ class JarMismatchError(RuntimeError):
 
 
 class JarUnavailableError(RuntimeError):
-    """A jar is neither in the cache nor to be had."""
+    """A jar is neither in the cache nor can it be downloaded."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ def class_path(cache: Path, progress: Progress, wanted: Sequence[Pin] | None = N
     with cache_lock(cache, "jars"):
         missing = [pin for pin in wanted if not (folder / pin.file_name).exists()]
         if missing:
-            progress(f"fetching {len(missing)} jars of Kafka {KAFKA_VERSION} (once)")
+            progress(f"downloading {len(missing)} jars of Kafka {KAFKA_VERSION} (once)")
             folder.mkdir(exist_ok=True)
             # Not straight into the cache: jgo leaves half a file there when it is interrupted, and takes it for whole.
             with tempfile.TemporaryDirectory(prefix="incoming-", dir=cache) as incoming:
@@ -121,9 +120,9 @@ def _fetch(wanted: Sequence[Pin], folder: Path) -> list[Path]:
             jar: Path = context.project(pin.group, pin.artifact).at_version(pin.version).artifact().resolve()
         except (OSError, RuntimeError) as error:  # what requests and jgo raise
             raise JarUnavailableError(
-                f"{pin.coordinates} is not in the cache and could not be fetched: {error}\n"
+                f"{pin.coordinates} is not in the cache and could not be downloaded: {error}\n"
                 "The first start needs a Maven repository (jgo's settings may name a mirror); later ones work offline. "
-                f"Or let KAFKA_HOME point at an unpacked Kafka {KAFKA_VERSION}."
+                f"Or set KAFKA_HOME to an unpacked Kafka {KAFKA_VERSION}."
             ) from error
         return jar
 

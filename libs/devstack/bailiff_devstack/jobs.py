@@ -1,17 +1,18 @@
-"""Ends the jobs that a stopped node agent has left running, as a power cut would: without a trace on the node.
+"""Kills the tasks that a stopped node agent has left running, as a power cut would.
 
-Supervisors outlive their agent on purpose, so whoever takes a whole system down has to end them. The next agent finds
-nothing, says so, and the jobs are queued again; none of them counts as failed.
+Supervisors outlive their agent, so stopping a whole system must stop them, too. The next agent finds no tasks and reports
+that; their jobs are requeued, and none of them counts as failed.
 """
 
 import asyncio
 from pathlib import Path
 
-from bailiff_node_agent.runtime import Exit, ProcessRuntime
+from bailiff_node_agent.runtime import Exit
+from bailiff_node_agent.runtime.process import ProcessRuntime
 
 
 def end_jobs(state: Path) -> int:
-    """End every task below this state folder (the services' `BAILIFF_STATE_DIR`); how many still ran."""
+    """Kill every task below this state folder (the services' `BAILIFF_STATE_DIR`); how many were running."""
     return asyncio.run(_end_all([folder.parent for folder in state.glob("node-agent/*/*/tasks")]))
 
 

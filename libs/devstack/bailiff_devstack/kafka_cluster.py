@@ -1,24 +1,24 @@
-"""Several Kafka brokers on this machine, for what must outlive one of them."""
+"""Several Kafka brokers on this machine, for tests in which one of them fails."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
-from bailiff_devstack import jars
-from bailiff_devstack.identity import wait_until
-from bailiff_devstack.kafka import EmbeddedKafka, Member, fresh_cluster, voter
-from bailiff_devstack.kafka_java import KafkaStartError
-from bailiff_devstack.kafka_serving import serves
-from bailiff_devstack.ports import free_ports
-from bailiff_devstack.started import Started
+from . import jars
+from .identity import wait_until
+from .kafka import EmbeddedKafka, Member, fresh_cluster, voter
+from .kafka_java import KafkaStartError
+from .kafka_serving import serves
+from .managed import Managed
+from .ports import free_ports
 
-KNOWN_WITHIN_S = 60.0
+CLUSTER_TIMEOUT_S = 60.0
 
 
-class KafkaCluster(Started):
-    """Several brokers, each of which votes: topics have up to three copies, and one broker may die at any time.
+class KafkaCluster(Managed):
+    """Several brokers, each of them a voter: topics have up to three replicas, and one broker may fail at any time.
 
-    `brokers` are to be killed, paused and started one by one. Used as a broker is: calls block.
+    `brokers` can be killed, paused and started one by one. Calls block.
     """
 
     def __init__(self, state_dir: Path, *, size: int = 3, progress: jars.Progress = lambda _: None) -> None:
@@ -38,26 +38,26 @@ class KafkaCluster(Started):
 
     @property
     def bootstrap(self) -> str:
-        """What a client connects to: all of them."""
+        """The bootstrap addresses of all brokers."""
         return ",".join(broker.bootstrap for broker in self.brokers)
 
     def running(self) -> bool:
-        """Whether every broker's process is there."""
+        """Whether every broker's process exists."""
         return all(broker.running() for broker in self.brokers)
 
     def start(self) -> Self:
-        """Start those that do not run, at once: alone none of them would come up."""
-        self.brokers[0].prepare()  # what the first start on a machine fetches and makes is fetched and made once
+        """Start those that are not running, concurrently: one alone has no quorum."""
+        self.brokers[0].prepare()  # downloads of the first start happen once
         with ThreadPoolExecutor(len(self.brokers)) as pool:
             list(pool.map(EmbeddedKafka.start, self.brokers))
-        # Topics made while a broker does not know all the others yet would have fewer copies.
-        if not wait_until(lambda: all(serves(each, self._cluster, self._clients) for each in self._clients), KNOWN_WITHIN_S):
+        # Topics created before the brokers know each other would have fewer replicas.
+        if not wait_until(lambda: all(serves(each, self._cluster, self._clients) for each in self._clients), CLUSTER_TIMEOUT_S):
             self.stop()
-            raise KafkaStartError(f"the brokers at {self.bootstrap} do not all know each other after {KNOWN_WITHIN_S:g} s")
+            raise KafkaStartError(f"the brokers at {self.bootstrap} do not all know each other after {CLUSTER_TIMEOUT_S:g} s")
         return self
 
     def stop(self) -> None:
-        """End all of them in order. The last ones would wait for a quorum that is gone, so they get little time."""
+        """Stop all of them. The last ones wait in vain for a quorum, so the grace is short."""
         with ThreadPoolExecutor(len(self.brokers)) as pool:
             list(pool.map(lambda broker: broker.stop(grace_s=5.0), self.brokers))
 

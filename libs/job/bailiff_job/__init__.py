@@ -1,4 +1,4 @@
-"""What a training script imports to survive preemption by Bailiff; outside Bailiff it does nothing.
+"""The library for training scripts that Bailiff may preempt. Outside Bailiff it does nothing.
 
     job = attach()
     for step in range(job.restore(load), total):
@@ -9,14 +9,14 @@
         if job.preempted:
             job.exit()
 
-`job` is what a script sees; `agreement` and `workers` make all ranks of a gang save the same step; `board`, `line` and
-`notice` are the three ways to and from the node; `store` keeps checkpoints on disk, `manifest` says what is in one.
-Standard library only: nothing that a script's own environment could lack or hold in another version.
+`job` is the API; `step_barrier` and `workers` make all ranks of a gang checkpoint the same step; `shared_steps`,
+`control_socket` and `notice` connect job and node; `store` keeps checkpoints on disk, `manifest` describes one.
+Standard library only, since a script's own environment may have anything else in another version, or not at all.
 """
 
+from .checkpoint_write import CheckpointWrite
 from .job import Job, attach
 from .notice import Notice
-from .saving import Saving
-from .store import Checkpoint, CheckpointProblem, Superseded
+from .store import Checkpoint, CheckpointError, Superseded
 
-__all__ = ["Checkpoint", "CheckpointProblem", "Job", "Notice", "Saving", "Superseded", "attach"]
+__all__ = ["Checkpoint", "CheckpointError", "CheckpointWrite", "Job", "Notice", "Superseded", "attach"]

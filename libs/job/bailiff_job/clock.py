@@ -1,4 +1,4 @@
-"""The two clocks that nobody can set: deadlines come on the machine's boot-time clock, intervals are monotonic."""
+"""The boot-time clock, on which deadlines are given, and the monotonic clock for intervals."""
 
 import time
 from typing import Callable
@@ -7,5 +7,5 @@ monotonic: Callable[[], float] = time.monotonic
 
 
 def boottime_ns() -> int:
-    """Nanoseconds since the machine was started; where there is no such clock (not on Linux), monotonic ones."""
+    """Nanoseconds since the machine booted; on systems without this clock (not Linux), the monotonic clock."""
     return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

@@ -1,4 +1,4 @@
-"""Hugging Face's Trainer: it saves as it always does, at the step that Bailiff asks for, and each save becomes a checkpoint."""
+"""Adapter for Hugging Face's Trainer: it saves at the step that Bailiff asks for, and each save becomes a checkpoint."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from .job import Job, attach
 class BailiffCallback(TrainerCallback):
     """`Trainer(callbacks=[bailiff])`, then `trainer.train(resume_from_checkpoint=bailiff.resume_from())`.
 
-    What the Trainer saved, also at its own intervals, is copied from its output directory into the job's checkpoints.
-    The process leaves from within `train()` when it is preempted.
+    Each save of the Trainer, also at its own intervals, is copied from its output directory into the job's checkpoints.
+    The process exits from within `train()` when it is preempted.
     """
 
     def __init__(self, job: Job | None = None) -> None:
         self.job = job or attach()
 
     def resume_from(self) -> str | None:
-        """The newest verified checkpoint as the Trainer takes it, or None. In a gang every rank must ask."""
+        """The newest verified checkpoint as the Trainer takes it, or None. In a gang every rank must call it."""
         found: list[Path] = []
         self.job.restore(found.append)
         return str(found[0]) if found else None

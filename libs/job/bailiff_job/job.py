@@ -1,4 +1,4 @@
-"""The job as its script sees it."""
+"""`Job`: one rank of a job, as its training script uses it."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ import time
 from pathlib import Path
 from typing import Any, Callable, NoReturn
 
-from .agreement import Agreement, Verdict
-from .board import AGREED, CONFIRMED, NONE, NOTICE, RATE_MILLI, SOFT_DEADLINE, STEP, clear, open_board, quiet_board
+from .checkpoint_write import CheckpointWrite
 from .clock import boottime_ns, monotonic
-from .line import Line
+from .control_socket import ControlSocket
 from .manifest import NAME as MANIFEST
 from .notice import Notice, read_notice
-from .place import Place, place_from_environment
-from .saving import Saving
-from .store import Checkpoint, CheckpointProblem, Store
+from .rank_env import RankEnv, read_rank_env
+from .shared_steps import AGREED, CONFIRMED, NONE, NOTICE, PACE, SOFT_DEADLINE, STEP, clear, detached_steps, open_steps
+from .step_barrier import StepBarrier, Verdict
+from .store import Checkpoint, CheckpointError, Store
 from .workers import Workers
 
 YIELDED = 85
 NEVER = sys.maxsize
-RATE_EVERY_S = 1.0
-SAYS_PROGRESS_EVERY_S = 10.0
-READS_NOTICE_EVERY_S = 0.5
-LOOKS_EVERY_S = 0.001
-ASKS_FOR_LATER_AFTER_S = 1.0  # several round trips through the nodes
-WORKERS_PATIENCE_S = 600.0
+PACE_EVERY_S = 1.0
+PROGRESS_EVERY_S = 10.0
+NOTICE_POLL_S = 0.5
+POLL_S = 0.001
+LATER_STEP_AFTER_S = 1.0  # several round trips through the nodes
+WORKERS_TIMEOUT_S = 600.0
 log = logging.getLogger("bailiff_job")
 
 Save = Callable[[Path], Any]
-"""Writes into the folder that it is given. It may return a callable that writes the rest later, from what was copied."""
+"""Writes into the given folder. It may return a callable that writes the rest later, from copies."""
 
 
 def attach(
@@ -49,354 +49,354 @@ def attach(
     local_rank: int | None = None,
     local_world_size: int | None = None,
 ) -> Job:
-    """This process as a rank of its job. Outside Bailiff nothing is asked of it, and it keeps checkpoints only in `directory`.
+    """This process as a rank of its job. Outside Bailiff it is never preempted, and keeps checkpoints only in `directory`.
 
-    every_steps, every_s: the job's own interval; none by default. keep: checkpoints that stay; None for all.
-    Ranks come from the environment; `local_rank` and `local_world_size` are needed where something else than torchrun starts
-    several processes in one task. Raises `ValueError` for what cannot be.
+    every_steps, every_s: the job's own interval; none by default. keep: checkpoints that are retained; None for all.
+    Ranks come from the environment; `local_rank` and `local_world_size` are needed if another launcher than torchrun starts
+    several processes in one task. Raises `ValueError` for invalid arguments.
     """
-    place = place_from_environment(
-        directory, rank=rank, world_size=world_size, local_rank=local_rank, local_world_size=local_world_size
-    )
-    return Job(place, every_steps=every_steps, every_s=every_s, keep=keep)
+    env = read_rank_env(directory, rank=rank, world_size=world_size, local_rank=local_rank, local_world_size=local_world_size)
+    return Job(env, every_steps=every_steps, every_s=every_s, keep=keep)
 
 
 class Job:
-    """One rank of a job. Steps are whole numbers that only rise; the one told is always the last that is done.
+    """One rank of a job. Steps are whole numbers that only rise; `step` is always the last one that is done.
 
-    Of one process one thread may use it; a `Saving` may be written and committed in another one.
+    Not thread-safe, but a `CheckpointWrite` may be written and committed in another thread.
     """
 
     def __init__(
-        self, place: Place, *, every_steps: int | None = None, every_s: float | None = None, keep: int | None = 2
+        self, env: RankEnv, *, every_steps: int | None = None, every_s: float | None = None, keep: int | None = 2
     ) -> None:
-        _check_interval(place, every_steps, every_s)
-        self.place = place
+        _check_interval(env, every_steps, every_s)
+        self.rank_env = env
         self._every_steps, self._every_s = every_steps, every_s
         self._store: Store | None = None
-        if place.checkpoints:
+        if env.checkpoints:
             self._store = Store(
-                place.checkpoints, job=place.job, attempt=place.attempt, rank=place.rank, world_size=place.world_size,
-                restart=place.restart, keep=keep,
+                env.checkpoints, job=env.job, attempt=env.attempt, rank=env.rank, world_size=env.world_size,
+                restart=env.restart, keep=keep,
             )  # fmt: skip
-        self._leads = place.worker == 0
-        self._line = Line(place.socket if self._leads else "", place.rank)
-        board = open_board(place.control) if place.control else None
-        self._reads_notice = place.control is not None and board is None
-        self._board = board if board is not None else quiet_board()
-        self._out = self._board if self._leads else quiet_board()
+        self._leads = env.worker == 0
+        self._socket = ControlSocket(env.socket if self._leads else "", env.rank)
+        board = open_steps(env.control) if env.control else None
+        self._reads_notice = env.control is not None and board is None
+        self._steps = board if board is not None else detached_steps()
+        self._published = self._steps if self._leads else detached_steps()
         self._workers: Workers | None = None
-        self._slots, self._slot = quiet_board(), STEP
-        if place.control and place.workers > 1:
-            self._workers = Workers(self._board, place.control / f"workers-{place.restart}", place.worker, place.workers)
+        self._slots, self._slot = detached_steps(), STEP
+        if env.control and env.workers > 1:
+            self._workers = Workers(self._steps, env.control / f"workers-{env.restart}", env.worker, env.workers)
             self._slots, self._slot = self._workers.words, self._workers.done_at
-        self._agreement: Agreement = self._workers or Agreement(self._board)
-        self._step = self._saved = self._tried = self._unagreed = self._for_notice = NONE
-        self._notice_known = 0
-        self._termed = self._leaving = False
-        self._catches: Callable[[int, Any], None] | None = None
-        self._in_flight: list[Saving] = []
+        self._barrier: StepBarrier = self._workers or StepBarrier(self._steps)
+        self._step = self._saved_step = self._begun_step = self._unagreed_step = self._notice_step = NONE
+        self._acknowledged_notice = 0
+        self._terminated = self._exiting = False
+        self._term_handler: Callable[[int, Any], None] | None = None
+        self._writes: list[CheckpointWrite] = []
         self._due_step = NEVER if every_steps is None else 0
         self._due_time = self._wake_at = float("inf")
-        self._interval_begins(-1)
-        self._next_progress = self._next_word = 0.0
-        self._rated = (NONE, 0.0)
-        if place.job:
+        self._restart_interval(-1)
+        self._next_progress = self._next_message = 0.0
+        self._pace_from = (NONE, 0.0)
+        if env.job:
             self._begin()
 
     def _begin(self) -> None:
-        self._out[STEP] = self._out[CONFIRMED] = NONE
-        self._line.hello()
+        self._published[STEP] = self._published[CONFIRMED] = NONE
+        self._socket.hello()
         if self._store:
             try:
-                self._store.begin()
+                self._store.start_attempt()
             except OSError as problem:
-                log.warning("checkpoints cannot be kept in %s: %s", self.place.checkpoints, problem)
+                log.warning("checkpoints cannot be written to %s: %s", self.rank_env.checkpoints, problem)
         if _in_main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             process = os.getpid()
-            self._catches = lambda number, _: self._on_term(number, process)
-            signal.signal(signal.SIGTERM, self._catches)
+            self._term_handler = lambda number, _: self._on_term(number, process)
+            signal.signal(signal.SIGTERM, self._term_handler)
 
-    # --- what every step asks
+    # --- every step
 
     def should_checkpoint(self, step: int) -> bool:
-        """Whether to save now, having done this step: the job's own interval, or a notice and all ranks stand where agreed.
+        """Whether to checkpoint now, after this step: the job's own interval is over, or a preemption asks for it at this step.
 
-        Costs well below a microsecond where there is nothing to do. While a notice is out it may wait for the other ranks.
+        It takes well below a microsecond where there is nothing to do. After a notice it may wait for the other ranks.
         """
-        self._step = self._out[STEP] = step
+        self._step = self._published[STEP] = step
         self._slots[self._slot] = step + 1
         if (
-            self._board[NOTICE]
+            self._steps[NOTICE]
             or step >= self._due_step
-            or self._termed
-            or self._notice_known
+            or self._terminated
+            or self._acknowledged_notice
             or (self._wake_at < NEVER and monotonic() >= self._wake_at)
         ):
-            return self._look(step)
+            return self._check(step)
         return False
 
     def progress(self, step: int, total: int | None = None) -> None:
-        """Tell how far the job is, having done this step of so many. Said to the node every 10 s, seen by it at once."""
-        self._step = self._out[STEP] = step
+        """Publish the step that is done, of so many. The node sees it at once; a message follows every 10 s."""
+        self._step = self._published[STEP] = step
         self._slots[self._slot] = step + 1
         now = monotonic()
         if now < self._next_progress and step + 1 != total:
             return
-        self._next_progress = now + RATE_EVERY_S
-        before, then = self._rated
+        self._next_progress = now + PACE_EVERY_S
+        before, then = self._pace_from
         if before < step and then and now > then:
-            self._out[RATE_MILLI] = round((step - before) * 1000 / (now - then))
-        self._rated = (step, now)
-        if now >= self._next_word or step + 1 == total:
-            self._next_word = now + SAYS_PROGRESS_EVERY_S
-            self._line.say("progress", urgent=False, step=step, total=total)
+            self._published[PACE] = round((step - before) * 1000 / (now - then))
+        self._pace_from = (step, now)
+        if now >= self._next_message or step + 1 == total:
+            self._next_message = now + PROGRESS_EVERY_S
+            self._socket.send("progress", urgent=False, step=step, total=total)
 
     @property
     def preempted(self) -> bool:
-        """Whether to leave now: a notice is out, and what it asks for is saved, or can no longer be. Then call `exit()`."""
-        if self._leaving:
+        """Whether to exit now: the job is preempted and its checkpoint is saved, or cannot be any more. Then call `exit()`."""
+        if self._exiting:
             return True
         if self._workers:
-            if self._for_notice != self._step or self._step < 0:
+            if self._notice_step != self._step or self._step < 0:
                 return False
-            self._for_notice = NONE
-            self._leaving = self._workers.leaves(self._step, self._may_leave)
-            return self._leaving
-        return self._may_leave()
+            self._notice_step = NONE
+            self._exiting = self._workers.exit_together(self._step, self._may_exit)
+            return self._exiting
+        return self._may_exit()
 
-    def _may_leave(self) -> bool:
+    def _may_exit(self) -> bool:
         if not self._notice_out():
             return False
-        self._hear(self._step)
-        if self._overdue() and self._tried == self._step:
+        self._acknowledge(self._step)
+        if self._overdue() and self._begun_step == self._step:
             return True
-        return self._saved == self._step and 0 <= self._agreed() <= self._saved
+        return self._saved_step == self._step and 0 <= self._agreed() <= self._saved_step
 
     @property
     def notice(self) -> Notice | None:
-        """The notice that is out, for whoever wants to know why and until when. Reads a file: not for the innermost loop."""
-        return read_notice(self.place.control) if self.place.control else None
+        """The present notice, with its reason and deadlines. Reads a file: not for the innermost loop."""
+        return read_notice(self.rank_env.control) if self.rank_env.control else None
 
     def exit(self) -> NoReturn:
-        """Wait for what is being saved, say that this rank yields, and leave with 85."""
-        self._settle(raising=False)
-        self._line.say("yielding")
-        if self._workers and not self._workers.all_yield(self._patience_s()):
-            log.warning("the other processes of this task do not leave; this one does")
-        self._line.close()
-        if self._catches and signal.getsignal(signal.SIGTERM) is self._catches and _in_main_thread():
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Python gives up handlers while it ends; TERM often comes just then
+        """Wait for checkpoints that are being written, tell the node that this rank yields, and exit with 85."""
+        self._wait_for_writes(raising=False)
+        self._socket.send("yielding")
+        if self._workers and not self._workers.wait_all_yielding(self._workers_timeout_s()):
+            log.warning("the other processes of this task do not exit; this one does")
+        self._socket.close()
+        if self._term_handler and signal.getsignal(signal.SIGTERM) is self._term_handler and _in_main_thread():
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Python removes handlers while it exits, and TERM often arrives then
         sys.exit(YIELDED)
 
     # --- checkpoints
 
     def restore(self, load: Callable[[Path], object]) -> int:
-        """Give `load` the folder of the newest verified checkpoint, if there is any. Returns the step to go on with, or 0.
+        """Call `load` with the folder of the newest verified checkpoint, if any. Returns the step to continue with, or 0.
 
-        In a gang every rank must call it: all get the same step, each the part that it saved (rank 0's where it saved no file).
+        In a gang every rank must call it: all get the same step, each with its own part (rank 0's if it saved no file).
         """
         if self._store is None:
             return 0
-        checkpoint, passed_over = self._store.newest()
-        self._store.tidy(checkpoint)
+        checkpoint, skipped_checkpoints = self._store.latest()
+        self._store.clean_up(checkpoint)
         if checkpoint is not None:
             load(checkpoint.folder)
-            self._step = self._saved = self._out[STEP] = checkpoint.step
+            self._step = self._saved_step = self._published[STEP] = checkpoint.step
             self._slots[self._slot] = checkpoint.step + 1
         start = self._step + 1 if checkpoint else 0
-        self._interval_begins(start - 1)
+        self._restart_interval(start - 1)
         attempt = checkpoint.manifest.attempt if checkpoint else None
-        self._line.say("resumed", step=start, from_attempt=attempt, passed_over=passed_over)
+        self._socket.send("resumed", step=start, from_attempt=attempt, skipped_checkpoints=skipped_checkpoints)
         return start
 
     def checkpoint(self, step: int, save: Save, *, wait: bool = True) -> Checkpoint | None:
-        """Save what is true after this step: `save` writes into the empty folder that it is given.
+        """Save the state after this step: `save` writes into the given empty folder.
 
         With wait=False hashing and syncing happen in a thread, and so does what `save` returns, if that is a callable; it
-        must not look at what training goes on to change. Does nothing where there is no checkpoint directory.
-        Raises what `save` raises, `OSError` (the disk is full), `Superseded`; the checkpoint before is untouched.
+        must not read state that training changes meanwhile. Does nothing without a checkpoint directory.
+        Raises what `save` raises, `OSError` (the disk is full), `Superseded`; the previous checkpoint is untouched.
         """
         if self._store is None:
-            self._begins_saving(step)
+            self._begin_write(step)
             return None
-        saving = self.saving(step)
+        write = self.begin_checkpoint(step)
         try:
-            rest = save(saving.folder)
+            rest = save(write.folder)
             rest = rest if callable(rest) else None
             if wait and rest is not None:
                 rest()
         except BaseException:
-            saving.abandon()
+            write.abandon()
             raise
         if wait:
-            return saving.commit()
-        thread = threading.Thread(target=saving.finish, args=(rest,), name=f"bailiff-job-step-{step}")
-        self._line.say("saving_in_flight", step=step)
+            return write.commit()
+        thread = threading.Thread(target=write.finish, args=(rest,), name=f"bailiff-job-step-{step}")
+        self._socket.send("saving_in_flight", step=step)
         thread.start()
         return None
 
-    def saving(self, step: int) -> Saving:
-        """Begin a checkpoint of this step that the caller writes and commits by itself, also later and in another thread.
+    def begin_checkpoint(self, step: int) -> CheckpointWrite:
+        """Begin a checkpoint of this step that the caller writes and commits itself, also later and in another thread.
 
-        Waits for the one before. Raises what that one failed with, `CheckpointProblem`, `OSError`.
+        Waits for the previous one, and raises its error; raises `CheckpointError`, `OSError`.
         """
         if self._store is None:
-            raise CheckpointProblem("there is no checkpoint directory: give one to attach()")
-        self._settle(raising=True)
-        self._line.say("checkpoint_started", step=step)
-        self._tried = step
-        agreed = self.place.alone or step != self._unagreed
+            raise CheckpointError("there is no checkpoint directory: give one to attach()")
+        self._wait_for_writes(raising=True)
+        self._socket.send("checkpoint_started", step=step)
+        self._begun_step = step
+        agreed = self.rank_env.is_only_rank or step != self._unagreed_step
         store, began = self._store, monotonic()
 
-        def commit(saving: Saving) -> Checkpoint:
-            checkpoint = store.commit(saving.folder, step, agreed=agreed, began=began)
-            self._tell_committed(checkpoint)
+        def commit(write: CheckpointWrite) -> Checkpoint:
+            checkpoint = store.commit(write.folder, step, agreed=agreed, began=began)
+            self._report_committed(checkpoint)
             return checkpoint
 
-        saving = Saving(step, store.draft(step), commit, self._abandoned)
-        self._begins_saving(step)
-        self._in_flight.append(saving)
-        return saving
+        write = CheckpointWrite(step, store.draft(step), commit, self._abandoned)
+        self._begin_write(step)
+        self._writes.append(write)
+        return write
 
-    def _begins_saving(self, step: int) -> None:
-        self._step = self._saved = self._tried = self._out[STEP] = step
+    def _begin_write(self, step: int) -> None:
+        self._step = self._saved_step = self._begun_step = self._published[STEP] = step
         self._slots[self._slot] = step + 1
-        self._interval_begins(step)
+        self._restart_interval(step)
 
-    def _abandoned(self, saving: Saving) -> None:
-        if self._saved == saving.step:
-            self._saved = NONE
+    def _abandoned(self, write: CheckpointWrite) -> None:
+        if self._saved_step == write.step:
+            self._saved_step = NONE
         if self._store:
-            self._store.forget(saving.folder)
+            self._store.discard(write.folder)
 
-    def _settle(self, *, raising: bool) -> None:
-        """Until nothing is in flight."""
-        while self._in_flight:
-            saving = self._in_flight[0]
-            if not saving.wait(None if raising else self._patience_s()):
-                log.error("the checkpoint of step %d was not committed in time", saving.step)
-            self._in_flight.pop(0)
-            if saving.problem is not None:
+    def _wait_for_writes(self, *, raising: bool) -> None:
+        """Wait for checkpoints that are being written."""
+        while self._writes:
+            write = self._writes[0]
+            if not write.wait(None if raising else self._workers_timeout_s()):
+                log.error("the checkpoint of step %d was not committed in time", write.step)
+            self._writes.pop(0)
+            if write.problem is not None:
                 if raising:
-                    raise saving.problem
-                log.error("the checkpoint of step %d failed: %r", saving.step, saving.problem)
+                    raise write.problem
+                log.error("the checkpoint of step %d failed: %r", write.step, write.problem)
 
-    def _tell_committed(self, checkpoint: Checkpoint) -> None:
-        """To the node, when it is safe: where several processes share the task, once all of them have committed."""
+    def _report_committed(self, checkpoint: Checkpoint) -> None:
+        """Tell the node, once all processes of the task have committed."""
         parts = [checkpoint.folder]
         if self._workers:
-            if not self._workers.committed(checkpoint.step, self._patience_s()):
-                log.warning("not all processes of this task have committed step %d: the node is not told so", checkpoint.step)
+            if not self._workers.committed(checkpoint.step, self._workers_timeout_s()):
+                log.warning(
+                    "not all processes of this task have committed step %d: it is not reported to the node", checkpoint.step
+                )
                 return
             if not self._leads:
                 return
-            first = self.place.rank
-            parts = [checkpoint.folder.with_suffix(f".rank-{first + worker:04}") for worker in range(self.place.workers)]
+            first = self.rank_env.rank
+            parts = [checkpoint.folder.with_suffix(f".rank-{first + worker:04}") for worker in range(self.rank_env.workers)]
         manifest = checkpoint.manifest
-        self._line.say(
+        self._socket.send(
             "checkpoint_committed", step=manifest.step, bytes=sum(_size(part) for part in parts),
             microseconds=manifest.microseconds, sha256=_sha256_of_manifests(parts), agreed=manifest.agreed,
         )  # fmt: skip
 
-    def _interval_begins(self, step: int) -> None:
+    def _restart_interval(self, step: int) -> None:
         if self._every_steps is not None:
             self._due_step = (step + 1 + self._every_steps) // self._every_steps * self._every_steps - 1
         if self._every_s is not None:
             self._due_time = monotonic() + self._every_s
-        self._wake_at = min(self._due_time, monotonic() + READS_NOTICE_EVERY_S) if self._reads_notice else self._due_time
+        self._wake_at = min(self._due_time, monotonic() + NOTICE_POLL_S) if self._reads_notice else self._due_time
 
     # --- the notice
 
-    def _look(self, step: int) -> bool:
+    def _check(self, step: int) -> bool:
         asks_at: float | None = None
         while self._notice_out():
-            self._hear(step)
-            if self._saved == step:
+            self._acknowledge(step)
+            if self._saved_step == step:
                 return False
-            verdict = self._agreement.look(step, overdue=self._overdue())
-            if verdict is Verdict.GO_ON:
+            verdict = self._barrier.decide(step, overdue=self._overdue())
+            if verdict is Verdict.CONTINUE:
                 break
-            if verdict is not Verdict.HOLD:
-                self._for_notice = step
-                self._unagreed = step if verdict is Verdict.SAVE_UNAGREED else NONE
+            if verdict is not Verdict.WAIT:
+                self._notice_step = step
+                self._unagreed_step = step if verdict is Verdict.CHECKPOINT_UNAGREED else NONE
                 return True
             if asks_at is None:
-                asks_at = monotonic() + ASKS_FOR_LATER_AFTER_S
+                asks_at = monotonic() + LATER_STEP_AFTER_S
             elif monotonic() >= asks_at:
                 asks_at = math.inf
-                self._agreement.ask_for_later(step)
-            time.sleep(LOOKS_EVERY_S)
+                self._barrier.request_later_step(step)
+            time.sleep(POLL_S)
         else:
-            self._notice_known = 0
-        return self._saved != step and (step >= self._due_step or monotonic() >= self._due_time)
+            self._acknowledged_notice = 0
+        return self._saved_step != step and (step >= self._due_step or monotonic() >= self._due_time)
 
     def _notice_out(self) -> bool:
         if self._reads_notice and monotonic() >= self._wake_at:
             self._read_notice()
-        return bool(self._board[NOTICE]) or self._termed
+        return bool(self._steps[NOTICE]) or self._terminated
 
     def _read_notice(self) -> None:
-        """The board in this process alone, kept by the notice file: where the node has no board for the job."""
+        """Update this process's own `steps` from the notice file, where the node provides none."""
         notice = self.notice
         if notice is None:
-            clear(self._board)
-            self._board[STEP] = self._step
+            clear(self._steps)
+            self._steps[STEP] = self._step
         else:
-            self._board[SOFT_DEADLINE] = notice.soft_deadline_ns
-            self._board[AGREED] = 0 if self.place.alone else NONE
-            self._board[NOTICE] = 1
-        self._wake_at = min(self._due_time, monotonic() + READS_NOTICE_EVERY_S)
+            self._steps[SOFT_DEADLINE] = notice.soft_deadline_ns
+            self._steps[AGREED] = 0 if self.rank_env.is_only_rank else NONE
+            self._steps[NOTICE] = 1
+        self._wake_at = min(self._due_time, monotonic() + NOTICE_POLL_S)
 
-    def _hear(self, step: int) -> None:
-        """Acknowledge a notice the first time that it is seen, with what is being saved at that moment."""
-        notice = int(self._board[SOFT_DEADLINE]) or 1
-        if notice == self._notice_known:
+    def _acknowledge(self, step: int) -> None:
+        """Acknowledge a notice when it is first seen, with the checkpoints that are being written then."""
+        notice = int(self._steps[SOFT_DEADLINE]) or 1
+        if notice == self._acknowledged_notice:
             return
-        self._notice_known = notice
-        self._agreement.begin(notice)
-        if self._board[NOTICE]:  # TERM alone is no notice that the node knows of
-            self._line.say("acknowledged", step=step)
-        for saving in self._in_flight:
-            if not saving.done:
-                self._line.say("saving_in_flight", step=saving.step)
+        self._acknowledged_notice = notice
+        self._barrier.begin(notice)
+        if self._steps[NOTICE]:  # TERM alone is not a notice of the node
+            self._socket.send("acknowledged", step=step)
+        for write in self._writes:
+            if not write.done:
+                self._socket.send("saving_in_flight", step=write.step)
 
     def _agreed(self) -> int:
-        return 0 if self._termed and self.place.alone else self._agreement.agreed()
+        return 0 if self._terminated and self.rank_env.is_only_rank else self._barrier.agreed()
 
     def _overdue(self) -> bool:
-        soft = self._board[SOFT_DEADLINE]
-        return self._termed or (soft > 0 and boottime_ns() >= soft)
+        soft = self._steps[SOFT_DEADLINE]
+        return self._terminated or (soft > 0 and boottime_ns() >= soft)
 
-    def _patience_s(self) -> float:
-        """How long to wait for the other processes of the task: to the hard deadline, where a notice is out."""
+    def _workers_timeout_s(self) -> float:
+        """How long to wait for the other processes of the task: until the hard deadline, if there is a notice."""
         notice = self.notice
         if notice is None or not notice.hard_deadline_ns:
-            return WORKERS_PATIENCE_S
+            return WORKERS_TIMEOUT_S
         return max(0.0, (notice.hard_deadline_ns - boottime_ns()) / 1e9)
 
     def _on_term(self, number: int, process: int) -> None:
-        """TERM comes when the notice was not obeyed in time, or as the only notice there is: save at the next step and leave.
+        """TERM after the soft deadline, or as the only notice: checkpoint after the next step, then exit.
 
-        Who has done no step yet, or is a child that inherited this, has nothing to save.
+        A process that has done no step, or a child that inherited the handler, has nothing to save and ends at once.
         """
         if os.getpid() != process or self._step < 0:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        self._termed = True
+        self._terminated = True
 
 
 def _in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-def _check_interval(place: Place, every_steps: int | None, every_s: float | None) -> None:
+def _check_interval(env: RankEnv, every_steps: int | None, every_s: float | None) -> None:
     if every_steps is not None and every_steps < 1:
-        raise ValueError(f"every_steps={every_steps}: say 1 or more, or None for no interval")
+        raise ValueError(f"every_steps={every_steps} must be at least 1, or None for no interval")
     if every_s is not None and every_s <= 0:
-        raise ValueError(f"every_s={every_s}: say more than 0 seconds, or None for no interval")
-    if every_s is not None and place.world_size > 1:
-        raise ValueError("every_s: the same second is another step on every rank of a gang; use every_steps")
+        raise ValueError(f"every_s={every_s} must be more than 0 seconds, or None for no interval")
+    if every_s is not None and env.world_size > 1:
+        raise ValueError("every_s: ranks of a gang reach the same second at different steps; use every_steps")
 
 
 def _size(folder: Path) -> int:
@@ -404,5 +404,5 @@ def _size(folder: Path) -> int:
 
 
 def _sha256_of_manifests(parts: list[Path]) -> str:
-    """Of the manifests, in the order of ranks: they hold the digest of every file."""
+    """SHA-256 of the manifests, in order of ranks; they contain the digest of every file."""
     return hashlib.sha256(b"".join((part / MANIFEST).read_bytes() for part in parts)).hexdigest()

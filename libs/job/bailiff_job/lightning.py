@@ -1,4 +1,4 @@
-"""Lightning's Trainer: a checkpoint of its own form at the step that Bailiff asks for."""
+"""Adapter for Lightning's Trainer: it saves its own kind of checkpoint at the step that Bailiff asks for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILE = "lightning.ckpt"
 class BailiffCallback(Callback):
     """`Trainer(callbacks=[bailiff])`, then `trainer.fit(model, ckpt_path=bailiff.resume_from())`.
 
-    The process leaves from within `fit()` when it is preempted.
+    The process exits from within `fit()` when it is preempted.
     """
 
     def __init__(self, job: Job | None = None) -> None:
@@ -30,7 +30,7 @@ class BailiffCallback(Callback):
         self._step = -1
 
     def resume_from(self) -> str | None:
-        """The newest verified checkpoint as `fit` takes it, or None. In a gang every rank must ask."""
+        """The newest verified checkpoint as `fit` takes it, or None. In a gang every rank must call it."""
         found: list[Path] = []
         self._step = self.job.restore(found.append) - 1
         return str(found[0] / FILE) if found else None

@@ -1,4 +1,4 @@
-"""`manifest.json`: what one rank's checkpoint holds, written last, so that what has one is whole."""
+"""`manifest.json`: the content of one rank's checkpoint. It is written last, so a checkpoint that has one is complete."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ READ_BYTES = 4 << 20
 HASHERS = min(8, os.cpu_count() or 1)
 
 
-class Damaged(Exception):
-    """A checkpoint is not what its manifest says. The message says what differs."""
+class DamagedCheckpoint(Exception):
+    """A checkpoint differs from its manifest. The message says how."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class File:
 
 @dataclass(frozen=True)
 class Manifest:
-    """agreed: all ranks of the gang were to save this very step. microseconds: what saving took."""
+    """agreed: all ranks of the gang were to checkpoint this step. microseconds: how long it took."""
 
     job: str
     attempt: int
@@ -48,7 +48,7 @@ class Manifest:
         return sum(file.bytes for file in self.files)
 
     def to_bytes(self) -> bytes:
-        """As it stands on disk."""
+        """The file's content."""
         return json.dumps({"v": VERSION, **asdict(self)}, indent=1).encode() + b"\n"
 
 
@@ -63,50 +63,50 @@ def digest(path: Path) -> str:
 
 
 def names_in(folder: Path) -> list[str]:
-    """Every file below the folder, in order. Raises `ValueError` for what is neither a file nor a folder, as links are."""
+    """Every file below the folder, in order. Raises `ValueError` for anything but files and folders, such as links."""
     found: list[str] = []
     for place, folders, files in os.walk(folder):
         for name in sorted([*folders, *files]):
             path = Path(place, name)
             if path.is_symlink() or not (path.is_dir() or path.is_file()):
-                raise ValueError(f"{path.relative_to(folder)} is neither a file nor a folder; a checkpoint holds nothing else")
+                raise ValueError(f"{path.relative_to(folder)} is neither a file nor a folder; a checkpoint can hold nothing else")
         found += [Path(place, name).relative_to(folder).as_posix() for name in files]
     return sorted(found)
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """What the folder says that it holds. Raises `Damaged` where it says nothing sensible."""
+    """The manifest in the folder. Raises `DamagedCheckpoint`."""
     try:
         data: Any = json.loads((folder / NAME).read_bytes())
         if data["v"] != VERSION:
-            raise Damaged(f"its manifest is of version {data['v']!r}, and this release knows {VERSION}")
+            raise DamagedCheckpoint(f"its manifest has version {data['v']!r}; this release supports {VERSION}")
         files = tuple(File(str(file["name"]), int(file["bytes"]), str(file["sha256"])) for file in data["files"])
         numbers = {name: int(data[name]) for name in ("attempt", "rank", "world_size", "step", "microseconds")}
         return Manifest(job=str(data["job"]), agreed=data["agreed"] is True, files=files, **numbers)
     except (OSError, ValueError, KeyError, TypeError) as problem:
-        raise Damaged(f"its manifest cannot be read: {type(problem).__name__}: {problem}") from None
+        raise DamagedCheckpoint(f"its manifest cannot be read: {type(problem).__name__}: {problem}") from None
 
 
 def verify(folder: Path, manifest: Manifest) -> None:
-    """Read every file. Raises `Damaged` for the first one that is missing, of another size or of another content."""
+    """Read every file. Raises `DamagedCheckpoint` for the first one that is missing or differs in size or content."""
     for file in manifest.files:
         if ".." in Path(file.name).parts or Path(file.name).is_absolute():
-            raise Damaged(f"its manifest names a file outside of it, {file.name!r}")
+            raise DamagedCheckpoint(f"its manifest names a file outside of it, {file.name!r}")
         try:
             size = (folder / file.name).stat().st_size
         except OSError as problem:
-            raise Damaged(f"{file.name} cannot be read: {problem.strerror or problem}") from None
+            raise DamagedCheckpoint(f"{file.name} cannot be read: {problem.strerror or problem}") from None
         if size != file.bytes:
-            raise Damaged(f"{file.name} has {size} bytes, and {file.bytes} were saved")
+            raise DamagedCheckpoint(f"{file.name} has {size} bytes instead of {file.bytes}")
     with ThreadPoolExecutor(HASHERS, thread_name_prefix="bailiff-job-hash") as pool:
         digests = pool.map(_digest_or_damaged, [folder / file.name for file in manifest.files])
         for file, found in zip(manifest.files, digests):
             if found != file.sha256:
-                raise Damaged(f"{file.name} is not what was saved: its SHA-256 differs")
+                raise DamagedCheckpoint(f"{file.name} has changed: its SHA-256 differs")
 
 
 def _digest_or_damaged(path: Path) -> str:
     try:
         return digest(path)
     except OSError as problem:
-        raise Damaged(f"{path.name} cannot be read: {problem.strerror or problem}") from None
+        raise DamagedCheckpoint(f"{path.name} cannot be read: {problem.strerror or problem}") from None

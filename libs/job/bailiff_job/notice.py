@@ -1,4 +1,4 @@
-"""The notice as a person or a shell program reads it: the file `notice.json` of the control directory."""
+"""The eviction notice: the file `notice.json` of the control directory."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Notice:
-    """That this job is to leave. Deadlines are on the machine's boot-time clock, ns; 0 where none was told."""
+    """This job is preempted. Deadlines are on the machine's boot-time clock, ns; 0 for none."""
 
     reason: str
-    for_job: str | None
+    preemptor: str | None
     soft_deadline_ns: int
     hard_deadline_ns: int
 
 
 def read_notice(control: Path) -> Notice | None:
-    """The notice that is out, or None."""
+    """The present notice, or None."""
     try:
         data: Any = json.loads((control / "notice.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -30,7 +30,7 @@ def read_notice(control: Path) -> Notice | None:
         data = {}
     return Notice(
         str(data.get("reason", "")),
-        data.get("for_job"),
+        data.get("preemptor"),
         _whole(data.get("soft_deadline_boottime_ns")),
         _whole(data.get("hard_deadline_boottime_ns")),
     )

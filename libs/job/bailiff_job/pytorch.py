@@ -1,4 +1,4 @@
-"""A PyTorch loop's whole state in a checkpoint: whatever has a `state_dict`, and where the random numbers stand."""
+"""Checkpoints of a PyTorch loop: everything that has a `state_dict`, and the states of the random number generators."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ from typing import Any, Callable
 
 import torch
 
-PARTS, CHANCE = "parts.pt", "chance.pt"
+PARTS, RNG = "parts.pt", "rng.pt"
 
 
 class TrainingState:
     """`TrainingState(model=model, optimizer=optimizer, …)`: `save` and `load` as `Job.checkpoint` and `Job.restore` take them.
 
     replicated: all ranks hold the same parts, as in data-parallel training, and rank 0 saves them for all; otherwise each
-    rank saves its own, as sharded training needs.
+    rank saves its own, as in sharded training.
     """
 
     def __init__(self, *, replicated: bool = False, **parts: Any) -> None:
         self._replicated, self._parts = replicated, parts
 
     def save(self, folder: Path) -> Callable[[], None]:
-        """Copies everything to host memory now; what it returns writes the copy, whatever training does meanwhile."""
-        chance = _chance()
+        """Copy everything to host memory now; returns the function that writes the copy while training goes on."""
+        rng = _rng_state()
         parts = None
         if not self._replicated or _rank() == 0:
             parts = {name: _copied(part.state_dict()) for name, part in self._parts.items()}
 
         def write() -> None:
-            torch.save(chance, folder / CHANCE)
+            torch.save(rng, folder / RNG)
             if parts is not None:
                 torch.save(parts, folder / PARTS)
 
         return write
 
     def load(self, folder: Path) -> None:
-        """Into the objects that were given, on whatever device they are."""
+        """Load into the given objects, on whatever device they are."""
         own = folder / PARTS
         parts = torch.load(
             own if own.exists() else folder.with_suffix(".rank-0000") / PARTS, map_location="cpu", weights_only=True
         )
         for name, part in self._parts.items():
             part.load_state_dict(parts[name])
-        _set_chance(torch.load(folder / CHANCE, map_location="cpu", weights_only=True))
+        _set_rng_state(torch.load(folder / RNG, map_location="cpu", weights_only=True))
 
 
 def _rank() -> int:
@@ -62,22 +62,22 @@ def _copied(state: Any) -> Any:
     return state
 
 
-def _chance() -> dict[str, Any]:
-    chance: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
+def _rng_state() -> dict[str, Any]:
+    rng: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
     if torch.cuda.is_available():
-        chance["cuda"] = torch.cuda.get_rng_state_all()
+        rng["cuda"] = torch.cuda.get_rng_state_all()
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         kind, keys, *rest = numpy.random.get_state()
-        chance["numpy"] = (kind, keys.tolist(), *rest)
-    return chance
+        rng["numpy"] = (kind, keys.tolist(), *rest)
+    return rng
 
 
-def _set_chance(chance: dict[str, Any]) -> None:
-    torch.set_rng_state(chance["torch"])
-    random.setstate(chance["python"])
-    if "cuda" in chance and torch.cuda.device_count() == len(chance["cuda"]):
-        torch.cuda.set_rng_state_all(chance["cuda"])
+def _set_rng_state(rng: dict[str, Any]) -> None:
+    torch.set_rng_state(rng["torch"])
+    random.setstate(rng["python"])
+    if "cuda" in rng and torch.cuda.device_count() == len(rng["cuda"]):
+        torch.cuda.set_rng_state_all(rng["cuda"])
     numpy = sys.modules.get("numpy")
-    if numpy is not None and "numpy" in chance:
-        numpy.random.set_state(chance["numpy"])
+    if numpy is not None and "numpy" in rng:
+        numpy.random.set_state(rng["numpy"])

@@ -1,8 +1,7 @@
-"""Several processes behind one control directory: what torchrun starts is one task to the node.
+"""Several processes that share one control directory: all that torchrun starts is one task to the node.
 
-They share a file of their own beside the board. The first of them, the leader, speaks with the node for all: it proposes to
-the others what the node proposes, and confirms to the node what all of them confirmed. Where the task is the whole job,
-the node leaves the step to them, and the leader plays its part.
+They share a file beside `steps`. The first of them, the leader, talks to the node for all: it passes the node's proposals on, and
+confirms to the node what all of them have confirmed. Where the task is the whole job, the leader proposes the step itself.
 """
 
 from __future__ import annotations
@@ -12,100 +11,103 @@ import time
 from pathlib import Path
 from typing import Callable
 
-from .agreement import MARGIN, Agreement
-from .board import AGREED, CONFIRMED, NONE, PROPOSED, STEP, WORD_BYTES, map_words
 from .clock import monotonic
+from .shared_steps import AGREED, CONFIRMED, NONE, PROPOSED, STEP, WORD_BYTES, map_words
+from .step_barrier import MARGIN, StepBarrier
 
-FOR_NOTICE, ALL_AGREED, ALL_PROPOSED, ANSWERED, LEAVES = range(5)  # the leader's words
-DONE, PROMISED, PROMISED_FOR, COMMITTED, YIELDS = range(5)  # each worker's words; DONE and COMMITTED are steps plus one
+NOTICE_ID, ALL_AGREED, ALL_PROPOSED, EXIT_STEP, EXIT = range(5)  # words of the leader
+DONE, CONFIRMED_STEP, CONFIRMED_NOTICE, COMMITTED, YIELDS = range(
+    5
+)  # words of each worker; DONE and COMMITTED are steps plus one
 WORDS = 8
-LOOKS_EVERY_S = 0.001
+POLL_S = 0.001
 
 
-class Workers(Agreement):
-    """As one of them, by its local rank, sees them. Raises `OSError`."""
+class Workers(StepBarrier):
+    """The processes of the task, as the one of this local rank sees them. Raises `OSError`."""
 
-    def __init__(self, board: memoryview, file: Path, local_rank: int, count: int) -> None:
-        super().__init__(board)
+    def __init__(self, steps: memoryview, file: Path, local_rank: int, count: int) -> None:
+        super().__init__(steps)
         handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         os.ftruncate(handle, (count + 1) * WORDS * WORD_BYTES)
         os.close(handle)
         self.words = map_words(file, (count + 1) * WORDS)
-        self.leads, self._count = local_rank == 0, count
+        self.is_leader, self._count = local_rank == 0, count
         self._at = WORDS * (local_rank + 1)
 
     @property
     def done_at(self) -> int:
-        """Where among the words this worker publishes the step that it has done, plus one."""
+        """Index of the word in which this worker publishes the step that it has done, plus one."""
         return self._at + DONE
 
     def begin(self, notice: int) -> None:
-        """A notice came that was not there before; it is known by a number that is not 0."""
+        """A new notice, identified by a number other than 0."""
         super().begin(notice)
-        if self.leads:
+        if self.is_leader:
             self.words[ALL_AGREED] = self.words[ALL_PROPOSED] = NONE
-            self.words[FOR_NOTICE] = notice
+            self.words[NOTICE_ID] = notice
 
     def agreed(self) -> int:
-        """The step that is agreed, or -1."""
-        if self.leads:
-            self._lead()
-        return int(self.words[ALL_AGREED]) if self.words[FOR_NOTICE] == self._notice else NONE
+        """The agreed step, or -1."""
+        if self.is_leader:
+            self._coordinate()
+        return int(self.words[ALL_AGREED]) if self.words[NOTICE_ID] == self._notice else NONE
 
     def proposed(self) -> int:
-        """The step that is proposed, or -1."""
-        return int(self.words[ALL_PROPOSED]) if self.words[FOR_NOTICE] == self._notice else NONE
+        """The proposed step, or -1."""
+        return int(self.words[ALL_PROPOSED]) if self.words[NOTICE_ID] == self._notice else NONE
 
-    def _promise(self, step: int) -> None:
-        self.words[self._at + PROMISED] = step
-        self.words[self._at + PROMISED_FOR] = self._notice
+    def _confirm(self, step: int) -> None:
+        self.words[self._at + CONFIRMED_STEP] = step
+        self.words[self._at + CONFIRMED_NOTICE] = self._notice
 
     def _each(self, word: int) -> list[int]:
         return [int(self.words[WORDS * (worker + 1) + word]) for worker in range(self._count)]
 
-    def _lead(self) -> None:
-        words, board = self.words, self._board
+    def _coordinate(self) -> None:
+        words, steps = self.words, self._steps
         furthest = max(self._each(DONE)) - 1
-        board[STEP] = furthest
+        steps[STEP] = furthest
         if words[ALL_AGREED] >= 0:
             return
-        promises = [
-            step if notice == self._notice else NONE for step, notice in zip(self._each(PROMISED), self._each(PROMISED_FOR))
+        confirmations = [
+            step if notice == self._notice else NONE
+            for step, notice in zip(self._each(CONFIRMED_STEP), self._each(CONFIRMED_NOTICE))
         ]
-        ours = max(words[ALL_PROPOSED], *promises, board[PROPOSED])
-        if ours < 0 and board[AGREED] >= 0:
-            ours = max(board[AGREED], furthest + MARGIN)
-        if ours != words[ALL_PROPOSED]:
-            words[ALL_PROPOSED] = ours
-        if ours >= 0 and all(promise == ours for promise in promises):
-            if board[AGREED] >= 0:
-                words[ALL_AGREED] = ours
+        step = max(words[ALL_PROPOSED], *confirmations, steps[PROPOSED])
+        if step < 0 and steps[AGREED] >= 0:
+            step = max(steps[AGREED], furthest + MARGIN)
+        if step != words[ALL_PROPOSED]:
+            words[ALL_PROPOSED] = step
+        if step >= 0 and all(confirmation == step for confirmation in confirmations):
+            if steps[AGREED] >= 0:
+                words[ALL_AGREED] = step
             else:
-                board[CONFIRMED] = ours
+                steps[CONFIRMED] = step
 
-    def leaves(self, step: int, decide: Callable[[], bool]) -> bool:
-        """Whether all of them leave after this step: the leader decides, the others wait for its word."""
-        if self.leads:
-            self.words[LEAVES] = int(decide())
-            self.words[ANSWERED] = step + 1
+    def exit_together(self, step: int, decide: Callable[[], bool]) -> bool:
+        """Whether all of them exit after this step: the leader decides, the others wait for its decision."""
+        if self.is_leader:
+            self.words[EXIT] = int(decide())
+            self.words[EXIT_STEP] = step + 1
         else:
-            self._wait(lambda: self.words[ANSWERED] == step + 1, float("inf"))
-        return bool(self.words[LEAVES])
+            self._wait(lambda: self.words[EXIT_STEP] == step + 1, float("inf"))
+        return bool(self.words[EXIT])
 
-    def committed(self, step: int, patience_s: float) -> bool:
-        """This one has committed the step; the leader waits for all. Whether all have."""
+    def committed(self, step: int, timeout_s: float) -> bool:
+        """This worker has committed the step; the leader waits for all. Whether all have."""
         self.words[self._at + COMMITTED] = step + 1
-        return not self.leads or self._wait(lambda: min(self._each(COMMITTED)) > step, patience_s)
+        return not self.is_leader or self._wait(lambda: min(self._each(COMMITTED)) > step, timeout_s)
 
-    def all_yield(self, patience_s: float) -> bool:
-        """This one is about to exit. A launcher ends the others when the first is gone, so each waits for all."""
+    def wait_all_yielding(self, timeout_s: float) -> bool:
+        """This worker is about to exit. A launcher kills the others when the first has exited, so each waits for all."""
         self.words[self._at + YIELDS] = 1
-        return self._wait(lambda: all(self._each(YIELDS)), patience_s)
+        return self._wait(lambda: all(self._each(YIELDS)), timeout_s)
 
-    def _wait(self, condition: Callable[[], bool], patience_s: float) -> bool:
-        until = monotonic() + patience_s
+    def _wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        until = monotonic() + timeout_s
         while not condition():
             if monotonic() > until:
                 return False
-            time.sleep(LOOKS_EVERY_S)
+            time.sleep(POLL_S)
         return True

@@ -1,1 +1,1 @@
-"""Policies on traces: the same core under virtual time, without Kafka. Nothing here talks to a running system."""
+"""Simulator: runs the real core on traces and logs in virtual time, without Kafka or a running system."""

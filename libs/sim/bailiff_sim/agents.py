@@ -1,19 +1,19 @@
-"""What victim selection, the executor and the node agents do about a state, and when."""
+"""Simulated victim selection, eviction executor and node agents: which reports they send, and when."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from bailiff_core.engine import LOGIC
-from bailiff_core.lifecycle.evictions import Leaving, evictions_of, leaving
-from bailiff_core.lifecycle.grace import term_after
-from bailiff_core.model.pool import Job, Pool, Task
+from bailiff_core.model.evictions import ActiveEviction, active_evictions, evictions_of
+from bailiff_core.model.grace import term_after
+from bailiff_core.model.state import Job, PoolState, Task
 from bailiff_core.records import facts
 from bailiff_core.victims.batch import select_batch
 
-from .tape import PROGRESS, PROPOSALS, REPORTS, REQUESTS, Given
+from .job_progress import JobProgress
+from .simulated_log import PROGRESS, PROPOSALS, REPORTS, REQUESTS, Given
 from .timeline import Timeline
-from .work import Work
-from .workload import Said
+from .workload import TimedReport
 
 NO_HASH = "0" * 64
 FAILED, YIELDED, KILLED, TERMINATED = 1, 85, 137, 143
@@ -24,57 +24,57 @@ ALIVE = ("starting", "running")
 class Agents:
     """Looks at the state after each turn, as the services do; remembers only what it has put down for later."""
 
-    def __init__(self, pool: Pool, works: dict[str, Work], time: Timeline) -> None:
-        self._pool, self._works, self._time = pool, works, time
+    def __init__(self, state: PoolState, progress_by_job: dict[str, JobProgress], time: Timeline) -> None:
+        self._state, self._works, self._time = state, progress_by_job, time
         self._starting: dict[tuple[str, int, int], None] = {}
         self._told: dict[tuple[str, int, int], None] = {}
         self._asked = self._answered = 0
 
-    def owed(self) -> Iterator[Given]:
+    def due_reports(self) -> Iterator[Given]:
         """What follows from the state now without delay; the rest is put down. Nothing, where all is done."""
-        pool = self._pool
-        if pool.selection is not None and pool.selection.requests:
-            number = pool.selection.number
+        state = self._state
+        if state.selection is not None and state.selection.requests:
+            number = state.selection.number
             delay = self._time.delays.of("selection", "", number)
             if self._asked != number:
                 self._asked = number
                 if delay:
                     self._time.at(self._time.now + delay, self._answer, number)
                 else:
-                    seq = pool.seq
+                    seq = state.seq
                     yield from self._checkpoints()
-                    if pool.seq != seq:
+                    if state.seq != seq:
                         return  # and the answer in the turn after
             if not delay and self._answered != number:
                 yield from self._answer(number)
-        if pool.starting:
-            for name in list(pool.starting):
-                yield from self._start(pool.jobs[name])
-        if pool.leaving:
-            for entry in list(leaving(pool)):
-                yield from self._leave(entry)
+        if state.starting:
+            for name in list(state.starting):
+                yield from self._start(state.jobs[name])
+        if state.evicting:
+            for entry in list(active_evictions(state)):
+                yield from self._evict(entry)
 
     # --- selection
 
     def _answer(self, number: int) -> Iterator[Given]:
-        selection = self._pool.selection
+        selection = self._state.selection
         if selection is None or selection.number != number:
             return
         self._answered = number
-        at = self._pool.seq
-        answers = select_batch(self._pool, selection.requests, self._pool.rules.preemption.search_steps)
-        yield facts.ProposalReceived(number=number, computed_at=at, logic=LOGIC, answers=tuple(answers)), PROPOSALS
+        at = self._state.seq
+        answers = select_batch(self._state, selection.requests, self._state.rules.preemption.search_steps)
+        yield facts.ProposalReceived(selection=number, computed_at=at, logic=LOGIC, proposals=tuple(answers)), PROPOSALS
 
     def _checkpoints(self) -> Iterator[Given]:
         """Who has saved since anybody asked: reported when it matters, which is before somebody is to leave."""
-        pool, now = self._pool, self._time.now
+        pool, now = self._state, self._time.now
         for job in list(pool.active_jobs()):
             work = self._works[job.id]
             found = work.new_checkpoint(now) if job.phase == "running" else None
             if found is not None:
                 saved = _checkpoint(found[0])
                 at = self._at(job, job.tasks[0])
-                yield facts.TaskProgressed(**at, step=saved.step, checkpoint=saved, ago=found[1]), REPORTS
+                yield facts.TaskProgressed(**at, step=saved.step, checkpoint=saved, checkpoint_age=found[1]), REPORTS
 
     # --- starts and ends
 
@@ -87,42 +87,42 @@ class Agents:
 
     def _started(self, name: str, attempt: int, index: int) -> Iterator[Given]:
         del self._starting[name, attempt, index]
-        job = self._pool.jobs.get(name)
+        job = self._state.jobs.get(name)
         task = job.task(index) if job is not None and job.attempt == attempt else None
         if job is None or task is None or task.state != "starting" or job.eviction is not None or task.eviction is not None:
             return
-        if self._pool.nodes[task.node].state != "ready":
+        if self._state.nodes[task.node].state != "ready":
             return
         if (attempt, index) in self._works[name].outcome.refused:
             yield facts.TaskStartRefused(**self._at(job, task), reason="as it was in the log"), REPORTS
         else:
             yield facts.TaskStarted(**self._at(job, task)), REPORTS
 
-    def put_down_says(self, job: Job, work: Work) -> None:
+    def schedule_reports(self, job: Job, work: JobProgress) -> None:
         """What nodes are going to say of its tasks in the attempt that begins to run now."""
-        for said in work.outcome.says:
+        for said in work.outcome.reports:
             if said.attempt == job.attempt:
-                self._time.at(self._time.now + said.after, self._says, job.id, said)
+                self._time.at(self._time.now + said.after, self._report, job.id, said)
 
-    def _says(self, name: str, said: Said) -> Iterator[Given]:
-        job = self._pool.jobs.get(name)
+    def _report(self, name: str, said: TimedReport) -> Iterator[Given]:
+        job = self._state.jobs.get(name)
         task = job.task(said.fact.task) if job is not None and job.attempt == said.attempt else None
         if job is None or task is None or task.state != "running":
             return
-        devices = self._pool.nodes[task.node].devices
+        devices = self._state.nodes[task.node].devices
         about: dict[str, Any] = self._at(job, task)
         if isinstance(said.fact, facts.ShareExceeded):
             about["device"] = next(device.id for device in devices if task.devices >> device.number & 1)
         yield said.fact.model_copy(update=about), REPORTS
 
-    def put_down_end(self, job: Job, work: Work) -> None:
+    def schedule_end(self, job: Job, work: JobProgress) -> None:
         """When the job will be done, as things stand."""
         moment = work.ends_at()
         if moment is not None and moment < 1 << 61:
             self._time.at(moment, self._end, job.id, work.version)
 
     def _end(self, name: str, version: int) -> Iterator[Given]:
-        job, work = self._pool.jobs.get(name), self._works[name]
+        job, work = self._state.jobs.get(name), self._works[name]
         if job is None or work.version != version or job.phase not in ("running", "evicting"):
             return
         if work.fails_now(self._time.now):
@@ -144,7 +144,7 @@ class Agents:
         yield from self._time.after(delay, self._release, job.id, job.attempt, gone)
 
     def _release(self, name: str, attempt: int, indices: list[int]) -> Iterator[Given]:
-        job = self._pool.jobs.get(name)
+        job = self._state.jobs.get(name)
         for index in indices:
             task = job.task(index) if job is not None and job.attempt == attempt else None
             if job is not None and task is not None and task.state == "exited":
@@ -152,47 +152,49 @@ class Agents:
 
     # --- evictions
 
-    def _leave(self, entry: Leaving) -> Iterator[Given]:
+    def _evict(self, entry: ActiveEviction) -> Iterator[Given]:
         job, eviction = entry.job, entry.eviction
         key = (job.id, job.attempt, eviction.decided_seq)
-        if eviction.spare_seq is not None:
+        if eviction.cancel_seq is not None:
             self._told.pop(key, None)
-            for task in [task for task in entry.tasks if task.state in ALIVE and not task.spared]:
-                yield facts.TaskSpared(**self._at(job, task)), REPORTS
-        elif eviction.begun_seq is None:
-            if eviction.cause != "preemption" or eviction.plan in self._pool.plans:
-                yield facts.EvictionBegun(job=job.id, attempt=job.attempt, decided=eviction.decided_seq), PROGRESS
+            for task in [task for task in entry.tasks if task.state in ALIVE and not task.eviction_cancelled]:
+                yield facts.TaskEvictionCancelled(**self._at(job, task)), REPORTS
+        elif eviction.started_seq is None:
+            if eviction.cause != "preemption" or eviction.preemption in self._state.preemptions:
+                yield facts.EvictionStarted(job=job.id, attempt=job.attempt, decided_by=eviction.decided_seq), PROGRESS
         elif key not in self._told:
             self._told[key] = None
             yield from self._notice(entry)
 
-    def _notice(self, entry: Leaving) -> Iterator[Given]:
+    def _notice(self, entry: ActiveEviction) -> Iterator[Given]:
         """They are told. Who listens saves and leaves by itself; who does not is ended by TERM, who is too slow by KILL."""
         job, work, grace = entry.job, self._works[entry.job.id], entry.eviction.grace
-        members = [task for task in entry.tasks if task.state in ALIVE and self._pool.nodes[task.node].state == "ready"]
+        members = [task for task in entry.tasks if task.state in ALIVE and self._state.nodes[task.node].state == "ready"]
         needs = work.outcome.save_time
         listens = needs is not None and work.running > 0 and not job.cancelled
         if not entry.part and not work.finished:
-            work.stand_still(self._time.now)
+            work.stall(self._time.now)
         for task in members:
             said: dict[str, Any] = {**self._at(job, task), "stage": "noticed"}
             if listens:
-                said |= {"attached": True, "soft": term_after(self._pool, job, grace), "hard": grace}
-            yield facts.EvictionStaged(**said), REPORTS
+                said |= {"attached": True, "term_after": term_after(self._state, job, grace), "kill_after": grace}
+            yield facts.EvictionStageReached(**said), REPORTS
             if not listens:
-                yield facts.EvictionStaged(**self._at(job, task), stage="term_sent"), REPORTS
+                yield facts.EvictionStageReached(**self._at(job, task), stage="term_sent"), REPORTS
         slow = self._time.delays.of("leave", job.id, job.attempt)
         leaves_after = min(needs if listens and needs is not None else slow, grace)
         code = TERMINATED if not listens or needs is None else YIELDED if needs <= grace else KILLED
         indices = [task.index for task in members]
-        self._time.at(self._time.now + leaves_after, self._left, job.id, entry.eviction.decided_seq, indices, code, leaves_after)
+        self._time.at(
+            self._time.now + leaves_after, self._evicted, job.id, entry.eviction.decided_seq, indices, code, leaves_after
+        )
 
-    def _left(self, name: str, decided: int, indices: list[int], code: int, after: int) -> Iterator[Given]:
-        job, work = self._pool.jobs.get(name), self._works[name]
+    def _evicted(self, name: str, decided: int, indices: list[int], code: int, after: int) -> Iterator[Given]:
+        job, work = self._state.jobs.get(name), self._works[name]
         if job is None:
             return
         entry = next((each for each in evictions_of(job) if each.eviction.decided_seq == decided), None)
-        if entry is None or entry.eviction.spare_seq is not None:
+        if entry is None or entry.eviction.cancel_seq is not None:
             return
         members = [task for task in entry.tasks if task.index in indices and task.state in ALIVE]
         if not members:
@@ -201,15 +203,15 @@ class Agents:
             work.save()
             at = self._at(job, members[0])
             saved = _checkpoint(work.safe, after)
-            yield facts.EvictionStaged(**at, stage="checkpoint_committed", after=after, checkpoint=saved), REPORTS
+            yield facts.EvictionStageReached(**at, stage="checkpoint_committed", elapsed=after, checkpoint=saved), REPORTS
         for task in members if code == KILLED else ():
-            yield facts.EvictionStaged(**self._at(job, task), stage="kill_sent", after=after), REPORTS
+            yield facts.EvictionStageReached(**self._at(job, task), stage="kill_sent", elapsed=after), REPORTS
         yield from self._exit(job, members, code)
 
     def _at(self, job: Job, task: Task) -> dict[str, Any]:
-        return {"job": job.id, "attempt": job.attempt, "task": task.index, "node": self._pool.nodes[task.node].name}
+        return {"job": job.id, "attempt": job.attempt, "task": task.index, "node": self._state.nodes[task.node].name}
 
 
 def _checkpoint(work: int, took: int = 0) -> facts.Checkpoint:
     """Steps are seconds of work."""
-    return facts.Checkpoint(step=work // SECOND, bytes=0, microseconds=took, sha256=NO_HASH)
+    return facts.Checkpoint(step=work // SECOND, bytes=0, duration=took, sha256=NO_HASH)

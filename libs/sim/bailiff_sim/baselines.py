@@ -1,4 +1,4 @@
-"""Schedulers to compare with that no policy of Bailiff's says, small and honest: the same jobs, costs, and books.
+"""Baseline schedulers for comparison, which no policy expresses: same jobs, same costs, same statistics.
 
 They see GPUs only (neither CPUs nor memory), and parts of GPUs as amounts of a machine.
 """
@@ -10,8 +10,8 @@ from heapq import heappop, heappush
 from bailiff_core.model.policy import Policy, PriorityClass
 from bailiff_core.records.facts import JobSubmitted
 
-from .figures import Books, Figures
-from .work import FOREVER, Work, gpu_milli_of
+from .job_progress import FOREVER, JobProgress, gpu_milli_of
+from .run_stats import JobStats, RunStats
 from .workload import Workload
 
 Key = tuple[int, ...]
@@ -26,7 +26,7 @@ class Entry:
     submitted: int
     entry: PriorityClass
     needs: list[int]
-    work: Work
+    work: JobProgress
     where: list[int]
     started: int = 0
     leaves: bool = False
@@ -50,9 +50,9 @@ def left(entry: Entry, now: int) -> int:
     return entry.work.outcome.run_time - entry.work.done_by(now)
 
 
-def _lower_class(asker: Entry, victim: Entry, _now: int) -> bool:
-    able = asker.entry.preemption_policy == "PreemptLowerPriority" and victim.entry.preemptible
-    return able and victim.entry.value < asker.entry.value
+def _lower_class(preemptor: Entry, victim: Entry, _now: int) -> bool:
+    able = preemptor.entry.preemption_policy == "PreemptLowerPriority" and victim.entry.preemptible
+    return able and victim.entry.value < preemptor.entry.value
 
 
 RULES: dict[str, Rule] = {
@@ -60,7 +60,7 @@ RULES: dict[str, Rule] = {
     "youngest-first": Rule(lambda entry, _now: (-entry.entry.value, entry.number), may_take=_lower_class),
     "shortest-remaining": Rule(
         lambda entry, now: (left(entry, now), entry.number),
-        may_take=lambda asker, victim, now: left(victim, now) > left(asker, now),
+        may_take=lambda preemptor, victim, now: left(victim, now) > left(preemptor, now),
         spares=lambda entry, now: (left(entry, now), entry.number),
     ),
 }
@@ -76,8 +76,8 @@ SAID = {
 class Outcome:
     """What a baseline leaves: as a `Result`, without a log."""
 
-    jobs: dict[str, Figures]
-    books: Books
+    jobs: dict[str, JobStats]
+    stats: RunStats
     refused: dict[str, str]
     begin: int
     end: int
@@ -92,13 +92,13 @@ class Baseline:
         self._whole = sorted(self._free, reverse=True)
         self._waiting: list[Entry] = []
         self._running: dict[str, Entry] = {}
-        self._works: dict[str, Work] = {}
+        self._works: dict[str, JobProgress] = {}
         self._asker = ""
         self._events: list[tuple[int, int, Entry, int]] = []
         self._order = 0
         self._now = workload.begin
         self._last = workload.begin
-        self._books = Books()
+        self._books = RunStats()
         self._refused: dict[str, str] = {}
 
     def run(self, progress: Callable[[int, int], None] | None = None) -> Outcome:
@@ -134,7 +134,7 @@ class Baseline:
             self._refused[demand.job] = f"it asks for {sum(needs) // 1000} GPUs in {len(needs)} tasks, more than there are"
             return
         outcome = self._workload.outcomes.get(demand.job, FOREVER)
-        work = self._works[demand.job] = Work(outcome, needs)
+        work = self._works[demand.job] = JobProgress(outcome, needs)
         self._books.submitted(demand.job, self._now, demand.project or "", entry.name, entry.value, sum(needs), outcome)
         self._waiting.append(Entry(demand.job, number, self._now, entry, sorted(needs, reverse=True), work, []))
 
@@ -171,7 +171,7 @@ class Baseline:
                 self._start(entry, place)
                 continue
             failed.add(shape)
-            if not leaves and self._rule.may_take is not None and self._displace(entry):
+            if not leaves and self._rule.may_take is not None and self._preempt(entry):
                 self._asker, leaves = entry.name, True
             if self._rule.blocks or (leaves and entry.name == self._asker):
                 still += self._waiting[at:]
@@ -179,18 +179,18 @@ class Baseline:
             still.append(entry)
         self._waiting = still
 
-    def _displace(self, asker: Entry) -> bool:
+    def _preempt(self, preemptor: Entry) -> bool:
         """Greedily: the first to leave until it fits; nobody, where all of them are not enough. One at a time asks."""
         assert self._rule.may_take is not None
         may_take, spares = self._rule.may_take, self._rule.spares
-        able = [entry for entry in self._running.values() if may_take(asker, entry, self._now)]
+        able = [entry for entry in self._running.values() if may_take(preemptor, entry, self._now)]
         free = list(self._free)
         chosen: list[Entry] = []
         for victim in sorted(able, key=lambda entry: spares(entry, self._now), reverse=True):
             for node, need in zip(victim.where, victim.needs, strict=True):
                 free[node] += need
             chosen.append(victim)
-            if self._places(asker.needs, free) is not None:
+            if self._places(preemptor.needs, free) is not None:
                 for each in chosen:
                     self._evict(each)
                 return True
@@ -198,7 +198,7 @@ class Baseline:
 
     def _evict(self, entry: Entry) -> None:
         work, grace = entry.work, self._grace(entry)
-        work.stand_still(self._now)
+        work.stall(self._now)
         needs = work.outcome.save_time
         if needs is not None and needs <= grace:
             work.save()

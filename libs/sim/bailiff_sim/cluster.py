@@ -1,10 +1,10 @@
-"""Machines of a simulation, as `8x8xV100-16GB` or as lists of a trace."""
+"""Machines of a simulation, from a text such as `8x8xV100-16GB` or from a trace."""
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bailiff_core.records.facts import DeviceFacts, NodeJoined
+from bailiff_core.records.facts import DeviceInfo, NodeJoined
 
 GIB = 1 << 30
 SHAPE = re.compile(r"(?P<nodes>[1-9]\d*)x(?P<gpus>[1-9]\d*)(x(?P<model>[A-Za-z][\w.]*)(-(?P<gb>[1-9]\d*)GB)?)?")
@@ -48,12 +48,12 @@ def joined(cluster: Iterable[Machine]) -> list[NodeJoined]:
             incarnation=f"{machine.name}-life-1",
             machine_id=f"machine-{machine.name}",
             boot_id=f"{machine.name}-boot-1",
-            report=0,
+            report_number=0,
             cpu_milli=machine.cpu_milli or 1000 * CPUS_OF_GPU * max(1, machine.gpus),
             memory_bytes=machine.memory_bytes or GIB_OF_GPU * GIB * max(1, machine.gpus),
             labels=dict(machine.labels),
             devices=tuple(
-                DeviceFacts(id=f"{machine.name}-gpu-{at}", model=machine.model, memory_bytes=machine.memory_gib * GIB)
+                DeviceInfo(id=f"{machine.name}-gpu-{at}", model=machine.model, memory_bytes=machine.memory_gib * GIB)
                 for at in range(machine.gpus)
             ),
         )

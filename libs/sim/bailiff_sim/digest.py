@@ -8,7 +8,7 @@ from bailiff_core.records.layout import TAG, prefixed
 from bailiff_core.records.wire import time_text
 
 SHORT = 256
-CAUSE, ID, INPUTS, PREV, SEQ, TIME, TURN, VALUE = 1, 4, 7, 10, 12, 15, 17, 20  # where they stand in a frame
+CAUSE, CYCLE, ID, INPUTS, PREV, SEQ, TIME, VALUE = 1, 4, 7, 10, 13, 15, 18, 20  # positions in a frame
 _length = [length.to_bytes(4, "big") for length in range(SHORT)]
 
 
@@ -21,8 +21,8 @@ def digest_of(record: Record) -> str:
     inputs = ",".join([f"{position}={offset}" for position, offset in record.inputs]).encode()
     if len(cause) >= SHORT or len(inputs) >= SHORT:
         return record_hash(encode(record))
-    domain, frame = _frame(
-        record.domain, record.epoch, record.writer, record.engine, record.policy, record.type, data.ESSENTIAL, record.turn_end,
+    pool, frame = _frame(
+        record.pool, record.epoch, record.writer, record.engine, record.policy, record.type, data.ESSENTIAL, record.cycle_end,
         bool(cause), bool(inputs),
     )  # fmt: skip
     parts = frame.copy()
@@ -30,44 +30,44 @@ def digest_of(record: Record) -> str:
         parts[CAUSE : CAUSE + 2] = _length[len(cause)], cause
     if inputs:
         parts[INPUTS : INPUTS + 2] = _length[len(inputs)], inputs
-    seq, turn, value = b"%d" % record.seq, b"%d" % record.turn, data.to_json()
-    name = domain + seq
+    seq, cycle, value = b"%d" % record.seq, b"%d" % record.cycle, data.to_json()
+    name = pool + seq
+    parts[CYCLE : CYCLE + 2] = _length[len(cycle)], cycle
     parts[ID : ID + 2] = _length[len(name)], name
     parts[PREV] = record.prev.encode()
     parts[SEQ : SEQ + 2] = _length[len(seq)], seq
     parts[TIME] = _time(record.time)
-    parts[TURN : TURN + 2] = _length[len(turn)], turn
     parts[VALUE : VALUE + 2] = len(value).to_bytes(4, "big"), value
     return sha256(b"".join(parts)).hexdigest()
 
 
-@lru_cache(maxsize=64)  # the records of a turn have one time
+@lru_cache(maxsize=64)  # the records of a cycle have one time
 def _time(time: int) -> bytes:
     return prefixed(time_text(time).encode())
 
 
 @lru_cache(maxsize=256)
 def _frame(
-    domain: str, epoch: int, writer: str, engine: str, policy: int, kind: str, essential: bool, turn_end: bool,
+    pool: str, epoch: int, writer: str, engine: str, policy: int, kind: str, essential: bool, cycle_end: bool,
     cause: bool, inputs: bool,
 ) -> tuple[bytes, list[bytes]]:  # fmt: skip
     """The beginning of `ce_id`, and all that is hashed of such records, in its order, with room for the rest."""
     room = b"", b""
-    engine_to_id = _header("domain", domain) + _header("engine", engine) + _header("epoch", str(epoch))
-    engine_to_id += _header("essential", "true" if essential else "false") + _name("id")
-    source_to_time = _header("source", f"/bailiff/{domain}/{writer}") + _header("specversion", "1.0") + _name("time")
+    end_to_id = _header("cycleend", "true" if cycle_end else "false") + _header("engine", engine) + _header("epoch", str(epoch))
+    end_to_id += _header("essential", "true" if essential else "false") + _name("id")
+    source_to_time = _header("source", f"/bailiff/{pool}/{writer}") + _header("specversion", "1.0") + _name("time")
     frame = [
         TAG + (14 + cause + inputs).to_bytes(4, "big") + (_name("cause") if cause else b""),
-        *room, engine_to_id,
+        *room, _name("cycle"),
+        *room, end_to_id,
         *room, _name("inputs") if inputs else b"",
-        *room, _header("policy", str(policy)) + _name("prev") + _length[64],
+        *room, _header("policy", str(policy)) + _header("pool", pool) + _name("prev") + _length[64],
         b"", _name("seq"),
         *room, source_to_time,
-        b"", _name("turn"),
-        *room, _header("turnend", "true" if turn_end else "false") + _header("type", kind),
+        b"", _header("type", kind),
         *room,
     ]  # fmt: skip
-    return f"{domain}:".encode(), frame
+    return f"{pool}:".encode(), frame
 
 
 def _name(header: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The real core under virtual time: what happens to a pool, what the core decides on it, and what comes of that.
+"""Simulation engine: applies events to a pool in virtual time and runs the real core's decision cycles.
 
     result = Simulation(workload, policy).run()
 
@@ -11,19 +11,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from bailiff_core.decision_cycle import wake_at
 from bailiff_core.model.policy import Policy
-from bailiff_core.model.pool import Job, Pool, Task
+from bailiff_core.model.state import Job, PoolState, Task
 from bailiff_core.records import decisions, facts
 from bailiff_core.records.payload import Decision, Fact
-from bailiff_core.turn import wake_at
 
 from .agents import Agents
-from .figures import Books, Figures
 from .intake import Intake
+from .job_progress import FOREVER, JobProgress, gpu_milli_of
 from .outages import Outages
-from .tape import REPORTS, REQUESTS, Given, Sink, Tape
+from .run_stats import JobStats, RunStats
+from .simulated_log import REPORTS, REQUESTS, Given, SimulatedLog, Sink
 from .timeline import AT_ONCE, Delays, Timeline
-from .work import FOREVER, Work, gpu_milli_of
 from .workload import Outage, Workload
 
 IDLE_WAKES = 1_000
@@ -39,14 +39,14 @@ class Result:
     """
 
     policy: Policy
-    jobs: dict[str, Figures]
-    books: Books
+    jobs: dict[str, JobStats]
+    stats: RunStats
     refused: dict[str, str]
     begin: int
     end: int
     digest: str
     records: int
-    turns: int
+    cycles: int
     capacity: Sequence[tuple[int, int]]
 
 
@@ -61,19 +61,19 @@ class Simulation:
         delays: Delays = AT_ONCE,
         until: int | None = None,
         sink: Sink | None = None,
-        check: Callable[[Pool], None] | None = None,
-        domain: str = "sim",
+        check: Callable[[PoolState], None] | None = None,
+        pool: str = "sim",
     ) -> None:
         """until: nothing later is simulated, µs UTC. sink: gets every record and its bytes. check: sees the pool after turns."""
         self._workload, self._policy, self._until, self._check = workload, policy, until, check
-        self._tape = Tape(domain, policy, workload.begin, sink)
-        self.pool = self._tape.pool
+        self._tape = SimulatedLog(pool, policy, workload.begin, sink)
+        self.state = self._tape.state
         self._time = Timeline(workload.begin, delays)
-        self._works: dict[str, Work] = {}
-        self._agents = Agents(self.pool, self._works, self._time)
-        self._outages = Outages(self.pool, self._works, self._time, workload.nodes)
-        self._intake = Intake(self.pool)
-        self._books = Books()
+        self._works: dict[str, JobProgress] = {}
+        self._agents = Agents(self.state, self._works, self._time)
+        self._outages = Outages(self.state, self._works, self._time, workload.nodes)
+        self._intake = Intake(self.state)
+        self._books = RunStats()
         self._taken = self._turns = 0
 
     def run(self, progress: Callable[[int, int], None] | None = None) -> Result:
@@ -83,25 +83,25 @@ class Simulation:
 
     def _run(self, progress: Callable[[int, int], None] | None) -> Result:
         happenings = self._workload.happenings
-        self._turn((self._intake.take(node), REPORTS) for node in self._workload.nodes)
+        self._cycle((self._intake.take(node), REPORTS) for node in self._workload.nodes)
         idle, told = 0, 0
         while (moment := self._next()) is not None and (self._until is None or moment <= self._until):
             self._time.now = max(self._time.now, moment)
-            idle = 0 if self._time.events or self._taken < len(happenings) or self.pool.active else idle + 1
+            idle = 0 if self._time.events or self._taken < len(happenings) or self.state.active else idle + 1
             if idle > IDLE_WAKES:
                 break  # who waits now waits for ever
-            self._turn(self._instant())
+            self._cycle(self._instant())
             if progress is not None and self._turns - told >= TOLD_EVERY:
                 told = self._turns
                 progress(self._taken, len(happenings))
         if progress is not None:
             progress(self._taken, len(happenings))
-        tape, books = self._tape, self._books
+        tape, stats = self._tape, self._books
         for name, work in self._works.items():
-            found = books.jobs[name]
+            found = stats.jobs[name]
             found.lost, found.overhead, found.work = work.lost, work.overhead, work.done_by(self._time.now)
         return Result(
-            self._policy, books.jobs, books, self._intake.refused, self._workload.begin, self._time.now,
+            self._policy, stats.jobs, stats, self._intake.refused, self._workload.begin, self._time.now,
             tape.digest, tape.records, self._turns, self._workload.capacity(),
         )  # fmt: skip
 
@@ -111,14 +111,14 @@ class Simulation:
             moments.append(self._workload.happenings[self._taken].time)
         if self._time.events:
             moments.append(self._time.events[0][0])
-        wake = wake_at(self.pool)
+        wake = wake_at(self.state)
         if wake is not None:
             moments.append(wake)
         return min(moments, default=None)
 
     def _instant(self) -> Iterator[Given]:
         """What happens now: what was put down for this moment, what comes from outside, or else only time."""
-        seq, happenings = self.pool.seq, self._workload.happenings
+        seq, happenings = self.state.seq, self._workload.happenings
         yield from self._time.due()
         while self._taken < len(happenings) and happenings[self._taken].time <= self._time.now:
             what = happenings[self._taken].what
@@ -126,20 +126,20 @@ class Simulation:
             if isinstance(what, Outage):
                 self._outages.fails(what)
             else:
-                yield self._from_outside(what)
-        if self.pool.seq == seq:
+                yield self._exogenous(what)
+        if self.state.seq == seq:
             yield facts.ClockAdvanced(), ""
 
-    def _turn(self, given: Iterable[Given]) -> None:
+    def _cycle(self, given: Iterable[Given]) -> None:
         """One turn, and those that follow from it at the same instant."""
-        while (done := self._tape.turn(self._time.now, given)) is not None:
+        while (done := self._tape.cycle(self._time.now, given)) is not None:
             self._turns += 1
             self._follow(*done)
             if self._check is not None:
-                self._check(self.pool)
-            given = self._agents.owed()
+                self._check(self.state)
+            given = self._agents.due_reports()
 
-    def _from_outside(self, what: Fact) -> Given:
+    def _exogenous(self, what: Fact) -> Given:
         fact = self._intake.take(what)
         if isinstance(fact, facts.NodeJoined):
             self._outages.announced(fact)
@@ -147,8 +147,8 @@ class Simulation:
             demand = fact.demand
             outcome = self._workload.outcomes.get(demand.job, FOREVER)
             gpus = [gpu_milli_of(group) for group in demand.tasks for _ in range(group.count)]
-            self._works[demand.job] = Work(outcome, gpus)
-            entry = self.pool.rules.find_class(demand.priority_class)
+            self._works[demand.job] = JobProgress(outcome, gpus)
+            entry = self.state.rules.find_class(demand.priority_class)
             assert entry is not None
             project = what.demand.project or ""
             self._books.submitted(demand.job, self._time.now, project, entry.name, entry.value, sum(gpus), outcome)
@@ -167,11 +167,11 @@ class Simulation:
                 work.ended(self._time.now, in_vain=decision.outcome in ("evicted", "timed-out"))
                 self._books.ended(decision.job, self._time.now, decision.outcome)
         for name in touched:
-            found, job = self._works.get(name), self.pool.jobs.get(name)
+            found, job = self._works.get(name), self.state.jobs.get(name)
             if found is not None and job is not None:
-                self._look_at(job, found)
+                self._update_job(job, found)
 
-    def _look_at(self, job: Job, work: Work) -> None:
+    def _update_job(self, job: Job, work: JobProgress) -> None:
         held = sum([work.gpus_of(task.index) for task in job.tasks if task.state in ("running", "exited")])
         if held != work.held:
             self._books.holds(job.id, self._time.now, held - work.held)
@@ -182,11 +182,11 @@ class Simulation:
         if work.attempt != job.attempt:
             work.begin(self._time.now, job.attempt, members)
             self._books.started(job.id, self._time.now)
-            self._agents.put_down_says(job, work)
-            self._agents.put_down_end(job, work)
+            self._agents.schedule_reports(job, work)
+            self._agents.schedule_end(job, work)
         elif members != work.running:
             work.resize(self._time.now, members)
-            self._agents.put_down_end(job, work)
+            self._agents.schedule_end(job, work)
 
     def _working(self, job: Job) -> int:
         """How many members work: none of a gang that has one on a machine that is down."""

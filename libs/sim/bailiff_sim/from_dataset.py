@@ -1,4 +1,4 @@
-"""A workload from a dataset that somebody gave away (`bailiff audit export --anonymise`, docs/dataset.md)."""
+"""Builds a workload from a published dataset (`bailiff audit export --anonymise`, docs/how-to/dataset.md)."""
 
 import gzip
 import json
@@ -18,14 +18,14 @@ def from_dataset(folder: Path) -> FromLog:
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         log = folder / manifest["log"]["file"]
-        domain = str(manifest["log"]["domain"])
+        pool = str(manifest["log"]["pool"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{folder} is no dataset: {MANIFEST}: {error!r}") from None
-    return from_log(_records(log, domain), folder.name)
+    return from_log(_records(log, pool), folder.name)
 
 
-def _records(log: Path, domain: str) -> Iterator[Record]:
-    head = ChainHead(domain)
+def _records(log: Path, pool: str) -> Iterator[Record]:
+    head = ChainHead(pool)
     with gzip.open(log, "rt", encoding="utf-8") as lines:
         next(lines)
         for line in lines:

@@ -1,4 +1,4 @@
-"""A workload from an audit log: the same arrivals, machines, failures and requests by hand, and how long each job took.
+"""Builds a workload from an audit log: its arrivals, machines, failures, operator requests and job durations.
 
     observed = from_log(records)
     Simulation(observed.workload, policy, delays=observed.delays).run()
@@ -12,13 +12,13 @@ from copy import deepcopy
 from dataclasses import dataclass
 from statistics import median_low
 
+from bailiff_core.humanize import count_text, nearest_text
 from bailiff_core.model.policy import Policy
 from bailiff_core.records import Record, facts
-from bailiff_core.words import count_text, nearest_text
 
-from .figures import Books
-from .from_outside import FromOutside
-from .observed import Observation, Seen
+from .exogenous_events import ExogenousEvents
+from .job_observations import JobObservation, Observation
+from .run_stats import RunStats
 from .timeline import Delays
 from .workload import Happening, Outcome, Workload
 
@@ -34,7 +34,7 @@ class FromLog:
     workload: Workload
     delays: Delays
     policies: Sequence[tuple[int, int, Policy]]
-    recorded: Books
+    recorded: RunStats
     begin: int
     end: int
     seqs: dict[int, str]
@@ -59,7 +59,7 @@ def from_log(records: Iterable[Record], name: str = "log", to: int | None = None
 
     to: figures of what happened end there (µs UTC); how long jobs took is known from what comes after, too.
     """
-    observation, events, recorded = Observation(), FromOutside(), None
+    observation, events, recorded = Observation(), ExogenousEvents(), None
     for record in records:
         if recorded is None and to is not None and record.time > to:
             recorded, end = deepcopy(observation.finish()), to
@@ -68,7 +68,7 @@ def from_log(records: Iterable[Record], name: str = "log", to: int | None = None
     if not observation.jobs:
         raise ValueError("no job was submitted in it, so there is nothing to decide under another policy")
     if recorded is None:
-        recorded, end = observation.finish(), observation.pool.now
+        recorded, end = observation.finish(), observation.state.now
     events.finish()
     seen = list(observation.jobs.values())
     outcomes, assumptions = _outcomes(seen)
@@ -83,14 +83,14 @@ def from_log(records: Iterable[Record], name: str = "log", to: int | None = None
     )  # fmt: skip
 
 
-def _outcomes(seen: Sequence[Seen]) -> tuple[dict[str, Outcome], list[str]]:
-    habits = _Habits(seen)
+def _outcomes(seen: Sequence[JobObservation]) -> tuple[dict[str, Outcome], list[str]]:
+    habits = _SaveTimes(seen)
     found, counts = {}, Counter[str]()
     for job in seen:
         counts["unfinished" if job.outcome is None else "cancelled" if job.cancelled else "known"] += 1
         counts["never told"] += not job.told
         counts["refused"] += bool(job.refused)
-        counts["said"] += bool(job.says)
+        counts["said"] += bool(job.reports)
         counts["too soon"] += bool(job.too_soon)
         every = _interval(job.saved_at)
         known = job.outcome in ("succeeded", "failed") and not job.cancelled
@@ -101,7 +101,7 @@ def _outcomes(seen: Sequence[Seen]) -> tuple[dict[str, Outcome], list[str]]:
             end="failed" if job.outcome == "failed" else "succeeded",
             fails=tuple(job.fails),
             refused=tuple(job.refused),
-            says=tuple(job.says),
+            reports=tuple(job.reports),
         )
     sentences = {
         "unfinished": "had not ended when the log ends: how long such a job takes is not known, so it runs on to the end",
@@ -115,17 +115,17 @@ def _outcomes(seen: Sequence[Seen]) -> tuple[dict[str, Outcome], list[str]]:
     return found, [f"{count_text(counts[what], 'job')} {sentence}" for what, sentence in sentences.items() if counts[what]]
 
 
-class _Habits:
+class _SaveTimes:
     """How jobs that were told to leave did: by class, and all together."""
 
-    def __init__(self, seen: Sequence[Seen]) -> None:
+    def __init__(self, seen: Sequence[JobObservation]) -> None:
         self._of: dict[str, tuple[int, list[int]]] = {}
         for job in seen:
             for key in ("", job.class_name):
                 told, saves = self._of.get(key, (0, []))
                 self._of[key] = told + job.told, [*saves, *job.saves]
 
-    def save_time(self, job: Seen) -> int | None:
+    def save_time(self, job: JobObservation) -> int | None:
         """From the notice to the checkpoint, µs; None: it makes none."""
         if job.told:
             return median_low(job.saves) if job.saves else None

@@ -1,28 +1,29 @@
-"""Which facts from outside a pool can take, as admission judges requests: the rest becomes `InputRejected`."""
+"""Validates exogenous facts as admission validates requests; invalid ones become `InputRejected`."""
 
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.document import Name
-from bailiff_core.model.pool import ENDED, Job, Pool
+from bailiff_core.model.state import ENDED, Job, PoolState
 from bailiff_core.model.units import next_unit
-from bailiff_core.placement.ever import could_ever_fit
-from bailiff_core.queue.gates import never_within_bounds
+from bailiff_core.placement.feasibility import could_ever_fit
+from bailiff_core.quota.quota_checks import never_within_bounds
 from bailiff_core.records import facts
 from bailiff_core.records.payload import Fact
-from bailiff_core.scene import scene_of
+from bailiff_core.scheduling_snapshot import scene_of
 
 DEFAULT_PROJECT = "default"
 NO_DIGEST = "0" * 64
 ABOUT_A_JOB = (
-    facts.JobCancelled, facts.JobScaled, facts.JobReclassified, facts.JobEvictionAsked, facts.JobPaused, facts.JobUnpaused,
-    facts.JobMigrationAsked,
+    facts.JobCancelled, facts.JobScaled, facts.JobPriorityClassChanged, facts.JobEvictionRequested, facts.JobPaused,
+    facts.JobResumed,
+    facts.JobMigrationRequested,
 )  # fmt: skip
 
 
 class Intake:
     """Judges what comes from outside on the state as it is. refused: jobs that were not accepted, each with a sentence."""
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+    def __init__(self, state: PoolState) -> None:
+        self._state = state
         self.refused: dict[str, str] = {}
 
     def take(self, fact: Fact) -> Fact:
@@ -30,16 +31,16 @@ class Intake:
         if isinstance(fact, facts.JobSubmitted):
             return self._submitted(fact)
         if isinstance(fact, ABOUT_A_JOB):
-            job = self._pool.jobs.get(fact.job)
+            job = self._state.jobs.get(fact.job)
             if job is None or job.phase in ENDED:
                 return rejected("unknown-job", f"there is no job {fact.job!r}", fact.job)
         if isinstance(fact, facts.NodeJoined):
-            known = self._pool.node_numbers.get(fact.node)
-            return fact.model_copy(update={"number": len(self._pool.nodes) if known is None else known})
+            known = self._state.node_numbers.get(fact.node)
+            return fact.model_copy(update={"number": len(self._state.nodes) if known is None else known})
         return fact
 
     def _submitted(self, fact: facts.JobSubmitted) -> Fact:
-        pool, demand = self._pool, fact.demand
+        pool, demand = self._state, fact.demand
         rules = pool.rules
         changed: dict[str, object] = {}
         if demand.max_failures is None:
@@ -59,20 +60,20 @@ class Intake:
         return fact.model_copy(update={"demand": demand}) if changed else fact
 
     def _problem(self, demand: JobDemand) -> str | None:
-        pool = self._pool
-        if demand.job in pool.jobs:
+        state = self._state
+        if demand.job in state.jobs:
             return f"there is a job {demand.job!r} already"
-        entry = pool.rules.find_class(demand.priority_class)
+        entry = state.rules.find_class(demand.priority_class)
         if entry is None:
             return f"there is no priority class {demand.priority_class!r}"
-        if pool.rules.projects and all(demand.project != each.name for each in pool.rules.projects):
+        if state.rules.projects and all(demand.project != each.name for each in state.rules.projects):
             return f"there is no project {demand.project!r}, and none called {DEFAULT_PROJECT!r}"
-        if pool.nodes and (obstacle := could_ever_fit(pool, demand)) is not None:
+        if state.nodes and (obstacle := could_ever_fit(state, demand)) is not None:
             return obstacle
         preemptible = entry.preemptible if demand.preemptible is None else demand.preemptible
         job = Job(demand.job, 0, 0, demand, entry.name, entry.value, preemptible, True, "", project=demand.project or "")
         unit = next_unit(job)
-        return never_within_bounds(scene_of(pool), unit) if unit is not None else "none of its tasks could ever be placed"
+        return never_within_bounds(scene_of(state), unit) if unit is not None else "none of its tasks could ever be placed"
 
 
 def rejected(code: str, reason: str, job: Name) -> facts.InputRejected:

@@ -1,4 +1,4 @@
-"""Figures of a run as people compare them: waits, JCT, slowdown, evictions, work lost, goodput, utilisation, fairness."""
+"""Metrics of a run: pending time, JCT, slowdown, evictions, work lost, goodput, utilisation, fairness."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .figures import Books, Figures
+from .run_stats import JobStats, RunStats
 
 SECOND, HOUR = 1_000_000, 3_600_000_000
 GPU_HOUR = 1000 * HOUR
@@ -27,8 +27,8 @@ class Run:
 
     label: str
     seed: int
-    jobs: Mapping[str, Figures]
-    books: Books
+    jobs: Mapping[str, JobStats]
+    stats: RunStats
     refused: Mapping[str, str]
     begin: int
     end: int
@@ -104,12 +104,12 @@ class Series:
 
     def held(self, chosen: Callable[[str, str], bool] = lambda _project, _class: True) -> Array:
         """GPUs that the chosen jobs (by project and class) held."""
-        steps = [(step.time, step.held) for step in self._run.books.steps if step.held and chosen(step.project, step.class_name)]
+        steps = [(step.time, step.held) for step in self._run.stats.steps if step.held and chosen(step.project, step.class_name)]
         return self._averages(steps) / 1000
 
     def waiting(self, chosen: Callable[[str, str], bool] = lambda _project, _class: True) -> Array:
         """GPUs that the chosen jobs waited for."""
-        steps = [(s.time, s.waiting) for s in self._run.books.steps if s.waiting and chosen(s.project, s.class_name)]
+        steps = [(s.time, s.waiting) for s in self._run.stats.steps if s.waiting and chosen(s.project, s.class_name)]
         return self._averages(steps) / 1000
 
     def there(self) -> Array:
@@ -169,7 +169,7 @@ def _divided(wanted: Array, quotas: Array, total: float) -> Array:
     return given
 
 
-def _by_all(jobs: Iterable[Figures], value: Callable[[Figures], float]) -> dict[str, object]:
+def _by_all(jobs: Iterable[JobStats], value: Callable[[JobStats], float]) -> dict[str, object]:
     """Of all, of each class and of each project."""
     found: dict[str, list[float]] = {}
     for job in jobs:
@@ -198,7 +198,7 @@ def _deadlines(run: Run) -> dict[str, float]:
     return {name: sum(met) / len(met) for name, met in sorted(by_class.items())}
 
 
-def _ran(job: Figures, end: int) -> int:
+def _ran(job: JobStats, end: int) -> int:
     return (end if job.ended is None else job.ended) - job.submitted - job.waited_by(end)
 
 

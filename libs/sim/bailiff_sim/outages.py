@@ -1,13 +1,13 @@
-"""Machines that fail: their jobs stand still at once; the log hears of it as it would, by silence, loss, and a new boot."""
+"""Node outages: tasks stall at once; the log records silence, loss and reboot as for real nodes."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from bailiff_core.model.pool import Pool, Task
+from bailiff_core.model.state import PoolState, Task
 from bailiff_core.records import facts
 
-from .tape import REPORTS, Given
+from .job_progress import JobProgress
+from .simulated_log import REPORTS, Given
 from .timeline import Timeline
-from .work import Work
 from .workload import Outage
 
 KILLED = 137
@@ -16,8 +16,10 @@ KILLED = 137
 class Outages:
     """Which machines are down, and since when."""
 
-    def __init__(self, pool: Pool, works: dict[str, Work], time: Timeline, nodes: Sequence[facts.NodeJoined]) -> None:
-        self._pool, self._works, self._time = pool, works, time
+    def __init__(
+        self, state: PoolState, progress_by_job: dict[str, JobProgress], time: Timeline, nodes: Sequence[facts.NodeJoined]
+    ) -> None:
+        self._state, self._works, self._time = state, progress_by_job, time
         self._announced = {node.node: node for node in nodes}
         self._down: dict[int, int] = {}
         self._count = 0
@@ -32,20 +34,20 @@ class Outages:
 
     def fails(self, outage: Outage) -> None:
         """A machine is gone from now on. One that the pool does not have, or that is down, fails no more."""
-        number = self._pool.node_numbers.get(outage.node)
+        number = self._state.node_numbers.get(outage.node)
         if number is None or number in self._down or outage.node not in self._announced:
             return
         self._count += 1
         count = self._down[number] = self._count
         now, back = self._time.now, outage.back_after
-        for job in self._pool.active_jobs():
+        for job in self._state.active_jobs():
             work = self._works[job.id]
             if not work.finished and any(task.node == number for task in job.tasks):
-                work.stand_still(now)
-        rules = self._pool.rules.nodes
+                work.stall(now)
+        rules = self._state.rules.nodes
         for after, happens in (
             (rules.unreachable_after, self._silent),
-            (self._pool.nodes[number].lease + rules.lost_margin, self._lost),
+            (self._state.nodes[number].lease + rules.lost_margin, self._lost),
         ):
             if back is None or after < back:
                 self._time.at(now + after, happens, outage.node, count, now)
@@ -54,22 +56,22 @@ class Outages:
 
     def _silent(self, node: str, count: int, since: int) -> Iterator[Given]:
         if self._is(node, count):
-            yield facts.NodeUnreachable(node=node, last_heard=since), ""
+            yield facts.NodeUnreachable(node=node, last_contact=since), ""
 
     def _lost(self, node: str, count: int, since: int) -> Iterator[Given]:
         if self._is(node, count):
-            yield facts.NodeLost(node=node, last_heard=since), ""
+            yield facts.NodeLost(node=node, last_contact=since), ""
 
     def _is(self, node: str, count: int) -> bool:
-        return self._down.get(self._pool.node_numbers[node]) == count
+        return self._down.get(self._state.node_numbers[node]) == count
 
     def _back(self, node: str, count: int) -> Iterator[Given]:
         """It has booted: what ran there ended unseen, and it takes work again."""
-        number = self._pool.node_numbers[node]
-        for job in list(self._pool.active_jobs()):
+        number = self._state.node_numbers[node]
+        for job in list(self._state.active_jobs()):
             for task in [task for task in job.tasks if task.node == number and task.state in ("starting", "running")]:
                 at = {"job": job.id, "attempt": job.attempt, "task": task.index, "node": node}
-                yield facts.TaskExited.model_validate({**at, "exit_code": KILLED, "unseen": True}), REPORTS
+                yield facts.TaskExited.model_validate({**at, "exit_code": KILLED, "unobserved": True}), REPORTS
                 yield facts.TaskReleased.model_validate(at), REPORTS
         del self._down[number]
         life = f"{node}-life-{count + 1}"

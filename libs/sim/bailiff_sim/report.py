@@ -1,4 +1,4 @@
-"""A run as one HTML page that needs nothing else: tables and plots, readable in light and in dark."""
+"""HTML report of runs: one self-contained page with tables and plots, for light and dark mode."""
 
 import html
 import io
@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from .metrics import HOUR, Array, Run, Series
-from .tables import by_key, by_project, by_size, compared, points_told
+from .tables import by_key, by_project, by_size, compared, points_table
 from .tune import Point
 
 COLOURS = ("#3b82f6", "#f59e0b", "#10b981", "#ef4444", "#8b5cf6", "#06b6d4", "#a3a316", "#ec4899")
@@ -174,7 +174,7 @@ def frontier_page(title: str, notes: Sequence[str], points: Sequence[Point], man
         f"<h1>{html.escape(title)}</h1>",
         *(f"<p>{html.escape(note)}</p>" for note in notes),
         _figure("Work lost against waiting of the high classes", draw, "Down and to the left is better; each point is a policy."),
-        table(*points_told(points)),
+        table(*points_table(points)),
         f"<details><summary>Manifest: run it again</summary><pre>{html.escape(manifest)}</pre></details>",
     ]
     return document(title, parts)

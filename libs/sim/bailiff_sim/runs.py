@@ -1,4 +1,4 @@
-"""What a user asks for, run: a trace under several schedulers and seeds, and the manifest that says all of it again."""
+"""Runs a trace under several schedulers and seeds, and writes the manifest that reproduces the runs."""
 
 import hashlib
 import json
@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bailiff_core.engine import LOGIC, RELEASE
+from bailiff_core.humanize import count_text
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
-from bailiff_core.words import count_text
+from bailiff_sim.traces.catalogue import cluster
+from bailiff_sim.traces.jobs import Trace
 
-from .assemble import Choices, assemble, with_daily_quotas
 from .baselines import RULES, Baseline
 from .engine import Simulation
 from .metrics import Run, metrics
-from .tape import Sink
+from .simulated_log import Sink
 from .timeline import Delays
-from .traces.catalogue import cluster
-from .traces.jobs import Trace
 from .workload import Workload
+from .workload_builder import Choices, assemble, with_daily_quotas
 
 FORMAT = 1
 PRIORITY = "priority"
@@ -86,7 +86,7 @@ def run_all(
         for name in ask.baselines:
             check_classes(source, workload, name, first)
             if name == PRIORITY:
-                rules = first.preemption.model_copy(update={"verbs": ("allocate",)})
+                rules = first.preemption.model_copy(update={"actions": ("allocate",)})
                 only = first.model_copy(update={"preemption": rules})
                 found.append(_of_policy(ask, workload, name, only, seed, progress, None))
             else:
@@ -156,7 +156,7 @@ def _of_policy(
     result = Simulation(workload, policy, delays=ask.delays, sink=into).run(told)
     quotas = {each.name: each.quota.gpu_milli or 0 for each in policy.projects}
     return Run(
-        label, seed, result.jobs, result.books, result.refused, result.begin, _last(result.jobs, result.end), _arrival(workload),
+        label, seed, result.jobs, result.stats, result.refused, result.begin, _last(result.jobs, result.end), _arrival(workload),
         result.capacity, quotas, workload.deadlines, result.digest, result.records, time.process_time() - began,
     )  # fmt: skip
 
@@ -166,7 +166,7 @@ def _of_baseline(workload: Workload, name: str, policy: Policy, seed: int, progr
     told = None if progress is None else (lambda done, of: progress(f"{name}, seed {seed}", done, of))
     result = Baseline(workload, policy, RULES[name]).run(told)
     return Run(
-        name, seed, result.jobs, result.books, result.refused, result.begin, _last(result.jobs, result.end), _arrival(workload),
+        name, seed, result.jobs, result.stats, result.refused, result.begin, _last(result.jobs, result.end), _arrival(workload),
         workload.capacity(), {}, workload.deadlines, seconds=time.process_time() - began,
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The figures of runs as rows of words, for pages and terminals alike."""
+"""Metrics of runs as table rows of text, for HTML and terminals."""
 
 from collections.abc import Mapping, Sequence
 
@@ -112,7 +112,7 @@ def _percent(value: object) -> str:
     return f"{100 * value:.1f} %" if isinstance(value, int | float) else "-"
 
 
-def points_told(points: Sequence[Point]) -> Table:
+def points_table(points: Sequence[Point]) -> Table:
     """The points of a search, in their order."""
     names = list(points[0].setting) if points else []
     rows = [

@@ -1,11 +1,11 @@
-"""Virtual time: what was put down for later, in order."""
+"""Virtual time: the queue of scheduled events."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
 
-from .tape import Given
+from .simulated_log import Given
 
 Happens = Callable[..., Iterator[Given]]
 

@@ -1,4 +1,4 @@
-"""Many policies that differ in a few knobs, on one trace: what work they lose against how long the high classes wait."""
+"""Parameter search over policies on one trace: work lost against pending time of high classes."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -11,16 +11,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from bailiff_bus.complaints import complaints
+from bailiff_bus.validation_errors import describe_errors
 from bailiff_core.model.policy import Policy
+from bailiff_sim.traces.catalogue import cluster
+from bailiff_sim.traces.jobs import Trace
 
-from .assemble import assemble
-from .figures import Figures
 from .metrics import HOUR, Run, metrics, spread
+from .run_stats import JobStats
 from .runs import Ask, Progress, ask_from, asked, check_classes, digest, run_all
-from .traces.catalogue import cluster
-from .traces.jobs import Trace
 from .workload import Workload
+from .workload_builder import assemble
 
 CAP_WINDOW = "24h"
 FORMAT = 1
@@ -57,7 +57,7 @@ def with_setting(policy: Policy, setting: Mapping[str, object]) -> Policy:
     try:
         return Policy.model_validate_json(json.dumps(data))
     except ValidationError as error:
-        wrong = complaints(error.errors(include_url=False))
+        wrong = describe_errors(error.errors(include_url=False))
         raise ValueError(f"{', '.join(f'{k}={v}' for k, v in setting.items())}: {wrong}") from None
 
 
@@ -155,7 +155,7 @@ def _point(setting: Mapping[str, object], runs: Sequence[Run], high: frozenset[s
     )
 
 
-def _spread_of(run: Run, chosen: Callable[[Figures], bool]) -> Mapping[str, float]:
+def _spread_of(run: Run, chosen: Callable[[JobStats], bool]) -> Mapping[str, float]:
     return spread([job.waited_by(run.end) / HOUR for job in run.jobs.values() if chosen(job)])
 
 

@@ -1,4 +1,4 @@
-"""What would have differed under another policy: the same arrivals, failures and run times, decided again.
+"""What-if comparison: replays a log's arrivals, failures and run times under another policy.
 
 Three runs are compared. `recorded` is what happened. `again` is the simulation under the policies that were in force: how far it
 is from `recorded` says how far to trust the third, `changed`, which is the same simulation under the other policy.
@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from statistics import mean
 from typing import Any
 
+from bailiff_core.humanize import count_text, nearest_text
 from bailiff_core.model.policy import Policy
-from bailiff_core.words import count_text, nearest_text
 
 from .engine import Simulation
-from .figures import Books, Figures
 from .from_log import FromLog
 from .metrics import GPU_HOUR, Run, metrics, spread
+from .run_stats import JobStats, RunStats
 
 NO_EVICTION = ("failed", "lost", "gang-failure")
 SECOND, HOUR = 1_000_000, 3_600_000_000
@@ -31,11 +31,11 @@ class WhatIf:
     changed: Run
     since: int
     to: int
-    assumed: Sequence[str]
+    assumptions: Sequence[str]
 
     @property
     def runs(self) -> tuple[Run, Run, Run]:
-        """In the order in which they are shown."""
+        """In display order."""
         return self.recorded, self.again, self.changed
 
 
@@ -45,33 +45,34 @@ def what_if(log: FromLog, policy: Policy, since: int | None = None, progress: Pr
     Jobs that had ended before that are not among the figures.
     """
     since, to = max(log.begin, since or log.begin), log.end
-    assumed = list(log.assumptions)
+    assumptions = list(log.assumptions)
     again = _simulated("simulated", log, None, since, to, progress)
     changed = _simulated("other", log, policy, since, to, progress)
     later = [time for time, _, _ in log.policies[1:] if since <= time <= to]
     if later:
-        assumed.append(f"{count_text(len(later), 'change')} of the policy after that moment, left out under the other policy")
+        assumptions.append(f"{count_text(len(later), 'change')} of the policy after that moment, left out under the other policy")
     refused = [name for name in changed.refused if name not in again.refused]
     if refused:
         example = changed.refused[refused[0]]
-        assumed.append(f"{count_text(len(refused), 'job')} would not have been accepted, such as {refused[0]}: {example}")
+        assumptions.append(f"{count_text(len(refused), 'job')} would have been rejected, such as {refused[0]}: {example}")
     recorded = _run("recorded", log, log.recorded, {}, since, to)
     counted = [name for name, job in again.jobs.items() if job.submitted <= to and (job.ended is None or job.ended >= since)]
-    return WhatIf(_only(recorded, counted), _only(again, counted), _only(changed, counted), since, to, assumed)
+    return WhatIf(_only(recorded, counted), _only(again, counted), _only(changed, counted), since, to, assumptions)
 
 
 def compared(found: WhatIf) -> dict[str, object]:
-    """All of it as JSON: hours, GPU-hours, and seconds where the name says so."""
+    """The comparison as JSON; in hours and GPU-hours unless a name says otherwise."""
     same = same_policy(found)
     return {
-        "from": found.since, "to": found.to, "assumed": list(found.assumed), "same_policy": same, "trust": trust(same),
+        "from": found.since, "to": found.to, "assumptions": list(found.assumptions),
+        "same_policy": same, "confidence": confidence(same),
         "runs": [{"label": run.label, **metrics(run)} for run in found.runs],
-        "groups": groups(found), "helped": moved(found, -1), "hurt": moved(found, 1),
+        "groups": groups(found), "improved": most_changed(found, -1), "worsened": most_changed(found, 1),
     }  # fmt: skip
 
 
 def same_policy(found: WhatIf) -> dict[str, object]:
-    """How far the simulation is from what happened where nothing was changed."""
+    """Difference between the simulation and the recorded run under unchanged policies."""
     recorded, again = found.recorded.jobs, found.again.jobs
     pairs = [(recorded[name], again[name]) for name in again if name in recorded]
     waits = [abs(there.waited_by(found.to) - here.waited_by(found.to)) for there, here in pairs]
@@ -81,20 +82,20 @@ def same_policy(found: WhatIf) -> dict[str, object]:
         "largest_difference_of_a_wait_s": max(waits, default=0) / SECOND,
         "mean_difference_of_waits_s": mean(waits) / SECOND if waits else 0.0,
         "evictions_recorded": sum(evictions(there) for there, _ in pairs),
-        "evictions_again": sum(evictions(here) for _, here in pairs),
+        "repeat_evictions": sum(evictions(here) for _, here in pairs),
         "jobs_with_other_evictions": sum(evictions(there) != evictions(here) for there, here in pairs),
         "gpu_hours_lost_recorded": sum(_lost(there) for there, _ in pairs),
         "gpu_hours_lost_again": sum(_lost(here) for _, here in pairs),
     }
 
 
-def trust(same: Mapping[str, Any]) -> str:
-    """How far the simulation is from what happened, in words."""
+def confidence(same: Mapping[str, Any]) -> str:
+    """How well the simulation reproduces the recorded run, as text."""
     alike, largest = same["waits_alike"], same["largest_difference_of_a_wait_s"]
     others = f", the others up to {nearest_text(round(largest * SECOND))} more or less" if alike < same["jobs"] else ""
     return (
-        f"How far the simulation is from what happened, where nothing is changed: {alike} of {count_text(same['jobs'], 'job')} "
-        f"waited as long, within 1 s{others}; {count_text(same['evictions_again'], 'eviction')} instead of "
+        f"Accuracy of the simulation under unchanged policies: {alike} of {count_text(same['jobs'], 'job')} "
+        f"were pending equally long, within 1 s{others}; {count_text(same['repeat_evictions'], 'eviction')} instead of "
         f"{same['evictions_recorded']}, for {count_text(same['jobs_with_other_evictions'], 'job')} another number of them; "
         f"{same['gpu_hours_lost_again']:.1f} GPU-hours lost instead of {same['gpu_hours_lost_recorded']:.1f}. Differences "
         "between the last two columns that are smaller than this mean nothing."
@@ -111,8 +112,8 @@ def groups(found: WhatIf) -> dict[str, dict[str, dict[str, float]]]:
     return {key: {run.label: _group(run, members[key], found.to) for run in found.runs} for key in sorted(members)}
 
 
-def moved(found: WhatIf, sign: int, most: int = 10) -> list[dict[str, object]]:
-    """The jobs that lose the most time under the other policy (sign 1), or save it (-1): waiting, and work done again."""
+def most_changed(found: WhatIf, sign: int, most: int = 10) -> list[dict[str, object]]:
+    """Jobs with the largest increase (sign 1) or decrease (-1) of lost time: pending, and repeated work."""
     changes = []
     for name, before in found.again.jobs.items():
         after = found.changed.jobs.get(name)
@@ -123,7 +124,7 @@ def moved(found: WhatIf, sign: int, most: int = 10) -> list[dict[str, object]]:
     return [
         {
             "job": name, "project": before.project, "class": before.class_name, "gpus": before.gpu_milli / 1000,
-            "hours": -size * sign / HOUR,
+            "time_lost_hours": -size * sign / HOUR,
             "waited_hours": [before.waited_by(found.to) / HOUR, after.waited_by(found.to) / HOUR],
             "evictions": [evictions(before), evictions(after)],
             "gpu_hours_lost": [_lost(before), _lost(after)],
@@ -133,8 +134,8 @@ def moved(found: WhatIf, sign: int, most: int = 10) -> list[dict[str, object]]:
     ]  # fmt: skip
 
 
-def evictions(job: Figures) -> int:
-    """How often it had to leave; failures of its own and lost machines are none."""
+def evictions(job: JobStats) -> int:
+    """Number of evictions; the job's own failures and lost nodes do not count."""
     return sum(count for cause, count in job.evictions.items() if cause not in NO_EVICTION)
 
 
@@ -142,12 +143,12 @@ def _simulated(label: str, log: FromLog, policy: Policy | None, since: int, to: 
     first, workload = log.under(policy, None if policy is None else since)
     told = None if progress is None else (lambda done, of: progress(label, done, of))
     result = Simulation(workload, first, delays=log.delays, until=to).run(told)
-    return _run(label, log, result.books, result.refused, since, to)
+    return _run(label, log, result.stats, result.refused, since, to)
 
 
-def _run(label: str, log: FromLog, books: Books, refused: Mapping[str, str], since: int, to: int) -> Run:
+def _run(label: str, log: FromLog, stats: RunStats, refused: Mapping[str, str], since: int, to: int) -> Run:
     quotas = {each.name: each.quota.gpu_milli or 0 for each in log.policies[0][2].projects}
-    return Run(label, 0, books.jobs, books, refused, since, to, to, log.workload.capacity(), quotas, {})
+    return Run(label, 0, stats.jobs, stats, refused, since, to, to, log.workload.capacity(), quotas, {})
 
 
 def _only(run: Run, names: Sequence[str]) -> Run:
@@ -167,10 +168,10 @@ def _group(run: Run, names: Sequence[str], to: int) -> dict[str, float]:
     }
 
 
-def _idle(job: Figures, to: int) -> int:
-    """Time that did not bring it further, µs."""
+def _idle(job: JobStats, to: int) -> int:
+    """Time without progress, µs."""
     return job.waited_by(to) + job.lost + job.overhead
 
 
-def _lost(job: Figures) -> float:
+def _lost(job: JobStats) -> float:
     return job.lost * job.gpu_milli / GPU_HOUR

@@ -1,4 +1,4 @@
-"""`bailiff what-if` as one HTML page that needs nothing else."""
+"""HTML report of `bailiff what-if`, one self-contained page."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -31,7 +31,7 @@ def page(found: WhatIf, said: Mapping[str, Any]) -> str:
     parts = [
         f"<h1>{escape(title)}</h1>",
         "<p>Recorded: what happened. Simulated: the same engine under the policies in force. Other: under another policy.</p>",
-        f"<p>{escape(said['trust'])}</p>",
+        f"<p>{escape(said['confidence'])}</p>",
         _totals(runs),
         plot("How long jobs wait", waits, found.runs, "Share of jobs that waited at most so long."),
         plot("GPUs held over time", held, found.runs, "GPUs that jobs held."),
@@ -39,11 +39,11 @@ def page(found: WhatIf, said: Mapping[str, Any]) -> str:
         "<h2>By class and project</h2><p>Waited on average / evictions / GPU-hours lost.</p>",
         table(HEAD, groups),
         *_shares(runs),
-        "<h2>Helped most</h2><p>Less time of waiting, and of work done again; simulated → other policy.</p>",
-        _jobs(said["helped"]),
-        "<h2>Hurt most</h2><p>More time of waiting, and of work done again; simulated → other policy.</p>",
-        _jobs(said["hurt"]),
-        "<h2>Assumed</h2><ul>", *(f"<li>{escape(each)}</li>" for each in said["assumed"]), "</ul>",
+        "<h2>Improved most</h2><p>Less time of waiting, and of work done again; simulated → other policy.</p>",
+        _jobs(said["improved"]),
+        "<h2>Worsened most</h2><p>More time of waiting, and of work done again; simulated → other policy.</p>",
+        _jobs(said["worsened"]),
+        "<h2>Assumptions</h2><ul>", *(f"<li>{escape(each)}</li>" for each in said["assumptions"]), "</ul>",
     ]  # fmt: skip
     return document(title, parts)
 
@@ -64,7 +64,7 @@ def _jobs(jobs: Sequence[Mapping[str, Any]]) -> str:
     if not jobs:
         return "<p>Nobody.</p>"
     rows = [
-        [job["job"], job["project"] or "-", job["class"], f"{job['gpus']:g}", change_text(job["hours"]),
+        [job["job"], job["project"] or "-", job["class"], f"{job['gpus']:g}", change_text(job["time_lost_hours"]),
          " → ".join(hours_text(each) for each in job["waited_hours"]), " → ".join(str(each) for each in job["evictions"])]
         for job in jobs
     ]  # fmt: skip

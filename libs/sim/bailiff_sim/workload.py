@@ -1,4 +1,4 @@
-"""What happens to a pool in a simulation, whatever the policy: machines, arrivals, failures, and how jobs behave."""
+"""A workload, independent of the policy: machines, arrivals, failures, and the behaviour of jobs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from bailiff_core.records.payload import Fact
 End = Literal["succeeded", "failed", "cancelled"]
 
 
-class Said(NamedTuple):
+class TimedReport(NamedTuple):
     """What a node says of a task so long (µs) after this attempt of its job began to run."""
 
     attempt: int
@@ -37,7 +37,7 @@ class Outcome:
     end: End = "succeeded"
     fails: tuple[int, ...] = ()
     refused: tuple[tuple[int, int], ...] = ()
-    says: tuple[Said, ...] = ()
+    reports: tuple[TimedReport, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

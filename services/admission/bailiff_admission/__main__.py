@@ -2,24 +2,24 @@
 
 import sys
 
-from bailiff_bus import engines
-from bailiff_bus.ambient import Ambient
 from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.logs import logger
-from bailiff_bus.metrics import Metrics
-from bailiff_bus.runtime import main
+from bailiff_log import engine_store
+from bailiff_service.clock_and_ids import ClockAndIds
+from bailiff_service.logs import logger
+from bailiff_service.main import main
+from bailiff_service.metrics import Metrics
 
 from .service import AdmissionService
 from .settings import AdmissionSettings
 
 
 def build(settings: AdmissionSettings, metrics: Metrics) -> AdmissionService:
-    """The service on the real Kafka. Its engine is kept first, for whoever replays; nothing else hangs on that."""
+    """The service on the real Kafka. Stores its engine first, for replays; a failure is logged only."""
     try:
-        engines.keep(settings.engines)
+        engine_store.store_engine(settings.engines)
     except OSError as error:
-        logger().warning("the engine is not kept", engines=str(settings.engines), why=str(error))
-    return AdmissionService(settings, metrics, KafkaBus(settings.kafka), Ambient())
+        logger().warning("the engine could not be stored", engines=str(settings.engines), reason=str(error))
+    return AdmissionService(settings, metrics, KafkaBus(settings.kafka), ClockAndIds())
 
 
 if __name__ == "__main__":

@@ -1,80 +1,80 @@
-"""Which nodes have fallen silent, judged by the append times of their reports (log protocol §7).
+"""Detects silent nodes by the append times of their reports (docs/reference/log-protocol-fences.md#silent-nodes).
 
-Silence counts only after the reports were read to the end and then watched for one full interval without a pause of
-this writer's own: after an outage of Kafka every node would look dead.
+Silence counts only after the reports were read to the end and then observed for one full interval without a pause of this
+writer: otherwise every node would look lost after an outage of Kafka.
 """
 
-from bailiff_bus.ambient import Ambient
-from bailiff_core.model.pool import Node, Pool
-from bailiff_core.records.facts import NodeLost, NodeReachable, NodeUnreachable, ReportsStale
+from bailiff_core.model.state import Node, PoolState
+from bailiff_core.records.facts import NodeLost, NodeReachable, NodesSilent, NodeUnreachable
 from bailiff_core.records.payload import Fact
+from bailiff_service.clock_and_ids import ClockAndIds
 
-LONGEST_PAUSE = 2_000_000
-JUDGE_EVERY = 1_000_000
+MAX_PAUSE = 2_000_000
+CHECK_EVERY = 1_000_000
 
 
 class Liveness:
-    """Append times by node, and how long this writer has watched without a break. All times in µs."""
+    """Append times by node, and how long this writer has observed without a pause. Times in µs."""
 
-    def __init__(self, ambient: Ambient) -> None:
-        self._ambient = ambient
-        self._heard: dict[str, int] = {}
+    def __init__(self, clock_and_ids: ClockAndIds) -> None:
+        self._clock_and_ids = clock_and_ids
+        self._last_reports: dict[str, int] = {}
         self._broker = (0, 0)
-        self._watching_since = self._looked = self._judged = ambient.boot()
+        self._observing_since = self._read_at = self._checked_at = clock_and_ids.boot()
 
-    def heard(self, node: str, incarnation: str, append_time: int) -> None:
-        """A report of this incarnation was appended then."""
-        self._heard[f"{node}/{incarnation}"] = append_time
+    def observe(self, node: str, incarnation: str, append_time: int) -> None:
+        """Record the append time of a report of this incarnation."""
+        self._last_reports[f"{node}/{incarnation}"] = append_time
 
     def broker_time(self, append_time: int) -> None:
-        """Something was appended at this time, just now as far as this writer can tell."""
-        self._broker = (append_time, self._ambient.boot())
+        """Synchronise with the broker's clock: a message was just appended at this time."""
+        self._broker = (append_time, self._clock_and_ids.boot())
 
     def broker_now(self) -> int:
-        """What the broker's clock shows now, as far as this writer can tell."""
+        """Estimate of the broker's clock."""
         append_time, at = self._broker
-        return append_time + (self._ambient.boot() - at)
+        return append_time + (self._clock_and_ids.boot() - at)
 
-    def looked(self, at_end: bool) -> None:
-        """The writer has looked at its inputs. Behind, or late to look: the watch begins anew."""
-        boot = self._ambient.boot()
-        if not at_end or boot - self._looked > LONGEST_PAUSE:
-            self._watching_since = boot
-        self._looked = boot
+    def inputs_read(self, at_end: bool) -> None:
+        """The writer has read its inputs. If it is behind or was paused, the observation starts again."""
+        boot = self._clock_and_ids.boot()
+        if not at_end or boot - self._read_at > MAX_PAUSE:
+            self._observing_since = boot
+        self._read_at = boot
 
-    def judge(self, pool: Pool) -> list[Fact]:
-        """What the silence, or the voice, of nodes means now; at most one look a second."""
-        boot = self._ambient.boot()
-        if boot - self._judged < JUDGE_EVERY or self._broker[0] == 0:
+    def check(self, state: PoolState) -> list[Fact]:
+        """Facts about nodes that became silent or reachable; checks at most once a second."""
+        boot = self._clock_and_ids.boot()
+        if boot - self._checked_at < CHECK_EVERY or self._broker[0] == 0:
             return []
-        self._judged = boot
-        rules, nodes = pool.rules.nodes, [node for node in pool.nodes.values() if node.state != "lost"]
+        self._checked_at = boot
+        rules, nodes = state.rules.nodes, [node for node in state.nodes.values() if node.state != "lost"]
         silence = {node.name: self._silence(node, boot) for node in nodes}
         facts: list[Fact] = [
             NodeReachable(node=node.name)
             for node in nodes
             if node.state == "unreachable" and silence[node.name] <= rules.unreachable_after
         ]
-        if boot - self._watching_since < rules.unreachable_after:
+        if boot - self._observing_since < rules.unreachable_after:
             return facts
         silent = [node for node in nodes if silence[node.name] > rules.unreachable_after]
-        doubtful = [node for node in silent if not node.silence_counts]
-        if len(doubtful) > 1 and len(doubtful) * 100 > len(nodes) * rules.stale_share_percent:
-            names = tuple(sorted(node.name for node in doubtful))
-            if not set(names) <= set(pool.reports_stale):
-                facts.append(ReportsStale(nodes=names))
-            silent = [node for node in silent if node.silence_counts]
+        newly_silent = [node for node in silent if not node.silence_confirmed]
+        if len(newly_silent) > 1 and len(newly_silent) * 100 > len(nodes) * rules.silent_share_percent:
+            names = tuple(sorted(node.name for node in newly_silent))
+            if not set(names) <= set(state.silent_nodes):
+                facts.append(NodesSilent(nodes=names))
+            silent = [node for node in silent if node.silence_confirmed]
         for node in silent:
-            last = self._heard.get(f"{node.name}/{node.incarnation}", 0)
+            last = self._last_reports.get(f"{node.name}/{node.incarnation}", 0)
             if node.state == "ready":
-                facts.append(NodeUnreachable(node=node.name, last_heard=last))
-            elif silence[node.name] > node.lease + rules.lost_margin and node.name not in pool.reports_stale:
-                facts.append(NodeLost(node=node.name, last_heard=last))
+                facts.append(NodeUnreachable(node=node.name, last_contact=last))
+            elif silence[node.name] > node.lease + rules.lost_margin and node.name not in state.silent_nodes:
+                facts.append(NodeLost(node=node.name, last_contact=last))
         return facts
 
     def _silence(self, node: Node, boot: int) -> int:
-        """µs since the node's last report was appended, on the broker's clock; counted from the watch if none was seen."""
-        last = self._heard.get(f"{node.name}/{node.incarnation}")
+        """µs since the node's last report on the broker's clock; since the observation started if there is none."""
+        last = self._last_reports.get(f"{node.name}/{node.incarnation}")
         if last is None:
-            return boot - self._watching_since
+            return boot - self._observing_since
         return max(0, self.broker_now() - last)

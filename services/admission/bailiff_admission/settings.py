@@ -5,15 +5,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bailiff_bus.settings import ServiceSettings
+from bailiff_service.settings import ServiceSettings
 
 
 class AdmissionSettings(ServiceSettings):
-    """On top of the common ones. policy: the YAML document that a new domain begins with.
+    """Settings in addition to the common ones. policy: YAML file with the first policy of a new pool.
 
-    unsigned: what a request without a signature counts for; `acl` says that Kafka's access lists decide who may write.
-    clock_tolerance_s: how far this machine's clock and the broker's may be apart before nothing more is written.
-    engines: where the wheel of the engine that decides is kept, by its digest, for those who replay.
+    digest_every: records between state digests. unsigned: `auth` of requests without signature; `acl` if Kafka's ACLs restrict
+    who may write. clock_tolerance_s: maximum difference of this machine's and the broker's clock; above it the service stops.
+    engines: folder in which the engine's wheel is stored by digest, for replays. max_cycle_inputs: inputs per decision cycle.
     """
 
     policy: Path | None = None
@@ -21,4 +21,4 @@ class AdmissionSettings(ServiceSettings):
     unsigned: Literal["none", "acl"] = "none"
     clock_tolerance_s: Annotated[float, Field(gt=0)] = 5.0
     engines: Path = Path(".bailiff/engines")
-    largest_turn: Annotated[int, Field(ge=1)] = 200
+    max_cycle_inputs: Annotated[int, Field(ge=1)] = 200

@@ -1,7 +1,7 @@
-"""One writer incarnation on one domain: begin, fence the nodes, then turn after turn (log protocol §3, §4, §6).
+"""One writer incarnation on one pool: begin, fence the nodes, then decision cycles.
 
-The pool of the view runs ahead of the log while a turn is being appended. Whatever goes wrong then, this incarnation
-ends and the next one folds the log anew: nothing is repaired in place.
+See docs/reference/log-protocol-fences.md#writer-start. The projection's state is ahead of the log while a cycle is appended.
+On any error this incarnation ends and the next one folds the log again: nothing is repaired in place.
 """
 
 import asyncio
@@ -9,17 +9,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal, NoReturn
 
-from bailiff_bus import gauges
-from bailiff_bus.ambient import Ambient
-from bailiff_bus.envelope import domain_of
-from bailiff_bus.log import AuditWriter, Entry, SteppedDown
-from bailiff_bus.logs import logger
-from bailiff_bus.metrics import Metrics
-from bailiff_bus.port import Batch, BusUnavailable, Message, Parcel
-from bailiff_bus.runtime import ExitCode, MustStop
-from bailiff_bus.view import DomainView
+from bailiff_bus.envelope import pool_of
+from bailiff_bus.port import Batch, BusUnavailable, Message, OutgoingMessage
+from bailiff_core.actions.failure import DecisionError
+from bailiff_core.decision_cycle import wake_at
 from bailiff_core.model.policy import Policy
-from bailiff_core.model.pool import Pool
+from bailiff_core.model.state import PoolState
 from bailiff_core.records import ChainHead, Record
 from bailiff_core.records.facts import (
     ClockAdvanced,
@@ -27,336 +22,353 @@ from bailiff_core.records.facts import (
     DecisionFailed,
     InputsAdvanced,
     InputsLost,
-    LogSettled,
+    TruncationReconciled,
 )
 from bailiff_core.records.payload import Fact
-from bailiff_core.turn import wake_at
-from bailiff_core.verbs.failure import DecisionError
+from bailiff_log.projection import Projection
+from bailiff_log.reader import Entry
+from bailiff_log.writer import AuditWriter, SteppedDown
+from bailiff_service import pool_metrics
+from bailiff_service.clock_and_ids import ClockAndIds
+from bailiff_service.exit_code import ExitCode, MustStop
+from bailiff_service.logs import logger
+from bailiff_service.metrics import Metrics
+from bailiff_service.pool_ownership import prepare_state
 
-from .answers import Answers
-from .beginning import first_records
 from .clock import LogClock
-from .debts import Debts
-from .digests import Digests
-from .draft import Draft
+from .cycle_builder import CycleBuilder
+from .dead_letters import resend_dead_letters, send_dead_letters
 from .fencing import Fencing
-from .inputs import Inputs, Lost, Moved
-from .intake import Rejected
-from .letters import send_late_letters, send_letters
+from .input_consumer import InputConsumer, LostOffsets, PositionChanges
+from .input_decoder import DecodedInput, InputDecoder
+from .job_specs import JobSpecs
 from .liveness import Liveness
-from .loss import BeyondTheLog, accepted, beyond_log, look_for_loss
-from .outbox import Outbox
-from .reading import Read, Reading
-from .rejections import Rejections
-from .specs import JobSpecs
-from .suspects import Suspects, place
+from .poison_inputs import PoisonInputs, place
+from .publisher import Publisher
+from .reactions import Reactions
+from .reconciler import Reconciler
+from .rejection_limiter import RejectionLimiter
+from .request_handlers import Rejected
+from .startup_records import first_records
+from .state_digests import StateDigests
+from .truncation import TruncationDetected, accepted, beyond_log_end, detect_truncation
 
-LONGEST_WAIT = 0.2
-UNDER_WAY = 4  # rounds of the loop until aiokafka has written what it was given: the broker stores it while we decide
+MAX_WAIT = 0.2
+SEND_YIELDS = 4  # event loop iterations until aiokafka has sent a batch: the broker stores it while we decide
 CHECK_EVERY = 1_000_000
 ERASE_EVERY = 3_600_000_000
 INPUTS_ADVANCED_EVERY = 3_600_000_000
 
 
 class Writer:
-    """Writes one domain's log until it is cancelled, or raises why it cannot go on."""
+    """Writes one pool's log until it is cancelled or raises."""
 
     def __init__(
         self,
-        view: DomainView,
-        ambient: Ambient,
+        projection: Projection,
+        clock_and_ids: ClockAndIds,
         metrics: Metrics,
         *,
         first_policy: Policy,
-        suspects: Suspects,
+        poison_inputs: PoisonInputs,
         declared: frozenset[str],
         strays: bool,
         digest_every: int = 10_000,
-        largest_turn: int = 200,
+        max_cycle_inputs: int = 200,
         unsigned: Literal["none", "acl"] = "none",
         clock_tolerance: int = 5_000_000,
-        rejected_lately: Sequence[Entry] = (),
+        recent_rejections: Sequence[Entry] = (),
     ) -> None:
-        self._view, self._ambient, self._metrics = view, ambient, metrics
-        self._first_policy, self._suspects = first_policy, suspects
-        self._largest_turn = largest_turn
-        self._rejected_lately, self._unsigned, self._clock_tolerance = rejected_lately, unsigned, clock_tolerance
-        self._id = ambient.fresh().hex()
-        self._log = logger(domain=view.domain, writer=self._id[:8])
-        self._writer = AuditWriter(view.bus, view.reader)
-        self._clock = LogClock(ambient, 0)
-        self._specs = JobSpecs(view.domain)
-        self._liveness = Liveness(ambient)
-        self._reading = Reading(view.domain, strays, declared, ambient, self._liveness, unsigned)
-        self._digests, self._rejections = Digests(digest_every, ambient), Rejections()
-        self._inputs, self._moved = Inputs(view.bus, ambient, {}), Moved({}, 0)
+        self._projection, self._clock_and_ids, self._metrics = projection, clock_and_ids, metrics
+        self._first_policy, self._poison_inputs = first_policy, poison_inputs
+        self._largest_turn = max_cycle_inputs
+        self._rejected_lately, self._unsigned, self._clock_tolerance = recent_rejections, unsigned, clock_tolerance
+        self._id = clock_and_ids.random_bytes().hex()
+        self._log = logger(pool=projection.pool, writer=self._id[:8])
+        self._writer = AuditWriter(projection.bus, projection.reader)
+        self._clock = LogClock(clock_and_ids, 0)
+        self._specs = JobSpecs(projection.pool)
+        self._liveness = Liveness(clock_and_ids)
+        self._decoder = InputDecoder(projection.pool, strays, declared, clock_and_ids, self._liveness, unsigned)
+        self._digests, self._rejections = StateDigests(digest_every, clock_and_ids), RejectionLimiter()
+        self._inputs, self._position_changes = InputConsumer(projection.bus, clock_and_ids, {}), PositionChanges({}, 0)
         self._checked = self._erased = self._advanced = 0
 
     @property
-    def _pool(self) -> Pool:
-        return self._view.pool
+    def _state(self) -> PoolState:
+        return self._projection.state
 
     async def run(self) -> NoReturn:
-        """Begin, then work for ever."""
-        producer = await self._view.bus.producer()
-        self._outbox, fencing = Outbox(producer, self._ambient, self._metrics, self._view.domain), Fencing()
-        self._debts = Debts(self._outbox, self._specs, self._ambient)
-        self._answers = Answers(self._outbox, fencing, self._debts, self._suspects, self._ambient)
+        """Start, then run decision cycles."""
+        producer = await self._projection.bus.producer()
+        self._publisher, fencing = Publisher(producer, self._clock_and_ids, self._metrics, self._projection.pool), Fencing()
+        self._reconciler = Reconciler(self._publisher, self._specs, self._clock_and_ids)
+        self._reactions = Reactions(self._publisher, fencing, self._reconciler, self._poison_inputs, self._clock_and_ids)
         try:
             started = await self._begin()
-            self._view.ready_to_decide()
-            await self._specs.load(self._view.bus)
-            self._inputs = Inputs(self._view.bus, self._ambient, self._pool.inputs)
-            self._moved = Moved(self._pool.inputs, started)
-            await look_for_loss(self._pool, self._view.bus, self._inputs.positions, fencing.heard)
-            if self._pool.unsettled:
-                await self._reading.settling.begin(self._pool, self._view.bus, self._liveness.broker_now())
-            await self._answers.fence_all(self._pool)  # old commands are dead before the first decision of this epoch
-            if self._pool.unsettled:
-                await self._answers.ask_for_inventories(self._pool)
-            await send_late_letters(self._outbox, self._view.bus, self._rejected_lately)
-            with self._metrics.pools.showing(self._view.domain, lambda: gauges.everything(self._pool)):
-                await self._turn([], [], first=True)
+            prepare_state(self._state)
+            await self._specs.load(self._projection.bus)
+            self._inputs = InputConsumer(self._projection.bus, self._clock_and_ids, self._state.inputs)
+            self._position_changes = PositionChanges(self._state.inputs, started)
+            await detect_truncation(self._state, self._projection.bus, self._inputs.positions, fencing.observe)
+            if self._state.truncation_unreconciled:
+                await self._decoder.reconciliation.begin(self._state, self._projection.bus, self._liveness.broker_now())
+            await self._reactions.fence_all(self._state)  # agents refuse old commands before the first decision of this epoch
+            if self._state.truncation_unreconciled:
+                await self._reactions.request_inventories(self._state)
+            await resend_dead_letters(self._publisher, self._projection.bus, self._rejected_lately)
+            with self._metrics.pools.export(self._projection.pool, lambda: pool_metrics.pool_samples(self._state)):
+                await self._run_cycle([], [], first=True)
                 while True:
                     await self._step()
-        except BeyondTheLog as loss:
+        except TruncationDetected as loss:
             await self._wait_for_operator(loss)
         finally:
             await self._inputs.close()
             await self._writer.close(1.0)
             await producer.close(1.0)
 
-    # --- the beginning
+    # --- start
 
     async def _begin(self) -> int:
-        """The position of `WriterStarted`."""
-        boot = self._ambient.boot()
-        started = await self._writer.begin(self._first_records, self._view.take)
-        self._digests.begin(self._view.digest_seq, boot)
+        """Append `WriterStarted`; returns its seq."""
+        boot = self._clock_and_ids.boot()
+        started = await self._writer.begin(self._first_records, self._projection.take)
+        self._digests.begin(self._projection.digest_seq, boot)
         self._check_clock(started.append_time, boot)
         self._liveness.broker_time(started.append_time)
-        self._log.info("writing", epoch=self._pool.epoch, seq=started.record.seq)
+        self._log.info("writing", epoch=self._state.epoch, seq=started.record.seq)
         return started.record.seq
 
     def _first_records(self, head: ChainHead) -> Sequence[Record]:
-        self._clock = LogClock(self._ambient, self._pool.now)
-        # Nobody has compared this clock with the broker's yet, so where there is a log its time does not move on here.
-        time = self._pool.now if head.next_seq > 1 else self._clock.now()
+        self._clock = LogClock(self._clock_and_ids, self._state.now)
+        # this clock is not compared with the broker's yet: in an existing log, time does not advance here
+        time = self._state.now if head.next_seq > 1 else self._clock.now()
         return first_records(
-            self._pool,
-            self._view.domain,
-            self._view.partition,
+            self._state,
+            self._projection.pool,
+            self._projection.partition,
             head,
             writer=self._id,
             time=time,
             first_policy=self._first_policy,
-            ambient=self._ambient,
+            clock_and_ids=self._clock_and_ids,
         )
 
-    # --- turns
+    # --- decision cycles
 
     async def _step(self) -> None:
-        limit = 1 if self._suspects.careful else self._largest_turn
+        limit = 1 if self._poison_inputs.suspected else self._largest_turn
         jumped = self._clock.jump() != 0
         if jumped:
-            await self._turn([], [], doubt=True)
+            await self._run_cycle([], [], verify_jump=True)
         messages, lost = await self._inputs.read(limit, self._wait())
-        self._liveness.looked(at_end=len(messages) < limit)
-        await self._turn(messages, lost, jumped=jumped)
-        self._suspects.careful.difference_update(place(message) for message in messages)
-        await self._debts.pay(self._pool, self._reading.orphans, behind=len(messages) >= limit)
-        await self._keep_house()
+        self._liveness.inputs_read(at_end=len(messages) < limit)
+        await self._run_cycle(messages, lost, jumped=jumped)
+        self._poison_inputs.suspected.difference_update(place(message) for message in messages)
+        await self._reconciler.reconcile(self._state, self._decoder.orphans, behind=len(messages) >= limit)
+        await self._run_periodic_tasks()
 
     def _wait(self) -> float:
-        """Seconds until time alone may matter, at most the longest wait."""
-        wake = wake_at(self._pool)
-        return LONGEST_WAIT if wake is None else max(0.0, min(LONGEST_WAIT, (wake - self._clock.now()) / 1_000_000))
+        """Seconds until the next timer of the state, at most `MAX_WAIT`."""
+        wake = wake_at(self._state)
+        return MAX_WAIT if wake is None else max(0.0, min(MAX_WAIT, (wake - self._clock.now()) / 1_000_000))
 
-    async def _turn(
-        self, messages: list[Message], lost: list[Lost], *, first: bool = False, jumped: bool = False, doubt: bool = False
+    async def _run_cycle(
+        self,
+        messages: list[Message],
+        lost: list[LostOffsets],
+        *,
+        first: bool = False,
+        jumped: bool = False,
+        verify_jump: bool = False,
     ) -> None:
-        """Fold the facts of these messages and of time, decide, append, and send what follows once it is committed.
+        """Run one cycle: fold the facts of these messages and timers, decide, append, and react once it is committed.
 
-        doubt: the clock has jumped, and the append time of this turn, which goes by the time before, says whether the
-        broker's has, too. jumped: it has.
+        verify_jump: the wall clock has jumped; the append time of this cycle shows whether the broker's has as well.
+        jumped: both have.
         """
-        began = asyncio.get_running_loop().time()
-        boot = self._ambient.boot()
-        letters: list[tuple[Message, Rejected]] = []
-        reads: list[Read] = []
-        specs: list[Parcel] = []
+        started_at = asyncio.get_running_loop().time()
+        boot = self._clock_and_ids.boot()
+        rejections: list[tuple[Message, Rejected]] = []
+        inputs: list[DecodedInput] = []
+        specs: list[OutgoingMessage] = []
         stored: list[Batch] = []
-        draft: Draft | None = None
+        builder: CycleBuilder | None = None
         try:
-            # The clock may step in our own facts, and what stands in the turn comes after that.
-            own = [ClockAdvanced()] if doubt else self._own_facts(lost, first, jumped)
-            draft = Draft(self._pool, self._clock.now())
+            # the clock may step in our own facts, which must come first
+            own = [ClockAdvanced()] if verify_jump else self._own_facts(lost, first, jumped)
+            builder = CycleBuilder(self._state, self._clock.now())
             for fact in own:
-                draft.add(fact, inputs=self._moved_inputs())
+                builder.add(fact, inputs=self._changed_positions())
             for message in messages:
                 self._inputs.positions[f"{message.topic}/{message.partition}"] = message.offset + 1
-                read = self._read(message)
-                if read is None:
+                decoded = self._read(message)
+                if decoded is None:
                     continue
-                reads.append(read)
-                if read.submitted is not None:
-                    job, spec = read.submitted.demand.job, read.submitted.spec
-                    specs.append(self._specs.take(job, read.spec_digest, spec, read.salt))
-                if read.rejected is not None:
-                    letters.append((message, read.rejected))
-                for fact in self._facts(message, read):
+                inputs.append(decoded)
+                if decoded.submitted is not None:
+                    job, spec = decoded.submitted.demand.job, decoded.submitted.spec
+                    specs.append(self._specs.take(job, decoded.spec_digest, spec, decoded.salt))
+                if decoded.rejected is not None:
+                    rejections.append((message, decoded.rejected))
+                for fact in self._facts(message, decoded):
                     cause = f"{message.topic}/{message.partition}/{message.offset}"
-                    draft.add(
+                    builder.add(
                         fact,
                         cause=cause,
-                        inputs=self._moved_inputs(),
-                        actor=read.actor,
-                        auth=read.auth,
+                        inputs=self._changed_positions(),
+                        actor=decoded.actor,
+                        auth=decoded.auth,
                     )
-            stored = await self._specs.store(self._outbox.producer, specs)
-            for _ in range(UNDER_WAY if specs else 0):
+            stored = await self._specs.store(self._publisher.producer, specs)
+            for _ in range(SEND_YIELDS if specs else 0):
                 await asyncio.sleep(0)
-            if not draft.records:
-                await self._follow_up(letters, [], reads)
+            if not builder.records:
+                await self._follow_up(rejections, [], inputs)
                 return
-            records = draft.finish()
-        except (BeyondTheLog, BusUnavailable, asyncio.CancelledError):
+            records = builder.finish()
+        except (TruncationDetected, BusUnavailable, asyncio.CancelledError):
             raise
         except Exception as error:
-            raise self._suspects.failed(messages, error, _culprit(error, draft)) from error
+            raise self._poison_inputs.failed(messages, error, _failed_job(error, builder)) from error
         for batch in stored:
             await batch.first
         try:
             appended = await self._writer.append(records)
         except ValueError as too_large:
-            raise self._suspects.failed(messages, too_large) from too_large
+            raise self._poison_inputs.failed(messages, too_large) from too_large
         committed = await appended
-        self._checked = self._ambient.boot()  # it is ours: what it says about the log nobody need ask for
-        self._view.written_to = committed.offset + 1
-        digested = self._digests.appended()
-        if digested is not None:
-            self._view.keep(*digested, committed.entries[0])
-        self._check_clock(committed.append_time, boot, self._clock.jump() if doubt else 0)
+        self._checked = self._clock_and_ids.boot()  # this commit verifies ownership of the log
+        self._projection.written_to = committed.offset + 1
+        snapshot = self._digests.appended()
+        if snapshot is not None:
+            self._projection.save_snapshot(*snapshot, committed.entries[0])
+        self._check_clock(committed.append_time, boot, self._clock.jump() if verify_jump else 0)
         self._liveness.broker_time(committed.append_time)
-        self._metrics.turn_seconds.labels(self._view.domain).observe(asyncio.get_running_loop().time() - began)
+        self._metrics.cycle_seconds.labels(self._projection.pool).observe(asyncio.get_running_loop().time() - started_at)
         for name, count in Counter(record.type for record in records).items():
-            self._metrics.records_appended.labels(self._view.domain, name.split(".")[2]).inc(count)
-        self._metrics.log_head.labels(self._view.domain).set(self._pool.seq)
-        await self._follow_up(letters, records, reads)
+            self._metrics.records_appended.labels(self._projection.pool, name.split(".")[2]).inc(count)
+        self._metrics.log_head.labels(self._projection.pool).set(self._state.seq)
+        await self._follow_up(rejections, records, inputs)
 
-    def _own_facts(self, lost: list[Lost], first: bool, jumped: bool) -> list[Fact]:
-        """What this writer itself has to say before it looks at messages."""
-        pool = self._pool
+    def _own_facts(self, lost: list[LostOffsets], first: bool, jumped: bool) -> list[Fact]:
+        """Facts of the writer itself, before those of messages: digest, clock, lost inputs, liveness."""
+        state = self._state
         facts: list[Fact] = []
-        digest = self._digests.due(pool)
+        digest = self._digests.due(state)
         if digest is not None:
             facts.append(digest)
         if jumped:
-            facts.append(ClockStepped(by=max(0, self._clock.step())))
+            facts.append(ClockStepped(jump=max(0, self._clock.step())))
         facts += [
             InputsLost(topic=gone.topic, partition=gone.partition, from_offset=gone.from_offset, to_offset=gone.to_offset)
             for gone in lost
         ]
         facts += [
             DecisionFailed(job=job, error=error)
-            for job, error in self._suspects.jobs.items()
-            if job in pool.jobs and pool.jobs[job].held_because is None
+            for job, error in self._poison_inputs.jobs.items()
+            if job in state.jobs and state.jobs[job].suspended_reason is None
         ]
-        facts += self._rejections.due(pool, self._clock)
-        if pool.unsettled and not self._reading.orphans and self._settled():
-            facts.append(LogSettled())
+        facts += self._rejections.due(state, self._clock)
+        if state.truncation_unreconciled and not self._decoder.orphans and self._is_reconciled():
+            facts.append(TruncationReconciled())
         if not first:
-            facts += self._liveness.judge(pool)
-        wake = wake_at(pool)
+            facts += self._liveness.check(state)
+        wake = wake_at(state)
         if not facts and (first or (wake is not None and wake <= self._clock.now())):
             facts.append(ClockAdvanced())
-        boot = self._ambient.boot()
-        if not facts and self._moved.has(self._inputs.positions) and boot - self._advanced > INPUTS_ADVANCED_EVERY:
+        boot = self._clock_and_ids.boot()
+        if not facts and self._position_changes.has(self._inputs.positions) and boot - self._advanced > INPUTS_ADVANCED_EVERY:
             facts.append(InputsAdvanced())
         if facts:
             self._advanced = boot
         return facts
 
-    def _settled(self) -> bool:
-        return self._reading.settling.is_over(self._pool, self._inputs.positions, self._liveness.broker_now())
+    def _is_reconciled(self) -> bool:
+        return self._decoder.reconciliation.is_over(self._state, self._inputs.positions, self._liveness.broker_now())
 
-    def _read(self, message: Message) -> Read | None:
-        blame = self._suspects.guilty.get(place(message))
-        if blame is not None and domain_of(message) in (self._view.domain, None):
-            return Read(rejected=Rejected("internal-error", "an error of Bailiff itself; operators have been alarmed"))
-        return self._reading.read(self._pool, message)
+    def _read(self, message: Message) -> DecodedInput | None:
+        error = self._poison_inputs.errors.get(place(message))
+        if error is not None and pool_of(message) in (self._projection.pool, None):
+            return DecodedInput(
+                rejected=Rejected("internal-error", "internal error of Bailiff; an alarm was raised for its operators")
+            )
+        return self._decoder.read(self._state, message)
 
-    def _facts(self, message: Message, read: Read) -> Sequence[Fact]:
-        if read.rejected is None:
-            return read.facts
-        return self._rejections.take(self._pool, self._clock, message, read.rejected, read.source, read.id)
+    def _facts(self, message: Message, decoded: DecodedInput) -> Sequence[Fact]:
+        if decoded.rejected is None:
+            return decoded.facts
+        return self._rejections.take(self._state, self._clock, message, decoded.rejected, decoded.source, decoded.id)
 
-    def _moved_inputs(self) -> tuple[tuple[str, int], ...]:
-        return self._moved.take(self._inputs.positions, self._pool.seq)
+    def _changed_positions(self) -> tuple[tuple[str, int], ...]:
+        return self._position_changes.take(self._inputs.positions, self._state.seq)
 
     def _check_clock(self, append_time: int, sent_at_boot: int, jump: int = 0) -> None:
         apart = self._clock.differs_from(append_time, sent_at_boot, self._clock_tolerance, jump)
         if apart is not None:
             raise MustStop(
                 ExitCode.CLOCK,
-                f"the broker's clock is {apart / 1_000_000:+.1f} s from this machine's: nothing more is written, set the clocks",
+                f"the broker's clock is {apart / 1_000_000:+.1f} s from this machine's: synchronise the clocks, then restart",
             )
 
-    async def _follow_up(self, letters: list[tuple[Message, Rejected]], records: list[Record], reads: list[Read]) -> None:
-        """What follows from these, which are committed."""
-        await send_letters(self._outbox, self._metrics, self._view.domain, self._suspects, letters)
-        await self._answers.answer(self._pool, records)
-        for read in reads:
-            if read.missed is not None:
-                await self._answers.ask_for_inventory(self._pool, read.missed.node, read.missed.incarnation)
+    async def _follow_up(
+        self, rejections: list[tuple[Message, Rejected]], records: list[Record], inputs: list[DecodedInput]
+    ) -> None:
+        """React to these committed records, and send dead letters."""
+        await send_dead_letters(self._publisher, self._metrics, self._projection.pool, self._poison_inputs, rejections)
+        await self._reactions.react(self._state, records)
+        for decoded in inputs:
+            if decoded.missed is not None:
+                await self._reactions.request_inventory(self._state, decoded.missed.node, decoded.missed.incarnation)
 
-    async def _keep_house(self) -> None:
-        boot = self._ambient.boot()
+    async def _run_periodic_tasks(self) -> None:
+        boot = self._clock_and_ids.boot()
         if boot - self._checked >= CHECK_EVERY:
             self._checked = boot
             await self._writer.check()
         if boot - self._erased >= ERASE_EVERY:
             self._erased = boot
-            await self._specs.erase_old(self._outbox.producer, self._pool)
+            await self._specs.erase_old(self._publisher.producer, self._state)
 
-    # --- a log that was cut short
+    # --- truncated log
 
-    async def _wait_for_operator(self, loss: BeyondTheLog) -> NoReturn:
-        """Append nothing until an operator says to go on; that is itself a record. Then begin anew, in a higher epoch."""
+    async def _wait_for_operator(self, loss: TruncationDetected) -> NoReturn:
+        """Append nothing until an operator accepts the truncation, by a record. Then start again in a higher epoch."""
         await self._fold_anew()
-        if not beyond_log(self._pool, loss.epoch, loss.seq):
-            raise SteppedDown(f"another writer wrote what {loss.node} has obeyed")
-        if self._pool.seq + 1 != self._writer.head.next_seq:
-            raise SteppedDown("the log is not as this writer left it")
-        self._log.error("the log was cut short; waiting for an operator", node=loss.node, epoch=loss.epoch, seq=loss.seq)
-        await self._outbox.alarm("critical", "log-truncated", str(loss), self._pool.seq)
+        if not beyond_log_end(self._state, loss.epoch, loss.seq):
+            raise SteppedDown(f"another writer has written the record that {loss.node} refers to")
+        if self._state.seq + 1 != self._writer.head.next_seq:
+            raise SteppedDown("the log has changed since this writer's last record")
+        self._log.error("the log was truncated; waiting for an operator", node=loss.node, epoch=loss.epoch, seq=loss.seq)
+        await self._publisher.alarm("critical", "log-truncated", str(loss), self._state.seq)
         while True:
-            messages, _ = await self._inputs.read(self._largest_turn, LONGEST_WAIT)
-            await self._keep_house()
+            messages, _ = await self._inputs.read(self._largest_turn, MAX_WAIT)
+            await self._run_periodic_tasks()
             for message in messages:
-                word = accepted(self._pool, message, loss, self._unsigned)
-                if word is not None:
-                    fact, identity = word
-                    draft = Draft(self._pool, self._clock.now())
+                acceptance = accepted(self._state, message, loss, self._unsigned)
+                if acceptance is not None:
+                    fact, identity = acceptance
+                    builder = CycleBuilder(self._state, self._clock.now())
                     cause = f"{message.topic}/{message.partition}/{message.offset}"
-                    draft.add(fact, cause=cause, actor=identity.actor, auth=identity.auth)
-                    await (await self._writer.append(draft.finish()))
-                    raise SteppedDown("an operator accepted the loss; beginning anew")
+                    builder.add(fact, cause=cause, actor=identity.actor, auth=identity.auth)
+                    await (await self._writer.append(builder.finish()))
+                    raise SteppedDown("an operator accepted the truncation; starting again")
 
     async def _fold_anew(self) -> None:
-        """Throw the unfinished turn away: the pool and the positions as the log has them."""
-        fresh = DomainView(self._view.bus, self._view.domain, self._view.partition, self._metrics)
+        """Discard the unfinished cycle: state and positions as of the log."""
+        fresh = Projection(self._projection.bus, self._projection.pool, self._projection.partition, self._metrics)
         try:
             await fresh.catch_up()
         finally:
             await fresh.close()
-        self._view.pool = fresh.pool
+        self._projection.state = fresh.state
         await self._inputs.close()
-        self._inputs = Inputs(self._view.bus, self._ambient, fresh.pool.inputs)
+        self._inputs = InputConsumer(self._projection.bus, self._clock_and_ids, fresh.state.inputs)
 
 
-def _culprit(error: Exception, draft: Draft | None) -> str | None:
-    """The job that deciding failed about, unless it came with this turn, or a request of this turn is about it."""
-    if not isinstance(error, DecisionError) or draft is None:
+def _failed_job(error: Exception, builder: CycleBuilder | None) -> str | None:
+    """The job that the failure concerns, unless it is new in this cycle or a request of this cycle names it."""
+    if not isinstance(error, DecisionError) or builder is None:
         return None
-    return error.job if draft.knew(error.job) and not draft.asks_about(error.job) else None
+    return error.job if builder.existed_before(error.job) and not builder.has_request_for(error.job) else None

@@ -1,5 +1,5 @@
-"""Auditor: the log of every pool kept in PostgreSQL, sealed, and laid out for people.
+"""Auditor: archives every pool's log in PostgreSQL, seals it, and maintains a read model.
 
-It follows `bailiff.audit`, checks that each record continues the chain, and stores the bytes as they came, each exactly
-once. It decides nothing, no service waits for it, and what it holds can be checked without it.
+It follows `bailiff.audit`, verifies that each record continues the chain, and stores the bytes unchanged, exactly once. It
+decides nothing, no service depends on it, and the archive can be verified without it.
 """

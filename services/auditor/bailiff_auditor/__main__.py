@@ -3,19 +3,19 @@
 import sys
 
 from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.metrics import Metrics
-from bailiff_bus.runtime import main
+from bailiff_service.main import main
+from bailiff_service.metrics import Metrics
 
-from .alarms import Told
+from .alarms import AlarmKey
 from .service import AuditorService
 from .settings import AuditorSettings
 
-TOLD: set[Told] = set()  # a service that lost Kafka is made anew, and need not say all of it again
+RAISED_ALARMS: set[AlarmKey] = set()  # survives a restart of the service after a Kafka outage
 
 
 def build(settings: AuditorSettings, metrics: Metrics) -> AuditorService:
     """The service on the real Kafka."""
-    return AuditorService(settings, metrics, KafkaBus(settings.kafka), TOLD)
+    return AuditorService(settings, metrics, KafkaBus(settings.kafka), RAISED_ALARMS)
 
 
 if __name__ == "__main__":

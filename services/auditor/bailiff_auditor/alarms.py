@@ -1,34 +1,34 @@
-"""Alarms of the auditor: on `bailiff.alarms`, in the metrics and in its log, once for each thing that is wrong."""
+"""Alarms of the auditor: on `bailiff.alarms`, in metrics and in the log, each once."""
 
 from bailiff_bus import topics
-from bailiff_bus.ambient import Ambient
 from bailiff_bus.envelope import wrap
-from bailiff_bus.logs import logger
 from bailiff_bus.messages import Alarm
-from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import Bus
+from bailiff_service.clock_and_ids import ClockAndIds
+from bailiff_service.logs import logger
+from bailiff_service.metrics import Metrics
 
-Told = tuple[str, str, str]
+AlarmKey = tuple[str, str, str]
 
 
 class Alarms:
-    """Raises alarms; says nothing twice in the life of the process."""
+    """Raises each alarm once in the lifetime of the process."""
 
-    def __init__(self, bus: Bus, metrics: Metrics, ambient: Ambient, told: set[Told]) -> None:
-        self._bus, self._metrics, self._ambient, self._told = bus, metrics, ambient, told
+    def __init__(self, bus: Bus, metrics: Metrics, clock_and_ids: ClockAndIds, raised: set[AlarmKey]) -> None:
+        self._bus, self._metrics, self._clock_and_ids, self._raised = bus, metrics, clock_and_ids, raised
 
-    async def alarm(self, domain: str, code: str, text: str) -> None:
-        """Tell operators."""
-        if (domain, code, text) in self._told:
+    async def alarm(self, pool: str, code: str, text: str) -> None:
+        """Raise an alarm."""
+        if (pool, code, text) in self._raised:
             return
-        logger(domain=domain).error(text, code=code)
-        at = self._ambient.wall()
+        logger(pool=pool).error(text, code=code)
+        at = self._clock_and_ids.wall()
         body = Alarm(severity="critical", code=code, text=text[:4000])
-        headers, value = wrap(body, source=f"/bailiff/{domain}/auditor", id=f"{code}/{at}", domain=domain, time_us=at)
+        headers, value = wrap(body, source=f"/bailiff/{pool}/auditor", id=f"{code}/{at}", pool=pool, time_us=at)
         producer = await self._bus.producer()
         try:
-            await (await producer.send(topics.ALARMS.name, value, key=domain.encode(), headers=headers))
+            await (await producer.send(topics.ALARMS.name, value, key=pool.encode(), headers=headers))
         finally:
             await producer.close(1.0)
-        self._metrics.alarms.labels(domain, code).inc()
-        self._told.add((domain, code, text))
+        self._metrics.alarms.labels(pool, code).inc()
+        self._raised.add((pool, code, text))

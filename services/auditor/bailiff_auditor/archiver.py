@@ -1,6 +1,6 @@
-"""One domain's log into the archive: read, judge, write; from the position that the database holds, whoever wrote it.
+"""Archives one pool's log: reads, verifies and writes, from the position stored in the database.
 
-What Kafka and PostgreSQL do at the same time: while one batch is being written the next one is read.
+Reading and writing overlap: while one batch is being written, the next one is read.
 """
 
 import asyncio
@@ -10,29 +10,29 @@ from functools import partial
 from asyncpg import Connection
 
 from bailiff_bus import topics
-from bailiff_bus.logs import logger
-from bailiff_bus.metrics import Metrics
-from bailiff_bus.port import AT_ONCE, Bus, Message, OffsetGone, Reader
-from bailiff_bus.settings import PoolDeclaration
-from bailiff_bus.walk import Walk
+from bailiff_bus.port import READ_LIMIT, Bus, Message, OffsetOutOfRange, Reader
 from bailiff_core.records import Wire, record_hash
+from bailiff_log.chain_verifier import ChainVerifier
+from bailiff_service.logs import logger
+from bailiff_service.metrics import Metrics
+from bailiff_service.settings import PoolDeclaration
 
 from .alarms import Alarms
-from .branching import Order, first_lost, ordered, set_aside
-from .judging import Judge
-from .keeper import Batch, NotOurs, Position, mark_broken, position_of, write
+from .archive_writer import Batch, Position, PositionMoved, mark_broken, position_of, write
+from .forks import ForkOrder, find_fork_order, first_lost, move_to_fork
+from .record_classifier import RecordClassifier
 from .sealer import Sealer
-from .underway import UnderWay
+from .write_pipeline import WritePipeline
 
-WRITE_AT_ONCE = 5_000  # messages, as rows
+WRITE_AT_ONCE = 5_000  # messages per transaction
 WAIT = 0.5
-LOOK_AGAIN = 30.0
+RETRY_S = 30.0
 
-Say = Callable[[str | None], None]
+SetState = Callable[[str | None], None]
 
 
-class Broken(Exception):
-    """The log does not go on from what is archived. The text says where and how."""
+class LogBroken(Exception):
+    """The log does not continue the archived chain. The text says where and how."""
 
     def __init__(self, code: str, why: str) -> None:
         super().__init__(why)
@@ -40,82 +40,89 @@ class Broken(Exception):
 
 
 class Archiver:
-    """Archives one domain on a connection that holds its lock. say: is told why it is not up to date, or None."""
+    """Archives one pool on a connection that holds its lock. set_state: called with why it is behind, or None."""
 
     def __init__(
-        self, bus: Bus, pool: PoolDeclaration, connection: Connection, metrics: Metrics, alarms: Alarms, sealer: Sealer, say: Say
+        self,
+        bus: Bus,
+        pool: PoolDeclaration,
+        connection: Connection,
+        metrics: Metrics,
+        alarms: Alarms,
+        sealer: Sealer,
+        set_state: SetState,
     ) -> None:
         self._bus, self._pool, self._db, self._metrics, self._alarms = bus, pool, connection, metrics, alarms
-        self._sealer, self._say = sealer, say
-        self._log = logger(domain=pool.name)
-        self.offset = 0  # behind the last message that was dealt with
+        self._sealer, self._set_state = sealer, set_state
+        self._log = logger(pool=pool.name)
+        self.offset = 0  # of the next message
 
     async def run(self) -> None:
-        """For ever. A log that does not go on is looked at again now and then: it may be put right."""
+        """Run forever. A broken log is retried periodically, because it may be repaired."""
         while True:
             position = await position_of(self._db, self._pool)
             try:
                 await self._archive(position)
-            except Broken as broken:
-                if broken.code == "archive-log-lost" and (order := await ordered(self._db, position)) is not None:
-                    await self._set_aside(position, order)
+            except LogBroken as broken:
+                if broken.code == "archive-log-lost" and (order := await find_fork_order(self._db, position)) is not None:
+                    await self._move_to_fork(position, order)
                 await mark_broken(self._db, position.id, str(broken))
-                domain = self._pool.name
-                self._metrics.archive_broken.labels(domain).set(1)
-                self._say(str(broken))
+                pool = self._pool.name
+                self._metrics.archive_broken.labels(pool).set(1)
+                self._set_state(str(broken))
                 if broken.code == "archive-log-lost":
-                    await self._alarms.alarm(domain, "archive-log-lost", str(broken))
+                    await self._alarms.alarm(pool, "archive-log-lost", str(broken))
                 else:
-                    await self._alarms.alarm(domain, "archive-log-broken", str(broken))
-                await asyncio.sleep(LOOK_AGAIN)
+                    await self._alarms.alarm(pool, "archive-log-broken", str(broken))
+                await asyncio.sleep(RETRY_S)
 
     async def _archive(self, position: Position) -> None:
-        domain, topic, partition = self._pool.name, topics.AUDIT.name, self._pool.partition
-        judge = await Judge.at(position, self._db)
+        pool, topic, partition = self._pool.name, topics.AUDIT.name, self._pool.partition
+        judge = await RecordClassifier.at(position, self._db)
         self.offset = position.next_offset
         reader = await self._bus.reader([(topic, partition, position.next_offset)])
-        under_way, caught_up = UnderWay(), False
+        pipeline, caught_up = WritePipeline(), False
         try:
             await self._confirm(reader, position)
             await self._sealer.begin(self._db, position)
-            self._metrics.archive_head.labels(domain).set(position.head.next_seq - 1)
+            self._metrics.archive_head.labels(pool).set(position.head.next_seq - 1)
             batch = Batch(position)
             while True:
                 messages = await self._read(reader, batch)
                 if messages:
-                    judge.judge(batch, messages)
-                    if not batch.leaves:  # nothing continues: is what we archived still in the log?
-                        await under_way.ended()
+                    judge.classify(batch, messages)
+                    if not batch.leaves:  # nothing continues the chain: is the archived head still in the log?
+                        await pipeline.ended()
                         await self._confirm(reader, batch.after)
-                    if not judge.stopped and self._room(batch):
+                    if not judge.stopped and self._capacity(batch):
                         continue
                 if len(batch):
-                    await under_way.begin(partial(self._write, batch, judge.take_people()))
+                    await pipeline.begin(partial(self._write, batch, judge.take_rows()))
                     batch = Batch(batch.after)
                 elif not messages:
-                    await under_way.ended()
-                    if not caught_up:  # silence may also mean that Kafka has not answered yet
+                    await pipeline.ended()
+                    if not caught_up:  # no messages may also mean that Kafka has not answered yet
                         caught_up = reader.position(topic, partition) >= await self._end()
                     if caught_up:
                         self._caught_up(batch.after)
                     await self._sealer.seal_if_due(self._db, batch.after)
                 if judge.stopped:
-                    await under_way.ended()
-                    raise judge.unreadable or self._broken(judge.walk, batch.after)
+                    await pipeline.ended()
+                    raise judge.unreadable or self._broken(judge.verifier, batch.after)
         finally:
-            await under_way.cancel()
+            await pipeline.cancel()
             await reader.close()
 
     async def _end(self) -> int:
         return (await self._bus.spans(topics.AUDIT.name))[self._pool.partition].end
 
-    async def _set_aside(self, position: Position, order: Order) -> None:
-        """As an operator said: what the log has no more is set aside. Raises `NotOurs` when that is done."""
-        domain, topic, partition = self._pool.name, topics.AUDIT.name, self._pool.partition
+    async def _move_to_fork(self, position: Position, order: ForkOrder) -> None:
+        """As ordered by an operator, move records that the log lost to a fork. Raises `PositionMoved` when done."""
+        pool, topic, partition = self._pool.name, topics.AUDIT.name, self._pool.partition
         span = (await self._bus.spans(topic))[partition]
         reader = await self._bus.reader([(topic, partition, span.begin)])
 
-        async def stands_at(offset: int, digest: str) -> bool:
+        async def is_at(offset: int, digest: str) -> bool:
             if not span.begin <= offset < span.end:
                 return False
             reader.follow(topic, partition, offset)
@@ -125,33 +132,33 @@ class Archiver:
             return found[0].offset == offset and record_hash(Wire(found[0].headers, found[0].value)) == digest
 
         try:
-            from_seq = await first_lost(self._db, position, stands_at)
+            from_seq = await first_lost(self._db, position, is_at)
         finally:
             await reader.close()
         if from_seq is None:
-            self._log.error("nothing of this archive is in the log: it is another one, and needs an empty database")
+            self._log.error("no archived record is in the log: this is another log; archive it in an empty database")
             return
-        branch = await set_aside(self._db, position, from_seq, order)
+        fork = await move_to_fork(self._db, position, from_seq, order)
         text = (
-            f"{domain}: records #{from_seq} to #{position.head.next_seq - 1} are archived and not in the log any more; they were "
-            f"set aside as branch {branch}, as {order.by or 'an operator'} said ({order.reason}); the archive follows the log"
+            f"{pool}: records #{from_seq} to #{position.head.next_seq - 1} are archived but no longer in the log; they were "
+            f"moved to fork {fork}, ordered by {order.by or 'an operator'} ({order.reason}); the archive follows the log"
         )
-        await self._alarms.alarm(domain, "archive-branched", text)
-        raise NotOurs(text)
+        await self._alarms.alarm(pool, "archive-forked", text)
+        raise PositionMoved(text)
 
     async def _read(self, reader: Reader, batch: Batch) -> list[Message]:
-        """What is there; waits for it only where nothing else waits to be written."""
+        """Available messages; waits only if there is nothing to write."""
         try:
-            return await reader.read(min(AT_ONCE, self._room(batch)), 0 if len(batch) else WAIT)
-        except OffsetGone as gone:
-            raise self._lost(batch.after, str(gone)) from None
+            return await reader.read(min(READ_LIMIT, self._capacity(batch)), 0 if len(batch) else WAIT)
+        except OffsetOutOfRange as error:
+            raise self._lost(batch.after, str(error)) from None
 
-    def _room(self, batch: Batch) -> int:
-        """How many messages more the batch takes: it ends where a seal is due."""
+    def _capacity(self, batch: Batch) -> int:
+        """Remaining size of the batch; a batch ends where a seal is due."""
         return min(WRITE_AT_ONCE, self._sealer.until_due(batch.before.tree.size)) - len(batch)
 
     async def _confirm(self, reader: Reader, position: Position) -> None:
-        """The last archived record still stands in the log, where it was read. Raises `Broken`."""
+        """Check that the last archived record is still at its offset. Raises `LogBroken`."""
         if position.head_offset < 0:
             return
         topic, partition = topics.AUDIT.name, self._pool.partition
@@ -163,43 +170,43 @@ class Archiver:
         while not found:
             found = await self._read_one(reader, position)
         if found[0].offset != position.head_offset or record_hash(Wire(found[0].headers, found[0].value)) != position.head.hash:
-            raise self._lost(position, f"another message stands at offset {position.head_offset}")
+            raise self._lost(position, f"offset {position.head_offset} has another message")
         reader.follow(topic, partition, position.next_offset)
 
     async def _read_one(self, reader: Reader, position: Position) -> list[Message]:
         try:
             return await reader.read(1, WAIT)
-        except OffsetGone as gone:
-            raise self._lost(position, str(gone)) from None
+        except OffsetOutOfRange as error:
+            raise self._lost(position, str(error)) from None
 
-    def _broken(self, walk: Walk, position: Position) -> Broken:
-        found = walk.broken
+    def _broken(self, verifier: ChainVerifier, position: Position) -> LogBroken:
+        found = verifier.broken
         assert found is not None
-        return Broken(
+        return LogBroken(
             "archive-log-broken",
             f"{self._pool.name}: the chain is broken at seq {found['seq']} (offset {found['offset']}): {found['meaning']}; "
-            f"archived are the records before #{position.head.next_seq}",
+            f"records before #{position.head.next_seq} are archived",
         )
 
-    def _lost(self, position: Position, how: str) -> Broken:
+    def _lost(self, position: Position, how: str) -> LogBroken:
         last = position.head.next_seq - 1
-        return Broken(
+        return LogBroken(
             "archive-log-lost",
             f"{self._pool.name}: the log no longer holds record #{last}, which is archived from offset "
-            f"{position.head_offset}: {how}; it was cut short or replaced, and the archive is left as it is",
+            f"{position.head_offset}: {how}; the log was truncated or replaced; the archive is unchanged",
         )
 
     async def _write(self, batch: Batch, people: dict[str, str]) -> None:
         await write(self._db, batch, people)
-        domain, self.offset = self._pool.name, batch.after.next_offset
-        self._metrics.archived.labels(domain).inc(len(batch.leaves))
-        self._metrics.archive_head.labels(domain).set(batch.after.head.next_seq - 1)
+        pool, self.offset = self._pool.name, batch.after.next_offset
+        self._metrics.archived.labels(pool).inc(len(batch.leaves))
+        self._metrics.archive_head.labels(pool).set(batch.after.head.next_seq - 1)
         for row in batch.orphans:
-            if self._metrics.count_orphan(domain, row[1]):
-                self._log.warning("a record that does not continue the log was skipped", offset=row[1], why=row[4])
+            if self._metrics.count_orphan(pool, row[1]):
+                self._log.warning("skipped an orphan", offset=row[1], why=row[4])
         self._sealer.grown(batch.leaves, batch.after.tree.size)
         await self._sealer.seal_if_due(self._db, batch.after)
 
     def _caught_up(self, position: Position) -> None:
         self._metrics.archive_broken.labels(self._pool.name).set(0)
-        self._say(None if position.head.next_seq else "its log has not begun")
+        self._set_state(None if position.head.next_seq else "its log is empty")

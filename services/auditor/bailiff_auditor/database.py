@@ -1,4 +1,4 @@
-"""The database: a connection, its migrations, and which errors mean that it is away."""
+"""PostgreSQL: connection, migrations, pool locks, and the errors that mean it is unreachable."""
 
 import hashlib
 import re
@@ -9,15 +9,15 @@ from importlib.resources import files
 import asyncpg
 from asyncpg import Connection
 
-from bailiff_bus.runtime import ExitCode, MustStop
+from bailiff_service.exit_code import ExitCode, MustStop
 
-LOCKS = 0x6261696C  # "bail": the first half of our advisory locks; the second is 0 for migrations, else a domain's id
-AWAY = (
+LOCKS = 0x6261696C  # "bail": the first half of our advisory locks; the second is 0 for migrations, else a pool's id
+UNREACHABLE = (
     OSError, TimeoutError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.CannotConnectNowError,
     asyncpg.OperatorInterventionError, asyncpg.InsufficientResourcesError, asyncpg.InternalClientError,
     asyncpg.PostgresSystemError,
 )  # fmt: skip
-"""PostgreSQL cannot be reached, restarts, was told to stop, or has no room: wait, and begin at what it has committed."""
+"""PostgreSQL is unreachable, restarting, shutting down or out of resources: wait and resume from what is committed."""
 
 VERSIONS = """CREATE TABLE IF NOT EXISTS schema_versions (
     version integer PRIMARY KEY, name text NOT NULL, sha256 text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"""
@@ -33,12 +33,12 @@ class Migration:
 
     @property
     def sha256(self) -> str:
-        """What the database remembers of it."""
+        """Stored with the applied migration."""
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
 
 def migrations() -> list[Migration]:
-    """All of them, in order."""
+    """All migrations in order."""
     found = []
     for file in sorted(files("bailiff_auditor").joinpath("migrations").iterdir(), key=lambda each: each.name):
         named = re.fullmatch(r"(\d{4})_(\w+)\.sql", file.name)
@@ -48,7 +48,7 @@ def migrations() -> list[Migration]:
 
 
 async def connect(dsn: str, timeout: float) -> Connection:
-    """A connection. timeout: of connecting, and of each statement but those that wait for a lock, seconds."""
+    """Connect. timeout: of the connection and of each statement except lock waits, seconds."""
     try:
         return await asyncpg.connect(
             dsn, timeout=timeout, command_timeout=timeout, server_settings={"application_name": "bailiff-auditor"}
@@ -58,7 +58,7 @@ async def connect(dsn: str, timeout: float) -> Connection:
 
 
 async def migrate(connection: Connection, steps: Sequence[Migration]) -> int:
-    """Bring the schema to the newest version, forward only, one process at a time. Returns how many steps were taken."""
+    """Migrate the schema to the newest version, one process at a time. Returns the number of migrations applied."""
     await connection.execute("SELECT pg_advisory_lock($1, 0)", LOCKS, timeout=600)
     try:
         await connection.execute(VERSIONS)
@@ -67,7 +67,7 @@ async def migrate(connection: Connection, steps: Sequence[Migration]) -> int:
         if max(known, default=0) > newest:
             raise MustStop(
                 ExitCode.SETTINGS,
-                f"the archive's schema is of version {max(known)}, this release knows {newest}: use a newer release",
+                f"the archive's schema has version {max(known)}, this release supports {newest}: use a newer release",
             )
         taken = 0
         for step in steps:
@@ -75,7 +75,7 @@ async def migrate(connection: Connection, steps: Sequence[Migration]) -> int:
                 if known[step.version]["sha256"] != step.sha256:
                     raise MustStop(
                         ExitCode.SETTINGS,
-                        f"the archive was made with another migration {step.version} ({step.name}) than this release has",
+                        f"migration {step.version} ({step.name}) of the archive differs from this release's",
                     )
                 continue
             async with connection.transaction():
@@ -91,6 +91,6 @@ async def migrate(connection: Connection, steps: Sequence[Migration]) -> int:
             await connection.execute("SELECT pg_advisory_unlock($1, 0)", LOCKS)
 
 
-async def hold(connection: Connection, domain: int) -> None:
-    """Wait until no other process archives this domain. The lock lasts as long as the connection."""
-    await connection.execute("SELECT pg_advisory_lock($1, $2)", LOCKS, domain, timeout=10**9)
+async def acquire_pool_lock(connection: Connection, pool: int) -> None:
+    """Acquire the pool's advisory lock, held until the connection closes."""
+    await connection.execute("SELECT pg_advisory_lock($1, $2)", LOCKS, pool, timeout=10**9)

@@ -1,19 +1,19 @@
-"""Settings of the auditor, on top of the common ones."""
+"""Settings of the auditor beyond the common ones."""
 
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, SecretStr
 
-from bailiff_bus.settings import ServiceSettings
+from bailiff_service.settings import ServiceSettings
 
 
 class AuditorSettings(ServiceSettings):
-    """postgres: the address of the archive, which may hold a password. seal_key: the file with the private key that seals;
+    """postgres: DSN of the archive. seal_key: file with the private sealing key; default: `auditor/seal.key` in the state
 
-    left out, `auditor/seal.key` in the state folder, made at the first start. seal_key_before: the key until now, where a new
-    one takes over. seal_records, seal_seconds: a seal comes at each multiple of so many records, and so long after the one
-    before if there are new ones. usage_seconds: how often projects' use is noted, in log time.
+    folder, generated at the first start. seal_key_before: the previous key, during a key rotation. seal_records,
+    seal_seconds: seal at each multiple of so many records, and after so many seconds if there are new records.
+    usage_seconds: interval of project usage samples, in log time.
     """
 
     postgres: SecretStr

@@ -1,1 +1,1 @@
-"""The console: a web page that shows who has the GPUs and why, and by which people ask for things."""
+"""The web console: live state of each pool, explanations of decisions, and requests by signed-in users."""

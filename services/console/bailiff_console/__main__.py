@@ -3,17 +3,17 @@
 import sys
 
 from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.metrics import Metrics
-from bailiff_bus.runtime import main
+from bailiff_service.main import main
+from bailiff_service.metrics import Metrics
 
 from .service import ConsoleService
 from .settings import ConsoleSettings
 
 
 def build(settings: ConsoleSettings, metrics: Metrics) -> ConsoleService:
-    """The console on the real Kafka."""
-    quick = settings.kafka.model_copy(update={"request_timeout_ms": min(settings.kafka.request_timeout_ms, 3000)})
-    return ConsoleService(settings, metrics, KafkaBus(settings.kafka), KafkaBus(quick))
+    """The console on Kafka. The second connection has a short timeout: it probes whether Kafka answers."""
+    probe = settings.kafka.model_copy(update={"request_timeout_ms": min(settings.kafka.request_timeout_ms, 3000)})
+    return ConsoleService(settings, metrics, KafkaBus(settings.kafka), KafkaBus(probe))
 
 
 if __name__ == "__main__":

@@ -1,23 +1,24 @@
-"""The application: every router and middleware is put in here, and nowhere else."""
+"""The ASGI application: registers every router and middleware."""
 
 from collections.abc import Callable, Mapping
 
 from fastapi import FastAPI
 from starlette.requests import Request
 
-from . import archive as archived
+from bailiff_console.actions.request_service import RequestService
+from bailiff_console.actions.what_ifs import WhatIfs
+from bailiff_console.auth.auth_context import AuthContext
+from bailiff_console.auth.middleware import AuthMiddleware
+from bailiff_console.live.pools import Pools
+
+from . import archive as archive_proxy
 from . import logs, problems, web
-from .acting import routes as acting
-from .acting.desk import Desk
-from .acting.whatifs import WhatIfs
-from .answers import Answer
+from .actions import routes as action_routes
 from .archive import ArchiveProxy
-from .door import routes as door
-from .door.gate import Gate
-from .door.middleware import Door
+from .auth import routes as auth_routes
+from .history import decision, explain, point_in_time
 from .live import stream
-from .live.pools import Pools
-from .past import at, decision, explain
+from .responses import JsonResponse
 
 Readiness = Callable[[], Mapping[str, str | None]]
 
@@ -26,30 +27,30 @@ def application(
     pools: Pools,
     archive: ArchiveProxy,
     readiness: Readiness,
-    gate: Gate,
-    desk: Desk,
+    auth: AuthContext,
+    request_service: RequestService,
     what_ifs: WhatIfs,
     *,
-    most_pages: int = 1000,
+    max_pages: int = 1000,
 ) -> FastAPI:
-    """What the routers ask is in `app.state`, each under its name here."""
+    """The routers read these objects from `app.state`, under the same names."""
     app = FastAPI(title="Bailiff's console", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
-    app.state.pools, app.state.archive, app.state.most_pages = pools, archive, most_pages
-    app.state.boards, app.state.reading_logs = at.Boards(), set()
-    app.state.gate, app.state.desk, app.state.what_ifs = gate, desk, what_ifs
+    app.state.pools, app.state.archive, app.state.max_pages = pools, archive, max_pages
+    app.state.snapshot_cache, app.state.reading_logs = point_in_time.SnapshotCache(), set()
+    app.state.auth, app.state.request_service, app.state.what_ifs = auth, request_service, what_ifs
     problems.register(app)
 
     @app.get("/healthz")
-    async def healthz() -> Answer:
-        return Answer({"alive": True})
+    async def healthz() -> JsonResponse:
+        return JsonResponse({"alive": True})
 
     @app.get("/readyz")
-    async def readyz(_: Request) -> Answer:
-        found = dict(readiness())
-        return Answer(found, status_code=503 if any(found.values()) else 200)
+    async def readyz(_: Request) -> JsonResponse:
+        faults = dict(readiness())
+        return JsonResponse(faults, status_code=503 if any(faults.values()) else 200)
 
-    for room in (door, acting, stream, at, explain, decision, logs, archived):
-        app.include_router(room.router)
-    app.include_router(web.router)  # last: it takes every address that is left
-    app.add_middleware(Door, gate=gate)
+    for module in (auth_routes, action_routes, stream, point_in_time, explain, decision, logs, archive_proxy):
+        app.include_router(module.router)
+    app.include_router(web.router)  # last: it matches every remaining path
+    app.add_middleware(AuthMiddleware, auth=auth)
     return app

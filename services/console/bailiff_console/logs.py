@@ -1,4 +1,4 @@
-"""What a job's tasks print, live: `bailiff.job-logs` for one page at a time, as server-sent events of lines."""
+"""Live output of a job's tasks: reads `bailiff.job-logs` per viewer and sends lines as server-sent events."""
 
 import asyncio
 import re
@@ -11,48 +11,48 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from bailiff.present.times import moment
+from bailiff.render.serializers.times import moment
 from bailiff_bus import topics
-from bailiff_bus.port import Bus, BusUnavailable, Message, OffsetGone
-from bailiff_bus.until_first import until_first
+from bailiff_bus.port import Bus, BusUnavailable, Message, OffsetOutOfRange
+from bailiff_console.live.change import event
+from bailiff_console.live.pools import Pools
+from bailiff_console.live.stream import HEADERS, HEARTBEAT_S, RETRY_MS, STUCK_S, disconnected
+from bailiff_service.race import race
 
-from .live.change import event
-from .live.pools import Pools
-from .live.stream import HEADERS, HEARTBEAT_S, RETRY_MS, STUCK_S, gone
 from .problems import busy
 
 router = APIRouter()
-MOST = 50  # pages with a log at a time: each reads the topic by itself
-BACK = 50_000  # messages, of all jobs, that are looked through for what was printed before
+MAX_VIEWERS = 50  # concurrent log views: each reads the topic on its own
+LOOKBACK = 50_000  # messages, of all jobs, scanned for earlier output
 READ_S = 0.5
-LINES = 400  # in one event
-LONGEST = 8_000  # characters of a line
+LINES = 400  # per event
+MAX_LINE = 8_000  # characters
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Lines:
-    """Messages of one job as lines. An agent that was restarted sends some of it again, by its offsets: that is left out."""
+    """Messages of one job as lines. A restarted agent sends some output again; duplicates are dropped by offset."""
 
     def __init__(self, job: str, task: int | None, attempt: int | None) -> None:
         self._job = job.encode()
         self._task = None if task is None else str(task).encode()
         self._attempt = None if attempt is None else str(attempt).encode()
-        self._places: dict[tuple[bytes, ...], int] = {}
+        self._ends: dict[tuple[bytes, ...], int] = {}
 
     def of(self, message: Message) -> list[dict[str, Any]]:
-        """Those that are new in it; none where it is another job's."""
-        at = dict(message.headers)
-        place = tuple(at.get(name, b"") for name in ("ce_attempt", "ce_task", "ce_node"))
-        attempt, task, _ = place
+        """New lines of this message; empty if it is of another job."""
+        headers = dict(message.headers)
+        source = tuple(headers.get(name, b"") for name in ("ce_attempt", "ce_task", "ce_node"))
+        attempt, task, _ = source
         if message.key != self._job or self._task not in (None, task) or self._attempt not in (None, attempt):
             return []
-        known, offset = self._places.get(place, 0), at.get("ce_offset", b"")
+        known, offset = self._ends.get(source, 0), headers.get("ce_offset", b"")
         begin = int(offset) if offset.isdigit() else known
         new = message.value[max(0, known - begin) :]
-        self._places[place] = max(known, begin + len(message.value))
-        told = {"task": _number(task), "attempt": _number(attempt), "at": moment(message.time)}
+        self._ends[source] = max(known, begin + len(message.value))
+        fields = {"task": _number(task), "attempt": _number(attempt), "at": moment(message.time)}
         text = COLOURS.sub("", new.decode(errors="replace"))
-        return [{**told, "text": line[:LONGEST]} for line in text.splitlines()]
+        return [{**fields, "text": line[:MAX_LINE]} for line in text.splitlines()]
 
 
 def _number(text: bytes) -> int | None:
@@ -68,29 +68,29 @@ async def logs(
     attempt: Annotated[int | None, Query(ge=0)] = None,
     begin: Annotated[Literal["start", "now"], Query(alias="from")] = "start",
 ) -> Response:
-    """`lines`: [{task, attempt, at, text} …]; `note`: {text}, where not all that was printed is there."""
+    """Events `lines`: [{task, attempt, at, text} …]; `note`: {text}, where earlier output is not shown."""
     pools: Pools = request.app.state.pools
     followed = pools.get(pool)
     reading: set[object] = request.app.state.reading_logs
-    if len(reading) >= MOST:
-        raise busy(f"{MOST} pages look at a log already")
+    if len(reading) >= MAX_VIEWERS:
+        raise busy(f"{MAX_VIEWERS} log views are open already: close one and try again")
     return _Stream(followed.bus, Lines(job, task, attempt), begin == "start", reading)
 
 
 class _Stream(Response):
-    """Sends to one page for as long as it is there."""
+    """Sends to one client until it disconnects."""
 
     def __init__(self, bus: Bus, lines: Lines, back: bool, reading: set[object]) -> None:
         super().__init__()
         self._bus, self._lines, self._back, self._reading = bus, lines, back, reading
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        """Until the page goes away, takes nothing any more, or Kafka does: the page comes back by itself."""
+        """Ends when the client disconnects or stalls, or Kafka is unavailable; the client reconnects on its own."""
         self._reading.add(self)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-            with suppress(TimeoutError, BusUnavailable, OffsetGone):
-                await until_first(gone(receive), self._send_all(send))
+            with suppress(TimeoutError, BusUnavailable, OffsetOutOfRange):
+                await race(disconnected(receive), self._send_all(send))
         finally:
             self._reading.discard(self)
 
@@ -104,21 +104,21 @@ class _Stream(Response):
         try:
             spans = await self._bus.spans(topics.JOB_LOGS.name)
         except KeyError:
-            spans = {}  # made by a release without it
-        begins = {number: max(span.begin, span.end - BACK) if self._back else span.end for number, span in spans.items()}
+            spans = {}  # a release before this topic created the topics
+        begins = {number: max(span.begin, span.end - LOOKBACK) if self._back else span.end for number, span in spans.items()}
         if self._back and any(begins[number] > span.begin for number, span in spans.items()):
-            yield event("note", orjson.dumps({"text": f"Older than the last {BACK:,} messages of all jobs is not shown here."}))
+            yield event("note", orjson.dumps({"text": f"Older than the last {LOOKBACK:,} messages of all jobs is not shown."}))
         reader = await self._bus.reader([(topics.JOB_LOGS.name, number, offset) for number, offset in begins.items()])
         loop = asyncio.get_running_loop()
-        said = loop.time()
+        last_sent = loop.time()
         try:
             while True:
                 found = [line for message in await reader.read(wait=READ_S) for line in self._lines.of(message)]
                 for at in range(0, len(found), LINES):
                     yield event("lines", orjson.dumps(found[at : at + LINES]))
-                    said = loop.time()
-                if loop.time() - said > HEARTBEAT_S:
-                    said = loop.time()
+                    last_sent = loop.time()
+                if loop.time() - last_sent > HEARTBEAT_S:
+                    last_sent = loop.time()
                     yield b": still here\n\n"
         finally:
             await reader.close()

@@ -1,4 +1,4 @@
-"""Errors as `application/problem+json` (RFC 9457): what was wrong, where, and what is allowed."""
+"""Errors as `application/problem+json` (RFC 9457): what is wrong, where, and what is allowed."""
 
 import traceback
 from collections.abc import Mapping, Sequence
@@ -9,24 +9,24 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from bailiff.problem import ExitCode, Problem
-from bailiff_bus.logs import logger
+from bailiff.client.errors import ExitCode, Problem
 from bailiff_bus.port import BusUnavailable
+from bailiff_service.logs import logger
 
-from .answers import Answer
+from .responses import JsonResponse
 
 TITLES = {
-    400: "something in the request does not fit", 401: "sign in first", 403: "you may not do that", 404: "there is no such thing",
-    405: "not in this way", 408: "the request took too long", 409: "not as things are", 413: "too large", 415: "JSON only",
-    421: "this console has another address", 429: "too many at a time", 500: "an error in this program",
-    502: "what stands behind this did not answer as it should", 503: "not now", 504: "no answer in time",
+    400: "invalid request", 401: "sign-in required", 403: "not allowed", 404: "not found",
+    405: "method not allowed", 408: "request timeout", 409: "conflict with the current state", 413: "request too large",
+    415: "JSON only", 421: "wrong address", 429: "too many requests", 500: "internal error",
+    502: "invalid response of an upstream service", 503: "temporarily unavailable", 504: "upstream timeout",
 }  # fmt: skip
 STATUSES = {ExitCode.NOT_FOUND: 404, ExitCode.USAGE: 400, ExitCode.UNREACHABLE: 503, ExitCode.UNREADABLE: 409}
 RETRY_AFTER = "2"
 
 
 class Fault(TypedDict):
-    """One thing that does not fit. where: a parameter or a field; line, field: in a document that was sent, from 1."""
+    """One invalid value. where: the parameter or field; line (from 1), field: the position in a submitted document."""
 
     where: str
     text: str
@@ -36,42 +36,42 @@ class Fault(TypedDict):
     allowed: NotRequired[str]
 
 
-class Refused(Exception):
-    """The request is answered with a problem."""
+class ApiError(Exception):
+    """The request is answered with this problem document."""
 
     def __init__(self, status: int, detail: str, faults: Sequence[Fault] = (), headers: Mapping[str, str] | None = None) -> None:
         super().__init__(detail)
         self.status, self.detail, self.faults, self.headers = status, detail, faults, headers
 
-    def answer(self) -> Response:
-        """As it goes out."""
+    def response(self) -> Response:
+        """The HTTP response."""
         return problem(self.status, self.detail, self.faults, self.headers)
 
 
-def missing(detail: str) -> Refused:
-    """There is no such thing."""
-    return Refused(404, detail)
+def missing(detail: str) -> ApiError:
+    """404."""
+    return ApiError(404, detail)
 
 
-def busy(detail: str) -> Refused:
-    """Not now; to be tried again."""
-    return Refused(503, detail, headers={"retry-after": RETRY_AFTER})
+def busy(detail: str) -> ApiError:
+    """503 with `Retry-After`."""
+    return ApiError(503, detail, headers={"retry-after": RETRY_AFTER})
 
 
 def problem(
     status: int, detail: str, faults: Sequence[Fault] = (), headers: Mapping[str, str] | None = None, title: str | None = None
 ) -> Response:
-    """The answer."""
-    body = {"title": title or TITLES.get(status, "refused"), "status": status, "detail": detail}
-    return Answer(
+    """The response."""
+    body = {"title": title or TITLES.get(status, "request rejected"), "status": status, "detail": detail}
+    return JsonResponse(
         body | ({"faults": list(faults)} if faults else {}), status_code=status,
         headers={"cache-control": "no-store", **(headers or {})}, media_type="application/problem+json",
     )  # fmt: skip
 
 
-def _refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, Refused)
-    return error.answer()
+def _api_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return error.response()
 
 
 def _problem(_: Request, error: Exception) -> Response:
@@ -83,8 +83,8 @@ def _invalid(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     faults: list[Fault] = []
     for each in error.errors():
-        place: Any = each["loc"]
-        where = ".".join(str(part) for part in place[1:]) or str(place[0])
+        location: Any = each["loc"]
+        where = ".".join(str(part) for part in location[1:]) or str(location[0])
         found = "nothing" if each["type"] == "missing" else str(each.get("input"))[:100]
         faults.append({"where": where, "found": found, "text": f"{where}: found {found}; {each['msg']}"})
     return problem(400, "; ".join(fault["text"] for fault in faults), faults)
@@ -92,26 +92,26 @@ def _invalid(_: Request, error: Exception) -> Response:
 
 def _http(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    said = {404: "there is nothing at this address", 405: "this address does not take that method"}
-    return problem(error.status_code, said.get(error.status_code, str(error.detail)), headers=error.headers)
+    details = {404: "not found: unknown path", 405: "this path does not support that method"}
+    return problem(error.status_code, details.get(error.status_code, str(error.detail)), headers=error.headers)
 
 
 def _kafka(_: Request, error: Exception) -> Response:
-    logger().warning("Kafka is not there", why=str(error))
-    return busy("Kafka does not answer; whether what was asked for has reached it is not known").answer()
+    logger().warning("Kafka is unavailable", why=str(error))
+    return busy("Kafka does not answer; it is unknown whether the request was published").response()
 
 
-def _ours(_: Request, error: Exception) -> Response:
-    said = "".join(traceback.format_exception(error))
-    logger().error(f"an error of the console: {type(error).__name__}: {error}", traceback=said)
-    return problem(500, "please report it; the log of the console has more")
+def _internal(_: Request, error: Exception) -> Response:
+    trace = "".join(traceback.format_exception(error))
+    logger().error(f"internal error: {type(error).__name__}: {error}", traceback=trace)
+    return problem(500, "internal error; details are in the console's log; please report it")
 
 
 def register(app: FastAPI) -> None:
-    """All of them."""
-    app.add_exception_handler(Refused, _refused)
+    """Register the exception handlers."""
+    app.add_exception_handler(ApiError, _api_error)
     app.add_exception_handler(Problem, _problem)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(BusUnavailable, _kafka)
-    app.add_exception_handler(Exception, _ours)
+    app.add_exception_handler(Exception, _internal)

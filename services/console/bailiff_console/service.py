@@ -1,35 +1,36 @@
-"""The process: the web server, the pools that it follows, and whether they can be read."""
+"""The console process: web server, pool followers, readiness."""
 
 import asyncio
 from collections.abc import Mapping
 
 import uvicorn
 
-from bailiff.client import Client
-from bailiff.problem import Problem
-from bailiff.settings import read_key
-from bailiff_bus.logs import logger
-from bailiff_bus.metrics import Metrics
+from bailiff.client.client import Client
+from bailiff.client.errors import Problem
+from bailiff.client.settings import read_key
+from bailiff_bus.kafka_settings import secret_of
 from bailiff_bus.port import Bus
-from bailiff_bus.settings import SettingsError, secret_of
-from bailiff_bus.until_first import until_first
-from bailiff_bus.webserver import Server, listen
+from bailiff_console.actions.request_service import RequestService
+from bailiff_console.actions.what_ifs import WhatIfs
+from bailiff_console.actions.worker import Worker
+from bailiff_console.auth.auth_context import build_auth_context
+from bailiff_console.live.pools import Pools
+from bailiff_service.logs import logger
+from bailiff_service.metrics import Metrics
+from bailiff_service.race import race
+from bailiff_service.settings import SettingsError
+from bailiff_service.web_server import Server, listen
 
-from .acting.desk import Desk
-from .acting.thinker import Thinker
-from .acting.whatifs import WhatIfs
 from .app import application
 from .archive import ArchiveProxy
-from .door.gate import gate_of
-from .live.pools import Pools
 from .settings import ConsoleSettings
 
 STREAMS_END_S = 2
-OTHERS = 300  # connections beside the streams
+OTHER_CONNECTIONS = 300  # besides streams
 
 
 class ConsoleService:
-    """Answers until it is asked to stop. bus: what it reads; watch: a connection that gives up soon (`Pools`)."""
+    """Serves until stopped. bus: reads the topics; watch: short timeout, probes whether Kafka answers."""
 
     name = "console"
 
@@ -38,43 +39,49 @@ class ConsoleService:
         self.archive = ArchiveProxy(settings.api, secret_of(settings.api_token))
         self.pools = Pools(bus, watch, metrics, settings.state_dir / "console", settings.console_snapshots)
         self.pools.archive_answers = lambda: self.archive.answers
-        self.gate = gate_of(settings)
-        self.desk = Desk(
-            self.pools, Client(bus, source=self.name, actor=settings.actor, private_key=_key_of(settings)), Thinker()
+        self.auth = build_auth_context(settings)
+        self.request_service = RequestService(
+            self.pools, Client(bus, source=self.name, actor=settings.actor, private_key=_key_of(settings)), Worker()
         )
         self.what_ifs = WhatIfs(settings.kafka)
         self.app = application(
-            self.pools, self.archive, self.readiness, self.gate, self.desk, self.what_ifs, most_pages=settings.console_pages
+            self.pools,
+            self.archive,
+            self.readiness,
+            self.auth,
+            self.request_service,
+            self.what_ifs,
+            max_pages=settings.console_pages,
         )
         self.address = ""
 
     def readiness(self) -> Mapping[str, str | None]:
-        """Whether every pool that was found is followed."""
-        kafka = None if self.pools.kafka["answers"] else "it does not answer"
+        """Per pool: None once its log is followed to the end."""
+        kafka = None if self.pools.kafka["answers"] else "Kafka does not answer"
         pools = {each.name: each.fault or (None if each.ready else "its log is being read") for each in self.pools.all()}
         return {"kafka": kafka, **pools}
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until asked to stop."""
-        told = self._settings
+        """Serve until stopped."""
+        config = self._settings
         settings = "BAILIFF_CONSOLE_HOST, BAILIFF_CONSOLE_PORT"
-        listening, self.address = listen(told.console_host, told.console_port, settings)
+        listening, self.address = listen(config.console_host, config.console_port, settings)
         server = Server(
             uvicorn.Config(
                 self.app, lifespan="off", log_config=None, log_level="critical", access_log=False, server_header=False,
-                limit_concurrency=told.console_pages + OTHERS, timeout_graceful_shutdown=STREAMS_END_S, ws="none",
-                proxy_headers=False,  # whose headers count, the door says
+                limit_concurrency=config.console_pages + OTHER_CONNECTIONS, timeout_graceful_shutdown=STREAMS_END_S, ws="none",
+                proxy_headers=False,  # AuthMiddleware decides which proxy headers to trust
             )
         )  # fmt: skip
         serving = asyncio.create_task(server.serve(sockets=[listening]))
-        logger().info("the page is there", at=self.address)
+        logger().info("serving the console", at=self.address)
         try:
-            await until_first(asyncio.shield(serving), self.pools.run(), self.archive.look(), stop.wait())
+            await race(asyncio.shield(serving), self.pools.run(), self.archive.poll(), stop.wait())
         finally:
             server.should_exit = True
-            self.gate.sessions.end_streams()
+            self.auth.sessions.end_streams()
             await self.what_ifs.close()
-            await self.desk.thinker.close()
+            await self.request_service.worker.close()
             await serving
             await self.archive.close()
             await self._bus.close()

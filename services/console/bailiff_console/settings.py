@@ -1,19 +1,18 @@
-"""Settings of the console, on top of the common ones. Each room keeps its own in a class of its own."""
+"""Settings of the console beyond the common ones, one class per area."""
 
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, SecretStr
 
-from bailiff_bus.settings import Port, ServiceSettings
-
-from .door.settings import DoorSettings
+from bailiff_console.auth.settings import AuthSettings
+from bailiff_service.settings import Port, ServiceSettings
 
 
 class ReadingSettings(ServiceSettings):
-    """console_port: where the page is. api, api_token: the query interface; without it the archive is not shown.
+    """console_port: the port of the web page. api, api_token: the query API; without it the archive is not shown.
 
-    console_pages: open pages at a time. console_snapshots: so many are kept of each pool's past, on disk under state_dir.
+    console_pages: maximum number of live streams. console_snapshots: maximum number of snapshots per pool, under state_dir.
     """
 
     console_port: Port = 8640
@@ -23,15 +22,15 @@ class ReadingSettings(ServiceSettings):
     api_token: SecretStr | None = None
 
 
-class ActingSettings(ServiceSettings):
-    """key: the file with the private key that signs what people ask for here. actor: what the policy calls that key; then
+class RequestSettings(ServiceSettings):
+    """key: file with the private key that signs requests. actor: the key's name in the policy.
 
-    people ask as `actor/name`, for whom it may sign. Without it they ask under their names alone.
+    With an actor, requests are signed as `actor/name`; without one, the actor is the user's name alone.
     """
 
     key: Path | None = None
     actor: str = ""
 
 
-class ConsoleSettings(ReadingSettings, DoorSettings, ActingSettings):
-    """All of them."""
+class ConsoleSettings(ReadingSettings, AuthSettings, RequestSettings):
+    """All settings of the console."""

@@ -1,4 +1,4 @@
-"""The page itself: built files under `web/`, and `index.html` for every address that is the page's own to interpret."""
+"""Static files of the web page: built files under `web/`, and `index.html` for every client-side route."""
 
 import mimetypes
 from pathlib import Path
@@ -10,25 +10,25 @@ from .problems import missing
 
 router = APIRouter()
 WEB = Path(__file__).parent / "web"
-NOT_PAGES = ("api", "auth", "assets", "healthz", "readyz")
-FOR_EVER = "public, max-age=31536000, immutable"
+RESERVED_PREFIXES = ("api", "auth", "assets", "healthz", "readyz")
+IMMUTABLE = "public, max-age=31536000, immutable"
 NOT_BUILT = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Bailiff</title>
 <h1>The page is not built</h1>
-<p>Run <code>make web</code> and load this page again. The interface under <code>/api</code> works.</p>
+<p>Run <code>make web</code> and reload. The API under <code>/api</code> works.</p>
 """
 
 
 @router.get("/assets/{path:path}", include_in_schema=False)
 async def asset(request: Request, path: str) -> Response:
-    """A built file, whose name changes with its content."""
-    return _file(request, f"assets/{path}", FOR_EVER)
+    """A built file; its name contains a hash of its content."""
+    return _file(request, f"assets/{path}", IMMUTABLE)
 
 
 @router.get("/{path:path}", include_in_schema=False)
 async def page(request: Request, path: str) -> Response:
-    """Every other address: a file of that name where there is one, else the page."""
-    if path.split("/", 1)[0] in NOT_PAGES:
-        raise missing("there is nothing at this address")
+    """Any other path: the file of that name if there is one, else `index.html`."""
+    if path.split("/", 1)[0] in RESERVED_PREFIXES:
+        raise missing("not found: unknown path")
     if path and "." in path and (WEB / path).is_file():
         return _file(request, path, "no-cache")
     if not (WEB / "index.html").is_file():
@@ -37,16 +37,16 @@ async def page(request: Request, path: str) -> Response:
 
 
 def _file(request: Request, name: str, cache: str) -> Response:
-    """With its compressed form where the build made one and the browser takes it."""
+    """The file, compressed if the build made such a variant and the browser accepts it."""
     root = WEB.resolve()
     path = (root / name).resolve()
     if not path.is_relative_to(root) or not path.is_file():
-        raise missing(f"there is no file {name!r}")
+        raise missing(f"no such file: {name!r}")
     headers = {"cache-control": cache}
-    taken = request.headers.get("accept-encoding", "")
+    accepted = request.headers.get("accept-encoding", "")
     for encoding, ending in (("br", ".br"), ("gzip", ".gz")):
         packed = path.with_name(path.name + ending)
-        if encoding in taken and packed.is_file():
+        if encoding in accepted and packed.is_file():
             headers |= {"content-encoding": encoding, "vary": "accept-encoding"}
             return FileResponse(packed, headers=headers, media_type=_kind(path))
     return FileResponse(path, headers=headers, media_type=_kind(path))

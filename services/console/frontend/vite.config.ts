@@ -6,10 +6,10 @@ import { defineConfig, type Plugin } from "vite";
 
 const SOURCES = ["index.html", "package-lock.json", "public", "src", "vite.config.ts"];
 
-/** What the output was built from, so that a test without Node sees an output that is older than its sources. */
-function builtFrom(): Plugin {
+/** Writes a digest of the sources into the output, so that a test without Node detects an outdated build. */
+function sourceDigest(): Plugin {
   return {
-    name: "built-from",
+    name: "source-digest",
     generateBundle() {
       const files = SOURCES.flatMap((name) =>
         name.includes(".") ? [name] : readdirSync(name, { recursive: true, withFileTypes: true }).filter((it) => it.isFile()).map((it) => `${it.parentPath}/${it.name}`),
@@ -21,7 +21,7 @@ function builtFrom(): Plugin {
   };
 }
 
-/** The licences of what the output contains of others, as they ask for. */
+/** Writes the licences of the bundled packages into the output. */
 function licences(): Plugin {
   return {
     name: "licences",
@@ -38,9 +38,9 @@ function licences(): Plugin {
   };
 }
 
-// The output ships inside the Python package: nobody who installs Bailiff needs Node.
+// The output is part of the Python package, so that installing Bailiff does not need Node.
 export default defineConfig({
-  plugins: [preact(), builtFrom(), licences()],
+  plugins: [preact(), sourceDigest(), licences()],
   build: {
     outDir: "../bailiff_console/web",
     emptyOutDir: true,

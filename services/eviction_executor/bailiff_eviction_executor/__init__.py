@@ -1,5 +1,5 @@
-"""The eviction executor: carries a decided eviction out, step by step, or gives it up cleanly.
+"""The eviction executor: carries out decided evictions step by step, or abandons preemptions that are no longer needed.
 
-It follows the audit log and does what the state owes: a last look before a preemption begins, word to the agents of
-every eviction that the log says has begun, word of mercy where it was taken back. It decides nothing about who.
+It follows the audit log and sends what is pending: a last check before a preemption starts, eviction commands to agents for
+started evictions, cancel commands for cancelled ones. It selects no victims.
 """

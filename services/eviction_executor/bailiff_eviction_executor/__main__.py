@@ -2,20 +2,22 @@
 
 import sys
 
-from bailiff_bus.ambient import Ambient
-from bailiff_bus.domains import FollowingService
 from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.metrics import Metrics
-from bailiff_bus.runtime import main
-from bailiff_bus.settings import ServiceSettings
+from bailiff_service.clock_and_ids import ClockAndIds
+from bailiff_service.main import main
+from bailiff_service.metrics import Metrics
+from bailiff_service.pool_ownership import PoolService
+from bailiff_service.settings import ServiceSettings
 
 from .executor import Executor
 
 
-def build(settings: ServiceSettings, metrics: Metrics) -> FollowingService:
+def build(settings: ServiceSettings, metrics: Metrics) -> PoolService:
     """The service on the real Kafka."""
-    bus, ambient = KafkaBus(settings.kafka), Ambient()
-    return FollowingService("eviction-executor", settings, metrics, bus, lambda view: Executor(view, ambient, metrics).run())
+    bus, clock_and_ids = KafkaBus(settings.kafka), ClockAndIds()
+    return PoolService(
+        "eviction-executor", settings, metrics, bus, lambda projection: Executor(projection, clock_and_ids, metrics).run()
+    )
 
 
 if __name__ == "__main__":

@@ -1,251 +1,252 @@
-"""One node's agent, apart from Kafka: commands in, reports out, deadlines kept whatever else happens.
+"""One node's agent, apart from Kafka: carries out commands, reports, and enforces deadlines whatever else happens.
 
-Commands are obeyed only where the fences on disk allow it (log protocol §6). Reports go into a numbered spool that the
-link sends in order. What is on disk when the agent dies is enough for the next one to go on.
+Commands are obeyed only where the fences on disk allow it (docs/reference/log-protocol-fences.md#fences). Reports go into a
+numbered spool that the link sends in order. The state on disk is enough for the next agent to carry on after a crash.
 """
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from bailiff_bus.ambient import Ambient
 from bailiff_bus.messages import (
+    CancelEviction,
+    CheckpointAtStep,
     ClearDevice,
     Evict,
     Fence,
-    NodeAnnounced,
     NodeHeartbeat,
-    SaveTogether,
+    NodeInventory,
     SendInventory,
-    Spare,
     StartTask,
 )
 from bailiff_bus.messages.commands import CommandBody, JobCommand
-from bailiff_bus.messages.reports import FenceSeen
-from bailiff_bus.messages.requests import DOCKER_LABEL
-from bailiff_bus.metrics import Metrics
+from bailiff_bus.messages.reports import FenceStatus
+from bailiff_bus.messages.requests import runtime_label
 from bailiff_core.engine import RELEASE
+from bailiff_node_agent.devices.ledger import ShareLedger, part_of
+from bailiff_node_agent.disk.fences import Verdict
+from bailiff_node_agent.tasks.evictions import EvictionDriver
+from bailiff_node_agent.tasks.exits import ExitHandler
+from bailiff_node_agent.tasks.message_pump import MessagePump
+from bailiff_node_agent.tasks.release import Releaser
+from bailiff_node_agent.tasks.stages import EvictionStages
+from bailiff_node_agent.tasks.start import TaskStarter
+from bailiff_node_agent.tasks.task_table import LocalTask, TaskTable
+from bailiff_node_agent.tasks.watchdogs import watch_idle, watch_killed, watch_shares
+from bailiff_service.clock_and_ids import ClockAndIds
+from bailiff_service.metrics import Metrics
 
+from .agent_context import AgentContext
 from .background import Background
-from .custody import Custody
-from .devices.ledger import ShareLedger, part_of
-from .disk.fences import Verdict
+from .device_quarantine import DeviceQuarantine
 from .lease import Lease
-from .machine import Machine
-from .reporting import Reporter
-from .runtime import Exit, ProcessRuntime, TaskKey
+from .reporter import Reporter
+from .runtime import Exit, TaskKey
 from .scratch import Scratch
-from .tasks.ending import Ending
-from .tasks.held import Held, Tasks
-from .tasks.leaving import Leaving
-from .tasks.listening import Listening
-from .tasks.releasing import Releasing
-from .tasks.rounds import watch_idle, watch_killed, watch_sharers
-from .tasks.stages import Stages
-from .tasks.starting import Starting
 
-FENCE_LATE = 1_000_000
-ISOLATED = "this node was cut off from Kafka for longer than its lease"
+FENCE_TIMEOUT = 1_000_000
+ISOLATED = "the node's lease expired: its agent could not reach Kafka"
 SUPERSEDED = "another agent has joined under this node's name"
 
 
 class Agent:
-    """Obeys, watches, reports. `run` must be running for exits and deadlines to be seen."""
+    """Carries out commands, watches tasks, reports. `run` must be running for exits and deadlines to be noticed."""
 
-    def __init__(self, machine: Machine, ambient: Ambient, metrics: Metrics, has_reports: Callable[[], None]) -> None:
-        self.machine, self.tasks = machine, Tasks()
-        self._ambient, self._metrics, self._log = ambient, metrics, machine.log()
-        self.lease = Lease(machine.storage, machine.runtimes, ambient)
+    def __init__(
+        self, context: AgentContext, clock_and_ids: ClockAndIds, metrics: Metrics, has_reports: Callable[[], None]
+    ) -> None:
+        self.context, self.tasks = context, TaskTable()
+        self._clock_and_ids, self._metrics, self._log = clock_and_ids, metrics, context.log()
+        self.lease = Lease(context.storage, context.runtimes, clock_and_ids)
         self._joined = False
         self._announced_at = 0
-        reporter, background, tasks = Reporter(machine, has_reports), Background(), self.tasks
-        shares, scratch = ShareLedger(machine.storage), Scratch(machine.folder)
-        custody = Custody(machine.inventory, machine.storage, machine.incarnation.boot_id, reporter.tell, tasks.holders)
-        stages = Stages(machine.evictions, ambient, reporter)
-        listening = Listening(machine, tasks, stages, reporter, background, ambient)
-        releasing = Releasing(machine, tasks, custody, shares, scratch, reporter, background)
-        ending = Ending(tasks, listening, stages, releasing, reporter, background)
-        self._starting = Starting(machine, tasks, custody, shares, scratch, ending, releasing, reporter)
-        self._leaving = Leaving(machine, tasks, listening, stages, ending, reporter, background, ambient)
-        self._reporter, self._background, self._shares, self._custody = reporter, background, shares, custody
-        self._stages, self._listening, self._releasing, self._ending = stages, listening, releasing, ending
+        reporter, background, tasks = Reporter(context, has_reports), Background(), self.tasks
+        shares, scratch = ShareLedger(context.storage), Scratch(context.folder)
+        quarantine = DeviceQuarantine(
+            context.inventory, context.storage, context.incarnation.boot_id, reporter.report, tasks.holders
+        )
+        stages = EvictionStages(context.evictions, clock_and_ids, reporter)
+        messages = MessagePump(context, tasks, stages, reporter, background, clock_and_ids)
+        releaser = Releaser(context, tasks, quarantine, shares, scratch, reporter, background)
+        exits = ExitHandler(tasks, messages, stages, releaser, reporter, background)
+        self._starter = TaskStarter(context, tasks, quarantine, shares, scratch, exits, releaser, reporter)
+        self._evictions = EvictionDriver(context, tasks, messages, stages, exits, reporter, background, clock_and_ids)
+        self._reporter, self._background, self._shares, self._quarantine = reporter, background, shares, quarantine
+        self._stages, self._messages, self._releaser, self._exits = stages, messages, releaser, exits
 
-    # --- from the start of the agent to its end
+    # --- life cycle
 
     async def adopt(self) -> None:
-        """Take over what earlier agents started, go on with their evictions, and announce everything."""
-        self.machine.void_reports()
-        ends: list[Exit] = []
-        for name, runtime in self.machine.runtimes.items():
-            for found in await runtime.adopt():
-                held = Held(found.key, name, found.device_ids, order=found.order)
-                self.tasks.add(held)
-                if isinstance(found, Exit):
-                    held.has_ended(found)
-                    ends.append(found)
-        self._leaving.adopt()
-        for held in self.tasks:
-            self._listening.listen(held, tell=False)
-        for end in ends:
-            self._stages.without_agent(self.tasks[end.key], end, tell=False)
-        self._custody.adopted()
+        """Take over the tasks and evictions of earlier agents, and send the node's inventory."""
+        self.context.discard_reports()
+        exits: list[Exit] = []
+        for name, runtime in self.context.runtimes.items():
+            for state in await runtime.adopt():
+                task = LocalTask(state.key, name, state.device_ids, ordered_by=state.ordered_by)
+                self.tasks.add(task)
+                if isinstance(state, Exit):
+                    task.mark_exited(state)
+                    exits.append(state)
+        self._evictions.adopt()
+        for task in self.tasks:
+            self._messages.read(task, report=False)
+        for end in exits:
+            self._stages.record_supervisor_stages(self.tasks[end.key], end, report=False)
+        self._quarantine.start()
         self.announce()
 
     async def run(self) -> None:
         """Watch exits and deadlines until cancelled."""
-        machine, tasks = self.machine, self.tasks
+        context, tasks = self.context, self.tasks
         self._background.observe()
-        for held in tasks:
-            if held.state == "exited":
-                self._background.spawn(self._releasing.release(held))
+        for task in tasks:
+            if task.state == "exited":
+                self._background.spawn(self._releaser.release(task))
             else:
-                self._leaving.go_on(held)
-        for held in tasks:
-            self._listening.tell_resumed(held)
-            self._listening.tell_news(held)
-        watchers = [listen.watch(each) for each in machine.runtimes.values() for listen in (self._ending, self._listening)]
+                self._evictions.resume(task)
+        for task in tasks:
+            self._messages.report_resumed(task)
+            self._messages.report_progress(task)
+        watchers = [self._exits.watch(runtime) for runtime in context.runtimes.values()]
+        watchers += [self._messages.watch(runtime) for runtime in context.runtimes.values() if runtime.capabilities.notices]
         watchers += [
-            self._custody.watch(machine.device_look_s),
-            watch_killed(machine, tasks, self._custody),
-            watch_sharers(machine, tasks, self._shares, self._reporter),
-            watch_idle(machine, tasks, self._reporter),
+            self._quarantine.watch(context.device_poll_s),
+            watch_killed(context, tasks, self._quarantine),
+            watch_shares(context, tasks, self._shares, self._reporter),
+            watch_idle(context, tasks, self._reporter),
         ]
         try:
             await self._background.watch(watchers)
         finally:
-            for runtime in machine.runtimes.values():
+            for runtime in context.runtimes.values():
                 await runtime.close()
 
     # --- reports
 
     def announce(self) -> None:
-        """Who this is and everything it holds."""
-        machine, self._announced_at = self.machine, self._ambient.boot()
-        devices = machine.inventory.list()
-        cpu_milli, memory_bytes = machine.node.room(len(devices))
-        self._reporter.tell(
-            NodeAnnounced,
-            machine_id=machine.incarnation.machine_id,
-            boot_id=machine.incarnation.boot_id,
+        """Report the node's inventory: its devices, its tasks, and what it can run."""
+        context, self._announced_at = self.context, self._clock_and_ids.boot()
+        devices = context.inventory.list()
+        cpu_milli, memory_bytes = context.node.host_capacity(len(devices))
+        runtimes = {runtime_label(name): "true" for name, each in context.runtimes.items() if each.capabilities.images}
+        self._reporter.report(
+            NodeInventory,
+            machine_id=context.incarnation.machine_id,
+            boot_id=context.incarnation.boot_id,
             release=RELEASE,
             cpu_milli=cpu_milli,
             memory_bytes=memory_bytes,
-            max_tasks=machine.node.max_tasks,
-            labels=machine.node.labels | ({DOCKER_LABEL: "true"} if "docker" in machine.node.runtimes else {}),
-            devices=self._custody.facts(),
-            dirty=tuple(self._custody.dirty.values()),
+            max_tasks=context.node.max_tasks,
+            labels=context.node.labels | runtimes,
+            devices=self._quarantine.facts(),
+            quarantined=tuple(self._quarantine.quarantined.values()),
             tasks=tuple(
-                held.announced(self._listening.published(held) if held.state != "running" else None) for held in self.tasks
+                task.to_report(self._messages.published(task) if task.state != "running" else None) for task in self.tasks
             ),
-            checkpoints=machine.checkpoints_identity,
-            fence=self.fence_seen(),
+            checkpoint_store=context.checkpoints_identity,
+            fence=self.fence_status(),
         )
 
     def heartbeat(self, newest_sent: int) -> NodeHeartbeat:
-        """Alive, with the number of the newest report that was sent."""
+        """A heartbeat with the number of the newest report that was sent."""
         return NodeHeartbeat(
-            node=self.machine.node.name,
-            incarnation=self.machine.incarnation.incarnation,
+            node=self.context.node.name,
+            incarnation=self.context.incarnation.incarnation,
             number=newest_sent,
-            fence=self.fence_seen(),
+            fence=self.fence_status(),
         )
 
-    def fence_seen(self) -> FenceSeen:
-        """The highest position obeyed."""
-        epoch, seq = self.machine.fences.highest or (0, 0)
-        return FenceSeen(epoch=epoch, seq=seq, heard=max(0, self.machine.fences.admission_epoch))
+    def fence_status(self) -> FenceStatus:
+        """The highest position that was obeyed."""
+        epoch, seq = self.context.fences.highest or (0, 0)
+        return FenceStatus(epoch=epoch, seq=seq, newest_epoch=max(0, self.context.fences.admission_epoch))
 
     def received(self, number: int) -> None:
-        """This report and all before it are in Kafka: what they told of for good can be forgotten."""
-        self.machine.reports.sent(number)
-        self._releasing.received(number)
+        """Kafka has this report and all before it: tasks whose release they report can be forgotten."""
+        self.context.reports.sent(number)
+        self._releaser.received(number)
 
     def logs(self) -> list[tuple[TaskKey, Path]]:
-        """The log file of every task that this agent holds and that is not simulated."""
-        runtimes = self.machine.runtimes
-        return [
-            (held.key, runtime.log_path(held.key))
-            for held in self.tasks
-            if isinstance(runtime := runtimes[held.runtime], ProcessRuntime)
-        ]
+        """The log file of every task that has one."""
+        paths = ((task.key, self.context.runtimes[task.runtime].log_path(task.key)) for task in self.tasks)
+        return [(key, path) for key, path in paths if path is not None]
 
-    # --- the lease (log protocol §7)
+    # --- the lease (docs/reference/log-protocol-fences.md#leases)
 
     def renew(self, sent: int) -> None:
-        """Kafka has what was sent at this boot time."""
+        """Kafka has a message that was sent at this boot time."""
         self.lease.renew(sent)
 
     def check_lease(self) -> None:
-        """Cut off for longer than the lease, or stopped: what runs leaves, and what this incarnation was told is void.
+        """Once the lease has expired: evict all tasks, and join anew under another incarnation.
 
-        Commands that waited for it meanwhile were given by a log that has given it up since, or is about to.
+        Commands that waited for the old incarnation came from a log that has declared the node lost, or is about to.
         """
-        if not self.lease.has_run_out():
+        if not self.lease.expire():
             return
         self._joined = False
-        lasted = self.lease.lasts
-        self._log.error("not heard for longer than the lease: tasks are stopped, and the node joins anew", lease_us=lasted)
-        self.machine.begin_anew(self._ambient.fresh().hex())
-        self.machine.void_reports()
+        self._log.error("the node's lease expired: stopping its tasks and joining anew", lease_us=self.lease.duration)
+        self.context.renew_incarnation(self._clock_and_ids.random_bytes().hex())
+        self.context.discard_reports()
         self.announce()
-        self._leaving.all_leave(self.lease.grace, ISOLATED)
+        self._evictions.evict_all(self.lease.grace, ISOLATED)
 
     # --- commands
 
     async def obey(self, command: CommandBody) -> None:
-        """Carry the command out if it is meant for this incarnation and no fence forbids it."""
+        """Carry out the command if it is for this incarnation and no fence forbids it."""
         self.check_lease()
-        machine = self.machine
-        if command.incarnation != machine.incarnation.incarnation:
+        context = self.context
+        if command.incarnation != context.incarnation.incarnation:
             if isinstance(command, Fence):
-                self._fence_of_another(command)
+                self._fence_for_another(command)
             return
-        if command.sender == "admission" and not machine.fences.admission_epoch_ok(command.sender_epoch):
-            self._refused(command)
+        if command.sender == "admission" and not context.fences.admission_epoch_ok(command.sender_epoch):
+            self._refuse(command)
             return
         match command:
             case Fence():
                 self._joined = True
-                self.lease.is_told(command.lease, command.lost_margin)
+                self.lease.configure(command.lease, command.lost_margin)
             case SendInventory():
                 self.announce()
-            case StartTask() if not self.lease.known:
-                self._ask_for_lease()
+            case StartTask() if not self.lease.is_known:
+                self._request_lease()
             case ClearDevice():
-                self._custody.clear(command.device, command.asked)
+                self._quarantine.clear(command.device, command.requested_by)
             case StartTask():
-                whole = {at.task: at.devices if part_of(at, ()) is None else () for at in command.tasks}
-                await self._starting.start(command, self._verdicts(command, whole))
+                whole = {each.task: each.devices if part_of(each, ()) is None else () for each in command.tasks}
+                await self._starter.start(command, self._verdicts(command, whole))
             case Evict():
-                await self._leaving.evict(command, self._verdicts(command, dict.fromkeys(command.tasks, ())))
-            case Spare():
-                await self._leaving.spare(command, self._verdicts(command, dict.fromkeys(command.tasks, ())))
-            case SaveTogether():
-                self._leaving.save_together(command, self._verdicts(command, dict.fromkeys(command.tasks, ())))
+                await self._evictions.evict(command, self._verdicts(command, dict.fromkeys(command.tasks, ())))
+            case CancelEviction():
+                await self._evictions.cancel(command, self._verdicts(command, dict.fromkeys(command.tasks, ())))
+            case CheckpointAtStep():
+                self._evictions.checkpoint_at_step(command, self._verdicts(command, dict.fromkeys(command.tasks, ())))
 
-    def _ask_for_lease(self) -> None:
-        """The fence that answers an announcement was lost on the way. What was not started is ordered again."""
-        if self._ambient.boot() - self._announced_at > FENCE_LATE:
-            self._log.warning("no start is obeyed before the node's lease is known: announcing again")
+    def _request_lease(self) -> None:
+        """The fence that answers an inventory was lost: send the inventory again. Starts that were missed are repeated."""
+        if self._clock_and_ids.boot() - self._announced_at > FENCE_TIMEOUT:
+            self._log.warning("no start is carried out before the node's lease is known: sending the inventory again")
             self.announce()
 
-    def _fence_of_another(self, fence: Fence) -> None:
-        """After this incarnation has joined, a fence for another one means that the log listens to that one alone."""
-        if self._joined and self.machine.fences.admission_epoch_ok(fence.sender_epoch):
+    def _fence_for_another(self, fence: Fence) -> None:
+        """After this incarnation has joined, a fence for another one means that the pool obeys that one only."""
+        if self._joined and self.context.fences.admission_epoch_ok(fence.sender_epoch):
             self._joined = False
-            self._log.error("another agent speaks for this node; its tasks are stopped. Give one of them another name")
-            self._leaving.all_leave(0, SUPERSEDED)
+            self._log.error("another agent has joined under this node's name: stopping its tasks. Give one of them another name")
+            self._evictions.evict_all(0, SUPERSEDED)
 
-    def _refused(self, command: CommandBody) -> None:
-        self._metrics.fences_refused.labels(self.machine.node.domain, type(command).__name__).inc()
-        self._log.warning("a command of the past was refused", type=type(command).__name__)
+    def _refuse(self, command: CommandBody) -> None:
+        self._metrics.commands_fenced.labels(self.context.node.pool, type(command).__name__).inc()
+        self._log.warning("an outdated command was refused", type=type(command).__name__)
 
     def _verdicts(self, command: JobCommand, tasks: Mapping[int, tuple[str, ...]]) -> dict[int, Verdict]:
-        """By task; tasks: each with the devices that the command gives it whole."""
-        position = (command.order.epoch, command.order.seq)
-        verdicts = self.machine.fences.obey(command.job, command.attempt, tasks, position)
+        """By task; tasks: each with the devices that the command gives it as a whole."""
+        position = (command.ordered_by.epoch, command.ordered_by.seq)
+        verdicts = self.context.fences.obey(command.job, command.attempt, tasks, position)
         if "stale" in verdicts.values():
             devices = [device for each in tasks.values() for device in each]
-            if self.machine.fences.all_before(command.sender_epoch, command.job, devices):
-                return dict.fromkeys(tasks, "same")  # its log has forgotten what was obeyed since: it is to be answered
-            self._refused(command)
+            if self.context.fences.all_before(command.sender_epoch, command.job, devices):
+                return dict.fromkeys(tasks, "same")  # a truncated log no longer has what was obeyed since: answer it
+            self._refuse(command)
         return verdicts

@@ -1,21 +1,21 @@
-"""What an agent does beside its commands."""
+"""The agent's concurrent work besides its commands."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from bailiff_bus.until_first import until_first
+from bailiff_service.race import race
 
 
 class Background:
-    """Pieces of work that end by themselves, and watchers that do not. The first that fails ends all of them."""
+    """Jobs that end by themselves, and watchers that do not. The first that fails ends all of them."""
 
     def __init__(self) -> None:
         self.running: set[asyncio.Task[None]] = set()
         self._failed: asyncio.Future[None] | None = None
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Begin it now."""
+        """Start it now."""
         task = asyncio.ensure_future(work)
         self.running.add(task)
         task.add_done_callback(self._ended)
@@ -28,14 +28,14 @@ class Background:
             self._failed.set_exception(error)
 
     def observe(self) -> None:
-        """From now on a piece of work that fails counts."""
+        """From now on `watch` raises the errors of spawned work."""
         self._failed = asyncio.get_running_loop().create_future()
 
     async def watch(self, work: Sequence[Coroutine[Any, Any, None]]) -> None:
-        """Until cancelled, or until one of the watchers ends or any work fails, whose error is raised. After `observe`."""
+        """Until cancelled, a watcher ends, or any work fails, whose error is raised. Call `observe` first."""
         assert self._failed is not None
         try:
-            await until_first(*work, self._failed)
+            await race(*work, self._failed)
         finally:
             for task in self.running:
                 task.cancel()

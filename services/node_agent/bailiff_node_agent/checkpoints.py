@@ -1,6 +1,6 @@
-"""Where a task can go on: the newest checkpoint that an attempt of its job has committed on this node's disk.
+"""The checkpoint from which a task can resume: the newest one that its job has committed in this node's file system.
 
-A checkpoint is `attempt-NNNN/step-NNNNNNNN[.rank-NNNN]` with a `manifest.json`; what it holds is checked by who restores it.
+A checkpoint is `attempt-NNNN/step-NNNNNNNN[.rank-NNNN]` with a `manifest.json`; its content is verified when it is restored.
 """
 
 import json
@@ -15,17 +15,17 @@ from typing import Any
 
 ATTEMPT = re.compile(r"attempt-(\d{4,9})")
 STEP = re.compile(r"step-(\d{8,16})(?:\.rank-(\d{4,9}))?")
-LARGEST_MANIFEST = 1 << 20
+MAX_MANIFEST_BYTES = 1 << 20
 IDENTITY = ".bailiff-checkpoints"
 
 
-def identity(folder: Path) -> str:
-    """Whoever sees the same folder reads the same here: written once, by the agent that comes first."""
+def shared_identity(folder: Path) -> str:
+    """Identifies a folder that several nodes share: written once, by the first agent."""
     own, name = folder / f".bailiff-{secrets.token_hex(8)}", folder / IDENTITY
     if not name.exists():
         own.write_text(secrets.token_hex(16))
         own.chmod(0o644)
-        with suppress(OSError):  # another one was first, or this disk knows no links
+        with suppress(OSError):  # another agent was first, or this file system has no hard links
             name.hardlink_to(own)
         if name.exists():
             own.unlink()
@@ -35,7 +35,7 @@ def identity(folder: Path) -> str:
 
 
 def newest(folder: Path, rank: int) -> Path | None:
-    """Of the highest attempt, the highest step that this rank has a whole checkpoint of, agreed on if it was a gang's."""
+    """The committed checkpoint of the highest attempt and step for this rank; for a gang, one at an agreed step."""
     return next((path for path in _candidates(folder, rank) if _is_committed(path)), None)
 
 
@@ -60,13 +60,13 @@ def _named(folder: Path, pattern: re.Pattern[str]) -> Iterator[tuple[re.Match[st
 
 
 def _is_committed(path: Path) -> bool:
-    """The job's user can put anything in its place; what is no file there is no checkpoint."""
+    """The job's user may have put anything in its place: only a regular file counts."""
     try:
         handle = os.open(path / "manifest.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 return False
-            manifest: Any = json.loads(file.read(LARGEST_MANIFEST))
+            manifest: Any = json.loads(file.read(MAX_MANIFEST_BYTES))
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(manifest, dict) and (manifest.get("agreed") is True or manifest.get("world_size") == 1)

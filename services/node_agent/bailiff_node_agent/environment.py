@@ -1,11 +1,11 @@
-"""The environment that a task gets, as the job contract lists it."""
+"""The environment variables of a task (docs/how-to/survive-preemption.md)."""
 
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from zlib import crc32
 
-from bailiff_bus.messages import StartTask, TaskAt
+from bailiff_bus.messages import StartTask, TaskAssignment
 
 from . import mps
 from .checkpoints import newest
@@ -19,7 +19,7 @@ class SecretMissing(Exception):
 
 def environment(
     command: StartTask,
-    task: TaskAt,
+    task: TaskAssignment,
     *,
     checkpoints: Path,
     secrets: Path | None,
@@ -27,9 +27,9 @@ def environment(
     device_bytes: int = 0,
     scratch: Path | None = None,
 ) -> dict[str, str]:
-    """What the job's spec sets, then what Bailiff sets, which wins. Raises `SecretMissing`.
+    """The variables of the job's spec, then Bailiff's, which win. Raises `SecretMissing`.
 
-    checkpoints: the job's. device_bytes: memory of the smallest device that the task gets. scratch: disk space that goes with it.
+    checkpoints: the job's directory. device_bytes: memory of the task's smallest device. scratch: the task's scratch folder.
     """
     grace_s = str(command.grace // 1_000_000)
     return {
@@ -56,20 +56,20 @@ def environment(
     }
 
 
-def folders_of(env: Mapping[str, str]) -> tuple[Path, ...]:
-    """What of this machine a task with this environment finds on its paths, also where it runs in a container.
+def host_folders(env: Mapping[str, str]) -> tuple[Path, ...]:
+    """Folders of this machine that the environment names, which a container must see at the same path.
 
-    Made where they are not there yet; without one that cannot be made the engine will not start the container.
+    They are created if missing; the engine refuses to start the container if one cannot be created.
     """
-    found = [Path(env[name]) for name in ("BAILIFF_CHECKPOINT_DIR", "BAILIFF_SCRATCH_DIR", *mps.FOLDERS) if env.get(name)]
-    for folder in found:
+    folders = [Path(env[name]) for name in ("BAILIFF_CHECKPOINT_DIR", "BAILIFF_SCRATCH_DIR", *mps.FOLDERS) if env.get(name)]
+    for folder in folders:
         with suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
-    return tuple(found)
+    return tuple(folders)
 
 
-def _share(task: TaskAt, device_bytes: int) -> dict[str, str]:
-    """How much of each of its devices the task may use, where it has them not whole. Without MPS only this keeps it to that."""
+def _share(task: TaskAssignment, device_bytes: int) -> dict[str, str]:
+    """The task's part of each of its devices, if it has a part. Without MPS the job itself must keep to it."""
     if task.gpu_share_bytes is not None:
         return {"BAILIFF_GPU_MEMORY_BYTES": str(task.gpu_share_bytes)}
     if task.gpu_share_milli is None:

@@ -1,57 +1,59 @@
-"""How long this node may go on unheard (log protocol §7)."""
+"""How long this node may run tasks without reaching Kafka (docs/reference/log-protocol-fences.md#leases)."""
 
 from collections.abc import Mapping
 
-from bailiff_bus.ambient import Ambient
+from bailiff_service.clock_and_ids import ClockAndIds
 
 from .disk import Storage
 from .runtime import Runtime
 
-UNTIL_TOLD, MARGIN_UNTIL_TOLD = 600_000_000, 60_000_000
+DEFAULT_LEASE, DEFAULT_MARGIN = 600_000_000, 60_000_000
 FILE = "lease"
 
 
 class Lease:
-    """One for the whole node; its runtimes keep it, too. Times on the boot-time clock, µs.
+    """The lease of the whole node; runtimes whose tasks outlive the agent enforce it, too. Times on the boot-time clock, µs.
 
-    known: this incarnation was told it. lasts: how long it is. margin: how much longer admission waits. grace: what tasks have to
-    leave once it is over, half of the margin; the rest is for KILL to be carried out and seen.
+    is_known: admission has sent it to this incarnation. duration: how long it is. margin: how much longer admission waits before
+    it declares the node lost.
     """
 
-    def __init__(self, storage: Storage, runtimes: Mapping[str, Runtime], ambient: Ambient) -> None:
-        self._storage, self._runtimes, self._ambient = storage, runtimes, ambient
-        told = [int(each) for each in (storage.read(FILE) or b"").split()]
-        self.lasts = told[0] if told else UNTIL_TOLD
-        self.margin = told[1] if len(told) > 1 else MARGIN_UNTIL_TOLD
-        self._from = ambient.boot()
-        self._cut_off = self.known = False
+    def __init__(self, storage: Storage, runtimes: Mapping[str, Runtime], clock_and_ids: ClockAndIds) -> None:
+        self._storage, self._clock_and_ids = storage, clock_and_ids
+        self._runtimes = [runtime for runtime in runtimes.values() if runtime.capabilities.outlives_agent]
+        stored = [int(each) for each in (storage.read(FILE) or b"").split()]
+        self.duration = stored[0] if stored else DEFAULT_LEASE
+        self.margin = stored[1] if len(stored) > 1 else DEFAULT_MARGIN
+        self._renewed_at = clock_and_ids.boot()
+        self._expired = self.is_known = False
 
     @property
     def grace(self) -> int:
+        """How long tasks may take to stop after expiry: half of the margin. The rest is for KILL."""
         return self.margin // 2
 
-    def is_told(self, lasts: int, margin: int) -> None:
-        """By admission, to this incarnation. margin: how much longer admission waits."""
-        self.known = True
-        if (lasts, margin) != (self.lasts, self.margin):
-            self.lasts, self.margin = lasts, margin
-            self._storage.replace(FILE, f"{lasts} {margin}".encode())
-            self.renew(self._from)
+    def configure(self, duration: int, margin: int) -> None:
+        """Admission sends the lease to this incarnation."""
+        self.is_known = True
+        if (duration, margin) != (self.duration, self.margin):
+            self.duration, self.margin = duration, margin
+            self._storage.replace(FILE, f"{duration} {margin}".encode())
+            self.renew(self._renewed_at)
 
     def renew(self, sent: int) -> None:
-        """Kafka has what was sent at this boot time, so its append time is no earlier: the lease runs from then."""
-        self._from = sent
-        for runtime in self._runtimes.values():
-            runtime.renew(sent + self.lasts, self.grace)
+        """Kafka has a message sent at this boot time, so its append time is no earlier: the lease runs from then."""
+        self._renewed_at = sent
+        for runtime in self._runtimes:
+            runtime.renew(sent + self.duration, self.grace)
         if not self._is_over():
-            self._cut_off = False
+            self._expired = False
 
-    def has_run_out(self) -> bool:
-        """Once each time that it does; from then on it is unknown until it is told again."""
-        if self._cut_off or not self._is_over():
+    def expire(self) -> bool:
+        """True once each time that the lease expires. It is unknown then, until admission sends it again."""
+        if self._expired or not self._is_over():
             return False
-        self._cut_off, self.known = True, False
+        self._expired, self.is_known = True, False
         return True
 
     def _is_over(self) -> bool:
-        return self._ambient.boot() - self._from > self.lasts
+        return self._clock_and_ids.boot() - self._renewed_at > self.duration

@@ -1,7 +1,7 @@
-"""The agents' link to Kafka: commands in, reports and heartbeats out, and the patience to lose it and come back.
+"""The agents' link to Kafka: commands in, reports and heartbeats out; it reconnects when the connection is lost.
 
-One link serves all nodes of this process. While Kafka is away the agents go on; after a lease without it they stop
-their jobs.
+One link serves all nodes of this process. While Kafka is unavailable the agents go on; when their lease expires they stop
+their tasks.
 """
 
 import asyncio
@@ -10,44 +10,44 @@ from contextlib import AsyncExitStack
 from typing import NoReturn
 
 from bailiff_bus import topics
-from bailiff_bus.ambient import Ambient
-from bailiff_bus.envelope import Unacceptable, unwrap, wrap
-from bailiff_bus.logs import logger
+from bailiff_bus.envelope import InvalidMessage, unwrap, wrap
 from bailiff_bus.messages import ReportBody
 from bailiff_bus.messages.commands import CommandBody
-from bailiff_bus.port import Bus, BusUnavailable, Message, OffsetGone, Parcel, Producer, Reader
-from bailiff_bus.until_first import until_first
+from bailiff_bus.port import Bus, BusUnavailable, Message, OffsetOutOfRange, OutgoingMessage, Producer, Reader
+from bailiff_service.clock_and_ids import ClockAndIds
+from bailiff_service.logs import logger
+from bailiff_service.race import race
 
 from .agent import Agent
-from .reporting import read_report
+from .reporter import decode_report
 
-LOOK_FOR_PARTITIONS_EVERY_S = 30.0
-LOOK_AT_LEASES_EVERY_S = 1.0
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
+PARTITION_POLL_S = 30.0
+LEASE_POLL_S = 1.0
+FIRST_RETRY_S, MAX_RETRY_S = 0.2, 5.0
 
 
 class Link:
-    """Connects agents with a bus, again and again."""
+    """Connects the agents with the bus."""
 
-    def __init__(self, bus: Bus, ambient: Ambient, heartbeat_s: float) -> None:
-        self._bus, self._ambient, self._heartbeat_s = bus, ambient, heartbeat_s
+    def __init__(self, bus: Bus, clock_and_ids: ClockAndIds, heartbeat_s: float) -> None:
+        self._bus, self._clock_and_ids, self._heartbeat_s = bus, clock_and_ids, heartbeat_s
         self._agents: dict[tuple[str, str], Agent] = {}
-        self._news = asyncio.Event()
+        self._unsent = asyncio.Event()
         self._sent: dict[tuple[str, str], int] = {}
         self._read_to: dict[int, int] = {}
         self.waiting_for: str | None = "not connected yet"
 
     def add(self, agent: Agent) -> None:
-        """Serve this agent, too."""
-        node = agent.machine.node
-        self._agents[(node.domain, node.name)] = agent
+        """Serve this agent."""
+        node = agent.context.node
+        self._agents[(node.pool, node.name)] = agent
 
     def has_reports(self) -> None:
-        """Some agent has something to send."""
-        self._news.set()
+        """An agent has spooled a report."""
+        self._unsent.set()
 
     async def run(self) -> NoReturn:
-        """Until cancelled. A lost connection is made anew; senders repeat the commands that were missed."""
+        """Until cancelled. After a lost connection, senders repeat the commands that were missed."""
         leases = asyncio.ensure_future(self._watch_leases())
         try:
             await self._keep_connected()
@@ -55,15 +55,15 @@ class Link:
             leases.cancel()
 
     async def _keep_connected(self) -> NoReturn:
-        pause = FIRST_PAUSE_S
+        pause = FIRST_RETRY_S
         while True:
             try:
                 await self._connected()
             except BusUnavailable as error:
                 self.waiting_for = str(error)
-                logger().warning("no link to Kafka, trying again", why=str(error))
+                logger().warning("Kafka unavailable, trying again", why=str(error))
             await asyncio.sleep(pause)
-            pause = FIRST_PAUSE_S if self.waiting_for is None else min(2 * pause, LONGEST_PAUSE_S)
+            pause = FIRST_RETRY_S if self.waiting_for is None else min(2 * pause, MAX_RETRY_S)
 
     async def _connected(self) -> None:
         async with AsyncExitStack() as stack:
@@ -71,33 +71,33 @@ class Link:
             stack.push_async_callback(producer.close, 1.0)
             reader = await self._bus.reader([])
             stack.push_async_callback(reader.close)
-            await self._new_partitions()  # before anything is reported that is answered
+            await self._new_partitions()  # before any report that is answered
             for partition, offset in self._read_to.items():
                 reader.follow(topics.NODE_COMMANDS.name, partition, offset)
             self.waiting_for = None
-            await until_first(self._read_commands(reader), self._send_reports(producer), self._send_heartbeats(producer))
+            await race(self._read_commands(reader), self._send_reports(producer), self._send_heartbeats(producer))
 
     # --- commands
 
     async def _read_commands(self, reader: Reader) -> NoReturn:
         loop = asyncio.get_running_loop()
-        looked = loop.time()
+        query = loop.time()
         while True:
-            if loop.time() - looked >= LOOK_FOR_PARTITIONS_EVERY_S:
+            if loop.time() - query >= PARTITION_POLL_S:
                 for partition in await self._new_partitions():
                     reader.follow(topics.NODE_COMMANDS.name, partition, self._read_to[partition])
-                looked = loop.time()
+                query = loop.time()
             try:
                 messages = await reader.read(wait=0.5)
-            except OffsetGone as gone:
+            except OffsetOutOfRange as gone:
                 reader.follow(gone.topic, gone.partition, gone.span.begin)
                 continue
             for message in messages:
-                await self._obey(message)
+                await self._dispatch(message)
                 self._read_to[message.partition] = message.offset + 1
 
     async def _new_partitions(self) -> list[int]:
-        """Those not known yet. The first ones count from their end: what came before is repeated by whoever is owed an answer."""
+        """Partitions that are new. The first ones are read from their end: senders repeat commands that are not answered."""
         first, new = not self._read_to, []
         for partition, span in (await self._bus.spans(topics.NODE_COMMANDS.name)).items():
             if partition not in self._read_to:
@@ -105,15 +105,15 @@ class Link:
                 new.append(partition)
         return new
 
-    async def _obey(self, message: Message) -> None:
+    async def _dispatch(self, message: Message) -> None:
         try:
             envelope = unwrap(message, accept=(CommandBody,))
-        except Unacceptable as refusal:
-            logger().warning("a command that cannot be read was skipped", why=str(refusal))
+        except InvalidMessage as refusal:
+            logger().warning("an unreadable command was skipped", why=str(refusal))
             return
         body = envelope.body
         assert isinstance(body, CommandBody)
-        agent = self._agents.get((envelope.domain, body.node))
+        agent = self._agents.get((envelope.pool, body.node))
         if agent is not None:
             await agent.obey(body)
 
@@ -121,12 +121,12 @@ class Link:
 
     async def _send_reports(self, producer: Producer) -> NoReturn:
         while True:
-            self._news.clear()
-            at_boot, parcels, newest_of = self._ambient.boot(), [], {}
+            self._unsent.clear()
+            at_boot, parcels, newest_of = self._clock_and_ids.boot(), [], {}
             for at, agent in self._agents.items():
-                unsent = agent.machine.reports.unsent()
+                unsent = agent.context.reports.unsent()
                 if unsent:
-                    parcels += [self._packed(agent, read_report(report)) for _, report in unsent]
+                    parcels += [self._parcel(agent, decode_report(report)) for _, report in unsent]
                     newest_of[at] = unsent[-1][0]
             await self._send(producer, parcels)
             for at, newest in newest_of.items():
@@ -134,40 +134,40 @@ class Link:
                 self._sent[at] = newest
                 agent.renew(at_boot)
                 agent.received(newest)
-            await self._news.wait()
+            await self._unsent.wait()
 
     async def _send_heartbeats(self, producer: Producer) -> NoReturn:
         while True:
             await asyncio.sleep(self._heartbeat_s)
-            at_boot = self._ambient.boot()
-            heard_of = {at: agent for at, agent in self._agents.items() if at in self._sent}
-            await self._send(producer, [self._packed(agent, agent.heartbeat(self._sent[at])) for at, agent in heard_of.items()])
-            for agent in heard_of.values():
+            at_boot = self._clock_and_ids.boot()
+            joined = {at: agent for at, agent in self._agents.items() if at in self._sent}
+            await self._send(producer, [self._parcel(agent, agent.heartbeat(self._sent[at])) for at, agent in joined.items()])
+            for agent in joined.values():
                 agent.renew(at_boot)
 
-    async def _send(self, producer: Producer, parcels: Sequence[Parcel]) -> None:
-        """Until Kafka has all of them."""
+    async def _send(self, producer: Producer, parcels: Sequence[OutgoingMessage]) -> None:
+        """Returns once Kafka has all of them."""
         for batch in await producer.send_many(topics.NODE_REPORTS.name, parcels) if parcels else ():
             await batch.first
 
-    def _packed(self, agent: Agent, body: ReportBody) -> Parcel:
-        node = agent.machine.node
+    def _parcel(self, agent: Agent, body: ReportBody) -> OutgoingMessage:
+        node = agent.context.node
         headers, value = wrap(
             body,
-            source=f"/bailiff/{node.domain}/node/{node.name}",
-            id=f"{body.incarnation}/{body.number}/{self._ambient.fresh().hex()[:8]}",
-            domain=node.domain,
-            time_us=self._ambient.wall(),
+            source=f"/bailiff/{node.pool}/node/{node.name}",
+            id=f"{body.incarnation}/{body.number}/{self._clock_and_ids.random_bytes().hex()[:8]}",
+            pool=node.pool,
+            time_us=self._clock_and_ids.wall(),
         )
-        return node.domain.encode(), headers, value
+        return node.pool.encode(), headers, value
 
     async def _watch_leases(self) -> NoReturn:
-        """Beside the connection, which may hang for as long as a send may."""
+        """Independent of the connection, on which a send may hang."""
         while True:
-            await asyncio.sleep(LOOK_AT_LEASES_EVERY_S)
+            await asyncio.sleep(LEASE_POLL_S)
             for agent in self._agents.values():
                 agent.check_lease()
 
     def readiness(self) -> Mapping[str, str | None]:
-        """Ready while Kafka is reached."""
+        """Ready while Kafka is connected."""
         return {"link": self.waiting_for}

@@ -1,4 +1,4 @@
-"""Disk space that a task has on its node while it runs, and that is gone before its release is told."""
+"""Disk space of a task on its node: made before it starts, removed before its release is reported."""
 
 import os
 import shutil
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .runtime import TaskKey, User
-from .users import pass_through
+from .users import allow_traversal
 
 
 @dataclass(frozen=True)
@@ -16,28 +16,28 @@ class Scratch:
     folder: Path
 
     def make(self, key: TaskKey, user: User | None = None) -> Path:
-        """A new, empty one, for its owner only: this user, or the agent's own."""
+        """A new, empty folder, closed to all but its owner: this user, or the agent's."""
         own = self._of(key)
         shutil.rmtree(own, ignore_errors=True)
         own.mkdir(mode=0o700, parents=True)
         if user is not None:
-            pass_through(own.parent)
+            allow_traversal(own.parent)
             os.chown(own, user.uid, user.gid)
         return own
 
     def used(self, key: TaskKey) -> int:
-        """What it takes on the disk, bytes."""
+        """Its disk usage, bytes."""
         total = 0
         for folder, _, files in os.walk(self._of(key)):
             for name in files:
                 try:
                     total += os.lstat(os.path.join(folder, name)).st_blocks * 512  # noqa: PTH118 - a task may have many
-                except OSError:  # gone meanwhile
+                except OSError:  # removed meanwhile
                     continue
         return total
 
     def remove(self, key: TaskKey) -> None:
-        """Take it away with everything in it."""
+        """Remove it with all that is in it."""
         shutil.rmtree(self._of(key), ignore_errors=True)
 
     def _of(self, key: TaskKey) -> Path:

@@ -1,62 +1,61 @@
-"""Wiring of the node agent: one agent per declared node, one link for all."""
+"""The node agent's service: one agent per declared node, one link for all of them."""
 
 import asyncio
-import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from bailiff_bus.ambient import Ambient
-from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import Bus
-from bailiff_bus.runtime import ExitCode, MustStop
-from bailiff_bus.until_first import until_first
+from bailiff_node_agent.devices.simulated import process_start_time
+from bailiff_service.clock_and_ids import ClockAndIds
+from bailiff_service.exit_code import ExitCode, MustStop
+from bailiff_service.metrics import Metrics
+from bailiff_service.race import race
 
 from .agent import Agent
-from .checkpoints import identity
-from .devices import DeviceInventory, NoDriver, NvmlInventory, SimulatedInventory
-from .devices.simulated import start_of_process
+from .agent_context import AgentContext
+from .checkpoints import shared_identity
+from .devices import DeviceInventory, InventoryContext, NoDriver, inventory_plugin
 from .disk import (
     AgentLock,
-    Evictions,
+    EvictionStore,
     Fences,
     FolderInUse,
     FolderStorage,
     MemoryStorage,
     Reports,
     Storage,
-    draw_incarnation,
+    new_incarnation,
 )
 from .link import Link
-from .logship import rotate_logs, ship_logs
-from .machine import Machine
-from .runtime import Cgroups, DeviceHolds, DockerRuntime, ProcessRuntime, Runtime, SimulatedMachine, SimulatedRuntime
+from .log_shipper import rotate_logs, ship_logs
+from .runtime import NodeParts, SimulatedMachine, open_runtimes
 from .settings import NodeAgentSettings, NodeDeclaration
 from .telemetry import send_telemetry
-from .users import Users, pass_through
+from .users import Users, allow_traversal
 
 
 class NodeAgentService:
-    """All nodes that this process speaks for."""
+    """All nodes of this process."""
 
     name = "node-agent"
 
-    def __init__(self, settings: NodeAgentSettings, metrics: Metrics, bus: Bus, ambient: Ambient) -> None:
-        self._settings, self._metrics, self._bus, self._ambient = settings, metrics, bus, ambient
-        self._link = Link(bus, ambient, settings.heartbeat_s)
+    def __init__(self, settings: NodeAgentSettings, metrics: Metrics, bus: Bus, clock_and_ids: ClockAndIds) -> None:
+        self._settings, self._metrics, self._bus, self._clock_and_ids = settings, metrics, bus, clock_and_ids
+        self._link = Link(bus, clock_and_ids, settings.heartbeat_s)
         self._adopted: str | None = "tasks are being adopted"
 
     def readiness(self) -> Mapping[str, str | None]:
-        """Ready when every node's tasks were adopted and Kafka is reached."""
+        """Ready once every node's tasks are adopted and Kafka is connected."""
         return {"adopted": self._adopted, **self._link.readiness()}
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until asked to stop. Tasks go on without the agent."""
+        """Until `stop` is set. Tasks go on without the agent."""
         with ExitStack() as locks:
             agents = []
             for node in (each for declared in self._settings.nodes for each in declared.each()):
-                machine = self._machine(node, locks)
-                agent = Agent(machine, self._ambient, self._metrics, self._link.has_reports)
+                context = self._context(node, locks)
+                agent = Agent(context, self._clock_and_ids, self._metrics, self._link.has_reports)
                 await agent.adopt()
                 self._link.add(agent)
                 agents.append(agent)
@@ -67,91 +66,72 @@ class NodeAgentService:
             if self._settings.ship_logs:
                 works.append(ship_logs(self._bus, agents))
             if self._settings.telemetry_s:
-                works.append(send_telemetry(self._bus, agents, self._settings.telemetry_s, self._ambient))
+                works.append(send_telemetry(self._bus, agents, self._settings.telemetry_s, self._clock_and_ids))
             try:
-                await until_first(*works, stop.wait())
+                await race(*works, stop.wait())
             finally:
                 await self._bus.close()
 
-    def _machine(self, node: NodeDeclaration, locks: ExitStack) -> Machine:
-        folder = self._settings.state_dir / "node-agent" / node.domain / node.name
-        shared = self._settings.shared_checkpoints
-        checkpoints = folder / "checkpoints" if shared is None else shared / node.domain
+    def _context(self, node: NodeDeclaration, locks: ExitStack) -> AgentContext:
+        settings = self._settings
+        folder = settings.state_dir / "node-agent" / node.pool / node.name
+        shared = settings.shared_checkpoints
+        checkpoints = folder / "checkpoints" if shared is None else shared / node.pool
         for part in (folder / "logs", checkpoints):
             part.mkdir(parents=True, exist_ok=True)
-        users = Users(self._settings.run_as, self._settings.run_as_names, self._settings.run_as_lowest_uid)
-        if users.others:
-            pass_through(folder, folder / "logs", *([checkpoints] if shared is None else []))
+        users = Users(settings.run_as, settings.run_as_names, settings.run_as_lowest_uid)
+        if users.switches_user:
+            allow_traversal(folder, folder / "logs", *([checkpoints] if shared is None else []))
         storage: Storage = MemoryStorage()
-        if self._settings.durable:
+        if settings.durable:
             try:
                 locks.enter_context(AgentLock(folder))
             except FolderInUse as error:
                 raise MustStop(ExitCode.SETTINGS, str(error)) from None
             storage = FolderStorage(folder)
-        wanted = self._settings.cgroups and self._settings.durable
-        own = hashlib.sha256(str(folder.absolute()).encode()).hexdigest()[:12]  # two agents of one name may be on one host
-        cgroups = Cgroups.on_this_host(f"{node.name}-{own}", self._settings.cgroup_root) if wanted else None
-        incarnation = draw_incarnation(storage, machine_id=node.machine_id)
-
-        def docker(devices: DeviceHolds | None) -> DockerRuntime:
-            return DockerRuntime(
-                folder / "docker",
-                devices=devices,
-                engine=self._settings.docker_engine,
-                network=self._settings.docker_network,
-                labels={"domain": node.domain, "node": node.name, "incarnation": incarnation.incarnation},
-            )
-
-        inventory, runtimes = _parts(node, folder, cgroups, docker)
-        return Machine(
+        incarnation = new_incarnation(storage, machine_id=node.machine_id)
+        machine = SimulatedMachine()
+        inventory = _open_inventory(node, folder, machine)
+        parts = NodeParts(
+            node=node.name,
+            folder=folder,
+            settings=settings,
+            machine=machine,
+            devices=inventory.users,
+            labels={"pool": node.pool, "node": node.name, "incarnation": incarnation.incarnation},
+        )
+        return AgentContext(
             node=node,
             inventory=inventory,
-            runtimes=runtimes,
+            runtimes=open_runtimes(node.runtimes, parts),
             storage=storage,
             fences=Fences(storage),
             reports=Reports(storage),
-            evictions=Evictions(storage),
+            evictions=EvictionStore(storage),
             incarnation=incarnation,
             folder=folder.absolute(),
             checkpoints=checkpoints.absolute(),
-            checkpoints_identity=identity(checkpoints) if shared is not None else None,
-            secrets=self._settings.secrets_dir,
-            master_address=self._settings.master_address,
+            checkpoints_identity=shared_identity(checkpoints) if shared is not None else None,
+            secrets=settings.secrets_dir,
+            master_address=settings.master_address,
             users=users,
-            release_poll_s=self._settings.release_poll_s,
-            release_timeout_s=self._settings.release_timeout_s,
-            device_look_s=self._settings.device_look_s,
+            release_poll_s=settings.release_poll_s,
+            release_timeout_s=settings.release_timeout_s,
+            device_poll_s=settings.device_poll_s,
         )
 
 
-def _parts(
-    node: NodeDeclaration, folder: Path, cgroups: Cgroups | None, docker: Callable[[DeviceHolds | None], DockerRuntime]
-) -> tuple[DeviceInventory, dict[str, Runtime]]:
-    """The node's devices and runtimes. Simulated devices are told by all runtimes who holds them."""
-    machine = SimulatedMachine()
-    runtimes: dict[str, Runtime] = {"simulated": SimulatedRuntime(machine)}
-    if node.gpus == "nvml":
-        try:
-            inventory: DeviceInventory = NvmlInventory()
-        except NoDriver as error:
-            raise MustStop(ExitCode.SETTINGS, f"node {node.name}: {error}; simulate GPUs with gpus: 8xH100-80GB") from None
-        holds: DeviceHolds | None = None
-    else:
-        inventory = holds = _simulated(node, folder, machine)
-    runtimes["process"] = ProcessRuntime(folder, devices=holds, cgroups=cgroups)
-    if "docker" in node.runtimes:
-        runtimes["docker"] = docker(holds)
-    return inventory, runtimes
-
-
-def _simulated(node: NodeDeclaration, folder: Path, machine: SimulatedMachine) -> SimulatedInventory:
+def _open_inventory(node: NodeDeclaration, folder: Path, machine: SimulatedMachine) -> DeviceInventory:
     def identify(pid: int) -> int | None:
-        return machine.identify(pid) or start_of_process(pid)
+        return machine.identify(pid) or process_start_time(pid)
 
+    plugin = inventory_plugin(node.gpus)
     try:
-        simulated = SimulatedInventory(node.gpus, node.name, identify, folder / "faults.json")
+        inventory = plugin.open(InventoryContext(node.gpus, node.name, identify, folder / "faults.json"))
+    except NoDriver as error:
+        raise MustStop(ExitCode.SETTINGS, f"node {node.name}: {error}; simulate GPUs with gpus: 8xH100-80GB") from None
     except ValueError as error:
         raise MustStop(ExitCode.SETTINGS, f"node {node.name}: {error}") from None
-    machine.attach_devices(simulated)
-    return simulated
+    if inventory.users is not None:
+        machine.attach_devices(inventory.users)
+    return inventory

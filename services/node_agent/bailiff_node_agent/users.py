@@ -1,4 +1,4 @@
-"""As whom a task runs: where the agent is root, as the user of this machine who submitted its job."""
+"""The user that a task runs as: where the agent is root, the user of this machine who submitted its job."""
 
 import os
 import pwd
@@ -14,13 +14,13 @@ RunAs = Literal["submitter", "agent"]
 
 
 class NotRunnable(Exception):
-    """Nobody here as whom the task may run; the sentence says why, and what to do."""
+    """There is no user that the task may run as; the message says why, and what to do."""
 
 
 @dataclass(frozen=True)
 class Users:
-    """run_as `submitter`: the user whose name the submitter has, or has in `names` (user by submitter), if its uid is at
-    least `lowest_uid`. `agent`, or an agent that is not root: as the agent itself.
+    """run_as `submitter`: the user of the submitter's name, or that `names` maps it to, if its uid is at least
+    `lowest_uid`. run_as `agent`, or an agent that is not root: the agent's own user.
     """
 
     run_as: RunAs = "agent"
@@ -29,17 +29,17 @@ class Users:
     is_root: bool = field(default_factory=lambda: os.geteuid() == 0)
 
     @property
-    def others(self) -> bool:
-        """Whether tasks run as anybody but the agent."""
+    def switches_user(self) -> bool:
+        """Whether tasks run as other users than the agent."""
         return self.run_as == "submitter" and self.is_root
 
     def of(self, submitter: str) -> User | None:
-        """`None`: as the agent itself. Raises `NotRunnable`."""
-        if not self.others:
+        """The user for this submitter; None: the agent's own. Raises `NotRunnable`."""
+        if not self.switches_user:
             return None
         if not submitter:
             raise NotRunnable(
-                "this node runs a job as the user who submitted it, and the log does not say who did: submit it with --actor "
+                "this node runs a job as the user who submitted it, and this job has no submitter: submit it with --actor "
                 "or BAILIFF_ACTOR, or set run_as: agent on the node"
             )
         name = self.names.get(submitter, submitter)
@@ -47,44 +47,44 @@ class Users:
             found = pwd.getpwnam(name)
         except (KeyError, ValueError):
             raise NotRunnable(
-                f"this node has no user {name[:100]!r}, as whom the job of {submitter[:100]!r} would run: "
-                "make one, or name another one for this submitter in the node's setting run_as_names"
+                f"this node has no user {name[:100]!r} to run the job of {submitter[:100]!r}: "
+                "create the user, or map the submitter to another one in the node's setting run_as_names"
             ) from None
         if found.pw_uid < self.lowest_uid:
             raise NotRunnable(
-                f"the user {name[:100]!r} has uid {found.pw_uid}, and this node runs jobs as users from {self.lowest_uid} on: "
-                "submit it as another one, or lower the node's setting run_as_lowest_uid"
+                f"the user {name[:100]!r} has uid {found.pw_uid}, below this node's run_as_lowest_uid {self.lowest_uid}: "
+                "submit the job as another user, or lower that setting"
             )
         groups = tuple(sorted(os.getgrouplist(found.pw_name, found.pw_gid)))
         home = found.pw_dir if Path(found.pw_dir).is_dir() else "/"  # as login does it
         return User(found.pw_name, found.pw_uid, found.pw_gid, groups, home)
 
 
-def pass_through(*folders: Path) -> None:
-    """Other users may go through these folders to what is theirs, and see nothing of what else is there."""
+def allow_traversal(*folders: Path) -> None:
+    """Let other users pass through these folders to their own, without listing them."""
     for folder in folders:
         folder.chmod(0o711)
 
 
-def closed_to(user: User, folder: Path) -> Path | None:
-    """The first folder on the way to this one through which the user may not go."""
+def first_inaccessible(user: User, folder: Path) -> Path | None:
+    """The first folder on the path to this one that the user cannot enter."""
     for each in (*reversed(folder.parents), folder):
-        about = each.stat()
-        if about.st_uid == user.uid:
-            may = about.st_mode & stat.S_IXUSR
-        elif about.st_gid in (user.gid, *user.groups):
-            may = about.st_mode & stat.S_IXGRP
+        status = each.stat()
+        if status.st_uid == user.uid:
+            may = status.st_mode & stat.S_IXUSR
+        elif status.st_gid in (user.gid, *user.groups):
+            may = status.st_mode & stat.S_IXGRP
         else:
-            may = about.st_mode & stat.S_IXOTH
+            may = status.st_mode & stat.S_IXOTH
         if not may:
             return each
     return None
 
 
-def give(folder: Path, user: User) -> None:
-    """Make the folder the user's own. Raises `NotRunnable` where it is somebody else's already.
+def make_owned(folder: Path, user: User) -> None:
+    """Create the folder for the user. Raises `NotRunnable` if it belongs to another user.
 
-    Where the agent may not make it (a disk of the network on which root is nobody) that is left to the job.
+    Where the agent has no permission (a network file system that maps root to nobody) the job must create it.
     """
     try:
         folder.mkdir(mode=0o700)
@@ -95,8 +95,8 @@ def give(folder: Path, user: User) -> None:
         owner = folder.lstat().st_uid
         if owner != user.uid:
             raise NotRunnable(
-                f"its checkpoints on this node are those of {_name(owner)} and not of {user.name}: take {folder} away, give it "
-                f"to {user.name} with all that is in it, or choose another name for the job"
+                f"its checkpoint directory {folder} belongs to {_name(owner)}, not to {user.name}: remove it, chown it "
+                f"to {user.name}, or choose another name for the job"
             ) from None
 
 

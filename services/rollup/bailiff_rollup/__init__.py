@@ -1,1 +1,1 @@
-"""Live figures in windows, folded from the audit log. Nothing that must be exact about the past: that is the archive."""
+"""Roll-up: live aggregates in time windows, from the audit log. Exact history is in the archive."""

@@ -3,8 +3,8 @@
 import sys
 
 from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.metrics import Metrics
-from bailiff_bus.runtime import main
+from bailiff_service.main import main
+from bailiff_service.metrics import Metrics
 
 from .service import RollupService
 from .settings import RollupSettings

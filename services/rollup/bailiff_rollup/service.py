@@ -1,4 +1,4 @@
-"""All declared domains counted: those that the group gives to this replica, from where they were stored last."""
+"""The roll-up service: aggregates the declared pools that the consumer group assigns to this replica."""
 
 import asyncio
 from collections import defaultdict
@@ -6,30 +6,30 @@ from collections.abc import Mapping
 from time import monotonic
 
 from bailiff_bus import topics
-from bailiff_bus.domains import check_topics
 from bailiff_bus.envelope import wrap
-from bailiff_bus.logs import logger
-from bailiff_bus.messages import MeasuredWindow, RollupWindow
-from bailiff_bus.metrics import Metrics
-from bailiff_bus.port import Bus, Message, OffsetGone, Producer, Reader
-from bailiff_bus.runtime import ExitCode, MustStop
-from bailiff_bus.settings import read_pools
-from bailiff_bus.until_first import until_first
-from bailiff_bus.view import StateDiverged
-from bailiff_core.model.pool import Pool
+from bailiff_bus.messages import RollupWindow, TelemetryWindow
+from bailiff_bus.port import Bus, Message, OffsetOutOfRange, Producer, Reader
+from bailiff_core.model.state import PoolState
+from bailiff_log.projection import StateDiverged
+from bailiff_service.exit_code import ExitCode, MustStop
+from bailiff_service.logs import logger
+from bailiff_service.metrics import Metrics
+from bailiff_service.pool_ownership import check_topics
+from bailiff_service.race import race
+from bailiff_service.settings import read_pools
 
-from .counted import Counted
-from .exported import Exported
-from .figures import Figures
+from .aggregates import Aggregates
+from .exporter import RollupCollector
+from .pool_rollup import PoolRollup
 from .settings import RollupSettings
+from .span_exporter import SpanSender
 from .stream import Stream
-from .tracesending import Sender
 
 LAG_EVERY = 5.0
 
 
 class RollupService:
-    """Counts, publishes windows, stores the figures. A failure anywhere ends it; the next one goes on from what is stored."""
+    """Aggregates, publishes windows, stores the aggregates. Any failure ends the service; it resumes from what is stored."""
 
     name = "rollup"
 
@@ -37,39 +37,39 @@ class RollupService:
         self._settings, self._metrics, self._bus = settings, metrics, bus
         self._pools = {pool.partition: pool for pool in read_pools(settings.pools)}
         self._folder = settings.state_dir / self.name
-        self._counted: dict[int, Counted] = {}
+        self._rollups: dict[int, PoolRollup] = {}
         self._locks: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._measuring: dict[int, asyncio.Task[None]] = {}
-        self._stored: dict[int, tuple[int, float]] = {}  # how much was in them, and when
+        self._stored: dict[int, tuple[int, float]] = {}  # size at the last store, and its time
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stream = Stream(settings.kafka, settings.instance, self._folder / "faust", self._take)
         self._joined = False
         self._producer: Producer | None = None
-        self._traces = Sender(bus)
-        self._exported = Exported(self._found)
+        self._traces = SpanSender(bus)
+        self._collector = RollupCollector(self._found)
 
     def readiness(self) -> Mapping[str, str | None]:
-        """Ready once the group has dealt the domains out, and this replica's were read to their end."""
+        """Ready once pools are assigned and this replica's logs are read to their end."""
         if not self._joined:
-            return {"group": "waiting for its domains"}
-        counted = {at for at, counted in self._counted.items() if counted.opened}
-        missing = [pool.name for at, pool in self._pools.items() if at in self._stream.owned and at not in counted]
-        return dict.fromkeys(missing, "its log is being read") or {"group": None}
+            return {"group": "waiting for the assignment of pools"}
+        rollup = {at for at, rollup in self._rollups.items() if rollup.opened}
+        missing = [pool.name for at, pool in self._pools.items() if at in self._stream.owned and at not in rollup]
+        return dict.fromkeys(missing, "reading its log") or {"group": None}
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until asked to stop."""
+        """Aggregate until stopped."""
         await self._check()
-        self._metrics.registry.register(self._exported)
+        self._metrics.registry.register(self._collector)
         try:
-            await until_first(self._stream.run(), self._tend(), self._measure_lag(), self._failed, stop.wait())
+            await race(self._stream.run(), self._follow_assignment(), self._measure_lag(), self._failed, stop.wait())
         except StateDiverged as diverged:
             raise MustStop(ExitCode.STATE_DIVERGED, str(diverged)) from None
         finally:
-            self._metrics.registry.unregister(self._exported)
+            self._metrics.registry.unregister(self._collector)
             for task in self._measuring.values():
                 task.cancel()
-            for counted in self._counted.values():
-                await counted.close()
+            for rollup in self._rollups.values():
+                await rollup.close()
             await self._bus.close()
 
     async def _check(self) -> None:
@@ -78,19 +78,19 @@ class RollupService:
             try:
                 found = await self._bus.spans(topic.name)
             except KeyError:
-                text = f"there is no topic {topic.name}: run `bailiff topics create` first"
+                text = f"topic {topic.name} does not exist: run `bailiff topics create`"
                 raise MustStop(ExitCode.KAFKA_SETTINGS, text) from None
         if len(found) < len(await self._bus.spans(topics.AUDIT.name)):
             text = f"{topics.ROLLUP_STATE.name} has fewer partitions than the log: run `bailiff topics create` again"
             raise MustStop(ExitCode.KAFKA_SETTINGS, text)
 
-    def _found(self) -> Mapping[str, tuple[Figures, Pool]]:
-        """Of domains that were read to their end: figures that catch up look as if all of it had happened just now."""
+    def _found(self) -> Mapping[str, tuple[Aggregates, PoolState]]:
+        """Pools read to their end: aggregates that are catching up would look like current events."""
         owned = self._stream.owned
         return {
-            counted.pool.name: (counted.figures, counted.view.pool)
-            for at, counted in self._counted.items()
-            if at in owned and counted.opened
+            rollup.state.name: (rollup.aggregates, rollup.view.state)
+            for at, rollup in self._rollups.items()
+            if at in owned and rollup.opened
         }
 
     async def _take(self, message: Message) -> None:
@@ -98,99 +98,99 @@ class RollupService:
             if message.partition in self._pools:
                 async with self._locks[message.partition]:
                     await (await self._at(message.partition)).take(message)
-        except Exception as error:  # noqa: BLE001 - Faust would log it, pass the message over and go on
+        except Exception as error:  # noqa: BLE001 - Faust would log it, skip the message and continue
             if not self._failed.done():
                 self._failed.set_exception(error)
             await asyncio.Event().wait()
 
-    async def _tend(self) -> None:
-        """Open what was given to this replica, also where nothing new comes; let go of what was taken away."""
+    async def _follow_assignment(self) -> None:
+        """Open assigned pools, even without new messages; close revoked ones."""
         while True:
             self._stream.changed.clear()
             owned = self._stream.owned
             self._joined = self._joined or self._stream.joined
-            for at in [at for at in self._counted if at not in owned]:
+            for at in [at for at in self._rollups if at not in owned]:
                 async with self._locks[at]:
                     self._measuring.pop(at).cancel()
-                    await self._counted.pop(at).close()
-                    self._metrics.log_lag.remove(self._pools[at].name)  # what this replica last knew would stay for ever
-                    logger(domain=self._pools[at].name).info("another replica counts the domain now")
+                    await self._rollups.pop(at).close()
+                    self._metrics.log_lag.remove(self._pools[at].name)  # a stale value would stay
+                    logger(pool=self._pools[at].name).info("pool reassigned to another replica")
             for at in sorted(owned & self._pools.keys()):
                 async with self._locks[at]:
                     await self._at(at)
             await self._stream.changed.wait()
 
-    async def _at(self, partition: int) -> Counted:
-        """The domain of this partition, opened. Only under its lock."""
-        found = self._counted.get(partition)
+    async def _at(self, partition: int) -> PoolRollup:
+        """The roll-up of this partition's pool, opened. Call under its lock."""
+        found = self._rollups.get(partition)
         if found is None:
             pool = self._pools[partition]
             stored = self._stream.stored(pool.name)
-            found = Counted(self._bus, pool, self._metrics, self._folder, stored, self._keep)
-            self._stored[partition] = (found.figures.moved, monotonic())
-            logger(domain=pool.name).info("this replica counts the domain", from_seq=found.figures.next_seq)
-            self._counted[partition] = found
+            found = PoolRollup(self._bus, pool, self._metrics, self._folder, stored, self._keep)
+            self._stored[partition] = (found.aggregates.size, monotonic())
+            logger(pool=pool.name).info("aggregating the pool", from_seq=found.aggregates.next_seq)
+            self._rollups[partition] = found
             await found.open()
             self._measuring[partition] = asyncio.create_task(self._measure(partition, found))
         return found
 
-    async def _measure(self, at: int, counted: Counted) -> None:
-        """Follow what agents measure, from where this domain's figures have it: Faust knows nothing of this topic."""
+    async def _measure(self, at: int, rollup: PoolRollup) -> None:
+        """Follow telemetry from the aggregates' position; this topic is not read through Faust."""
         reader: Reader | None = None
         try:
-            offsets, name = counted.figures.measured.offsets, topics.TELEMETRY.name
+            offsets, name = rollup.aggregates.telemetry.offsets, topics.TELEMETRY.name
             spans = await self._bus.spans(name)
             reader = await self._bus.reader([(name, part, offsets.get(part, span.begin)) for part, span in spans.items()])
             while True:
                 try:
                     messages = await reader.read()
-                except OffsetGone as gone:
+                except OffsetOutOfRange as gone:
                     reader.follow(gone.topic, gone.partition, gone.span.begin)
                     continue
                 if messages:
                     async with self._locks[at]:
-                        await counted.measure(messages)
-        except Exception as error:  # noqa: BLE001 - whatever it is ends the service
+                        await rollup.measure(messages)
+        except Exception as error:  # noqa: BLE001 - any error ends the service
             if not self._failed.done():
                 self._failed.set_exception(error)
         finally:
             if reader is not None:
                 await reader.close()
 
-    async def _keep(self, counted: Counted) -> None:
-        """Publish what is due, then store where that has been a while: what is told again then says the same."""
-        pool, figures = counted.pool, counted.figures
-        due, counted.due = counted.due, []
+    async def _keep(self, rollup: PoolRollup) -> None:
+        """Publish due windows, then store if due; publishing again after a crash gives the same messages."""
+        pool, aggregates = rollup.state, rollup.aggregates
+        due, rollup.due = rollup.due, []
         if due:
             await self._publish(pool.name, due)
-        if counted.traces is not None and counted.traces.spans:
-            traced, counted.traces.spans = counted.traces.spans, []
+        if rollup.traces is not None and rollup.traces.spans:
+            traced, rollup.traces.spans = rollup.traces.spans, []
             await self._traces.send(traced)
         stored, at = self._stored[pool.partition]
-        fresh = figures.moved - stored
+        fresh = aggregates.size - stored
         if fresh >= self._settings.store_records or (fresh > 0 and monotonic() - at >= self._settings.store_seconds):
-            self._stored[pool.partition] = (figures.moved, monotonic())
-            await self._stream.store(pool.name, pool.partition, figures.to_bytes())
+            self._stored[pool.partition] = (aggregates.size, monotonic())
+            await self._stream.store(pool.name, pool.partition, aggregates.to_bytes())
 
-    async def _publish(self, domain: str, windows: list[RollupWindow | MeasuredWindow]) -> None:
+    async def _publish(self, pool: str, windows: list[RollupWindow | TelemetryWindow]) -> None:
         if self._producer is None:
             self._producer = await self._bus.producer()
-        parcels = []
+        messages = []
         for window in windows:
-            kind = "measured/" if isinstance(window, MeasuredWindow) else ""
+            kind = "measured/" if isinstance(window, TelemetryWindow) else ""
             headers, value = wrap(
-                window, source=f"/bailiff/{domain}/rollup", id=f"{kind}{window.window}/{window.begin}/{window.end}",
-                domain=domain, time_us=window.end,
+                window, source=f"/bailiff/{pool}/rollup", id=f"{kind}{window.window}/{window.begin}/{window.end}",
+                pool=pool, time_us=window.end,
             )  # fmt: skip
-            parcels.append((f"{domain}/{window.window}".encode(), headers, value))
-        for batch in await self._producer.send_many(topics.ROLLUPS.name, parcels):
+            messages.append((f"{pool}/{window.window}".encode(), headers, value))
+        for batch in await self._producer.send_many(topics.ROLLUPS.name, messages):
             await batch.first
 
     async def _measure_lag(self) -> None:
-        """Also of domains that are being read to their end, which takes long the first time."""
+        """Also for pools that are still catching up."""
         while True:
             spans = await self._bus.spans(topics.AUDIT.name)
-            for at, counted in self._counted.items():
+            for at, rollup in self._rollups.items():
                 if at in spans:
-                    self._metrics.log_lag.labels(counted.pool.name).set(max(0, spans[at].end - counted.offset))
+                    self._metrics.log_lag.labels(rollup.state.name).set(max(0, spans[at].end - rollup.offset))
             await asyncio.sleep(LAG_EVERY)

@@ -1,16 +1,16 @@
-"""Settings of the roll-up, on top of the common ones."""
+"""Settings of the roll-up beyond the common ones."""
 
 from typing import Annotated
 
 from pydantic import Field
 
-from bailiff_bus.settings import ServiceSettings
+from bailiff_service.settings import ServiceSettings
 
 
 class RollupSettings(ServiceSettings):
-    """store_records, store_seconds: figures are stored after so many records, or after so long where there are new ones.
+    """store_records, store_seconds: aggregates are stored after so many records, or after so long if there are new ones.
 
-    What was counted since is counted again after a crash; nothing counts twice.
+    Later records are aggregated again after a crash; nothing counts twice.
     """
 
     store_records: Annotated[int, Field(ge=1)] = 1_000

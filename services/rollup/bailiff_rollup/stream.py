@@ -1,7 +1,7 @@
-"""Faust's part: which replica counts which domain, the stream of the log's messages, and where figures are kept.
+"""Faust integration: partition assignment, the stream of log messages, and storage of aggregates.
 
-One agent, no concurrency, at least once. Faust hands over raw messages; what they say, whether they continue the log and
-whether they were counted before is judged by `Counted`.
+One agent, no concurrency, at least once. Faust delivers raw messages; `PoolRollup` decodes them, verifies the chain and
+skips those already aggregated.
 """
 
 import asyncio
@@ -16,21 +16,21 @@ from aiokafka.errors import KafkaError
 from yarl import URL
 
 from bailiff_bus import topics
-from bailiff_bus.kafka import tls_of
+from bailiff_bus.kafka import build_ssl_context
+from bailiff_bus.kafka_settings import KafkaSettings, secret_of
 from bailiff_bus.port import BusUnavailable, Message
-from bailiff_bus.settings import KafkaSettings, secret_of
 
 GROUP = "bailiff-rollup"
 COMMIT_EVERY_S = 2.0
 BUFFERED = 1_000
 STOPS_WITHIN_S = 5.0
 
-for _name in ("faust", "mode"):  # what they tell at `info` is every step of every start
+for _name in ("faust", "mode"):  # too verbose at `info`
     logging.getLogger(_name).setLevel(logging.WARNING)
 
 
 class Stream:
-    """The log of all domains that the group gave to this replica. take: is awaited with each message, in order."""
+    """The log of all assigned pools. take: awaited with each message, in order."""
 
     def __init__(self, kafka: KafkaSettings, instance: str, folder: Path, take: Callable[[Message], Awaitable[None]]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -82,13 +82,13 @@ class Stream:
             )  # fmt: skip
 
     async def run(self) -> None:
-        """Until Faust gives up, or this is cancelled. Raises what it gave up for."""
+        """Run until cancelled, or until Faust stops. Raises the reason."""
         try:
             await self.app.start()
             await self.app.wait_until_stopped()
             reason = self.app.crash_reason
             if isinstance(reason, KafkaError):
-                raise BusUnavailable(f"Faust gave up: {reason!r}") from reason
+                raise BusUnavailable(f"Faust stopped: {reason!r}") from reason
             raise reason or BusUnavailable("Faust stopped")
         finally:
             with suppress(TimeoutError):
@@ -105,25 +105,25 @@ class Stream:
 
     @property
     def owned(self) -> frozenset[int]:
-        """Partitions of the log that are this replica's, once what is stored of them was read."""
+        """Assigned partitions of the log, once their stored aggregates are recovered."""
         if not self._ready:
             return frozenset()
         return frozenset(at.partition for at in self.app.consumer.assignment() if at.topic == topics.AUDIT.name)
 
-    def stored(self, domain: str) -> bytes | None:
-        """What was stored last for the domain, by whichever replica."""
-        found: bytes | None = self._table.data.get(domain.encode())
+    def stored(self, pool: str) -> bytes | None:
+        """The aggregates stored last for the pool, by any replica."""
+        found: bytes | None = self._table.data.get(pool.encode())
         return found
 
-    async def store(self, domain: str, partition: int, figures: bytes) -> None:
-        """Keep the figures of a domain, and return when Kafka has them."""
-        key = domain.encode()
-        self._table.data[key] = figures
-        await asyncio.shield(self._table.send_changelog(partition, key, figures))  # Faust trips over one that is cancelled
+    async def store(self, pool: str, partition: int, aggregates: bytes) -> None:
+        """Store a pool's aggregates; returns when Kafka has acknowledged them."""
+        key = pool.encode()
+        self._table.data[key] = aggregates
+        await asyncio.shield(self._table.send_changelog(partition, key, aggregates))  # Faust does not handle a cancelled send
 
 
 def _credentials(kafka: KafkaSettings) -> Any:
-    tls = tls_of(kafka)
+    tls = build_ssl_context(kafka)
     if kafka.security_protocol.startswith("SASL"):
         return faust.SASLCredentials(
             username=kafka.username, password=secret_of(kafka.password), ssl_context=tls, mechanism=kafka.sasl_mechanism

@@ -1,5 +1,5 @@
-"""Victim selection: who must go, and the proof that nobody cheaper would do.
+"""Victim selection: computes which tasks to preempt, with a proof of optimality.
 
-It follows the audit log and answers the selection that is out, on the state at the end of the turn that opened it. It
-changes nothing by itself: its answer is a proposal, which admission checks on the state as it is by then.
+It follows the audit log and computes proposals for the open selection, on the state at the end of the decision cycle that
+opened it. Admission validates a proposal on its present state before it takes effect.
 """

@@ -2,21 +2,21 @@
 
 import sys
 
-from bailiff_bus.ambient import Ambient
-from bailiff_bus.domains import FollowingService
 from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.metrics import Metrics
-from bailiff_bus.runtime import main
-from bailiff_bus.settings import ServiceSettings
+from bailiff_service.clock_and_ids import ClockAndIds
+from bailiff_service.main import main
+from bailiff_service.metrics import Metrics
+from bailiff_service.pool_ownership import PoolService
+from bailiff_service.settings import ServiceSettings
 
-from .selector import answer_in_thread, select_for_ever
+from .selector import compute_in_thread, run_selector
 
 
-def build(settings: ServiceSettings, metrics: Metrics) -> FollowingService:
+def build(settings: ServiceSettings, metrics: Metrics) -> PoolService:
     """The service on the real Kafka."""
-    bus, ambient = KafkaBus(settings.kafka), Ambient()
-    return FollowingService(
-        "victim-selection", settings, metrics, bus, lambda view: select_for_ever(view, ambient, answer_in_thread)
+    bus, clock_and_ids = KafkaBus(settings.kafka), ClockAndIds()
+    return PoolService(
+        "victim-selection", settings, metrics, bus, lambda projection: run_selector(projection, clock_and_ids, compute_in_thread)
     )
 
 

@@ -1,66 +1,68 @@
-"""One domain's selections, answered one after the other."""
+"""Computes and sends proposals for one pool's selections, one after the other."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
-from bailiff_bus import topics, tracing
-from bailiff_bus.ambient import Ambient
+from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
-from bailiff_bus.logs import logger
-from bailiff_bus.messages import Proposal
-from bailiff_bus.view import DomainView
+from bailiff_bus.messages import ProposalBatch
 from bailiff_core.engine import LOGIC
-from bailiff_core.model.pool import Pool
+from bailiff_core.model.state import PoolState
 from bailiff_core.victims.batch import select_batch
+from bailiff_log.projection import Projection
+from bailiff_service import tracing
+from bailiff_service.clock_and_ids import ClockAndIds
+from bailiff_service.logs import logger
+from bailiff_service.pool_ownership import prepare_state
 
-AGAIN_AFTER = 2_000_000
-LONGEST_WAIT = 0.5
+RESEND_AFTER = 2_000_000
+MAX_WAIT = 0.5
 
-Search = Callable[[Pool], Awaitable[Proposal]]
-
-
-def answer_selection(pool: Pool) -> Proposal:
-    """Answers to the open requests in queue order, each on the result of the ones before."""
-    assert pool.selection is not None
-    answers = select_batch(pool, pool.selection.requests, pool.rules.preemption.search_steps)
-    return Proposal(number=pool.selection.number, computed_at=pool.seq, logic=LOGIC, answers=tuple(answers))
+Search = Callable[[PoolState], Awaitable[ProposalBatch]]
 
 
-async def answer_in_thread(pool: Pool) -> Proposal:
-    """Search beside the event loop: messages are still read and health is answered, while the state stays as it is."""
-    return await asyncio.to_thread(answer_selection, pool)
+def compute_proposals(state: PoolState) -> ProposalBatch:
+    """Proposals for the open requests in queue order, each based on the ones before."""
+    assert state.selection is not None
+    proposals = select_batch(state, state.selection.requests, state.rules.preemption.search_steps)
+    return ProposalBatch(selection=state.selection.number, computed_at=state.seq, logic=LOGIC, proposals=tuple(proposals))
 
 
-async def select_for_ever(view: DomainView, ambient: Ambient, search: Search) -> NoReturn:
-    """Answer every selection once, and again while the log shows no reaction."""
-    producer = await view.bus.producer()
-    proposal, sent_at = Proposal(number=0, computed_at=0, logic=LOGIC, answers=()), 0
-    view.ready_to_decide()
+async def compute_in_thread(state: PoolState) -> ProposalBatch:
+    """Search in a thread, so that the event loop keeps serving health checks; the state does not change meanwhile."""
+    return await asyncio.to_thread(compute_proposals, state)
+
+
+async def run_selector(projection: Projection, clock_and_ids: ClockAndIds, search: Search) -> NoReturn:
+    """Send a proposal for every selection, and again while the log shows no effect."""
+    producer = await projection.bus.producer()
+    proposal, sent_at = ProposalBatch(selection=0, computed_at=0, logic=LOGIC, proposals=()), 0
+    prepare_state(projection.state)
     try:
         while True:
-            await view.advance(LONGEST_WAIT)
-            selection = view.pool.selection
-            if selection is None or view.pool.answers is not None or view.pool.turn_open:
+            await projection.advance(MAX_WAIT)
+            selection = projection.state.selection
+            if selection is None or projection.state.proposals is not None or projection.state.cycle_open:
                 continue
-            if proposal.number != selection.number or proposal.computed_at < selection.opened_seq:
-                proposal, sent_at = await search(view.pool), 0
-                logger(domain=view.domain).info(
-                    "selection answered",
-                    number=proposal.number,
-                    answers=len(proposal.answers),
+            if proposal.selection != selection.number or proposal.computed_at < selection.opened_seq:
+                proposal, sent_at = await search(projection.state), 0
+                logger(pool=projection.pool).info(
+                    "proposals computed",
+                    selection=proposal.selection,
+                    proposals=len(proposal.proposals),
                     seq=proposal.computed_at,
                 )
-            if sent_at == 0 or ambient.boot() - sent_at >= AGAIN_AFTER:
+            if sent_at == 0 or clock_and_ids.boot() - sent_at >= RESEND_AFTER:
                 headers, value = wrap(
                     proposal,
-                    source=f"/bailiff/{view.domain}/victim-selection",
-                    id=f"{proposal.number}@{proposal.computed_at}",
-                    domain=view.domain,
-                    time_us=ambient.wall(),
-                    traceparent=tracing.header(view.domain, selection.requests[0].job, "select", selection.requests[0].seq),
+                    source=f"/bailiff/{projection.pool}/victim-selection",
+                    id=f"{proposal.selection}@{proposal.computed_at}",
+                    pool=projection.pool,
+                    time_us=clock_and_ids.wall(),
+                    traceparent=tracing.header(projection.pool, selection.requests[0].job, "select", selection.requests[0].seq),
                 )
-                await (await producer.send(topics.PROPOSALS.name, value, key=view.domain.encode(), headers=headers))
-                sent_at = ambient.boot()
+                await (await producer.send(topics.PROPOSALS.name, value, key=projection.pool.encode(), headers=headers))
+                sent_at = clock_and_ids.boot()
     finally:
         await producer.close(1.0)

@@ -1,7 +1,7 @@
-"""Records what releases decided, one after the other: `python tests/histories/releases/record.py LOG COMMIT…`.
+"""Records what releases decide, one after the other: `python tests/histories/releases/record.py LOG COMMIT…`.
 
 Each commit's core decides in a process of its own, with that commit's `tests/log_builder.py`; its `WriterStarted` names the
-digest of its true source. Never over a log that exists.
+digest of its sources. A log that exists is never overwritten.
 """
 
 import json
@@ -12,72 +12,72 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-NEEDED = ("libs/core", "libs/bus", "tests/log_builder.py", "tests/history_files.py")
+NEEDED = ("libs/core", "libs/bus", "libs/log", "tests/log_builder.py", "tests/history_files.py")
 
 
 def main(log: Path, commits: list[str]) -> None:
-    """Unpack each commit, and let it go on with the log."""
+    """Unpack each commit, and let it continue the log."""
     if log.exists():
-        sys.exit(f"{log} exists: a recorded history is never written anew")
+        sys.exit(f"{log} exists: a recorded history is never recorded again")
     for commit in commits:
         with tempfile.TemporaryDirectory() as folder:
             archive = Path(folder) / "release.tar"
             subprocess.run(["git", "-C", str(ROOT), "archive", f"--output={archive}", commit, *NEEDED], check=True)
             subprocess.run(["tar", "-xf", archive, "-C", folder], check=True)
-            path = os.pathsep.join(f"{folder}/{room}" for room in (".", "libs/core", "libs/bus"))
-            command = [sys.executable, str(Path(__file__).resolve()), "--tell", str(log.resolve())]
+            path = os.pathsep.join(f"{folder}/{folder_name}" for folder_name in (".", "libs/core", "libs/bus", "libs/log"))
+            command = [sys.executable, str(Path(__file__).resolve()), "--continue", str(log.resolve())]
             subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, cwd=folder, check=True)
 
 
-def tell(log: Path) -> None:
-    """In a release's own process: its engine begins the log, or goes on with it."""
+def continue_log(log: Path) -> None:
+    """In a process of the release: its engine starts the log, or continues it."""
     from tests import log_builder as builder
     from tests.history_files import from_lines, to_lines
 
-    from bailiff_bus.engine_identity import engine_identity
     from bailiff_core.records import ChainHead, continues, decode
+    from bailiff_log.engine_identity import engine_identity
 
     mine = engine_identity()
     builder.ENGINE_DIGEST, builder.ENGINE = mine.digest, str(mine)
-    story = builder.Story(domain="a100")
+    story = builder.Story(pool="a100")
     if log.exists():
         story.wires = from_lines(log.read_text(encoding="utf-8"))
         story.records = [decode(wire) for wire in story.wires]
         story.head = ChainHead("a100")
         for wire in story.wires:
             story.head = continues(story.head, wire)
-        story.pool = builder.folded(story.wires)
-        story.time, story._ids, story._writers = story.pool.now, 1000, 10
+        story.state = builder.folded(story.wires)
+        story.time, story._ids, story._writers = story.state.now, 1000, 10
         story._offsets = dict.fromkeys(story._offsets, 1000) | {builder.REQUESTS: 1000, builder.REPORTS: 1000}
         story.restart(after=builder.MINUTE)
     else:
         for name in ("gpu-01", "gpu-02", "gpu-03"):
             story.node(name, gpus=8)
-    begun = len(story.pool.jobs)
+    begun = len(story.state.jobs)
     for number in range(4):
         story.submit(f"train-{begun + number}", gpus=4 + number, after=builder.MINUTE)
     for _ in range(3):
-        story.submit(f"serve-{len(story.pool.jobs)}", gpus=8, cls="inference", after=builder.MINUTE)
-        goes_on(story, builder.SECOND)
-    for name in [name for name in story.pool.active if story.pool.jobs[name].phase == "running"][:3]:
+        story.submit(f"serve-{len(story.state.jobs)}", gpus=8, cls="inference", after=builder.MINUTE)
+        run_round(story, builder.SECOND)
+    for name in [name for name in story.state.active if story.state.jobs[name].phase == "running"][:3]:
         story.ends(name, 0, after=builder.HOUR)
-        goes_on(story, builder.SECOND)
+        run_round(story, builder.SECOND)
     log.write_text(to_lines(story.wires), encoding="utf-8")
     print(json.dumps({"engine": str(mine), "digest": mine.digest, "records": len(story.wires)}))
 
 
-def goes_on(story, second: int) -> None:  # type: ignore[no-untyped-def]
-    """Victim selection answers if asked, who is told to leave leaves, who may start starts."""
-    if story.pool.selection is not None:
+def run_round(story, second: int) -> None:  # type: ignore[no-untyped-def]
+    """One round of the services: a selection is answered, evicted tasks exit, placed tasks start."""
+    if story.state.selection is not None:
         story.propose(after=second)
-    for name in list(story.pool.leaving):
+    for name in list(story.state.evicting):
         story.yields(name, after=second)
-    for name in list(story.pool.starting):
+    for name in list(story.state.starting):
         story.started(name, after=second)
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--tell":
-        tell(Path(sys.argv[2]))
+    if sys.argv[1] == "--continue":
+        continue_log(Path(sys.argv[2]))
     else:
         main(Path(sys.argv[1]), sys.argv[2:])

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 from tests.history_files import from_lines
 
-from bailiff.replaying import Replayed, replay
-from bailiff_bus import engines
+from bailiff.audit.replay import Replayed, replay
 from bailiff_bus.port import Message
 from bailiff_bus.topics import AUDIT
 from bailiff_core.records import Record, Wire, decode, encode, record_hash
+from bailiff_log import engine_store
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[2]
-LOG = FOLDER / "584f319-cc397b8.jsonl"  # recorded by `record.py` from these two commits
+LOG = FOLDER / "f11d463-e5f20f3.jsonl"  # recorded by `record.py` from these two commits
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +34,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("engines")
     for commit in LOG.stem.split("-"):
         try:
-            engines.keep(folder, engines.engine_of_commit(ROOT, commit))
-        except engines.NoEngine as no:
+            engine_store.store_engine(folder, engine_store.engine_from_commit(ROOT, commit))
+        except engine_store.EngineError as no:
             pytest.skip(str(no))
     return folder
 
@@ -48,15 +48,17 @@ async def replayed(wires: list[Wire], store: Path) -> Replayed:
     return await replay("a100", messages, store=store)
 
 
-async def test_each_release_decides_its_own_turns_again(wires: list[Wire], store: Path) -> None:
+@pytest.mark.slow
+async def test_each_release_decides_its_own_cycles_again(wires: list[Wire], store: Path) -> None:
     found = await replayed(wires, store)
     assert found["ok"], found
-    assert [engine["logic"] for engine in found["engines"]] == [3, 4]
+    assert [engine["logic"] for engine in found["engines"]] == [6, 7]
     assert found["engines"][0]["decided_by"] == "its wheel"
-    assert found["turns_decided_again"] == found["turns"] > 50
+    assert found["cycles_replayed"] == found["cycles"] > 50
     assert found["decisions"] == sum(decode(wire).data.KIND == "decision" for wire in wires) > 50
 
 
+@pytest.mark.slow
 async def test_a_decision_that_the_older_release_never_made_is_found_by_its_engine(wires: list[Wire], store: Path) -> None:
     records = [decode(wire) for wire in wires]
     decided = next(record for record in records if record.type.endswith("PreemptionDecided.v1"))
@@ -65,7 +67,7 @@ async def test_a_decision_that_the_older_release_never_made_is_found_by_its_engi
     assert found["difference"] is not None
     assert found["difference"]["seq"] == decided.seq
     assert (found["difference"]["engine"], found["difference"]["decided_by"]) == (decided.engine, "its wheel")
-    assert found["difference"]["fields"][0].startswith("victims.0.lost_gpu_ms: 1 was decided, deciding again gives ")
+    assert found["difference"]["fields"][0].startswith("victims.0.lost_gpu_ms: 1 was decided, replay gives ")
 
 
 def chained(records: list[Record], seq: int, data: object) -> list[Wire]:
@@ -77,10 +79,10 @@ def chained(records: list[Record], seq: int, data: object) -> list[Wire]:
     return wires
 
 
-async def test_without_the_older_engine_its_turns_are_folded_only(wires: list[Wire], tmp_path: Path) -> None:
+async def test_without_the_older_engine_its_cycles_are_only_folded(wires: list[Wire], tmp_path: Path) -> None:
     found = await replayed(wires, tmp_path)
     assert found["error"] == ""
-    assert found["turns_of_other_engines"] > 20
+    assert found["cycles_of_other_engines"] > 20
     oldest = found["engines"][0]
     assert (oldest["decided_by"], oldest["digest"] in oldest["advice"]) == ("", True)
 
@@ -88,9 +90,9 @@ async def test_without_the_older_engine_its_turns_are_folded_only(wires: list[Wi
 def test_a_wheel_is_the_same_bytes_in_every_process_and_has_the_digest_of_the_records(wires: list[Wire], store: Path) -> None:
     named = [decode(wire).data.digest for wire in wires if decode(wire).type.endswith("WriterStarted.v1")]
     for digest in named:
-        path = engines.find(store, digest)
+        path = engine_store.find_engine(store, digest)
         assert path is not None
-        program = "import hashlib,sys; from pathlib import Path; from bailiff_bus import engines as e; "
-        program += "print(hashlib.sha256(e.wheel_of(e.engine_in(Path(sys.argv[1])))).hexdigest())"
+        program = "import hashlib,sys; from pathlib import Path; from bailiff_log import engine_store as e; "
+        program += "print(hashlib.sha256(e.build_wheel(e.load_engine(Path(sys.argv[1])))).hexdigest())"
         again = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=True)
-        assert again.stdout.strip() == next(each.sha256 for each in engines.kept(store) if each.digest == digest)
+        assert again.stdout.strip() == next(each.sha256 for each in engine_store.stored_engines(store) if each.digest == digest)

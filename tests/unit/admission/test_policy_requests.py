@@ -2,19 +2,19 @@
 
 from tests.log_builder import policy
 
-from bailiff_admission.intake.rejected import Rejected
-from bailiff_admission.intake.requests import Asked, facts_of_request
+from bailiff_admission.request_handlers.rejected import Rejected
+from bailiff_admission.request_handlers.requests import ReceivedRequest, facts_of_request
 from bailiff_bus.messages import ApplyPolicy
 from bailiff_core.model.policy import Policy
 
 
 def rules(*projects: str) -> Policy:
     listed = [{"name": name} for name in projects]
-    return policy(preemption={"verbs": ["allocate", "preempt"], "scope": "pool"}, projects=listed)
+    return policy(preemption={"actions": ["allocate", "preempt"], "scope": "pool"}, projects=listed)
 
 
 def ask(story, body):
-    return facts_of_request(story.pool, Asked("laptop", "q-1", "0" * 64, None, "alice", "none", body))
+    return facts_of_request(story.state, ReceivedRequest("laptop", "q-1", "0" * 64, None, "alice", "none", body))
 
 
 def refused(story, body, code):
@@ -25,12 +25,12 @@ def refused(story, body, code):
 
 
 def test_a_policy_made_from_an_older_one_is_refused(story):
-    made_from = story.pool.policy_revision
+    made_from = story.state.policy_revision
     assert isinstance(ask(story, ApplyPolicy(policy=rules(), expected_revision=made_from)), list)
     story.apply_policy(rules())
     reason = refused(story, ApplyPolicy(policy=rules(), expected_revision=made_from), "policy-changed")
-    assert f"that of #{story.pool.policy_revision} by now, this one was made from #{made_from}" in reason
-    assert isinstance(ask(story, ApplyPolicy(policy=rules(), expected_revision=story.pool.policy_revision)), list)
+    assert f"the policy in force is #{story.state.policy_revision}, this one is based on #{made_from}" in reason
+    assert isinstance(ask(story, ApplyPolicy(policy=rules(), expected_revision=story.state.policy_revision)), list)
 
 
 def test_a_policy_is_enforced_only_where_that_is_asked_for(story):
@@ -42,6 +42,6 @@ def test_a_project_that_is_in_use_stays(story):
     story.apply_policy(rules("vision", "speech"))
     story.runs("eyes", gpus=1, project="vision")
     reason = refused(story, ApplyPolicy(policy=rules("speech")), "project-in-use")
-    assert "'eyes' is of the project 'vision', which the new policy lacks" in reason
+    assert "'eyes' is in the project 'vision', which is missing in the new policy" in reason
     story.ends("eyes")
     assert isinstance(ask(story, ApplyPolicy(policy=rules("speech"))), list)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from bailiff_admission.intake.progress import facts_of_progress
-from bailiff_admission.intake.proposals import facts_of_proposal
-from bailiff_admission.intake.rejected import LONGEST, Rejected
-from bailiff_bus.messages import BegunEviction, GivenUpPlan, Proposal
+from bailiff_admission.request_handlers.progress import facts_of_progress
+from bailiff_admission.request_handlers.proposals import facts_of_proposal
+from bailiff_admission.request_handlers.rejected import MAX_REASON_LENGTH, Rejected
+from bailiff_bus.messages import AbandonPreemption, ProposalBatch, StartEviction
 from bailiff_core.engine import LOGIC
 
 
@@ -19,43 +19,43 @@ def asked(story):
 
 def proposal(story, **changes):
     fact = story.proposal()
-    return Proposal(
-        **{"number": fact.number, "computed_at": fact.computed_at, "logic": LOGIC, "answers": fact.answers, **changes}
+    return ProposalBatch(
+        **{"selection": fact.selection, "computed_at": fact.computed_at, "logic": LOGIC, "proposals": fact.proposals, **changes}
     )
 
 
 def test_the_answer_that_is_awaited(asked):
-    (fact,) = facts_of_proposal(asked.pool, proposal(asked))
-    asked.turn(fact)
+    (fact,) = facts_of_proposal(asked.state, proposal(asked))
+    asked.cycle(fact)
     asked.expect("PreemptionDecided")
 
 
 def test_another_engine_is_refused(asked):
-    found = facts_of_proposal(asked.pool, proposal(asked, logic=LOGIC + 1))
+    found = facts_of_proposal(asked.state, proposal(asked, logic=LOGIC + 1))
     assert isinstance(found, Rejected)
-    assert found.code == "other-logic"
+    assert found.code == "logic-mismatch"
 
 
 def test_an_answer_computed_on_what_is_not_there_yet(asked):
-    found = facts_of_proposal(asked.pool, proposal(asked, computed_at=asked.pool.seq + 1))
+    found = facts_of_proposal(asked.state, proposal(asked, computed_at=asked.state.seq + 1))
     assert isinstance(found, Rejected)
-    assert found.code == "from-the-future"
+    assert found.code == "ahead-of-log"
 
 
 @pytest.mark.parametrize("number", [0, 2])
 def test_answers_to_another_selection_mean_nothing(asked, number):
-    assert facts_of_proposal(asked.pool, proposal(asked, number=number)) == []
+    assert facts_of_proposal(asked.state, proposal(asked, selection=number)) == []
 
 
 def test_a_second_answer_means_nothing(asked):
     late = proposal(asked)
     asked.propose()
-    assert facts_of_proposal(asked.pool, late) == []
+    assert facts_of_proposal(asked.state, late) == []
 
 
 def test_two_answers_in_one_turn(asked):
     both, second = proposal(asked), []
-    asked.turn(asked.proposal(), lambda: second.append(facts_of_proposal(asked.pool, both)) or ())
+    asked.cycle(asked.proposal(), lambda: second.append(facts_of_proposal(asked.state, both)) or ())
     asked.expect("PreemptionDecided")
     assert second == [[]]
 
@@ -63,48 +63,49 @@ def test_two_answers_in_one_turn(asked):
 def decided(story):
     story.propose()
     eviction = story.job("low").eviction
-    return BegunEviction(job="low", attempt=1, decided=eviction.decided_seq), GivenUpPlan(plan=eviction.plan, reason="room")
+    start = StartEviction(job="low", attempt=1, decided_by=eviction.decided_seq)
+    return start, AbandonPreemption(preemption=eviction.preemption, reason="room")
 
 
 def test_an_eviction_begins_once(asked):
     begun, _ = decided(asked)
-    (fact,) = facts_of_progress(asked.pool, begun)
-    assert (fact.job, fact.attempt, fact.decided) == ("low", 1, begun.decided)
-    asked.turn(fact)
-    assert facts_of_progress(asked.pool, begun) == []
+    (fact,) = facts_of_progress(asked.state, begun)
+    assert (fact.job, fact.attempt, fact.decided_by) == ("low", 1, begun.decided_by)
+    asked.cycle(fact)
+    assert facts_of_progress(asked.state, begun) == []
 
 
-@pytest.mark.parametrize("wrong", [{"job": "nobody"}, {"job": "done"}, {"attempt": 2}, {"decided": 1}])
+@pytest.mark.parametrize("wrong", [{"job": "nobody"}, {"job": "done"}, {"attempt": 2}, {"decided_by": 1}])
 def test_progress_of_something_else(asked, wrong):
     begun, _ = decided(asked)
-    assert facts_of_progress(asked.pool, begun.model_copy(update=wrong)) == []
+    assert facts_of_progress(asked.state, begun.model_copy(update=wrong)) == []
 
 
 def test_an_eviction_taken_back_does_not_begin(asked):
     begun, _ = decided(asked)
     asked.cancel("high")
-    assert facts_of_progress(asked.pool, begun) == []
+    assert facts_of_progress(asked.state, begun) == []
 
 
 def test_a_plan_is_given_up_once_and_only_before_anybody_was_told(asked):
     begun, given_up = decided(asked)
-    (fact,) = facts_of_progress(asked.pool, given_up)
-    assert fact.plan == given_up.plan
-    assert facts_of_progress(asked.pool, given_up.model_copy(update={"plan": 3})) == []
-    asked.turn(*facts_of_progress(asked.pool, begun))
-    assert facts_of_progress(asked.pool, given_up) == []
+    (fact,) = facts_of_progress(asked.state, given_up)
+    assert fact.preemption == given_up.preemption
+    assert facts_of_progress(asked.state, given_up.model_copy(update={"preemption": 3})) == []
+    asked.cycle(*facts_of_progress(asked.state, begun))
+    assert facts_of_progress(asked.state, given_up) == []
 
 
 def test_a_plan_given_up_twice_in_one_turn(asked):
     begun, given_up = decided(asked)
     second = []
-    again = lambda: second.append(facts_of_progress(asked.pool, given_up)) or ()  # noqa: E731
-    asked.turn(*facts_of_progress(asked.pool, given_up), again)
-    asked.expect("ReservationDropped", job="high", reason="given-up")
+    again = lambda: second.append(facts_of_progress(asked.state, given_up)) or ()  # noqa: E731
+    asked.cycle(*facts_of_progress(asked.state, given_up), again)
+    asked.expect("ReservationDropped", job="high", reason="abandoned")
     assert second == [[]]
-    assert facts_of_progress(asked.pool, begun) == []
+    assert facts_of_progress(asked.state, begun) == []
 
 
 def test_a_reason_has_an_end():
-    assert Rejected("code", "x" * LONGEST).told == "x" * LONGEST
-    assert len(Rejected("code", "x" * 5000).told) == LONGEST
+    assert Rejected("code", "x" * MAX_REASON_LENGTH).text == "x" * MAX_REASON_LENGTH
+    assert len(Rejected("code", "x" * 5000).text) == MAX_REASON_LENGTH

@@ -3,22 +3,22 @@
 import pytest
 from tests.log_builder import GIB
 
-from bailiff_admission.intake.reports import ReportNumbers, facts_of_report, joined_node, orphans_of
+from bailiff_admission.request_handlers.reports import ReportNumbers, facts_of_report, joined_node, orphans_of
 from bailiff_bus.messages import (
-    EvictionStageReached,
-    NodeAnnounced,
+    EvictionStageReport,
     NodeHeartbeat,
-    TaskEnded,
-    TaskHasProgressed,
-    TaskHasResumed,
-    TaskHeld,
-    TaskIsReleased,
-    TaskIsRunning,
-    TaskNotSpared,
-    TaskNotStarted,
-    TaskWasSpared,
+    NodeInventory,
+    TaskCancelEvictionRefusedReport,
+    TaskEvictionCancelledReport,
+    TaskExitedReport,
+    TaskProgressReport,
+    TaskReleasedReport,
+    TaskResumedReport,
+    TaskStartedReport,
+    TaskStartRefusedReport,
+    TrackedTask,
 )
-from bailiff_core.records.facts import Checkpoint, DeviceFacts, Stage, TaskExited
+from bailiff_core.records.facts import Checkpoint, DeviceInfo, Stage, TaskExited
 
 
 def names(facts):
@@ -34,67 +34,67 @@ def of_task(kind, job="low", attempt=1, task=0, **fields):
 
 
 def announced(node="n1", life=2, machine=None, boot=1, number=0, tasks=(), gpus=8):
-    return NodeAnnounced(
+    return NodeInventory(
         node=node, incarnation=f"{node}-life-{life}", number=number, machine_id=machine or f"machine-{node}",
         boot_id=f"{node}-boot-{boot}", release="0.1.0", cpu_milli=1_000_000, memory_bytes=1000 * GIB,
-        devices=tuple(DeviceFacts(id=f"GPU-{node}-{n}", model="h100", memory_bytes=80 * GIB) for n in range(gpus)),
+        devices=tuple(DeviceInfo(id=f"GPU-{node}-{n}", model="h100", memory_bytes=80 * GIB) for n in range(gpus)),
         tasks=tuple(tasks),
     )  # fmt: skip
 
 
 def held(job="low", attempt=1, task=0, state="running", **fields):
-    return TaskHeld(job=job, attempt=attempt, task=task, state=state, **fields)
+    return TrackedTask(job=job, attempt=attempt, task=task, state=state, **fields)
 
 
 # --- numbers
 
 
 def take(numbers, story, report):
-    return numbers.take(report, joined_node(story.pool, report))
+    return numbers.take(report, joined_node(story.state, report))
 
 
 def test_numbers_are_taken_once_and_in_order(story):
     numbers = ReportNumbers()
-    assert [take(numbers, story, of_task(TaskIsRunning, number=n)) for n in (1, 2, 2, 1, 3)] == [
+    assert [take(numbers, story, of_task(TaskStartedReport, number=n)) for n in (1, 2, 2, 1, 3)] == [
         "next", "next", "repeat", "repeat", "next",
     ]  # fmt: skip
 
 
 def test_a_gap_stays_one_until_the_missing_report_or_an_announcement(story):
     numbers = ReportNumbers()
-    take(numbers, story, of_task(TaskIsRunning, number=1))
-    assert take(numbers, story, of_task(TaskIsRunning, number=3)) == "gap"
-    assert take(numbers, story, of_task(TaskIsRunning, number=4)) == "gap"
-    assert take(numbers, story, of_task(TaskIsRunning, number=2)) == "next"
-    assert take(numbers, story, of_task(TaskIsRunning, number=5)) == "gap"
+    take(numbers, story, of_task(TaskStartedReport, number=1))
+    assert take(numbers, story, of_task(TaskStartedReport, number=3)) == "gap"
+    assert take(numbers, story, of_task(TaskStartedReport, number=4)) == "gap"
+    assert take(numbers, story, of_task(TaskStartedReport, number=2)) == "next"
+    assert take(numbers, story, of_task(TaskStartedReport, number=5)) == "gap"
     assert take(numbers, story, announced(life=1, number=6)) == "next"
-    assert take(numbers, story, of_task(TaskIsRunning, number=5)) == "repeat"
-    assert take(numbers, story, of_task(TaskIsRunning, number=7)) == "next"
+    assert take(numbers, story, of_task(TaskStartedReport, number=5)) == "repeat"
+    assert take(numbers, story, of_task(TaskStartedReport, number=7)) == "next"
 
 
 def test_heartbeats_show_what_was_missed(story):
     numbers = ReportNumbers()
     assert take(numbers, story, report(NodeHeartbeat, number=9)) == "next"  # nothing is known yet
-    take(numbers, story, of_task(TaskIsRunning, number=1))
+    take(numbers, story, of_task(TaskStartedReport, number=1))
     assert take(numbers, story, report(NodeHeartbeat, number=1)) == "next"
     assert take(numbers, story, report(NodeHeartbeat, number=0)) == "next"  # overtaken on the way
     assert take(numbers, story, report(NodeHeartbeat, number=2)) == "gap"
-    assert take(numbers, story, of_task(TaskIsRunning, number=2)) == "next"
+    assert take(numbers, story, of_task(TaskStartedReport, number=2)) == "next"
 
 
 def test_every_incarnation_counts_for_itself(story):
     numbers = ReportNumbers()
-    assert take(numbers, story, of_task(TaskIsRunning, number=5)) == "next"
-    assert take(numbers, story, report(TaskIsRunning, life=2, number=1, job="low", attempt=1, task=0)) == "next"
-    assert not numbers.complete(of_task(TaskIsRunning))
+    assert take(numbers, story, of_task(TaskStartedReport, number=5)) == "next"
+    assert take(numbers, story, report(TaskStartedReport, life=2, number=1, job="low", attempt=1, task=0)) == "next"
+    assert not numbers.complete(of_task(TaskStartedReport))
     take(numbers, story, announced(number=2))
     assert numbers.complete(announced())
 
 
 def test_what_the_log_knows_already_is_a_repeat_for_a_new_writer(story):
-    story.turn(story.joined("n1").model_copy(update={"report": 4}))
-    assert take(ReportNumbers(), story, of_task(TaskIsRunning, number=4)) == "repeat"
-    assert take(ReportNumbers(), story, of_task(TaskIsRunning, number=5)) == "next"
+    story.cycle(story.joined("n1").model_copy(update={"report_number": 4}))
+    assert take(ReportNumbers(), story, of_task(TaskStartedReport, number=4)) == "repeat"
+    assert take(ReportNumbers(), story, of_task(TaskStartedReport, number=5)) == "next"
 
 
 # --- single reports
@@ -102,19 +102,21 @@ def test_what_the_log_knows_already_is_a_repeat_for_a_new_writer(story):
 
 def test_the_course_of_a_task(story):
     story.submit("job", gpus=1)
-    assert names(facts_of_report(story.pool, of_task(TaskIsRunning, "job", node="n2"))) == ["TaskStarted"]
-    assert names(facts_of_report(story.pool, of_task(TaskNotStarted, "job", node="n2", reason="busy"))) == ["TaskStartRefused"]
-    assert names(facts_of_report(story.pool, of_task(TaskEnded, "job", node="n2", exit_code=1))) == ["TaskExited"]
+    assert names(facts_of_report(story.state, of_task(TaskStartedReport, "job", node="n2"))) == ["TaskStarted"]
+    assert names(facts_of_report(story.state, of_task(TaskStartRefusedReport, "job", node="n2", reason="busy"))) == [
+        "TaskStartRefused"
+    ]
+    assert names(facts_of_report(story.state, of_task(TaskExitedReport, "job", node="n2", exit_code=1))) == ["TaskExited"]
     story.started("job")
-    assert facts_of_report(story.pool, of_task(TaskIsRunning, "job", node="n2")) == []
-    assert facts_of_report(story.pool, of_task(TaskNotStarted, "job", node="n2", reason="busy")) == []
-    (ended,) = facts_of_report(story.pool, of_task(TaskEnded, "job", node="n2", exit_code=-9, reason="oom"))
+    assert facts_of_report(story.state, of_task(TaskStartedReport, "job", node="n2")) == []
+    assert facts_of_report(story.state, of_task(TaskStartRefusedReport, "job", node="n2", reason="busy")) == []
+    (ended,) = facts_of_report(story.state, of_task(TaskExitedReport, "job", node="n2", exit_code=-9, reason="oom"))
     assert (ended.exit_code, ended.reason, ended.node) == (-9, "oom", "n2")
-    story.turn(ended)
-    assert facts_of_report(story.pool, of_task(TaskEnded, "job", node="n2", exit_code=0)) == []
-    assert names(facts_of_report(story.pool, of_task(TaskIsReleased, "job", node="n2"))) == ["TaskReleased"]
+    story.cycle(ended)
+    assert facts_of_report(story.state, of_task(TaskExitedReport, "job", node="n2", exit_code=0)) == []
+    assert names(facts_of_report(story.state, of_task(TaskReleasedReport, "job", node="n2"))) == ["TaskReleased"]
     story.releases("job")
-    assert facts_of_report(story.pool, of_task(TaskIsReleased, "job", node="n2")) == []
+    assert facts_of_report(story.state, of_task(TaskReleasedReport, "job", node="n2")) == []
 
 
 @pytest.mark.parametrize(
@@ -131,87 +133,87 @@ def test_the_course_of_a_task(story):
     ],
 )
 def test_a_report_about_something_else_has_no_effect(story, wrong):
-    assert facts_of_report(story.pool, of_task(TaskEnded, **{"exit_code": 0, **wrong})) == []
-    assert facts_of_report(story.pool, of_task(TaskIsReleased, **wrong)) == []
+    assert facts_of_report(story.state, of_task(TaskExitedReport, **{"exit_code": 0, **wrong})) == []
+    assert facts_of_report(story.state, of_task(TaskReleasedReport, **wrong)) == []
 
 
 def test_heartbeats_are_no_facts(story):
-    assert facts_of_report(story.pool, report(NodeHeartbeat)) == []
+    assert facts_of_report(story.state, report(NodeHeartbeat)) == []
 
 
 def test_a_promised_task_cannot_be_released(story):
     story.submit("high", gpus=8, tasks=2, cls="interactive")
     story.propose()
     assert story.job("high").phase == "reserved"
-    where = story.pool.nodes[story.job("high").tasks[0].node].name
-    assert facts_of_report(story.pool, of_task(TaskIsReleased, "high", node=where)) == []
+    where = story.state.nodes[story.job("high").tasks[0].node].name
+    assert facts_of_report(story.state, of_task(TaskReleasedReport, "high", node=where)) == []
 
 
 def test_stages_are_told_once(story):
     story.cancel("low")
     story.begin("low")
-    reached = of_task(EvictionStageReached, stage="term_sent", after=7)
-    (fact,) = facts_of_report(story.pool, reached)
-    assert (fact.stage, fact.after) == ("term_sent", 7)
-    story.turn(fact)
-    assert facts_of_report(story.pool, reached) == []
-    assert names(facts_of_report(story.pool, of_task(EvictionStageReached, stage="kill_sent"))) == ["EvictionStaged"]
+    reached = of_task(EvictionStageReport, stage="term_sent", elapsed=7)
+    (fact,) = facts_of_report(story.state, reached)
+    assert (fact.stage, fact.elapsed) == ("term_sent", 7)
+    story.cycle(fact)
+    assert facts_of_report(story.state, reached) == []
+    assert names(facts_of_report(story.state, of_task(EvictionStageReport, stage="kill_sent"))) == ["EvictionStageReached"]
 
 
 def test_answers_to_a_spare(story):
-    assert facts_of_report(story.pool, of_task(TaskWasSpared)) == []  # nobody asked
-    assert facts_of_report(story.pool, of_task(TaskNotSpared)) == []
+    assert facts_of_report(story.state, of_task(TaskEvictionCancelledReport)) == []  # nobody asked
+    assert facts_of_report(story.state, of_task(TaskCancelEvictionRefusedReport)) == []
     story.submit("high", gpus=8, tasks=2, cls="interactive")
     story.propose()
     story.begin("low")
     story.cancel("high")
-    spared = of_task(TaskWasSpared)
-    assert names(facts_of_report(story.pool, spared)) == ["TaskSpared"]
-    story.turn(*facts_of_report(story.pool, spared))
-    assert facts_of_report(story.pool, spared) == []
-    assert names(facts_of_report(story.pool, of_task(TaskNotSpared, task=1))) == ["SpareRefused"]
+    spared = of_task(TaskEvictionCancelledReport)
+    assert names(facts_of_report(story.state, spared)) == ["TaskEvictionCancelled"]
+    story.cycle(*facts_of_report(story.state, spared))
+    assert facts_of_report(story.state, spared) == []
+    assert names(facts_of_report(story.state, of_task(TaskCancelEvictionRefusedReport, task=1))) == ["TaskCancelEvictionRefused"]
 
 
 # --- announcements
 
 
 def test_a_node_nobody_knew(story):
-    (fact,) = facts_of_report(story.pool, announced("n3", life=1, gpus=2, number=4))
-    assert (fact.node, fact.number, fact.report, len(fact.devices)) == ("n3", 2, 4, 2)
+    (fact,) = facts_of_report(story.state, announced("n3", life=1, gpus=2, number=4))
+    assert (fact.node, fact.number, fact.report_number, len(fact.devices)) == ("n3", 2, 4, 2)
 
 
 def test_a_known_node_keeps_its_number(story):
-    (fact,) = facts_of_report(story.pool, announced(tasks=[held(task=0), held(task=1)]))
+    (fact,) = facts_of_report(story.state, announced(tasks=[held(task=0), held(task=1)]))
     assert (fact.node, fact.number, fact.incarnation) == ("n1", 0, "n1-life-2")
 
 
 def test_another_machine_under_a_living_name(story):
-    (fact,) = facts_of_report(story.pool, announced(machine="thief"))
+    (fact,) = facts_of_report(story.state, announced(machine="thief"))
     assert (type(fact).__name__, fact.machine_id) == ("NodeRefused", "thief")
     story.silent("n1")
-    assert names(facts_of_report(story.pool, announced(machine="thief"))) == ["NodeRefused"]
+    assert names(facts_of_report(story.state, announced(machine="thief"))) == ["NodeRefused"]
     story.lost("n1")
-    assert names(facts_of_report(story.pool, announced(machine="thief"))) == ["NodeJoined"]
+    assert names(facts_of_report(story.state, announced(machine="thief"))) == ["NodeJoined"]
 
 
 def test_an_operator_lets_another_machine_in(story):
     from bailiff_core.records.facts import NodeReplaced
 
-    story.turn(NodeReplaced(request=story.request(), node="n1", machine_id="new"))
-    found = facts_of_report(story.pool, announced(machine="new", boot=9))
+    story.cycle(NodeReplaced(request=story.request(), node="n1", machine_id="new"))
+    found = facts_of_report(story.state, announced(machine="new", boot=9))
     assert names(found) == ["NodeJoined", "TaskVanished", "TaskVanished"]
 
 
 def test_what_the_inventory_lacks_has_ended(story):
-    assert names(facts_of_report(story.pool, announced(tasks=[held(task=1)]))) == ["NodeJoined", "TaskVanished"]
+    assert names(facts_of_report(story.state, announced(tasks=[held(task=1)]))) == ["NodeJoined", "TaskVanished"]
 
 
 def test_a_start_on_its_way_is_not_missing_unless_the_machine_started_anew(story):
     story.submit("job", gpus=4)
-    where = story.pool.nodes[story.job("job").tasks[0].node].name
+    where = story.state.nodes[story.job("job").tasks[0].node].name
     tasks = [held(task=0), held(task=1)] if where == "n1" else []
-    assert names(facts_of_report(story.pool, announced(where, tasks=tasks))) == ["NodeJoined"]
-    assert names(facts_of_report(story.pool, announced(where, tasks=tasks, boot=2))) == ["NodeJoined", "TaskVanished"]
+    assert names(facts_of_report(story.state, announced(where, tasks=tasks))) == ["NodeJoined"]
+    assert names(facts_of_report(story.state, announced(where, tasks=tasks, boot=2))) == ["NodeJoined", "TaskVanished"]
 
 
 def test_the_inventory_catches_up(story):
@@ -221,24 +223,25 @@ def test_the_inventory_catches_up(story):
         held(task=0, state="exited", exit_code=143, noticed=True, term_sent=True),
         held(task=1, state="released", exit_code=85, noticed=True),
     ]
-    found = facts_of_report(story.pool, announced(tasks=tasks))
+    found = facts_of_report(story.state, announced(tasks=tasks))
     assert names(found) == [
-        "NodeJoined", "EvictionStaged", "EvictionStaged", "TaskExited", "EvictionStaged", "TaskExited", "TaskReleased",
+        "NodeJoined", "EvictionStageReached", "EvictionStageReached", "TaskExited", "EvictionStageReached", "TaskExited",
+        "TaskReleased",
     ]  # fmt: skip
-    story.turn(*found)
+    story.cycle(*found)
     assert [task.state for task in story.job("low").tasks] == ["exited", "released"]
-    again = facts_of_report(story.pool, announced(tasks=tasks))
+    again = facts_of_report(story.state, announced(tasks=tasks))
     assert names(again) == ["NodeJoined"]
 
 
 def test_a_task_that_started_and_ended_unseen(story):
     story.submit("job", gpus=4)
-    where = story.pool.nodes[story.job("job").tasks[0].node].name
+    where = story.state.nodes[story.job("job").tasks[0].node].name
     tasks = [held("job", state="released", exit_code=0)]
     tasks += [held(task=0), held(task=1)] if where == "n1" else []
-    found = facts_of_report(story.pool, announced(where, tasks=tasks))
+    found = facts_of_report(story.state, announced(where, tasks=tasks))
     assert names(found) == ["NodeJoined", "TaskStarted", "TaskExited", "TaskReleased"]
-    story.turn(*found)
+    story.cycle(*found)
     story.expect("JobEnded", job="job", outcome="succeeded")
 
 
@@ -246,23 +249,23 @@ def test_an_earlier_member_of_the_number_says_nothing_of_the_one_that_is_to_star
     """Its agent was restarted before it had heard that the log knows of its end."""
     story.submit("job", gpus=4)
     task = story.job("job").tasks[0]
-    where = story.pool.nodes[task.node].name
+    where = story.state.nodes[task.node].name
     others = [held(task=0), held(task=1)] if where == "n1" else []
-    before = held("job", state="released", exit_code=1, order=task.start_seq - 1)
-    assert names(facts_of_report(story.pool, announced(where, tasks=[before, *others]))) == ["NodeJoined"]
+    before = held("job", state="released", exit_code=1, ordered_by=task.start_seq - 1)
+    assert names(facts_of_report(story.state, announced(where, tasks=[before, *others]))) == ["NodeJoined"]
 
 
 def test_an_end_that_its_node_did_not_see_is_on_record_as_such(story):
     story.submit("job", gpus=1)
-    (ended,) = facts_of_report(story.pool, of_task(TaskEnded, "job", node="n2", exit_code=-9, unseen=True))
-    assert ended.unseen
-    found = facts_of_report(story.pool, announced("n2", tasks=[held("job", state="exited", exit_code=-9, unseen=True)]))
-    assert [fact.unseen for fact in found if isinstance(fact, TaskExited)] == [True]
+    (ended,) = facts_of_report(story.state, of_task(TaskExitedReport, "job", node="n2", exit_code=-9, unobserved=True))
+    assert ended.unobserved
+    found = facts_of_report(story.state, announced("n2", tasks=[held("job", state="exited", exit_code=-9, unobserved=True)]))
+    assert [fact.unobserved for fact in found if isinstance(fact, TaskExited)] == [True]
 
 
 def test_what_runs_without_the_log(story):
     strangers = [held("nobody"), held(attempt=7), held(task=9), held("done", state="exited"), held("old", state="released")]
-    found = orphans_of(story.pool, announced(tasks=[held(task=0), *strangers]))
+    found = orphans_of(story.state, announced(tasks=[held(task=0), *strangers]))
     assert [(entry.job, entry.attempt, entry.task) for entry in found] == [
         ("nobody", 1, 0), ("low", 7, 0), ("low", 1, 9), ("done", 1, 0),
     ]  # fmt: skip
@@ -270,35 +273,37 @@ def test_what_runs_without_the_log(story):
 
 def test_what_runs_on_another_node_than_the_log_believes_runs_without_it(story):
     """The log has forgotten that the member left, and came back elsewhere under its number."""
-    assert {task.node for task in story.pool.jobs["low"].tasks} == {0}
-    (entry,) = orphans_of(story.pool, announced("n2", tasks=[held(task=0)]))
+    assert {task.node for task in story.state.jobs["low"].tasks} == {0}
+    (entry,) = orphans_of(story.state, announced("n2", tasks=[held(task=0)]))
     assert (entry.job, entry.task) == ("low", 0)
 
 
 # --- what tasks say
 
 
-SAVED = Checkpoint(step=7, bytes=1, microseconds=1, sha256="0" * 64)
+SAVED = Checkpoint(step=7, bytes=1, duration=1, sha256="0" * 64)
 
 
 def test_a_stage_keeps_its_facts_and_is_told_once(story):
     story.cancel("low")
     story.begin("low")
-    noticed = of_task(EvictionStageReached, stage="noticed", attached=True, step=6, pace=1000, soft=120, hard=150)
-    (fact,) = facts_of_report(story.pool, noticed)
-    assert (fact.attached, fact.step, fact.pace, fact.soft, fact.hard) == (True, 6, 1000, 120, 150)
-    story.turn(fact)
-    saved = of_task(EvictionStageReached, stage="checkpoint_committed", checkpoint=SAVED, after=3)
-    (fact,) = facts_of_report(story.pool, saved)
-    assert (fact.checkpoint, fact.after) == (SAVED, 3)
-    story.turn(fact)
-    assert facts_of_report(story.pool, noticed) == facts_of_report(story.pool, saved) == []
+    noticed = of_task(
+        EvictionStageReport, stage="noticed", attached=True, step=6, step_rate_milli=1000, term_after=120, kill_after=150
+    )
+    (fact,) = facts_of_report(story.state, noticed)
+    assert (fact.attached, fact.step, fact.step_rate_milli, fact.term_after, fact.kill_after) == (True, 6, 1000, 120, 150)
+    story.cycle(fact)
+    saved = of_task(EvictionStageReport, stage="checkpoint_committed", checkpoint=SAVED, elapsed=3)
+    (fact,) = facts_of_report(story.state, saved)
+    assert (fact.checkpoint, fact.elapsed) == (SAVED, 3)
+    story.cycle(fact)
+    assert facts_of_report(story.state, noticed) == facts_of_report(story.state, saved) == []
 
 
 def test_a_step_may_be_confirmed_again_where_it_is_raised(story):
     def confirmed(step):
-        found = facts_of_report(story.pool, of_task(EvictionStageReached, stage="step_confirmed", step=step))
-        story.turn(*found) if found else None
+        found = facts_of_report(story.state, of_task(EvictionStageReport, stage="step_confirmed", step=step))
+        story.cycle(*found) if found else None
         return [fact.step for fact in found]
 
     story.cancel("low")
@@ -310,37 +315,37 @@ def test_a_step_may_be_confirmed_again_where_it_is_raised(story):
 def test_the_inventory_brings_every_stage_with_its_facts_before_the_end(story):
     story.cancel("low")
     story.begin("low")
-    stages = (Stage(stage="noticed", attached=True), Stage(stage="acknowledged", step=6, after=2))
+    stages = (Stage(stage="noticed", attached=True), Stage(stage="acknowledged", step=6, elapsed=2))
     gone = held(state="exited", exit_code=1, noticed=True, stages=stages, step=8)
-    found = facts_of_report(story.pool, announced(tasks=[gone, held(task=1)]))
-    assert names(found) == ["NodeJoined", "EvictionStaged", "EvictionStaged", "TaskExited"]
-    assert (found[2].stage, found[2].step, found[2].after, found[3].step) == ("acknowledged", 6, 2, 8)
-    story.turn(*found)
+    found = facts_of_report(story.state, announced(tasks=[gone, held(task=1)]))
+    assert names(found) == ["NodeJoined", "EvictionStageReached", "EvictionStageReached", "TaskExited"]
+    assert (found[2].stage, found[2].step, found[2].elapsed, found[3].step) == ("acknowledged", 6, 2, 8)
+    story.cycle(*found)
     assert story.job("low").task(0).acknowledged
 
 
 def test_progress_counts_where_it_says_something_new(story):
-    first = of_task(TaskHasProgressed, step=7, total=100, pace=10, checkpoint=SAVED, ago=3)
-    (fact,) = facts_of_report(story.pool, first)
-    assert (fact.step, fact.total, fact.pace, fact.checkpoint, fact.ago) == (7, 100, 10, SAVED, 3)
-    story.turn(fact)
-    assert facts_of_report(story.pool, first) == []  # an agent that was restarted says it again
-    assert names(facts_of_report(story.pool, of_task(TaskHasProgressed, step=8))) == ["TaskProgressed"]
+    first = of_task(TaskProgressReport, step=7, total_steps=100, step_rate_milli=10, checkpoint=SAVED, checkpoint_age=3)
+    (fact,) = facts_of_report(story.state, first)
+    assert (fact.step, fact.total_steps, fact.step_rate_milli, fact.checkpoint, fact.checkpoint_age) == (7, 100, 10, SAVED, 3)
+    story.cycle(fact)
+    assert facts_of_report(story.state, first) == []  # an agent that was restarted says it again
+    assert names(facts_of_report(story.state, of_task(TaskProgressReport, step=8))) == ["TaskProgressed"]
 
 
 @pytest.mark.parametrize(("known", "step", "lost"), [(None, 91, 0), (100, 91, 10), (100, 101, 0), (100, 0, 101)])
 def test_a_task_that_goes_on_loses_the_steps_that_it_does_again(story, known, step, lost):
     story.job("low").step = known  # what its earlier attempts are known to have done
-    (fact,) = facts_of_report(story.pool, of_task(TaskHasResumed, step=step, from_attempt=0, passed_over=1))
-    assert (fact.step, fact.from_attempt, fact.passed_over, fact.steps_lost) == (step, 0, 1, lost)
-    story.turn(fact)
-    assert facts_of_report(story.pool, of_task(TaskHasResumed, step=step)) == []
+    (fact,) = facts_of_report(story.state, of_task(TaskResumedReport, step=step, from_attempt=0, skipped_checkpoints=1))
+    assert (fact.step, fact.from_attempt, fact.skipped_checkpoints, fact.steps_lost) == (step, 0, 1, lost)
+    story.cycle(fact)
+    assert facts_of_report(story.state, of_task(TaskResumedReport, step=step)) == []
     story.job("low").step = None  # no record said so
 
 
 def test_what_runs_on_a_place_that_is_only_promised_runs_without_the_log(story):
     story.submit("high", gpus=8, tasks=2, cls="interactive")
     story.propose()
-    assert story.pool.jobs["high"].phase == "reserved", "its start was in records that are lost"
-    (entry,) = orphans_of(story.pool, announced(tasks=[held("high")]))
+    assert story.state.jobs["high"].phase == "reserved", "its start was in records that are lost"
+    (entry,) = orphans_of(story.state, announced(tasks=[held("high")]))
     assert entry.job == "high"

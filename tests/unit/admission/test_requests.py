@@ -3,9 +3,9 @@
 import pytest
 from tests.log_builder import DAY, GIB, digest, policy
 
-from bailiff_admission.intake.rejected import Rejected
-from bailiff_admission.intake.requests import Asked, digest_of_spec, facts_of_request, unsupported_policy
-from bailiff_admission.owed import start_command
+from bailiff_admission.pending_commands import start_command
+from bailiff_admission.request_handlers.rejected import Rejected
+from bailiff_admission.request_handlers.requests import ReceivedRequest, digest_of_spec, facts_of_request, unsupported_policy
 from bailiff_bus.messages import (
     AcceptTruncation,
     ApplyPolicy,
@@ -16,7 +16,7 @@ from bailiff_bus.messages import (
     ReturnNode,
     SubmitJob,
 )
-from bailiff_bus.messages.requests import DOCKER_LABEL
+from bailiff_bus.messages.requests import runtime_label
 from bailiff_core.canonical import canonical_json
 from bailiff_core.model.demand import JobDemand, SubGroup, TaskGroup, TopologyRule
 from bailiff_core.model.policy import DEFAULT_POLICY
@@ -35,8 +35,8 @@ def group(**fields):
 
 
 def ask(story, body, *, id="q-1", content="c", time=None, actor="alice", auth="none"):  # noqa: A002
-    asked = Asked("laptop", id, digest(content), time, actor, auth, body)
-    return facts_of_request(story.pool, asked, digest("spec"))
+    asked = ReceivedRequest("laptop", id, digest(content), time, actor, auth, body)
+    return facts_of_request(story.state, asked, digest("spec"))
 
 
 def refused(story, body, code, **how):
@@ -50,15 +50,15 @@ def test_a_job_is_accepted(story):
     (fact,) = ask(story, submit())
     assert isinstance(fact, JobSubmitted)
     assert (fact.demand.job, fact.spec_digest, fact.request.id) == ("new", digest("spec"), "q-1")
-    story.turn(fact)
+    story.cycle(fact)
     story.expect("JobPlaced", job="new")
 
 
 def test_the_node_hears_who_submitted_the_job_whatever_its_demand_says(story):
     (fact,) = ask(story, submit(user="root"), actor="alice")
-    story.turn(fact)
-    job = story.pool.jobs["new"]
-    command = start_command(story.pool, job, story.pool.nodes[job.tasks[0].node], job.tasks, SPEC)
+    story.cycle(fact)
+    job = story.state.jobs["new"]
+    command = start_command(story.state, job, story.state.nodes[job.tasks[0].node], job.tasks, SPEC)
     assert (fact.user, command.user) == ("alice", "alice")
 
 
@@ -93,13 +93,13 @@ def test_the_spec_is_only_known_by_a_salted_digest():
 
 
 def test_a_repeat_has_no_second_effect(story):
-    story.turn(*ask(story, submit()))
+    story.cycle(*ask(story, submit()))
     assert ask(story, submit()) == []
     assert "used at #" in refused(story, submit("other"), "id-reused", content="d").reason
 
 
 def test_a_request_older_than_the_memory_of_ids(story):
-    then = story.pool.now - 60 * DAY
+    then = story.state.now - 60 * DAY
     assert "60 days" in refused(story, submit(), "expired", time=then - 1).reason
     assert isinstance(ask(story, submit(), time=then), list)
 
@@ -148,9 +148,9 @@ def test_a_class_that_nobody_knows(story):
         (group(gpu_milli=500), "malformed", "gpu_share_milli"),
         (group(gpu_milli=1000, gpu_devices=2), "malformed", "gpu_devices"),
         (group(gpu_milli=1000, gpu_share_milli=500), "malformed", "not both"),
-        (group(gpu_share_bytes=GIB, gpu_share_milli=500), "malformed", "leave one out"),
+        (group(gpu_share_bytes=GIB, gpu_share_milli=500), "malformed", "remove one"),
         (group(sub_group="a"), "malformed", "'a', which is not defined"),
-        ({"sub_groups": (SubGroup(name="a"),), "min_tasks": 1, **group(sub_group="a")}, "malformed", "its own min_tasks"),
+        ({"sub_groups": (SubGroup(name="a"),), "min_tasks": 1, **group(sub_group="a")}, "malformed", "their own min_tasks"),
         ({"project": "nlp"}, "unknown-project", "the policy has none"),
         ({"topology": TopologyRule(topology="rack")}, "unknown-topology", "no topology 'rack'"),
     ],
@@ -173,7 +173,7 @@ def test_what_contradicts_itself_or_names_what_is_not_there(story, demand, code,
 )
 def test_what_the_engine_keeps_is_accepted(story, demand):
     (fact,) = ask(story, submit(**demand))
-    story.turn(fact)
+    story.cycle(fact)
     story.expect("JobPlaced", job="new")
 
 
@@ -216,7 +216,7 @@ def test_a_gang_that_could_never_run(story):
 def test_a_job_too_large_to_be_started(story):
     large = JobSpec(command="x", env={"DATA": "y" * 300_000})
     found = refused(story, submit(spec=large), "too-large")
-    assert "put large values into a file" in found.reason
+    assert "move large values into a file" in found.reason
 
 
 def test_cancelling(story):
@@ -240,7 +240,7 @@ def test_policies(story):
 
 def test_a_policy_that_nobody_could_take_back(story):
     locked = policy(identity={"accept": ["signed"]})
-    assert "no key is named" in refused(story, ApplyPolicy(policy=locked), "not-supported").reason
+    assert "has no keys" in refused(story, ApplyPolicy(policy=locked), "not-supported").reason
     assert unsupported_policy(DEFAULT_POLICY) is None
 
 
@@ -269,10 +269,10 @@ def test_a_type_that_is_no_request(story):
 def test_reading_a_request_changes_nothing(story):
     from bailiff_core.fold.snapshot import state_digest
 
-    before = state_digest(story.pool)
+    before = state_digest(story.state)
     for body in (submit(), submit(tasks=(TaskGroup(count=9, gpu_milli=8000),)), CancelJob(job="low")):
         ask(story, body)
-    assert state_digest(story.pool) == before
+    assert state_digest(story.state) == before
 
 
 def test_what_is_sick_or_silent_may_come_back(story):
@@ -289,12 +289,13 @@ IN_A_CONTAINER = JobSpec(command=("python", "train.py"), runtime="docker", image
 def test_a_job_with_an_image_goes_where_containers_run(story):
     """The log says so by a label that it asks for, beside those of its own."""
     found = refused(story, submit(spec=IN_A_CONTAINER), "never-fits")
-    assert found.reason.startswith("it names an image, and no node of this pool runs containers: ")
-    story.node("boxes", gpus=8, labels={DOCKER_LABEL: "true", "rack": "r2"})
+    assert found.reason.startswith("no node of this pool has the runtime docker: ")
+    story.node("boxes", gpus=8, labels={runtime_label("docker"): "true", "rack": "r2"})
     (fact,) = ask(story, submit(spec=IN_A_CONTAINER, tasks=(TaskGroup(gpu_milli=1000, node_labels={"rack": "r2"}), TaskGroup())))
-    assert [group.node_labels for group in fact.demand.tasks] == [{DOCKER_LABEL: "true", "rack": "r2"}, {DOCKER_LABEL: "true"}]
-    story.turn(fact)
-    assert {story.pool.nodes[task.node].name for task in story.pool.jobs["new"].tasks} == {"boxes"}
+    label = {runtime_label("docker"): "true"}
+    assert [group.node_labels for group in fact.demand.tasks] == [{**label, "rack": "r2"}, label]
+    story.cycle(fact)
+    assert {story.state.nodes[task.node].name for task in story.state.jobs["new"].tasks} == {"boxes"}
     elsewhere = submit("other", spec=IN_A_CONTAINER, tasks=(TaskGroup(gpu_milli=1000, node_labels={"rack": "r1"}),))
     assert "label rack=r1" in refused(story, elsewhere, "never-fits", id="q-2").reason
 
@@ -302,10 +303,10 @@ def test_a_job_with_an_image_goes_where_containers_run(story):
 @pytest.mark.parametrize(
     ("spec", "reason"),
     [
-        (JobSpec(command="train", runtime="docker"), "image: the runtime docker has to be told which one to run"),
+        (JobSpec(command="train", runtime="docker"), "image: missing; the runtime docker runs container images"),
         (
             JobSpec(command="train", image="train"),
-            "image: it is for the runtime docker, and not for process: leave it out, or say runtime docker",
+            "image: the runtime process runs no images: leave it out, or choose another runtime, such as docker",
         ),
     ],
 )

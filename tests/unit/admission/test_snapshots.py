@@ -11,23 +11,23 @@ from tests.unit.bus.virtual_time import run
 from bailiff_admission.service import AdmissionService
 from bailiff_admission.settings import AdmissionSettings
 from bailiff_bus import topics
-from bailiff_bus.ambient import Ambient
-from bailiff_bus.memory import MemoryBus, MemoryCluster
-from bailiff_bus.metrics import Metrics
+from bailiff_bus.testing import MemoryBus, MemoryCluster
 from bailiff_core.records import decode
 from bailiff_core.records.facts import StateDigest
 from bailiff_core.records.wire import Wire
+from bailiff_service.clock_and_ids import ClockAndIds
+from bailiff_service.metrics import Metrics
 
 START = 1_800_000_000_000_000
 
 
 class World:
-    """A Kafka in memory, with a domain that admission works on in virtual time."""
+    """A Kafka in memory, with a pool that admission works on in virtual time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.cluster = MemoryCluster(self.now)
-        self.cluster.create_topics(domains=1)
+        self.cluster.create_topics(pools=1)
         (folder / "pools.yaml").write_text(json.dumps({"pools": [{"name": "pool-a", "partition": 0}]}), encoding="utf-8")
         self.jobs = 0
 
@@ -35,9 +35,9 @@ class World:
         return START + int(asyncio.get_running_loop().time() * 1_000_000)
 
     def admission(self, bus: MemoryBus, digest_every: int) -> AdmissionService:
-        ambient = Ambient(wall=self.now, boot=self.now, fresh=lambda: b"0" * 16)
+        clock_and_ids = ClockAndIds(wall=self.now, boot=self.now, random_bytes=lambda: b"0" * 16)
         places = {"pools": self.folder / "pools.yaml", "state_dir": self.folder, "instance": "one"}
-        return AdmissionService(AdmissionSettings(**places, digest_every=digest_every), Metrics(), bus, ambient)  # type: ignore[arg-type]
+        return AdmissionService(AdmissionSettings(**places, digest_every=digest_every), Metrics(), bus, clock_and_ids)  # type: ignore[arg-type]
 
     async def submit(self, jobs: int) -> None:
         """Each is a turn of its own."""
@@ -86,6 +86,7 @@ def test_the_writer_keeps_a_snapshot_of_what_it_wrote_and_the_next_one_begins_th
     run(main())
 
 
+@pytest.mark.slow
 def test_a_digest_comes_within_a_minute_where_a_tenth_of_the_records_came(tmp_path: Path) -> None:
     async def main() -> None:
         world = World(tmp_path)

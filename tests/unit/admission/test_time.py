@@ -7,8 +7,8 @@ from tests.log_builder import NEW_YEAR, SECOND, Story, policy
 
 from bailiff_admission.clock import LogClock
 from bailiff_admission.liveness import Liveness
-from bailiff_bus.ambient import Ambient
 from bailiff_core.records.facts import NodeReturned
+from bailiff_service.clock_and_ids import ClockAndIds
 
 TOLERANCE = 5 * SECOND
 
@@ -18,7 +18,7 @@ class Watch:
 
     def __init__(self):
         self.wall, self.boot = NEW_YEAR, 1_000 * SECOND
-        self.ambient = Ambient(wall=lambda: self.wall, boot=lambda: self.boot, fresh=lambda: b"0" * 16)
+        self.clock_and_ids = ClockAndIds(wall=lambda: self.wall, boot=lambda: self.boot, random_bytes=lambda: b"0" * 16)
 
     def passes(self, duration):
         self.wall += duration
@@ -34,12 +34,12 @@ def watch():
 
 
 def test_it_begins_at_the_later_of_head_and_wall(watch):
-    assert LogClock(watch.ambient, 0).now() == NEW_YEAR
-    assert LogClock(watch.ambient, NEW_YEAR + 7).now() == NEW_YEAR + 7
+    assert LogClock(watch.clock_and_ids, 0).now() == NEW_YEAR
+    assert LogClock(watch.clock_and_ids, NEW_YEAR + 7).now() == NEW_YEAR + 7
 
 
 def test_it_goes_with_the_boot_time_and_not_with_the_wall(watch):
-    clock = LogClock(watch.ambient, 0)
+    clock = LogClock(watch.clock_and_ids, 0)
     watch.boot += 10 * SECOND
     assert clock.now() == NEW_YEAR + 10 * SECOND
     watch.wall -= 30 * SECOND
@@ -47,7 +47,7 @@ def test_it_goes_with_the_boot_time_and_not_with_the_wall(watch):
 
 
 def test_ahead_of_the_wall_it_goes_at_half_pace_until_they_meet(watch):
-    clock = LogClock(watch.ambient, NEW_YEAR + 10 * SECOND)
+    clock = LogClock(watch.clock_and_ids, NEW_YEAR + 10 * SECOND)
     watch.passes(10 * SECOND)
     assert clock.now() == NEW_YEAR + 15 * SECOND
     watch.passes(30 * SECOND)  # they meet after ten of them
@@ -57,7 +57,7 @@ def test_ahead_of_the_wall_it_goes_at_half_pace_until_they_meet(watch):
 
 
 def test_a_jump_ahead_is_taken_over_once(watch):
-    clock = LogClock(watch.ambient, 0)
+    clock = LogClock(watch.clock_and_ids, 0)
     assert clock.step() == 0
     watch.passes(SECOND)
     watch.wall += 61 * SECOND
@@ -67,14 +67,14 @@ def test_a_jump_ahead_is_taken_over_once(watch):
 
 
 def test_small_jumps_are_not_looked_at(watch):
-    clock = LogClock(watch.ambient, 0)
+    clock = LogClock(watch.clock_and_ids, 0)
     watch.wall += 60 * SECOND
     assert clock.step() == 0
     assert clock.now() == NEW_YEAR
 
 
 def test_a_jump_back_never_turns_time_back(watch):
-    clock = LogClock(watch.ambient, 0)
+    clock = LogClock(watch.clock_and_ids, 0)
     watch.wall -= 3600 * SECOND
     assert clock.step() == -3600 * SECOND
     assert clock.now() == NEW_YEAR
@@ -85,7 +85,7 @@ def test_a_jump_back_never_turns_time_back(watch):
 @given(st.lists(st.tuples(st.integers(0, 10**9), st.integers(-(10**10), 10**10), st.booleans()), max_size=30))
 def test_it_never_goes_back(moves):
     watch = Watch()
-    clock = LogClock(watch.ambient, NEW_YEAR + 5 * SECOND)
+    clock = LogClock(watch.clock_and_ids, NEW_YEAR + 5 * SECOND)
     last = clock.now()
     for passed, jump, look in moves:
         watch.boot += passed
@@ -102,7 +102,7 @@ def test_it_never_goes_back(moves):
     [(0, None), (5 * SECOND, None), (5 * SECOND + 1, 5 * SECOND + 1), (-7 * SECOND, None), (-7 * SECOND - 1, -5 * SECOND - 1)],
 )
 def test_how_far_from_the_broker(watch, append, apart):
-    clock = LogClock(watch.ambient, 0)
+    clock = LogClock(watch.clock_and_ids, 0)
     sent = watch.boot
     watch.passes(2 * SECOND)  # the acknowledgement took so long: any moment in between is right
     base = NEW_YEAR + 2 * SECOND
@@ -111,7 +111,7 @@ def test_how_far_from_the_broker(watch, append, apart):
 
 @pytest.mark.parametrize(("append", "apart"), [(0, -3600 * SECOND), (3600 * SECOND, None), (3607 * SECOND, 7 * SECOND)])
 def test_a_jump_is_compared_before_it_is_taken_over(watch, append, apart):
-    clock = LogClock(watch.ambient, 0)
+    clock = LogClock(watch.clock_and_ids, 0)
     watch.wall += 3600 * SECOND
     assert clock.jump() == 3600 * SECOND
     assert clock.differs_from(NEW_YEAR + append, watch.boot, TOLERANCE, clock.jump()) == apart
@@ -132,23 +132,23 @@ class Pool:
         for number in range(nodes):
             self.story.node(f"n{number}")
         self.watch = watch
-        self.liveness = Liveness(watch.ambient)
+        self.liveness = Liveness(watch.clock_and_ids)
         self.silent = set()
         self.said = []
 
     def second(self, at_end=True, looks=True):
         watch = self.watch
         watch.passes(SECOND)
-        for node in self.story.pool.nodes.values():
+        for node in self.story.state.nodes.values():
             if node.name not in self.silent:
-                self.liveness.heard(node.name, node.incarnation, watch.wall)
+                self.liveness.observe(node.name, node.incarnation, watch.wall)
         self.liveness.broker_time(watch.wall)
         if not looks:
             return []
-        self.liveness.looked(at_end)
-        found = self.liveness.judge(self.story.pool)
+        self.liveness.inputs_read(at_end)
+        found = self.liveness.check(self.story.state)
         if found:
-            self.story.turn(*found)
+            self.story.cycle(*found)
         self.said += [(type(fact).__name__, getattr(fact, "node", None) or fact.nodes) for fact in found]
         return found
 
@@ -189,7 +189,7 @@ def test_another_incarnation_does_not_speak_for_a_node(watch):
     pool.silent = {"n3"}
     for _ in range(31):
         pool.second()
-        pool.liveness.heard("n3", "another-life", watch.wall)
+        pool.liveness.observe("n3", "another-life", watch.wall)
     assert pool.said == [("NodeUnreachable", "n3")]
 
 
@@ -233,9 +233,9 @@ def test_many_at_once_are_stale_and_not_lost(watch):
     pool = Pool(watch, 10)
     pool.seconds(31)
     pool.silent = {"n1", "n2", "n3"}
-    assert pool.seconds(31) == [("ReportsStale", ("n1", "n2", "n3"))]
+    assert pool.seconds(31) == [("NodesSilent", ("n1", "n2", "n3"))]
     assert pool.seconds(2000) == []
-    assert pool.story.pool.nodes[1].state == "unreachable"
+    assert pool.story.state.nodes[1].state == "unreachable"
 
 
 def test_a_fifth_of_the_pool_is_not_too_many(watch):
@@ -260,7 +260,7 @@ def test_stale_nodes_that_speak_and_fall_silent_again(watch):
     pool.silent = set()
     assert pool.seconds(5) == [("NodeReachable", f"n{number}") for number in (1, 2, 3)]
     pool.silent = {"n1", "n2", "n3"}
-    assert pool.seconds(31) == [("ReportsStale", ("n1", "n2", "n3"))]
+    assert pool.seconds(31) == [("NodesSilent", ("n1", "n2", "n3"))]
     pool.silent = set()
     pool.seconds(5)
     pool.silent = {"n1"}
@@ -273,7 +273,7 @@ def test_one_more_silent_node_is_added(watch):
     pool.silent = {"n1", "n2", "n3"}
     pool.seconds(31)
     pool.silent |= {"n4"}
-    assert pool.seconds(31) == [("ReportsStale", ("n1", "n2", "n3", "n4"))]
+    assert pool.seconds(31) == [("NodesSilent", ("n1", "n2", "n3", "n4"))]
 
 
 def test_lost_nodes_do_not_count_as_silent_ones(watch):
@@ -288,14 +288,14 @@ def test_an_operator_says_that_the_silence_is_real(watch):
     pool.seconds(31)
     pool.silent = {"n1", "n2", "n3"}
     pool.seconds(1000)
-    pool.story.turn(NodeReturned(request=pool.story.request(), node="n2"))
+    pool.story.cycle(NodeReturned(request=pool.story.request(), node="n2"))
     assert pool.seconds(5) == [("NodeLost", "n2")]
-    assert pool.story.pool.reports_stale == ["n1", "n3"]
-    pool.story.turn(NodeReturned(request=pool.story.request()))
+    assert pool.story.state.silent_nodes == ["n1", "n3"]
+    pool.story.cycle(NodeReturned(request=pool.story.request()))
     assert pool.seconds(5) == [("NodeLost", "n1"), ("NodeLost", "n3")]
     pool.silent = set()
     for name in ("n1", "n2", "n3"):
         pool.story.node(name)
     pool.seconds(5)
     pool.silent = {"n1", "n2", "n3"}
-    assert pool.seconds(31)[-1:] == [("ReportsStale", ("n1", "n2", "n3"))]  # a new silence is in doubt again
+    assert pool.seconds(31)[-1:] == [("NodesSilent", ("n1", "n2", "n3"))]  # a new silence is in doubt again

@@ -14,32 +14,32 @@ def test_every_message_type_has_one_topic_and_no_topic_holds_unknown_ones() -> N
 
 
 def test_the_audit_log_is_kept_for_ever() -> None:
-    settings = topics.AUDIT.settings_with(brokers=1)
+    settings = topics.AUDIT.settings_for(brokers=1)
     assert settings["cleanup.policy"] == "delete"
     assert settings["retention.ms"] == settings["retention.bytes"] == "-1"
     assert settings["flush.messages"] == "1"
-    assert "flush.messages" not in topics.AUDIT.settings_with(brokers=3)
-    assert topics.AUDIT.settings_with(brokers=3)["min.insync.replicas"] == "2"
+    assert "flush.messages" not in topics.AUDIT.settings_for(brokers=3)
+    assert topics.AUDIT.settings_for(brokers=3)["min.insync.replicas"] == "2"
 
 
 def test_only_the_audit_topic_pays_for_flushing() -> None:
-    assert [topic for topic in topics.TOPICS.values() if "flush.messages" in topic.settings_with(1)] == [topics.AUDIT]
+    assert [topic for topic in topics.TOPICS.values() if "flush.messages" in topic.settings_for(1)] == [topics.AUDIT]
 
 
 def test_append_times_are_the_brokers_everywhere() -> None:
-    assert {topic.settings_with(1)["message.timestamp.type"] for topic in topics.TOPICS.values()} == {"LogAppendTime"}
+    assert {topic.settings_for(1)["message.timestamp.type"] for topic in topics.TOPICS.values()} == {"LogAppendTime"}
 
 
 def test_partitions_and_retention() -> None:
-    assert topics.AUDIT.partition_count(domains=7) == 7
-    assert topics.ALARMS.partition_count(domains=7) == 1
+    assert topics.AUDIT.partition_count(pools=7) == 7
+    assert topics.ALARMS.partition_count(pools=7) == 1
     assert topics.REQUESTS.retention == timedelta(days=30)
-    assert topics.REQUESTS.settings_with(1)["retention.ms"] == str(30 * 24 * 3600 * 1000)
-    assert topics.JOB_SPECS.settings_with(1)["cleanup.policy"] == "compact"
+    assert topics.REQUESTS.settings_for(1)["retention.ms"] == str(30 * 24 * 3600 * 1000)
+    assert topics.JOB_SPECS.settings_for(1)["cleanup.policy"] == "compact"
 
 
 def good(brokers: int) -> dict[str, str]:
-    return topics.AUDIT.settings_with(brokers) | {"replication": "3" if brokers >= 3 else "1"}
+    return topics.AUDIT.settings_for(brokers) | {"replication": "3" if brokers >= 3 else "1"}
 
 
 @pytest.mark.parametrize("brokers", [1, 2, 3, 5])
@@ -55,18 +55,18 @@ def test_more_than_needed_passes() -> None:
 @pytest.mark.parametrize(
     ("brokers", "name", "value", "sentence"),
     [
-        (1, "cleanup.policy", "compact", "bailiff.audit: cleanup.policy is compact, needed is delete."),
-        (1, "retention.ms", "604800000", "bailiff.audit: retention.ms is 604800000, needed is -1."),
-        (1, "retention.bytes", "1", "bailiff.audit: retention.bytes is 1, needed is -1."),
+        (1, "cleanup.policy", "compact", "bailiff.audit: cleanup.policy is compact, expected delete."),
+        (1, "retention.ms", "604800000", "bailiff.audit: retention.ms is 604800000, expected -1."),
+        (1, "retention.bytes", "1", "bailiff.audit: retention.bytes is 1, expected -1."),
         (
             1, "message.timestamp.type", "CreateTime",
-            "bailiff.audit: message.timestamp.type is CreateTime, needed is LogAppendTime.",
+            "bailiff.audit: message.timestamp.type is CreateTime, expected LogAppendTime.",
         ),
-        (1, "flush.messages", "9223372036854775807", "bailiff.audit: flush.messages is 9223372036854775807, needed is 1."),
-        (3, "unclean.leader.election.enable", "true", "bailiff.audit: unclean.leader.election.enable is true, needed is false."),
-        (3, "replication", "1", "bailiff.audit: replication is 1, needed is 3 or more."),
-        (3, "min.insync.replicas", "1", "bailiff.audit: min.insync.replicas is 1, needed is 2 or more."),
-        (1, "max.message.bytes", "1000", "bailiff.audit: max.message.bytes is 1000, needed is 937984 or more."),
+        (1, "flush.messages", "9223372036854775807", "bailiff.audit: flush.messages is 9223372036854775807, expected 1."),
+        (3, "unclean.leader.election.enable", "true", "bailiff.audit: unclean.leader.election.enable is true, expected false."),
+        (3, "replication", "1", "bailiff.audit: replication is 1, expected at least 3."),
+        (3, "min.insync.replicas", "1", "bailiff.audit: min.insync.replicas is 1, expected at least 2."),
+        (1, "max.message.bytes", "1000", "bailiff.audit: max.message.bytes is 1000, expected at least 937984."),
     ],
 )  # fmt: skip
 def test_each_wrong_setting_is_a_sentence(brokers: int, name: str, value: str, sentence: str) -> None:
@@ -77,7 +77,7 @@ def test_each_wrong_setting_is_a_sentence(brokers: int, name: str, value: str, s
 def test_a_broker_that_is_away_asks_for_no_other_settings(living: int) -> None:
     assert topics.check_audit_settings(good(3), living) == []
     assert topics.check_audit_settings(good(3) | {"min.insync.replicas": "1"}, living) == [
-        "bailiff.audit: min.insync.replicas is 1, needed is 2 or more."
+        "bailiff.audit: min.insync.replicas is 1, expected at least 2."
     ]
 
 
@@ -88,5 +88,5 @@ def test_settings_that_are_missing_are_wrong() -> None:
 def test_sizes_count_key_headers_and_value() -> None:
     limit = topics.AUDIT_LIMIT
     topics.check_size(topics.AUDIT.name, b"k", (("h", b"vv"),), bytes(limit - 4))
-    with pytest.raises(ValueError, match=r"too large for bailiff\.audit, which takes up to 921600"):
+    with pytest.raises(ValueError, match=r"exceeds the limit of bailiff\.audit, 921600"):
         topics.check_size(topics.AUDIT.name, b"k", (("h", b"vv"),), bytes(limit - 3))

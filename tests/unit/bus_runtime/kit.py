@@ -29,14 +29,14 @@ def message(value: bytes, headers: Headers = (), topic: str = "bailiff.requests"
 
 def wrapped(body: SubmitJob | None = None, **attributes: Any) -> Message:
     """A request in binary mode."""
-    given = {"source": "laptop", "id": "r-1", "domain": "a100", "time_us": NOON, **attributes}
+    given = {"source": "laptop", "id": "r-1", "pool": "a100", "time_us": NOON, **attributes}
     headers, value = wrap(body or submit(), **given)
     return message(value, headers)
 
 
 def binary(data: Any, **attributes: str | bytes | None) -> Message:
     """Binary mode written by hand, as kcat -H does. None leaves an attribute out; `data` may be bytes."""
-    at = {"specversion": "1.0", "id": "r-1", "source": "laptop", "type": SubmitJob.TYPE, "domain": "a100", **attributes}
+    at = {"specversion": "1.0", "id": "r-1", "source": "laptop", "type": SubmitJob.TYPE, "pool": "a100", **attributes}
     headers = tuple(
         (f"ce_{name}", text if isinstance(text, bytes) else text.encode()) for name, text in at.items() if text is not None
     )
@@ -45,6 +45,6 @@ def binary(data: Any, **attributes: str | bytes | None) -> Message:
 
 def structured(data: Any, content_type: str = "application/cloudevents+json", **attributes: Any) -> Message:
     """Structured mode. None leaves an attribute out."""
-    at = {"specversion": "1.0", "id": "r-1", "source": "laptop", "type": SubmitJob.TYPE, "domain": "a100", **attributes}
+    at = {"specversion": "1.0", "id": "r-1", "source": "laptop", "type": SubmitJob.TYPE, "pool": "a100", **attributes}
     event = {name: value for name, value in at.items() if value is not None} | {"data": data}
     return message(json.dumps(event).encode(), (("content-type", content_type.encode()),))

@@ -5,22 +5,22 @@ import json
 import pytest
 from tests.unit.bus_runtime.kit import APPENDED, NOON, binary, message, structured, submit, submit_data, wrapped
 
-from bailiff_bus.envelope import Unacceptable, domain_of, unwrap, unwrap_dead_letter, wrap_dead_letter
+from bailiff_bus.envelope import InvalidMessage, pool_of, unwrap, unwrap_dead_letter, wrap_dead_letter
 from bailiff_bus.messages import CancelJob, DeadLetter, ReportBody, RequestBody, SubmitJob
 from bailiff_bus.port import Message
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-def refusal(input_: Message) -> Unacceptable:
-    with pytest.raises(Unacceptable) as caught:
+def refusal(input_: Message) -> InvalidMessage:
+    with pytest.raises(InvalidMessage) as caught:
         unwrap(input_)
     return caught.value
 
 
 def test_what_was_wrapped_comes_out_again() -> None:
     found = unwrap(wrapped(subject="bert-1", actor="alice", auth="acl", traceparent=TRACE))
-    assert (found.id, found.source, found.domain, found.time) == ("r-1", "laptop", "a100", NOON)
+    assert (found.id, found.source, found.pool, found.time) == ("r-1", "laptop", "a100", NOON)
     assert (found.subject, found.actor, found.auth) == ("bert-1", "alice", "acl")
     assert found.body == submit()
     assert ("traceparent", TRACE.encode()) in wrapped(traceparent=TRACE).headers
@@ -49,7 +49,7 @@ def test_the_digest_covers_what_is_asked_and_not_how_it_is_spelled() -> None:
     assert unwrap(binary(submit_data(), id="r-2", source="other")).digest == base.digest
     others = [
         binary(submit_data(preemptible=True)),
-        binary(submit_data(), domain="h100"),
+        binary(submit_data(), pool="h100"),
         binary(submit_data(), actor="alice"),
         binary({**submit_data(), "added_later": 1}),
     ]
@@ -86,7 +86,7 @@ def test_other_times_are_refused(text: str) -> None:
         (binary(b"\xef\xbb\xbf{}"), "not-json", "BOM"),
         (binary(b'{"a":NaN}'), "not-json", "NaN is not JSON"),
         (binary(b'{"a":-Infinity}'), "not-json", "-Infinity is not JSON"),
-        (binary(b'{"job":"a","job":"b"}'), "not-json", 'key "job" stands twice in one object'),
+        (binary(b'{"job":"a","job":"b"}'), "not-json", 'key "job" occurs twice in one object'),
         (binary(b'{"a":' + b"9" * 5000 + b"}"), "not-json", "too many digits"),
         (binary(b"[" * 200_000), "not-json", "nested more than 64 deep"),
         (binary(b'{"a":' * 80 + b"1" + b"}" * 80), "not-json", "nested more than 64 deep"),
@@ -94,28 +94,28 @@ def test_other_times_are_refused(text: str) -> None:
         (binary(b"null"), "not-an-object", "found null"),
         (binary({"a": 1.5}), "bad-field", "a: expected a whole number, found 1.5"),
         (binary({"a": 2**53}), "bad-field", "a: expected a whole number within ±9007199254740991, found 9"),
-        (binary(b'{"a":"\\ud800"}'), "bad-field", "a: expected text without U+0000 or half a surrogate pair"),
+        (binary(b'{"a":"\\ud800"}'), "bad-field", "a: expected text without U+0000 or an unpaired surrogate"),
         (binary({"a": [{"b": "x\0"}]}), "bad-field", "a.0.b: expected text without U+0000"),
         (binary(b'{"\\udfff":1}'), "bad-field", "data: expected keys without"),
         (binary(submit_data(), id=None), "no-id", "id: expected a value, found nothing"),
         (binary(submit_data(), source=""), "no-source", "source"),
-        (binary(submit_data(), domain=None), "no-domain", "domain"),
+        (binary(submit_data(), pool=None), "no-pool", "pool"),
         (binary(submit_data(), type=None), "no-type", "type"),
-        (binary(submit_data(), domain="A100"), "bad-field", 'the name of a pool (a-z 0-9 - . _), found "A100"'),
+        (binary(submit_data(), pool="A100"), "bad-field", 'a pool name (a-z 0-9 - . _), found "A100"'),
         (binary(submit_data(), specversion="0.3"), "wrong-specversion", 'specversion: expected 1.0, found "0.3"'),
         (binary(submit_data(), specversion=None), "wrong-specversion", "found null"),
-        (binary(submit_data(), type="bailiff.Nothing.v9"), "unknown-type", "is not a type of this release"),
+        (binary(submit_data(), type="bailiff.Nothing.v9"), "unknown-type", "is unknown to this release"),
         (binary(submit_data(), id="x" * 257), "bad-field", "id: expected at most 256 characters"),
         (binary(submit_data(), id="x\n"), "bad-field", "id: expected printable text"),
         (binary(submit_data(), id=b"\xff"), "bad-field", 'header "ce_id" is not UTF-8'),
         (binary(submit_data(), auth="root"), "bad-field", 'auth: expected none, acl or signed, found "root"'),
         (binary(submit_data(), sig="abc"), "bad-field", "keyid, sig: expected both or neither"),
         (binary(submit_data(), sig="abc", keyid="k"), "bad-field", "time: expected a value in a signed request"),
-        (binary(b" " * 262_145), "too-large", "262145 bytes, at most 262144"),
+        (binary(b" " * 262_145), "too-large", "262145 bytes, the limit is 262144"),
         (binary(submit_data(), extra="x" * 70_000), "too-large", "headers"),
         (message(b"{}", (("content-type", b"application/cloudevents-batch+json"),)), "not-a-cloudevent", "ce_type"),
         (message(b"{}", (("content-type", b"text/xml"), ("ce_type", b"x"))), "wrong-content-type", '"text/xml"'),
-        (message(b"{}", (("ce_type", b"x"), ("CE_Type", b"y"))), "bad-field", "stands twice"),
+        (message(b"{}", (("ce_type", b"x"), ("CE_Type", b"y"))), "bad-field", "occurs twice"),
         (structured(submit_data(), id=5), "bad-field", "id: expected text, found 5"),
         (structured(submit_data(), data_base64="e30="), "bad-field", "data_base64"),
         (structured(submit_data(), datacontenttype="text/xml"), "wrong-content-type", "datacontenttype"),
@@ -193,39 +193,39 @@ def test_the_command_has_two_spellings_but_one_complaint() -> None:
 
 def test_a_refusal_says_whose_request_it_was_as_far_as_that_can_be_known() -> None:
     found = refusal(binary(submit_data(job="bert-1", grace=-1)))
-    assert (found.source, found.id, found.domain, found.job) == ("laptop", "r-1", "a100", "bert-1")
+    assert (found.source, found.id, found.pool, found.job) == ("laptop", "r-1", "a100", "bert-1")
     found = refusal(binary({"job": "bert-1", "reason": 3}, type=CancelJob.TYPE))
     assert found.job == "bert-1"
-    found = refusal(binary(b"{", source="x" * 300, domain="NO"))
-    assert (found.source, found.id, found.domain, found.job) == (None, "r-1", None, None)
+    found = refusal(binary(b"{", source="x" * 300, pool="NO"))
+    assert (found.source, found.id, found.pool, found.job) == (None, "r-1", None, None)
     found = refusal(structured(submit_data(), subject=3))
-    assert (found.source, found.id, found.domain) == ("laptop", "r-1", "a100")
+    assert (found.source, found.id, found.pool) == ("laptop", "r-1", "a100")
 
 
 def test_a_topic_takes_only_the_types_that_belong_there() -> None:
     assert unwrap(wrapped(), accept=(RequestBody,)).body == submit()
-    with pytest.raises(Unacceptable, match="does not belong on") as caught:
+    with pytest.raises(InvalidMessage, match="is not allowed on") as caught:
         unwrap(wrapped(), accept=(ReportBody,))
     assert caught.value.code == "unknown-type"
 
 
 def test_the_domain_is_found_without_a_look_at_the_rest() -> None:
-    assert domain_of(binary(b"{")) == "a100"
-    assert domain_of(structured(None)) == "a100"
-    assert domain_of(binary(b"{}", domain="A b")) is None
-    assert domain_of(message(b"")) is None
-    assert domain_of(message(b"[" * 100_000, (("content-type", b"application/cloudevents+json"),))) is None
+    assert pool_of(binary(b"{")) == "a100"
+    assert pool_of(structured(None)) == "a100"
+    assert pool_of(binary(b"{}", pool="A b")) is None
+    assert pool_of(message(b"")) is None
+    assert pool_of(message(b"[" * 100_000, (("content-type", b"application/cloudevents+json"),))) is None
 
 
 def test_a_dead_letter_keeps_the_bytes_it_is_about() -> None:
     bad = binary(b"\xff\0", id=b"\xfe")
     letter = DeadLetter(topic=bad.topic, partition=0, offset=7, code="not-json", reason="not UTF-8")
-    headers, value = wrap_dead_letter(letter, bad, source="admission", id="x", domain="a100", time_us=NOON)
+    headers, value = wrap_dead_letter(letter, bad, source="admission", id="x", pool="a100", time_us=NOON)
     found, original_headers, original_value = unwrap_dead_letter(message(value, headers, "bailiff.dead-letters"))
     assert (found, original_headers, original_value) == (letter, bad.headers, bad.value)
 
 
-@pytest.mark.parametrize("headers", [(), (("bailiff_letter", b"{"),)])
+@pytest.mark.parametrize("headers", [(), (("bailiff_dead_letter", b"{"),)])
 def test_what_is_no_dead_letter_is_refused_as_well(headers: tuple[tuple[str, bytes], ...]) -> None:
-    with pytest.raises(Unacceptable):
+    with pytest.raises(InvalidMessage):
         unwrap_dead_letter(message(b"x", headers))

@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from bailiff_bus.engine_identity import EngineIdentity, engine_identity, source_digest
-from bailiff_bus.kafka.logs import OneLine
-from bailiff_bus.logs import configure_logs, logger
-from bailiff_bus.metrics import METRICS, POOL_METRICS, ROLLUP_METRICS, Metrics, PoolGauges, metrics_table
+from bailiff_bus.kafka.client_logging import RateLimitedHandler
+from bailiff_log.engine_identity import EngineIdentity, engine_identity, source_digest
+from bailiff_service.logs import configure_logs, logger
+from bailiff_service.metrics import METRICS, POOL_METRICS, ROLLUP_METRICS, Metrics, PoolMetricsCollector, metrics_table
 
 
 def test_a_line_is_one_json_object_with_service_instance_and_domain(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs("json", "info", service="admission", instance="one")
-    logger(domain="a100").info("turn closed", seq=7)
+    logger(pool="a100").info("turn closed", seq=7)
     logger().debug("not shown")
     (line,) = capsys.readouterr().err.splitlines()
     said = json.loads(line)
     assert said.pop("timestamp").endswith("Z")
     assert said == {
-        "service": "admission", "instance": "one", "domain": "a100", "event": "turn closed", "seq": 7, "level": "info",
+        "service": "admission", "instance": "one", "pool": "a100", "event": "turn closed", "seq": 7, "level": "info",
     }  # fmt: skip
 
 
@@ -39,9 +39,9 @@ def test_libraries_come_through_the_same_way(capsys: pytest.CaptureFixture[str])
 
 def test_a_console_gets_lines_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs("console", "info", service="admission", instance="one")
-    logger().warning("Kafka is not there", tries=3)
+    logger().warning("Kafka is unreachable", tries=3)
     said = capsys.readouterr().err
-    assert "Kafka is not there" in said
+    assert "Kafka is unreachable" in said
     assert "tries=3" in said
     assert "\x1b" not in said
 
@@ -49,13 +49,13 @@ def test_a_console_gets_lines_for_people(capsys: pytest.CaptureFixture[str]) -> 
 def test_the_kafka_client_does_not_fill_the_disk_while_kafka_is_away(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs("json", "info", service="admission", instance="one")
     time = 1000.0
-    handler = OneLine(lambda: time)
+    handler = RateLimitedHandler(lambda: time)
     for _ in range(1000):
         time += 0.0625  # 62.5 s in all
         for text in ("Unable connect to node with id 1", "Unable to update metadata from [1]"):
             handler.emit(logging.LogRecord("aiokafka.client", logging.ERROR, "", 0, text, None, None))
     said = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
-    assert [line.get("left_out") for line in said if line["says"].startswith("Unable connect")] == [None, 479, 479]
+    assert [line.get("suppressed") for line in said if line["text"].startswith("Unable connect")] == [None, 479, 479]
     assert len(said) == 6
 
 
@@ -70,7 +70,7 @@ def test_every_metric_is_named_described_and_exposed() -> None:
 def test_two_services_in_one_process_count_apart() -> None:
     one, other = Metrics(), Metrics()
     one.orphans.labels("a100").inc()
-    assert b'bailiff_orphans_total{domain="a100"} 1.0' in one.text()
+    assert b'bailiff_orphans_total{pool="a100"} 1.0' in one.text()
     assert b"a100" not in other.text()
     assert b"_created" not in one.text()
 
@@ -106,13 +106,13 @@ def test_moving_bytes_between_files_changes_the_digest(tmp_path: Path) -> None:
 
 
 def test_a_pool_that_comes_back_before_it_has_quite_gone_is_shown() -> None:
-    pools, gauge = PoolGauges(), POOL_METRICS[0]
+    pools, gauge = PoolMetricsCollector(), POOL_METRICS[0]
     labels = ("x",) * (len(gauge.labels) - 1)
 
     def shown() -> list[float]:
         return [sample.value for family in pools.collect() for sample in family.samples]
 
-    earlier, later = pools.showing("pool-a", lambda: [(gauge, labels, 1)]), pools.showing("pool-a", lambda: [(gauge, labels, 2)])
+    earlier, later = pools.export("pool-a", lambda: [(gauge, labels, 1)]), pools.export("pool-a", lambda: [(gauge, labels, 2)])
     earlier.__enter__()
     with later:
         earlier.__exit__(None, None, None)

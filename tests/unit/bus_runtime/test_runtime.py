@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import BusUnavailable
-from bailiff_bus.runtime import ExitCode, Host, MustStop
-from bailiff_bus.settings import ServiceSettings, SettingsError
 from bailiff_core.records.wire import UnreadableRecord
+from bailiff_service.exit_code import ExitCode, MustStop
+from bailiff_service.main import ServiceRunner
+from bailiff_service.metrics import Metrics
+from bailiff_service.settings import ServiceSettings, SettingsError
 
 Work = Callable[[asyncio.Event], Any]
 
@@ -44,7 +45,7 @@ class Stage:
         self.pauses: list[float] = []
         self.metrics = Metrics()
         self.seen: list[Mapping[str, str | None]] = []
-        self.host = Host(self._make, ServiceSettings(instance="one", **settings), self.metrics, self._pause)
+        self.host = ServiceRunner(self._make, ServiceSettings(instance="one", **settings), self.metrics, self._pause)
 
     def _make(self, _settings: ServiceSettings, _metrics: Metrics) -> Scripted:
         return Scripted(next(self.works))
@@ -77,7 +78,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 
 async def test_a_service_that_is_asked_to_stop_ends_cleanly(capsys: pytest.CaptureFixture[str]) -> None:
     async def work(stop: asyncio.Event) -> None:
-        stage.host.ask_to_stop("SIGTERM")
+        stage.host.request_stop("SIGTERM")
         await stop.wait()
 
     stage = Stage(work)
@@ -93,23 +94,23 @@ async def test_kafka_that_is_not_there_is_one_warning_a_try_and_no_traceback(
 ) -> None:
     async def work(stop: asyncio.Event) -> None:
         assert stage.host.readiness()["kafka"] is None
-        stage.host.ask_to_stop("SIGTERM")
+        stage.host.request_stop("SIGTERM")
 
     gone = BusUnavailable("connection refused")
     stage = Stage(failing(gone), lambda _: in_a_group(gone), failing(gone), work)
     assert await stage.play() is ExitCode.CLEAN
     said = lines(capsys)
     assert [line["event"] for line in said if line["level"] == "warning"] == [
-        f"Kafka is not there: waiting for 127.0.0.1:9092 (try {number})" for number in (1, 2, 3)
+        f"Kafka is unreachable: waiting for 127.0.0.1:9092 (attempt {number})" for number in (1, 2, 3)
     ]
     assert not any("Traceback" in json.dumps(line) for line in said)
     assert stage.pauses == [0.5, 1.0, 2.0]
-    assert stage.seen[0] == {"kafka": "not there: connection refused"}
+    assert stage.seen[0] == {"kafka": "unreachable: connection refused"}
 
 
 async def test_the_pauses_are_bounded_however_long_kafka_is_away(capsys: pytest.CaptureFixture[str]) -> None:
     async def work(_: asyncio.Event) -> None:
-        stage.host.ask_to_stop("SIGTERM")
+        stage.host.request_stop("SIGTERM")
 
     stage = Stage(*[failing(BusUnavailable())] * 1100, work, log_level="error")
     assert await stage.play() is ExitCode.CLEAN
@@ -118,7 +119,7 @@ async def test_the_pauses_are_bounded_however_long_kafka_is_away(capsys: pytest.
 
 async def test_a_stop_while_kafka_is_away_is_clean() -> None:
     async def work(_: asyncio.Event) -> None:
-        stage.host.ask_to_stop("SIGTERM")
+        stage.host.request_stop("SIGTERM")
         raise BusUnavailable
 
     stage = Stage(work)
@@ -130,7 +131,7 @@ async def test_a_stop_while_kafka_is_away_is_clean() -> None:
     ("error", "code", "line"),
     [
         (MustStop(ExitCode.CLOCK, "7 s apart"), ExitCode.CLOCK, "7 s apart"),
-        (UnreadableRecord("a100#7 X"), ExitCode.UNREADABLE_RECORD, "the log cannot be read on: a100#7 X"),
+        (UnreadableRecord("a100#7 X"), ExitCode.UNREADABLE_RECORD, "the log cannot be read further: a100#7 X"),
         (SettingsError(["a", "b"]), ExitCode.SETTINGS, "settings: a; b"),
         (ZeroDivisionError("oh"), ExitCode.INTERNAL, "internal error: ZeroDivisionError: oh"),
     ],
@@ -165,8 +166,8 @@ async def test_a_service_that_cancels_itself_has_ended_unasked() -> None:
 
 async def test_a_service_that_does_not_stop_is_given_up() -> None:
     async def work(_: asyncio.Event) -> None:
-        stage.host.ask_to_stop("SIGTERM")
-        stage.host.ask_to_stop("SIGTERM")
+        stage.host.request_stop("SIGTERM")
+        stage.host.request_stop("SIGTERM")
         await asyncio.Event().wait()
 
     stage = Stage(work)
@@ -177,7 +178,7 @@ async def test_an_address_that_is_taken_is_a_fault_of_the_settings(capsys: pytes
     async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0) as other:
         port = other.sockets[0].getsockname()[1]
         assert await Stage(failing(AssertionError()), http_port=port).play() is ExitCode.SETTINGS
-    assert lines(capsys)[0]["event"].startswith(f"the HTTP address 127.0.0.1:{port} cannot be used")
+    assert lines(capsys)[0]["event"].startswith(f"the HTTP address 127.0.0.1:{port} cannot be bound")
 
 
 async def test_the_address_file_is_whole_while_the_service_runs_and_gone_after(tmp_path: Path) -> None:
@@ -185,7 +186,7 @@ async def test_the_address_file_is_whole_while_the_service_runs_and_gone_after(t
 
     async def work(_: asyncio.Event) -> None:
         assert file.read_text(encoding="utf-8").startswith("http://127.0.0.1:")
-        stage.host.ask_to_stop("SIGTERM")
+        stage.host.request_stop("SIGTERM")
 
     stage = Stage(work, http_address_file=file)
     assert await stage.play() is ExitCode.CLEAN
@@ -220,8 +221,8 @@ async def test_a_host_that_is_cancelled_takes_its_service_along() -> None:
 
 PROGRAM = """
 import asyncio, sys
-from bailiff_bus.runtime import main
-from bailiff_bus.settings import ServiceSettings
+from bailiff_service.main import main
+from bailiff_service.settings import ServiceSettings
 
 class Forever:
     name = "forever"
@@ -262,6 +263,7 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.slow
 def test_a_signal_stops_the_process_cleanly(start: Callable[..., subprocess.Popen[str]], number: signal.Signals) -> None:
     process = start(BAILIFF_INSTANCE="one")
     assert process.stdout
@@ -270,9 +272,10 @@ def test_a_signal_stops_the_process_cleanly(start: Callable[..., subprocess.Pope
     _, said = process.communicate()
     assert process.returncode == 0
     stopping = json.loads(said.splitlines()[1])
-    assert (stopping["event"], stopping["by"], stopping["service"]) == ("stopping", number.name, "forever")
+    assert (stopping["event"], stopping["signal"], stopping["service"]) == ("stopping", number.name, "forever")
 
 
+@pytest.mark.slow
 def test_a_process_that_swallows_its_cancellation_ends_all_the_same(
     start: Callable[..., subprocess.Popen[str]],
 ) -> None:
@@ -285,6 +288,7 @@ def test_a_process_that_swallows_its_cancellation_ends_all_the_same(
     assert "did not stop in time" in said
 
 
+@pytest.mark.slow
 def test_a_fault_in_the_settings_is_one_sentence_and_code_2(start: Callable[..., subprocess.Popen[str]]) -> None:
     process = start(BAILIFF_HTTP_PORT="eighty")
     _, said = process.communicate()

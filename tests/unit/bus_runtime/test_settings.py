@@ -5,14 +5,13 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from bailiff_bus.settings import (
-    KafkaSettings,
+from bailiff_bus.kafka_settings import KafkaSettings, secret_of
+from bailiff_service.settings import (
     PoolDeclaration,
     ServiceSettings,
     SettingsError,
     load_settings,
     read_pools,
-    secret_of,
 )
 
 
@@ -74,7 +73,7 @@ def test_the_call_goes_before_the_environment_and_that_before_the_file(
         ("LOG_FORMAT", "xml", "log_format (BAILIFF_LOG_FORMAT): expected 'json' or 'console', found \"xml\""),
         ("KAFKA__PORT", "1", 'kafka.port (BAILIFF_KAFKA__PORT): expected no such field, found "1"'),
         ("KAFKA__SECURITY_PROTOCOL", "SASL_SSL", "SASL_SSL needs sasl_mechanism, username and password"),
-        ("KAFKA__PASSWORD", "hunter2", "given without effect, as security_protocol is PLAINTEXT: password"),
+        ("KAFKA__PASSWORD", "hunter2", "password: unused, as security_protocol is PLAINTEXT"),
         ("KAFKA", "hunter2", "environment: error parsing value for field"),
     ],
 )
@@ -93,7 +92,7 @@ def test_a_wrong_setting_is_named_as_in_the_file_and_as_in_the_environment(
         ("s.toml", "a = ", "not TOML"),
         ("s.yaml", "a: [", "not YAML"),
         ("s.yaml", "log_levle: debug\n", "log_levle (BAILIFF_LOG_LEVLE): expected no such field"),
-        ("s.yaml", "instance: a\ninstance: b\n", "s.yaml:2: instance stands twice"),
+        ("s.yaml", "instance: a\ninstance: b\n", "s.yaml:2: instance occurs twice"),
         ("s.yaml", "kafka:\n  password: 12345678\n", "kafka.password (BAILIFF_KAFKA__PASSWORD): expected text"),
         ("s.yaml", "- a\n", "expected names and values"),
         ("s.ini", "", "expected a file that ends in .toml, .yaml or .yml, found s.ini"),
@@ -142,13 +141,13 @@ def test_pools_are_declared_in_a_file(tmp_path: Path) -> None:
     ("before", "after", "sentence"),
     [
         ("partition: 1", "partition: -1", "pools.yaml:6: pools.1.partition: expected a whole number ≥ 0, found -1"),
-        ("partition: 1", "partition: 0", "pools.yaml:6: pools.1.partition: 0 is taken by pool a100"),
-        ("name: h100", "name: a100", "pools.yaml:5: pools.1.name: a100 is taken by pool a100"),
+        ("partition: 1", "partition: 0", "pools.yaml:6: pools.1.partition: 0 is already used by pool a100"),
+        ("name: h100", "name: a100", "pools.yaml:5: pools.1.name: a100 is already used by pool a100"),
         ("name: h100", "name: H 100", "pools.yaml:5: pools.1.name: expected a name of at most 63"),
         ("partition: 1", "size: 1", "pools.yaml:5: pools.1.partition: expected a value, found nothing"),
         ("    partition: 1", "", "pools.yaml:5: pools.1.partition: expected a value, found nothing"),
         ("pools:", "pool:", "pools.yaml:1: pools: expected a value, found nothing"),
-        ("partition: 1", "name: x", "pools.yaml:6: name stands twice"),
+        ("partition: 1", "name: x", "pools.yaml:6: name occurs twice"),
         ("    description", "   description", "pools.yaml:4: not YAML"),
         (POOLS, "", "pools.yaml:1: data: expected an object, found null"),
         (POOLS, "pools: []", "pools.yaml:1: pools: expected at least 1 entry, found a list of 0"),

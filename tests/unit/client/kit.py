@@ -12,9 +12,7 @@ from typer.testing import CliRunner, Result
 
 from bailiff.cli import app, session
 from bailiff_bus import topics
-from bailiff_bus.engine_identity import engine_identity
 from bailiff_bus.envelope import unwrap
-from bailiff_bus.memory import MemoryBus, MemoryCluster
 from bailiff_bus.messages import (
     AcceptTruncation,
     ApplyPolicy,
@@ -25,22 +23,24 @@ from bailiff_bus.messages import (
     MigrateJob,
     PauseJob,
     ReplaceNode,
+    ResumeJob,
     ReturnNode,
     ScaleJob,
-    SetJob,
+    SetPriorityClass,
     SubmitJob,
     UndrainNode,
-    UnpauseJob,
 )
+from bailiff_bus.testing import MemoryBus, MemoryCluster
+from bailiff_core.decision_cycle import decide, decision_record
 from bailiff_core.engine import LOGIC, STATE_SCHEMA
-from bailiff_core.fold import close_turn, fold
+from bailiff_core.fold import close_cycle, fold
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
-from bailiff_core.model.pool import Pool
+from bailiff_core.model.state import PoolState
 from bailiff_core.records import ChainHead, Record, continues, encode, facts
 from bailiff_core.records.payload import Fact
-from bailiff_core.turn import decide, decision_record
 from bailiff_core.victims.batch import select_batch
+from bailiff_log.engine_identity import engine_identity
 
 NOON = 1_795_262_400_000_000  # 2026-11-21 12:00 UTC
 SECOND = 1_000_000
@@ -49,21 +49,21 @@ GIB = 2**30
 
 
 class Scribe:
-    """Writes one domain's log into a cluster in memory, turn by turn, as admission does."""
+    """Writes one pool's log into a cluster in memory, turn by turn, as admission does."""
 
-    def __init__(self, domain: str = "pool-a", partition: int = 0, cluster: MemoryCluster | None = None) -> None:
+    def __init__(self, pool: str = "pool-a", partition: int = 0, cluster: MemoryCluster | None = None) -> None:
         self.now = NOON
         self.cluster = cluster or MemoryCluster(clock=lambda: self.now)
-        self.cluster.create_topics(domains=partition + 1)
-        self.domain, self.partition = domain, partition
-        self.pool = Pool()
-        self.head = ChainHead(domain)
+        self.cluster.create_topics(pools=partition + 1)
+        self.pool, self.partition = pool, partition
+        self.state = PoolState()
+        self.head = ChainHead(pool)
         self.records: list[Record] = []
         self.engine = str(engine_identity())
 
     def begin(self, policy: Policy = DEFAULT_POLICY, logic: int = LOGIC) -> None:
-        """The first records of a domain, and its first writer."""
-        created = facts.DomainCreated(domain=self.domain, partition=self.partition, nonce="0" * 8)
+        """The first records of a pool, and its first writer."""
+        created = facts.PoolCreated(pool=self.pool, partition=self.partition, nonce="0" * 8)
         self._append(0, 0, False, created)
         self._append(0, 0, True, facts.PolicyApplied(policy=policy.complete()))
         self.writer("writer-1", logic)
@@ -74,19 +74,19 @@ class Scribe:
         started = facts.WriterStarted(
             writer=name, release=engine.release, digest=engine.digest, logic=logic, state_schema=STATE_SCHEMA
         )
-        self.pool.writer = name
-        self.turn(started, epoch=self.pool.epoch + 1)
+        self.state.writer = name
+        self.cycle(started, epoch=self.state.epoch + 1)
 
-    def turn(self, *given: Fact, actor: str = "", epoch: int | None = None) -> list[Record]:
+    def cycle(self, *given: Fact, actor: str = "", epoch: int | None = None) -> list[Record]:
         """Facts, then what the core decides on them."""
-        number = self.pool.turn + 1
+        number = self.state.cycle + 1
         begun = len(self.records)
         for fact in given:
-            self._note(number, self.pool.epoch if epoch is None else epoch, False, fact, actor)
-        for decision in decide(self.pool):
-            self.records.append(decision_record(self.pool, decision, prev="", turn_end=False))
-        self.records[-1] = dataclasses.replace(self.records[-1], turn_end=True)
-        close_turn(self.pool)
+            self._note(number, self.state.epoch if epoch is None else epoch, False, fact, actor)
+        for decision in decide(self.state):
+            self.records.append(decision_record(self.state, decision, prev="", cycle_end=False))
+        self.records[-1] = dataclasses.replace(self.records[-1], cycle_end=True)
+        close_cycle(self.state)
         written = self.records[begun:]
         self._store(written)
         return written
@@ -96,19 +96,19 @@ class Scribe:
         self.now += micros
         return self
 
-    def _append(self, turn: int, epoch: int, turn_end: bool, fact: Fact) -> None:
-        self._note(turn, epoch, turn_end, fact, "")
-        if turn_end:
-            close_turn(self.pool)
+    def _append(self, cycle: int, epoch: int, cycle_end: bool, fact: Fact) -> None:
+        self._note(cycle, epoch, cycle_end, fact, "")
+        if cycle_end:
+            close_cycle(self.state)
         self._store(self.records[-1:])
 
-    def _note(self, turn: int, epoch: int, turn_end: bool, fact: Fact, actor: str) -> None:
+    def _note(self, cycle: int, epoch: int, cycle_end: bool, fact: Fact, actor: str) -> None:
         record = Record(
-            domain=self.domain, seq=self.pool.seq + 1, epoch=epoch, turn=turn, turn_end=turn_end, time=self.now, prev="",
-            writer=self.pool.writer, engine=self.engine, policy=self.pool.policy_revision, type=fact.type_name(),
+            pool=self.pool, seq=self.state.seq + 1, epoch=epoch, cycle=cycle, cycle_end=cycle_end, time=self.now, prev="",
+            writer=self.state.writer, engine=self.engine, policy=self.state.policy_revision, type=fact.type_name(),
             data=fact, actor=actor, auth="signed" if actor else "",
         )  # fmt: skip
-        fold(self.pool, record)
+        fold(self.state, record)
         self.records.append(record)
 
     def _store(self, records: list[Record]) -> None:
@@ -123,16 +123,16 @@ class Scribe:
 
     def node(self, name: str, gpus: int = 8, model: str = "H100-80GB") -> None:
         """A machine joins."""
-        devices = tuple(facts.DeviceFacts(id=f"GPU-{name}-{at}", model=model, memory_bytes=80 * GIB) for at in range(gpus))
-        number = len(self.pool.nodes)
-        self.turn(
+        devices = tuple(facts.DeviceInfo(id=f"GPU-{name}-{at}", model=model, memory_bytes=80 * GIB) for at in range(gpus))
+        number = len(self.state.nodes)
+        self.cycle(
             facts.NodeJoined(
                 node=name,
                 number=number,
                 incarnation=f"inc-{name}",
                 machine_id=f"machine-{name}",
                 boot_id="boot",
-                report=0,
+                report_number=0,
                 cpu_milli=64_000,
                 memory_bytes=512 * GIB,
                 devices=devices,
@@ -153,44 +153,44 @@ class Scribe:
         """A job is accepted."""
         group = TaskGroup(count=tasks, gpu_milli=gpus * 1000, cpu_milli=2000, memory_bytes=8 * GIB)
         demand = JobDemand(job=job, tasks=(group,), priority_class=class_, project=project, min_tasks=min_tasks)
-        self.turn(facts.JobSubmitted(request=request or request_id(job), demand=demand, spec_digest="a" * 64), actor="alice")
+        self.cycle(facts.JobSubmitted(request=request or request_id(job), demand=demand, spec_digest="a" * 64), actor="alice")
 
     def start(self, job: str) -> None:
         """All tasks of the job run."""
-        for task in list(self.pool.jobs[job].tasks):
-            self.turn(facts.TaskStarted(**self._at(job, task.index)))
+        for task in list(self.state.jobs[job].tasks):
+            self.cycle(facts.TaskStarted(**self._at(job, task.index)))
 
     def propose(self) -> None:
         """Victim selection answers."""
-        selection = self.pool.selection
+        selection = self.state.selection
         assert selection is not None
-        answers = select_batch(self.pool, selection.requests, 20_000)
-        proposal = {"number": selection.number, "computed_at": self.pool.seq, "logic": LOGIC}
-        self.turn(facts.ProposalReceived(**proposal, answers=tuple(answers)))
+        proposals = select_batch(self.state, selection.requests, 20_000)
+        proposal = {"selection": selection.number, "computed_at": self.state.seq, "logic": LOGIC}
+        self.cycle(facts.ProposalReceived(**proposal, proposals=tuple(proposals)))
 
     def evict(self, job: str) -> None:
         """The job leaves as it was told to."""
-        found = self.pool.jobs[job]
+        found = self.state.jobs[job]
         assert found.eviction is not None
         decided = found.eviction.decided_seq
-        self.turn(facts.EvictionBegun(job=job, attempt=found.attempt, decided=decided))
+        self.cycle(facts.EvictionStarted(job=job, attempt=found.attempt, decided_by=decided))
         for task in list(found.tasks):
             at = self._at(job, task.index)
-            self.turn(facts.EvictionStaged(**at, stage="noticed"))
-            self.after(2 * SECOND).turn(facts.EvictionStaged(**at, stage="term_sent", after=2 * SECOND))
-            self.after(SECOND).turn(facts.TaskExited(**at, exit_code=-15))
-            self.turn(facts.TaskReleased(**at))
+            self.cycle(facts.EvictionStageReached(**at, stage="noticed"))
+            self.after(2 * SECOND).cycle(facts.EvictionStageReached(**at, stage="term_sent", elapsed=2 * SECOND))
+            self.after(SECOND).cycle(facts.TaskExited(**at, exit_code=-15))
+            self.cycle(facts.TaskReleased(**at))
 
     def finish(self, job: str, exit_code: int = 0) -> None:
         """Every task of the job ends by itself."""
-        for task in list(self.pool.jobs[job].tasks):
+        for task in list(self.state.jobs[job].tasks):
             at = self._at(job, task.index)
-            self.turn(facts.TaskExited(**at, exit_code=exit_code))
-            self.turn(facts.TaskReleased(**at))
+            self.cycle(facts.TaskExited(**at, exit_code=exit_code))
+            self.cycle(facts.TaskReleased(**at))
 
     def _at(self, job: str, task: int) -> dict[str, object]:
-        found = self.pool.jobs[job]
-        node = self.pool.nodes[found.tasks[task].node].name
+        found = self.state.jobs[job]
+        node = self.state.nodes[found.tasks[task].node].name
         return {"job": job, "attempt": found.attempt, "task": task, "node": node}
 
 
@@ -265,42 +265,42 @@ class AnsweringBus(MemoryBus):
         _SEEN.add((envelope.source, envelope.id))
         request = facts.RequestId(source=envelope.source, id=envelope.id, digest=envelope.digest)
         body = envelope.body
-        if isinstance(body, SubmitJob) and body.demand.job not in self.scribe.pool.jobs:
-            self.scribe.turn(facts.JobSubmitted(request=request, demand=body.demand, spec_digest="a" * 64))
+        if isinstance(body, SubmitJob) and body.demand.job not in self.scribe.state.jobs:
+            self.scribe.cycle(facts.JobSubmitted(request=request, demand=body.demand, spec_digest="a" * 64))
             self.then(self.scribe, body.demand.job)
             return
-        if isinstance(body, ApplyPolicy) and body.expected_revision in (None, self.scribe.pool.policy_revision):
-            self.scribe.turn(facts.PolicyApplied(request=request, policy=body.policy.complete()))
+        if isinstance(body, ApplyPolicy) and body.expected_revision in (None, self.scribe.state.policy_revision):
+            self.scribe.cycle(facts.PolicyApplied(request=request, policy=body.policy.complete()))
             return
         if isinstance(body, ScaleJob):
             scaled = {"group": body.group, "tasks": body.tasks, "min_tasks": body.min_tasks}
-            self.scribe.turn(facts.JobScaled(request=request, job=body.job, **scaled))
+            self.scribe.cycle(facts.JobScaled(request=request, job=body.job, **scaled))
             return
-        if isinstance(body, SetJob):
-            self.scribe.turn(facts.JobReclassified(request=request, job=body.job, priority_class=body.priority_class))
+        if isinstance(body, SetPriorityClass):
+            self.scribe.cycle(facts.JobPriorityClassChanged(request=request, job=body.job, priority_class=body.priority_class))
             return
         if isinstance(body, ReplaceNode):
-            self.scribe.turn(facts.NodeReplaced(request=request, node=body.node, machine_id=body.machine_id))
+            self.scribe.cycle(facts.NodeReplaced(request=request, node=body.node, machine_id=body.machine_id))
             return
         if isinstance(body, ReturnNode):
-            self.scribe.turn(facts.NodeReturned(request=request, node=body.node))
+            self.scribe.cycle(facts.NodeReturned(request=request, node=body.node))
             return
         if isinstance(body, ClearQuarantine):
-            node = self.scribe.pool.nodes[self.scribe.pool.node_numbers[body.node]]
+            node = self.scribe.state.nodes[self.scribe.state.node_numbers[body.node]]
             device = node.devices[int(body.device)].id
             fact = facts.DeviceClearRequested(request=request, node=body.node, device=device, reason=body.reason)
-            self.scribe.turn(fact)
+            self.scribe.cycle(fact)
             return
         if isinstance(body, AcceptTruncation):
-            self.scribe.turn(facts.LogTruncated(request=request, epoch=body.epoch, seq=body.seq, reason=body.reason))
+            self.scribe.cycle(facts.LogTruncated(request=request, epoch=body.epoch, seq=body.seq, reason=body.reason))
             return
-        if isinstance(body, CancelJob) and body.job in self.scribe.pool.jobs:
-            self.scribe.turn(facts.JobCancelled(request=request, job=body.job, reason=body.reason))
+        if isinstance(body, CancelJob) and body.job in self.scribe.state.jobs:
+            self.scribe.cycle(facts.JobCancelled(request=request, job=body.job, reason=body.reason))
             return
         by_hand = BY_HAND.get(type(body))
-        known = {**self.scribe.pool.jobs, **self.scribe.pool.node_numbers}
+        known = {**self.scribe.state.jobs, **self.scribe.state.node_numbers}
         if by_hand is not None and (getattr(body, "job", None) or getattr(body, "node", None)) in known:
-            self.scribe.turn(by_hand.model_validate({"request": request, **body.model_dump()}))
+            self.scribe.cycle(by_hand.model_validate({"request": request, **body.model_dump()}))
             return
         where = {"topic": topics.REQUESTS.name, "partition": 0, "offset": 0, "digest": envelope.digest}
         reason = {"code": "no-such-job", "reason": "there is no such job"}
@@ -308,14 +308,14 @@ class AnsweringBus(MemoryBus):
             reason = {"code": "policy-changed", "reason": "another policy is in force by now"}
         if isinstance(body, SubmitJob):
             reason = {"code": "job-exists", "reason": "there is a job of that name already: choose another name"}
-        self.scribe.turn(facts.InputRejected(**where, **reason, source=envelope.source, id=envelope.id))
+        self.scribe.cycle(facts.InputRejected(**where, **reason, source=envelope.source, id=envelope.id))
 
 
 BY_HAND = {
-    EvictJob: facts.JobEvictionAsked,
+    EvictJob: facts.JobEvictionRequested,
     PauseJob: facts.JobPaused,
-    UnpauseJob: facts.JobUnpaused,
-    MigrateJob: facts.JobMigrationAsked,
+    ResumeJob: facts.JobResumed,
+    MigrateJob: facts.JobMigrationRequested,
     DrainNode: facts.NodeDrained,
     UndrainNode: facts.NodeUndrained,
 }

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from tests.unit.client.kit import MINUTE, SECOND, AnsweringBus, Run, Scribe, command_on
 
-from bailiff.doctor import drain_checks
-from bailiff.present.nodes import node_rows
-from bailiff.problem import ExitCode
-from bailiff_bus import gauges
-from bailiff_bus.metrics import NODES, PAUSED_JOBS
+from bailiff.client.doctor import drain_checks
+from bailiff.client.errors import ExitCode
+from bailiff.render.serializers.nodes import node_rows
 from bailiff_core.records import facts
+from bailiff_service import pool_metrics
+from bailiff_service.metrics import NODES, PAUSED_JOBS
 
 
 @pytest.fixture
@@ -32,15 +32,15 @@ def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     return command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path / "cache"))
 
 
-def test_evicted_it_is_on_its_way_out(bailiff: Run, scribe: Scribe) -> None:
+def test_an_evicted_job_is_shown_as_evicting(bailiff: Run, scribe: Scribe) -> None:
     said = bailiff("evict", "train-7", "--reason", "noon")
     assert said.exit_code == 0, said.output
-    assert said.output.startswith("train-7: leaves its place  (pool-a#")
-    assert "leaves asked" in bailiff("list").output
+    assert said.output.startswith("train-7: eviction requested  (pool-a#")
+    assert "evicting: requested" in bailiff("list").output
     assert bailiff("evict", "nobody").exit_code == ExitCode.REJECTED
 
 
-def test_paused_it_is_shown_as_such_until_it_goes_on(bailiff: Run, scribe: Scribe) -> None:
+def test_a_paused_job_is_shown_as_paused_until_resumed(bailiff: Run, scribe: Scribe) -> None:
     scribe.submit("train-8", gpus=8)
     assert bailiff("pause", "train-7", "train-8", "--reason", "bad data").exit_code == 0
     rows = {row["job"]: row for row in json.loads(bailiff("list", "-o", "json").output)}
@@ -48,68 +48,68 @@ def test_paused_it_is_shown_as_such_until_it_goes_on(bailiff: Run, scribe: Scrib
     assert rows["train-8"]["note"].endswith(": bad data")
     scribe.evict("train-7")
     rows = {row["job"]: row for row in json.loads(bailiff("list", "-o", "json").output)}
-    assert (rows["train-7"]["state"], rows["train-7"]["ahead"], rows["train-7"]["nodes"]) == ("paused", None, [])
+    assert (rows["train-7"]["state"], rows["train-7"]["jobs_ahead"], rows["train-7"]["nodes"]) == ("paused", None, [])
     told = " ".join(bailiff("explain", "train-7").output.split())
     assert "is paused since" in told
-    assert "It goes on by: bailiff resume train-7." in told
-    assert bailiff("resume", "train-7").output.startswith("train-7: may go on")
+    assert "To resume it: bailiff resume train-7." in told
+    assert bailiff("resume", "train-7").output.startswith("train-7: resumed")
     assert json.loads(bailiff("describe", "train-7", "-o", "json").output)["summary"]["state"] == "starting"
 
 
-def test_moved_it_says_where_and_afterwards_how_long_it_paused(bailiff: Run, scribe: Scribe) -> None:
+def test_a_migrated_job_shows_its_nodes_and_the_pause(bailiff: Run, scribe: Scribe) -> None:
     said = bailiff("migrate", "train-7", "--to", "gpu-02", "--reason", "noise")
-    assert said.output.startswith("train-7 moves; a place is kept on gpu-02")
-    assert "moves to gpu-02" in bailiff("list").output
-    assert "not there yet" in " ".join(bailiff("describe", "train-7").output.split())
+    assert said.output.startswith("train-7 migrates; reserved on gpu-02")
+    assert "migrating to gpu-02" in bailiff("list").output
+    assert "not finished" in " ".join(bailiff("describe", "train-7").output.split())
     scribe.evict("train-7")
     scribe.after(2 * SECOND).start("train-7")
     told = " ".join(bailiff("describe", "train-7").output.split())
     assert "from gpu-01 to gpu-02" in told
-    assert "5.0s from the notice until it ran again, 2.0s of it without a process" in told
+    assert "5.0s from the notice until it ran again, 2.0s without a process" in told
     (move,) = json.loads(bailiff("describe", "train-7", "-o", "json").output)["moves"]
     assert (move["from_nodes"], move["to_nodes"], move["pause_s"], move["down_s"]) == (["gpu-01"], ["gpu-02"], 5.0, 2.0)
-    assert "it had to move, because somebody asked for it: noise" in " ".join(bailiff("explain", "train-7").output.split())
+    assert "it was migrated, because that was requested: noise" in " ".join(bailiff("explain", "train-7").output.split())
 
 
 def test_a_drain_shows_whom_it_concerns_and_asks(bailiff: Run, scribe: Scribe) -> None:
     shown = bailiff("drain", "gpu-01", "--quick", "--dry-run")
     assert shown.exit_code == 0, shown.output
-    assert ["train-7", "train", "50", "leaves", "the", "queue", "0", "4", "2m30s"] in [
+    assert ["train-7", "train", "50", "evicted", "the", "queue", "0", "4", "2m30s"] in [
         line.split()[:9] for line in shown.output.splitlines()
     ]
-    assert "nothing was asked for" in shown.output
-    assert scribe.pool.nodes[0].drain is None
+    assert "nothing was requested" in shown.output
+    assert scribe.state.nodes[0].drain is None
     assert bailiff("drain", "gpu-01").exit_code != 0  # nobody says yes
-    assert scribe.pool.nodes[0].drain is None
+    assert scribe.state.nodes[0].drain is None
     done = bailiff("drain", "gpu-01", "--fast", "--reason", "driver", "--yes")
     assert done.exit_code == 0, done.output
-    drain = scribe.pool.nodes[0].drain
+    drain = scribe.state.nodes[0].drain
     assert drain is not None
     assert (drain.mode, drain.reason) == ("fast", "driver")
 
 
 def test_a_graceful_drain_says_where_each_would_go_and_that_is_where_it_goes(bailiff: Run, scribe: Scribe) -> None:
-    scribe.turn(facts.TaskProgressed.model_validate({**scribe._at("train-7", 0), "step": 7}))  # it listens
+    scribe.cycle(facts.TaskProgressed.model_validate({**scribe._at("train-7", 0), "step": 7}))  # it listens
     shown = bailiff("drain", "gpu-01", "--dry-run")
-    assert ["train-7", "train", "50", "moves", "gpu-02", "0", "4"] in [line.split()[:7] for line in shown.output.splitlines()]
-    assert scribe.pool.jobs["train-7"].phase == "running"
+    assert ["train-7", "train", "50", "migrates", "gpu-02", "0", "4"] in [line.split()[:7] for line in shown.output.splitlines()]
+    assert scribe.state.jobs["train-7"].phase == "running"
     assert bailiff("drain", "gpu-01", "--yes").exit_code == 0
-    assert [scribe.pool.nodes[task.node].name for task in scribe.pool.jobs["train-7"].promise] == ["gpu-02"]
+    assert [scribe.state.nodes[task.node].name for task in scribe.state.jobs["train-7"].reservation] == ["gpu-02"]
 
 
 def test_programs_say_yes_themselves(bailiff: Run, scribe: Scribe) -> None:
     assert bailiff("drain", "gpu-01", "-o", "json").exit_code == ExitCode.USAGE
     found = json.loads(bailiff("drain", "gpu-01", "--deadline", "10m", "--yes", "-o", "json").output)
     assert (found["mode"], [row["job"] for row in found["affected"]]) == ("graceful", ["train-7"])
-    drain = scribe.pool.nodes[0].drain
+    drain = scribe.state.nodes[0].drain
     assert drain is not None
-    assert drain.deadline == scribe.pool.now + 10 * MINUTE
+    assert drain.deadline == scribe.state.now + 10 * MINUTE
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["gpu-01", "--quick", "--fast"], "--quick and --fast contradict each other"),
+        (["gpu-01", "--quick", "--fast"], "--quick and --fast are mutually exclusive"),
         (["gpu-01", "--deadline", "soon"], "--deadline: "),
         (["gpu-01", "--deadline", "30"], "expected a time with its unit, as in 30s"),
         (["gpu-09"], "there is no node 'gpu-09'"),
@@ -124,19 +124,19 @@ def test_a_drained_machine_is_shown_everywhere(bailiff: Run, scribe: Scribe) -> 
     assert "gpu-01 is drained: graceful, jobs may finish" in " ".join(bailiff("nodes").output.split())
     assert "draining" in bailiff("nodes").output
     assert "1 drained" in bailiff("cluster-info").output
-    (check,) = drain_checks(scribe.pool)
-    assert (check["status"], "1 task still there: driver" in check["found"]) == ("warn", True)
-    samples = [(labels, value) for metric, labels, value in gauges.everything(scribe.pool) if metric is NODES]
+    (check,) = drain_checks(scribe.state)
+    assert (check["status"], "1 task remaining: driver" in check["found"]) == ("warn", True)
+    samples = [(labels, value) for metric, labels, value in pool_metrics.pool_samples(scribe.state) if metric is NODES]
     assert (("drained",), 1) in samples
     scribe.finish("train-7")
-    assert [row["state"] for row in node_rows(scribe.pool)] == ["drained", "ready"]
-    assert bailiff("undrain", "gpu-01").output.startswith("gpu-01 takes work again")
-    assert drain_checks(scribe.pool) == []
+    assert [row["state"] for row in node_rows(scribe.state)] == ["drained", "ready"]
+    assert bailiff("undrain", "gpu-01").output.startswith("gpu-01 is schedulable again")
+    assert drain_checks(scribe.state) == []
 
 
 def test_paused_jobs_are_counted(bailiff: Run, scribe: Scribe) -> None:
     scribe.submit("train-8", gpus=8)
     bailiff("pause", "train-8")
     assert "1 paused" in bailiff("cluster-info").output
-    samples = [value for metric, _, value in gauges.everything(scribe.pool) if metric is PAUSED_JOBS]
+    samples = [value for metric, _, value in pool_metrics.pool_samples(scribe.state) if metric is PAUSED_JOBS]
     assert samples == [1]

@@ -7,18 +7,18 @@ import pytest
 from tests.unit.client.kit import NOON, AnsweringBus, Scribe, preemption_story, quiet_story
 
 from bailiff import Client, ExitCode, Problem
-from bailiff.client import request_of
-from bailiff.settings import key_text, read_key
+from bailiff.client.client import request_of
+from bailiff.client.settings import key_text, read_key
 from bailiff_bus import topics
 from bailiff_bus.envelope import unwrap
-from bailiff_bus.identity import key_id, new_private_key, verify
-from bailiff_bus.memory import MemoryCluster
 from bailiff_bus.messages import CancelJob, JobSpec
+from bailiff_bus.testing import MemoryCluster
 from bailiff_core.engine import STATE_SCHEMA
 from bailiff_core.fold.snapshot import state_digest
 from bailiff_core.model.demand import JobDemand, TaskGroup
-from bailiff_core.model.pool import Pool
+from bailiff_core.model.state import PoolState
 from bailiff_core.records.facts import StateDigest
+from bailiff_log.signatures import key_id, new_private_key, verify
 
 
 @pytest.fixture
@@ -46,8 +46,8 @@ async def test_a_submitted_job_is_accepted(client: Client, scribe: Scribe) -> No
     outcome = await client.outcome_of(asked, timeout=60)
     assert outcome is not None
     assert outcome.accepted
-    assert outcome.seq == scribe.pool.jobs["new"].seq
-    assert (asked.domain, asked.job) == ("pool-a", "new")
+    assert outcome.seq == scribe.state.jobs["new"].seq
+    assert (asked.pool, asked.job) == ("pool-a", "new")
 
 
 async def test_a_rejection_says_why(client: Client) -> None:
@@ -108,12 +108,12 @@ async def test_pools_are_found_in_the_log(scribe: Scribe) -> None:
     scribe.cluster.store(topics.AUDIT.name, 1, None, (), b"noise before the first record")
     quiet_story(other)
     async with Client(scribe.cluster.client("c"), source="test") as client:
-        assert {name: domain.partition for name, domain in (await client.domains()).items()} == {"pool-a": 0, "pool-b": 1}
-        assert (await client.domain("pool-b")).name == "pool-b"
+        assert {name: pool.partition for name, pool in (await client.pools()).items()} == {"pool-a": 0, "pool-b": 1}
+        assert (await client.pool("pool-b")).name == "pool-b"
         with pytest.raises(Problem, match="there are 2 pools: pool-a, pool-b"):
-            await client.domain()
+            await client.pool()
         with pytest.raises(Problem, match="there is no pool 'pool-c'"):
-            await client.domain("pool-c")
+            await client.pool("pool-c")
 
 
 async def test_a_log_in_a_partition_that_is_not_its_own_is_no_pool(scribe: Scribe) -> None:
@@ -121,37 +121,37 @@ async def test_a_log_in_a_partition_that_is_not_its_own_is_no_pool(scribe: Scrib
     for message in scribe.cluster.messages(topics.AUDIT.name, 0):
         scribe.cluster.store(topics.AUDIT.name, 1, None, message.headers, message.value)
     async with Client(scribe.cluster.client("c"), source="test") as client:
-        assert [domain.partition for domain in (await client.domains()).values()] == [0]
+        assert [pool.partition for pool in (await client.pools()).values()] == [0]
 
 
 async def test_no_topics_and_no_pool_are_told_apart() -> None:
     cluster = MemoryCluster(clock=lambda: NOON)
     async with Client(cluster.client("c"), source="test") as client:
         with pytest.raises(Problem, match=r"Kafka has no topic bailiff\.audit"):
-            await client.domain()
-        cluster.create_topics(domains=1)
+            await client.pool()
+        cluster.create_topics(pools=1)
         with pytest.raises(Problem, match="no pool has a log"):
-            await client.domain()
+            await client.pool()
 
 
 # --- reading
 
 
 async def test_the_view_moves_on_with_the_log(client: Client, scribe: Scribe) -> None:
-    assert (await client.view()).pool.seq == scribe.pool.seq
+    assert (await client.projection()).state.seq == scribe.state.seq
     scribe.submit("later", gpus=1)
-    view = await client.view("pool-a")
-    assert view.pool.jobs["later"].phase == "starting"
+    projection = await client.projection("pool-a")
+    assert projection.state.jobs["later"].phase == "starting"
 
 
 async def test_following_gives_each_entry_with_the_state_after_it(client: Client, scribe: Scribe) -> None:
-    pool = Pool()
-    seen = [(entry.record.seq, pool.seq) async for entry in client.follow(from_seq=5, pool=pool, on=False)]
-    assert seen == [(seq, seq) for seq in range(5, scribe.pool.seq + 1)]
+    state = PoolState()
+    seen = [(entry.record.seq, state.seq) async for entry in client.follow(from_seq=5, state=state, on=False)]
+    assert seen == [(seq, seq) for seq in range(5, scribe.state.seq + 1)]
 
 
 async def test_following_goes_on(client: Client, scribe: Scribe) -> None:
-    last = scribe.pool.seq
+    last = scribe.state.seq
     async for entry in client.follow(from_seq=last):
         if entry.record.seq == last:
             scribe.submit("later", gpus=1)
@@ -164,7 +164,7 @@ async def test_following_goes_on(client: Client, scribe: Scribe) -> None:
 
 
 def with_digest(scribe: Scribe) -> None:
-    scribe.turn(StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(scribe.pool)))
+    scribe.cycle(StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(scribe.state)))
 
 
 def snapshots_in(folder: Path) -> list[Path]:
@@ -174,12 +174,12 @@ def snapshots_in(folder: Path) -> list[Path]:
 async def test_state_is_kept_between_calls_and_confirmed_by_the_log(scribe: Scribe, tmp_path: Path) -> None:
     with_digest(scribe)
     async with Client(scribe.cluster.client("c"), source="test", cache=tmp_path) as client:
-        await client.view()
+        await client.projection()
     (kept,) = snapshots_in(tmp_path)
     scribe.submit("later", gpus=1)
     async with Client(scribe.cluster.client("c"), source="test", cache=tmp_path) as client:
-        view = await client.view()
-        assert state_digest(view.pool) == state_digest(scribe.pool)
+        projection = await client.projection()
+        assert state_digest(projection.state) == state_digest(scribe.state)
     assert kept.parent.name == (await _identity(scribe))[:16]
 
 
@@ -189,10 +189,10 @@ async def test_what_was_kept_of_a_log_that_was_cut_is_not_used(scribe: Scribe, t
     preemption_story(preemption)
     with_digest(preemption)
     async with Client(preemption.cluster.client("c"), source="test", cache=tmp_path) as client:
-        await client.view()
+        await client.projection()
     preemption.cluster.truncate(topics.AUDIT.name, 0, short)
     async with Client(preemption.cluster.client("c"), source="test", cache=tmp_path) as client:
-        assert (await client.view()).pool.seq == short - 1
+        assert (await client.projection()).state.seq == short - 1
 
 
 async def test_what_was_kept_of_a_log_that_was_cut_and_grew_again_is_not_used(scribe: Scribe, tmp_path: Path) -> None:
@@ -200,13 +200,13 @@ async def test_what_was_kept_of_a_log_that_was_cut_and_grew_again_is_not_used(sc
     quiet_story(other)
     with_digest(other)
     async with Client(other.cluster.client("c"), source="test", cache=tmp_path) as client:
-        await client.view()
+        await client.projection()
     for number in range(5):
         scribe.submit(f"job-{number}", gpus=1)
     async with Client(scribe.cluster.client("c"), source="test", cache=tmp_path) as client:
-        assert "job-4" in (await client.view()).pool.jobs
+        assert "job-4" in (await client.projection()).state.jobs
 
 
 async def _identity(scribe: Scribe) -> str:
     async with Client(scribe.cluster.client("c"), source="test") as client:
-        return (await client.domain()).identity
+        return (await client.pool()).identity

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on, preemption_story
 
-from bailiff.doctor import device_checks
-from bailiff.problem import ExitCode
+from bailiff.client.doctor import device_checks
+from bailiff.client.errors import ExitCode
 from bailiff_core.records import facts
 
 
@@ -15,15 +15,15 @@ from bailiff_core.records import facts
 def scribe() -> Scribe:
     made = Scribe()
     preemption_story(made)
-    node = next(iter(made.pool.nodes.values()))
+    node = next(iter(made.state.nodes.values()))
     first, second = node.devices[:2]
     seen = facts.DeviceReading(device=first.id, memory_used=1 << 30, processes=0)
-    made.turn(
+    made.cycle(
         facts.DeviceQuarantined(
             node=node.name, device=first.id, reason="not-free", detail="1 GiB is left", reading=seen, job="low"
         )
     )
-    made.turn(facts.DeviceUnhealthy(node=node.name, device=second.id, reason="xid", code=79, detail="off the bus"))
+    made.cycle(facts.DeviceUnhealthy(node=node.name, device=second.id, reason="xid", code=79, detail="off the bus"))
     return made
 
 
@@ -34,42 +34,43 @@ def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 def test_the_list_says_which_and_why(bailiff: Run, scribe: Scribe) -> None:
     told = bailiff("node", "list").output
-    name = scribe.pool.nodes[0].name
+    name = scribe.state.nodes[0].name
     assert [line.split()[:2] for line in told.splitlines()[1:3]] == [[name, "0"], [name, "1"]]
     assert "1 GiB is left" in told
     assert "bailiff node clear" in told
     row = json.loads(bailiff("node", "list", "-o", "json").output)[0]
     assert (row["gpus_quarantined"], row["gpus_unusable"]) == (1, 2)
-    assert row["devices"][0]["left_by"] == "low"
-    assert row["devices"][0]["trouble_since"] is not None
+    assert row["devices"][0]["fault_job"] == "low"
+    assert row["devices"][0]["fault_since"] is not None
 
 
+@pytest.mark.slow
 def test_one_machine_and_the_whole_cluster(bailiff: Run, scribe: Scribe) -> None:
-    told = bailiff("node", "describe", scribe.pool.nodes[0].name).output
+    told = bailiff("node", "describe", scribe.state.nodes[0].name).output
     assert "GPU 0 is quarantined since" in told
-    assert "left so by low: 1 GiB is left" in told
+    assert "after low: 1 GiB is left" in told
     assert bailiff("node", "describe", "nowhere").exit_code == ExitCode.NOT_FOUND
     assert "1 GPU quarantined, 1 unhealthy" in bailiff("cluster-info").output
 
 
 def test_the_doctor_warns_and_says_what_to_do(scribe: Scribe) -> None:
-    name = scribe.pool.nodes[0].name
-    checks = device_checks(scribe.pool)
+    name = scribe.state.nodes[0].name
+    checks = device_checks(scribe.state)
     assert [check["found"] for check in checks] == [
-        f"{name} GPU 0 is quarantined: 1 GiB is left", f"{name} GPU 1 is broken: off the bus",
+        f"{name} GPU 0 is quarantined: 1 GiB is left", f"{name} GPU 1 is unhealthy: off the bus",
     ]  # fmt: skip
     assert f"bailiff node clear {name} 0 --reason WHY" in checks[0]["advice"]
 
 
 def test_without_any_the_list_says_so(bailiff: Run, scribe: Scribe) -> None:
-    for device in scribe.pool.nodes[0].devices[:2]:
-        scribe.turn(facts.DeviceHealthy(node=scribe.pool.nodes[0].name, device=device.id))
-        scribe.turn(facts.DeviceCleared(node=scribe.pool.nodes[0].name, device=device.id))
-    assert "are in use or can be given out" in bailiff("node", "list").output
+    for device in scribe.state.nodes[0].devices[:2]:
+        scribe.cycle(facts.DeviceHealthy(node=scribe.state.nodes[0].name, device=device.id))
+        scribe.cycle(facts.DeviceCleared(node=scribe.state.nodes[0].name, device=device.id))
+    assert "are in use or available" in bailiff("node", "list").output
 
 
 def test_a_person_takes_one_back(bailiff: Run, scribe: Scribe) -> None:
-    name = scribe.pool.nodes[0].name
+    name = scribe.state.nodes[0].name
     done = bailiff("node", "clear", name, "0", "--reason", "reset it")
     assert done.exit_code == ExitCode.DONE, done.output
     asked = scribe.records[-1].data

@@ -8,11 +8,20 @@ import pytest
 from tests.unit.client.kit import MINUTE, SECOND, Scribe, preemption_story, quiet_story
 
 from bailiff import Client, ClientSettings
-from bailiff.doctor import Check, clock_check, domain_checks, examine, health_checks, package_checks, python_check, topic_checks
+from bailiff.client.doctor import (
+    Check,
+    clock_check,
+    examine,
+    health_checks,
+    package_checks,
+    pool_checks,
+    python_check,
+    topic_checks,
+)
 from bailiff_bus import topics
-from bailiff_bus.health import HealthServer
-from bailiff_bus.memory import MemoryBus, MemoryCluster
 from bailiff_bus.port import BusUnavailable
+from bailiff_bus.testing import MemoryBus, MemoryCluster
+from bailiff_service.health import HealthServer
 
 
 @pytest.fixture
@@ -65,9 +74,9 @@ async def test_missing_topics_and_pools(tmp_path: Path) -> None:
         assert missing["advice"] == "bailiff topics create"
         assert "bailiff.requests" in missing["found"]
         assert fine["found"].startswith("1 of ")
-        (silent,) = [check async for check in domain_checks(client, ClientSettings(pools=pools))]
+        (silent,) = [check async for check in pool_checks(client, ClientSettings(pools=pools))]
         assert (silent["status"], "pool-a" in silent["found"]) == ("wrong", True)
-        (none,) = [check async for check in domain_checks(client, ClientSettings(pools=tmp_path / "none.yaml"))]
+        (none,) = [check async for check in pool_checks(client, ClientSettings(pools=tmp_path / "none.yaml"))]
         assert "no pool has a log yet" in none["found"]
 
 
@@ -88,7 +97,7 @@ async def test_a_pool_whose_jobs_wait_and_whose_log_is_quiet(scribe: Scribe) -> 
     preemption = Scribe()
     preemption_story(preemption)
     async with Client(preemption.cluster.client("c"), source="test", now=lambda: preemption.now + 20 * MINUTE) as client:
-        (found, _) = [check async for check in domain_checks(client, ClientSettings(pools=Path("none.yaml")))]
+        (found, _) = [check async for check in pool_checks(client, ClientSettings(pools=Path("none.yaml")))]
     assert (found["status"], found["advice"]) == ("warn", "is admission running?")
 
 

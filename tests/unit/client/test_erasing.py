@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on, quiet_story
 
-from bailiff.problem import ExitCode
+from bailiff.client.errors import ExitCode
 from bailiff_bus import topics
 from bailiff_bus.messages import JobSpec
 

@@ -9,38 +9,38 @@ from typing import Any
 import pytest
 from tests.unit.client.kit import GIB, MINUTE, NOON, SECOND, Scribe, finished_story, preemption_story
 
-from bailiff.eventline.line import styled
-from bailiff.eventline.lines import TELLERS, lines
+from bailiff.render.record_text.line import styled
+from bailiff.render.record_text.lines import ENTRIES, lines
 from bailiff_core.explain import jobs_of
+from bailiff_core.humanize import cost_text, duration_text
 from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_core.records import AUDIT_TYPES, Record
-from bailiff_core.words import cost_text, duration_text
 
 REQUEST = {"source": "laptop", "id": "r-1", "digest": "d" * 64}
 TASK = {"job": "train-7", "attempt": 1, "task": 0, "node": "gpu-01"}
 ASKER = {"job": "serve-2", "class_name": "inference", "priority": 125}
 PLACE = [{"node": 0, "tasks": "0", "devices": "0-3"}]
 VICTIM = {"job": "train-7", "attempt": 1, "priority": 50, "gpus": 4, "lost_gpu_ms": 186_000}
-DECIDED = {"request": 19, "asker": ASKER, "attempt": 1, "placement": PLACE, "expires": NOON, "explanation": {}}
+DECIDED = {"request": 19, "preemptor": ASKER, "attempt": 1, "placement": PLACE, "expires": NOON, "explanation": {}}
 
-CHECKPOINT = {"step": 120, "bytes": 256 << 20, "microseconds": SECOND, "sha256": "0" * 64}
+CHECKPOINT = {"step": 120, "bytes": 256 << 20, "duration": SECOND, "sha256": "0" * 64}
 
 SAID: dict[str, tuple[dict[str, Any], str | list[str]]] = {
-    "DomainCreated": ({"domain": "pool-a", "partition": 0, "nonce": "n"}, "pool created         pool-a  partition 0, format bailiff-audit-1"),
+    "PoolCreated": ({"pool": "pool-a", "partition": 0, "nonce": "n"}, "pool created         pool-a  partition 0, format bailiff-audit-1"),
     "PolicyApplied": (
         {"policy": DEFAULT_POLICY.model_dump(mode="json")},
-        "policy in force      inference 125 > build 100 > interactive 75 > train 50  verbs allocate, consolidate, reclaim, preempt",
+        "policy in force      inference 125 > build 100 > interactive 75 > train 50  actions allocate, consolidate, reclaim, preempt",
     ),
     "WriterStarted": (
         {"writer": "abcdef0123", "release": "0.1.0", "digest": "e" * 64, "logic": 1, "state_schema": 1},
         "writer started       abcdef01  release 0.1.0, logic 1, engine eeeeeeeeeeee",
     ),
-    "ClockAdvanced": ({}, "clock                a moment came that a rule was waiting for"),
-    "ClockStepped": ({"by": -90 * SECOND}, "clock stepped        the writer's clock jumped back by 1m30s; not counted"),
-    "InputsAdvanced": ({}, "inputs read          nothing in them for this pool"),
+    "ClockAdvanced": ({}, "clock                a timer expired"),
+    "ClockStepped": ({"jump": -90 * SECOND}, "clock stepped        the writer's clock jumped back by 1m30s; not counted"),
+    "InputsAdvanced": ({}, "inputs read          no input for this pool"),
     "InputsLost": (
         {"topic": "bailiff.requests", "partition": 2, "from_offset": 5, "to_offset": 8},
-        "inputs lost          bailiff.requests/2  3 messages were gone before they were read (offsets 5 to 7)",
+        "inputs lost          bailiff.requests/2  3 messages expired before they were read (offsets 5 to 7)",
     ),
     "InputRejected": (
         {"topic": "bailiff.requests", "partition": 1, "offset": 7, "digest": "d" * 64, "code": "no-such-job",
@@ -48,51 +48,51 @@ SAID: dict[str, tuple[dict[str, Any], str | list[str]]] = {
         "rejected             x  no-such-job: there is no job 'x'",
     ),
     "StateDigest": ({"schema_version": 1, "digest": "c" * 64}, "state digest         cccccccccccc  schema 1"),
-    "DecisionFailed": ({"job": "odd", "error": "KeyError: 3"}, "decision failed      odd  held until it is cancelled: KeyError: 3"),
+    "DecisionFailed": ({"job": "odd", "error": "KeyError: 3"}, "decision failed      odd  suspended until it is cancelled: KeyError: 3"),
     "LogTruncated": (
         {"request": REQUEST, "epoch": 3, "seq": 90, "reason": "power loss"},
-        "truncation accepted  agents had obeyed up to epoch 3 seq 90; an operator goes on, power loss",
+        "truncation accepted  agents had executed commands up to epoch 3 seq 90; accepted by an operator, power loss",
     ),
-    "LogSettled": ({}, "log settled          every agent has said what it runs; tasks are started again"),
+    "TruncationReconciled": ({}, "log reconciled       every agent has reported its tasks; scheduling continues"),
     "JobSubmitted": (
         {"request": REQUEST, "spec_digest": "a" * 64, "demand": {
             "job": "train-7", "priority_class": "train",
             "tasks": [{"count": 2, "gpu_milli": 4000, "cpu_milli": 2000, "memory_bytes": 8 * GIB}, {"cpu_milli": 500}]}},
         "job submitted        train-7  2 × (4 GPUs, 2 CPU, 8GiB) + 0.5 CPU, train",
     ),
-    "JobCancelled": ({"request": REQUEST, "job": "train-7", "reason": "wrong data"}, "cancel asked         train-7  wrong data"),
-    "JobScaled": ({"request": REQUEST, "job": "train-7", "tasks": 6, "min_tasks": 2}, "scale asked          train-7  6 tasks, at least 2 together"),
-    "JobReclassified": ({"request": REQUEST, "job": "train-7", "priority_class": "build"}, "class changed        train-7  to build"),
-    "JobEvictionAsked": ({"request": REQUEST, "job": "train-7", "reason": "noon"}, "eviction asked       train-7  noon"),
+    "JobCancelled": ({"request": REQUEST, "job": "train-7", "reason": "wrong data"}, "cancel requested     train-7  wrong data"),
+    "JobScaled": ({"request": REQUEST, "job": "train-7", "tasks": 6, "min_tasks": 2}, "scale requested      train-7  6 tasks, at least 2 together"),
+    "JobPriorityClassChanged": ({"request": REQUEST, "job": "train-7", "priority_class": "build"}, "class changed        train-7  to build"),
+    "JobEvictionRequested": ({"request": REQUEST, "job": "train-7", "reason": "noon"}, "eviction requested   train-7  noon"),
     "JobPaused": ({"request": REQUEST, "job": "train-7", "reason": "bad data"}, "job paused           train-7  bad data"),
-    "JobUnpaused": ({"request": REQUEST, "job": "train-7"}, "job goes on          train-7  through the queue"),
-    "JobMigrationAsked": (
-        {"request": REQUEST, "job": "train-7", "node": "gpu-02", "reason": "noise"}, "move asked           train-7  to gpu-02, noise",
+    "JobResumed": ({"request": REQUEST, "job": "train-7"}, "job resumed          train-7  returns to the queue"),
+    "JobMigrationRequested": (
+        {"request": REQUEST, "job": "train-7", "node": "gpu-02", "reason": "noise"}, "migration requested  train-7  to gpu-02, noise",
     ),
     "NodeDrained": (
         {"request": REQUEST, "node": "gpu-01", "mode": "fast", "deadline": 60 * SECOND, "reason": "new driver"},
-        "node drained         gpu-01  nothing new is placed there, its jobs leave now, with the short grace, within 1m, new driver",
+        "node drained         gpu-01  no new placements, jobs are evicted now with the short grace, within 1m, new driver",
     ),
-    "NodeUndrained": ({"request": REQUEST, "node": "gpu-01"}, "node undrained       gpu-01  it takes work again"),
+    "NodeUndrained": ({"request": REQUEST, "node": "gpu-01"}, "node undrained       gpu-01  schedulable again"),
     "JobIdle": (
-        {"job": "train-7", "attempt": 1, "lasted": 600 * SECOND, "then": "pause"},
-        "job idle             train-7  its GPUs have done nothing for 10m: it is paused",
+        {"job": "train-7", "attempt": 1, "duration": 600 * SECOND, "action": "pause"},
+        "job idle             train-7  its GPUs were idle for 10m: it is paused",
     ),
-    "TaskIdle": ({**TASK, "lasted": 60 * SECOND}, "task idle            train-7/0  on gpu-01, its GPUs have done nothing for 1m"),
-    "DrainDue": ({"node": "gpu-01"}, "drain due            gpu-01  its deadline is over: what is still there leaves"),
+    "TaskIdle": ({**TASK, "duration": 60 * SECOND}, "task idle            train-7/0  on gpu-01, its GPUs were idle for 1m"),
+    "DrainDeadlineReached": ({"node": "gpu-01"}, "drain deadline       gpu-01  remaining jobs are evicted"),
     "MigrationDecided": (
         {"job": "train-7", "attempt": 1, "placement": PLACE, "grace": 30 * SECOND, "expires": NOON, "reason": "noise"},
-        "job moves            train-7 → node 0 [0-3]  noise, grace 30s, kept until 12:00:00",
+        "job migrates         train-7 → node 0 [0-3]  noise, grace 30s, reserved until 12:00:00",
     ),
     "MigrationRefused": (
-        {"job": "train-7", "attempt": 1, "reason": "no node has 4 GPUs free"}, "move refused         train-7  it stays: no node has 4 GPUs free",
+        {"job": "train-7", "attempt": 1, "reason": "no node has 4 GPUs free"}, "migration refused    train-7  not moved: no node has 4 GPUs free",
     ),
     "NodeReplaced": (
-        {"request": REQUEST, "node": "gpu-01", "machine_id": "m2"}, "node replaced        gpu-01  machine m2 may take the name",
+        {"request": REQUEST, "node": "gpu-01", "machine_id": "m2"}, "node replaced        gpu-01  machine m2 may register under this name",
     ),
-    "NodeReturned": ({"request": REQUEST}, "trusted again        all nodes  silence is judged again"),
+    "NodeReturned": ({"request": REQUEST}, "node returned        all nodes  missing heartbeats count again"),
     "NodeJoined": (
-        {"node": "gpu-01", "number": 0, "incarnation": "i", "machine_id": "m", "boot_id": "b", "report": 0, "cpu_milli": 8000,
+        {"node": "gpu-01", "number": 0, "incarnation": "i", "machine_id": "m", "boot_id": "b", "report_number": 0, "cpu_milli": 8000,
          "memory_bytes": 64 * GIB, "devices": [{"id": "G0", "model": "H100", "memory_bytes": 80 * GIB},
                                                {"id": "G1", "model": "H100", "memory_bytes": 80 * GIB, "healthy": False}]},
         "node joined          gpu-01  2 × H100, 8 CPU, 64GiB, 1 device unhealthy",
@@ -101,105 +101,105 @@ SAID: dict[str, tuple[dict[str, Any], str | list[str]]] = {
         {"node": "gpu-01", "machine_id": "m2", "reason": "the name is taken"},
         "node refused         gpu-01  machine m2: the name is taken (to allow it: bailiff node replace gpu-01 m2)",
     ),
-    "NodeUnreachable": ({"node": "gpu-01", "last_heard": NOON}, "node unreachable     gpu-01  last heard 12:00:00; nothing new is placed there"),
-    "NodeReachable": ({"node": "gpu-01"}, "node reachable       gpu-01  it speaks again"),
-    "NodeLost": ({"node": "gpu-01", "last_heard": NOON}, "node lost            gpu-01  last heard 12:00:00; its lease is over, its jobs have ended"),
-    "ReportsStale": (
+    "NodeUnreachable": ({"node": "gpu-01", "last_contact": NOON}, "node unreachable     gpu-01  last contact 12:00:00; no new placements"),
+    "NodeReachable": ({"node": "gpu-01"}, "node reachable       gpu-01  heartbeats resumed"),
+    "NodeLost": ({"node": "gpu-01", "last_contact": NOON}, "node lost            gpu-01  last contact 12:00:00; lease expired, its tasks are lost"),
+    "NodesSilent": (
         {"nodes": ["gpu-01", "gpu-02"]},
-        "reports stale        2 nodes  gpu-01, gpu-02; none counts as lost until an operator says: bailiff node return",
+        "nodes silent         2 nodes  gpu-01, gpu-02; not declared lost until an operator runs: bailiff node return",
     ),
     "DeviceQuarantined": (
         {"node": "gpu-01", "device": "G0", "reason": "not-free", "detail": "memory is left", "job": "train-7", "attempt": 1, "task": 0,
          "reading": {"device": "G0", "memory_used": 4 * GIB, "processes": 1}},
-        "device quarantined   gpu-01 G0  memory is left, 4GiB and 1 process on it, left so by train-7/0",
+        "device quarantined   gpu-01 G0  memory is left, 4GiB and 1 process on it, after train-7/0",
     ),
     "DeviceClearRequested": (
-        {"request": REQUEST, "node": "gpu-01", "device": "G0", "reason": "rebooted the card"}, "clear asked          gpu-01 G0  rebooted the card",
+        {"request": REQUEST, "node": "gpu-01", "device": "G0", "reason": "rebooted the card"}, "clear requested      gpu-01 G0  rebooted the card",
     ),
-    "DeviceCleared": ({"node": "gpu-01", "device": "G0"}, "device cleared       gpu-01 G0  it was seen free; it is given out again"),
+    "DeviceCleared": ({"node": "gpu-01", "device": "G0"}, "device cleared       gpu-01 G0  it was verified free; schedulable again"),
     "DeviceUnhealthy": (
         {"node": "gpu-01", "device": "G0", "reason": "xid", "code": 79, "detail": "fallen off the bus"},
-        "device unhealthy     gpu-01 G0  Xid 79, fallen off the bus, it is out of use",
+        "device unhealthy     gpu-01 G0  Xid 79, fallen off the bus, out of service",
     ),
-    "DeviceHealthy": ({"node": "gpu-01", "device": "G0"}, "device healthy       gpu-01 G0  it is given out again"),
+    "DeviceHealthy": ({"node": "gpu-01", "device": "G0"}, "device healthy       gpu-01 G0  schedulable again"),
     "ShareExceeded": (
         {**TASK, "device": "G0", "used_bytes": 6 * GIB, "share_bytes": 4 * GIB},
-        "over its share       train-7/0  on gpu-01, 6GiB of G0, its share is 4GiB",
+        "share exceeded       train-7/0  on gpu-01, 6GiB of G0, its share is 4GiB",
     ),
     "TaskStarted": (TASK, "task started         train-7/0  on gpu-01"),
     "TaskStartRefused": ({**TASK, "reason": "device in use"}, "start refused        train-7/0  on gpu-01, device in use"),
     "TaskExited": ({**TASK, "attempt": 2, "exit_code": -9}, "task exited          train-7/0  on gpu-01, attempt 2, by signal 9"),
     "TaskReleased": (
-        {**TASK, "after": [{"device": "G0", "memory_used": 0, "processes": 0}]}, "task released        train-7/0  on gpu-01, 1 device seen free",
+        {**TASK, "after": [{"device": "G0", "memory_used": 0, "processes": 0}]}, "task released        train-7/0  on gpu-01, 1 device verified free",
     ),
-    "TaskVanished": (TASK, "task vanished        train-7/0  on gpu-01, the node does not hold it any more; its exit is unknown"),
-    "EvictionStaged": ({**TASK, "stage": "term_sent", "after": 2 * SECOND}, "eviction             train-7/0  was sent TERM, on gpu-01, 2s after the notice"),
+    "TaskVanished": (TASK, "task vanished        train-7/0  on gpu-01, unknown to its node; exit status unknown"),
+    "EvictionStageReached": ({**TASK, "stage": "term_sent", "elapsed": 2 * SECOND}, "eviction             train-7/0  TERM sent, on gpu-01, 2s after the notice"),
     "TaskProgressed": (
-        {**TASK, "step": 130, "total": 500, "checkpoint": CHECKPOINT, "ago": 3 * SECOND},
+        {**TASK, "step": 130, "total_steps": 500, "checkpoint": CHECKPOINT, "checkpoint_age": 3 * SECOND},
         "progress             train-7/0  on gpu-01, step 130 of 500, checkpoint of step 120, 256MiB in 1s, 3s ago",
     ),
     "TaskResumed": (
-        {**TASK, "attempt": 2, "step": 120, "from_attempt": 1, "passed_over": 1, "steps_lost": 10},
-        "task resumed         train-7/0  on gpu-01, attempt 2, at step 120, saved by attempt 1, 10 steps lost, 1 damaged checkpoint passed over",
+        {**TASK, "attempt": 2, "step": 120, "from_attempt": 1, "skipped_checkpoints": 1, "steps_lost": 10},
+        "task resumed         train-7/0  on gpu-01, attempt 2, at step 120, saved by attempt 1, 10 steps lost, 1 damaged checkpoint skipped",
     ),
-    "TaskSpared": (TASK, "spared               train-7/0  on gpu-01, runs on"),
-    "SpareRefused": (TASK, "spare came too late  train-7/0  on gpu-01, the eviction stands"),
+    "TaskEvictionCancelled": (TASK, "eviction cancelled   train-7/0  on gpu-01, keeps running"),
+    "TaskCancelEvictionRefused": (TASK, "cancel refused       train-7/0  on gpu-01, too late, the eviction continues"),
     "ProposalReceived": (
-        {"number": 4, "computed_at": 19, "logic": 1, "answers": [
+        {"selection": 4, "computed_at": 19, "logic": 1, "proposals": [
             {"request": 19, "job": "serve-2", "victims": [VICTIM]}, {"request": 20, "job": "big", "refused": "gave-up"}]},
-        "proposal             selection 4  computed at #19; #19 serve-2: 1 to leave, #20 big: gave-up",
+        "proposal             selection 4  computed at #19; #19 serve-2: 1 victim, #20 big: gave-up",
     ),
-    "EvictionBegun": ({"job": "train-7", "attempt": 1, "decided": 21}, "eviction begins      train-7  decided at #21; its nodes are told"),
-    "PlanGivenUp": ({"plan": 21, "reason": "serve-2 was cancelled"}, "plan given up        plan #21  nobody needs to leave: serve-2 was cancelled"),
+    "EvictionStarted": ({"job": "train-7", "attempt": 1, "decided_by": 21}, "eviction started     train-7  decided at #21; notices sent"),
+    "PreemptionAbandoned": ({"preemption": 21, "reason": "serve-2 was cancelled"}, "preemption abandoned preemption #21  no eviction needed: serve-2 was cancelled"),
     "JobPlaced": ({"job": "train-7", "attempt": 2, "placement": PLACE}, "job placed           train-7  → node 0 [0-3], attempt 2"),
     "JobGrown": (
         {"job": "train-7", "attempt": 1, "placement": [{"node": 0, "tasks": "4-5", "devices": "4-5"}]},
-        "job grows            train-7  2 tasks more → node 0 [4-5]",
+        "job grown            train-7  2 tasks more → node 0 [4-5]",
     ),
     "JobShrunk": (
         {"job": "train-7", "attempt": 1, "tasks": "4-5", "outcome": "preempted", "cause": "preemption", "lost_gpu_ms": 186_000},
-        "job shrank           train-7/4-5  it goes on without: preemption, lost 3.1 GPU-min",
+        "job shrunk           train-7/4-5  continues without them: preemption, lost 3.1 GPU-min",
     ),
-    "JobAged": (
-        {"job": "train-7", "priority": 50, "effective": 60, "reason": "evicted 3 times"},
-        "job aged             train-7  counts with 60 instead of 50, evicted 3 times",
+    "JobPriorityBoosted": (
+        {"job": "train-7", "priority": 50, "effective_priority": 60, "reason": "evicted 3 times"},
+        "priority boosted     train-7  effective priority 60 instead of 50, evicted 3 times",
     ),
     "ScheduleTimedOut": (
-        {"job": "train-7", "waited": 300 * SECOND, "then": "pass", "reason": "needs 8 GPUs"},
-        "waits too long       train-7  no place for 5m: smaller jobs may pass it, needs 8 GPUs",
+        {"job": "train-7", "waited": 300 * SECOND, "action": "pass", "reason": "needs 8 GPUs"},
+        "schedule timeout     train-7  unschedulable for 5m: smaller jobs may be placed before it, needs 8 GPUs",
     ),
-    "JobStartOrdered": ({"job": "serve-2", "attempt": 1}, "job starts           serve-2  all of its reserved room is free"),
-    "ReservationDropped": ({"job": "serve-2", "reason": "expired", "plan": 21}, "reservation dropped  serve-2  it waited too long for the room, plan #21"),
-    "JobWaits": ({"job": "train-9", "reason": "needs 8 GPUs"}, "job waits            train-9  needs 8 GPUs"),
+    "JobStarting": ({"job": "serve-2", "attempt": 1}, "job starting         serve-2  its reserved resources are free"),
+    "ReservationDropped": ({"job": "serve-2", "reason": "expired", "preemption": 21}, "reservation dropped  serve-2  the reservation expired, preemption #21"),
+    "JobPending": ({"job": "train-9", "reason": "needs 8 GPUs"}, "job pending          train-9  needs 8 GPUs"),
     "PreemptionRequested": (
         {"job": "serve-2", "selection": 1, "class_name": "inference", "priority": 125, "reason": "needs 8 GPUs"},
-        "preemption asked     serve-2  (inference 125) needs 8 GPUs",
+        "preemption requested serve-2  (inference 125) needs 8 GPUs",
     ),
     "PreemptionDecided": (
-        {**DECIDED, "victims": [VICTIM, {**VICTIM, "job": "train-8", "reserved": True}], "graces": [SECOND, SECOND], "dropped": ["x"]},
+        {**DECIDED, "victims": [VICTIM, {**VICTIM, "job": "train-8", "reserved": True}], "graces": [SECOND, SECOND], "unneeded_victims": ["x"]},
         [
             "preemption decided   train-7 → evict  for serve-2 (inference 125 > priority 50), loses 3.1 GPU-min",
-            "preemption decided   train-8 → un-reserve  for serve-2 (inference 125 > priority 50)",
-            "                     2 jobs in all, 3.1 GPU-min lost, serve-2 gets node 0 [0-3], not needed any more: x",
+            "preemption decided   train-8 → drop reservation  for serve-2 (inference 125 > priority 50)",
+            "                     2 jobs in total, 3.1 GPU-min lost, serve-2 is placed on node 0 [0-3], no longer needed: x",
         ],
     ),
     "PreemptionRefused": (
-        {"request": 19, "asker": ASKER, "reason": "impossible", "would_need": "8 more GPUs",
+        {"request": 19, "preemptor": ASKER, "reason": "impossible", "would_need": "8 more GPUs",
          "explanation": {"excluded": [{"rule": "priority", "jobs": 3}]}},
-        "preemption refused   serve-2  no set of jobs that may be evicted makes room, it would need: 8 more GPUs, left out: 3 priority",
+        "preemption refused   serve-2  no set of evictable jobs frees enough resources, it would need: 8 more GPUs, excluded: 3 priority",
     ),
     "SelectionTimedOut": (
-        {"number": 4, "failures": 2, "retry_at": NOON + SECOND},
-        "selection timed out  selection 4  victim selection did not answer in time, failure 2, asked again 12:00:01",
+        {"selection": 4, "failures": 2, "retry_at": NOON + SECOND},
+        "selection timed out  selection 4  victim selection did not answer in time, failure 2, retries at 12:00:01",
     ),
     "EvictionDecided": (
         {"job": "train-7", "attempt": 1, "cause": "gang-failure", "grace": 30 * SECOND},
         "eviction decided     train-7  another task of the gang failed, grace 30s",
     ),
-    "EvictionStuck": ({"job": "train-7", "attempt": 1}, "eviction stuck       train-7  its GPUs did not come free in time and count as taken until they do"),
-    "EvictionWithdrawn": (
-        {"job": "train-7", "attempt": 1, "plan": 21, "told": False, "reason": "plan given up"},
-        "eviction withdrawn   train-7  plan given up, nobody had been told",
+    "EvictionStuck": ({"job": "train-7", "attempt": 1}, "eviction stuck       train-7  its GPUs were not released in time and count as allocated until they are"),
+    "EvictionCancelled": (
+        {"job": "train-7", "attempt": 1, "preemption": 21, "notified": False, "reason": "preemption abandoned"},
+        "eviction cancelled   train-7  preemption abandoned, no notice had been sent",
     ),
     "JobRequeued": (
         {"job": "train-7", "attempt": 1, "outcome": "preempted", "cause": "preemption", "lost_gpu_ms": 186_000},
@@ -215,13 +215,13 @@ SAID: dict[str, tuple[dict[str, Any], str | list[str]]] = {
 def record(name: str, data: dict[str, Any], **about: Any) -> Record:
     kind = next(kind for kind in AUDIT_TYPES.values() if name == kind.NAME)
     return Record(
-        domain="pool-a", seq=118, epoch=1, turn=3, turn_end=True, time=NOON + 271 * SECOND, prev="", writer="w", engine="e",
+        pool="pool-a", seq=118, epoch=1, cycle=3, cycle_end=True, time=NOON + 271 * SECOND, prev="", writer="w", engine="e",
         policy=1, type=kind.type_name(), data=kind.model_validate_json(json.dumps(data)), **about,
     )  # fmt: skip
 
 
 def test_every_record_type_has_its_line_and_its_story_here() -> None:
-    assert set(TELLERS) == set(AUDIT_TYPES.values())
+    assert set(ENTRIES) == set(AUDIT_TYPES.values())
     assert set(SAID) == {kind.NAME for kind in AUDIT_TYPES.values()}
 
 
@@ -236,32 +236,46 @@ def test_whatever_a_field_may_hold_has_its_words(name: str) -> None:
 
 
 def test_a_refusal_after_several_verbs_tells_of_each() -> None:
-    tried = {"verb": "reclaim", "refused": "impossible", "would_need": "2 more GPUs", "excluded": [{"rule": "scope", "jobs": 1}]}
+    tried = {
+        "action": "reclaim",
+        "refused": "impossible",
+        "would_need": "2 more GPUs",
+        "excluded": [{"rule": "scope", "jobs": 1}],
+    }
     data = SAID["PreemptionRefused"][0]
-    why = {"excluded": [{"rule": "not-preemptible", "jobs": 3}], "tried": [tried]}
+    why = {"excluded": [{"rule": "not-preemptible", "jobs": 3}], "attempted_actions": [tried]}
     (line,) = lines(record("PreemptionRefused", {**data, "explanation": why}))
     assert str(line).endswith(
-        "it would need: preempt: 8 more GPUs; reclaim: 2 more GPUs, left out: reclaim: 1 scope; preempt: 3 not-preemptible"
+        "it would need: preempt: 8 more GPUs; reclaim: 2 more GPUs, excluded: reclaim: 1 scope; preempt: 3 not-preemptible"
     )
 
 
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
-        ({"verb": "reclaim"}, "train-7 → evict  for serve-2 (reclaim: b is due it, a is over its share), loses 3.1 GPU-min"),
-        ({"verb": "preempt"}, "train-7 → evict  for serve-2 (inference 125 > train 50), loses 3.1 GPU-min"),
+        ({"action": "reclaim"}, "train-7 → evict  for serve-2 (reclaim: b is entitled, a is over its share), loses 3.1 GPU-min"),
+        ({"action": "preempt"}, "train-7 → evict  for serve-2 (inference 125 > train 50), loses 3.1 GPU-min"),
         (
-            {"verb": "consolidate", "moved": [{"node": 1, "tasks": "0", "devices": "0-3"}]},
-            "train-7 → move to node 1 [0-3]  for serve-2 (consolidate: nobody stops for good), loses 3.1 GPU-min",
+            {"action": "consolidate", "moved_to": [{"node": 1, "tasks": "0", "devices": "0-3"}]},
+            "train-7 → move to node 1 [0-3]  for serve-2 (consolidate: all victims are moved), loses 3.1 GPU-min",
         ),
-        ({"verb": "preempt", "tasks": "4-5"}, "train-7/4-5 → evict  for serve-2 (inference 125 > train 50), loses 3.1 GPU-min"),
+        ({"action": "preempt", "tasks": "4-5"}, "train-7/4-5 → evict  for serve-2 (inference 125 > train 50), loses 3.1 GPU-min"),
     ],
 )
 def test_each_verb_says_why_this_side_yields(more: dict[str, Any], expected: str) -> None:
-    victim = {**VICTIM, "class_name": "train", "project": "a", "moved": more.get("moved", []), "tasks": more.get("tasks", "")}
-    asker = {**ASKER, "project": "b"}
+    victim = {
+        **VICTIM,
+        "class_name": "train",
+        "project": "a",
+        "moved_to": more.get("moved_to", []),
+        "tasks": more.get("tasks", ""),
+    }
+    preemptor = {**ASKER, "project": "b"}
     (line,) = lines(
-        record("PreemptionDecided", {**DECIDED, "asker": asker, "verb": more["verb"], "victims": [victim], "graces": [SECOND]})
+        record(
+            "PreemptionDecided",
+            {**DECIDED, "preemptor": preemptor, "action": more["action"], "victims": [victim], "graces": [SECOND]},
+        )
     )
     assert str(line) == f"12:04:31 pool-a#118 preemption decided   {expected}"
 
@@ -283,17 +297,17 @@ def test_one_victim_is_one_line_with_both_sides() -> None:
     scribe = Scribe()
     preemption_story(scribe)
     decided = next(each for each in scribe.records if each.type.endswith("PreemptionDecided.v1"))
-    found = [str(line) for line in lines(decided, scribe.pool)]
+    found = [str(line) for line in lines(decided, scribe.state)]
     assert found == [
         "12:05:00 pool-a#21  preemption decided   train-7 → evict  for serve-2 (inference 125 > train 50), loses 20.0 GPU-min",
         "12:05:00 pool-a#21  preemption decided   train-8 → evict  for serve-2 (inference 125 > train 50), loses 16.0 GPU-min",
-        "12:05:00 pool-a#21                       2 jobs in all, 36.0 GPU-min lost, serve-2 gets gpu-01 [0-7], gpu-02 [0-3]",
+        "12:05:00 pool-a#21                       2 jobs in total, 36.0 GPU-min lost, serve-2 is placed on gpu-01 [0-7], gpu-02 [0-3]",
     ]
 
 
 def test_no_victims_because_room_appeared() -> None:
-    (line,) = lines(record("PreemptionDecided", {**DECIDED, "victims": [], "graces": [], "dropped": ["train-7"]}))
-    assert str(line).endswith("nobody leaves  for serve-2: room appeared, it takes node 0 [0-3], not needed any more: train-7")
+    (line,) = lines(record("PreemptionDecided", {**DECIDED, "victims": [], "graces": [], "unneeded_victims": ["train-7"]}))
+    assert str(line).endswith("no victims  for serve-2: resources became free, placed on node 0 [0-3], no longer needed: train-7")
 
 
 def test_who_asked_is_told() -> None:
@@ -302,14 +316,14 @@ def test_who_asked_is_told() -> None:
 
 
 def test_nothing_that_a_terminal_obeys_gets_through() -> None:
-    (line,) = lines(record("JobWaits", {"job": "a", "reason": "\x1b[2Jgone\r\nhello\u202e"}))
+    (line,) = lines(record("JobPending", {"job": "a", "reason": "\x1b[2Jgone\r\nhello\u202e"}))
     assert str(line).endswith("�[2Jgone��hello�")
 
 
 def test_a_type_of_a_later_release_is_told_by_name() -> None:
-    later = record("JobWaits", {"job": "a", "reason": "b"})
+    later = record("JobPending", {"job": "a", "reason": "b"})
     (line,) = lines(replace(later, type="bailiff.audit.JobResized.v1", data=None))
-    assert str(line) == "12:04:31 pool-a#118 JobResized.v1        of a later release"
+    assert str(line) == "12:04:31 pool-a#118 JobResized.v1        written by a later release"
 
 
 def test_every_record_of_a_story_is_about_its_jobs() -> None:
@@ -338,19 +352,19 @@ def test_costs(gpu_ms: int, text: str) -> None:
 @pytest.mark.parametrize(
     ("stage", "told"),
     [
-        ({"stage": "noticed", "soft": 120 * SECOND, "hard": 150 * SECOND, "attached": True, "step": 7},
-         "was told, on gpu-01, step 7, TERM after 2m, KILL after 2m30s"),
-        ({"stage": "noticed", "soft": 120 * SECOND, "hard": 150 * SECOND},
-         "was told, on gpu-01, knows of no notices: TERM at once, KILL after 2m30s"),
-        ({"stage": "acknowledged", "step": 8, "after": SECOND}, "acknowledged, on gpu-01, step 8, 1s after the notice"),
-        ({"stage": "checkpoint_committed", "checkpoint": CHECKPOINT, "after": SECOND},
-         "has saved, on gpu-01, step 120, 256MiB in 1s, 1s after the notice"),
+        ({"stage": "noticed", "term_after": 120 * SECOND, "kill_after": 150 * SECOND, "attached": True, "step": 7},
+         "notice delivered, on gpu-01, step 7, TERM after 2m, KILL after 2m30s"),
+        ({"stage": "noticed", "term_after": 120 * SECOND, "kill_after": 150 * SECOND},
+         "notice delivered, on gpu-01, no notice channel: TERM at once, KILL after 2m30s"),
+        ({"stage": "acknowledged", "step": 8, "elapsed": SECOND}, "notice acknowledged, on gpu-01, step 8, 1s after the notice"),
+        ({"stage": "checkpoint_committed", "checkpoint": CHECKPOINT, "elapsed": SECOND},
+         "checkpoint saved, on gpu-01, step 120, 256MiB in 1s, 1s after the notice"),
         ({"stage": "checkpoint_committed", "checkpoint": {**CHECKPOINT, "agreed": False}},
-         "has saved, on gpu-01, step 120, 256MiB in 1s, without its gang's agreement"),
-        ({"stage": "kill_sent", "stuck_in": "noticed", "after": 5 * SECOND},
-         "was sent KILL, on gpu-01, never acknowledged, 5s after the notice"),
+         "checkpoint saved, on gpu-01, step 120, 256MiB in 1s, not coordinated with its gang"),
+        ({"stage": "kill_sent", "stuck_in": "noticed", "elapsed": 5 * SECOND},
+         "KILL sent, on gpu-01, notice never acknowledged, 5s after the notice"),
     ],
 )  # fmt: skip
 def test_a_stage_is_told_with_its_facts(stage: dict[str, Any], told: str) -> None:
-    (line,) = lines(record("EvictionStaged", {**TASK, **stage}))
+    (line,) = lines(record("EvictionStageReached", {**TASK, **stage}))
     assert str(line).endswith(f"train-7/0  {told}")

@@ -8,10 +8,10 @@ import pytest
 from tests.log_builder import MINUTE, Story
 from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on, finished_story
 
-from bailiff import events
-from bailiff.problem import ExitCode
+from bailiff.client.errors import ExitCode
+from bailiff.render import events
 from bailiff_core.fold import apply
-from bailiff_core.model.pool import Pool
+from bailiff_core.model.state import PoolState
 from bailiff_core.records import Record
 
 
@@ -36,10 +36,10 @@ def of_story(story: Story) -> list[events.EventRow]:
 
 
 def of_records(records: list[Record]) -> list[events.EventRow]:
-    pool, found = Pool(), list[events.EventRow]()
+    state, found = PoolState(), list[events.EventRow]()
     for record in records:
-        apply(pool, record)
-        found += events.events_of(record, pool)
+        apply(state, record)
+        found += events.events_of(record, state)
     return found
 
 

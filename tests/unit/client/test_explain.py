@@ -7,8 +7,8 @@ import jsonschema
 import pytest
 from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on, preemption_story
 
-from bailiff import explaining
-from bailiff.problem import ExitCode
+from bailiff.client.errors import ExitCode
+from bailiff.explain import explanations
 from bailiff_core.records import facts
 
 
@@ -28,9 +28,9 @@ def test_a_job_is_explained_with_the_records_to_check_it_by(bailiff: Run) -> Non
     found = bailiff("explain", "train-8")
     assert found.exit_code == ExitCode.DONE
     told = " ".join(found.output.split())
-    assert "Why did it have to leave?" in told
-    assert "serve-2 needed room and did not fit: " in told
-    assert "was told to make room for serve-2 (inference 125), by the verb preempt" in told
+    assert "Why was it evicted?" in told
+    assert "serve-2 was unschedulable: " in told
+    assert "was preempted by serve-2 (inference 125), action preempt" in told
     assert "(#21, #19)" in told
     assert "condition DisruptionTarget, reason PreemptionByScheduler" in told
 
@@ -38,7 +38,7 @@ def test_a_job_is_explained_with_the_records_to_check_it_by(bailiff: Run) -> Non
 def test_programs_get_questions_sentences_and_records(bailiff: Run) -> None:
     found = json.loads(bailiff("explain", "train-8", "-o", "json").output)
     assert [section["question"] for section in found["sections"]] == [
-        "Where does it stand?", "Why did it have to leave?", "When is it back, and what protects it then?",
+        "What is its state?", "Why was it evicted?", "When does it resume, and what protects it then?",
     ]  # fmt: skip
     assert found["condition"]["type"] == "DisruptionTarget"
     assert found["candidates"] is None
@@ -47,8 +47,8 @@ def test_programs_get_questions_sentences_and_records(bailiff: Run) -> None:
 @pytest.mark.parametrize("number", ["21", "#21"])
 def test_a_decision_is_explained_by_its_number(bailiff: Run, number: str) -> None:
     told = " ".join(bailiff("explain", number).output.split())
-    assert "Who leaves, for whom, and why these?" in told
-    assert "train-7, train-8 were told to leave for serve-2 (inference 125)" in told
+    assert "Which jobs are preempted, by which job, and why these?" in told
+    assert "train-7, train-8 were preempted by serve-2 (inference 125)" in told
 
 
 def test_any_other_record_says_its_line(bailiff: Run) -> None:
@@ -61,7 +61,7 @@ def test_what_is_not_there(bailiff: Run) -> None:
     assert bailiff("explain", "nobody").exit_code == ExitCode.NOT_FOUND
     missing = bailiff("explain", "9999")
     assert (missing.exit_code, "its log ends at #" in missing.stderr) == (ExitCode.NOT_FOUND, True)
-    assert "no decision about victims to look into" in bailiff("explain", "train-9", "--all").stderr
+    assert "no decision with victims found" in bailiff("explain", "train-9", "--all").stderr
 
 
 def test_an_exported_log_explains_itself(bailiff: Run, tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_all_lists_everybody_that_was_considered(bailiff: Run) -> None:
 
 def test_a_job_that_was_rejected_says_so(bailiff: Run, scribe: Scribe) -> None:
     where = {"topic": "bailiff.requests", "partition": 0, "offset": 0, "digest": "d" * 64, "source": "x", "id": "y"}
-    scribe.turn(facts.InputRejected(**where, code="never-fits", reason="it needs 99 GPUs", job="big"))
+    scribe.cycle(facts.InputRejected(**where, code="never-fits", reason="it needs 99 GPUs", job="big"))
     for command in ("explain", "describe"):
         told = " ".join(bailiff(command, "big").stderr.split())
         assert "there is no job 'big' in pool-a: it was rejected at #" in told
@@ -93,8 +93,8 @@ def test_it_decodes_only_what_concerns_the_question(bailiff: Run, scribe: Scribe
     for number in range(50):
         scribe.submit(f"other-{number}", gpus=8)
     decoded: list[object] = []
-    decode = explaining.decode
-    monkeypatch.setattr(explaining, "decode", lambda wire: decoded.append(wire) or decode(wire))
+    decode = explanations.decode
+    monkeypatch.setattr(explanations, "decode", lambda wire: decoded.append(wire) or decode(wire))
     assert bailiff("explain", "train-8").exit_code == ExitCode.DONE
     assert 0 < len(decoded) < len(scribe.records) // 3
 
@@ -102,7 +102,7 @@ def test_it_decodes_only_what_concerns_the_question(bailiff: Run, scribe: Scribe
 @pytest.mark.parametrize("number", ["19", "21", "22"])
 def test_a_record_is_told_with_what_came_of_it(bailiff: Run, number: str) -> None:
     told = " ".join(bailiff("explain", number).output.split())
-    assert "What came of it?" in told
+    assert "What happened next?" in told
 
 
 # --- why not that one, and who is next
@@ -110,21 +110,22 @@ def test_a_record_is_told_with_what_came_of_it(bailiff: Run, number: str) -> Non
 
 def test_why_not_another_one(bailiff: Run, scribe: Scribe) -> None:
     found = json.loads(bailiff("explain", "#21", "--not", "train-7", "-o", "json").output)
-    assert found["instead"]["chosen"]
-    assert found["sections"][-1]["question"] == "What would have been without train-7?"
+    assert found["counterfactual"]["chosen"]
+    assert found["sections"][-1]["question"] == "What would have happened without train-7?"
     told = " ".join(bailiff("explain", "train-8", "--why-not", "train-7").output.split())
-    assert "Searched again without train-7, there is no set that makes room" in told
+    assert "Searched again without train-7, no set of victims is sufficient" in told
     missing = bailiff("explain", "21", "--not", "train-9")
     assert (missing.exit_code, "there was no job 'train-9' when #21 was decided" in missing.stderr) == (ExitCode.NOT_FOUND, True)
 
 
+@pytest.mark.slow
 def test_who_would_be_next_is_told_of_a_decision_and_of_a_job_where_it_is_asked_for(bailiff: Run) -> None:
-    asked = "Who would be next, if another job like serve-2 came?"
+    asked = "Which jobs would another job like serve-2 preempt?"
     for arguments in (["21"], ["train-8", "--next"]):
         found = json.loads(bailiff("explain", *arguments, "-o", "json").output)
         assert asked in [section["question"] for section in found["sections"]]
         assert found["next"]["jobs"] == []
-        assert "waits for room reserved for it" in found["next"]["why"]
+        assert "is waiting for resources reserved for it" in found["next"]["why"]
     assert json.loads(bailiff("explain", "train-8", "-o", "json").output)["next"] is None
 
 
@@ -136,12 +137,12 @@ def test_a_gpu_at_a_time_is_explained_from_kafka_and_from_a_file(bailiff: Run, s
     bailiff("audit", "export", str(file))
     asked = "gpu-01/gpu2@2026-11-21T12:04:00Z"
     told = bailiff("explain", asked).output
-    assert "train-8 (attempt 1, task 0) had it since 11-21 12:02:00" in told
+    assert "Allocated to train-8 (attempt 1, task 0) since 11-21 12:02:00" in told
     assert bailiff("explain", asked, "--file", str(file)).output == told
     at_the_end = json.loads(bailiff("explain", "gpu-01@now", "--file", str(file), "-o", "json").output)
     assert at_the_end["then"]["time"] == scribe.now
     assert len(at_the_end["then"]["devices"]) == 8
-    assert {stay["job"] for stay in at_the_end["then"]["devices"][0]["then"]} == {"train-8", "serve-2"}
+    assert {stay["job"] for stay in at_the_end["then"]["devices"][0]["states"]} == {"train-8", "serve-2"}
 
 
 @pytest.mark.parametrize(

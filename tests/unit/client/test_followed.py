@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from tests.unit.client.kit import Scribe, finished_story
 
-from bailiff.client import Client
-from bailiff.followed import Followed
+from bailiff.client.client import Client
+from bailiff.notify.owner_projection import Followed
 from bailiff_bus import topics
 from bailiff_core.engine import STATE_SCHEMA
 from bailiff_core.fold.snapshot import state_digest
-from bailiff_core.model.pool import Pool
+from bailiff_core.model.state import PoolState
 from bailiff_core.records import Record, facts
 
 
@@ -25,8 +25,8 @@ def scribe() -> Scribe:
 
 def digest(scribe: Scribe) -> int:
     """Append a state digest; returns its seq."""
-    scribe.turn(facts.StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(scribe.pool)))
-    return scribe.pool.seq
+    scribe.cycle(facts.StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(scribe.state)))
+    return scribe.state.seq
 
 
 class Reading:
@@ -35,12 +35,12 @@ class Reading:
     def __init__(self) -> None:
         self.seqs: list[int] = []
         self.owners: dict[str, str] = {}
-        self.pool = Pool()
+        self.state = PoolState()
         self.offsets: list[int] = []
 
-    def tell(self, record: Record, pool: Pool, owners: Any) -> None:
+    def tell(self, record: Record, state: PoolState, owners: Any) -> None:
         self.seqs.append(record.seq)
-        self.owners, self.pool = dict(owners), pool
+        self.owners, self.state = dict(owners), state
 
 
 def kept(folder: Path, name: str) -> Path:
@@ -51,7 +51,7 @@ def kept(folder: Path, name: str) -> Path:
 async def start(scribe: Scribe, folder: Path, since: int) -> Reading:
     found = Reading()
     async with Client(scribe.cluster.client("c"), source="test") as client:
-        place = await client.domain()
+        place = await client.pool()
         reader = client.bus.reader
 
         async def noted(positions: Any) -> Any:
@@ -60,8 +60,8 @@ async def start(scribe: Scribe, folder: Path, since: int) -> Reading:
 
         client.bus.reader = noted  # type: ignore[method-assign]
         head = await Followed(client.bus, place, folder, found.tell).run(since, once=True)
-        assert head == scribe.pool.seq
-    assert state_digest(found.pool) == state_digest(scribe.pool)
+        assert head == scribe.state.seq
+    assert state_digest(found.state) == state_digest(scribe.state)
     return found
 
 
@@ -71,7 +71,7 @@ async def test_the_second_start_reads_on_from_the_digest(scribe: Scribe, tmp_pat
     assert (first.seqs[0], first.seqs[-1]) == (0, at)
     scribe.submit("late", gpus=1)
     second = await start(scribe, tmp_path, since=at)
-    assert second.seqs == list(range(at, scribe.pool.seq + 1))
+    assert second.seqs == list(range(at, scribe.state.seq + 1))
     assert second.offsets == [at]
     assert (second.owners["train-7"], second.owners["late"]) == ("alice", "alice")
 
@@ -117,5 +117,5 @@ async def test_a_log_that_does_not_confirm_what_was_kept_is_read_from_its_start(
     other = Scribe()
     other.begin()
     found = await start(other, tmp_path, since=at)
-    assert found.seqs == list(range(other.pool.seq + 1))
+    assert found.seqs == list(range(other.state.seq + 1))
     assert found.owners == {}

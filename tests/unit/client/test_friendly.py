@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from bailiff import friendly
-from bailiff.problem import ExitCode, Problem
-from bailiff_core.words import memory_text
+from bailiff.client import job_parser
+from bailiff.client.errors import ExitCode, Problem
+from bailiff_core.humanize import memory_text
 
 
 @pytest.mark.parametrize(
@@ -21,35 +21,36 @@ from bailiff_core.words import memory_text
     ],
 )
 def test_memory(text: object, bytes_: int) -> None:
-    assert friendly.memory(text) == bytes_
+    assert job_parser.memory(text) == bytes_
 
 
 @pytest.mark.parametrize(("text", "milli"), [("2", 2000), ("500m", 500), ("1.5", 1500), (2, 2000), (0.5, 500), (0, 0)])
 def test_cpu(text: object, milli: int) -> None:
-    assert friendly.cpu(text) == milli
+    assert job_parser.cpu(text) == milli
 
 
 @pytest.mark.parametrize(("text", "milli"), [("4", 4000), (1, 1000), ("0.5", 500)])
 def test_gpus(text: object, milli: int) -> None:
-    assert friendly.gpus(text) == milli
+    assert job_parser.gpus(text) == milli
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", "90"), ("5m", "300"), ("500ms", "0.5"), (2.5, "2.5")])
 def test_seconds(text: object, seconds: str) -> None:
-    assert friendly.seconds(text) == seconds
+    assert job_parser.seconds(text) == seconds
 
 
 @pytest.mark.parametrize(
     ("read", "value"),
     [
-        (friendly.memory, "8 pizza"), (friendly.memory, "-1GiB"), (friendly.memory, "0.3B"), (friendly.memory, None),
-        (friendly.memory, ""), (friendly.memory, "1e3"), (friendly.cpu, "many"), (friendly.cpu, "0.0001"), (friendly.cpu, "-2"),
-        (friendly.cpu, "NaN"), (friendly.cpu, "Infinity"), (friendly.gpus, "500m"), (friendly.gpus, True), (friendly.gpus, [1]),
-        (friendly.seconds, "soon"), (friendly.seconds, ""), (friendly.seconds, "NaN"),
+        (job_parser.memory, "8 pizza"), (job_parser.memory, "-1GiB"), (job_parser.memory, "0.3B"), (job_parser.memory, None),
+        (job_parser.memory, ""), (job_parser.memory, "1e3"), (job_parser.cpu, "many"), (job_parser.cpu, "0.0001"),
+        (job_parser.cpu, "-2"), (job_parser.cpu, "NaN"), (job_parser.cpu, "Infinity"), (job_parser.gpus, "500m"),
+        (job_parser.gpus, True), (job_parser.gpus, [1]),
+        (job_parser.seconds, "soon"), (job_parser.seconds, ""), (job_parser.seconds, "NaN"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_understood_names_what_was_found(read: object, value: object) -> None:
-    with pytest.raises(friendly.Unfriendly, match=r"expected .*, found "):
+    with pytest.raises(job_parser.InvalidValue, match=r"expected .*, found "):
         read(value)  # type: ignore[operator]
 
 
@@ -61,7 +62,7 @@ def test_memory_is_shown_as_people_write_it() -> None:
 
 
 def test_one_kind_of_task() -> None:
-    job = friendly.job_from(
+    job = job_parser.job_from(
         {
             "name": "bert",
             "gpus": "4",
@@ -79,7 +80,7 @@ def test_one_kind_of_task() -> None:
 
 
 def test_simulated_job_needs_no_command() -> None:
-    job = friendly.job_from({"name": "sim", "sim_run_for": "2m", "env": {"A": "b"}})
+    job = job_parser.job_from({"name": "sim", "sim_run_for": "2m", "env": {"A": "b"}})
     assert job.spec.runtime == "simulated"
     assert job.spec.env == {"A": "b", "BAILIFF_SIM_RUN_FOR": "120"}
 
@@ -102,7 +103,7 @@ groups:
     node-labels: {zone: a}
 command: python train.py
 """
-    job = friendly.job_from(*friendly.read_job_file(written(tmp_path, text)))
+    job = job_parser.job_from(*job_parser.read_job_file(written(tmp_path, text)))
     assert [(group.count, group.gpu_milli) for group in job.demand.tasks] == [(1, 0), (2, 2000)]
     assert job.demand.tasks[1].gpu_models == ("H100-80GB",)
     assert job.demand.tasks[1].node_labels == {"zone": "a"}
@@ -120,7 +121,7 @@ FAULTS = [
     ("name: a\n", ": command: expected a value, found nothing"),
     ("- a\n", ":1: expected the fields of a job, found a list of 1"),
     ("name: [\n", ": not YAML"),
-    ("name: a\nname: b\n", ":2: name stands twice"),
+    ("name: a\nname: b\n", ":2: name occurs twice"),
 ]  # fmt: skip
 
 
@@ -128,7 +129,7 @@ FAULTS = [
 def test_faults_of_a_job_file_name_line_and_field(tmp_path: Path, text: str, said: str) -> None:
     file = written(tmp_path, text)
     with pytest.raises(Problem) as caught:
-        friendly.job_from(*friendly.read_job_file(file))
+        job_parser.job_from(*job_parser.read_job_file(file))
     assert said in caught.value.text
     assert caught.value.text.startswith(str(file))
     assert caught.value.code is ExitCode.USAGE
@@ -136,20 +137,20 @@ def test_faults_of_a_job_file_name_line_and_field(tmp_path: Path, text: str, sai
 
 def test_all_faults_are_told_at_once() -> None:
     with pytest.raises(Problem) as caught:
-        friendly.job_from({"name": "A B", "gpus": "x", "cpu": "y", "command": ["z"]})
+        job_parser.job_from({"name": "A B", "gpus": "x", "cpu": "y", "command": ["z"]})
     assert [line.split(":")[0] for line in caught.value.text.splitlines()] == ["--gpus", "--cpu", "--name"]
 
 
 @pytest.mark.parametrize("fields", [{"env": ["A=b"]}, {"env": "A=b", "sim_run_for": "1m"}, {"labels": 3}, {"node_labels": []}])
 def test_names_and_values_of_another_shape_are_faults(fields: dict[str, object]) -> None:
     with pytest.raises(Problem) as caught:
-        friendly.job_from({"name": "a", "command": ["z"], **fields})
+        job_parser.job_from({"name": "a", "command": ["z"], **fields})
     assert caught.value.text.startswith(f"--{next(iter(fields)).replace('_', '-')}: expected an object")
 
 
 def test_private_values_are_not_repeated() -> None:
     with pytest.raises(Problem) as caught:
-        friendly.job_from({"name": "a", "command": ["z"], "env": {"TOKEN": 12345}})
+        job_parser.job_from({"name": "a", "command": ["z"], "env": {"TOKEN": 12345}})
     assert "12345" not in caught.value.text
     assert "--env" in caught.value.text
 
@@ -157,8 +158,8 @@ def test_private_values_are_not_repeated() -> None:
 # --- parts of GPUs, elastic gangs, projects, places
 
 
-def described(**fields: object) -> friendly.SubmitJob:
-    return friendly.job_from({"name": "a", "command": ["x"], **fields})
+def described(**fields: object) -> job_parser.SubmitJob:
+    return job_parser.job_from({"name": "a", "command": ["x"], **fields})
 
 
 def test_parts_of_gpus() -> None:
@@ -172,8 +173,8 @@ def test_parts_of_gpus() -> None:
     ("fields", "told"),
     [
         ({"fraction": 0.05}, "--fraction: expected a part of a GPU from 0.1 to 1, as in 0.5, found 0.05"),
-        ({"fraction": 0.5, "gpus": 1}, "--fraction: stands beside gpus: leave one out"),
-        ({"fraction": 0.5, "gpu_memory": "4GiB"}, "--gpu-memory: stands beside fraction: leave one out"),
+        ({"fraction": 0.5, "gpus": 1}, "--fraction: cannot be combined with gpus: leave one out"),
+        ({"fraction": 0.5, "gpu_memory": "4GiB"}, "--gpu-memory: cannot be combined with fraction: leave one out"),
         ({"gpu_devices": 2}, "--gpu-devices: counts GPUs of which a part is asked for"),
         ({"min_tasks": 3, "tasks": 2}, "min_tasks is 3, but the job has only 2 tasks"),
         ({"topology": {"topology": "racks", "require": "rack"}}, "--topology.require: no such field; did you mean required?"),

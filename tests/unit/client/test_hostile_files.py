@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from bailiff.logfile import about_line
-from bailiff.problem import ExitCode, Problem
-from bailiff.proofs import checked
-from bailiff.sources import from_file
-from bailiff.stretches import MANIFEST
-from bailiff.verifying import verified
-from bailiff_bus.seals import make_proof, make_seal
+from bailiff.audit.log_files import about_line
+from bailiff.audit.log_sources import from_file
+from bailiff.audit.proofs import checked
+from bailiff.audit.segments import MANIFEST
+from bailiff.audit.verify import verified
+from bailiff.client.errors import ExitCode, Problem
 from bailiff_core.records import Wire
 from bailiff_core.records.merkle import Frontier, leaf_hash
 from bailiff_core.records.wire import record_hash
+from bailiff_log.seals import make_proof, make_seal
 
 DEEP = "[" * 100_000
 NO_TEXT = "\ud800"  # JSON can say it, and no text has it
@@ -24,7 +24,7 @@ NO_TEXT = "\ud800"  # JSON can say it, and no text has it
 
 def proof_of(value: bytes) -> dict[str, Any]:
     """Of a log of one record, sealed by whoever made it: right in itself."""
-    wire = Wire((("ce_domain", b"pool-a"), ("ce_seq", b"0")), value)
+    wire = Wire((("ce_pool", b"pool-a"), ("ce_seq", b"0")), value)
     tree = Frontier()
     tree.append(leaf_hash(bytes.fromhex(record_hash(wire))))
     seal = make_seal(b"\x01" * 32, "pool-a", "0" * 64, tree, record_hash(wire), 1)
@@ -58,7 +58,7 @@ async def test_a_line_that_no_export_has_is_told_with_its_place(line: str, tmp_p
 
 
 async def test_a_line_without_an_end_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bailiff.logfile.LONGEST_LINE", 1_000)
+    monkeypatch.setattr("bailiff.audit.log_files.LONGEST_LINE", 1_000)
     (tmp_path / "log.jsonl.gz").write_bytes(gzip.compress(about_line("pool-a", 0).encode() + b" " * 10_000_000))
     with pytest.raises(Problem, match=r"log\.jsonl\.gz:2: the line has 1,000 characters or more") as told:
         await verified(from_file(tmp_path / "log.jsonl.gz"), [])
@@ -66,12 +66,12 @@ async def test_a_line_without_an_end_is_not_read_to_its_end(tmp_path: Path, monk
 
 
 def test_a_manifest_with_a_name_that_no_file_has_is_none(tmp_path: Path) -> None:
-    head = {"domain": "pool-a", "next_seq": 0, "hash": "0" * 64, "time": "", "epoch": 0}
-    stretch = {
+    head = {"pool": "pool-a", "next_seq": 0, "hash": "0" * 64, "time": "", "epoch": 0}
+    segment = {
         "name": "a\0b", "first_seq": 0, "last_seq": 9, "messages": 10, "bytes": 1, "sha256": "0" * 64, "head": head, "peaks": [],
         "after": "0" * 64,
     }  # fmt: skip
-    said = {"bailiff_stretches": 1, "domain": "pool-a", "partition": 0, "size": 10, "stretches": [stretch], "seals": []}
+    said = {"bailiff_segments": 1, "pool": "pool-a", "partition": 0, "size": 10, "segments": [segment], "seals": []}
     (tmp_path / MANIFEST).write_text(json.dumps(said))
-    with pytest.raises(Problem, match=r"stretches\.0\.name"):
+    with pytest.raises(Problem, match=r"segments\.0\.name"):
         from_file(tmp_path)

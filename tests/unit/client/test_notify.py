@@ -12,8 +12,8 @@ import pytest
 from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on, finished_story
 
 from bailiff import Client
-from bailiff.notify import Hook, Notifier, NotifyFile, Positions, filled, read_notify_file
-from bailiff.problem import ExitCode, Problem
+from bailiff.client.errors import ExitCode, Problem
+from bailiff.notify.notifier import Hook, Notifier, NotifyFile, Positions, filled, read_notify_file
 
 
 class Receiver:
@@ -82,12 +82,13 @@ async def told(scribe: Scribe, positions: Path, *hooks: Hook, said: list[str] | 
 async def from_the_start(scribe: Scribe, positions: Path, *names: str) -> None:
     """As if these hooks had been there from the beginning."""
     async with Client(scribe.cluster.client("c"), source="test") as client:
-        log = (await client.domain()).identity
+        log = (await client.pool()).identity
     kept = Positions(positions)
     for name in names:
         kept.move(log, name, -1)
 
 
+@pytest.mark.slow
 async def test_evictions_and_returns_are_told_with_an_id_in_header_and_body(
     scribe: Scribe, receiver: Receiver, tmp_path: Path
 ) -> None:
@@ -104,11 +105,10 @@ async def test_evictions_and_returns_are_told_with_an_id_in_header_and_body(
         "serve-2",
         "DisruptionTarget",
     )
-    assert first["text"].startswith(
-        "train-7 on gpu-02: Preempted, it was told to leave for a job of higher priority. for serve-2"
-    )
+    assert first["text"].startswith("train-7 on gpu-02: Preempted, the job is evicted for a job of higher priority. for serve-2")
 
 
+@pytest.mark.slow
 async def test_what_was_delivered_is_not_told_again(scribe: Scribe, receiver: Receiver, tmp_path: Path) -> None:
     await from_the_start(scribe, tmp_path / "p", "chat")
     await told(scribe, tmp_path / "p", hook(receiver))
@@ -116,6 +116,7 @@ async def test_what_was_delivered_is_not_told_again(scribe: Scribe, receiver: Re
     assert len(receiver.taken) == 4
 
 
+@pytest.mark.slow
 async def test_a_new_hook_begins_with_what_happens_from_now_on(scribe: Scribe, receiver: Receiver, tmp_path: Path) -> None:
     assert await told(scribe, tmp_path / "p", hook(receiver)) == 0
     scribe.submit("serve-3", gpus=4, tasks=3, class_="inference")
@@ -124,6 +125,7 @@ async def test_a_new_hook_begins_with_what_happens_from_now_on(scribe: Scribe, r
     assert {body["by"] for _, body in receiver.taken} == {"serve-3"}
 
 
+@pytest.mark.slow
 async def test_filters(scribe: Scribe, receiver: Receiver, tmp_path: Path) -> None:
     await from_the_start(scribe, tmp_path / "p", "owner", "project", "words")
     hooks = [hook(receiver, "owner", owners=("bob",)), hook(receiver, "project", projects=("vision",))]
@@ -132,6 +134,7 @@ async def test_filters(scribe: Scribe, receiver: Receiver, tmp_path: Path) -> No
     assert {body["job"] for _, body in receiver.taken} == {"done-1", "serve-2"}
 
 
+@pytest.mark.slow
 async def test_what_is_not_taken_is_tried_again_in_order(scribe: Scribe, receiver: Receiver, tmp_path: Path) -> None:
     await from_the_start(scribe, tmp_path / "p", "chat")
     receiver.answer = lambda number: {0: 500, 1: 404, 2: 302, 4: 429}.get(number, 200)
@@ -143,6 +146,7 @@ async def test_what_is_not_taken_is_tried_again_in_order(scribe: Scribe, receive
     assert "next try in 0.04 s" in said[2]
 
 
+@pytest.mark.slow
 async def test_a_hook_that_is_down_holds_up_only_itself(scribe: Scribe, receiver: Receiver, tmp_path: Path) -> None:
     await from_the_start(scribe, tmp_path / "p", "down", "chat")
     down = Hook(name="down", webhook="http://127.0.0.1:1/x", give_up_after=50_000)
@@ -152,6 +156,7 @@ async def test_a_hook_that_is_down_holds_up_only_itself(scribe: Scribe, receiver
     assert sum("was given up" in text for text in said) == 4
 
 
+@pytest.mark.slow
 async def test_a_crash_between_delivery_and_note_tells_it_again_under_the_same_id(
     scribe: Scribe, receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +176,7 @@ async def test_a_crash_between_delivery_and_note_tells_it_again_under_the_same_i
     assert len(set(receiver.ids)) == 4
 
 
+@pytest.mark.slow
 async def test_a_positions_file_that_cannot_be_read_is_no_start_from_nothing(
     scribe: Scribe, receiver: Receiver, tmp_path: Path
 ) -> None:
@@ -248,6 +254,7 @@ def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     return command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path / "cache"))
 
 
+@pytest.mark.slow
 def test_the_command_delivers_once(bailiff: Run, receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "notify.yaml"
     file.write_text(
@@ -256,5 +263,5 @@ def test_the_command_delivers_once(bailiff: Run, receiver: Receiver, tmp_path: P
     assert "the environment has no variable HOOK_TOKEN" in bailiff("notify", str(file), "--once").stderr
     monkeypatch.setenv("HOOK_TOKEN", "secret")
     found = bailiff("notify", str(file), "--once")
-    assert (found.exit_code, found.output) == (ExitCode.DONE, "0 notices delivered\n")
+    assert (found.exit_code, found.output) == (ExitCode.DONE, "0 notifications delivered\n")
     assert list(json.loads((tmp_path / "kept.json").read_text()).values()) == [{"a": 54}]

@@ -10,9 +10,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from bailiff import friendly
 from bailiff.cli import app
-from bailiff.problem import ExitCode, Problem
+from bailiff.client import job_parser
+from bailiff.client.errors import ExitCode, Problem
 
 HERE = Path(__file__).parent
 
@@ -47,6 +47,7 @@ def test_an_empty_file_and_one_that_is_no_text(command: tuple[str, ...], tmp_pat
 
 
 @pytest.mark.parametrize(("command", "opening"), [(("plan",), "["), (("plan",), '{"nodes": ['), (("policy", "check"), "- ")])
+@pytest.mark.slow
 def test_a_file_that_is_too_deep_to_be_read(command: tuple[str, ...], opening: str, tmp_path: Path) -> None:
     """In a process of its own: libyaml, asked to read it, would end the process."""
     file = tmp_path / "deep.yaml"
@@ -58,9 +59,9 @@ def test_a_file_that_is_too_deep_to_be_read(command: tuple[str, ...], opening: s
     assert "deep.yaml:1: more than 50 lists and fields inside one another" in found.stderr
 
 
-def test_a_budget_may_name_a_project_that_stands_at_the_top_of_the_snapshot(tmp_path: Path) -> None:
+def test_a_budget_may_name_a_project_of_the_top_level_of_the_snapshot(tmp_path: Path) -> None:
     file = tmp_path / "s.yaml"
-    budgets = "policy: {protections: {budgets: [{name: few, project: a, most: 1}]}}"
+    budgets = "policy: {protections: {budgets: [{name: few, project: a, max_disruptions: 1}]}}"
     file.write_text(f"nodes: [{{name: n1}}]\nprojects: [{{name: a}}]\n{budgets}\n")
     assert CliRunner().invoke(app, ["plan", str(file)]).exit_code == ExitCode.DONE
 
@@ -69,7 +70,7 @@ def test_a_budget_may_name_a_project_that_stands_at_the_top_of_the_snapshot(tmp_
     ("fields", "says"),
     [
         ({"gpu_memory": 4}, "gpu-memory: expected an amount of memory per task with its unit, as in 8GiB"),
-        ({"gpu_memory": 4}, "found 4, which would be so many bytes"),
+        ({"gpu_memory": 4}, "found 4, which would be a number of bytes"),
         ({"memory": "64"}, "memory: expected an amount of memory per task with its unit"),
         ({"grace": 30}, "grace: expected a time with its unit, as in 30s"),
         ({"run_time_limit": 3600}, "run-time-limit: expected a time with its unit, as in 3600s"),
@@ -82,10 +83,10 @@ def test_a_budget_may_name_a_project_that_stands_at_the_top_of_the_snapshot(tmp_
 )
 def test_a_job(fields: dict[str, Any], says: str) -> None:
     with pytest.raises(Problem) as problem:
-        friendly.job_from({"name": "j", "command": ["true"], **fields})
+        job_parser.job_from({"name": "j", "command": ["true"], **fields})
     assert says in str(problem.value)
 
 
 def test_memory_and_times_that_are_meant_so_are_taken() -> None:
-    job = friendly.job_from({"name": "j", "command": ["true"], "memory": 2**30, "grace": 30_000_000, "stale_grace": -1})
-    assert (job.demand.tasks[0].memory_bytes, job.demand.grace, job.demand.stale_grace) == (2**30, 30_000_000, -1)
+    job = job_parser.job_from({"name": "j", "command": ["true"], "memory": 2**30, "grace": 30_000_000, "stale_grace": "never"})
+    assert (job.demand.tasks[0].memory_bytes, job.demand.grace, job.demand.stale_grace) == (2**30, 30_000_000, "never")

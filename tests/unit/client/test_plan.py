@@ -15,12 +15,12 @@ from tests.unit.client.test_plan_docs import FILE, PAGE
 from typer.testing import CliRunner
 
 from bailiff.cli import app
-from bailiff.planschemas import schemas
-from bailiff.problem import ExitCode
+from bailiff.client.errors import ExitCode
+from bailiff.client.json_schemas import schemas
 from bailiff_bus import topics
-from bailiff_bus.policyfile import policy_from
 from bailiff_core.model.policy import DEFAULT_POLICY, PreemptionRules, Project
 from bailiff_core.plan import Planning, read_snapshot, run
+from bailiff_service.policy_files import policy_from
 
 ROOT = Path(__file__).parents[3]
 Plan = Callable[..., Any]
@@ -53,6 +53,7 @@ def states(report: Any, round_: int = 0) -> dict[str, tuple[str, str | None]]:
 # ruff: noqa: E501
 
 
+@pytest.mark.slow
 def test_a_snapshot_may_be_yaml_or_json_a_file_or_standard_input(tmp_path: Path) -> None:
     written = {
         "pool.yaml": yaml.safe_dump(POOL),
@@ -96,27 +97,27 @@ def test_a_fault_names_line_field_found_and_allowed(text: str, told: str) -> Non
     ("jobs", "told"),
     [
         ("- {name: a, node: n2}", "jobs.0.node: no node 'n2'; there are n1"),
-        ("- {name: a, state: running}", "jobs.0.state: a running task stands on a node: write `node`"),
-        ("- {name: a, node: n1, state: pending}", "jobs.0.node: a pending task stands nowhere; where it may run is said with `nodes`"),
+        ("- {name: a, state: running}", "jobs.0.state: a running task has a node: give `node`"),
+        ("- {name: a, node: n1, state: pending}", "jobs.0.node: a pending task has no node; to restrict where it may run, give `nodes`"),
         ("- {name: a, gpus: 3, node: n1}", "jobs.0.node: node n1 has 2 GPUs, and too few are left for this running task"),
-        ("- {name: a, cpus: 5, node: n1}", "jobs.0.node: node n1 is over-full: 4 cores, and its tasks take 5 cores"),
+        ("- {name: a, cpus: 5, node: n1}", "jobs.0.node: node n1 is overcommitted: it has 4 cores, and its tasks take 5 cores"),
         ("- {name: a, gpus: 1, node: n1, devices: [0]}\n- {name: b, gpus: 1, node: n1, devices: 0}",
-         "jobs.1.devices: device '0' of n1 is held whole by another task already"),
+         "jobs.1.devices: device '0' of n1 is allocated whole to another task already"),
         ("- {name: a, fraction: 0.6, node: n1, devices: [0]}\n- {name: b, fraction: 0.6, node: n1, devices: [0]}",
          "jobs.1.devices: device '0' of n1 is full: 60 % of it are taken"),
         ("- {name: a, fraction: 0.6, node: n1, devices: [0]}\n- {name: b, gpus: 1, node: n1, devices: [0]}",
-         "jobs.0.devices: device '0' of n1 is held whole by another task already"),
+         "jobs.0.devices: device '0' of n1 is allocated whole to another task already"),
         ("- {name: a, gpus: 1, node: n1, devices: [7]}", "jobs.0.devices: node n1 has no device '7'; there are 0, 1"),
         ("- {name: a, gpus: 2, node: n1, devices: [1]}", "jobs.0.devices: names 1 device, but the task takes 2"),
         ("- {name: a, gpus: 1, devices: [1]}", "jobs.0.devices: a pending task is on no device"),
         ("- {name: a, tasks: 2, min_tasks: 3}", "jobs.0.min_tasks: is 3, but the job has 2 tasks"),
-        ("- {name: a}\n- {name: a}", "jobs.1.name: 'a' stands twice"),
-        ("- {name: a, tasks: [{name: x}, {name: x}]}", "jobs.0.tasks.1.name: two tasks are called 'x'"),
+        ("- {name: a}\n- {name: a}", "jobs.1.name: 'a' occurs twice"),
+        ("- {name: a, tasks: [{name: x}, {name: x}]}", "jobs.0.tasks.1.name: two tasks are named 'x'"),
         ("- {name: a, class: trian}", "jobs.0.class: no priority class 'trian'; did you mean 'train'?"),
-        ("- {name: a, class: train, priority: 3}", "jobs.0.priority: stands beside class: one of them says what the job's priority is"),
+        ("- {name: a, class: train, priority: 3}", "jobs.0.priority: conflicts with class: give one of them"),
         ("- {name: a, project: x}", "jobs.0.project: no project 'x'; there are none"),
-        ("- {name: a, gpus: 1, fraction: 0.5}", "jobs.0.fraction: stands beside gpus: a task takes GPUs in one way"),
-        ("- {name: a, submitted: 2026-01-01T00:00:01Z}", "jobs.0.submitted: expected a moment before `now`, 2026-01-01T00:00:00.000000Z; found 2026-01-01T00:00:01.000000Z"),
+        ("- {name: a, gpus: 1, fraction: 0.5}", "jobs.0.fraction: conflicts with gpus: give one of them"),
+        ("- {name: a, submitted: 2026-01-01T00:00:01Z}", "jobs.0.submitted: expected a time before `now`, 2026-01-01T00:00:00.000000Z; found 2026-01-01T00:00:01.000000Z"),
         ("- {name: a, fraction: 0.5555}",
          "jobs.0.fraction: expected a fraction of a GPU from 0.1 to 1, or of several, as in 0.5 x 2, in steps of 0.001, found 0.5555"),
         ("- {name: a, sub_groups: [{name: s, min_groups: 1}], sub_group: s}",
@@ -133,14 +134,14 @@ def test_what_cannot_be_is_refused(jobs: str, told: str) -> None:
 def test_circles_and_orphans_among_projects_are_told_at_their_line() -> None:
     told = faults("nodes: []\nprojects:\n- {name: a, parent: b}\n- {name: b, parent: a}\n- {name: c, parent: d}")
     assert told == [
-        "3: projects.0.parent: a -> b -> a go round in a circle",
-        "4: projects.1.parent: b -> a -> b go round in a circle",
+        "3: projects.0.parent: a -> b -> a is a cycle",
+        "4: projects.1.parent: b -> a -> b is a cycle",
         "5: projects.2.parent: there is no 'd'; there are a, b, c",
     ]
 
 
 def test_keys_that_stand_twice_and_broken_json_have_their_line(tmp_path: Path) -> None:
-    assert faults('{"nodes": [],\n "nodes": []}') == ["2: nodes stands twice"]
+    assert faults('{"nodes": [],\n "nodes": []}') == ["2: nodes occurs twice"]
     file = tmp_path / "pool.json"
     file.write_text('{"nodes": [\n}')
     found = plan(str(file))
@@ -148,7 +149,7 @@ def test_keys_that_stand_twice_and_broken_json_have_their_line(tmp_path: Path) -
 
 
 def test_verbs_must_be_known() -> None:
-    found = plan("-", "--verbs", "allocate,steal", text=yaml.safe_dump(POOL))
+    found = plan("-", "--actions", "allocate,steal", text=yaml.safe_dump(POOL))
     assert found.exit_code == ExitCode.USAGE
     assert "expected some of allocate, consolidate, reclaim, preempt, stale-gang, found 'steal'" in found.stderr
 
@@ -157,10 +158,10 @@ def test_verbs_must_be_known() -> None:
 
 
 def test_verbs_restrict_the_pass() -> None:
-    found = json.loads(plan("-", "--verbs", "allocate", "-o", "json", text=yaml.safe_dump(POOL)).output)
+    found = json.loads(plan("-", "--actions", "allocate", "-o", "json", text=yaml.safe_dump(POOL)).output)
     assert states(found)["serve-0"] == ("pending", None)
-    assert found["settled"] is True
-    assert found["rounds"][0]["waiting"][0]["reason"] == "needs a node with 8 free GPUs, none has them"
+    assert found["converged"] is True
+    assert found["rounds"][0]["pending"][0]["reason"] == "needs a node with 8 free GPUs, no node has them"
 
 
 def test_rounds_show_that_it_settles_and_time_moves_by_the_step() -> None:
@@ -178,7 +179,7 @@ def test_a_victim_that_ends_when_evicted_is_gone() -> None:
     report = run(read_snapshot(pool), rounds=3)
     after = [[line.after.state for line in each.tasks] for each in report.rounds]
     assert after == [["evicted", "evicted", "reserved"], ["gone", "gone", "running"], ["gone", "gone", "running"]]
-    assert report.settled
+    assert report.converged
 
 
 def test_what_the_snapshot_calls_releasing_stays_so_and_stuck_room_is_not_counted_on() -> None:
@@ -199,7 +200,7 @@ def test_what_the_snapshot_calls_releasing_stays_so_and_stuck_room_is_not_counte
             ("next-0", "pending", None),
             ("last-0", "reserved", "n1"),
         ]
-        assert [(node.idle_gpus, node.releasing_gpus, node.reserved_gpus) for node in each.nodes] == [(0, 2, 2), (0, 0, 0)]
+        assert [(node.free_gpus, node.releasing_gpus, node.reserved_gpus) for node in each.nodes] == [(0, 2, 2), (0, 0, 0)]
 
 
 def test_reserved_tasks_of_a_snapshot_start_once_their_room_is_free() -> None:
@@ -222,7 +223,7 @@ def test_a_reservation_waits_as_long_as_it_must() -> None:
     }
     report = run(read_snapshot(pool), rounds=3, step=7_200_000_000)
     assert [each.tasks[1].after.state for each in report.rounds] == ["reserved"] * 3
-    assert report.settled
+    assert report.converged
 
 
 def test_tasks_that_have_ended_stay_as_they_are() -> None:
@@ -237,7 +238,7 @@ def test_tasks_that_have_ended_stay_as_they_are() -> None:
     report = run(read_snapshot(pool), rounds=2)
     for each in report.rounds:
         assert [line.after.state for line in each.tasks] == ["succeeded", "failed", "succeeded", "succeeded", "running"]
-        assert (each.waiting, each.changed) == ((), False)
+        assert (each.pending, each.changed) == ((), False)
 
 
 def test_rules_about_waiting_say_what_they_did() -> None:
@@ -245,7 +246,7 @@ def test_rules_about_waiting_say_what_they_did() -> None:
         "now": "10h",
         "nodes": [{"name": "n1", "gpus": 1}],
         "policy": {
-            "protections": {"ageing": {"boost": 20, "waiting": "1h"}, "schedule_timeout": {"after": "2h", "then": "fail"}}
+            "protections": {"ageing": {"boost": 20, "waiting": "1h"}, "schedule_timeout": {"after": "2h", "action": "fail"}}
         },
         "jobs": [
             {"name": "runs", "gpus": 1, "node": "n1", "class": "build"},
@@ -282,13 +283,13 @@ def test_history_of_a_snapshot_reaches_the_model() -> None:
     }  # fmt: skip
     pool["jobs"][0] |= {"gpus": 4, "last_start": "30m ago", "last_checkpoint": "10m ago", "evicted_at": ["3h ago", "2h ago"]}
     planning = Planning(read_snapshot(pool))
-    job = planning.pool.jobs["j"]
+    job = planning.state.jobs["j"]
     minute = 60_000_000
     assert job.submitted_at == 540 * minute
     assert (job.last_start, job.last_checkpoint) == (570 * minute, 590 * minute)
-    assert (job.evicted_at, job.evictions, job.last_eviction) == ([420 * minute, 480 * minute], 2, 480 * minute)
+    assert (job.eviction_times, job.evictions, job.last_eviction) == ([420 * minute, 480 * minute], 2, 480 * minute)
     assert (job.priority, job.class_name, job.preemptible) == (120, "priority-120", False)
-    assert planning.pool.reclaimed_at == {"a": 595 * minute}
+    assert planning.state.reclaimed_at == {"a": 595 * minute}
 
 
 def test_shared_devices_are_dealt_as_placement_would() -> None:
@@ -305,9 +306,10 @@ def test_shared_devices_are_dealt_as_placement_would() -> None:
     where = {line.task: line.after.devices for line in found.tasks}
     assert where["half-0"] == where["half-1"] == ("1",)
     assert (found.tasks[3].after.state, found.tasks[3].after.devices) == ("pending", ())
-    assert [(node.idle_gpus, node.gpus) for node in found.nodes] == [(1, 3)]
+    assert [(node.free_gpus, node.gpus) for node in found.nodes] == [(1, 3)]
 
 
+@pytest.mark.slow
 def test_the_same_snapshot_gives_the_same_bytes_under_any_hash_seed(tmp_path: Path) -> None:
     file = tmp_path / "pool.yaml"
     file.write_text(yaml.safe_dump(POOL))
@@ -321,6 +323,7 @@ def test_the_same_snapshot_gives_the_same_bytes_under_any_hash_seed(tmp_path: Pa
     assert len(found) == 1
 
 
+@pytest.mark.slow
 def test_plan_needs_no_kafka_client() -> None:
     code = "import sys; import bailiff.cli, bailiff.cli.plan; print([name for name in sys.modules if 'aiokafka' in name])"
     done = subprocess.run(
@@ -332,6 +335,7 @@ def test_plan_needs_no_kafka_client() -> None:
 # --- schemas
 
 
+@pytest.mark.slow
 def test_the_published_schemas_are_those_of_the_code() -> None:
     for name, schema in schemas().items():
         assert json.loads((ROOT / "docs" / "schemas" / name).read_text()) == schema, f"{name} is out of date: make docs"
@@ -339,6 +343,7 @@ def test_the_published_schemas_are_those_of_the_code() -> None:
 
 
 @pytest.mark.parametrize("name", ["pool.yaml", "small.yaml"])
+@pytest.mark.slow
 def test_examples_and_their_plans_fit_the_schemas(name: str) -> None:
     known = schemas()
     text = dict(FILE.findall(PAGE.read_text()))[name]
@@ -393,26 +398,26 @@ def ask(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, file: Path, text: str, 
 def test_live_says_where_a_job_would_start(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     quiet_story(scribe)
     told = ask(scribe, monkeypatch, tmp_path / "eval.yaml", "gpus: 2\n")
-    assert told.splitlines()[0] == "eval (2 GPUs) would start at once, on gpu-01; nobody is displaced"
-    assert told.splitlines()[-1] == f"computed at pool-a#{scribe.pool.seq}; nothing was submitted"
+    assert told.splitlines()[0] == "eval (2 GPUs) would start immediately on gpu-01; no job is preempted"
+    assert told.splitlines()[-1] == f"computed at pool-a#{scribe.state.seq}; nothing was submitted"
 
 
 def test_live_says_who_would_leave_and_what_that_costs(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     quiet_story(scribe)
-    digest = repr(scribe.pool.jobs)
+    digest = repr(scribe.state.jobs)
     told = ask(scribe, monkeypatch, tmp_path / "serve.yaml", "gpus: 4\ntasks: 3\nclass: interactive\n")
-    assert told.splitlines()[0] == "serve (3 × 4 GPUs) would run on gpu-01 × 2, gpu-02 by preempt; for it must leave:"
+    assert told.splitlines()[0] == "serve (3 × 4 GPUs) would run on gpu-01 × 2, gpu-02 by preempt; it would preempt:"
     assert told.splitlines()[1].startswith("  train-7 (train 50): 4 GPUs; loses ")
-    assert "goes back to the queue" in told
-    assert repr(scribe.pool.jobs) == digest
+    assert "returns to the queue" in told
+    assert repr(scribe.state.jobs) == digest
 
 
 def test_live_says_why_a_job_would_wait(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     preemption_story(scribe)
     told = ask(scribe, monkeypatch, tmp_path / "late.yaml", "gpus: 8\n")
-    assert "late (8 GPUs) would wait" in told
+    assert "late (8 GPUs) would be pending" in told
     data = json.loads(ask(scribe, monkeypatch, tmp_path / "late.yaml", "gpus: 8\n", "-o", "json"))
-    assert (data["outcome"], data["decision"]) == ("waits", None)
+    assert (data["outcome"], data["decision"]) == ("pending", None)
 
 
 @pytest.mark.parametrize(
@@ -450,7 +455,7 @@ def test_policy_diff_says_in_words_what_would_change(scribe: Scribe, monkeypatch
     assert found["changes"] == [
         "preemption.search_steps: 20000 → 10000",
         "projects.vision.quota.gpu_milli: 8 GPUs → 4 GPUs",
-        "projects.speech: new, quota 4 GPUs and 64GiB, limit no bound of GPUs, over quota weight 1",
+        "projects.speech: new, quota 4 GPUs and 64GiB, limit unlimited GPUs, over quota weight 1",
     ]
     assert len(requests(scribe)) == 0
 
@@ -462,10 +467,11 @@ def test_policy_faults_in_trees_stand_at_their_line(tmp_path: Path) -> None:
         "projects:\n- {name: x, parent: y}\n- {name: y, parent: x, quota: {gpu: 1}}\n"
     )
     told = CliRunner().invoke(app, ["policy", "check", str(file)]).stderr
-    assert f"{file}:4: projects.0.parent: x -> y -> x go round in a circle" in told
+    assert f"{file}:4: projects.0.parent: x -> y -> x is a cycle" in told
     assert f"{file}:5: projects.1.quota.gpu: no such field; did you mean gpus?" in told
 
 
+@pytest.mark.slow
 def test_policy_apply_enforce_asks_for_it(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     scribe.begin()
     file = tmp_path / "policy.yaml"

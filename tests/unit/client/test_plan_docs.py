@@ -1,4 +1,4 @@
-"""docs/plan.md: each example is run, and what it prints is what the page shows.
+"""docs/how-to/plan.md: each example is run, and what it prints is what the page shows.
 
 `python -m tests.unit.client.test_plan_docs` writes them anew.
 """
@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from bailiff.cli import app
 
-PAGE = Path(__file__).parents[3] / "docs" / "plan.md"
+PAGE = Path(__file__).parents[3] / "docs/how-to/plan.md"
 FILE = re.compile(r"<!-- file: (\S+) -->\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 OUTPUT = re.compile(r"(<!-- output -->\n```console\n\$ bailiff (.*?)\n)(.*?)(^```$)", re.MULTILINE | re.DOTALL)
 

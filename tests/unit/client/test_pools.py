@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on, preemption_story, quiet_story
 
-from bailiff.problem import ExitCode
-from bailiff_bus.settings import read_pools
+from bailiff.client.errors import ExitCode
 from bailiff_core.model.policy import DEFAULT_POLICY, IdentityRules, PreemptionRules
+from bailiff_service.settings import read_pools
 
 
 @pytest.fixture
@@ -29,14 +29,14 @@ def words(output: str) -> list[list[str]]:
 
 def test_pools_say_what_is_switched_off(bailiff: Run, scribe: Scribe) -> None:
     other = Scribe("pool-b", 1, scribe.cluster)
-    careful = PreemptionRules(verbs=("allocate", "consolidate"), most_moved=3)
+    careful = PreemptionRules(actions=("allocate", "consolidate"), max_migrations=3)
     other.begin(DEFAULT_POLICY.model_copy(update={"preemption": careful}))
     assert words(bailiff("pool", "list").output) == [
         ["POOL", "NODES", "GPUS", "IN", "USE", "FREE", "RUNNING", "WAITING", "PROJECTS", "SWITCHED", "OFF"],
         ["pool-a", "2/2", "12", "8", "0", "0", "2", "-", "consolidate"],
         ["pool-b", "0/0", "0", "0", "0", "0", "0", "-", "reclaim,", "preempt"],
     ]
-    assert [row["verbs_off"] for row in json.loads(bailiff("pool", "list", "-o", "json").output)] == [
+    assert [row["disabled_actions"] for row in json.loads(bailiff("pool", "list", "-o", "json").output)] == [
         ["consolidate"], ["reclaim", "preempt"],
     ]  # fmt: skip
 
@@ -44,7 +44,9 @@ def test_pools_say_what_is_switched_off(bailiff: Run, scribe: Scribe) -> None:
 def test_classes_with_their_jobs_and_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     scribe = Scribe()
     quiet_story(scribe)
-    scribe.pool.policy = scribe.pool.rules.model_copy(update={"identity": IdentityRules(class_users={"inference": ("console",)})})
+    scribe.state.policy = scribe.state.rules.model_copy(
+        update={"identity": IdentityRules(class_users={"inference": ("console",)})}
+    )
     run = command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path))
     lines = words(run("class", "list").output)
     assert ["inference", "125", "no", "yes", "2m30s", "anybody", "-", "-"] in lines
@@ -76,8 +78,8 @@ def test_a_pool_is_declared_with_the_next_free_partition(bailiff: Run, scribe: S
     assert [(pool.name, pool.partition) for pool in read_pools(file)] == [("pool-a", 0), ("pool-b", 2)]
     assert read_pools(file)[1].description == 'for "students": play'
     told = " ".join(found.output.split())
-    assert "What is left to do: 1. bailiff topics create --pools" in told
-    assert "restart them: the pool's log begins then" in told
+    assert "Remaining steps: 1. bailiff topics create --pools" in told
+    assert "restart them: this creates the log" in told
 
 
 def test_the_first_pool_makes_the_file(bailiff: Run, tmp_path: Path) -> None:

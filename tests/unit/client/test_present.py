@@ -11,13 +11,13 @@ from tests.log_builder import GIB, Story
 from tests.unit.client.kit import MINUTE, SECOND, Scribe, finished_story, preemption_story, quiet_story
 
 from bailiff.cli.session import Output, as_text
-from bailiff.eventline.lines import lines
-from bailiff.present.jobs import JobRow, job_details, job_rows
-from bailiff.present.nodes import node_rows
-from bailiff.present.policy import policy_in_force
-from bailiff.present.pools import pool_row
-from bailiff.tables.jobs import job_block
-from bailiff.tables.nodes import nodes_table
+from bailiff.render.record_text.lines import lines
+from bailiff.render.serializers.jobs import JobRow, job_details, job_rows
+from bailiff.render.serializers.nodes import node_rows
+from bailiff.render.serializers.policy import policy_in_force
+from bailiff.render.serializers.pools import pool_row
+from bailiff.render.tables.jobs import job_block
+from bailiff.render.tables.nodes import nodes_table
 from bailiff_core.records import facts
 
 
@@ -29,7 +29,7 @@ def scribe() -> Scribe:
 
 
 def rows(scribe: Scribe, **options: bool) -> dict[str, JobRow]:
-    return {row["job"]: row for row in job_rows(scribe.pool, scribe.now + 5 * SECOND, **options)}
+    return {row["job"]: row for row in job_rows(scribe.state, scribe.now + 5 * SECOND, **options)}
 
 
 def test_jobs_come_in_queue_order_and_ended_ones_last(scribe: Scribe) -> None:
@@ -42,10 +42,10 @@ def test_a_job_says_where_it_stands(scribe: Scribe) -> None:
     assert [found[job]["state"] for job in ("serve-2", "train-8", "train-9", "done-1")] == [
         "reserved", "evicting", "pending", "succeeded",
     ]  # fmt: skip
-    assert found["serve-2"]["note"] == "waits for train-7, train-8 to leave"
-    assert found["train-8"]["note"] == "leaves for serve-2"
-    assert (found["train-9"]["ahead"], found["train-9"]["waiting_s"], found["train-9"]["running_s"]) == (0, 5, None)
-    assert (found["train-7"]["running_s"], found["train-7"]["waiting_s"]) == (245, None)
+    assert found["serve-2"]["note"] == "waiting for train-7, train-8"
+    assert found["train-8"]["note"] == "preempted by serve-2"
+    assert (found["train-9"]["jobs_ahead"], found["train-9"]["pending_s"], found["train-9"]["running_s"]) == (0, 5, None)
+    assert (found["train-7"]["running_s"], found["train-7"]["pending_s"]) == (245, None)
     assert found["done-1"]["running_s"] == 60
     assert found["serve-2"]["nodes"] == ["gpu-01", "gpu-02"]
     assert found["train-7"]["submitted_at"] == "2026-11-21T12:01:00Z"
@@ -55,56 +55,56 @@ def test_waiting_counts_from_the_last_eviction() -> None:
     scribe = Scribe()
     preemption_story(scribe)
     scribe.after(MINUTE).evict("train-8")
-    evicted_at = scribe.pool.jobs["train-8"].last_eviction
+    evicted_at = scribe.state.jobs["train-8"].last_eviction
     assert evicted_at is not None
     row = rows(scribe)["train-8"]
     assert (row["state"], row["evictions"]) == ("pending", 1)
-    assert row["waiting_s"] == (scribe.now + 5 * SECOND - evicted_at) // SECOND
+    assert row["pending_s"] == (scribe.now + 5 * SECOND - evicted_at) // SECOND
 
 
 def test_cancelling_and_held_are_states_of_their_own(scribe: Scribe) -> None:
-    scribe.pool.jobs["train-9"].held_because = "KeyError: 3"
-    scribe.pool.jobs["train-7"].cancelled = True
+    scribe.state.jobs["train-9"].suspended_reason = "KeyError: 3"
+    scribe.state.jobs["train-7"].cancelled = True
     found = rows(scribe)
-    assert (found["train-9"]["state"], found["train-7"]["state"]) == ("held", "cancelling")
-    assert found["train-9"]["note"] == "a decision about it failed: KeyError: 3"
+    assert (found["train-9"]["state"], found["train-7"]["state"]) == ("suspended", "cancelling")
+    assert found["train-9"]["note"] == "decision failed: KeyError: 3"
 
 
 def test_a_waiting_job_says_why(scribe: Scribe) -> None:
-    job = scribe.pool.jobs["train-9"]
+    job = scribe.state.jobs["train-9"]
     history = [record for record in scribe.records if "train-9" in str(record.data)]
-    found = job_details(scribe.pool, job, scribe.now, history, [])
-    assert found["why"].startswith("needs ")
-    assert found["why"].endswith(f"(#{history[-1].seq})")
+    found = job_details(scribe.state, job, scribe.now, history, [])
+    assert found["pending_reason"].startswith("needs ")
+    assert found["pending_reason"].endswith(f"(#{history[-1].seq})")
 
 
 def test_details_of_a_victim(scribe: Scribe) -> None:
-    found = job_details(scribe.pool, scribe.pool.jobs["train-8"], scribe.now, [], ["an event"])
+    found = job_details(scribe.state, scribe.state.jobs["train-8"], scribe.now, [], ["an event"])
     assert found["eviction"] == {
-        "decided_seq": 21, "cause": "preemption", "for_job": "serve-2", "grace_s": 150, "begun_seq": None, "stuck": False,
+        "decided_seq": 21, "cause": "preemption", "for_job": "serve-2", "grace_s": 150, "started_seq": None, "stuck": False,
     }  # fmt: skip
     assert found["task_list"] == [
         {"task": 0, "node": "gpu-01", "devices": [0, 1, 2, 3], "state": "running", "exit_code": None,
          "started_at": "2026-11-21T12:02:00Z", "stage": "", "step": None, "checkpoint_step": None, "checkpoint_at": None},
     ]  # fmt: skip
     assert found["events"] == ["an event"]
-    assert job_details(scribe.pool, scribe.pool.jobs["serve-2"], scribe.now, [], [])["preempts"] == ["train-7", "train-8"]
+    assert job_details(scribe.state, scribe.state.jobs["serve-2"], scribe.now, [], [])["victims"] == ["train-7", "train-8"]
 
 
 def test_nodes_say_who_holds_what(scribe: Scribe) -> None:
-    one, two = node_rows(scribe.pool)
-    assert (one["node"], one["gpus"], one["gpus_free"], one["gpus_leaving"], one["gpus_reserved"]) == ("gpu-01", 8, 0, 4, 4)
+    one, two = node_rows(scribe.state)
+    assert (one["node"], one["gpus"], one["gpus_free"], one["gpus_releasing"], one["gpus_reserved"]) == ("gpu-01", 8, 0, 4, 4)
     assert {device["job"] for device in one["devices"]} == {"train-8", None}
     assert {device["reserved_for"] for device in one["devices"]} == {"serve-2"}
-    assert (two["gpus_free"], two["gpus_leaving"], two["gpu_models"]) == (0, 4, ["A100-40GB"])
+    assert (two["gpus_free"], two["gpus_releasing"], two["gpu_models"]) == (0, 4, ["A100-40GB"])
     assert (two["cpu_milli"], two["cpu_milli_free"]) == (64_000, 62_000)
 
 
 def test_a_node_that_is_not_ready_has_nothing_free() -> None:
     scribe = Scribe()
     quiet_story(scribe)
-    scribe.turn(facts.NodeUnreachable(node="gpu-02", last_heard=scribe.now))
-    one, two = node_rows(scribe.pool)
+    scribe.cycle(facts.NodeUnreachable(node="gpu-02", last_contact=scribe.now))
+    one, two = node_rows(scribe.state)
     assert (one["gpus_free"], two["gpus_free"], two["state"]) == (8, 0, "unreachable")
 
 
@@ -113,23 +113,23 @@ def test_node_names_sort_as_people_count() -> None:
     scribe.begin()
     for name in ("gpu-10", "gpu-9", "cpu", "1"):
         scribe.node(name, gpus=0)
-    assert [row["node"] for row in node_rows(scribe.pool)] == ["1", "cpu", "gpu-9", "gpu-10"]
+    assert [row["node"] for row in node_rows(scribe.state)] == ["1", "cpu", "gpu-9", "gpu-10"]
 
 
 def test_pools(scribe: Scribe) -> None:
-    row = pool_row(scribe.pool, scribe.now + 7 * SECOND, orphans=2)
+    row = pool_row(scribe.state, scribe.now + 7 * SECOND, orphans=2)
     assert (row["pool"], row["head_age_s"], row["orphans"], row["preempting"]) == ("pool-a", 7, 2, True)
     assert (row["nodes"], row["nodes_ready"], row["gpus"], row["gpus_free"]) == (2, 2, 12, 0)
-    assert (row["jobs_running"], row["jobs_waiting"], row["jobs_leaving"]) == (0, 2, 2)
+    assert (row["jobs_running"], row["jobs_pending"], row["jobs_evicting"]) == (0, 2, 2)
 
 
 def test_everything_is_plain_data(scribe: Scribe) -> None:
     everything = {
-        "jobs": job_rows(scribe.pool, scribe.now, ended=True),
-        "nodes": node_rows(scribe.pool),
-        "pool": pool_row(scribe.pool, scribe.now),
-        "policy": policy_in_force(scribe.pool),
-        "job": job_details(scribe.pool, scribe.pool.jobs["train-8"], scribe.now, [], []),
+        "jobs": job_rows(scribe.state, scribe.now, ended=True),
+        "nodes": node_rows(scribe.state),
+        "pool": pool_row(scribe.state, scribe.now),
+        "policy": policy_in_force(scribe.state),
+        "job": job_details(scribe.state, scribe.state.jobs["train-8"], scribe.now, [], []),
     }
     assert json.loads(as_text(everything, Output.JSON)) == everything
     assert yaml.safe_load(as_text(everything, Output.YAML)) == everything
@@ -142,7 +142,7 @@ def test_the_story_to_its_end_leaves_nothing_behind() -> None:
     assert {job: row["state"] for job, row in found.items()} == {
         "train-7": "running", "train-8": "running", "train-9": "pending", "serve-2": "succeeded", "done-1": "succeeded",
     }  # fmt: skip
-    assert all(lines(record, scribe.pool) for record in scribe.records)
+    assert all(lines(record, scribe.state) for record in scribe.records)
 
 
 def test_a_gpu_that_is_shared_says_by_whom_and_what_is_left() -> None:
@@ -151,10 +151,10 @@ def test_a_gpu_that_is_shared_says_by_whom_and_what_is_left() -> None:
     story.runs("a", group(2, gpu_share_milli=250))
     story.runs("b", group(gpu_share_bytes=20 * GIB))
     story.runs("whole", gpus=1)
-    (row,) = node_rows(story.pool)
+    (row,) = node_rows(story.state)
     first, second = row["devices"]
     assert (first["state"], first["shared_by"], first["free_milli"]) == ("shared", ["a/0", "a/1", "b/0"], 250)
-    assert (second["state"], second["job"], second["free_milli"]) == ("held", "whole", 0)
+    assert (second["state"], second["job"], second["free_milli"]) == ("allocated", "whole", 0)
     assert (row["gpus_free"], row["gpus_shared"]) == (0, 1)
     out = io.StringIO()
     Console(width=140, file=out).print(nodes_table([row]))
@@ -167,9 +167,9 @@ def test_describe_tells_what_a_job_is_bound_to() -> None:
     limits = {"run_time_limit": 7_200_000_000, "labels": {"team": "nlp"}, "project": "vision"}
     story.submit("bound", gpus=8, topology={"topology": "racks", "required": "zone"}, **limits)
     job = story.job("bound")
-    details = job_details(story.pool, job, story.pool.now, [], [])
+    details = job_details(story.state, job, story.state.now, [], [])
     out = io.StringIO()
     Console(width=100, file=out).print(job_block(details))
     told = " ".join(out.getvalue().split())
-    for part in ("runs at most 2h", "topology racks: required zone", "project vision", "labels team=nlp"):
+    for part in ("run time limit 2h", "topology racks: required zone", "project vision", "labels team=nlp"):
         assert part in told, told

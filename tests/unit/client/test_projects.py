@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on
 
-from bailiff import projects
-from bailiff.problem import ExitCode, Problem
-from bailiff_bus.memory import MemoryBus
+from bailiff.client import projects
+from bailiff.client.errors import ExitCode, Problem
+from bailiff_bus.testing import MemoryBus
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.records.facts import PolicyApplied
 
@@ -57,7 +57,7 @@ def test_the_list_is_a_tree_with_who_is_over_quota(bailiff: Run) -> None:
 def test_programs_get_every_figure(bailiff: Run) -> None:
     rows = {row["project"]: row for row in json.loads(bailiff("project", "list", "-o", "json").output)}
     vision = rows["vision"]
-    assert (vision["parent"], vision["depth"], vision["standing"]) == ("research", 1, "8/4 over quota")
+    assert (vision["parent"], vision["depth"], vision["usage_text"]) == ("research", 1, "8/4 over quota")
     assert vision["used"] == {"gpu_milli": 8000, "cpu_milli": 2000, "memory_bytes": 8 * 2**30}
     assert vision["borrowed"] == {"gpu_milli": 4000, "cpu_milli": 0, "memory_bytes": 0}
     assert (vision["quota"]["gpu_milli"], vision["quota"]["cpu_milli"], vision["limit"]["gpu_milli"]) == (4000, None, 8000)
@@ -75,7 +75,7 @@ def test_describe_says_what_it_borrows_and_names_its_jobs(bailiff: Run) -> None:
     told = " ".join(bailiff("project", "describe", "vision").output.split())
     assert "GPUs 8/4 over quota" in told
     assert "borrowed 4 GPUs, 0 CPU, 0B" in told
-    assert "below research description eyes" in told
+    assert "parent research description eyes" in told
     assert "train train 50 running 8 gpu-01" in told
     assert "listen" not in told
     assert "vision 8/4 over quota" in " ".join(bailiff("project", "describe", "research").output.split())
@@ -90,15 +90,15 @@ def test_a_project_that_is_not_there(bailiff: Run) -> None:
 def test_create_update_delete(bailiff: Run, scribe: Scribe) -> None:
     options = ["--gpus", "4", "--memory", "64GiB", "--limit-gpus", "none", "--weight", "3", "--parent", "research"]
     made = bailiff("project", "create", "robots", *options, "--safe-from-reclaim", "10m", "--description", "arms")
-    assert made.output == f"project robots created  (pool-a#{scribe.pool.policy_revision})\n"
-    robots = projects.find(scribe.pool.rules, "robots")
+    assert made.output == f"project robots created  (pool-a#{scribe.state.policy_revision})\n"
+    robots = projects.find(scribe.state.rules, "robots")
     assert (robots.parent, robots.quota.gpu_milli, robots.quota.memory_bytes) == ("research", 4000, 64 * 2**30)
     assert (robots.limit.gpu_milli, robots.over_quota_weight.gpu, robots.min_runtime.reclaim) == (-1, 3, 600_000_000)
 
     assert (
         bailiff("project", "update", "robots", "--gpus", "0.5", "--priority", "2", "--parent", "none").exit_code == ExitCode.DONE
     )
-    robots = projects.find(scribe.pool.rules, "robots")
+    robots = projects.find(scribe.state.rules, "robots")
     assert (robots.parent, robots.quota.gpu_milli, robots.quota.memory_bytes) == (
         None,
         500,
@@ -107,28 +107,28 @@ def test_create_update_delete(bailiff: Run, scribe: Scribe) -> None:
     assert (robots.priority, robots.description) == (2, "arms")
 
     assert bailiff("project", "delete", "robots").exit_code == ExitCode.DONE
-    assert [project.name for project in scribe.pool.rules.projects] == ["research", "vision", "speech", "students"]
+    assert [project.name for project in scribe.state.rules.projects] == ["research", "vision", "speech", "students"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (["create", "vision"], ExitCode.USAGE, "there is a project 'vision' already"),
+        (["create", "vision"], ExitCode.USAGE, "project 'vision' exists already"),
         (["create", "x", "--parent", "nobody"], ExitCode.USAGE, "project 'x' names the parent 'nobody', which is not defined"),
         (["create", "x", "--gpus", "many"], ExitCode.USAGE, '--gpus: expected a number of GPUs, as in 4 or 0.5, found "many"'),
         (["create", "x", "--limit-memory", "1 pizza"], ExitCode.USAGE, "--limit-memory: expected an amount of memory"),
         (["create", "Vision!"], ExitCode.USAGE, "expected a name of at most 63 characters"),
         (["update", "research", "--parent", "vision"], ExitCode.USAGE, "go round in a circle"),
-        (["update", "vision"], ExitCode.USAGE, "say what to change"),
+        (["update", "vision"], ExitCode.USAGE, "nothing to change"),
         (["delete", "vision"], ExitCode.REJECTED, "project vision is in use: train"),
-        (["delete", "research"], ExitCode.USAGE, "project research has projects below it: vision, speech"),
+        (["delete", "research"], ExitCode.USAGE, "project research has subprojects: vision, speech"),
     ],
 )
 def test_what_cannot_be_done_is_told(bailiff: Run, scribe: Scribe, arguments: list[str], code: ExitCode, told: str) -> None:
-    before = scribe.pool.policy_revision
+    before = scribe.state.policy_revision
     found = bailiff("project", *arguments)
     assert (found.exit_code, told in found.stderr.replace("\n", " ")) == (code, True), found.stderr
-    assert scribe.pool.policy_revision == before
+    assert scribe.state.policy_revision == before
 
 
 def test_the_first_project_changes_whom_preempt_may_take_and_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -149,8 +149,8 @@ class Meddling(AnsweringBus):
     async def producer(self):  # type: ignore[no-untyped-def]
         if self.times:
             self.times -= 1
-            policy = projects.with_new(self.scribe.pool.rules, f"other-{self.times}", {})
-            self.scribe.turn(PolicyApplied(policy=policy.complete()))
+            policy = projects.with_new(self.scribe.state.rules, f"other-{self.times}", {})
+            self.scribe.cycle(PolicyApplied(policy=policy.complete()))
         return await super().producer()
 
 
@@ -158,7 +158,7 @@ def test_two_people_do_not_overwrite_each_other(scribe: Scribe, monkeypatch: pyt
     bus = Meddling(scribe, 2)
     run = command_on(lambda: bus, monkeypatch, str(tmp_path))
     assert run("project", "create", "mine", "--gpus", "1").exit_code == ExitCode.DONE
-    assert [project.name for project in scribe.pool.rules.projects][4:] == ["other-1", "other-0", "mine"]
+    assert [project.name for project in scribe.state.rules.projects][4:] == ["other-1", "other-0", "mine"]
 
 
 def test_after_some_tries_it_gives_up_and_says_why(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -168,4 +168,4 @@ def test_after_some_tries_it_gives_up_and_says_why(scribe: Scribe, monkeypatch: 
     assert found.exit_code == ExitCode.REJECTED
     assert "policy-changed" in found.stderr
     with pytest.raises(Problem):
-        projects.find(scribe.pool.rules, "mine")
+        projects.find(scribe.state.rules, "mine")

@@ -11,17 +11,17 @@ from tests.property.busy_stories import Busy
 from tests.unit.client.kit import SECOND, AnsweringBus, Run, Scribe, command_on, finished_story, preemption_story
 from tests.unit.client.test_walk import log, message, stream
 
-from bailiff import walk
-from bailiff.difference import differing_fields
-from bailiff.logfile import about_line, message_line
-from bailiff.moments import Point
-from bailiff.problem import ExitCode, Problem
-from bailiff.replaying import Replayed, replay
-from bailiff_bus import engines
+from bailiff.audit import chain_report
+from bailiff.audit.log_files import about_line, message_line
+from bailiff.audit.log_positions import Point
+from bailiff.audit.replay import Replayed, replay
+from bailiff.audit.replay_difference import differing_fields
+from bailiff.client.errors import ExitCode, Problem
 from bailiff_bus.port import Message
 from bailiff_core.engine import STATE_SCHEMA
 from bailiff_core.records import Record, Wire, decisions, encode, facts, record_hash
 from bailiff_core.records.wire import time_text
+from bailiff_log import engine_store
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ async def replayed(
 async def test_replay_of_a_true_log_finds_the_same_bytes(scribe: Scribe) -> None:
     found = await replayed(log(scribe))
     assert found["ok"], found
-    assert found["turns_decided_again"] == found["turns"] > 20
+    assert found["cycles_replayed"] == found["cycles"] > 20
     assert found["decisions"] > 10
     (engine,) = found["engines"]
     assert (engine["decided_by"], engine["from_seq"], engine["to_seq"]) == ("this release", 0, found["records"] - 1)
@@ -73,15 +73,15 @@ async def test_replay_names_the_forged_decision_and_its_fields() -> None:
     preemption_story(scribe)
     seq = seq_of(scribe, "PreemptionDecided")
     messages = forged(scribe, seq, expires=1)
-    assert (await walk.verify("pool-a", stream(messages)))["ok"]  # the chain alone cannot show it
+    assert (await chain_report.verify("pool-a", stream(messages)))["ok"]  # the chain alone cannot show it
     found = await replayed(messages)
     assert not found["ok"]
     difference = found["difference"]
     assert difference is not None
     assert difference["seq"] == seq
-    assert (difference["engine"], difference["decided_by"]) == (str(engines.running_engine()), "this release")
+    assert (difference["engine"], difference["decided_by"]) == (str(engine_store.running_engine()), "this release")
     (field,) = difference["fields"]
-    assert field.startswith("expires: 1 was decided, deciding again gives ")
+    assert field.startswith("expires: 1 was decided, replay gives ")
     assert all("train-7" in " ".join(told) for told in (difference["recorded"], difference["now"]))
 
 
@@ -99,8 +99,8 @@ async def test_turns_of_an_engine_that_nobody_kept_are_folded_only_and_it_says_h
     scribe.node("gpu-01")
     found = await replayed(log(scribe), store=tmp_path)
     assert found["ok"]
-    assert found["turns_of_other_engines"] == found["turns"] == 3
-    assert found["turns_decided_again"] == 0
+    assert found["cycles_of_other_engines"] == found["cycles"] == 3
+    assert found["cycles_replayed"] == 0
     (engine,) = found["engines"]
     assert engine["decided_by"] == ""
     assert engine["digest"] in engine["advice"]
@@ -112,7 +112,7 @@ async def test_a_log_that_cannot_be_folded_is_told_in_one_line(scribe: Scribe) -
         **{**_fields(scribe.records[-1]), "seq": scribe.head.next_seq, "prev": scribe.head.hash, "time": scribe.now + SECOND}
     )
     odd = facts.TaskStarted(job="nobody", attempt=1, task=0, node="gpu-01")
-    wire = encode(dataclasses.replace(record, turn=scribe.pool.turn + 1, data=odd, type=odd.type_name()))
+    wire = encode(dataclasses.replace(record, cycle=scribe.state.cycle + 1, data=odd, type=odd.type_name()))
     found = await replayed([*log(scribe), message(wire)])
     assert not found["ok"]
     assert found["error"].startswith(f"#{scribe.head.next_seq}: KeyError")
@@ -124,7 +124,7 @@ def _fields(record: Record) -> dict[str, object]:
 
 def test_fields_are_compared_deeply() -> None:
     again = 'T.v1 {"a":{"b":[1,2]},"c":1}'
-    assert differing_fields(again, 'T.v1 {"a":{"b":[1,3]},"c":1}') == ["a.b.1: 3 was decided, deciding again gives 2"]
+    assert differing_fields(again, 'T.v1 {"a":{"b":[1,3]},"c":1}') == ["a.b.1: 3 was decided, replay gives 2"]
     assert differing_fields(again, "U.v1 {}") == []
     assert differing_fields("the end of the turn", again) == []
 
@@ -135,17 +135,17 @@ def test_fields_are_compared_deeply() -> None:
 def last_release(scribe: Scribe, seq: int) -> int:
     """Where the last turn up to this record begins in which a task gave its room back, or all began."""
     fresh = ("TaskReleased.v1", "PolicyApplied.v1", "WriterStarted.v1")
-    turn = max(record.turn for record in scribe.records[: seq + 1] if record.type.endswith(fresh))
-    return next(record.seq for record in scribe.records if record.turn == turn)
+    cycle = max(record.cycle for record in scribe.records[: seq + 1] if record.type.endswith(fresh))
+    return next(record.seq for record in scribe.records if record.cycle == cycle)
 
 
 async def test_a_range_is_whole_turns_on_the_fold_of_what_precedes(scribe: Scribe) -> None:
     decided = scribe.records[seq_of(scribe, "PreemptionDecided")]
-    turn = [record.seq for record in scribe.records if record.turn == decided.turn]
+    cycle = [record.seq for record in scribe.records if record.cycle == decided.cycle]
     found = await replayed(log(scribe), from_=Point(seq=decided.seq), to=Point(seq=decided.seq))
     assert found["ok"], found
-    assert (found["from_seq"], found["to_seq"]) == (last_release(scribe, decided.seq), turn[-1])
-    assert 1 <= found["turns"] == found["turns_decided_again"] < decided.turn
+    assert (found["from_seq"], found["to_seq"]) == (last_release(scribe, decided.seq), cycle[-1])
+    assert 1 <= found["cycles"] == found["cycles_replayed"] < decided.cycle
 
 
 async def test_a_range_by_time_ends_with_the_last_turn_of_that_time(scribe: Scribe) -> None:
@@ -157,26 +157,27 @@ async def test_a_range_by_time_ends_with_the_last_turn_of_that_time(scribe: Scri
 
 
 @pytest.mark.parametrize("seed", [4, 12, 23])
+@pytest.mark.slow
 async def test_what_an_engine_remembers_between_turns_is_no_part_of_a_range(seed: int) -> None:
     """A crowded pool: what did not fit is remembered until room comes free, and the reason of it is told to who comes next."""
     dice = Random(seed)
     story = Busy().tell([(dice.randrange(16), dice.randrange(10), dice.randrange(8)) for _ in range(120)])
     messages = [message(wire, seq) for seq, wire in enumerate(story.wires)]
     for seq in range(40, len(messages), 23):
-        found = await replay(story.domain, lambda: stream(messages), from_=Point(seq=seq))
+        found = await replay(story.pool, lambda: stream(messages), from_=Point(seq=seq))
         assert found["ok"], (seq, found["difference"])
         assert found["from_seq"] <= seq
 
 
 async def test_every_range_of_a_log_decides_the_same(scribe: Scribe) -> None:
-    turns = 0
+    cycles = 0
     for seq in range(0, len(scribe.records), 7):
         found = await replayed(log(scribe), from_=Point(seq=seq), to=Point(seq=seq + 9))
         assert found["ok"], found
         assert found["from_seq"] <= seq
         assert found["to_seq"] >= min(seq + 9, len(scribe.records) - 1)
-        turns += found["turns_decided_again"]
-    assert turns > 20
+        cycles += found["cycles_replayed"]
+    assert cycles > 20
 
 
 async def test_what_lies_before_a_range_is_not_decided_again(scribe: Scribe) -> None:
@@ -193,62 +194,69 @@ async def test_what_lies_before_a_range_is_not_decided_again(scribe: Scribe) -> 
 
 
 @pytest.fixture(scope="module")
-def other(tmp_path_factory: pytest.TempPathFactory) -> engines.Engine:
+def other(tmp_path_factory: pytest.TempPathFactory) -> engine_store.Engine:
     """This engine under another name: as a release whose logic is 999."""
-    sources = dict(engines.running_engine().sources)
+    sources = dict(engine_store.running_engine().sources)
     sources["engine.py"] = sources["engine.py"].replace(b"LOGIC = ", b"LOGIC = 999  # ")
-    return engines.engine_of({**sources, "engine.py": b'LOGIC = 999\nRELEASE = "9.9.9"\n' + _schema(sources["engine.py"])})
+    return engine_store.engine_from_sources(
+        {**sources, "engine.py": b'LOGIC = 999\nRELEASE = "9.9.9"\n' + _schema(sources["engine.py"])}
+    )
 
 
 def _schema(text: bytes) -> bytes:
     return next(line for line in text.splitlines(keepends=True) if line.startswith(b"STATE_SCHEMA"))
 
 
-def two_releases(other: engines.Engine) -> Scribe:
+def two_releases(other: engine_store.Engine) -> Scribe:
     """A log that one engine began and another went on with."""
     scribe = Scribe()
     scribe.begin()
     scribe.node("gpu-01")
     scribe.submit("first", gpus=4)
-    scribe.engine, scribe.pool.writer = str(other), "writer-2"
+    scribe.engine, scribe.state.writer = str(other), "writer-2"
     started = facts.WriterStarted(
         writer="writer-2", release=other.release, digest=other.digest, logic=other.logic, state_schema=STATE_SCHEMA
     )
-    scribe.turn(started, epoch=scribe.pool.epoch + 1)
+    scribe.cycle(started, epoch=scribe.state.epoch + 1)
     scribe.submit("second", gpus=4)
     scribe.start("second")
     return scribe
 
 
-async def test_each_part_is_decided_by_the_engine_that_it_names(other: engines.Engine, tmp_path: Path) -> None:
-    engines.keep(tmp_path, other)
+@pytest.mark.slow
+async def test_each_part_is_decided_by_the_engine_that_it_names(other: engine_store.Engine, tmp_path: Path) -> None:
+    engine_store.store_engine(tmp_path, other)
     scribe = two_releases(other)
     found = await replayed(log(scribe), store=tmp_path)
     assert found["ok"], found
     assert [engine["decided_by"] for engine in found["engines"]] == ["this release", "its wheel"]
-    assert found["turns_decided_again"] == found["turns"]
-    assert found["turns_of_other_engines"] == 0
+    assert found["cycles_replayed"] == found["cycles"]
+    assert found["cycles_of_other_engines"] == 0
     assert found["decisions"] == sum(record.data.KIND == "decision" for record in scribe.records if record.data is not None)
 
 
-async def test_a_difference_under_another_engine_names_it(other: engines.Engine, tmp_path: Path) -> None:
-    engines.keep(tmp_path, other)
+@pytest.mark.slow
+async def test_a_difference_under_another_engine_names_it(other: engine_store.Engine, tmp_path: Path) -> None:
+    engine_store.store_engine(tmp_path, other)
     scribe = two_releases(other)
     seq = next(record.seq for record in scribe.records if getattr(record.data, "job", "") == "second")
     found = await replayed(forged(scribe, seq, attempt=7), store=tmp_path)
     assert found["difference"] is not None
     assert (found["difference"]["seq"], found["difference"]["engine"]) == (seq, str(other))
-    assert found["difference"]["fields"] == ["attempt: 7 was decided, deciding again gives 1"]
+    assert found["difference"]["fields"] == ["attempt: 7 was decided, replay gives 1"]
 
 
-async def test_of_two_differences_under_two_engines_the_first_in_the_log_is_told(other: engines.Engine, tmp_path: Path) -> None:
-    engines.keep(tmp_path, other)
+@pytest.mark.slow
+async def test_of_two_differences_under_two_engines_the_first_in_the_log_is_told(
+    other: engine_store.Engine, tmp_path: Path
+) -> None:
+    engine_store.store_engine(tmp_path, other)
     scribe = two_releases(other)
     scribe.submit("third", gpus=8)
-    scribe.engine = str(engines.running_engine())
+    scribe.engine = str(engine_store.running_engine())
     scribe.writer("writer-3")
     scribe.submit("fourth", gpus=8)
-    first, later = (record.seq for record in scribe.records if isinstance(record.data, decisions.JobWaits))
+    first, later = (record.seq for record in scribe.records if isinstance(record.data, decisions.JobPending))
     found = await replayed(forged(scribe, first, later, reason="for no reason"), store=tmp_path)
     assert found["difference"] is not None
     assert (found["difference"]["seq"], found["difference"]["engine"]) == (first, str(other))
@@ -257,27 +265,31 @@ async def test_of_two_differences_under_two_engines_the_first_in_the_log_is_told
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda raw: engines.wheel_of(engines.running_engine()), "not the one that its folder names: it is not used"),
-        (lambda raw: raw.replace(b"return min(moments", b"return max(moments"), "is no wheel: Bad CRC-32"),
+        (
+            lambda raw: engine_store.build_wheel(engine_store.running_engine()),
+            "does not match its folder: it is not used",
+        ),
+        (lambda raw: raw.replace(b"return min(moments", b"return max(moments"), "is not a wheel: Bad CRC-32"),
     ],
 )
 async def test_a_wheel_that_is_not_what_its_folder_names_is_refused(
-    other: engines.Engine, tmp_path: Path, spoil: Callable[[bytes], bytes], said: str
+    other: engine_store.Engine, tmp_path: Path, spoil: Callable[[bytes], bytes], said: str
 ) -> None:
-    wheel = engines.keep(tmp_path, other)
+    wheel = engine_store.store_engine(tmp_path, other)
     wheel.write_bytes(spoil(wheel.read_bytes()))
     found = await replayed(log(two_releases(other)), store=tmp_path)
-    assert found["turns_of_other_engines"] > 0
+    assert found["cycles_of_other_engines"] > 0
     assert said in found["engines"][1]["advice"]
 
 
-async def test_an_engine_that_reaches_out_is_stopped(other: engines.Engine, tmp_path: Path) -> None:
+@pytest.mark.slow
+async def test_an_engine_that_reaches_out_is_stopped(other: engine_store.Engine, tmp_path: Path) -> None:
     sources = dict(other.sources)
-    sources["turn.py"] += (
+    sources["decision_cycle.py"] += (
         b"\n\n_decide = decide\n\n\ndef decide(pool):\n    open('/tmp/replay-was-here', 'w')\n    return _decide(pool)\n"
     )
-    spying = engines.engine_of(sources)
-    engines.keep(tmp_path, spying)
+    spying = engine_store.engine_from_sources(sources)
+    engine_store.store_engine(tmp_path, spying)
     found = await replayed(log(two_releases(spying)), store=tmp_path)
     assert not found["ok"]
     assert "an engine does not do this: open" in found["error"]
@@ -292,6 +304,7 @@ def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     return command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path / "cache"))
 
 
+@pytest.mark.slow
 def test_the_command_takes_numbers_and_times(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
     decided = scribe.records[seq_of(scribe, "PreemptionDecided")]
     by_seq = json.loads(bailiff("audit", "replay", "--from", f"#{decided.seq}", "-o", "json").output)
@@ -303,22 +316,23 @@ def test_the_command_takes_numbers_and_times(bailiff: Run, scribe: Scribe, tmp_p
     file = tmp_path / "log.jsonl"
     bailiff("audit", "export", str(file))
     at_the_end = json.loads(bailiff("audit", "replay", "--file", str(file), "--from", "-1s", "-o", "json").output)
-    assert 0 < at_the_end["turns"] < by_seq["turns"]
+    assert 0 < at_the_end["cycles"] < by_seq["cycles"]
     wrong = bailiff("audit", "replay", "--from", "yesterday")
     assert (wrong.exit_code, "--from: expected a record's number" in wrong.stderr) == (ExitCode.USAGE, True)
 
 
-def test_engines_are_kept_and_listed(bailiff: Run, other: engines.Engine, tmp_path: Path) -> None:
-    mine = engines.running_engine()
+@pytest.mark.slow
+def test_engines_are_kept_and_listed(bailiff: Run, other: engine_store.Engine, tmp_path: Path) -> None:
+    mine = engine_store.running_engine()
     assert str(mine) in bailiff("engine", "keep").output
     wheel = tmp_path / "other.whl"
-    wheel.write_bytes(engines.wheel_of(other))
+    wheel.write_bytes(engine_store.build_wheel(other))
     refused = bailiff("engine", "keep", str(wheel), "--digest", mine.digest)
-    assert (refused.exit_code, "it is not kept" in refused.stderr) == (ExitCode.FOUND_WRONG, True)
+    assert (refused.exit_code, "not stored" in refused.stderr) == (ExitCode.FOUND_WRONG, True)
     assert bailiff("engine", "keep", str(wheel), "--digest", other.digest[:12]).exit_code == ExitCode.DONE
     found = json.loads(bailiff("engine", "list", "-o", "json").output)
     assert {row["digest"]: row["running"] for row in found["engines"]} == {mine.digest: True, other.digest: False}
-    (tmp_path / "engines" / mine.digest / mine.wheel_name).write_bytes(engines.wheel_of(other))
+    (tmp_path / "engines" / mine.digest / mine.wheel_name).write_bytes(engine_store.build_wheel(other))
     listed = bailiff("engine", "list")
     assert (listed.exit_code, "it is not used" in " ".join(listed.output.split())) == (ExitCode.FOUND_WRONG, True)
 
@@ -340,13 +354,13 @@ def test_it_is_not_called_the_same_where_nothing_was_decided_again(bailiff: Run,
 
     created, begun = log(scribe)[:1], log(scribe)[: seq_of(scribe, "JobSubmitted")]
     assert verdict(created) == (
-        ExitCode.DONE, "pool-a: no turn has come to its end, so there is nothing to decide again yet",
+        ExitCode.DONE, "pool-a: no decision cycle has ended yet, nothing to replay",
     )  # fmt: skip
-    assert verdict(begun) == (ExitCode.DONE, "pool-a: no decision is recorded, and deciding again gives none")
+    assert verdict(begun) == (ExitCode.DONE, "pool-a: no decision is recorded, and the replay gives none")
     elsewhere = Scribe()
     elsewhere.begin(logic=999)
     assert verdict(log(elsewhere)) == (
-        ExitCode.ENGINE_MISSING, "pool-a: nothing was decided again, as the engine that decided it is not kept here",
+        ExitCode.ENGINE_MISSING, "pool-a: nothing was replayed: the engine of its decisions is not stored here",
     )  # fmt: skip
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from bailiff import simulating
 from bailiff.cli import app
-from bailiff.problem import ExitCode, Problem
+from bailiff.client.errors import ExitCode, Problem
+from bailiff.simulation import options
 from bailiff_sim.traces import catalogue
 
 TINY = ("tiresias-60", "--jobs", "20", "--cluster", "2x4", "--mix", "inference=30", "--mix", "train=70")
@@ -26,6 +26,7 @@ def bailiff(*words: object) -> Any:
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
+@pytest.mark.slow
 def test_a_run_is_a_table_a_report_a_manifest_and_a_log(tmp_path: Path) -> None:
     report, manifest, log = (tmp_path / name for name in ("out.html", "m.json", "log.jsonl"))
     found = bailiff("simulate", *TINY, "--baseline", "all", "--report", report, "--manifest", manifest, "--log", log)
@@ -34,7 +35,7 @@ def test_a_run_is_a_table_a_report_a_manifest_and_a_log(tmp_path: Path) -> None:
     assert "shortest-remaining" in found.output
     assert report.read_text().startswith("<!doctype html>")
     assert bailiff("audit", "verify", "--file", log).exit_code == ExitCode.DONE
-    assert "every byte is the same" in bailiff("audit", "replay", "--file", log).output
+    assert "every byte is identical" in bailiff("audit", "replay", "--file", log).output
     again = bailiff("simulate", "--again", manifest)
     assert "the same as before: 5 runs" in again.output, again.output
     changed = json.loads(manifest.read_text())
@@ -72,8 +73,8 @@ def test_what_there_is_can_be_listed() -> None:
         (("tiresias-60", "--mix", "train=60"), "--mix: expected percentages that add up to 100, found 60"),
         (("muri-philly-priority/trace3", "--mix", "train=100"), "--mix is for jobs without a class of their own"),
         (("tiresias-60", "--class", "LS=train"), "tiresias-60 has no word 'LS' for a class; its own are: none"),
-        (("tiresias-60", "--report", "nowhere/out.html"), "nowhere/out.html: cannot be written: there is no folder nowhere"),
-        (("tiresias-60", "--log", "/"), "cannot be written: it is a folder"),
+        (("tiresias-60", "--report", "nowhere/out.html"), "nowhere/out.html: cannot be written: no such folder: nowhere"),
+        (("tiresias-60", "--log", "/"), "cannot be written: is a folder"),
         (("tiresias-60", "--mix", "train"), "--mix: expected NAME=VALUE, found 'train'"),
         (("tiresias-60", "--skip", "9d"), "no job of tiresias-60 lies in what was chosen of it"),
         (("--again", "nowhere.json"), "nowhere.json"),
@@ -130,6 +131,7 @@ def test_too_large_a_cluster_is_said() -> None:
     assert "hardly anybody waits" in bailiff("simulate", "tiresias-60", "--jobs", "5").output
 
 
+@pytest.mark.slow
 def test_knobs_are_turned_and_the_frontier_is_shown_and_run_again(tmp_path: Path) -> None:
     report, manifest = tmp_path / "tune.html", tmp_path / "tune.json"
     turned = ("--knob", "protections.min_runtime.preempt=0s,1h", "--high", 60, "--seeds", 2)
@@ -149,6 +151,7 @@ def test_knobs_are_turned_and_the_frontier_is_shown_and_run_again(tmp_path: Path
     assert "leave out the trace" in bailiff("policy", "tune", "tiresias-60", "--again", manifest).stderr
 
 
+@pytest.mark.slow
 def test_what_cannot_be_tuned_is_said() -> None:
     wrong = bailiff("policy", "tune", *TINY, "--knob", "eviction.graze=1s")
     assert (wrong.exit_code, "there is no 'graze'" in wrong.stderr) == (ExitCode.USAGE, True)
@@ -161,17 +164,18 @@ def test_what_cannot_be_tuned_is_said() -> None:
         ),
     ):
         assert said in bailiff("policy", "tune", *TINY, "--knob", knob).stderr.replace("\n", " ")
-    assert "say what to turn" in bailiff("policy", "tune", *TINY).stderr
+    assert "name a policy field" in bailiff("policy", "tune", *TINY).stderr
 
 
 def test_without_the_simulator_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "bailiff_sim", None)
     monkeypatch.setitem(sys.modules, "bailiff_sim.runs", None)
     with pytest.raises(Problem) as caught:
-        simulating.simulator("runs")
+        options.simulator("runs")
     assert "bailiff[sim]" in caught.value.advice
 
 
+@pytest.mark.slow
 def test_plots_are_loaded_for_reports_only() -> None:
     code = (
         "import sys; from typer.testing import CliRunner; from bailiff.cli import app;"
@@ -192,6 +196,7 @@ def test_a_trace_is_read_once_per_command(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(read) == 2
 
 
+@pytest.mark.slow
 def test_other_commands_load_nothing_of_it() -> None:
     code = "import sys, bailiff.cli; print([name for name in sys.modules if name.startswith(('bailiff_sim', 'matplotlib'))])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)

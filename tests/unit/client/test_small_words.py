@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on
 
-from bailiff.eventline.words import demand_text
-from bailiff_bus.complaints import complaints
-from bailiff_bus.identity import new_private_key
-from bailiff_bus.seals import Disproved, check_seal, make_seal
-from bailiff_core.explain.victims import REFUSALS
+from bailiff.render.record_text.phrases import demand_text
+from bailiff_bus.validation_errors import describe_errors
+from bailiff_core.explain.victims import REFUSAL_REASONS
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.records import facts
 from bailiff_core.records.merkle import Frontier, leaf_hash
+from bailiff_log.seals import VerificationFailed, check_seal, make_seal
+from bailiff_log.signatures import new_private_key
 
 
 @pytest.fixture
@@ -29,11 +29,11 @@ def scribe() -> Scribe:
     made.start("elastic")
     made.submit("urgent", gpus=4, class_="inference")
     made.propose()
-    for task in [task for task in made.pool.jobs["elastic"].tasks if task.eviction is not None]:
+    for task in [task for task in made.state.jobs["elastic"].tasks if task.eviction is not None]:
         at = {"job": "elastic", "attempt": 1, "task": task.index, "node": "gpu-01"}
-        made.turn(facts.EvictionBegun(job="elastic", attempt=1, decided=task.eviction.decided_seq))
-        made.turn(facts.TaskExited(**at, exit_code=85))
-        made.turn(facts.TaskReleased(**at))
+        made.cycle(facts.EvictionStarted(job="elastic", attempt=1, decided_by=task.eviction.decided_seq))
+        made.cycle(facts.TaskExited(**at, exit_code=85))
+        made.cycle(facts.TaskReleased(**at))
     made.start("urgent")
     return made
 
@@ -47,6 +47,7 @@ def row_of(output: str, job: str) -> list[str]:
     return next(line.split() for line in output.splitlines() if job in line.split())
 
 
+@pytest.mark.slow
 def test_an_elastic_job_shows_what_it_holds_of_what_it_wants(bailiff: Run) -> None:
     listed = bailiff("list").output
     assert "4/8" in row_of(listed, "elastic")
@@ -79,17 +80,17 @@ def test_equal_tasks_of_one_thing_need_no_brackets() -> None:
 
 
 def test_nobody_is_told_that_a_job_that_waits_needs_no_room() -> None:
-    assert "did not need room" not in REFUSALS["not-needed"]
+    assert "did not need room" not in REFUSAL_REASONS["not-needed"]
 
 
 def test_a_duration_above_ten_years_is_told_in_days() -> None:
     error = {"type": "less_than_equal", "loc": ("grace",), "input": "99999d", "ctx": {"le": 315_360_000_000_000}, "msg": ""}
-    assert complaints([error]) == 'grace: expected at most 3650d, found "99999d"'  # type: ignore[list-item]
+    assert describe_errors([error]) == 'grace: expected at most 3650d, found "99999d"'  # type: ignore[list-item]
 
 
 def test_a_seal_over_one_record_says_one_record() -> None:
     tree = Frontier()
     tree.append(leaf_hash(b"0" * 32))
     seal = make_seal(new_private_key(), "pool-a", "0" * 64, tree, "0" * 64, sealed_at=1)
-    with pytest.raises(Disproved, match=r"^the seal over 1 record: its signature does not fit key"):
+    with pytest.raises(VerificationFailed, match=r"^the seal over 1 record: its signature does not fit key"):
         check_seal(seal.model_copy(update={"sealed_at": 2}), "pool-a")

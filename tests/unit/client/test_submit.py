@@ -8,7 +8,7 @@ import pytest
 import yaml
 from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on, finished_story, preemption_story
 
-from bailiff.problem import ExitCode
+from bailiff.client.errors import ExitCode
 from bailiff_bus import topics
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.records import facts
@@ -41,7 +41,7 @@ def test_a_gang_whose_members_might_not_see_one_checkpoint_directory_is_warned_o
     scribe.node("n9")
     found = bailiff("submit", "--tasks", "2", "--gpus", "8", "--name", "wide", "--", "x")
     assert found.exit_code == ExitCode.DONE
-    assert "warning: no single node holds this gang" in found.stderr
+    assert "warning: this gang does not fit on one node" in found.stderr
     assert "warning" not in bailiff("submit", "--gpus", "8", "--name", "narrow", "--", "x").stderr
 
 
@@ -52,7 +52,7 @@ def test_an_array_is_so_many_jobs_that_know_their_number(bailiff: Run, scribe: S
     found = bailiff("submit", "--array", "3", "--name", "sweep", "--gpus", "1", "--env", "LR=1", "--", "python", "try.py")
     assert found.exit_code == ExitCode.DONE
     assert [line.split()[0] for line in found.output.splitlines()] == ["sweep-0", "sweep-1", "sweep-2"]
-    assert all(name in scribe.pool.jobs for name in ("sweep-0", "sweep-1", "sweep-2"))
+    assert all(name in scribe.state.jobs for name in ("sweep-0", "sweep-1", "sweep-2"))
     dry = list(yaml.safe_load_all(bailiff("submit", "--array", "2", "--name", "s", "--dry-run", "--", "x").output))
     assert [each["data"]["spec"]["env"] for each in dry] == [
         {"BAILIFF_ARRAY_INDEX": "0", "BAILIFF_ARRAY_SIZE": "2"}, {"BAILIFF_ARRAY_INDEX": "1", "BAILIFF_ARRAY_SIZE": "2"},
@@ -70,7 +70,7 @@ def test_one_of_an_array_that_is_refused_does_not_hide_the_others(bailiff: Run, 
     assert found.exit_code == ExitCode.REJECTED
     assert "sweep-1: rejected at pool-a#" in found.stderr
     assert "2 of 3 jobs were accepted" in found.stderr
-    assert "sweep-2" in scribe.pool.jobs
+    assert "sweep-2" in scribe.state.jobs
 
 
 def test_waiting_for_an_array_ends_as_its_worst_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -123,8 +123,8 @@ def test_every_option_reaches_the_request(bailiff: Run) -> None:
     [
         (["--topology", "racks"], '--topology: expected NAME:LEVEL, as in racks:rack, found "racks"'),
         (["--topology", "racks:zone", "--near", "rows:row"], "--near: expected a level of racks"),
-        (["--fraction", "0.5", "--gpus", "1"], "--fraction: stands beside gpus"),
-        (["--interactive", "--array", "2"], "--interactive is for one job"),
+        (["--fraction", "0.5", "--gpus", "1"], "--fraction: cannot be combined with gpus"),
+        (["--interactive", "--array", "2"], "--interactive and --array are mutually exclusive"),
     ],
 )
 def test_options_that_do_not_go_together(bailiff: Run, options: list[str], told: str) -> None:
@@ -141,6 +141,7 @@ def test_the_project_may_be_a_setting(bailiff: Run, monkeypatch: pytest.MonkeyPa
 # --- interactive jobs
 
 
+@pytest.mark.slow
 def test_an_interactive_job_says_where_it_runs_and_prints_what_it_prints(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     scribe = Scribe()
     finished_story(scribe)
@@ -156,10 +157,10 @@ def test_an_interactive_job_says_where_it_runs_and_prints_what_it_prints(monkeyp
     found = run("submit", "--interactive", "--port", "8888", "--name", "notebook", "--gpus", "1", "--", "jupyter", "lab")
     assert found.exit_code == ExitCode.DONE, found.stderr
     assert found.stdout == "serving\n"
-    assert "it runs on gpu-02; once it serves, it is at gpu-02:8888" in found.stderr
-    assert "Bailiff opens no tunnel." in found.stderr
+    assert "running on gpu-02; its port: gpu-02:8888" in found.stderr
+    assert "is not reachable from here: ssh" in found.stderr
     assert "ssh -N -L 8888:localhost:8888 gpu-02" in found.stderr
-    job = scribe.pool.jobs["notebook"]
+    job = scribe.state.jobs["notebook"]
     assert job.class_name == "interactive"
 
 
@@ -188,24 +189,24 @@ def test_scale(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     run = run_on(scribe, monkeypatch, tmp_path)
     found = run("scale", "elastic", "6", "--min", "3")
     assert found.exit_code == ExitCode.DONE, found.output
-    assert found.output.startswith("elastic is to have 6 tasks, at least 3 together  (pool-a#")
-    assert (scribe.pool.jobs["elastic"].size, scribe.pool.jobs["elastic"].minimum) == (6, 3)
+    assert found.output.startswith("elastic is scaled to 6 tasks, at least 3  (pool-a#")
+    assert (scribe.state.jobs["elastic"].size, scribe.state.jobs["elastic"].minimum) == (6, 3)
     assert run("scale", "nobody", "2").exit_code == ExitCode.NOT_FOUND
 
 
 def test_set_priority_while_it_waits(bailiff: Run, scribe: Scribe) -> None:
     found = bailiff("set", "train-9", "--priority", "interactive")
     assert found.exit_code == ExitCode.DONE, found.output
-    assert scribe.pool.jobs["train-9"].priority == 75
+    assert scribe.state.jobs["train-9"].priority == 75
     nothing = bailiff("set", "train-9")
-    assert (nothing.exit_code, "say what to change" in nothing.stderr) == (ExitCode.USAGE, True)
+    assert (nothing.exit_code, "nothing to change" in nothing.stderr) == (ExitCode.USAGE, True)
 
 
 def test_delete_is_cancel(bailiff: Run, scribe: Scribe) -> None:
     found = bailiff("delete", "train-9", "--reason", "old habits")
     assert found.exit_code == ExitCode.DONE
     assert "train-9: cancel accepted" in found.output
-    assert scribe.pool.jobs["train-9"].phase == "cancelled"
+    assert scribe.state.jobs["train-9"].phase == "cancelled"
     cancelled = [record.data for record in scribe.records if isinstance(record.data, facts.JobCancelled)]
     assert [(fact.job, fact.reason) for fact in cancelled] == [("train-9", "old habits")]
 
@@ -253,7 +254,7 @@ def test_the_list_of_a_project_holds_those_below_it(monkeypatch: pytest.MonkeyPa
 def test_parts_of_gpus_are_shown_as_parts() -> None:
     from tests.builders import Sketch, group
 
-    from bailiff.present.jobs import gpus_of_tasks
+    from bailiff.render.serializers.jobs import gpus_of_tasks
 
     sketch = Sketch()
     assert gpus_of_tasks(sketch.job("a", group(2, gpus=4)).groups()) == "8"

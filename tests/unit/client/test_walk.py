@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tests.unit.client.kit import Scribe, finished_story, quiet_story
 
-from bailiff import walk
-from bailiff.logfile import LogFile, about_line, message_line, write_log
-from bailiff.problem import Problem
+from bailiff.audit import chain_report
+from bailiff.audit.log_files import LogFile, about_line, message_line, write_log
+from bailiff.client.errors import Problem
 from bailiff_bus.port import Message
 from bailiff_bus.topics import AUDIT
 from bailiff_core.records import Wire, encode, facts, record_hash
@@ -36,8 +36,8 @@ async def stream(messages: list[Message]) -> AsyncIterator[Message]:
         yield dataclasses.replace(message, offset=offset)
 
 
-async def verified(messages: list[Message]) -> walk.Verification:
-    return await walk.verify("pool-a", stream(messages))
+async def verified(messages: list[Message]) -> chain_report.Verification:
+    return await chain_report.verify("pool-a", stream(messages))
 
 
 def message(wire: Wire, offset: int = 999) -> Message:
@@ -112,7 +112,7 @@ async def test_a_zombie_whose_first_records_were_lost_is_harmless(scribe: Scribe
 async def test_a_repeated_record_and_foreign_bytes_are_harmless(scribe: Scribe) -> None:
     messages = log(scribe)
     foreign = Message(AUDIT.name, 0, 77, 0, None, (("x", b"\xff"),), b"hello")
-    other = message(encode(dataclasses.replace(scribe.records[3], domain="pool-b", prev="0" * 64)))
+    other = message(encode(dataclasses.replace(scribe.records[3], pool="pool-b", prev="0" * 64)))
     found = await verified([*messages[:10], messages[9], foreign, other, *messages[10:]])
     assert found["ok"]
     assert found["orphans_by_kind"] == {"foreign": 2, "repeat": 1}
@@ -120,7 +120,7 @@ async def test_a_repeated_record_and_foreign_bytes_are_harmless(scribe: Scribe) 
 
 async def test_a_writer_that_lost_the_race_to_start_is_harmless(scribe: Scribe) -> None:
     loser = Scribe(cluster=scribe.cluster)
-    loser.pool, loser.head, loser.records = scribe.pool, scribe.head, list(scribe.records)
+    loser.state, loser.head, loser.records = scribe.state, scribe.head, list(scribe.records)
     late_start = dataclasses.replace(scribe.records[2], seq=scribe.head.next_seq, prev=scribe.head.hash, epoch=2, time=scribe.now)
     scribe.writer("writer-2")
     found = await verified([*log(scribe), message(encode(late_start))])
@@ -136,7 +136,7 @@ Change = Callable[[list[Message]], list[Message]]
 # fmt: off
 CHANGES: list[tuple[str, Change, str, str]] = [
     ("a changed value", lambda log: [*log[:9], changed(log[9], b"done-1", b"done-2"), *log[10:]], "10",
-     "record 9 is not what its writer wrote"),
+     "record 9 was changed or replaced after it was written"),
     ("a missing record", lambda log: [*log[:9], *log[10:]], "10", "record 9 is missing"),
     ("several missing records", lambda log: [*log[:9], *log[14:]], "14", "records 9 to 13 are missing"),
     ("a missing beginning", lambda log: log[5:], "5", "the beginning of the log is missing"),
@@ -196,11 +196,11 @@ async def test_a_value_that_was_changed_so_that_nobody_can_read_it_was_changed(s
     found = await verified(harmed)
     assert found["broken"] is not None
     assert (found["broken"]["seq"], found["broken"]["offset"]) == (f"{at + 1}", at + 1)
-    assert f"record {at} is not what its writer wrote" in found["broken"]["meaning"]
+    assert f"record {at} was changed or replaced after it was written" in found["broken"]["meaning"]
     last = await verified(harmed[: at + 1])  # where none follows it, nobody knows
     assert last["broken"] is not None
     assert (last["broken"]["seq"], last["broken"]["meaning"]) == (
-        f"{at}", "the chain holds up to it, but this release cannot read it",
+        f"{at}", "the chain is valid up to this record, but this release cannot read it",
     )  # fmt: skip
     assert "\n" not in last["broken"]["reason"]
 
@@ -215,9 +215,9 @@ async def test_an_exported_log_gives_every_byte_back(scribe: Scribe, tmp_path: P
     with file.open("w", encoding="utf-8") as out:
         assert await write_log(out, "pool-a", 0, stream(messages)) == len(messages)
     read = LogFile(file)
-    assert read.domain == "pool-a"
+    assert read.pool == "pool-a"
     assert [message async for message in read.messages()] == messages
-    assert await walk.verify("pool-a", LogFile(file).messages()) == await verified(messages)
+    assert await chain_report.verify("pool-a", LogFile(file).messages()) == await verified(messages)
 
 
 @pytest.mark.parametrize(

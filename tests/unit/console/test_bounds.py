@@ -8,29 +8,29 @@ import pytest
 from tests.archive_kit import Log
 from tests.log_builder import SECOND, Story, policy
 
-from bailiff.client import Domain
-from bailiff_bus.metrics import Metrics
+from bailiff.client.client import PoolRef
 from bailiff_bus.port import Bus
-from bailiff_console.live import histories, pages
+from bailiff_console.history import point_in_time, snapshots, state_at
+from bailiff_console.history.explain import PoolLog
+from bailiff_console.history.point_in_time import SnapshotCache
+from bailiff_console.live import job_index, subscribers
 from bailiff_console.live.change import packed
-from bailiff_console.live.follower import Followed
-from bailiff_console.live.picture import EVENTS_KEPT
-from bailiff_console.past import at, snapshots, walk
-from bailiff_console.past.at import Boards
-from bailiff_console.past.explain import PastLog
-from bailiff_console.problems import Refused
-from bailiff_core.model.pool import ENDED
+from bailiff_console.live.follower import PoolFollower
+from bailiff_console.live.pool_projection import MAX_EVENTS
+from bailiff_console.problems import ApiError
+from bailiff_core.model.state import ENDED
+from bailiff_service.metrics import Metrics
 
 WAVES, JOBS = 6, 10
-MOST_ENDED = 15
+MAX_ENDED_JOBS = 15
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(histories, "MOST_ENDED", MOST_ENDED)
-    monkeypatch.setattr(pages, "RING_TICKS", 7)
-    monkeypatch.setattr(snapshots, "LEAST_GAP", 20)
-    monkeypatch.setattr(at, "BOARDS_KEPT", 3)
+    monkeypatch.setattr(job_index, "MAX_ENDED_JOBS", MAX_ENDED_JOBS)
+    monkeypatch.setattr(subscribers, "RING_TICKS", 7)
+    monkeypatch.setattr(snapshots, "MIN_GAP", 20)
+    monkeypatch.setattr(point_in_time, "MAX_SNAPSHOTS", 3)
 
 
 def waves(story: Story) -> Iterator[int]:
@@ -42,45 +42,47 @@ def waves(story: Story) -> Iterator[int]:
         yield wave
 
 
+@pytest.mark.slow
 async def test_however_many_jobs_have_been_only_so_many_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    story, log = Story(policy(), domain="pool-a"), Log("pool-a")
+    story, log = Story(policy(), pool="pool-a"), Log("pool-a")
     story.node("n1", gpus=1)
     bus: Bus = log.cluster.client("console")
-    followed, boards, written = Followed(bus, Domain("pool-a", 0, "identity"), Metrics(), tmp_path, 8), Boards(), 0
-    await followed.view.catch_up()
+    followed, snapshot_cache = PoolFollower(bus, PoolRef("pool-a", 0, "identity"), Metrics(), tmp_path, 8), SnapshotCache()
+    written = 0
+    await followed.log_projection.catch_up()
     followed.ready = True
-    page = followed.pages.enter(frozenset({"jobs"}), None)
+    page = followed.subscribers.add(frozenset({"jobs"}), None)
     for _ in waves(story):
         log.append(story.wires[written:])
         written = len(story.wires)
-        while followed.pool.seq < written - 1:
-            await followed.view.advance(0)
+        while followed.state.seq < written - 1:
+            await followed.log_projection.advance(0)
             followed.tick()
         for seq in range(0, written, written // 5):
-            async with followed.past.at(seq=seq, end=written) as then:
-                await boards.of(followed, then)
-        ended = sum(job.phase in ENDED for job in followed.pool.jobs.values())
-        assert len(followed.histories) <= MOST_ENDED + (len(followed.pool.jobs) - ended)
-        assert len(followed.pages._ring) <= pages.RING_TICKS
-        assert len(page._waiting) <= pages.QUEUE
-        assert len(followed.picture.events) <= EVENTS_KEPT
-        assert len(followed.past.snapshots._kept) <= 8
-        assert len(boards._made) <= at.BOARDS_KEPT
-        assert len(followed.past._walks) <= walk.OPEN
-        assert not {*followed.memo.why, *followed.memo.owners} - {*followed.pool.active, *followed.pool.queue}
-    assert len(followed.histories) == MOST_ENDED, "the last that ended, although the pool knows all of them"
-    assert len(followed.pool.jobs) == WAVES * JOBS
+            async with followed.history.at(seq=seq, end=written) as then:
+                await snapshot_cache.of(followed, then)
+        ended = sum(job.phase in ENDED for job in followed.state.jobs.values())
+        assert len(followed.job_index) <= MAX_ENDED_JOBS + (len(followed.state.jobs) - ended)
+        assert len(followed.subscribers._ring) <= subscribers.RING_TICKS
+        assert len(page._queue) <= subscribers.QUEUE
+        assert len(followed.pool_projection.events) <= MAX_EVENTS
+        assert len(followed.history.snapshots._kept) <= 8
+        assert len(snapshot_cache._made) <= point_in_time.MAX_SNAPSHOTS
+        assert len(followed.history._replays) <= state_at.MAX_REPLAYS
+        assert not {*followed.view_cache.pending, *followed.view_cache.owners} - {*followed.state.active, *followed.state.queue}
+    assert len(followed.job_index) == MAX_ENDED_JOBS, "the last that ended, although the pool knows all of them"
+    assert len(followed.state.jobs) == WAVES * JOBS
     last, first = f"job-{WAVES - 1}-{JOBS - 1}", "job-0-0"
-    assert [seq async for seq, _ in PastLog(followed, job=last).wires()]
-    with pytest.raises(Refused, match="the archive has them"):
-        [seq async for seq, _ in PastLog(followed, job=first).wires()]
-    await followed.past.tidy()
-    assert followed.past._walks, "somebody has just looked"
-    monkeypatch.setattr(walk, "IDLE_S", 0.0)
-    await followed.past.tidy()
-    assert not followed.past._walks, "each holds a whole pool"
-    await followed.past.close()
-    await followed.view.close()
+    assert [seq async for seq, _ in PoolLog(followed, job=last).wires()]
+    with pytest.raises(ApiError, match="see the archive"):
+        [seq async for seq, _ in PoolLog(followed, job=first).wires()]
+    await followed.history.tidy()
+    assert followed.history._replays, "somebody has just looked"
+    monkeypatch.setattr(state_at, "IDLE_S", 0.0)
+    await followed.history.tidy()
+    assert not followed.history._replays, "each holds a whole pool"
+    await followed.history.close()
+    await followed.log_projection.close()
 
 
 def test_a_row_holds_no_more_room_than_its_bytes_need() -> None:

@@ -1,4 +1,4 @@
-"""What a page shows after any number of changes is what it would show if it were opened anew."""
+"""What a page shows after any number of changes is what it would show if it were opened rebuilt."""
 
 import json
 from pathlib import Path
@@ -6,17 +6,17 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.console_kit import Heard
+from tests.console_kit import ClientState
 from tests.history_files import from_lines
 from tests.property.random_stories import Chance
 
 from bailiff_console.live.change import SHOWN, Change, merged
-from bailiff_console.live.eventlines import event_lines
-from bailiff_console.live.memo import Memo
-from bailiff_console.live.picture import Picture
-from bailiff_console.live.touched import Touched
+from bailiff_console.live.change_tracker import ChangeTracker
+from bailiff_console.live.event_lines import event_lines
+from bailiff_console.live.pool_projection import PoolProjection
+from bailiff_console.live.view_cache import ViewCache
 from bailiff_core.fold import apply
-from bailiff_core.model.pool import Pool
+from bailiff_core.model.state import PoolState
 from bailiff_core.records import Wire, decode
 
 HISTORIES = sorted((Path(__file__).parents[2] / "histories").glob("*.jsonl"))
@@ -36,37 +36,37 @@ def differing(shown: Any, expected: Any) -> list[Any]:
 
 
 def watched(wires: list[Wire], dice: Random) -> None:
-    """Follow the log with ticks now and then; compare with a picture made anew at each."""
-    pool, memo, touched = Pool(), Memo(), Touched()
-    kept = Picture("pool-a", memo)
-    kept.all_anew(pool, "")
-    heard, slow, lines, missed = Heard(), Heard(), list[bytes](), list[Change]()
-    for each in (heard, slow):
-        each.take("board", data_of(kept.board(SHOWN)), "")
+    """Follow the log with ticks now and then; compare with a picture made rebuilt at each."""
+    state, view_cache, tracker = PoolState(), ViewCache(), ChangeTracker()
+    kept = PoolProjection("pool-a", view_cache)
+    kept.rebuild(state, "")
+    full, slow, lines, missed = ClientState(), ClientState(), list[bytes](), list[Change]()
+    for each in (full, slow):
+        each.take("snapshot", data_of(kept.snapshot_event(SHOWN)), "")
     for wire in wires:
         record = decode(wire)
-        apply(pool, record)
-        memo.take(record, pool)
-        touched.take(record, pool)
-        lines += event_lines(record, pool)
+        apply(state, record)
+        view_cache.take(record, state)
+        tracker.take(record, state)
+        lines += event_lines(record, state)
         if dice.random() < 0.4:
-            touched.settle(pool)
-            change = kept.update(pool, record.type, touched, lines)
+            tracker.include_preemptors(state)
+            change = kept.update(state, record.type, tracker, lines)
             lines = []
-            touched.clear()
-            heard.take("change", data_of(change.message(SHOWN)), str(change.place))
+            tracker.clear()
+            full.take("change", data_of(change.message(SHOWN)), str(change.position))
             missed.append(change)
             if dice.random() < 0.3:
-                slow.take("change", data_of(merged(missed).message(SHOWN)), str(change.place))
+                slow.take("change", data_of(merged(missed).message(SHOWN)), str(change.position))
                 missed.clear()
-                assert differing(slow.board | {"events": []}, heard.board | {"events": []}) == [], f"in one, after #{record.seq}"
-                assert slow.events == heard.events
-            anew = Picture("pool-a", memo)
-            anew.all_anew(pool, record.type)
-            expected = data_of(anew.board(SHOWN))
+                assert differing(slow.snapshot | {"events": []}, full.snapshot | {"events": []}) == [], f"after #{record.seq}"
+                assert slow.events == full.events
+            rebuilt = PoolProjection("pool-a", view_cache)
+            rebuilt.rebuild(state, record.type)
+            expected = data_of(rebuilt.snapshot_event(SHOWN))
             for part in ("seq", "time", "pool", "nodes", "jobs", "projects", "queue"):
-                assert differing(heard.board.get(part), expected.get(part)) == [], f"{part} after #{record.seq} {record.type}"
-            assert data_of(kept.board(SHOWN)) | {"events": [], "classes": []} == expected | {"events": [], "classes": []}
+                assert differing(full.snapshot.get(part), expected.get(part)) == [], f"{part} after #{record.seq} {record.type}"
+            assert data_of(kept.snapshot_event(SHOWN)) | {"events": [], "classes": []} == expected | {"events": [], "classes": []}
 
 
 @pytest.mark.parametrize("history", HISTORIES, ids=lambda path: path.stem)
@@ -78,5 +78,5 @@ def test_changes_add_up_to_what_a_new_page_shows(history: Path) -> None:
 def test_changes_of_random_histories_add_up_too(seed: int) -> None:
     dice, chance = Random(seed), Chance()
     for _ in range(60):
-        chance.turn([(dice.randint(0, 59), dice.randint(0, 11), dice.randint(0, 23)) for _ in range(dice.randint(1, 3))])
+        chance.cycle([(dice.randint(0, 59), dice.randint(0, 11), dice.randint(0, 23)) for _ in range(dice.randint(1, 3))])
     watched(list(chance.story.wires), dice)

@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from bailiff_bus.messages import LogSealed, SealingKey, SealsSetAside
-from bailiff_bus.seals import SealChain, make_aside, make_key, make_seal
+from bailiff_bus.messages import LogSealed, SealingKey, SealsInvalidated
 from bailiff_core.records.merkle import Frontier, leaf_hash, subtrees_of
+from bailiff_log.seals import SealChain, make_invalidation, make_key, make_seal
 
 ROOT = Path(__file__).parents[3]
 LOG = json.loads((ROOT / "docs/log-protocol-vectors.json").read_text(encoding="utf-8"))["chain"]
@@ -14,7 +14,7 @@ HASHES = [each["hash"] for each in LOG]
 FIRST_KEY, SECOND_KEY = bytes(range(32)), bytes(range(32, 64))
 
 
-def published() -> list[LogSealed | SealingKey | SealsSetAside]:
+def published() -> list[LogSealed | SealingKey | SealsInvalidated]:
     """Seals over 3 and 5 records, a new key, one over 7 that is set aside, and one over all 9."""
     leaves = [leaf_hash(bytes.fromhex(each)) for each in HASHES]
 
@@ -32,7 +32,7 @@ def published() -> list[LogSealed | SealingKey | SealsSetAside]:
         over_five,
         make_key(SECOND_KEY, "a100", HASHES[0], FIRST_KEY),
         over_seven,
-        make_aside(SECOND_KEY, "a100", HASHES[0], over_five, over_seven, 6, 'größer "als" gedacht', time + 3),
+        make_invalidation(SECOND_KEY, "a100", HASHES[0], over_five, over_seven, 6, 'größer "als" gedacht', time + 3),
         sealed(SECOND_KEY, 9, 5, time + 4),
     ]
 
@@ -42,6 +42,6 @@ def test_the_kept_vectors_are_what_is_published() -> None:
     chain = SealChain("a100")
     for body in bodies:
         chain.take(body)
-    names = {LogSealed: "LogSealed", SealingKey: "SealingKey", SealsSetAside: "SealsSetAside"}
+    names = {LogSealed: "LogSealed", SealingKey: "SealingKey", SealsInvalidated: "SealsInvalidated"}
     items = [{"offset": at, "kind": names[type(body)], "data": body.to_data()} for at, body in enumerate(bodies)]
     assert json.loads(KEPT.read_text(encoding="utf-8")) == items

@@ -4,8 +4,8 @@ import pytest
 from tests.log_builder import HOUR, MINUTE, policy
 
 from bailiff_core.model.demand import TaskGroup
-from bailiff_core.records.facts import ClockStepped, JobCancelled, JobEvictionAsked, TaskProgressed
-from bailiff_core.scene import scene_of
+from bailiff_core.records.facts import ClockStepped, JobCancelled, JobEvictionRequested, TaskProgressed
+from bailiff_core.scheduling_snapshot import scene_of
 
 
 def running(story, *jobs):
@@ -20,10 +20,10 @@ def running(story, *jobs):
 def test_evicted_by_hand_a_job_leaves_with_its_grace_and_waits_at_its_old_place(story):
     running(story)
     story.evict("train", reason="benchmark at noon")
-    decided = story.expect("EvictionDecided", job="train", cause="asked", grace=150_000_000)
+    decided = story.expect("EvictionDecided", job="train", cause="requested", grace=150_000_000)
     assert decided.reason == "somebody wants it off its place: benchmark at noon"
     story.yields("train")
-    requeued = story.expect("JobRequeued", job="train", cause="asked", outcome="preempted")
+    requeued = story.expect("JobRequeued", job="train", cause="requested", outcome="preempted")
     assert requeued.not_before == 0
     story.expect("JobPlaced", job="train", attempt=2)
     assert (story.job("train").evictions, story.job("train").failures) == (1, 0)
@@ -35,9 +35,9 @@ def test_evicted_before_it_starts_only_its_promise_is_dropped(story):
     story.propose()
     assert story.job("next").phase == "reserved"
     story.evict("next")
-    story.expect("ReservationDropped", job="next", reason="asked")
-    story.expect("EvictionWithdrawn", job="one")
-    assert story.job("next").wish is None
+    story.expect("ReservationDropped", job="next", reason="requested")
+    story.expect("EvictionCancelled", job="one")
+    assert story.job("next").operator_request is None
 
 
 def test_a_job_that_is_not_to_come_back_after_an_eviction_does_not(story):
@@ -51,10 +51,10 @@ def test_a_job_that_is_not_to_come_back_after_an_eviction_does_not(story):
 def test_who_is_about_to_end_anyway_is_not_told_twice(story):
     running(story)
     asked = {"request": story.request(), "job": "train"}
-    story.turn(JobEvictionAsked(**asked), JobCancelled(request=story.request(), job="train"))
+    story.cycle(JobEvictionRequested(**asked), JobCancelled(request=story.request(), job="train"))
     story.expect_only("EvictionDecided")
     story.expect("EvictionDecided", cause="cancelled")
-    assert story.job("train").wish is None
+    assert story.job("train").operator_request is None
 
 
 # --- pause
@@ -67,15 +67,15 @@ def test_a_paused_job_gives_its_room_to_others_and_has_none_until_it_goes_on(sto
     story.expect("EvictionDecided", job="train", cause="paused")
     story.yields("train")
     story.expect("JobRequeued", job="train", cause="paused")
-    story.expect("JobStartOrdered", job="waits")
+    story.expect("JobStarting", job="waits")
     assert story.job("train").phase == "paused"
-    assert "train" not in story.pool.queue
+    assert "train" not in story.state.queue
     assert story.job("train").evictions == 0
     story.started("waits")
     story.ends("waits")
     assert story.job("train").phase == "paused"
     story.wait(HOUR)
-    story.unpause("train")
+    story.resume("train")
     story.expect("JobPlaced", job="train", attempt=2)
 
 
@@ -84,18 +84,18 @@ def test_it_goes_back_through_the_queue(story):
     story.pause("one")
     story.yields("one")
     story.runs("three", gpus=4)
-    story.unpause("one")
-    story.expect("JobWaits", job="one")
-    assert story.pool.queue == ["one"]
+    story.resume("one")
+    story.expect("JobPending", job="one")
+    assert story.state.queue == ["one"]
 
 
 def test_a_waiting_job_is_set_aside_at_once_and_nobody_is_asked_to_leave_for_it(story):
     running(story, "one", "two")
     story.submit("urgent", gpus=8, cls="interactive")
-    assert story.pool.selection is not None
+    assert story.state.selection is not None
     story.pause("urgent")
-    assert (story.job("urgent").phase, story.pool.selection) == ("paused", None)
-    story.unpause("urgent")
+    assert (story.job("urgent").phase, story.state.selection) == ("paused", None)
+    story.resume("urgent")
     story.expect("PreemptionRequested", job="urgent")
 
 
@@ -105,7 +105,7 @@ def test_a_promise_is_dropped_and_its_victims_stay(story):
     story.propose()
     story.pause("next")
     story.expect("ReservationDropped", job="next", reason="paused")
-    story.expect("EvictionWithdrawn", job="one")
+    story.expect("EvictionCancelled", job="one")
     assert story.job("next").phase == "paused"
 
 
@@ -113,7 +113,7 @@ def test_the_head_of_the_queue_that_is_paused_lets_others_pass(story):
     running(story)
     story.submit("big", gpus=8)
     story.submit("small", gpus=4)
-    story.expect("JobWaits", job="small")
+    story.expect("JobPending", job="small")
     story.pause("big")
     story.expect("JobPlaced", job="small")
 
@@ -135,7 +135,7 @@ def test_who_was_spared_but_is_paused_leaves_all_the_same(story):
     story.propose()
     story.pause("one")
     story.cancel("next")
-    story.expect("EvictionWithdrawn", job="one")
+    story.expect("EvictionCancelled", job="one")
     story.expect("EvictionDecided", job="one", cause="paused")
 
 
@@ -143,7 +143,7 @@ def test_told_to_go_on_while_it_still_leaves_it_waits_when_it_has_left(story):
     running(story)
     story.pause("train")
     story.begin("train")
-    story.unpause("train")
+    story.resume("train")
     assert story.job("train").phase == "evicting"
     story.ends("train", 85)
     story.expect("JobPlaced", job="train", attempt=2)
@@ -171,9 +171,9 @@ def test_it_asks_for_no_share_while_it_is_paused(tell):
     story.runs("there", gpus=8, project="blue")
     story.submit("train", gpus=8, project="red")
     story.pause("train")
-    assert scene_of(story.pool).usage.requested("red")[0] == 0
-    story.unpause("train")
-    assert scene_of(story.pool).usage.requested("red")[0] == 8000
+    assert scene_of(story.state).usage.requested("red")[0] == 0
+    story.resume("train")
+    assert scene_of(story.state).usage.requested("red")[0] == 8000
 
 
 def test_finished_inside_its_grace_it_has_ended(story):
@@ -191,7 +191,7 @@ def test_a_drained_node_gets_nothing_new(story):
     story.node("n1", gpus=8)
     story.drain("n1", "graceful")
     story.submit("train", gpus=4)
-    story.expect("JobWaits", job="train")
+    story.expect("JobPending", job="train")
     story.undrain("n1")
     story.expect("JobPlaced", job="train")
 
@@ -202,17 +202,17 @@ def test_drained_gracefully_jobs_may_finish_until_the_deadline(story):
     story.expect_only()
     story.ends("short", after=MINUTE)
     story.wait(10 * MINUTE)
-    story.expect("DrainDue", node="n1")
+    story.expect("DrainDeadlineReached", node="n1")
     decided = story.expect("EvictionDecided", job="long", cause="drain", grace=150_000_000)
     assert decided.reason == "n1 is being emptied (graceful): new driver"
     story.yields("long")
     story.expect("JobRequeued", job="long", cause="drain")
-    story.expect("JobWaits", job="long")
+    story.expect("JobPending", job="long")
 
 
 def listens(story, job):
     """It has said that it hears notices."""
-    story.turn(*(TaskProgressed(**story.at(job, task.index), step=1) for task in story.job(job).tasks))
+    story.cycle(*(TaskProgressed(**story.at(job, task.index), step=1) for task in story.job(job).tasks))
 
 
 def test_drained_gracefully_a_job_that_listens_moves_where_there_is_room(story):
@@ -224,7 +224,7 @@ def test_drained_gracefully_a_job_that_listens_moves_where_there_is_room(story):
     assert (moves.reason, [share.node for share in moves.placement]) == ("n1 is being emptied (graceful): new driver", [1])
     assert story.job("deaf").phase == "running"
     story.yields("listens")
-    story.expect("JobStartOrdered", job="listens")
+    story.expect("JobStarting", job="listens")
     assert story.job("listens").evictions == 0
 
 
@@ -245,7 +245,7 @@ def test_an_undrain_takes_back_what_nobody_was_told_of(story):
     story.drain("n1", "quick")
     story.begin("told")
     story.undrain("n1")
-    back = story.expect("EvictionWithdrawn", job="untold", told=False)
+    back = story.expect("EvictionCancelled", job="untold", notified=False)
     assert back.reason == "its node is not being emptied any more"
     assert (story.job("untold").phase, story.job("told").phase) == ("running", "evicting")
     assert story.job("untold").evictions == 0
@@ -257,7 +257,7 @@ def test_members_alone_that_nobody_was_told_of_stay_too(story):
     story.runs("wide", gpus=1, tasks=4, min_tasks=2)
     story.drain("n2", "quick")
     story.undrain("n2")
-    story.expect("EvictionWithdrawn", job="wide", told=False)
+    story.expect("EvictionCancelled", job="wide", notified=False)
     assert not any(task.eviction for task in story.job("wide").tasks)
 
 
@@ -307,7 +307,7 @@ def test_promises_on_a_drained_node_go_elsewhere(story):
     story.node("n2", gpus=8)
     story.drain("n1", "graceful")
     story.expect("ReservationDropped", job="high", reason="drain")
-    story.expect("EvictionWithdrawn", job="low")
+    story.expect("EvictionCancelled", job="low")
     placed = story.expect("JobPlaced", job="high")
     assert [share.node for share in placed.placement] == [1]
 
@@ -331,18 +331,18 @@ def test_a_drain_outlives_the_agent_and_its_machine(story):
     story.lost("n1")
     story.node("n1", gpus=8, boot=2)
     story.submit("train", gpus=4)
-    story.expect("JobWaits", job="train")
-    assert story.pool.nodes[0].drain.reason == "memory"
+    story.expect("JobPending", job="train")
+    assert story.state.nodes[0].drain.reason == "memory"
 
 
 def test_a_jump_of_the_clock_moves_no_deadline(story):
     running(story)
     story.drain("n1", "graceful", HOUR)
     story.time += 2 * HOUR
-    story.turn(ClockStepped(by=2 * HOUR))
+    story.cycle(ClockStepped(jump=2 * HOUR))
     assert story.job("train").phase == "running"
     story.wait(HOUR)
-    story.expect("DrainDue", node="n1")
+    story.expect("DrainDeadlineReached", node="n1")
 
 
 # --- migrate
@@ -354,13 +354,13 @@ def test_a_migrated_job_starts_where_its_place_was_kept(story):
     story.migrate("train", reason="n1 is noisy")
     decided = story.expect("MigrationDecided", job="train", reason="n1 is noisy")
     assert [share.node for share in decided.placement] == [1]
-    assert story.pool.nodes[1].reserved.devices
+    assert story.state.nodes[1].reserved.devices
     story.submit("other", gpus=8)
     assert [share.node for share in story.expect("JobPlaced", job="other", reserved=True).placement] == [0]
     story.yields("train")
     story.expect("JobRequeued", job="train", cause="migration")
-    story.expect("JobPlaced", job="train", verb="migrate", attempt=2)
-    story.expect("JobStartOrdered", job="train")
+    story.expect("JobPlaced", job="train", action="migrate", attempt=2)
+    story.expect("JobStarting", job="train")
     story.started("train")
     assert ([task.node for task in story.job("train").tasks], story.job("train").evictions) == ([1], 0)
 
@@ -388,7 +388,7 @@ def test_without_a_place_it_stays_and_is_told_why(story):
     story.migrate("train")
     refused = story.expect("MigrationRefused", job="train")
     assert refused.reason
-    assert (story.job("train").phase, story.job("train").wish) == ("running", None)
+    assert (story.job("train").phase, story.job("train").operator_request) == ("running", None)
 
 
 def test_room_that_is_only_on_its_way_out_is_no_place(story):
@@ -406,7 +406,7 @@ def test_it_keeps_to_the_nodes_that_it_names(story):
     story.runs("here", TaskGroup(gpu_milli=1000, nodes=("n1",)))
     story.node("n2", gpus=8)
     story.migrate("here")
-    assert "not named by the job" in story.expect("MigrationRefused").reason
+    assert "not in the job's node list" in story.expect("MigrationRefused").reason
 
 
 def test_its_place_gone_before_anybody_was_told_it_stays(story):
@@ -414,8 +414,8 @@ def test_its_place_gone_before_anybody_was_told_it_stays(story):
     story.node("n2", gpus=8)
     story.migrate("train")
     story.silent("n2")
-    story.expect("ReservationDropped", job="train", reason="room-gone")
-    story.expect("EvictionWithdrawn", job="train")
+    story.expect("ReservationDropped", job="train", reason="resources-lost")
+    story.expect("EvictionCancelled", job="train")
     assert story.job("train").phase == "running"
 
 
@@ -429,7 +429,7 @@ def test_its_place_gone_after_it_was_told_it_waits(story):
     story.ends("train", 85)
     story.expect("JobRequeued", job="train", cause="migration")
     placed = story.expect("JobPlaced", job="train")
-    assert (placed.verb, [share.node for share in placed.placement]) == ("allocate", [0])
+    assert (placed.action, [share.node for share in placed.placement]) == ("allocate", [0])
 
 
 def test_paused_on_its_way_it_needs_no_place_any_more(story):
@@ -438,7 +438,7 @@ def test_paused_on_its_way_it_needs_no_place_any_more(story):
     story.migrate("train")
     story.begin("train")
     story.pause("train")
-    assert story.pool.nodes[1].reserved.devices == 0
+    assert story.state.nodes[1].reserved.devices == 0
     story.ends("train", 85)
     assert story.job("train").phase == "paused"
 
@@ -449,7 +449,7 @@ def test_a_job_that_ends_on_eviction_is_moved_all_the_same(story):
     story.node("n2", gpus=8)
     story.migrate("once")
     story.yields("once")
-    story.expect("JobStartOrdered", job="once")
+    story.expect("JobStarting", job="once")
 
 
 def test_failed_on_its_way_out_it_counts_as_failed(story):
@@ -459,4 +459,4 @@ def test_failed_on_its_way_out_it_counts_as_failed(story):
     story.begin("train")
     story.ends("train", 3)
     story.expect("JobEnded", job="train", outcome="failed")
-    assert story.pool.nodes[1].reserved.devices == 0
+    assert story.state.nodes[1].reserved.devices == 0

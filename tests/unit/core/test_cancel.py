@@ -15,17 +15,17 @@ def test_while_it_asks(story):
     answer = story.proposal()
     story.cancel("job")
     story.expect("JobEnded", job="job", outcome="cancelled")
-    assert story.pool.selection is None
-    assert story.pool.selections == answer.number
+    assert story.state.selection is None
+    assert story.state.selections == answer.selection
     assert story.job("low").phase == "running"
 
 
 def test_while_another_asks_in_the_same_selection(story):
     story.node("n1", gpus=8)
     story.runs("low", gpus=8)
-    story.turn(story.submitted("x", gpus=8, cls="interactive"), story.submitted("y", gpus=8, cls="interactive"))
+    story.cycle(story.submitted("x", gpus=8, cls="interactive"), story.submitted("y", gpus=8, cls="interactive"))
     story.cancel("x")
-    assert [request.job for request in story.pool.selection.requests] == ["y"]
+    assert [request.job for request in story.state.selection.requests] == ["y"]
     story.propose()
     story.expect("PreemptionDecided")
 
@@ -36,7 +36,7 @@ def test_while_it_is_promised_room(story):
     story.submit("job", gpus=8, cls="interactive")
     story.propose()
     story.cancel("job")
-    story.expect_only("ReservationDropped", "JobEnded", "EvictionWithdrawn")
+    story.expect_only("ReservationDropped", "JobEnded", "EvictionCancelled")
 
 
 def test_while_it_starts(story):
@@ -59,7 +59,7 @@ def test_while_it_runs(story):
     story.expect("JobPlaced", job="next", reserved=True)
     story.yields("job", 143)
     story.expect("JobEnded", job="job", outcome="cancelled")
-    story.expect("JobStartOrdered", job="next")
+    story.expect("JobStarting", job="next")
 
 
 def test_the_room_of_a_cancelled_job_is_promised_at_once_to_who_waits(story):
@@ -90,7 +90,7 @@ def test_while_it_is_evicted(story):
     story.expect_only()
     story.ends("job", 85)
     story.expect("JobEnded", job="job", outcome="cancelled")
-    story.expect("JobStartOrdered", job="high")
+    story.expect("JobStarting", job="high")
 
 
 def test_while_its_pause_after_a_failure_lasts(story):

@@ -21,6 +21,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
+@pytest.mark.slow
 def test_it_is_the_form_that_pythons_own_encoder_writes(value: object) -> None:
     plain = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     assert canonical_json(value) == plain.encode()

@@ -10,7 +10,7 @@ def test_a_quarantined_device_is_given_to_nobody_until_it_is_cleared(story: Stor
     story.node("n1", gpus=2)
     story.quarantined("n1", 0)
     story.submit("two", gpus=2)
-    story.expect("JobWaits", job="two")
+    story.expect("JobPending", job="two")
     story.submit("one", gpus=1)
     story.expect("JobPlaced", job="one")
     assert story.job("one").tasks[0].devices == 0b10
@@ -29,17 +29,17 @@ def test_the_victim_goes_home_and_the_one_who_waits_for_its_gpu_goes_elsewhere_o
     story.staged("low", "term_sent")
     story.exits("low", 143)
     story.quarantined("n1", 0, job="low")
-    story.expect("ReservationDropped", job="high", reason="room-gone")
+    story.expect("ReservationDropped", job="high", reason="resources-lost")
     story.releases("low")
     story.expect("JobRequeued", job="low")
     assert {name: story.job(name).phase for name in ("low", "high")} == {"low": "pending", "high": "pending"}
-    device = story.pool.nodes[0].devices[0]
-    assert (device.left_by, device.trouble_since) == ("low", story.time)
+    device = story.state.nodes[0].devices[0]
+    assert (device.fault_job, device.fault_since) == ("low", story.time)
     story.node("n2", gpus=1)
     story.expect("JobPlaced", job="high")
     story.cleared("n1", 0)
     story.expect("JobPlaced", job="low")
-    assert (device.trouble, device.left_by, device.trouble_since) == ("", None, None)
+    assert (device.fault, device.fault_job, device.fault_since) == ("", None, None)
 
 
 def test_an_agent_that_starts_anew_makes_no_device_clean(story: Story) -> None:
@@ -47,8 +47,8 @@ def test_an_agent_that_starts_anew_makes_no_device_clean(story: Story) -> None:
     story.quarantined("n1", 0)
     story.node("n1", gpus=1, boot=2)
     story.submit("job", gpus=1)
-    story.expect("JobWaits", job="job")
-    assert story.pool.nodes[0].devices[0].trouble == "not-free"
+    story.expect("JobPending", job="job")
+    assert story.state.nodes[0].devices[0].fault == "not-free"
 
 
 def test_who_stands_on_a_device_that_breaks_leaves_and_has_not_failed(story: Story) -> None:
@@ -76,7 +76,7 @@ def test_what_ended_by_its_device_before_anybody_knew_has_not_failed_either(stor
     story.releases("job")
     story.expect("JobRequeued", job="job", outcome="lost")
     story.repaired("n1", 0)
-    assert story.pool.nodes[0].devices[0].trouble == ""
+    assert story.state.nodes[0].devices[0].fault == ""
 
 
 def test_an_elastic_job_goes_on_without_the_member_whose_device_broke(story: Story) -> None:
@@ -97,7 +97,7 @@ def test_a_device_that_comes_back_broken_with_a_new_agent_is_left_too(story: Sto
 
 def over_share(story: Story) -> list[object]:
     job = story.at("greedy", 0)
-    return list(story.turn(facts.ShareExceeded(**job, device="GPU-n1-0", used_bytes=50 << 30, share_bytes=40 << 30)))
+    return list(story.cycle(facts.ShareExceeded(**job, device="GPU-n1-0", used_bytes=50 << 30, share_bytes=40 << 30)))
 
 
 def test_a_job_over_its_share_is_on_record_and_stays(story: Story) -> None:

@@ -15,13 +15,13 @@ def elastic(story, gpus=8, size=8, least=4):
 def test_it_starts_with_what_there_is_room_for_and_waits_for_more(story):
     elastic(story, gpus=6)
     assert story.members("wide", "running") == [0, 1, 2, 3, 4, 5]
-    assert story.pool.queue == ["wide"]
+    assert story.state.queue == ["wide"]
 
 
 def test_below_its_minimum_it_waits_whole(story):
     story.node("n1", gpus=3)
     story.submit("wide", gpus=1, tasks=8, min_tasks=4)
-    story.expect("JobWaits", job="wide")
+    story.expect("JobPending", job="wide")
     assert story.members("wide") == []
 
 
@@ -34,7 +34,7 @@ def test_it_grows_in_the_same_attempt_when_room_comes(story):
     job = story.job("wide")
     assert (job.phase, job.attempt, job.last_start) == ("running", 1, began)
     assert story.members("wide", "running") == list(range(8))
-    assert story.pool.queue == []
+    assert story.state.queue == []
 
 
 def test_surplus_leaves_before_any_core_and_the_job_runs_on(story):
@@ -48,7 +48,7 @@ def test_surplus_leaves_before_any_core_and_the_job_runs_on(story):
     shrunk = story.expect("JobShrunk", job="wide")
     assert (shrunk.tasks, shrunk.outcome, shrunk.cause) == ("6-7", "preempted", "preemption")
     assert shrunk.lost_gpu_ms == 2 * 60_000
-    story.expect("JobStartOrdered", job="demo")
+    story.expect("JobStarting", job="demo")
     assert story.members("wide") == [0, 1, 2, 3, 4, 5]
     story.started("demo")
     story.ends("demo")
@@ -61,7 +61,7 @@ def test_at_its_minimum_it_leaves_whole(story):
     story.propose()
     assert [choice.tasks for choice in story.expect("PreemptionDecided").victims] == [""]
     assert story.job("wide").phase == "evicting"
-    assert story.pool.queue == []
+    assert story.state.queue == []
 
 
 def test_surplus_that_ends_with_an_error_when_told_to_leave_breaks_nothing(story):
@@ -108,7 +108,7 @@ def test_with_a_grace_for_stale_gangs_it_may_get_another_member(tell):
     story.runs("gang", gpus=1, tasks=3)
     story.lost("n2")
     story.expect("JobShrunk", job="gang", tasks="0", outcome="lost")
-    assert story.job("gang").stale_since == story.pool.now
+    assert story.job("gang").stale_since == story.state.now
     story.node("n3", gpus=1)
     story.wait(30 * SECOND)
     story.expect("JobGrown", job="gang")
@@ -134,7 +134,7 @@ def test_growth_that_waits_for_room_does_not_stop_the_job(story):
     assert story.job("wide").phase == "running"
     assert story.members("wide", "reserved") == [2, 3]
     story.releases("short")
-    story.expect("JobStartOrdered", job="wide", tasks="2-3")
+    story.expect("JobStarting", job="wide", tasks="2-3")
     assert story.members("wide", "starting") == [2, 3]
 
 
@@ -163,16 +163,16 @@ def test_a_promise_of_growth_goes_with_its_machine(story):
     story.runs("short", gpus=2)
     story.runs("tall", gpus=1, tasks=4, min_tasks=2)
     story.exits("short")
-    where = story.pool.nodes[story.job("tall").task(2).node].name
+    where = story.state.nodes[story.job("tall").task(2).node].name
     story.silent(where)
-    story.expect("ReservationDropped", job="tall", reason="room-gone", tasks="2-3")
+    story.expect("ReservationDropped", job="tall", reason="resources-lost", tasks="2-3")
     assert story.members("tall") == [0, 1]
 
 
 def test_it_is_done_when_all_who_were_there_are(story):
     elastic(story, gpus=6)
     story.exits("wide", task=5)
-    assert story.pool.queue == [], "a gang of which a member has finished does not grow"
+    assert story.state.queue == [], "a gang of which a member has finished does not grow"
     story.releases("wide")
     story.ends("wide")
     assert story.job("wide").phase == "succeeded"
@@ -184,10 +184,10 @@ def test_one_spared_member_stays(story):
     story.propose()
     story.begin("wide")
     story.cancel("demo")
-    assert story.expect("EvictionWithdrawn", job="wide").tasks == "6-7"
-    story.spared("wide", task=6)
+    assert story.expect("EvictionCancelled", job="wide").tasks == "6-7"
+    story.eviction_cancelled("wide", task=6)
     assert story.job("wide").task(6).eviction is None
-    story.not_spared("wide", task=7)
+    story.cancel_eviction_refused("wide", task=7)
     story.exits("wide", 85, task=7)
     story.releases("wide")
     assert story.expect("JobShrunk", job="wide").tasks == "7"
@@ -199,7 +199,7 @@ def test_nobody_was_told_so_nothing_happened(story):
     story.submit("demo", gpus=2, cls="interactive")
     story.propose()
     story.cancel("demo")
-    assert not story.expect("EvictionWithdrawn", job="wide", tasks="6-7").told
+    assert not story.expect("EvictionCancelled", job="wide", tasks="6-7").notified
     assert all(task.eviction is None for task in story.job("wide").tasks)
 
 

@@ -1,4 +1,4 @@
-"""Why it waits, why it had to leave, when it is back: told in sentences, and true by the records that they name."""
+"""Explanations of jobs: why pending, why evicted, when resumed; every sentence names the records that prove it."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -7,13 +7,13 @@ import pytest
 from tests.log_builder import HOUR, MINUTE, SECOND, Story, policy
 
 from bailiff_core.explain import Section, condition_of, explain_job, explain_record, jobs_of
-from bailiff_core.explain.said import clock
+from bailiff_core.explain.sentences import clock
 from bailiff_core.records import Record, decisions, facts
 
 
 def explained(story: Story, job: str) -> dict[str, list[str]]:
     """The sentences by question; each names records of the log only."""
-    return told(explain_job(story.pool, story.job(job), history_of(story, job)), len(story.records))
+    return told(explain_job(story.state, story.job(job), history_of(story, job)), len(story.records))
 
 
 def history_of(story: Story, job: str) -> list[Record]:
@@ -27,12 +27,12 @@ def history_of(story: Story, job: str) -> list[Record]:
 
 def told(sections: Sequence[Section], records: int) -> dict[str, list[str]]:
     for section in sections:
-        assert section.says, section.question
-        for sentence in section.says:
+        assert section.sentences, section.question
+        for sentence in section.sentences:
             assert sentence.text.endswith("."), sentence
             assert ".." not in sentence.text, sentence
             assert all(0 <= seq < records for seq in sentence.seqs)
-    return {section.question: [sentence.text for sentence in section.says] for section in sections}
+    return {section.question: [sentence.text for sentence in section.sentences] for section in sections}
 
 
 def says(sentences: Sequence[str], part: str) -> bool:
@@ -60,44 +60,47 @@ def story() -> Story:
 
 def test_a_victim_is_told_by_whom_by_which_rule_and_what_it_costs(story: Story) -> None:
     found = explained(story, "low")
-    assert found["Where does it stand?"] == ["low (train 50) is on its way out for high, with 2m30s of grace."]
-    why = found["Why did it have to leave?"]
-    assert says(why, "high needed room and did not fit: ")
-    assert says(why, "was told to make room for high (inference 125), by the verb preempt: inference 125 goes before ")
+    assert found["What is its state?"] == ["low (train 50) is being evicted for high, with 2m30s of grace."]
+    why = found["Why was it evicted?"]
+    assert says(why, "high was unschedulable: ")
+    assert says(why, "was preempted by high (inference 125), action preempt: inference 125 has higher priority than ")
     assert says(why, "(rule lower-priority-only)")
-    assert says(why, "That loses 48.0 GPU-min")
+    assert says(why, "Lost: 48.0 GPU-min")
     assert says(why, "That is proven: no permitted set is cheaper.")
 
 
 def test_the_records_named_are_the_decision_and_the_request(story: Story) -> None:
-    sections = explain_job(story.pool, story.job("low"), history_of(story, "low"))
-    sentence = next(each for section in sections for each in section.says if "was told to make room" in each.text)
+    sections = explain_job(story.state, story.job("low"), history_of(story, "low"))
+    sentence = next(each for section in sections for each in section.sentences if "preempted by" in each.text)
     kinds = [type(story.records[seq].data) for seq in sentence.seqs]
     assert kinds == [decisions.PreemptionDecided, decisions.PreemptionRequested]
 
 
 def test_a_victim_is_told_when_it_is_back_and_with_what_protection(story: Story) -> None:
-    back = explained(story, "low")["When is it back, and what protects it then?"]
-    assert back[0] == "It goes back to the queue, at its old place, within 2m30s of being told."
-    assert "Rule cooldown: once it runs again it is left alone for 5m." in back
-    assert "Rule min-runtime: preempt leaves it alone for 1m after each start." in back
+    back = explained(story, "low")["When does it resume, and what protects it then?"]
+    assert back[0] == "It is requeued at its old position within 2m30s of its eviction notice."
+    assert "Rule cooldown: it is protected for 5m once it runs again." in back
+    assert "Rule min-runtime: it is protected from preempt for 1m after each start." in back
     story.yields("low", after=5 * SECOND)
     story.started("high")
-    back = explained(story, "low")["When is it back, and what protects it then?"]
-    assert says(back, "It was back in the queue at 01-01 00:05:05, at its old place, with 48.7 GPU-min lost.")
+    back = explained(story, "low")["When does it resume, and what protects it then?"]
+    assert says(back, "It was requeued at 01-01 00:05:05, at its old position, with 48.7 GPU-min lost.")
     story.ends("high", after=MINUTE)
     assert says(
-        explained(story, "low")["When is it back, and what protects it then?"],
-        "It got a place again at 01-01 00:06:05, 1m05s after",
+        explained(story, "low")["When does it resume, and what protects it then?"],
+        "It was placed again at 01-01 00:06:05, 1m05s after",
     )
 
 
 def test_an_asker_is_told_who_left_for_it(story: Story) -> None:
     found = explained(story, "high")
-    assert says(found["Where does it stand?"], "high (inference 125) has room reserved on n1 until ")
-    assert says(found["Where does it stand?"], "it starts when low has left.")
-    assert says(found["Who left for it?"], "low was told to leave for high (inference 125), by the verb preempt.")
-    assert says(found["Who left for it?"], "The freed room is kept for high until it starts or goes away, at the latest to ")
+    assert says(found["What is its state?"], "high (inference 125) has resources reserved on n1 until ")
+    assert says(found["What is its state?"], "it starts when low has exited.")
+    assert says(found["Which jobs did it preempt?"], "low was preempted by high (inference 125), action preempt.")
+    assert says(
+        found["Which jobs did it preempt?"],
+        "The freed resources are reserved for high until it starts or ends, at the latest until ",
+    )
 
 
 def test_a_job_that_nobody_yields_to_is_told_the_rules_and_the_nearest_thing() -> None:
@@ -108,23 +111,23 @@ def test_a_job_that_nobody_yields_to_is_told_the_rules_and_the_nearest_thing() -
     story.submit("high", gpus=4, cls="inference", after=MINUTE)
     story.propose()
     found = explained(story, "high")
-    assert says(found["Where does it stand?"], "waits since 01-01 00:01:00, first in the queue.")
-    assert says(found["Why does it wait?"], "When it joined the queue: ")
+    assert says(found["What is its state?"], "is pending since 01-01 00:01:00, first in the queue.")
+    assert says(found["Why is it pending?"], "When it was queued: ")
     assert says(
-        found["Why does it wait?"],
-        "nobody was made to leave for high: no set of jobs that may be taken makes room for it, and that is proven.",
+        found["Why is it pending?"],
+        "preemption for high was refused: no permitted set of victims is sufficient, and that is proven.",
     )
-    assert says(found["Why does it wait?"], "Rule not-preemptible shielded 1 job (fixed): each is not preemptible.")
-    assert says(found["What would free it?"], "The nearest thing that would have worked: ")
-    assert says(found["What would free it?"], "It may ask for victims again from ")
+    assert says(found["Why is it pending?"], "Rule not-preemptible protected 1 job (fixed): each is not preemptible.")
+    assert says(found["What would unblock it?"], "What it lacked: ")
+    assert says(found["What would unblock it?"], "Its next preemption request is possible from ")
 
 
 def test_what_the_policy_switches_off_is_said() -> None:
-    story = Story(policy(preemption={"verbs": ["allocate"]}))
+    story = Story(policy(preemption={"actions": ["allocate"]}))
     story.node("n1", gpus=1)
     story.runs("first", gpus=1)
     story.submit("second", gpus=1, cls="inference")
-    assert "The policy switches reclaim and preempt off in this pool." in explained(story, "second")["Why does it wait?"]
+    assert "The policy disables reclaim and preempt in this pool." in explained(story, "second")["Why is it pending?"]
 
 
 QUOTAS = [{"name": "a", "quota": {"gpus": 4}, "limit": {"gpus": 6}}, {"name": "b", "quota": {"gpus": 4}}]
@@ -135,8 +138,8 @@ def test_a_project_at_its_limit_is_the_reason_as_things_are() -> None:
     story.node("n1", gpus=8)
     story.runs("a1", gpus=4, project="a")
     story.submit("a2", gpus=4, project="a")
-    why = explained(story, "a2")["Why does it wait?"]
-    assert says(why, "As things are: ")
+    why = explained(story, "a2")["Why is it pending?"]
+    assert says(why, "Currently: ")
     assert says(why, "limit")
 
 
@@ -146,11 +149,11 @@ def test_who_is_not_due_more_is_told_why_it_may_not_reclaim() -> None:
     story.runs("a1", gpus=4, project="a")
     story.runs("b1", gpus=4, project="b")
     story.submit("a2", gpus=2, project="a")
-    assert says(explained(story, "a2")["Why does it wait?"], "It may not reclaim room from other projects: ")
+    assert says(explained(story, "a2")["Why is it pending?"], "It may not reclaim from other projects: ")
 
 
 def test_a_delay_and_a_broken_promise_are_told() -> None:
-    late = [{"name": "web", "value": 90, "preemptible": True, "start_within": {"p95": "30s"}}]
+    late = [{"name": "web", "value": 90, "preemptible": True, "start_slo": {"p95": "30s"}}]
     classes = [*policy().model_dump(mode="json")["priority_classes"], *late]
     story = Story(policy(priority_classes=classes, protections={"preemption_delay": "5m"}))
     story.node("n1", gpus=1)
@@ -158,9 +161,9 @@ def test_a_delay_and_a_broken_promise_are_told() -> None:
     story.submit("second", gpus=1, cls="web")
     story.wait(2 * MINUTE)
     story.submit("third", gpus=1)
-    why = explained(story, "second")["Why does it wait?"]
-    assert "Its class promises 95 of 100 jobs a start within 30s; it is late by 1m30s." in why
-    assert "Rule preemption-delay: it displaces nobody before 01-01 00:05:00." in why
+    why = explained(story, "second")["Why is it pending?"]
+    assert "Start SLO of its class: 95% of jobs start within 30s; it is late by 1m30s." in why
+    assert "Rule preemption-delay: it may not preempt before 01-01 00:05:00." in why
 
 
 def test_an_elastic_job_is_told_why_it_has_not_all_of_its_tasks() -> None:
@@ -168,30 +171,28 @@ def test_an_elastic_job_is_told_why_it_has_not_all_of_its_tasks() -> None:
     story.node("n1", gpus=3)
     story.runs("elastic", gpus=1, tasks=4, min_tasks=2)
     found = explained(story, "elastic")
-    assert found["Where does it stand?"] == [
+    assert found["What is its state?"] == [
         "elastic (train 50) runs since 01-01 00:00:00 on n1 as attempt 1, 3 of 4 tasks (at least 2)."
     ]
-    assert says(found["Why does it not have all of its tasks?"], "As things are: ")
+    assert says(found["Why are some of its tasks pending?"], "Currently: ")
 
 
 def test_explaining_changes_nothing(story: Story) -> None:
     from bailiff_core.fold.snapshot import state_digest
 
-    before = state_digest(story.pool)
-    for job in list(story.pool.jobs):
+    before = state_digest(story.state)
+    for job in list(story.state.jobs):
         explained(story, job)
-    assert state_digest(story.pool) == before
+    assert state_digest(story.state) == before
 
 
 def test_a_job_that_ended_or_runs_says_so_and_no_more() -> None:
     story = Story()
     story.node("n1", gpus=1)
     story.runs("short", gpus=1)
-    assert explained(story, "short") == {
-        "Where does it stand?": ["short (train 50) runs since 01-01 00:00:00 on n1 as attempt 1."]
-    }
+    assert explained(story, "short") == {"What is its state?": ["short (train 50) runs since 01-01 00:00:00 on n1 as attempt 1."]}
     story.ends("short")
-    assert explained(story, "short") == {"Where does it stand?": ["short (train 50) ended at 01-01 00:00:00: succeeded."]}
+    assert explained(story, "short") == {"What is its state?": ["short (train 50) ended at 01-01 00:00:00: succeeded."]}
 
 
 def test_a_cancelled_eviction_is_told_apart_from_a_preemption() -> None:
@@ -199,7 +200,7 @@ def test_a_cancelled_eviction_is_told_apart_from_a_preemption() -> None:
     story.node("n1", gpus=1)
     story.runs("job", gpus=1)
     story.cancel("job")
-    assert says(explained(story, "job")["Why did it have to leave?"], "it had to stop, because somebody cancelled it")
+    assert says(explained(story, "job")["Why was it evicted?"], "it was evicted, because it was cancelled")
 
 
 def test_a_reclaimed_job_is_told_of_projects_and_of_its_surplus() -> None:
@@ -208,11 +209,13 @@ def test_a_reclaimed_job_is_told_of_projects_and_of_its_surplus() -> None:
     story.runs("a1", gpus=1, tasks=8, min_tasks=4, project="a")
     story.submit("b1", gpus=4, project="b", after=MINUTE)
     story.propose()
-    why = explained(story, "a1")["Why did some of its tasks have to leave?"]
+    why = explained(story, "a1")["Why were some of its tasks evicted?"]
     assert says(
-        why, "its tasks 4-7 were told to make room for b1 (train 50, project b), by the verb reclaim: project a holds more"
+        why, "its tasks 4-7 were preempted by b1 (train 50, project b), action reclaim: project a is above its fair share"
     )
-    assert says(explained(story, "b1")["Who left for it?"], "Only surplus tasks leave, and the jobs go on: a1 (4-7).")
+    assert says(
+        explained(story, "b1")["Which jobs did it preempt?"], "Only surplus tasks are evicted, and the jobs continue: a1 (4-7)."
+    )
 
 
 def test_a_job_that_shrank_names_the_record_that_placed_it() -> None:
@@ -222,13 +225,13 @@ def test_a_job_that_shrank_names_the_record_that_placed_it() -> None:
     story.submit("b1", gpus=4, project="b", after=MINUTE)
     story.propose()
     story.yields("a1")
-    (standing,) = explain_job(story.pool, story.job("a1"), history_of(story, "a1"))[0].says
+    (standing,) = explain_job(story.state, story.job("a1"), history_of(story, "a1"))[0].sentences
     assert [type(story.records[seq].data) for seq in standing.seqs] == [decisions.JobPlaced]
     assert "4 of 8 tasks (at least 4)" in standing.text
 
 
 def test_a_moved_job_is_told_that_its_place_is_kept() -> None:
-    story = Story(policy(preemption={"most_moved": -1}))
+    story = Story(policy(preemption={"max_migrations": None}))
     story.node("n1", gpus=4)
     story.node("n2", gpus=4)
     story.runs("filler", gpus=2)
@@ -238,11 +241,11 @@ def test_a_moved_job_is_told_that_its_place_is_kept() -> None:
     story.submit("wide", gpus=4, after=MINUTE)
     story.propose()
     found = next(story.decisions("PreemptionDecided"))
-    assert (found.verb, [choice.job for choice in found.victims]) == ("consolidate", ["mover"])
-    why = explained(story, "mover")["Why did it have to leave?"]
-    assert says(why, "by the verb consolidate: moving it makes room in one piece")
-    assert says(why, "It is moved and not stopped: its new place (1 node) is kept for it.")
-    assert says(explained(story, "wide")["Who left for it?"], "Moved, not stopped: mover.")
+    assert (found.action, [choice.job for choice in found.victims]) == ("consolidate", ["mover"])
+    why = explained(story, "mover")["Why was it evicted?"]
+    assert says(why, "action consolidate: relocating it makes the preemptor fit")
+    assert says(why, "It is relocated, not stopped: resources on 1 node are reserved for it.")
+    assert says(explained(story, "wide")["Which jobs did it preempt?"], "Relocated, not stopped: mover.")
 
 
 # --- one decision
@@ -252,7 +255,7 @@ VICTIM = {"job": "a1", "attempt": 1, "priority": 60, "gpus": 4, "lost_gpu_ms": 1
 
 
 def decided(victims: list[dict[str, object]], **more: object) -> Record:
-    data = {"request": 7, "asker": ASKER, "attempt": 1, "victims": victims, "graces": [30 * SECOND] * len(victims),
+    data = {"request": 7, "preemptor": ASKER, "attempt": 1, "victims": victims, "graces": [30 * SECOND] * len(victims),
             "placement": [], "expires": 0, "explanation": {}, **more}  # fmt: skip
     return record(decisions.PreemptionDecided.model_validate_json(json.dumps(data)))
 
@@ -262,32 +265,33 @@ def record(data: decisions.PreemptionDecided | facts.ClockAdvanced) -> Record:
 
 
 def test_reclaim_is_told_by_projects_and_not_by_priority() -> None:
-    (section,) = explain_record(decided([VICTIM], verb="reclaim"))
-    sentences = [sentence.text for sentence in section.says]
-    assert says(sentences, "project a holds more than its share and project b less than its own, whatever their priorities")
-    assert not says(sentences, "goes before")
+    (section,) = explain_record(decided([VICTIM], action="reclaim"))
+    sentences = [sentence.text for sentence in section.sentences]
+    assert says(sentences, "project a is above its fair share and project b below its own, regardless of priority")
+    assert not says(sentences, "has higher priority than")
 
 
 def test_costs_runner_up_bound_and_rules_are_all_told() -> None:
     cost = {"classes": [{"priority": 60, "gpu_milli": 4000}], "lost_gpu_ms": 120_000, "jobs_stopped": 1, "tasks": 4}
     why = {
-        "candidates": 3, "steps": 500, "proven": False, "cost": cost, "at_least": {**cost, "lost_gpu_ms": 60_000},
-        "runner_up": ["a2", "a3"], "runner_up_cost": {**cost, "lost_gpu_ms": 180_000, "jobs_stopped": 2, "broken_nodes": 1},
+        "candidates": 3, "steps": 500, "proven": False, "cost": cost, "lower_bound": {**cost, "lost_gpu_ms": 60_000},
+        "runner_up": ["a2", "a3"], "runner_up_cost": {**cost, "lost_gpu_ms": 180_000, "jobs_stopped": 2, "fragmented_nodes": 1},
         "excluded": [{"rule": "not-preemptible", "jobs": 7, "examples": ["x1", "x2"]}, {"rule": "of-the-future", "jobs": 1}],
     }  # fmt: skip
-    sentences = [sentence.text for sentence in explain_record(decided([VICTIM], explanation=why))[0].says]
+    sentences = [sentence.text for sentence in explain_record(decided([VICTIM], explanation=why))[0].sentences]
     assert says(
         sentences,
-        "costs 4 GPUs of priority 60, 2.0 GPU-min of work lost, 1 job stopped, 4 tasks. It is the cheapest that 500 steps",
+        "costs 4 GPUs of priority 60, 2.0 GPU-min of work lost, 1 job stopped, 4 tasks. "
+        "It is the cheapest set found in 500 steps",
     )
     assert says(sentences, "not proven; no set costs less than 4 GPUs of priority 60, 1.0 GPU-min of work lost")
     assert says(
         sentences,
-        "Second best would have been a2, a3, which costs 4 GPUs of priority 60, 3.0 GPU-min of work lost, 2 jobs stopped",
+        "The runner-up was a2, a3, which costs 4 GPUs of priority 60, 3.0 GPU-min of work lost, 2 jobs stopped",
     )
-    assert "3 jobs could have been taken." in sentences
-    assert "Rule not-preemptible shielded 7 jobs (x1, x2 and 5 more): each is not preemptible." in sentences
-    assert "Rule of-the-future shielded 1 job: each is shielded by it." in sentences
+    assert "3 jobs could have been preempted." in sentences
+    assert "Rule not-preemptible protected 7 jobs (x1, x2 and 5 more): each is not preemptible." in sentences
+    assert "Rule of-the-future protected 1 job: each is protected by it." in sentences
 
 
 @pytest.mark.parametrize(
@@ -303,21 +307,26 @@ def test_why_the_second_best_is_second(second: dict[str, int], decides: str) -> 
     """By the first level that differs, exactly where rounded amounts look alike. Nothing, where promises decided."""
     cost = {"classes": [{"priority": 60, "gpu_milli": 4000}], "lost_gpu_ms": 120_000, "jobs_stopped": 1, "tasks": 4}
     why = {"proven": True, "cost": cost, "runner_up": ["a2"], "runner_up_cost": {**cost, **second}}
-    told = next(each.text for each in explain_record(decided([VICTIM], explanation=why))[0].says if "Second best" in each.text)
+    told = next(
+        each.text for each in explain_record(decided([VICTIM], explanation=why))[0].sentences if "The runner-up" in each.text
+    )
     assert decides in told
     if second["lost_gpu_ms"] < cost["lost_gpu_ms"]:  # type: ignore[operator]
         assert told.endswith(decides)
 
 
 def test_moves_surplus_and_spared_ones_are_told_apart() -> None:
-    victims = [{**VICTIM, "moved": [{"node": 1, "tasks": "0", "devices": "0"}]}, {**VICTIM, "job": "a2", "tasks": "4-5"}]
+    victims = [{**VICTIM, "moved_to": [{"node": 1, "tasks": "0", "devices": "0"}]}, {**VICTIM, "job": "a2", "tasks": "4-5"}]
     sentences = [
-        sentence.text for sentence in explain_record(decided(victims, verb="consolidate", spared=["a4"], dropped=["a5"]))[0].says
+        sentence.text
+        for sentence in explain_record(
+            decided(victims, action="consolidate", cancelled_evictions=["a4"], unneeded_victims=["a5"])
+        )[0].sentences
     ]
-    assert "Moved, not stopped: a1." in sentences
-    assert "Only surplus tasks leave, and the jobs go on: a2 (4-5)." in sentences
-    assert "Spared, as their room is not needed: a4." in sentences
-    assert "Proposed, and not needed any more: a5." in sentences
+    assert "Relocated, not stopped: a1." in sentences
+    assert "Only surplus tasks are evicted, and the jobs continue: a2 (4-5)." in sentences
+    assert "Evictions cancelled, as their resources are not needed: a4." in sentences
+    assert "Proposed, but no longer needed: a5." in sentences
 
 
 def test_a_record_that_decides_nothing_has_no_explanation() -> None:
@@ -325,7 +334,7 @@ def test_a_record_that_decides_nothing_has_no_explanation() -> None:
 
 
 def test_the_condition_names_preemptor_and_trigger() -> None:
-    data = decided([VICTIM], verb="preempt").data
+    data = decided([VICTIM], action="preempt").data
     assert isinstance(data, decisions.PreemptionDecided)
     found = condition_of(data, data.victims[0], "needs 4 GPUs")
     assert (found.type, found.status, found.reason) == ("DisruptionTarget", "True", "PreemptionByScheduler")
@@ -341,19 +350,20 @@ def test_a_victim_is_told_how_it_left(tell: Callable[..., Story]) -> None:
     story.propose()
     story.begin("low")
     at = story.at("low", 0)
-    saved = facts.Checkpoint(step=7, bytes=256 << 20, microseconds=2 * SECOND, sha256="0" * 64)
+    saved = facts.Checkpoint(step=7, bytes=256 << 20, duration=2 * SECOND, sha256="0" * 64)
     for stage in (
-        facts.EvictionStaged(**at, stage="noticed", attached=True),
-        facts.EvictionStaged(**at, stage="acknowledged", step=6, after=SECOND),
-        facts.EvictionStaged(**at, stage="checkpoint_committed", checkpoint=saved, after=4 * SECOND),
-        facts.EvictionStaged(**at, stage="term_sent", stuck_in="checkpoint_committed", after=120 * SECOND),
+        facts.EvictionStageReached(**at, stage="noticed", attached=True),
+        facts.EvictionStageReached(**at, stage="acknowledged", step=6, elapsed=SECOND),
+        facts.EvictionStageReached(**at, stage="checkpoint_committed", checkpoint=saved, elapsed=4 * SECOND),
+        facts.EvictionStageReached(**at, stage="term_sent", stuck_in="checkpoint_committed", elapsed=120 * SECOND),
     ):
-        story.turn(stage)
+        story.cycle(stage)
     story.ends("low", -9, after=MINUTE)
-    (how,) = explained(story, "low")["How did it leave?"]
+    (how,) = explained(story, "low")["How did the eviction proceed?"]
     assert how == (
-        "Task 0 was told at 01-01 00:01:00; it acknowledged at step 6 1s later, had saved step 7 (256MiB in 2s) 4s later,"
-        " was sent TERM having saved and not left 2m later, ended 1m later by signal 9 and had left its room 1m later."
+        "Task 0 was notified at 01-01 00:01:00; it acknowledged at step 6 1s later, "
+        "saved a checkpoint at step 7 (256MiB in 2s) 4s later, was sent SIGTERM after saving a checkpoint, "
+        "without having exited 2m later, exited 1m later by signal 9 and released its resources 1m later."
     )
 
 
@@ -368,20 +378,20 @@ def test_what_happened_to_it_later_is_not_taken_for_its_leaving() -> None:
     story.started("high")
     story.ends("high", after=MINUTE)
     story.started("low")
-    story.turn(facts.TaskResumed(**story.at("low", 0), step=7, from_attempt=1))
+    story.cycle(facts.TaskResumed(**story.at("low", 0), step=7, from_attempt=1))
     story.ends("low", 3, after=MINUTE)
     story.wait(5 * SECOND)
     story.started("low")
-    story.turn(facts.TaskResumed(**story.at("low", 0), step=7, from_attempt=1, steps_lost=4))
+    story.cycle(facts.TaskResumed(**story.at("low", 0), step=7, from_attempt=1, steps_lost=4))
     found = explained(story, "low")
-    assert "ended 0ms later with exit code 85" in found["How did it leave?"][0]
-    assert found["How did it leave?"][0].count("went on at step") == 1
-    back = found["When is it back, and what protects it then?"]
+    assert "exited 0ms later with exit code 85" in found["How did the eviction proceed?"][0]
+    assert found["How did the eviction proceed?"][0].count("resumed at step") == 1
+    back = found["When does it resume, and what protects it then?"]
     assert back[:4] == [
-        "It was back in the queue at 01-01 00:01:00, at its old place, with 8.0 GPU-min lost.",
-        "It got a place again at 01-01 00:02:00, 1m after it had to leave.",
-        "It was back in the queue again, as its attempt 2 failed, at 01-01 00:03:00, at its old place, with 8.0 GPU-min lost.",
-        "It got a place again at 01-01 00:03:02, 2s later.",
+        "It was requeued at 01-01 00:01:00, at its old position, with 8.0 GPU-min lost.",
+        "It was placed again at 01-01 00:02:00, 1m after its eviction.",
+        "It was requeued again, as its attempt 2 failed, at 01-01 00:03:00, at its old position, with 8.0 GPU-min lost.",
+        "It was placed again at 01-01 00:03:02, 2s later.",
     ]
 
 
@@ -390,8 +400,8 @@ def test_what_happened_to_it_later_is_not_taken_for_its_leaving() -> None:
 
 def told_of(story: Story, job: str, question: str) -> str:
     history = [record for record in story.records if job in jobs_of(record)]
-    sections = {section.question: section for section in explain_job(story.pool, story.job(job), history)}
-    return " ".join(each.text for each in sections[question].says)
+    sections = {section.question: section for section in explain_job(story.state, story.job(job), history)}
+    return " ".join(each.text for each in sections[question].sentences)
 
 
 def test_who_waits_is_told_what_comes_free_and_when() -> None:
@@ -400,10 +410,10 @@ def test_who_waits_is_told_what_comes_free_and_when() -> None:
     story.runs("long", gpus=4, run_time_limit=HOUR)
     story.runs("short", gpus=4, run_time_limit=10 * MINUTE)
     story.submit("waits", gpus=6, after=MINUTE)
-    told = told_of(story, "waits", "What would free it?")
+    told = told_of(story, "waits", "What would unblock it?")
     assert "The first job with a run-time limit to reach it is short, at 01-01 00:10:00, with 4 GPUs." in told
     assert "Then long, at 01-01 01:00:00, with 4 GPUs." in told
-    assert "Going by run-time limits alone there is room for it at 01-01 01:00:00 at the latest, in 59m" in told
+    assert "By run-time limits alone it fits at 01-01 01:00:00 at the latest, in 59m" in told
 
 
 def test_who_waits_for_jobs_without_a_limit_is_told_which() -> None:
@@ -411,7 +421,7 @@ def test_who_waits_for_jobs_without_a_limit_is_told_which() -> None:
     story.node("n1", gpus=8)
     story.runs("endless", gpus=8)
     story.submit("waits", gpus=6, after=MINUTE)
-    told = told_of(story, "waits", "What would free it?")
+    told = told_of(story, "waits", "What would unblock it?")
     assert "that depends on jobs without a run-time limit: endless" in told
 
 
@@ -424,15 +434,15 @@ def test_releases_under_way_reservations_and_gpus_out_of_use_are_told() -> None:
     story.propose()
     story.submit("waits", gpus=8, after=SECOND)
     story.begin("low", after=SECOND)
-    told = told_of(story, "waits", "What would free it?")
-    assert "On its way out now: low, with 7 GPUs, for high; its grace is over by " in told
+    told = told_of(story, "waits", "What would unblock it?")
+    assert "Being evicted now: low, with 7 GPUs, for high; its grace ends at " in told
     assert "Reserved for high: 6 GPUs, until " in told
-    assert "1 GPU on n1 cannot be given to anybody" in told
+    assert "1 GPU on n1 cannot be allocated" in told
 
 
 def bits_free(story: Story) -> list[int]:
-    node = story.pool.nodes[0]
-    return [device.number for device in node.devices if not node.held.devices >> device.number & 1]
+    node = story.state.nodes[0]
+    return [device.number for device in node.devices if not node.allocated.devices >> device.number & 1]
 
 
 def test_every_time_that_it_left_is_told() -> None:
@@ -446,13 +456,13 @@ def test_every_time_that_it_left_is_told() -> None:
         story.started(f"high-{number}", after=SECOND)
         story.ends(f"high-{number}", 0, after=MINUTE)
         story.started("low", after=SECOND)
-    assert "high-2" in told_of(story, "low", "Why did it have to leave?")
+    assert "high-2" in told_of(story, "low", "Why was it evicted?")
     for number in (0, 1):
         decided = [record for record in story.records if isinstance(record.data, decisions.PreemptionDecided)]
-        at = next(record for record in decided if record.data.asker.job == f"high-{number}")
-        told = told_of(story, "low", f"And the time before that ({number + 1} of 3), at {clock(at.time)}?")
-        assert f"told to make room for high-{number}" in told
+        at = next(record for record in decided if record.data.preemptor.job == f"high-{number}")
+        told = told_of(story, "low", f"What happened at the eviction before that ({number + 1} of 3), at {clock(at.time)}?")
+        assert f"preempted by high-{number}" in told
         assert "The chosen set costs 4 GPUs of priority 50" in told
-        assert "was sent TERM" in told
-        assert "It got a place again" in told
+        assert "was sent SIGTERM" in told
+        assert "It was placed again" in told
         assert f"high-{number + 1}" not in told

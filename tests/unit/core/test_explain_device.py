@@ -2,19 +2,19 @@
 
 from tests.log_builder import HOUR, MINUTE, SECOND, Story
 
-from bailiff_core.explain import NodeThen, NodeWatch, explain_node
+from bailiff_core.explain import NodeAtTime, NodeHistory, explain_node
 
 
-def watched(story: Story, node: str) -> NodeWatch:
-    watch = NodeWatch(node)
+def watched(story: Story, node: str) -> NodeHistory:
+    watch = NodeHistory(node)
     for record in story.records:
         watch.take(record)
     return watch
 
 
-def said(then: NodeThen, device: int) -> str:
+def said(then: NodeAtTime, device: int) -> str:
     (section,) = explain_node(then, device)
-    return " ".join(each.text for each in section.says)
+    return " ".join(each.text for each in section.sentences)
 
 
 def preempted() -> tuple[Story, int]:
@@ -34,12 +34,12 @@ def test_one_holds_it_while_it_is_reserved_for_the_next() -> None:
     story, told = preempted()
     then = watched(story, "n1").at(told + SECOND)
     device = then.devices[0]
-    assert [(stay.kind, stay.job) for stay in device.then] == [("held", "low"), ("reserved", "high")]
+    assert [(stay.kind, stay.job) for stay in device.states] == [("allocated", "low"), ("reserved", "high")]
     assert device.before is None
     assert (device.after.job if device.after else "") == "high"
-    assert "low (attempt 1, task 0) had it since 01-01 00:01:00, for 1h by then" in said(then, 0)
-    assert "It was reserved for high (attempt 1, task 0)" in said(then, 0)
-    for stay in device.then:
+    assert "Allocated to low (attempt 1, task 0) since 01-01 00:01:00 (1h at that time)" in said(then, 0)
+    assert "Reserved for high (attempt 1, task 0)" in said(then, 0)
+    for stay in device.states:
         assert story.records[stay.since_seq].time == stay.since
         assert stay.until_seq is not None
         assert story.records[stay.until_seq].time == stay.until
@@ -49,7 +49,7 @@ def test_before_and_after_name_the_records() -> None:
     story, told = preempted()
     then = watched(story, "n1").at(told + MINUTE)
     device = then.devices[0]
-    assert [(stay.kind, stay.job) for stay in device.then] == [("held", "high")]
+    assert [(stay.kind, stay.job) for stay in device.states] == [("allocated", "high")]
     assert device.before is not None
     assert (device.before.job, device.before.until) == ("low", told + 10 * SECOND)
     assert then.seq == max(record.seq for record in story.records if record.time <= told + MINUTE)
@@ -61,7 +61,7 @@ def test_what_nobody_has_says_since_when() -> None:
     story.ends("low", 0, after=MINUTE)
     story.wait(HOUR)
     then = watched(story, "n1").at(story.time)
-    assert said(then, 0).startswith("Nobody had it since ")
+    assert said(then, 0).startswith("Idle since ")
 
 
 def test_what_is_wrong_with_it_is_told_with_its_time_and_reason() -> None:
@@ -76,18 +76,18 @@ def test_what_is_wrong_with_it_is_told_with_its_time_and_reason() -> None:
     story.drain("n1", "graceful", reason="new memory")
     story.silent("n1", after=SECOND)
     middle = story.time
-    story.heard("n1", after=MINUTE)
+    story.reachable("n1", after=MINUTE)
     story.cleared("n1", 0)
     story.repaired("n1", 1)
     story.undrain("n1")
     watch = watched(story, "n1")
     first = said(watch.at(begun + SECOND), 0)
-    assert "It was quarantined since" in first
-    assert "not-free (left so by low)" in first
-    assert [stay.kind for stay in watch.at(middle).devices[1].then] == ["unhealthy", "drained", "unreachable"]
-    assert "Its node was being emptied" in said(watch.at(middle), 1)
+    assert "Quarantined since" in first
+    assert "not-free (after low)" in first
+    assert [stay.kind for stay in watch.at(middle).devices[1].states] == ["unhealthy", "drained", "unreachable"]
+    assert "Node drained" in said(watch.at(middle), 1)
     assert "new memory" in said(watch.at(middle), 1)
-    assert [stay.kind for stay in watch.at(story.time).devices[1].then] == []
+    assert [stay.kind for stay in watch.at(story.time).devices[1].states] == []
 
 
 def test_a_lost_node_has_nobody_on_it() -> None:
@@ -97,7 +97,7 @@ def test_a_lost_node_has_nobody_on_it() -> None:
     story.silent("n1", after=MINUTE)
     story.lost("n1", after=HOUR)
     then = watched(story, "n1").at(story.time)
-    assert [stay.kind for stay in then.devices[0].then] == ["lost"]
+    assert [stay.kind for stay in then.devices[0].states] == ["lost"]
     assert then.devices[0].before is not None
     assert then.devices[0].before.job == "low"
 
@@ -107,4 +107,4 @@ def test_before_it_joined_nothing_is_known() -> None:
     story.wait(HOUR)
     story.node("n1", gpus=2)
     (section,) = explain_node(watched(story, "n1").at(story.time - MINUTE))
-    assert "it joined at 01-01 01:00:00" in section.says[0].text
+    assert "it joined at 01-01 01:00:00" in section.sentences[0].text

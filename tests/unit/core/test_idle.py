@@ -6,14 +6,14 @@ from tests.log_builder import HOUR, MINUTE, policy
 from bailiff_core.records.facts import ClockStepped, TaskIdle
 
 
-def idles(story, *tasks, lasted=MINUTE, **said):
-    story.turn(*(TaskIdle(**story.at("train", n), lasted=lasted, **said) for n in tasks))
+def idles(story, *tasks, duration=MINUTE, **said):
+    story.cycle(*(TaskIdle(**story.at("train", n), duration=duration, **said) for n in tasks))
 
 
 @pytest.fixture
 def lazy(tell):
     """`train` runs two tasks; GPUs may do nothing for ten minutes, then a job is paused."""
-    story = tell(policy(idle={"after": "10m", "then": "pause"}))
+    story = tell(policy(idle={"after": "10m", "action": "pause"}))
     story.node("n1", gpus=8)
     story.runs("train", gpus=2, tasks=2)
     return story
@@ -24,12 +24,12 @@ def test_when_all_of_its_gpus_have_done_nothing_for_so_long_it_is_paused(lazy):
     lazy.wait(8 * MINUTE)
     lazy.expect_only()
     lazy.wait(MINUTE)
-    assert lazy.expect("JobIdle", job="train", then="pause").lasted == 10 * MINUTE
+    assert lazy.expect("JobIdle", job="train", action="pause").duration == 10 * MINUTE
     stopped = lazy.expect("EvictionDecided", job="train", cause="paused")
     assert stopped.reason == "its GPUs did nothing for 600 s"
     lazy.yields("train")
     assert (lazy.job("train").phase, lazy.job("train").evictions) == ("paused", 0)
-    lazy.unpause("train")
+    lazy.resume("train")
     lazy.expect("JobPlaced", job="train", attempt=2)
 
 
@@ -53,7 +53,7 @@ def test_work_in_between_begins_it_anew(lazy):
 def test_a_jump_of_the_clock_makes_nobody_idle(lazy):
     idles(lazy, 0, 1)
     lazy.time += HOUR
-    lazy.turn(ClockStepped(by=HOUR))
+    lazy.cycle(ClockStepped(jump=HOUR))
     lazy.expect_only()
     lazy.wait(9 * MINUTE)
     lazy.expect("JobIdle", job="train")
@@ -65,7 +65,7 @@ def test_a_warning_is_given_once_until_it_works_again(tell):
     story.runs("train", gpus=2, tasks=2)
     idles(story, 0, 1)
     story.wait(HOUR)
-    assert [(told.then, told.lasted) for told in story.decisions("JobIdle")] == [("warn", 10 * MINUTE)]
+    assert [(told.action, told.duration) for told in story.decisions("JobIdle")] == [("warn", 10 * MINUTE)]
     assert story.job("train").phase == "running"
     idles(story, 0, idle=False)
     idles(story, 0)

@@ -12,15 +12,15 @@ def moving(story):
     story.node("n2", gpus=4)
     story.propose()
     (choice,) = story.expect("PreemptionDecided").victims
-    assert [(share.node, share.devices) for share in choice.moved] == [(1, "0-3")]
+    assert [(share.node, share.devices) for share in choice.moved_to] == [(1, "0-3")]
 
 
 def test_the_place_is_kept_while_it_leaves(story):
     moving(story)
-    assert [task.node for task in story.job("low").promise] == [1]
-    assert story.pool.nodes[1].reserved.devices == 0b1111
+    assert [task.node for task in story.job("low").reservation] == [1]
+    assert story.state.nodes[1].reserved.devices == 0b1111
     story.submit("other", gpus=2)
-    story.expect("JobWaits", job="other")
+    story.expect("JobPending", job="other")
 
 
 def test_it_goes_straight_to_its_new_place(story):
@@ -28,24 +28,24 @@ def test_it_goes_straight_to_its_new_place(story):
     story.yields("low")
     story.expect("JobRequeued", job="low", cause="preemption")
     placed = story.expect("JobPlaced", job="low")
-    assert (placed.attempt, placed.reserved, placed.verb) == (2, True, "preempt")
-    story.expect("JobStartOrdered", job="low")
-    story.expect("JobStartOrdered", job="high")
-    assert story.job("low").promise == []
+    assert (placed.attempt, placed.reserved, placed.action) == (2, True, "preempt")
+    story.expect("JobStarting", job="low")
+    story.expect("JobStarting", job="high")
+    assert story.job("low").reservation == []
 
 
 def test_given_up_the_place_is_free_again(story):
     moving(story)
     story.cancel("high")
-    story.expect("EvictionWithdrawn", job="low")
-    assert (story.job("low").promise, story.pool.nodes[1].reserved.devices) == ([], 0)
+    story.expect("EvictionCancelled", job="low")
+    assert (story.job("low").reservation, story.state.nodes[1].reserved.devices) == ([], 0)
 
 
 def test_the_place_is_gone(story):
     moving(story)
     story.silent("n2")
-    story.expect("ReservationDropped", job="low", reason="room-gone")
-    assert story.job("low").promise == []
+    story.expect("ReservationDropped", job="low", reason="resources-lost")
+    assert story.job("low").reservation == []
 
 
 def test_the_place_is_not_kept_for_ever(tell):
@@ -53,20 +53,21 @@ def test_the_place_is_not_kept_for_ever(tell):
     moving(story)
     story.begin("low")
     story.wait(HOUR)
-    assert [dropped.job for dropped in story.decisions("ReservationDropped")][:1] == ["high"] or story.job("low").promise == []
-    assert story.job("low").promise == []
+    dropped = [decision.job for decision in story.decisions("ReservationDropped")]
+    assert dropped[:1] == ["high"] or story.job("low").reservation == []
+    assert story.job("low").reservation == []
 
 
 def test_cancelled_it_needs_no_place(story):
     moving(story)
     story.cancel("low", after=MINUTE)
-    assert story.pool.nodes[1].reserved.devices == 0
+    assert story.state.nodes[1].reserved.devices == 0
 
 
 def test_scaled_it_is_placed_anew(story):
     moving(story)
     story.scale("low", 2)
-    assert (story.job("low").promise, story.pool.nodes[1].reserved.devices) == ([], 0)
+    assert (story.job("low").reservation, story.state.nodes[1].reserved.devices) == ([], 0)
 
 
 def test_its_new_place_may_be_what_another_loses_by_the_same_decision(story):
@@ -81,8 +82,8 @@ def test_its_new_place_may_be_what_another_loses_by_the_same_decision(story):
     story.submit("urgent", gpus=8, cls="inference")
     story.propose()
     assert story.job("pair").phase == "pending"
-    assert [task.node for task in story.job("low").promise] == [1]
-    assert story.pool.nodes[1].reserved.devices == 0b1111
+    assert [task.node for task in story.job("low").reservation] == [1]
+    assert story.state.nodes[1].reserved.devices == 0b1111
 
 
 def shrinking(story):
@@ -93,15 +94,15 @@ def shrinking(story):
     story.node("n2", gpus=2)
     story.propose()
     (choice,) = story.expect("PreemptionDecided").victims
-    assert (choice.tasks, [(share.node, share.tasks) for share in choice.moved]) == ("2-3", [(1, "2")])
+    assert (choice.tasks, [(share.node, share.tasks) for share in choice.moved_to]) == ("2-3", [(1, "2")])
 
 
 def test_a_place_is_kept_for_surplus_that_leaves_while_its_job_goes_on(story):
     shrinking(story)
     assert story.job("wide").phase == "running"
-    assert [(task.index, task.node) for task in story.job("wide").promise] == [(2, 1)]
+    assert [(task.index, task.node) for task in story.job("wide").reservation] == [(2, 1)]
     story.submit("other", gpus=2)
-    story.expect("JobWaits", job="other")
+    story.expect("JobPending", job="other")
 
 
 def test_it_joins_its_job_again_at_the_new_place_in_the_same_attempt(story):
@@ -109,10 +110,10 @@ def test_it_joins_its_job_again_at_the_new_place_in_the_same_attempt(story):
     story.yields("wide")
     story.expect("JobShrunk", job="wide", tasks="2-3")
     grown = story.expect("JobGrown", job="wide")
-    assert (grown.attempt, grown.reserved, grown.verb) == (1, True, "preempt")
-    story.expect("JobStartOrdered", job="wide", tasks="2")
-    story.expect("JobStartOrdered", job="high")
-    assert (story.job("wide").promise, story.job("wide").task(2).node) == ([], 1)
+    assert (grown.attempt, grown.reserved, grown.action) == (1, True, "preempt")
+    story.expect("JobStarting", job="wide", tasks="2")
+    story.expect("JobStarting", job="high")
+    assert (story.job("wide").reservation, story.job("wide").task(2).node) == ([], 1)
     story.started("wide")
     assert story.members("wide", "running") == [0, 1, 2]
 
@@ -120,8 +121,8 @@ def test_it_joins_its_job_again_at_the_new_place_in_the_same_attempt(story):
 def test_surplus_whose_plan_is_withdrawn_stays_and_needs_no_other_place(story):
     shrinking(story)
     story.cancel("high")
-    story.expect("EvictionWithdrawn", job="wide", tasks="2-3", told=False)
-    assert (story.job("wide").promise, story.pool.nodes[1].reserved.devices) == ([], 0)
+    story.expect("EvictionCancelled", job="wide", tasks="2-3", notified=False)
+    assert (story.job("wide").reservation, story.state.nodes[1].reserved.devices) == ([], 0)
     assert story.members("wide", "running") == [0, 1, 2, 3]
 
 
@@ -129,9 +130,9 @@ def test_told_already_and_spared_it_needs_no_other_place_either(story):
     shrinking(story)
     story.begin("wide")
     story.cancel("high")
-    assert (story.job("wide").promise, story.pool.nodes[1].reserved.devices) == ([], 0)
-    story.spared("wide", task=2)
-    story.not_spared("wide", task=3)
+    assert (story.job("wide").reservation, story.state.nodes[1].reserved.devices) == ([], 0)
+    story.eviction_cancelled("wide", task=2)
+    story.cancel_eviction_refused("wide", task=3)
     story.yields("wide")
     story.expect("JobShrunk", job="wide", tasks="3")
 
@@ -139,8 +140,8 @@ def test_told_already_and_spared_it_needs_no_other_place_either(story):
 def test_its_place_goes_with_the_machine(story):
     shrinking(story)
     story.silent("n2")
-    story.expect("ReservationDropped", job="wide", reason="room-gone", tasks="2")
-    assert story.job("wide").promise == []
+    story.expect("ReservationDropped", job="wide", reason="resources-lost", tasks="2")
+    assert story.job("wide").reservation == []
     story.yields("wide")
     story.expect("JobShrunk", job="wide", tasks="2-3")
     assert story.members("wide") == [0, 1]
@@ -151,7 +152,7 @@ def test_its_place_is_not_kept_for_ever(tell):
     shrinking(story)
     story.begin("wide")
     story.wait(HOUR)
-    assert story.job("wide").promise == []
+    assert story.job("wide").reservation == []
 
 
 @pytest.mark.parametrize("end", ["cancel", "failure", "finish"])
@@ -167,19 +168,19 @@ def test_a_place_for_a_part_is_none_for_the_job(story, end):
     else:
         story.ends("wide", 85)
         again = [placed for placed in story.decisions("JobPlaced") if placed.job == "wide" and placed.attempt > 1]
-        assert all(placed.verb == "allocate" for placed in again)
-    assert (story.job("wide").promise, story.pool.nodes[1].reserved.devices) == ([], 0)
+        assert all(placed.action == "allocate" for placed in again)
+    assert (story.job("wide").reservation, story.state.nodes[1].reserved.devices) == ([], 0)
 
 
 def test_a_member_that_finishes_on_its_way_out_needs_no_other_place(story):
     shrinking(story)
     story.begin("wide")
     story.ends("wide", 0, task=2)
-    assert (story.job("wide").promise, story.pool.nodes[1].reserved.devices) == ([], 0)
+    assert (story.job("wide").reservation, story.state.nodes[1].reserved.devices) == ([], 0)
 
 
 def test_to_make_room_in_one_piece_only_surplus_moves(tell):
-    story = tell(policy(preemption={"most_moved": -1}))
+    story = tell(policy(preemption={"max_migrations": None}))
     story.node("n1", gpus=8)
     story.runs("wide", gpus=2, tasks=4, min_tasks=1)
     story.submit("peer", gpus=4)
@@ -187,9 +188,9 @@ def test_to_make_room_in_one_piece_only_surplus_moves(tell):
     story.node("n3", gpus=2)
     story.propose()
     decided = story.expect("PreemptionDecided")
-    assert (decided.verb, [(choice.tasks, choice.goes_on) for choice in decided.victims]) == ("consolidate", [("2-3", True)])
+    assert (decided.action, [(choice.tasks, choice.relocated) for choice in decided.victims]) == ("consolidate", [("2-3", True)])
     story.yields("wide")
-    story.expect("JobStartOrdered", job="peer")
+    story.expect("JobStarting", job="peer")
     story.started("wide")
     assert {task.index: task.node for task in story.job("wide").tasks} == {0: 0, 1: 0, 2: 1, 3: 2}
     assert story.job("wide").attempt == 1

@@ -3,7 +3,7 @@
 import pytest
 from tests.log_builder import MINUTE
 
-from bailiff_core.records.facts import NodeReplaced, NodeReturned, ReportsStale, TaskVanished
+from bailiff_core.records.facts import NodeReplaced, NodeReturned, NodesSilent, TaskVanished
 
 
 def test_nothing_new_is_placed_on_a_silent_node(story):
@@ -11,9 +11,9 @@ def test_nothing_new_is_placed_on_a_silent_node(story):
     story.runs("job", gpus=4)
     story.silent("n1")
     story.submit("next", gpus=4)
-    story.expect("JobWaits", job="next")
+    story.expect("JobPending", job="next")
     assert story.job("job").phase == "running"
-    story.heard("n1")
+    story.reachable("n1")
     story.expect("JobPlaced", job="next")
 
 
@@ -22,7 +22,7 @@ def test_a_lost_node_gives_its_jobs_back(story):
     story.node("n2", gpus=8)
     story.runs("one", gpus=8)
     story.runs("two", gpus=8)
-    lost = story.pool.nodes[story.job("one").tasks[0].node].name
+    lost = story.state.nodes[story.job("one").tasks[0].node].name
     story.silent(lost)
     story.lost(lost)
     again = story.expect("JobRequeued", job="one", outcome="lost")
@@ -54,7 +54,7 @@ def test_a_victim_lost_with_its_node(story):
     story.begin("low")
     story.lost("n1")
     story.expect("JobRequeued", job="low", outcome="lost", cause="preemption")
-    story.expect("ReservationDropped", job="high", reason="room-gone")
+    story.expect("ReservationDropped", job="high", reason="resources-lost")
     assert story.job("low").phase == story.job("high").phase == "pending"
 
 
@@ -62,7 +62,7 @@ def test_tasks_that_the_inventory_lacks_have_ended(story):
     story.node("n1", gpus=8)
     story.runs("job", gpus=4)
     gone = TaskVanished(**story.at("job", 0))
-    story.turn(story.joined("n1", boot=2), gone)
+    story.cycle(story.joined("n1", boot=2), gone)
     again = story.expect("JobRequeued", job="job", outcome="lost")
     story.wait(again.not_before - story.time)
     story.expect("JobPlaced", job="job", attempt=2)
@@ -72,10 +72,10 @@ def test_devices_keep_their_numbers(story):
     story.node("n1", gpus=4)
     story.runs("job", gpus=2)
     story.node("n1", gpus=4, missing=[0, 2], boot=2)
-    node = story.pool.nodes[0]
+    node = story.state.nodes[0]
     assert [device.id for device in node.devices] == [f"GPU-n1-{n}" for n in range(4)]
     assert [device.healthy for device in node.devices] == [False, True, False, True]
-    assert (node.capacity.devices, node.held.devices) == (0b1010, 0b11)
+    assert (node.capacity.devices, node.allocated.devices) == (0b1010, 0b11)
     story.node("n1", gpus=4, boot=3)
     story.submit("next", gpus=2)
     assert story.expect("JobPlaced", job="next").placement[0].devices == "2-3"
@@ -89,30 +89,30 @@ def test_a_sick_device_is_left_alone(story):
 
 def test_another_machine_takes_the_name(story):
     story.node("n1", gpus=8)
-    story.turn(NodeReplaced(request=story.request(), node="n1", machine_id="other"))
-    assert story.pool.nodes[0].machine_id == "other"
+    story.cycle(NodeReplaced(request=story.request(), node="n1", machine_id="other"))
+    assert story.state.nodes[0].machine_id == "other"
 
 
-@pytest.mark.parametrize("back", ["heard", "node"])
+@pytest.mark.parametrize("back", ["reachable", "node"])
 def test_stale_reports_name_nodes_until_they_speak(story, back):
     for name in ("n1", "n2", "n3"):
         story.node(name)
-    story.turn(ReportsStale(nodes=("n1", "n2")))
+    story.cycle(NodesSilent(nodes=("n1", "n2")))
     story.submit("job", gpus=8, tasks=2)
-    story.expect("JobWaits")
-    assert story.pool.reports_stale == ["n1", "n2"]
+    story.expect("JobPending")
+    assert story.state.silent_nodes == ["n1", "n2"]
     getattr(story, back)("n1")
-    assert story.pool.reports_stale == ["n2"]
+    assert story.state.silent_nodes == ["n2"]
     story.expect("JobPlaced", job="job")
-    story.turn(NodeReturned(request=story.request()), after=MINUTE)
-    assert story.pool.reports_stale == []
+    story.cycle(NodeReturned(request=story.request()), after=MINUTE)
+    assert story.state.silent_nodes == []
 
 
 def test_a_machine_replaced_again_and_again_keeps_small_numbers(story):
     story.node("n1", gpus=8)
     for life in range(2, 12):
         story.node("n1", gpus=8 * life, missing=range(8 * (life - 1)), boot=life)
-    assert [device.id for device in story.pool.nodes[0].devices] == [f"GPU-n1-{n}" for n in range(80, 88)]
+    assert [device.id for device in story.state.nodes[0].devices] == [f"GPU-n1-{n}" for n in range(80, 88)]
     story.runs("low", gpus=8)
     story.submit("high", gpus=8, cls="interactive")
     story.propose()
@@ -123,7 +123,7 @@ def test_the_number_of_a_device_in_use_is_given_to_no_other(story):
     story.node("n1", gpus=4)
     story.runs("job", gpus=2)
     story.node("n1", gpus=8, missing=[0, 1, 2, 3], boot=2)
-    node = story.pool.nodes[0]
+    node = story.state.nodes[0]
     assert [device.id for device in node.devices] == [f"GPU-n1-{n}" for n in (0, 1, 4, 5, 6, 7)]
     assert node.capacity.devices == 0b111100
-    assert node.held.devices == 0b11
+    assert node.allocated.devices == 0b11

@@ -18,8 +18,8 @@ def sentences(story: Story, record: Record) -> list[str]:
     for later in story.records[record.seq + 1 :]:
         outcome.take(later)
     section = outcome.section()
-    assert all(0 < seq < len(story.records) for said in (section.says if section else ()) for seq in said.seqs)
-    return [said.text for said in section.says] if section else []
+    assert all(0 < seq < len(story.records) for said in (section.sentences if section else ()) for seq in said.seqs)
+    return [said.text for said in section.sentences] if section else []
 
 
 @pytest.fixture
@@ -33,13 +33,13 @@ def asked() -> Story:
 
 
 def test_a_request_without_an_answer_says_so(asked: Story) -> None:
-    assert came_of(asked, decisions.PreemptionRequested) == ["Victim selection has not answered yet."]
+    assert came_of(asked, decisions.PreemptionRequested) == ["Victim selection has not finished yet."]
 
 
 def test_a_request_that_was_granted_names_the_decision(asked: Story) -> None:
     asked.propose(after=SECOND)
-    assert came_of(asked, decisions.PreemptionRequested) == ["low was told to leave for high at 01-01 00:01:01, 1s later."]
-    assert came_of(asked, facts.ProposalReceived) == ["low was told to leave for high at 01-01 00:01:01."]
+    assert came_of(asked, decisions.PreemptionRequested) == ["low was preempted by high at 01-01 00:01:01, 1s later."]
+    assert came_of(asked, facts.ProposalReceived) == ["low was preempted by high at 01-01 00:01:01."]
 
 
 def test_a_request_that_was_refused_says_why() -> None:
@@ -50,57 +50,59 @@ def test_a_request_that_was_refused_says_why() -> None:
     story.submit("high", gpus=4, cls="inference")
     story.propose()
     (told,) = came_of(story, decisions.PreemptionRequested)
-    assert told.startswith("Refused to high, as no set of jobs that may be taken makes room for it, and that is proven, at ")
+    assert told.startswith(
+        "Preemption for high was refused, as no permitted set of victims is sufficient, and that is proven, at "
+    )
 
 
 def test_a_request_that_nobody_answered_in_time_lapses_and_is_asked_again(asked: Story) -> None:
     asked.wait(MINUTE)
     (told,) = came_of(asked, decisions.PreemptionRequested)
-    assert told.startswith("Victim selection had not answered in time, and the request lapsed at 01-01 00:01:05, 5s later")
-    assert came_of(asked, decisions.SelectionTimedOut)[0].startswith("Victim selection was asked again, as selection 2, at ")
+    assert told.startswith("Victim selection timed out, and the request lapsed at 01-01 00:01:05, 5s later")
+    assert came_of(asked, decisions.SelectionTimedOut)[0].startswith("Victim selection was started again, as selection 2, at ")
 
 
 def test_a_decision_follows_each_victim_and_the_asker(asked: Story) -> None:
     asked.propose()
-    assert came_of(asked, decisions.PreemptionDecided) == ["low is still on its way out.", "high has not started yet."]
+    assert came_of(asked, decisions.PreemptionDecided) == ["low is still being evicted.", "high has not started yet."]
     asked.yields("low", after=5 * SECOND)
     assert came_of(asked, decisions.PreemptionDecided) == [
-        "low was back in the queue (preempted) at 01-01 00:01:05, 5s later.",
-        "high was told to start at 01-01 00:01:05, 5s later.",
+        "low was requeued (preempted) at 01-01 00:01:05, 5s later.",
+        "high was started at 01-01 00:01:05, 5s later.",
     ]
 
 
 def test_a_plan_that_was_given_up_let_its_victim_stay(asked: Story) -> None:
     asked.propose()
-    asked.give_up("high")
+    asked.abandon("high")
     told = came_of(asked, decisions.PreemptionDecided)
-    assert told[0].startswith("low was let stay (")
-    assert told[1].startswith("high lost its reservation (given-up) at ")
+    assert told[0].startswith("The eviction of low was cancelled (")
+    assert told[1].startswith("high lost its reservation (abandoned) at ")
 
 
 def test_a_submission_says_when_it_got_its_place_and_a_cancellation_when_it_ended(asked: Story) -> None:
-    assert came_of(asked, facts.JobSubmitted) == ["low got a place at 01-01 00:00:00."]
-    assert came_of(asked, facts.JobSubmitted, 1) == ["high has got no place yet."]
+    assert came_of(asked, facts.JobSubmitted) == ["low was placed at 01-01 00:00:00."]
+    assert came_of(asked, facts.JobSubmitted, 1) == ["high is not placed yet."]
     asked.cancel("high", after=SECOND)
     assert came_of(asked, facts.JobCancelled) == ["high ended (cancelled) at 01-01 00:01:01."]
     assert came_of(asked, facts.JobSubmitted, 1) == ["high ended (cancelled) at 01-01 00:01:01, 1s later."]
 
 
 def test_a_place_says_how_the_attempt_ended(asked: Story) -> None:
-    assert came_of(asked, decisions.JobPlaced) == ["low still has it."]
+    assert came_of(asked, decisions.JobPlaced) == ["low is still placed."]
     asked.ends("low", after=MINUTE)
     assert came_of(asked, decisions.JobPlaced) == ["low ended (succeeded) at 01-01 00:02:00, 2m later."]
-    assert came_of(asked, facts.TaskStarted)[0].startswith("The task ended with exit code 0 at ")
-    assert came_of(asked, facts.TaskExited)[0].startswith("Its room was free at ")
+    assert came_of(asked, facts.TaskStarted)[0].startswith("The task exited with code 0 at ")
+    assert came_of(asked, facts.TaskExited)[0].startswith("Its resources were released at ")
 
 
 def test_a_silent_machine_is_followed_to_its_return_or_its_loss() -> None:
     story = Story()
     story.node("n1", gpus=1)
     story.silent("n1", after=MINUTE)
-    assert came_of(story, facts.NodeUnreachable) == ["n1 has not been heard of since."]
-    story.heard("n1", after=SECOND)
-    assert came_of(story, facts.NodeUnreachable) == ["n1 was back at 01-01 00:01:01, 1s later."]
+    assert came_of(story, facts.NodeUnreachable) == ["n1 has not reported since."]
+    story.reachable("n1", after=SECOND)
+    assert came_of(story, facts.NodeUnreachable) == ["n1 was reachable again at 01-01 00:01:01, 1s later."]
     story.silent("n1", after=MINUTE)
     story.lost("n1", after=MINUTE)
     assert came_of(story, facts.NodeUnreachable, 1)[0].startswith("n1 was declared lost at ")
@@ -108,7 +110,7 @@ def test_a_silent_machine_is_followed_to_its_return_or_its_loss() -> None:
 
 def test_a_policy_says_until_when_it_was_in_force(asked: Story) -> None:
     assert came_of(asked, facts.PolicyApplied) == ["It is still in force."]
-    asked.apply_policy(asked.pool.rules)
+    asked.apply_policy(asked.state.rules)
     assert came_of(asked, facts.PolicyApplied)[0].startswith("It was replaced at ")
 
 
@@ -134,7 +136,7 @@ def test_it_stops_looking_when_all_is_known(asked: Story) -> None:
     for later in asked.records[request.seq + 1 :]:
         outcome.take(later)
     assert outcome.known
-    assert Outcome(next(record for record in asked.records if isinstance(record.data, facts.DomainCreated))).known
+    assert Outcome(next(record for record in asked.records if isinstance(record.data, facts.PoolCreated))).known
 
 
 def test_every_type_of_record_can_be_asked_what_came_of_it() -> None:
@@ -144,4 +146,4 @@ def test_every_type_of_record_can_be_asked_what_came_of_it() -> None:
     assert set(SAID) == {kind.NAME for kind in AUDIT_TYPES.values()}
     for name, (data, _) in SAID.items():
         section = Outcome(record(name, data)).section()
-        assert section is None or section.says, name
+        assert section is None or section.sentences, name

@@ -4,7 +4,7 @@ import pytest
 from tests.log_builder import MINUTE, SECOND
 
 from bailiff_core.lifecycle.outcome import gang_verdict, verdict
-from bailiff_core.model.pool import Task
+from bailiff_core.model.state import Task
 from bailiff_core.records.facts import TaskExited
 
 EVERY_CODE = (0, 1, 2, 85, 127, 137, 139, 143, -9, -15, -11, 255)
@@ -84,7 +84,7 @@ def test_a_failure_stops_the_others_and_ends_the_job(story):
 def test_an_exit_that_nobody_saw_is_a_loss_and_no_failure(story):
     """Its machine came back from a reboot, or its supervisor was killed: the code is what was done to the rest of it."""
     running(story)
-    story.turn(TaskExited(**story.at("job", 0), exit_code=-9, unseen=True))
+    story.cycle(TaskExited(**story.at("job", 0), exit_code=-9, unobserved=True))
     story.expect("EvictionDecided", job="job", cause="gang-failure")
     story.releases("job", task=0)
     story.ends("job", 85, task=1)
@@ -152,7 +152,7 @@ def test_a_failure_during_an_eviction_is_a_failure(story):
     story.staged("job", "noticed")
     story.ends("job", 1)
     story.expect("JobEnded", job="job", outcome="failed")
-    story.expect("JobStartOrdered", job="high")
+    story.expect("JobStarting", job="high")
 
 
 def test_143_without_term_from_us_is_a_failure(story):
@@ -174,7 +174,7 @@ def test_a_start_that_the_agent_refused(story):
     story.node("n1", gpus=8)
     story.submit("job", gpus=4, tasks=2)
     story.started("job", task=0)
-    story.turn(TaskStartRefused(**story.at("job", 1), reason="the device is busy"))
+    story.cycle(TaskStartRefused(**story.at("job", 1), reason="the device is busy"))
     story.expect("EvictionDecided", job="job", cause="gang-failure")
     story.begin("job")
     story.staged("job", "term_sent")

@@ -13,10 +13,10 @@ def classes(**changes):
 def test_waiting_jobs_take_the_new_order(story):
     story.submit("train", gpus=8)
     story.submit("study", gpus=8, cls="interactive")
-    assert story.pool.queue == ["study", "train"]
+    assert story.state.queue == ["study", "train"]
     story.apply_policy(policy(priority_classes=classes(train={"value": 80})))
-    assert story.pool.queue == ["train", "study"]
-    changed = story.pool.policy_revision
+    assert story.state.queue == ["train", "study"]
+    changed = story.state.policy_revision
     story.node("n1")
     assert story.records[-1].policy == changed
 
@@ -27,7 +27,7 @@ def test_running_jobs_take_their_class_as_it_is_now(story):
     story.submit("study", gpus=8, cls="interactive")
     late = story.proposal()
     story.apply_policy(policy(priority_classes=classes(train={"preemptible": False})))
-    story.turn(late)
+    story.cycle(late)
     refused = story.expect("PreemptionRefused", reason="stale")
     assert "not-preemptible" in refused.would_need
     assert story.job("train").phase == "running"
@@ -44,9 +44,9 @@ def test_who_is_leaving_leaves(story):
     story.runs("train", gpus=8)
     story.submit("study", gpus=8, cls="interactive")
     story.propose()
-    story.apply_policy(policy(priority_classes=classes(train={"value": 90}), preemption={"verbs": ["allocate"]}))
+    story.apply_policy(policy(priority_classes=classes(train={"value": 90}), preemption={"actions": ["allocate"]}))
     story.yields("train")
-    story.expect("JobStartOrdered", job="study")
+    story.expect("JobStarting", job="study")
 
 
 def test_graces_come_from_the_job_then_its_class_then_the_policy(tell):
@@ -77,9 +77,9 @@ def test_a_node_that_may_not_have_heard_is_given_as_long_as_before(story):
     """Lease and margin together, whichever of the two becomes shorter, until the node joins anew."""
     story.apply_policy(policy(nodes={"lease": "10m", "lost_margin": "1m"}))
     story.node("n1", gpus=8)
-    node = story.pool.nodes[0]
+    node = story.state.nodes[0]
     for lease, margin, waits in [(300, 60, 660), (300, 20, 660), (900, 20, 920), (60, 1000, 1060), (60, 20, 1060)]:
         story.apply_policy(policy(nodes={"lease": f"{lease}s", "lost_margin": f"{margin}s"}))
-        assert node.lease + story.pool.rules.nodes.lost_margin == waits * SECOND
+        assert node.lease + story.state.rules.nodes.lost_margin == waits * SECOND
     story.node("n1", gpus=8)
-    assert story.pool.nodes[0].lease == 60 * SECOND
+    assert story.state.nodes[0].lease == 60 * SECOND

@@ -2,8 +2,8 @@
 
 from tests.log_builder import MINUTE, SECOND, policy
 
-from bailiff_core.model.answer import Answer, VictimChoice
-from bailiff_core.model.places import NodeShare
+from bailiff_core.model.placement_ranges import NodeShare
+from bailiff_core.model.proposal import Proposal, VictimChoice
 
 
 def crowded(story, gpus=8):
@@ -18,9 +18,9 @@ def test_the_whole_way(story):
     request = crowded(story)
     assert (request.selection, request.priority, request.class_name) == (1, 75, "interactive")
     assert request.deadline == story.time + 5 * SECOND
-    assert request.reason == "needs room for 1 task of 4 GPUs, there is none"
+    assert request.reason == "needs 1 task of 4 GPUs, no node fits one"
     story.propose(after=SECOND)
-    decided = story.expect("PreemptionDecided", dropped=())
+    decided = story.expect("PreemptionDecided", unneeded_victims=())
     assert [(choice.job, choice.gpus, choice.lost_gpu_ms) for choice in decided.victims] == [("low", 8, 8 * 121_000)]
     assert decided.graces == (150 * SECOND,)
     assert decided.expires == story.time + 750 * SECOND
@@ -28,8 +28,8 @@ def test_the_whole_way(story):
     assert story.phases() == {"low": "evicting", "high": "reserved"}
     story.yields("low", after=SECOND)
     story.expect("JobRequeued", job="low", outcome="preempted", cause="preemption", not_before=0)
-    story.expect("JobStartOrdered", job="high", attempt=1)
-    assert story.pool.plans == {}
+    story.expect("JobStarting", job="high", attempt=1)
+    assert story.state.preemptions == {}
     story.ends("high")
     story.expect("JobPlaced", job="low", attempt=2)
 
@@ -38,10 +38,10 @@ def test_equal_or_higher_or_protected_work_is_never_asked_to_leave(story):
     story.node("n1", gpus=8)
     story.runs("same", gpus=4, cls="interactive")
     story.runs("serving", gpus=4, cls="inference")
-    story.submit("asker", gpus=4, cls="interactive")
-    story.expect_only("JobWaits")
+    story.submit("preemptor", gpus=4, cls="interactive")
+    story.expect_only("JobPending")
     story.ends("same", 0)
-    story.expect("JobPlaced", job="asker")
+    story.expect("JobPlaced", job="preemptor")
     story.submit("higher", gpus=8, cls="build")
     story.expect("PreemptionRequested", job="higher")
     story.propose()
@@ -54,7 +54,7 @@ def test_an_equal_is_no_victim_beside_a_lower_one(story):
     story.node("n1", gpus=8)
     story.runs("same", gpus=4, cls="interactive")
     story.runs("low", gpus=4)
-    story.submit("asker", gpus=8, cls="interactive")
+    story.submit("preemptor", gpus=8, cls="interactive")
     story.propose()
     refused = story.expect("PreemptionRefused", reason="impossible")
     assert [(entry.rule, entry.examples) for entry in refused.explanation.excluded] == [("lower-priority-only", ("same",))]
@@ -68,7 +68,7 @@ def test_a_class_may_be_told_never_to_displace(tell):
     story.node("n1", gpus=8)
     story.runs("low", gpus=8)
     story.submit("high", gpus=8, cls="inference")
-    story.expect_only("JobWaits")
+    story.expect_only("JobPending")
 
 
 def test_victims_of_a_gang_leave_together(story):
@@ -80,7 +80,7 @@ def test_victims_of_a_gang_leave_together(story):
     assert [choice.gpus for choice in story.expect("PreemptionDecided").victims] == [16]
     story.begin("gang")
     story.ends("gang", 85, task=0)
-    story.expect("JobStartOrdered", job="high")  # all its room is free
+    story.expect("JobStarting", job="high")  # all its room is free
     assert story.job("gang").phase == "evicting"
     story.ends("gang", 85, task=1)
     story.expect("JobRequeued", job="gang", outcome="preempted")
@@ -91,7 +91,7 @@ def test_a_victim_that_finishes_by_itself_is_simply_done(story):
     story.propose()
     story.ends("low", 0)
     story.expect("JobEnded", job="low", outcome="succeeded")
-    story.expect("JobStartOrdered", job="high")
+    story.expect("JobStarting", job="high")
 
 
 def test_an_answer_of_the_past_that_still_holds_is_taken(story):
@@ -100,7 +100,7 @@ def test_an_answer_of_the_past_that_still_holds_is_taken(story):
     story.runs("a", gpus=4)
     story.runs("b", gpus=4, after=MINUTE)
     story.submit("high", gpus=4, cls="interactive")
-    early = story.pool.seq
+    early = story.state.seq
     story.ends("a", 0)  # room appears; high is placed, the answer is not needed any more
     story.expect("JobPlaced", job="high")
     story.propose(at=early)
@@ -113,10 +113,10 @@ def test_victims_that_left_by_themselves_are_dropped_on_the_record(story):
     story.runs("a", gpus=4)
     story.runs("b", gpus=4)
     story.submit("high", gpus=8, cls="interactive")
-    early = story.pool.seq
+    early = story.state.seq
     story.ends("a", 0)
     story.propose(at=early)
-    decided = story.expect("PreemptionDecided", dropped=("a",))
+    decided = story.expect("PreemptionDecided", unneeded_victims=("a",))
     assert [choice.job for choice in decided.victims] == ["b"]
 
 
@@ -125,12 +125,10 @@ def test_a_late_answer_whose_victim_runs_a_newer_attempt_is_stale(story):
     story.runs("low", gpus=8)
     story.submit("high", gpus=8, cls="interactive")
     stale = story.proposal()
-    story.apply_policy(policy(preemption={"verbs": ["allocate"]}))
-    story.turn(stale)
+    story.apply_policy(policy(preemption={"actions": ["allocate"]}))
+    story.cycle(stale)
     refused = story.expect("PreemptionRefused", reason="stale")
-    assert refused.would_need == (
-        "'high' may not have room made for it any more: the policy does not let it displace others by preempt"
-    )
+    assert refused.would_need == ("'high' may no longer use preempt: the policy does not allow preempt")
     assert refused.retry_at == story.time + SECOND
     assert story.job("low").phase == "running"
 
@@ -139,13 +137,13 @@ def test_a_partial_proposal_answers_the_rest_as_stale(story):
     story.node("n1", gpus=8)
     story.runs("a", gpus=4)
     story.runs("b", gpus=4)
-    story.turn(story.submitted("x", gpus=4, cls="interactive"), story.submitted("y", gpus=4, cls="interactive"))
+    story.cycle(story.submitted("x", gpus=4, cls="interactive"), story.submitted("y", gpus=4, cls="interactive"))
     assert [type(said).__name__ for said in story.said].count("PreemptionRequested") == 2
     full = story.proposal()
-    story.propose(answers=full.answers[:1])
+    story.propose(proposals=full.proposals[:1])
     story.expect("PreemptionDecided")
     story.expect("PreemptionRefused", reason="stale")
-    assert story.pool.selection is None
+    assert story.state.selection is None
     assert story.job("y").next_request_at == story.time + SECOND
 
 
@@ -157,22 +155,22 @@ def test_wrong_answers_evict_nobody(story):
     low = VictimChoice(job="low", attempt=1, priority=50, gpus=4, lost_gpu_ms=0)
     serving = low.model_copy(update={"job": "serving"})
     for wrong, why in (
-        ({"job": "other"}, "about another job"),
-        ({"victims": (serving,)}, "shielded by the rule 'not-preemptible'"),
+        ({"job": "other"}, "for another job"),
+        ({"victims": (serving,)}, "protected by rule 'not-preemptible'"),
         ({"victims": (low, low)}, "named twice"),
-        ({"placement": (NodeShare(node=7, tasks="0", devices="0-3"),)}, "takes no tasks"),
-        ({"placement": (NodeShare(node=0, tasks="0", devices="0-2"),)}, "makes no sense"),
-        ({"placement": (NodeShare(node=0, tasks="0", devices="0-99999999"),)}, "makes no sense"),
-        ({"placement": (NodeShare(node=0, tasks="1", devices="0-3"),)}, "makes no sense"),
+        ({"placement": (NodeShare(node=7, tasks="0", devices="0-3"),)}, "is not schedulable"),
+        ({"placement": (NodeShare(node=0, tasks="0", devices="0-2"),)}, "is invalid"),
+        ({"placement": (NodeShare(node=0, tasks="0", devices="0-99999999"),)}, "is invalid"),
+        ({"placement": (NodeShare(node=0, tasks="1", devices="0-3"),)}, "is invalid"),
         ({"placement": ()}, "has no place"),
-        ({"placement": (share,)}, "no room for task 0"),
-        ({"victims": ()}, "no room for task 0"),
+        ({"placement": (share,)}, "task 0 does not fit"),
+        ({"victims": ()}, "task 0 does not fit"),
     ):
-        if "high" not in story.pool.jobs:
+        if "high" not in story.state.jobs:
             story.submit("high", gpus=4, cls="interactive")
-        request = story.pool.selection.requests[0].seq
+        request = story.state.selection.requests[0].seq
         good = {"request": request, "job": "high", "victims": (low,), "placement": (NodeShare(node=0, tasks="0", devices="0-3"),)}
-        story.propose(answers=[Answer.model_validate(good | wrong)])
+        story.propose(proposals=[Proposal.model_validate(good | wrong)])
         refused = story.expect("PreemptionRefused", reason="stale")
         assert why in refused.would_need, wrong
         assert story.job("low").phase == story.job("serving").phase == "running"
@@ -182,8 +180,8 @@ def test_wrong_answers_evict_nobody(story):
 
 def test_answers_to_requests_that_are_not_open_mean_nothing(story):
     crowded(story)
-    answer = story.proposal().answers[0]
-    story.propose(answers=[answer.model_copy(update={"request": 3})])
+    answer = story.proposal().proposals[0]
+    story.propose(proposals=[answer.model_copy(update={"request": 3})])
     story.expect("PreemptionRefused", reason="stale")
 
 
@@ -206,7 +204,7 @@ def test_two_askers_in_one_selection_share_nothing(story):
     for number in range(3):
         story.node(f"n{number}", gpus=4)
         story.runs(f"low-{number}", gpus=4, after=MINUTE)
-    story.turn(story.submitted("x", gpus=4, cls="interactive"), story.submitted("y", gpus=4, cls="build"))
+    story.cycle(story.submitted("x", gpus=4, cls="interactive"), story.submitted("y", gpus=4, cls="build"))
     asked = [said.job for said in story.said if type(said).__name__ == "PreemptionRequested"]
     assert asked == ["y", "x"]
     story.propose()
@@ -215,11 +213,11 @@ def test_two_askers_in_one_selection_share_nothing(story):
 
 
 def test_without_the_verb_nobody_asks(tell):
-    story = tell(policy(preemption={"verbs": ["allocate"]}))
+    story = tell(policy(preemption={"actions": ["allocate"]}))
     story.node("n1", gpus=8)
     story.runs("low", gpus=8)
     story.submit("high", gpus=8, cls="interactive")
-    story.expect_only("JobWaits")
+    story.expect_only("JobPending")
 
 
 def test_what_is_leaving_already_is_room_to_come_and_no_victim(story):
@@ -228,7 +226,7 @@ def test_what_is_leaving_already_is_room_to_come_and_no_victim(story):
     story.submit("also", gpus=4, cls="interactive")
     story.expect("JobPlaced", job="also", reserved=True)
     story.yields("low")
-    assert {said.job for said in story.said if type(said).__name__ == "JobStartOrdered"} == {"high", "also"}
+    assert {said.job for said in story.said if type(said).__name__ == "JobStarting"} == {"high", "also"}
 
 
 def test_nobody_is_safe_by_asking_for_endless_grace(story):
@@ -249,8 +247,8 @@ def test_an_answer_without_need_is_not_asked_for_again_at_once(tell):
     story.runs("low", gpus=8)
     story.submit("high", gpus=8, cls="interactive")
     answer = story.proposal()
-    story.apply_policy(policy(preemption={"verbs": ["preempt"]}))  # nobody places what fits by itself
+    story.apply_policy(policy(preemption={"actions": ["preempt"]}))  # nobody places what fits by itself
     story.ends("low", 0)
-    story.turn(story.submitted("low-2", gpus=1))
-    story.turn(answer)
+    story.cycle(story.submitted("low-2", gpus=1))
+    story.cycle(answer)
     story.expect("PreemptionRefused", reason="not-needed", retry_at=story.time + SECOND)

@@ -2,7 +2,7 @@
 
 Under reclaim there is nothing to take: a promise keeps its project within its share, and what is within it is left alone.
 Under preempt a promise that another of the same project got by reclaim is never enough by itself: whoever asks for no more
-would have reclaimed that room first, being more urgent, and for more `within-share` asks for running victims of the project
+would have reclaimed that room first, being more urgent, and for more `cap-at-fair-share` asks for running victims of the project
 in any case. So only those whom consolidate moved, as here, and under the scope `pool` promises to other projects between
 quota and share, are left for the next batch.
 """
@@ -10,7 +10,7 @@ quota and share, are left for the next batch.
 import pytest
 from tests.log_builder import MINUTE, Story, policy
 
-RULES = policy(preemption={"most_moved": -1})
+RULES = policy(preemption={"max_migrations": None})
 
 
 @pytest.fixture
@@ -21,15 +21,15 @@ def story() -> Story:
     story.node("n2", gpus=8)
     story.runs("one", gpus=4, pack="spread")
     story.runs("two", gpus=4, pack="spread")
-    story.turn(story.submitted("low", gpus=8), story.submitted("high", gpus=8, tasks=2, cls="interactive"), after=MINUTE)
-    assert [request.job for request in story.pool.selection.requests] == ["high", "low"]
+    story.cycle(story.submitted("low", gpus=8), story.submitted("high", gpus=8, tasks=2, cls="interactive"), after=MINUTE)
+    assert [request.job for request in story.state.selection.requests] == ["high", "low"]
     story.propose()
     return story
 
 
 def test_the_promise_stands_for_the_rest_of_its_batch(story):
-    assert story.expect("PreemptionDecided").asker.job == "low"
-    assert story.expect("PreemptionRefused").asker.job == "high"
+    assert story.expect("PreemptionDecided").preemptor.job == "low"
+    assert story.expect("PreemptionRefused").preemptor.job == "high"
     assert story.job("low").phase == "reserved"
 
 
@@ -38,10 +38,10 @@ def test_the_next_batch_takes_it_and_nobody_is_lost(story):
     story.yields(moved)
     story.wait(5 * MINUTE)
     story.propose()
-    decided = story.expect("PreemptionDecided", verb="preempt")
-    assert decided.asker.job == "high"
+    decided = story.expect("PreemptionDecided", action="preempt")
+    assert decided.preemptor.job == "high"
     assert {choice.job for choice in decided.victims} == {"one", "two", "low"}
-    for name in list(story.pool.leaving):
+    for name in list(story.state.evicting):
         story.yields(name)
     assert story.job("high").phase == "starting"
-    assert story.pool.queue == ["one", "two", "low"]
+    assert story.state.queue == ["one", "two", "low"]

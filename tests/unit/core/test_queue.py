@@ -16,7 +16,7 @@ def test_a_job_that_fits_is_placed_at_once(story):
 def test_higher_priority_goes_first_then_age(story):
     for name, cls in (("old", "train"), ("young", "train"), ("high", "interactive"), ("top", "inference")):
         story.submit(name, gpus=8, cls=cls)
-    assert story.pool.queue == ["top", "high", "old", "young"]
+    assert story.state.queue == ["top", "high", "old", "young"]
     for number in range(4):
         story.node(f"n{number}", gpus=8)
         story.started(story.said[0].job)
@@ -25,24 +25,24 @@ def test_higher_priority_goes_first_then_age(story):
 
 def test_jobs_of_one_turn_keep_their_order(story):
     story.node("n1", gpus=2)
-    story.turn(story.submitted("b", gpus=1), story.submitted("a", gpus=1), story.submitted("c", gpus=1))
+    story.cycle(story.submitted("b", gpus=1), story.submitted("a", gpus=1), story.submitted("c", gpus=1))
     assert [placed.job for placed in story.decisions("JobPlaced")] == ["b", "a"]
-    story.expect("JobWaits", job="c")
+    story.expect("JobPending", job="c")
 
 
 def test_a_job_that_does_not_fit_is_passed_over(story):
     story.node("n1", gpus=4)
-    story.turn(story.submitted("big", gpus=8), story.submitted("small", gpus=4))
-    story.expect_only("JobWaits", "JobPlaced")
+    story.cycle(story.submitted("big", gpus=8), story.submitted("small", gpus=4))
+    story.expect_only("JobPending", "JobPlaced")
     story.expect("JobPlaced", job="small")
 
 
 def test_a_gang_is_placed_together_or_not_at_all(story):
     story.node("n1", gpus=8)
     story.submit("gang", gpus=8, tasks=2)
-    waits = story.expect("JobWaits", job="gang")
+    waits = story.expect("JobPending", job="gang")
     assert waits.reason == "needs 2 nodes with 8 free GPUs each, 1 has them"
-    assert story.pool.nodes[0].held.devices == 0
+    assert story.state.nodes[0].allocated.devices == 0
     story.node("n2", gpus=8)
     placed = story.expect("JobPlaced", job="gang")
     assert [(share.node, share.tasks, share.devices) for share in placed.placement] == [(0, "0", "0-7"), (1, "1", "0-7")]
@@ -64,7 +64,7 @@ def test_the_reason_of_waiting_is_told_once_each_time_the_job_joins_the_queue(st
     story.node("n1", gpus=8)
     story.runs("busy", gpus=8)
     story.submit("waiting", gpus=8)
-    story.expect("JobWaits", job="waiting", reason="needs a node with 8 free GPUs, none has them")
+    story.expect("JobPending", job="waiting", reason="needs a node with 8 free GPUs, no node has them")
     story.node("n2", gpus=4)
     story.expect_only()
     story.restart()
@@ -74,14 +74,14 @@ def test_the_reason_of_waiting_is_told_once_each_time_the_job_joins_the_queue(st
     story.runs("other", gpus=4)
     story.lost("n1")
     story.wait(MINUTE)
-    story.expect_only("JobWaits")
-    assert [waits.job for waits in story.decisions("JobWaits")] == ["waiting", "waiting"]
+    story.expect_only("JobPending")
+    assert [waits.job for waits in story.decisions("JobPending")] == ["waiting", "waiting"]
 
 
 def test_without_a_verb_nothing_is_placed(tell):
     from tests.log_builder import policy
 
-    story = tell(policy(preemption={"verbs": []}))
+    story = tell(policy(preemption={"actions": []}))
     story.node("n1", gpus=8)
     story.submit("job", gpus=1)
     story.expect_only()

@@ -20,9 +20,9 @@ def test_what_is_promised_goes_to_nobody_else(story):
     story.submit("higher", gpus=8, cls="interactive")
     story.exits("low", 85)
     story.submit("another", gpus=1)
-    assert {"another", "higher"} <= set(story.pool.queue)
+    assert {"another", "higher"} <= set(story.state.queue)
     story.releases("low")
-    story.expect("JobStartOrdered", job="high")
+    story.expect("JobStarting", job="high")
 
 
 def test_a_promise_expires(story):
@@ -31,29 +31,29 @@ def test_a_promise_expires(story):
     story.begin("low", after=decided.expires - story.time - SECOND)
     story.wait(SECOND)
     story.expect("ReservationDropped", job="high", reason="expired")
-    story.expect("EvictionWithdrawn", job="low", told=True)
+    story.expect("EvictionCancelled", job="low", notified=True)
 
 
 def test_a_promise_ends_with_its_node(story):
     promised(story)
     story.silent("n1")
-    story.expect("ReservationDropped", job="high", reason="room-gone")
-    story.expect("EvictionWithdrawn", job="low", told=False)
+    story.expect("ReservationDropped", job="high", reason="resources-lost")
+    story.expect("EvictionCancelled", job="low", notified=False)
     assert story.phases() == {"low": "running", "high": "pending"}
 
 
 def test_a_promise_ends_when_a_device_fails(story):
     promised(story)
     story.node("n1", gpus=8, sick=[3])
-    story.expect("ReservationDropped", job="high", reason="room-gone")
+    story.expect("ReservationDropped", job="high", reason="resources-lost")
 
 
 def test_a_plan_that_is_given_up(story):
     promised(story)
     story.node("n2", gpus=8)
-    story.give_up("high")
-    story.expect("ReservationDropped", job="high", reason="given-up")
-    story.expect("EvictionWithdrawn", job="low", told=False)
+    story.abandon("high")
+    story.expect("ReservationDropped", job="high", reason="abandoned")
+    story.expect("EvictionCancelled", job="low", notified=False)
     story.expect("JobPlaced", job="high", reserved=False)
     assert story.phases() == {"low": "running", "high": "starting"}
 
@@ -66,7 +66,7 @@ def test_a_promise_made_by_allocate_alone(story):
     placed = story.expect("JobPlaced", job="next", reserved=True)
     assert placed.expires == story.time + 600 * SECOND
     story.releases("done")
-    story.expect("JobStartOrdered", job="next")
+    story.expect("JobStarting", job="next")
 
 
 def test_a_promise_that_never_comes_true_is_made_again(story):
@@ -77,7 +77,7 @@ def test_a_promise_that_never_comes_true_is_made_again(story):
     story.wait(10 * MINUTE)
     story.expect_only("ReservationDropped", "JobPlaced")
     story.releases("done")
-    story.expect("JobStartOrdered", job="next", attempt=2)
+    story.expect("JobStarting", job="next", attempt=2)
 
 
 def test_a_stuck_eviction_is_not_counted_on(story):
@@ -85,10 +85,10 @@ def test_a_stuck_eviction_is_not_counted_on(story):
     story.begin("low")
     story.wait(150 * SECOND + 120 * SECOND)
     story.expect("EvictionStuck", job="low")
-    story.expect("ReservationDropped", job="high", reason="room-gone")
-    assert story.pool.nodes[0].releasing.devices == 0
+    story.expect("ReservationDropped", job="high", reason="resources-lost")
+    assert story.state.nodes[0].releasing.devices == 0
     story.submit("other", gpus=1)
-    story.expect("JobWaits", job="other")
+    story.expect("JobPending", job="other")
     story.ends("low", 85)
     assert story.job("low").phase == "pending"
     story.expect("JobPlaced", job="high", reserved=False)
@@ -107,7 +107,7 @@ def test_room_by_cpu_and_memory_is_promised_too(story):
     story.submit("more", TaskGroup(cpu_milli=2000))
     story.expect("JobPlaced", job="more", reserved=True)
     story.yields("low")
-    assert {said.job for said in story.said if type(said).__name__ == "JobStartOrdered"} == {"high", "more"}
+    assert {said.job for said in story.said if type(said).__name__ == "JobStarting"} == {"high", "more"}
 
 
 @pytest.mark.parametrize("field", ["reservation_expiry", "selection_timeout", "selection_backoff"])
@@ -121,5 +121,5 @@ def test_a_victim_that_stays_beyond_the_promise(story):
     story.wait(HOUR)
     # Never begun: the promise expires, the victim is spared, and it is all asked again.
     story.expect("ReservationDropped", job="high", reason="expired")
-    story.expect("EvictionWithdrawn", job="low", told=False)
+    story.expect("EvictionCancelled", job="low", notified=False)
     assert story.job("low").phase == "running"

@@ -17,7 +17,7 @@ def starts_again(story):
     story.yields("wide")
     requeued = story.expect("JobRequeued", job="wide", cause="resize")
     assert requeued.not_before == 0
-    story.expect("JobStartOrdered", job="wide")
+    story.expect("JobStarting", job="wide")
     story.started("wide")
     assert (story.job("wide").phase, story.job("wide").evictions, story.job("wide").failures) == ("running", 0, 0)
 
@@ -67,7 +67,7 @@ def test_when_surplus_has_left_the_others_start_again_where_they_stand(story):
 
 def test_a_member_that_was_lost_is_no_different(story):
     wide(story)
-    story.turn(TaskVanished(**story.at("wide", 7)))
+    story.cycle(TaskVanished(**story.at("wide", 7)))
     story.expect("JobShrunk", job="wide", outcome="lost")
     story.expect("MigrationDecided", job="wide", cause="resize")
     starts_again(story)
@@ -85,7 +85,7 @@ def test_scaled_down_it_starts_again_with_what_is_left(story):
 def test_once_a_member_has_finished_nobody_starts_again(story):
     wide(story)
     story.ends("wide", 0, task=0)
-    story.turn(TaskVanished(**story.at("wide", 7)))
+    story.cycle(TaskVanished(**story.at("wide", 7)))
     assert list(story.decisions("MigrationDecided")) == []
 
 
@@ -97,11 +97,11 @@ def test_room_that_is_made_for_it_by_evictions_is_used_by_one_restart(tell):
     story.submit("wide", gpus=1, tasks=8, min_tasks=4, elastic="restart", cls="interactive")
     story.started("wide")
     assert story.members("wide", "running") == [0, 1, 2, 3, 4, 5]
-    while story.pool.selection is not None:
+    while story.state.selection is not None:
         story.propose()
     assert story.job("low").phase == "evicting"
     story.yields("low")
-    while story.pool.selection is not None:
+    while story.state.selection is not None:
         story.propose()
     assert list(story.decisions("MigrationDecided"))
     starts_again(story)
@@ -130,6 +130,6 @@ def test_it_does_not_grow_while_one_of_its_nodes_is_silent(tell):
     story.silent("n2")
     story.ends("other")
     assert not list(story.decisions("JobGrown"))
-    story.heard("n2")
+    story.reachable("n2")
     starts_again(story)
     assert story.members("wide", "running") == [0, 1]

@@ -23,7 +23,7 @@ def again(story):
 
 
 def test_each_failure_waits_twice_as_long_as_the_one_before_up_to_the_longest(tell):
-    story = tell(policy(restarts={"backoff": "3s", "longest_backoff": "10s"}))
+    story = tell(policy(restarts={"backoff": "3s", "max_backoff": "10s"}))
     running(story, max_failures=5)
     waited = []
     for _ in range(4):
@@ -54,7 +54,7 @@ def test_losses_make_the_pause_longer_and_use_up_no_budget(story):
     running(story, max_failures=1)
     waited = []
     for _ in range(2):
-        story.turn(*(TaskVanished(**story.at("train", n)) for n in (0, 1)))
+        story.cycle(*(TaskVanished(**story.at("train", n)) for n in (0, 1)))
         waited.append(story.expect("JobRequeued", outcome="lost").not_before - story.time)
         again(story)
     assert waited == [2 * SECOND, 4 * SECOND]
@@ -79,7 +79,7 @@ def test_a_gang_that_is_to_end_with_its_first_member_does(story, how):
     if how == "fails":
         story.ends("train", 7, task=1)
     else:
-        story.turn(TaskVanished(**story.at("train", 1)))
+        story.cycle(TaskVanished(**story.at("train", 1)))
     story.begin("train")
     story.ends("train", 85)
     ended = story.expect("JobEnded", job="train", outcome="failed")
@@ -107,7 +107,7 @@ def test_what_it_had_run_before_it_was_paused_does_not_count(story):
     story.wait(50 * MINUTE)
     story.pause("train")
     story.yields("train")
-    story.unpause("train", after=MINUTE)
+    story.resume("train", after=MINUTE)
     story.started("train")
     story.wait(50 * MINUTE)
     assert story.job("train").phase == "running"

@@ -21,7 +21,7 @@ def test_what_there_is_no_room_for_waits(story):
     serving(story, gpus=3)
     story.scale("serve", 6)
     assert story.members("serve") == [0, 1, 2]
-    assert story.pool.queue == ["serve"]
+    assert story.state.queue == ["serve"]
 
 
 def test_growth_may_displace_others(story):
@@ -35,7 +35,7 @@ def test_growth_may_displace_others(story):
     assert (decided.tasks, decided.attempt, [choice.job for choice in decided.victims]) == ("2", 1, ["train"])
     assert story.job("serve").phase == "running"
     story.yields("train")
-    story.expect("JobStartOrdered", job="serve", tasks="2")
+    story.expect("JobStarting", job="serve", tasks="2")
     story.started("serve")
     assert story.members("serve", "running") == [0, 1, 2, 3]
 
@@ -49,7 +49,7 @@ def test_scaled_down_the_last_ones_leave(story):
     assert decided.tasks == "3-5"
     story.yields("serve")
     assert story.expect("JobShrunk", job="serve").tasks == "3-5"
-    assert (story.job("serve").phase, story.members("serve"), story.pool.queue) == ("running", [0, 1, 2], [])
+    assert (story.job("serve").phase, story.members("serve"), story.state.queue) == ("running", [0, 1, 2], [])
 
 
 def test_scaled_down_while_growth_is_promised(story):
@@ -113,7 +113,7 @@ def test_the_limit_counts_each_attempt_from_its_start(story):
     story.yields("bounded")
     story.started("urgent")
     story.wait(2 * HOUR)
-    assert story.pool.run_limits == []
+    assert story.state.run_time_limits == []
     story.ends("urgent")
     story.started("bounded")
-    assert [moment - story.pool.now for moment, _ in story.pool.run_limits] == [HOUR]
+    assert [moment - story.state.now for moment, _ in story.state.run_time_limits] == [HOUR]

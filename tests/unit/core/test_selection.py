@@ -14,7 +14,7 @@ def half_full(story):
 def test_only_one_selection_is_out(story):
     half_full(story)
     story.submit("higher", gpus=8, cls="build")
-    story.expect_only("JobWaits")
+    story.expect_only("JobPending")
     story.propose()
     story.expect("PreemptionDecided")
     story.expect("PreemptionRequested", job="higher", selection=2)
@@ -26,7 +26,7 @@ def test_who_is_behind_the_asker_waits_for_its_answer(story):
     story.expect_only()
     story.propose()
     story.expect("PreemptionDecided")
-    story.expect("JobWaits", job="small")
+    story.expect("JobPending", job="small")
     assert story.job("small").phase == "pending"
 
 
@@ -36,7 +36,7 @@ def test_and_then_takes_room_that_the_asker_has_no_use_for(story):
     story.node("n2", gpus=6)
     story.expect_only()
     story.propose()
-    assert [choice.moved[0].node for choice in story.expect("PreemptionDecided").victims] == [1]
+    assert [choice.moved_to[0].node for choice in story.expect("PreemptionDecided").victims] == [1]
     story.expect("JobPlaced", job="small")
 
 
@@ -44,7 +44,7 @@ def test_jobs_ahead_of_the_asker_may_take_the_room(story):
     half_full(story)
     story.submit("first", gpus=4, cls="inference")
     story.expect("JobPlaced", job="first", reserved=False)
-    story.propose(at=story.pool.selection.opened_seq)
+    story.propose(at=story.state.selection.opened_seq)
     story.expect("PreemptionRefused", reason="stale")
 
 
@@ -52,7 +52,7 @@ def test_the_wait_ends_with_a_refusal(tell):
     story = tell(policy(backfill="greedy"))
     half_full(story)
     story.submit("small", gpus=2)
-    story.propose(answers=[])
+    story.propose(proposals=[])
     story.expect("PreemptionRefused", reason="stale")
     story.expect("JobPlaced", job="small")
 
@@ -62,9 +62,9 @@ def test_no_answer_in_time(tell):
     half_full(story)
     story.submit("small", gpus=2)
     story.wait(5 * SECOND)
-    story.expect("SelectionTimedOut", number=1, failures=1, retry_at=story.time + 2 * SECOND)
+    story.expect("SelectionTimedOut", selection=1, failures=1, retry_at=story.time + 2 * SECOND)
     story.expect("JobPlaced", job="small")
-    assert story.pool.selection is None
+    assert story.state.selection is None
     story.wait(2 * SECOND)
     story.expect("PreemptionRequested", job="high", selection=2)
 
@@ -72,8 +72,8 @@ def test_no_answer_in_time(tell):
 def test_with_backfill_reserve_nobody_delays_the_asker_in_between(story):
     half_full(story)
     story.submit("small", gpus=2)
-    story.propose(answers=[])
-    assert "high" in story.expect("JobWaits", job="small").reason
+    story.propose(proposals=[])
+    assert "high" in story.expect("JobPending", job="small").reason
 
 
 def test_an_answer_at_the_very_end_still_counts(story):
@@ -87,7 +87,7 @@ def test_after_three_time_outs_a_selection_waits_for_its_answer(story):
     story.wait(MINUTE)
     out = list(story.decisions("SelectionTimedOut"))
     assert [said.failures for said in out] == [1, 2, 3]
-    selection = story.pool.selection
+    selection = story.state.selection
     assert selection.number == 4
     assert selection.deadline is None
     story.submit("small", gpus=2)
@@ -95,13 +95,13 @@ def test_after_three_time_outs_a_selection_waits_for_its_answer(story):
     assert story.job("small").phase == "pending"  # the head of the queue is not delayed
     story.propose()
     story.expect("PreemptionDecided")
-    assert story.pool.selection_failures == 0
+    assert story.state.selection_failures == 0
 
 
 def test_an_answer_makes_the_next_selection_impatient_again(story):
     half_full(story)
     story.wait(MINUTE)
-    story.propose(answers=[])
+    story.propose(proposals=[])
     story.wait(2 * SECOND)
     assert story.expect("PreemptionRequested", job="high").deadline == story.expect("PreemptionRequested").deadline is not None
 
@@ -109,8 +109,8 @@ def test_an_answer_makes_the_next_selection_impatient_again(story):
 def test_a_selection_has_at_most_64_requests(story):
     story.node("n1", gpus=8)
     story.runs("low", gpus=8)
-    story.turn(*(story.submitted(f"high-{n}", gpus=8, cls="interactive") for n in range(70)))
-    assert len(story.pool.selection.requests) == 64
+    story.cycle(*(story.submitted(f"high-{n}", gpus=8, cls="interactive") for n in range(70)))
+    assert len(story.state.selection.requests) == 64
 
 
 def test_an_asker_that_goes_away_lets_go_of_the_room(story):
@@ -119,22 +119,22 @@ def test_an_asker_that_goes_away_lets_go_of_the_room(story):
     story.cancel("high")
     story.expect("JobEnded", job="high", outcome="cancelled")
     story.expect("JobPlaced", job="small")
-    assert story.pool.selection is None
+    assert story.state.selection is None
 
 
 def test_an_asker_that_is_forgotten_while_its_selection_is_out(tell):
     story = tell(policy(retention={"ended_jobs": 0}))
     half_full(story)
-    story.turn(story.submitted("other", gpus=8, cls="interactive"))
+    story.cycle(story.submitted("other", gpus=8, cls="interactive"))
     story.cancel("high")
-    assert "high" not in story.pool.jobs
+    assert "high" not in story.state.jobs
     story.submit("small", gpus=2)
     story.wait(MINUTE)
     story.submit("late", gpus=1)
 
 
 def test_a_node_promised_more_than_it_has_holds_nothing_back(story):
-    """Less than nothing idle would be room for those behind the asker."""
+    """Less than nothing idle would be room for those behind the preemptor."""
     story.node("n1", gpus=8, slots=3)
     story.runs("steady", gpus=1, cls="inference")
     story.runs("low", gpus=1)
@@ -143,9 +143,9 @@ def test_a_node_promised_more_than_it_has_holds_nothing_back(story):
     story.begin("stuck")
     story.submit("promised", gpus=1, cls="interactive")
     story.expect("JobPlaced", job="promised", reserved=True)
-    story.turn(story.submitted("high", gpus=8, cls="build"), after=270 * SECOND)
+    story.cycle(story.submitted("high", gpus=8, cls="build"), after=270 * SECOND)
     story.expect("EvictionStuck", job="stuck")
     story.expect("PreemptionRequested", job="high")
     story.expect("ReservationDropped", job="promised")
     assert story.job("promised").phase == "pending"
-    assert story.pool.nodes[0].held.slots == 3
+    assert story.state.nodes[0].allocated.slots == 3

@@ -3,13 +3,13 @@
 import pytest
 from tests.log_builder import MINUTE, Cut
 
+from bailiff_core.decision_cycle import decide, decision_record
 from bailiff_core.engine import STATE_SCHEMA
-from bailiff_core.fold import apply, close_turn, fold
-from bailiff_core.fold.register import FOLDS
+from bailiff_core.fold import apply, close_cycle, fold
+from bailiff_core.fold.registry import FOLDS
 from bailiff_core.fold.snapshot import from_snapshot, state_digest, to_snapshot
-from bailiff_core.model.pool import Pool
+from bailiff_core.model.state import PoolState
 from bailiff_core.records import AUDIT_TYPES, decode
-from bailiff_core.turn import decide, decision_record
 
 
 def busy(story):
@@ -24,76 +24,76 @@ def busy(story):
     story.begin("low")
     story.submit("asks", gpus=8, cls="inference", tasks=2)
     story.submit("waits", gpus=8)
-    assert story.pool.selection is not None
-    assert story.pool.plans
+    assert story.state.selection is not None
+    assert story.state.preemptions
 
 
 def test_a_state_goes_through_its_snapshot(story):
     busy(story)
-    again = from_snapshot(to_snapshot(story.pool))
-    assert to_snapshot(again) == to_snapshot(story.pool)
-    assert again.jobs == story.pool.jobs
-    assert again.nodes == story.pool.nodes
-    assert again.selection == story.pool.selection
+    again = from_snapshot(to_snapshot(story.state))
+    assert to_snapshot(again) == to_snapshot(story.state)
+    assert again.jobs == story.state.jobs
+    assert again.nodes == story.state.nodes
+    assert again.selection == story.state.selection
 
 
 def test_a_restored_state_folds_on_as_the_whole_log_does(story):
     busy(story)
-    middle, pool = story.pool.seq, from_snapshot(to_snapshot(story.pool))
+    middle, pool = story.state.seq, from_snapshot(to_snapshot(story.state))
     story.propose()
     story.yields("low")
     story.restart()
     for wire in story.wires[middle + 1 :]:
         apply(pool, decode(wire))
-    assert state_digest(pool) == state_digest(story.pool)
+    assert state_digest(pool) == state_digest(story.state)
 
 
 def test_a_writer_that_starts_from_a_snapshot_decides_the_same(story):
     busy(story)
-    snapshot = to_snapshot(story.pool)
-    middle = story.pool.seq
+    snapshot = to_snapshot(story.state)
+    middle = story.state.seq
     story.restart()
     story.propose()
     records = [decode(wire) for wire in story.wires[middle + 1 :]]
-    pool = from_snapshot(snapshot)
+    state = from_snapshot(snapshot)
     for record in (record for record in records if record.data.KIND == "fact"):
-        fold(pool, record)
-        if record.turn_end or story.records[record.seq + 1].data.KIND == "decision":
-            for decision in decide(pool):
-                found = decision_record(pool, decision, records[0].prev, False)
+        fold(state, record)
+        if record.cycle_end or story.records[record.seq + 1].data.KIND == "decision":
+            for decision in decide(state):
+                found = decision_record(state, decision, records[0].prev, False)
                 assert found.data == story.records[found.seq].data
-            close_turn(pool)
-    assert state_digest(pool) == state_digest(story.pool)
+            close_cycle(state)
+    assert state_digest(state) == state_digest(story.state)
 
 
 def test_the_digest_does_not_know_what_is_cached(story):
     busy(story)
-    before = state_digest(story.pool)
-    story.pool.room_grew = True
-    story.pool.unplaceable["x"] = "why"
-    story.pool.touched["low"] = None
-    assert state_digest(story.pool) == before
-    story.pool.unplaceable.clear()
-    story.pool.touched.clear()
+    before = state_digest(story.state)
+    story.state.indices.retry_unschedulable = True
+    story.state.indices.unschedulable["x"] = "why"
+    story.state.indices.touched["low"] = None
+    assert state_digest(story.state) == before
+    story.state.indices.unschedulable.clear()
+    story.state.indices.touched.clear()
 
 
 def test_the_digest_knows_everything_else(story):
     busy(story)
-    before = state_digest(story.pool)
+    before = state_digest(story.state)
     story.job("low").evictions += 1
-    assert state_digest(story.pool) != before
+    assert state_digest(story.state) != before
     story.job("low").evictions -= 1
-    story.pool.active = dict(reversed(story.pool.active.items()))
-    assert state_digest(story.pool) != before  # orders decide ties
-    story.pool.active = dict(reversed(story.pool.active.items()))
-    assert state_digest(story.pool) == before
+    story.state.active = dict(reversed(story.state.active.items()))
+    assert state_digest(story.state) != before  # orders decide ties
+    story.state.active = dict(reversed(story.state.active.items()))
+    assert state_digest(story.state) == before
 
 
 def test_an_open_turn_has_no_snapshot(story):
     with pytest.raises(Cut):
-        story.node("n1") or story.turn(story.submitted("job", gpus=1), cut=1)
+        story.node("n1") or story.cycle(story.submitted("job", gpus=1), cut=1)
     with pytest.raises(ValueError, match="is open"):
-        to_snapshot(story.pool)
+        to_snapshot(story.state)
     story.restart()
 
 
@@ -116,15 +116,15 @@ def _bases():
 
 def test_what_changed_is_not_kept_for_ever_where_nobody_asks(story, monkeypatch):
     """A service that only follows the log does not gather the names of all jobs that ever were."""
-    monkeypatch.setitem(close_turn.__globals__, "STALE_KEPT", 5)
+    monkeypatch.setitem(close_cycle.__globals__, "STALE_KEPT", 5)
     story.node("n1", gpus=8)
-    reader = Pool()
+    reader = PoolState()
     for number in range(30):
         story.runs(f"job-{number}", gpus=1)
         story.ends(f"job-{number}", 0, after=MINUTE)
     for record in story.records:
         apply(reader, record)
-        if record.turn_end:
-            assert len(reader.stale_jobs) <= 5
-            assert len(reader.stale_times) <= 5
-    assert to_snapshot(reader) == to_snapshot(story.pool)
+        if record.cycle_end:
+            assert len(reader.indices.changed_jobs) <= 5
+            assert len(reader.indices.changed_times) <= 5
+    assert to_snapshot(reader) == to_snapshot(story.state)

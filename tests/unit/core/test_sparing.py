@@ -4,7 +4,7 @@ from tests.log_builder import MINUTE, SECOND
 
 from bailiff_bus.messages import Evict
 from bailiff_core.model.policy import DEFAULT_POLICY
-from bailiff_eviction_executor.owed import commands_owed
+from bailiff_eviction_executor.pending_messages import pending_commands
 
 
 def evicting(story, tasks=1):
@@ -22,7 +22,7 @@ def test_never_told_it_is_as_if_nothing_had_been(story):
     story.cancel("high")
     story.expect("ReservationDropped", job="high", reason="cancelled")
     story.expect("JobEnded", job="high", outcome="cancelled")
-    withdrawn = story.expect("EvictionWithdrawn", job="low", told=False)
+    withdrawn = story.expect("EvictionCancelled", job="low", notified=False)
     assert withdrawn.reason == "high does not need the room any more"
     assert (story.job("low").phase, story.job("low").evictions, story.job("low").last_start) == ("running", 0, before)
 
@@ -31,26 +31,26 @@ def test_told_and_confirmed(story):
     evicting(story, tasks=2)
     story.begin("low")
     story.cancel("high")
-    story.expect("EvictionWithdrawn", job="low", told=True)
+    story.expect("EvictionCancelled", job="low", notified=True)
     assert story.job("low").phase == "evicting"
     story.submit("next", gpus=8)
-    story.expect_only("JobWaits")  # its room is not on its way out
-    story.spared("low", task=0)
+    story.expect_only("JobPending")  # its room is not on its way out
+    story.eviction_cancelled("low", task=0)
     assert story.job("low").phase == "evicting"
-    story.spared("low", task=1)
+    story.eviction_cancelled("low", task=1)
     assert story.job("low").phase == "running"
-    assert not any(task.spared for task in story.job("low").tasks)
+    assert not any(task.eviction_cancelled for task in story.job("low").tasks)
 
 
 def test_one_member_was_on_its_way_so_the_gang_goes_whole(story):
     evicting(story, tasks=2)
     story.begin("low")
     story.cancel("high")
-    story.spared("low", task=0)
-    story.not_spared("low", task=1)
+    story.eviction_cancelled("low", task=0)
+    story.cancel_eviction_refused("low", task=1)
     eviction = story.job("low").eviction
-    assert (eviction.spare_seq, eviction.plan, eviction.begun_seq) == (None, None, story.pool.seq)
-    assert not any(task.spared for task in story.job("low").tasks)
+    assert (eviction.cancel_seq, eviction.preemption, eviction.started_seq) == (None, None, story.state.seq)
+    assert not any(task.eviction_cancelled for task in story.job("low").tasks)
     story.ends("low", 85)
     story.expect("JobRequeued", job="low", outcome="preempted")
 
@@ -60,7 +60,7 @@ def test_room_that_comes_after_all_is_given_out_at_once(story):
     story.begin("low")
     story.cancel("high")
     story.submit("next", gpus=8)
-    story.not_spared("low")
+    story.cancel_eviction_refused("low")
     story.expect("JobPlaced", job="next", reserved=True)
 
 
@@ -69,7 +69,7 @@ def test_a_member_that_fails_while_the_gang_is_being_spared(story):
     story.begin("low")
     story.cancel("high")
     story.ends("low", 1, task=0)
-    story.spared("low", task=1)
+    story.eviction_cancelled("low", task=1)
     story.expect("EvictionDecided", job="low", cause="gang-failure")
     story.begin("low")
     story.ends("low", 143, task=1)
@@ -80,7 +80,7 @@ def test_a_member_that_fails_after_the_others_were_spared(story):
     evicting(story, tasks=2)
     story.begin("low")
     story.cancel("high")
-    story.spared("low", task=1)
+    story.eviction_cancelled("low", task=1)
     story.exits("low", 1, task=0)
     story.expect("EvictionDecided", job="low", cause="gang-failure")
 
@@ -89,7 +89,7 @@ def test_a_member_that_fails_before_anybody_was_told(story):
     evicting(story, tasks=2)
     story.ends("low", 1, task=0)
     story.cancel("high")
-    story.expect("EvictionWithdrawn", job="low", told=False)
+    story.expect("EvictionCancelled", job="low", notified=False)
     story.expect("EvictionDecided", job="low", cause="gang-failure")
 
 
@@ -97,7 +97,7 @@ def test_a_member_that_finished_before_the_plan_was_given_up(story):
     evicting(story, tasks=2)
     story.exits("low", 0, task=0)
     story.cancel("high")
-    story.expect("EvictionWithdrawn", job="low", told=False)
+    story.expect("EvictionCancelled", job="low", notified=False)
     assert story.job("low").phase == "running"
     story.releases("low", task=0)
     story.ends("low", 0, task=1)
@@ -121,7 +121,7 @@ def test_a_reserved_asker_is_displaced_and_its_victims_are_spared(story):
     assert story.job("mid").phase == "pending"
     assert story.job("low-1").phase == "evicting"
     story.yields("low-1")
-    story.expect("JobStartOrdered", job="small")
+    story.expect("JobStarting", job="small")
 
 
 def test_only_victims_whose_room_nobody_needs_are_spared(story):
@@ -136,13 +136,13 @@ def test_only_victims_whose_room_nobody_needs_are_spared(story):
     story.propose()
     decided = story.expect("PreemptionDecided")
     assert [choice.job for choice in decided.victims] == ["mid"]
-    needed = story.pool.nodes[decided.placement[0].node].name.replace("n", "low-")
+    needed = story.state.nodes[decided.placement[0].node].name.replace("n", "low-")
     other = {"low-1": "low-2", "low-2": "low-1"}[needed]
-    story.expect("EvictionWithdrawn", job=other, told=False)
+    story.expect("EvictionCancelled", job=other, notified=False)
     assert story.job(needed).phase == "evicting"
     assert story.job("top").phase == "reserved"
     story.yields(needed)
-    story.expect("JobStartOrdered", job="top")
+    story.expect("JobStarting", job="top")
 
 
 def test_nobody_is_placed_on_room_that_spared_victims_keep(tell):
@@ -156,7 +156,7 @@ def test_nobody_is_placed_on_room_that_spared_victims_keep(tell):
     story.propose()
     story.submit("top", gpus=8, cls="inference")
     story.propose()
-    story.expect_only("PreemptionDecided", "EvictionWithdrawn", "JobWaits", "PreemptionRequested")
+    story.expect_only("PreemptionDecided", "EvictionCancelled", "JobPending", "PreemptionRequested")
     assert story.job("waits").phase == story.job("mid").phase == "pending"
 
 
@@ -171,7 +171,7 @@ def test_a_victim_taken_over_is_spared_when_its_new_plan_goes(story):
     assert story.job("low").eviction.for_job == "top"
     story.cancel("mid")
     story.cancel("top")
-    withdrawn = story.expect("EvictionWithdrawn", job="low", told=True)
+    withdrawn = story.expect("EvictionCancelled", job="low", notified=True)
     assert withdrawn.reason == "top does not need the room any more"
 
 
@@ -204,10 +204,10 @@ def test_what_a_spared_member_was_told_before_does_not_count_when_its_gang_leave
     story.staged("low", "noticed")
     story.staged("low", "acknowledged")
     story.cancel("high")
-    story.spared("low", task=0)
-    story.not_spared("low", task=1)
-    told = {(body.tasks, body.order.seq) for body in commands_owed(story.pool) if isinstance(body, Evict)}
-    assert told == {((0,), story.job("low").eviction.begun_seq)}
+    story.eviction_cancelled("low", task=0)
+    story.cancel_eviction_refused("low", task=1)
+    told = {(body.tasks, body.ordered_by.seq) for body in pending_commands(story.state) if isinstance(body, Evict)}
+    assert told == {((0,), story.job("low").eviction.started_seq)}
 
 
 def test_a_spared_job_that_fails_later_has_failed(story):
@@ -216,24 +216,24 @@ def test_a_spared_job_that_fails_later_has_failed(story):
     story.staged("low", "noticed")
     story.staged("low", "acknowledged")
     story.cancel("high")
-    story.spared("low")
+    story.eviction_cancelled("low")
     story.ends("low", 1)
     story.expect("JobEnded", job="low", outcome="failed")
 
 
 def test_a_plan_that_fails_half_way_spares_at_once_whom_nobody_told(story):
-    """One victim of two has begun to leave when the asker goes away; the other never hears of it."""
+    """One victim of two has begun to leave when the preemptor goes away; the other never hears of it."""
     for name in ("n1", "n2"):
         story.node(name, gpus=8)
-    story.runs("told", gpus=8)
+    story.runs("notified", gpus=8)
     story.runs("untold", gpus=8)
     story.submit("high", gpus=8, tasks=2, cls="interactive", after=MINUTE)
     story.propose()
-    story.begin("told")
+    story.begin("notified")
     story.cancel("high")
-    taken_back = {entry.job: entry.told for entry in story.decisions("EvictionWithdrawn")}
-    assert taken_back == {"told": True, "untold": False}
-    assert (story.job("untold").phase, story.job("told").phase) == ("running", "evicting")
-    assert [(type(body).__name__, body.job) for body in commands_owed(story.pool)] == [("Spare", "told")]
-    story.spared("told")
-    assert story.job("told").phase == "running"
+    taken_back = {entry.job: entry.notified for entry in story.decisions("EvictionCancelled")}
+    assert taken_back == {"notified": True, "untold": False}
+    assert (story.job("untold").phase, story.job("notified").phase) == ("running", "evicting")
+    assert [(type(body).__name__, body.job) for body in pending_commands(story.state)] == [("CancelEviction", "notified")]
+    story.eviction_cancelled("notified")
+    assert story.job("notified").phase == "running"

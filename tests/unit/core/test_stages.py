@@ -3,21 +3,23 @@
 import pytest
 from tests.log_builder import MINUTE, SECOND, Story, digest
 
-from bailiff_core.lifecycle.grace import term_after
+from bailiff_core.model.grace import term_after
 from bailiff_core.records import facts
 
 
 def checkpoint(step, **other):
-    return facts.Checkpoint(step=step, bytes=1 << 20, microseconds=1000, sha256=digest("weights"), **other)
+    return facts.Checkpoint(step=step, bytes=1 << 20, duration=1000, sha256=digest("weights"), **other)
 
 
 def stage(story, job, name, task=0, **said):
-    return story.turn(facts.EvictionStaged.model_validate({**story.at(job, task), "stage": name, **said}))
+    return story.cycle(facts.EvictionStageReached.model_validate({**story.at(job, task), "stage": name, **said}))
 
 
-def saved(story, job, step, task=0, ago=0, **other):
-    fact = facts.TaskProgressed(**story.at(job, task), step=step, checkpoint=checkpoint(step, **other), ago=ago)
-    assert story.turn(fact) == []
+def saved(story, job, step, task=0, checkpoint_age=0, **other):
+    fact = facts.TaskProgressed(
+        **story.at(job, task), step=step, checkpoint=checkpoint(step, **other), checkpoint_age=checkpoint_age
+    )
+    assert story.cycle(fact) == []
 
 
 @pytest.fixture
@@ -29,7 +31,7 @@ def leaving(story: Story) -> Story:
     story.propose()
     story.begin("gang")
     for task in (0, 1):
-        stage(story, "gang", "noticed", task, attached=True, step=100, pace=2000)
+        stage(story, "gang", "noticed", task, attached=True, step=100, step_rate_milli=2000)
     return story
 
 
@@ -73,10 +75,10 @@ def test_each_stage_is_known_with_its_time(leaving):
     leaving.wait(2 * SECOND)
     stage(leaving, "gang", "acknowledged", step=101)
     task = leaving.job("gang").task(0)
-    assert task.reached == {"noticed": began, "acknowledged": began + 2 * SECOND}
-    assert (task.attached, task.pace, task.step) == (True, 2000, 101)
-    leaving.turn(facts.ClockStepped(by=MINUTE), after=MINUTE)
-    assert task.reached["noticed"] == began + MINUTE
+    assert task.stage_times == {"noticed": began, "acknowledged": began + 2 * SECOND}
+    assert (task.attached, task.step_rate_milli, task.step) == (True, 2000, 101)
+    leaving.cycle(facts.ClockStepped(jump=MINUTE), after=MINUTE)
+    assert task.stage_times["noticed"] == began + MINUTE
 
 
 # --- what a job's checkpoints are worth
@@ -86,7 +88,7 @@ def test_a_checkpoint_makes_a_job_cheaper_to_take(story):
     story.node("n1", gpus=4)
     story.runs("low", gpus=4)
     story.wait(30 * MINUTE)
-    saved(story, "low", 500, ago=MINUTE)
+    saved(story, "low", 500, checkpoint_age=MINUTE)
     assert story.job("low").last_checkpoint == story.time - MINUTE
     story.submit("high", gpus=4, cls="inference")
     story.propose()
@@ -104,7 +106,7 @@ def test_of_those_who_save_the_one_furthest_behind_counts(story):
     story.wait(MINUTE)
     saved(story, "gang", 10, task=0)
     assert story.job("gang").last_checkpoint == story.time
-    saved(story, "gang", 10, task=1, ago=10 * SECOND)
+    saved(story, "gang", 10, task=1, checkpoint_age=10 * SECOND)
     assert story.job("gang").last_checkpoint == story.time - 10 * SECOND
 
 
@@ -125,7 +127,7 @@ def test_how_far_a_job_came_is_known_when_it_is_back(leaving):
     leaving.ends("high") if leaving.job("high").phase == "running" else leaving.started("high")
     leaving.ends("high")
     leaving.started("gang")
-    leaving.turn(facts.TaskResumed(**leaving.at("gang", 0), step=90, from_attempt=1, passed_over=1, steps_lost=13))
+    leaving.cycle(facts.TaskResumed(**leaving.at("gang", 0), step=90, from_attempt=1, skipped_checkpoints=1, steps_lost=13))
     assert leaving.job("gang").task(0).step == 89
 
 
@@ -156,7 +158,7 @@ def test_the_soft_deadline_is_the_policys_or_the_classs_or_the_jobs(tell, policy
     story = tell(DEFAULT_POLICY.model_copy(update={"priority_classes": tuple(classes), "eviction": eviction}))
     story.node("n1", gpus=4)
     story.runs("job", gpus=1, kill_after=seconds(of_job))
-    assert term_after(story.pool, story.job("job"), grace * SECOND) == soft * SECOND
+    assert term_after(story.state, story.job("job"), grace * SECOND) == soft * SECOND
 
 
 # --- the executor
@@ -171,10 +173,10 @@ def test_a_plan_that_fails_half_way_spares_those_not_yet_told(story):
     story.begin("told")
     stage(story, "told", "noticed", attached=True)
     story.cancel("high")
-    assert story.expect("EvictionWithdrawn", job="not-told").told is False
-    assert story.expect("EvictionWithdrawn", job="told").told is True
+    assert story.expect("EvictionCancelled", job="not-told").notified is False
+    assert story.expect("EvictionCancelled", job="told").notified is True
     assert story.job("not-told").phase == "running"
-    story.not_spared("told")  # its agent had obeyed already
+    story.cancel_eviction_refused("told")  # its agent had obeyed already
     story.ends("told", 85)
     story.expect("JobPlaced", job="told")
     assert story.job("not-told").attempt == 1

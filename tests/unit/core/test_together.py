@@ -3,10 +3,10 @@
 import pytest
 from tests.log_builder import MINUTE, MS, SECOND, Story
 
-from bailiff_core.lifecycle.evictions import leaving
-from bailiff_core.lifecycle.together import common_step
+from bailiff_core.lifecycle.coordinated_checkpoint import common_step
+from bailiff_core.model.evictions import active_evictions
 from bailiff_core.records import facts
-from bailiff_eviction_executor.owed import steps_owed
+from bailiff_eviction_executor.pending_messages import pending_checkpoint_steps
 
 
 @pytest.fixture
@@ -22,23 +22,31 @@ def gang(story: Story) -> Story:
 
 
 def stage(story, name, task, after=0, **said):
-    fact = facts.EvictionStaged.model_validate({**story.at("gang", task), "stage": name, **said})
-    story.turn(fact, after=after)
+    fact = facts.EvictionStageReached.model_validate({**story.at("gang", task), "stage": name, **said})
+    story.cycle(fact, after=after)
 
 
-def told(story, steps=(100, 101), pace=0, after=0):
+def told(story, steps=(100, 101), step_rate_milli=0, after=0):
     for task, step in enumerate(steps):
-        stage(story, "noticed", task, after=after if task == len(steps) - 1 else 0, attached=True, step=step, pace=pace)
+        stage(
+            story,
+            "noticed",
+            task,
+            after=after if task == len(steps) - 1 else 0,
+            attached=True,
+            step=step,
+            step_rate_milli=step_rate_milli,
+        )
 
 
 def agreed_on(story):
-    (entry,) = [entry for entry in leaving(story.pool) if entry.job.id == "gang"]
+    (entry,) = [entry for entry in active_evictions(story.state) if entry.job.id == "gang"]
     return common_step(entry)
 
 
 def asked(story):
     """What the executor sends: (node, step, whether it is agreed)."""
-    return [(command.node, command.step, command.agreed) for command in steps_owed(story.pool)]
+    return [(command.node, command.step, command.agreed) for command in pending_checkpoint_steps(story.state)]
 
 
 def test_nothing_is_asked_before_all_were_told(gang):
@@ -53,7 +61,7 @@ def test_the_step_is_beyond_every_published_one(gang):
 
 
 @pytest.mark.parametrize(
-    ("pace", "reported", "step"),
+    ("step_rate_milli", "reported", "step"),
     [
         (500, 300 * MS, 103),  # half a step a second: two steps are more than enough
         (10_000, 0, 103),  # ten a second, and no round trip is taken for shorter than 100 ms
@@ -61,8 +69,8 @@ def test_the_step_is_beyond_every_published_one(gang):
         (1_000_000, 300 * MS, 701),
     ],
 )
-def test_the_margin_is_what_the_ranks_do_while_they_agree(gang, pace, reported, step):
-    told(gang, pace=pace, after=reported)
+def test_the_margin_is_what_the_ranks_do_while_they_agree(gang, step_rate_milli, reported, step):
+    told(gang, step_rate_milli=step_rate_milli, after=reported)
     assert agreed_on(gang) == (step, False)
 
 
@@ -98,7 +106,7 @@ def test_what_the_ranks_do_meanwhile_does_not_move_it(gang):
 
 def test_a_gang_that_has_lost_a_rank_agrees_on_nothing(gang):
     told(gang)
-    gang.turn(facts.TaskExited(**gang.at("gang", 0), exit_code=1))
+    gang.cycle(facts.TaskExited(**gang.at("gang", 0), exit_code=1))
     assert (agreed_on(gang), asked(gang)) == (None, [])
 
 

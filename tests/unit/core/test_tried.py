@@ -1,4 +1,4 @@
-"""When one verb after the other finds nobody, the record says of each whom it left out by which rule, within 64 KiB."""
+"""When one action after the other finds nobody, the record says of each whom it left out by which rule, within 64 KiB."""
 
 import json
 from typing import get_args, get_type_hints
@@ -6,10 +6,10 @@ from typing import get_args, get_type_hints
 import pytest
 from tests.log_builder import MINUTE, Story, folded, policy
 
-from bailiff_core.considered import candidates
-from bailiff_core.explain import explain_job, explain_record, needs_text
-from bailiff_core.explain.victims import EVICTIONS, REFUSALS
-from bailiff_core.model.answer import Answer, Tried
+from bailiff_core.explain import explain_job, explain_record, missing_text
+from bailiff_core.explain.candidate_report import candidates
+from bailiff_core.explain.victims import EVICTION_CAUSES, REFUSAL_REASONS
+from bailiff_core.model.proposal import AttemptedAction, Proposal
 from bailiff_core.protections import RULES
 from bailiff_core.records import decisions, facts
 
@@ -39,10 +39,10 @@ def refusal(story: Story) -> decisions.PreemptionRefused:
 
 def test_a_refusal_says_of_every_verb_whom_it_left_out(story: Story) -> None:
     why = refusal(story).explanation
-    assert refusal(story).verb == "preempt"
+    assert refusal(story).action == "preempt"
     assert {group.rule: group.examples for group in why.excluded} == {"not-preemptible": ("server",), "scope": ("kept",)}
-    (reclaim,) = why.tried
-    assert (reclaim.verb, reclaim.refused) == ("reclaim", "impossible")
+    (reclaim,) = why.attempted_actions
+    assert (reclaim.action, reclaim.refused) == ("reclaim", "impossible")
     assert {group.rule: group.examples for group in reclaim.excluded} == {
         "excluded": ("kept",),
         "not-preemptible": ("server",),
@@ -53,26 +53,26 @@ def test_a_refusal_says_of_every_verb_whom_it_left_out(story: Story) -> None:
 
 def test_the_sentences_name_the_verb(story: Story) -> None:
     record = next(record for record in story.records if isinstance(record.data, decisions.PreemptionRefused))
-    told = [sentence.text for section in explain_record(record) for sentence in section.says]
-    assert any(text.startswith("The verb reclaim found nobody: ") for text in told)
-    assert "Under reclaim, rule not-preemptible shielded 1 job (server): each is not preemptible." in told
+    told = [sentence.text for section in explain_record(record) for sentence in section.sentences]
+    assert any(text.startswith("Action reclaim found no victims: ") for text in told)
+    assert "Under reclaim, rule not-preemptible protected 1 job (server): each is not preemptible." in told
     assert any(text.startswith("Under preempt, ") for text in told)
-    assert any(text.startswith("The nearest thing that would have worked, by preempt: ") for text in told)
-    assert needs_text(refusal(story)).startswith("preempt: ")
-    assert "; reclaim: " in needs_text(refusal(story))
+    assert any(text.startswith("What it lacked, by preempt: ") for text in told)
+    assert missing_text(refusal(story)).startswith("preempt: ")
+    assert "; reclaim: " in missing_text(refusal(story))
 
 
 def test_the_job_tells_the_same(story: Story) -> None:
-    told = [s.text for section in explain_job(story.pool, story.job("asks"), story.records) for s in section.says]
-    assert any(text.startswith("The verb reclaim found nobody: ") for text in told)
+    told = [s.text for section in explain_job(story.state, story.job("asks"), story.records) for s in section.sentences]
+    assert any(text.startswith("Action reclaim found no victims: ") for text in told)
 
 
 def test_the_full_list_is_made_for_every_verb(story: Story) -> None:
     proposal = next(record.data for record in story.records if isinstance(record.data, facts.ProposalReceived))
     assert isinstance(proposal, facts.ProposalReceived)
-    found = candidates(folded(story.wires[: proposal.computed_at + 1]), refusal(story), proposal.answers)
-    assert list(dict.fromkeys(each.verb for each in found)) == ["reclaim", "preempt"]
-    shielded = {each.job: each.rule for each in found if each.verb == "reclaim"}
+    found = candidates(folded(story.wires[: proposal.computed_at + 1]), refusal(story), proposal.proposals)
+    assert list(dict.fromkeys(each.action for each in found)) == ["reclaim", "preempt"]
+    shielded = {each.job: each.rule for each in found if each.action == "reclaim"}
     assert shielded == {"server": "not-preemptible", "kept": "excluded", "mine": "own-project"}
 
 
@@ -88,8 +88,8 @@ def test_a_verb_that_succeeds_says_what_the_one_before_lacked() -> None:
     story.submit("high", gpus=4, cls="interactive", project="b", after=MINUTE)
     story.propose()
     decided = next(iter(story.decisions("PreemptionDecided")))
-    assert (decided.verb, [choice.job for choice in decided.victims]) == ("preempt", ["low"])
-    (reclaim,) = decided.explanation.tried
+    assert (decided.action, [choice.job for choice in decided.victims]) == ("preempt", ["low"])
+    (reclaim,) = decided.explanation.attempted_actions
     assert {group.rule: group.examples for group in reclaim.excluded} == {"excluded": ("kept",), "own-project": ("low",)}
 
 
@@ -100,22 +100,22 @@ def test_a_verb_that_may_not_be_tried_is_not_listed() -> None:
     story.runs("low", gpus=0)
     story.submit("high", gpus=2, cls="inference")
     story.propose()
-    assert refusal(story).explanation.tried == ()
-    assert "preempt:" not in needs_text(refusal(story))
+    assert refusal(story).explanation.attempted_actions == ()
+    assert "preempt:" not in missing_text(refusal(story))
 
 
 def test_the_most_that_an_explanation_can_say_fits_into_64_kib() -> None:
-    """Every rule, with five names of 63 characters each, under three verbs; a runner-up of 50; costs of 64 classes."""
+    """Every rule, with five names of 63 characters each, under three actions; a runner-up of 50; costs of 64 classes."""
     group = [{"rule": rule.name, "jobs": 10**9, "examples": [f"{'n' * 62}{at}" for at in range(5)]} for rule in RULES]
     cost = {"classes": [{"priority": 10**9 - at, "gpu_milli": 10**12} for at in range(64)], "lost_gpu_ms": 10**15,
-            "under_share_gpu_milli": 10**12, "jobs_stopped": 10**6, "tasks": 10**9, "broken_nodes": 10**6}  # fmt: skip
+            "under_share_gpu_milli": 10**12, "jobs_stopped": 10**6, "tasks": 10**9, "fragmented_nodes": 10**6}  # fmt: skip
     tried = [
-        {"verb": verb, "refused": "impossible", "would_need": "x" * 600, "candidates": 10**6, "excluded": group}
-        for verb in ("consolidate", "reclaim")
+        {"action": action, "refused": "impossible", "would_need": "x" * 600, "candidates": 10**6, "excluded": group}
+        for action in ("consolidate", "reclaim")
     ]
     why = {"candidates": 10**6, "excluded": group, "steps": 10**6, "runner_up": ["m" * 63] * 50, "cost": cost,
-           "runner_up_cost": cost, "at_least": cost, "runner_up_lost_gpu_ms": 10**15, "tried": tried}  # fmt: skip
-    answer = Answer.model_validate_json(json.dumps({"request": 1, "job": "j", "explanation": why, "would_need": "x" * 2000}))
+           "runner_up_cost": cost, "lower_bound": cost, "runner_up_lost_gpu_ms": 10**15, "attempted_actions": tried}  # fmt: skip
+    answer = Proposal.model_validate_json(json.dumps({"request": 1, "job": "j", "explanation": why, "would_need": "x" * 2000}))
     assert len(answer.model_dump_json(exclude_defaults=True)) < LIMIT
 
 
@@ -124,6 +124,6 @@ def values(kind: type, field: str) -> set[str]:
 
 
 def test_every_cause_and_every_refusal_has_its_words() -> None:
-    assert set(EVICTIONS) == values(decisions.EvictionDecided, "cause")
-    assert set(REFUSALS) == values(decisions.PreemptionRefused, "reason")
-    assert values(Tried, "verb") == {"consolidate", "reclaim", "preempt"}
+    assert set(EVICTION_CAUSES) == values(decisions.EvictionDecided, "cause")
+    assert set(REFUSAL_REASONS) == values(decisions.PreemptionRefused, "reason")
+    assert values(AttemptedAction, "action") == {"consolidate", "reclaim", "preempt"}

@@ -1,18 +1,18 @@
-"""Stories of the three verbs that make room: who leaves, who only shrinks, who moves, and what is said."""
+"""Stories of the three actions that make room: who leaves, who only shrinks, who moves, and what is said."""
 
 from collections.abc import Mapping
 
 import pytest
 from tests.builders import HOUR, MINUTE, Sketch, asking, group
 
-from bailiff_core.model.answer import Answer
 from bailiff_core.model.demand import TopologyRule
-from bailiff_core.model.policy import DEFAULT_POLICY, Policy, Verb
-from bailiff_core.model.pool import Job, OpenRequest
-from bailiff_core.placement import Budget
+from bailiff_core.model.policy import DEFAULT_POLICY, Action, Policy
+from bailiff_core.model.proposal import Proposal
+from bailiff_core.model.state import Job, OpenRequest
+from bailiff_core.placement import StepBudget
 from bailiff_core.queue.order import shares_now
-from bailiff_core.scene import scene_of
-from bailiff_core.victims import Accepted, Batch, Stale, check_answer, select, select_batch
+from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.victims import Accepted, SelectionBatch, Stale, revalidate_proposal, select_batch, select_victims
 
 
 def policy(*projects: Mapping[str, object], classes: tuple = (), **rest: object) -> Policy:
@@ -34,18 +34,18 @@ def of(project: str, job: Job) -> Job:
     return job
 
 
-def ask(sketch: Sketch, asker: Job, verb: Verb, steps: int = 20_000) -> Answer:
-    sketch.pool.scene = None
-    return select(Batch.on(scene_of(sketch.pool)), asking(asker), verb, Budget(steps))
+def ask(sketch: Sketch, preemptor: Job, action: Action, steps: int = 20_000) -> Proposal:
+    sketch.state.indices.snapshot = None
+    return select_victims(SelectionBatch.on(scene_of(sketch.state)), asking(preemptor), action, StepBudget(steps))
 
 
-def verdict(sketch: Sketch, asker: Job, answer: Answer) -> Accepted | Stale:
-    sketch.pool.scene = None
-    scene = scene_of(sketch.pool)
-    return check_answer(scene, shares_now(scene), asker, answer)
+def verdict(sketch: Sketch, preemptor: Job, answer: Proposal) -> Accepted | Stale:
+    sketch.state.indices.snapshot = None
+    scene = scene_of(sketch.state)
+    return revalidate_proposal(scene, shares_now(scene), preemptor, answer)
 
 
-def victims(answer: Answer) -> dict[str, str]:
+def victims(answer: Proposal) -> dict[str, str]:
     assert answer.refused is None, answer.would_need
     return {victim.job: victim.tasks for victim in answer.victims}
 
@@ -54,7 +54,7 @@ def victims(answer: Answer) -> dict[str, str]:
 def shared() -> Sketch:
     """One node of eight GPUs that two projects share, four each; the first one's training has all eight."""
     sketch = Sketch()
-    sketch.pool.policy = policy(quota("a", 4), quota("b", 4))
+    sketch.state.policy = policy(quota("a", 4), quota("b", 4))
     sketch.node("n")
     return sketch
 
@@ -69,7 +69,7 @@ def test_reclaim_takes_a_rigid_gang_whole_even_below_its_share(shared: Sketch) -
     answer = ask(shared, of("b", shared.job("notebook", group(gpus=4))), "reclaim")
     assert victims(answer) == {"training": ""}
     assert answer.explanation.proven
-    assert answer.verb == "reclaim"
+    assert answer.action == "reclaim"
 
 
 def test_reclaim_takes_just_the_surplus_of_an_elastic_gang(shared: Sketch) -> None:
@@ -87,7 +87,7 @@ def test_reclaim_leaves_a_project_within_its_share_alone_and_says_which(shared: 
     of("b", shared.running("busy", "n", range(4, 8)))
     more = of("b", shared.job("more", group(gpus=1)))
     assert "project b would use 5 of its fair share of 4 GPUs" in ask(shared, more, "reclaim").would_need
-    shared.pool.jobs["busy"].project = "a"
+    shared.state.jobs["busy"].project = "a"
     whole = of("b", shared.job("whole", group(gpus=4), group(gpus=4)))
     assert ask(shared, whole, "reclaim").refused == "impossible"
 
@@ -95,7 +95,7 @@ def test_reclaim_leaves_a_project_within_its_share_alone_and_says_which(shared: 
 def test_reclaim_asks_nobody_about_priority_but_takes_the_lower_class_first(shared: Sketch) -> None:
     of("a", shared.running("high", "n", range(4), priority=75))
     of("a", shared.running("low", "n", range(4, 8), priority=25))
-    answer = ask(shared, of("b", shared.job("asker", group(gpus=4), priority=10)), "reclaim")
+    answer = ask(shared, of("b", shared.job("preemptor", group(gpus=4), priority=10)), "reclaim")
     assert victims(answer) == {"low": ""}
     assert answer.explanation.runner_up == ("high",)
     assert answer.explanation.runner_up_cost is not None
@@ -104,27 +104,29 @@ def test_reclaim_asks_nobody_about_priority_but_takes_the_lower_class_first(shar
 def test_preempt_stays_within_the_project_unless_the_policy_says_pool(shared: Sketch) -> None:
     of("a", shared.running("theirs", "n", range(4), priority=25))
     of("b", shared.running("ours", "n", range(4, 8), priority=50))
-    asker = of("b", shared.job("asker", group(gpus=4), priority=75))
-    assert victims(ask(shared, asker, "preempt")) == {"ours": ""}
-    freely = {"scope": "pool", "within_share": False}
-    shared.pool.policy = policy(quota("a", 2), quota("b", 4), preemption=freely)
-    assert victims(ask(shared, asker, "preempt")) == {"theirs": ""}
-    shared.pool.policy = policy(quota("a", 2), quota("b", 4), preemption={"scope": "pool"})
-    assert victims(ask(shared, asker, "preempt")) == {"ours": ""}, "with the room of both, b would be above its fair share of 5"
-    shared.pool.policy = policy(quota("a", 4), quota("b", 4), preemption={"scope": "pool"})
-    answer = ask(shared, asker, "preempt")
+    preemptor = of("b", shared.job("preemptor", group(gpus=4), priority=75))
+    assert victims(ask(shared, preemptor, "preempt")) == {"ours": ""}
+    freely = {"scope": "pool", "cap_at_fair_share": False}
+    shared.state.policy = policy(quota("a", 2), quota("b", 4), preemption=freely)
+    assert victims(ask(shared, preemptor, "preempt")) == {"theirs": ""}
+    shared.state.policy = policy(quota("a", 2), quota("b", 4), preemption={"scope": "pool"})
+    assert victims(ask(shared, preemptor, "preempt")) == {"ours": ""}, (
+        "with the room of both, b would be above its fair share of 5"
+    )
+    shared.state.policy = policy(quota("a", 4), quota("b", 4), preemption={"scope": "pool"})
+    answer = ask(shared, preemptor, "preempt")
     assert victims(answer) == {"ours": ""}
     assert [(entry.rule, entry.examples) for entry in answer.explanation.excluded] == [("quota-shields", ("theirs",))]
 
 
 def test_limits_are_tested_after_the_victims(shared: Sketch) -> None:
-    shared.pool.policy = policy(quota("a", 4, limit={"gpus": 4}))
+    shared.state.policy = policy(quota("a", 4, limit={"gpus": 4}))
     of("a", shared.running("low", "n", range(3), priority=25))
     of("a", shared.running("other", "n", [3], priority=50))
-    asker = of("a", shared.job("asker", group(gpus=3), priority=75))
-    answer = ask(shared, asker, "preempt")
+    preemptor = of("a", shared.job("preemptor", group(gpus=3), priority=75))
+    answer = ask(shared, preemptor, "preempt")
     assert victims(answer) == {"low": ""}, "there is room for it beside them, but for the limit"
-    assert isinstance(verdict(shared, asker, answer), Accepted)
+    assert isinstance(verdict(shared, preemptor, answer), Accepted)
 
 
 def test_of_an_elastic_job_the_core_stays_as_long_as_surplus_does() -> None:
@@ -144,18 +146,18 @@ def test_surplus_goes_to_several_askers_of_one_batch_before_anybody_is_stopped()
     sketch.at(job, *[("n", [device]) for device in range(4)])
     for name in ("first", "second", "third"):
         sketch.job(name, group(gpus=1), priority=75)
-    answers = select_batch(sketch.pool, [OpenRequest(n, name) for n, name in enumerate(("first", "second", "third"))], 20_000)
-    assert [victims(answer) for answer in answers] == [{"job": "3"}, {"job": "2"}, {"job": ""}]
-    assert [place.devices for answer in answers for place in answer.placement] == ["3", "2", "0"]
+    proposals = select_batch(sketch.state, [OpenRequest(n, name) for n, name in enumerate(("first", "second", "third"))], 20_000)
+    assert [victims(answer) for answer in proposals] == [{"job": "3"}, {"job": "2"}, {"job": ""}]
+    assert [place.devices for answer in proposals for place in answer.placement] == ["3", "2", "0"]
 
 
 def test_a_victim_that_fits_elsewhere_moves_there(shared: Sketch) -> None:
-    shared.pool.policy = DEFAULT_POLICY
+    shared.state.policy = DEFAULT_POLICY
     shared.node("small", gpus=2)
     shared.running("low", "n", [0, 1])
     shared.running("lower", "n", range(2, 8), priority=25)
-    answer = ask(shared, shared.job("asker", group(gpus=8), priority=75), "preempt")
-    moved = {victim.job: [(place.node, place.devices) for place in victim.moved] for victim in answer.victims}
+    answer = ask(shared, shared.job("preemptor", group(gpus=8), priority=75), "preempt")
+    moved = {victim.job: [(place.node, place.devices) for place in victim.moved_to] for victim in answer.victims}
     assert moved == {"low": [(1, "0-1")], "lower": []}
 
 
@@ -165,11 +167,11 @@ def test_members_that_need_not_move_keep_their_places() -> None:
         sketch.node(name, gpus=4)
     sketch.at(sketch.job("pair", group(2, gpus=2)), ("a", [0, 1]), ("b", [0, 1]))
     sketch.running("rest", "b", [2, 3], preemptible=False)
-    sketch.pool.policy = policy(preemption={"most_moved": 1})
+    sketch.state.policy = policy(preemption={"max_migrations": 1})
     sketch.running("corner", "c", [0], preemptible=False)
-    answer = ask(sketch, sketch.job("asker", group(gpus=4)), "consolidate")
+    answer = ask(sketch, sketch.job("preemptor", group(gpus=4)), "consolidate")
     (pair,) = answer.victims
-    assert sorted((place.node, place.tasks, place.devices) for place in pair.moved) == [(1, "1", "0-1"), (2, "0", "1-2")]
+    assert sorted((place.node, place.tasks, place.devices) for place in pair.moved_to) == [(1, "1", "0-1"), (2, "0", "1-2")]
 
 
 @pytest.fixture
@@ -180,36 +182,36 @@ def fragmented() -> Sketch:
         sketch.node(name, gpus=4)
     sketch.running("left", "a", [0, 1], age=HOUR)
     sketch.running("right", "b", [0, 1], age=MINUTE)
-    sketch.pool.policy = policy(preemption={"most_moved": 1})
+    sketch.state.policy = policy(preemption={"max_migrations": 1})
     return sketch
 
 
 def test_consolidate_moves_the_one_that_loses_least(fragmented: Sketch) -> None:
-    asker = fragmented.job("asker", group(gpus=4))
-    answer = ask(fragmented, asker, "consolidate")
+    preemptor = fragmented.job("preemptor", group(gpus=4))
+    answer = ask(fragmented, preemptor, "consolidate")
     assert victims(answer) == {"right": ""}
-    assert [(place.node, place.devices) for place in answer.victims[0].moved] == [(0, "2-3")]
+    assert [(place.node, place.devices) for place in answer.victims[0].moved_to] == [(0, "2-3")]
     assert [place.node for place in answer.placement] == [1]
     assert answer.explanation.proven
-    assert isinstance(verdict(fragmented, asker, answer), Accepted)
+    assert isinstance(verdict(fragmented, preemptor, answer), Accepted)
     fragmented.running("late", "a", [2], age=0)
-    stale = verdict(fragmented, asker, answer)
+    stale = verdict(fragmented, preemptor, answer)
     assert isinstance(stale, Stale)
-    assert stale.reason == "there is no new place for 'right': there is no room for task 0 on a"
+    assert stale.reason == "there is no new place for 'right': task 0 does not fit on a"
 
 
 def test_consolidate_is_for_preemptible_jobs_and_only_where_the_policy_lets_jobs_move(fragmented: Sketch) -> None:
-    asker = fragmented.job("asker", group(gpus=4), preemptible=False)
-    assert "not preemptible itself" in ask(fragmented, asker, "consolidate").would_need
-    asker.preemptible = True
-    fragmented.pool.policy = DEFAULT_POLICY
-    assert "does not let jobs be moved" in ask(fragmented, asker, "consolidate").would_need
+    preemptor = fragmented.job("preemptor", group(gpus=4), preemptible=False)
+    assert "not preemptible itself" in ask(fragmented, preemptor, "consolidate").would_need
+    preemptor.preemptible = True
+    fragmented.state.policy = DEFAULT_POLICY
+    assert "does not allow migrations" in ask(fragmented, preemptor, "consolidate").would_need
 
 
 def test_consolidate_cannot_make_more_than_there_is(fragmented: Sketch) -> None:
-    answer = ask(fragmented, fragmented.job("asker", group(gpus=4), group(gpus=1)), "consolidate")
+    answer = ask(fragmented, fragmented.job("preemptor", group(gpus=4), group(gpus=1)), "consolidate")
     assert answer.refused == "impossible"
-    assert answer.would_need == "needs 5 GPUs in all, 4 are free or on their way out: moving jobs makes no more"
+    assert answer.would_need == "needs 5 GPUs in total, 4 are free or releasing: relocating jobs does not change that"
 
 
 def test_consolidate_is_tried_for_everybody_before_anybody_is_stopped(fragmented: Sketch) -> None:
@@ -217,10 +219,10 @@ def test_consolidate_is_tried_for_everybody_before_anybody_is_stopped(fragmented
     fragmented.running("whole", "c", range(4))
     fragmented.job("urgent", group(gpus=4), priority=100)
     fragmented.job("calm", group(gpus=4), priority=75)
-    answers = select_batch(fragmented.pool, [OpenRequest(1, "urgent"), OpenRequest(2, "calm")], 20_000)
-    assert [answer.verb for answer in answers] == ["consolidate", "preempt"]
-    assert victims(answers[0]) == {"right": ""}
-    assert victims(answers[1]) == {"whole": ""}, "the one that moved is left alone"
+    proposals = select_batch(fragmented.state, [OpenRequest(1, "urgent"), OpenRequest(2, "calm")], 20_000)
+    assert [answer.action for answer in proposals] == ["consolidate", "preempt"]
+    assert victims(proposals[0]) == {"right": ""}
+    assert victims(proposals[1]) == {"whole": ""}, "the one that moved is left alone"
 
 
 def test_two_jobs_without_gpus_leave_for_a_gang_whose_members_each_need_one_gone() -> None:
@@ -231,42 +233,42 @@ def test_two_jobs_without_gpus_leave_for_a_gang_whose_members_each_need_one_gone
     answer = ask(sketch, sketch.job("gang", group(2, cpu=3), priority=100), "preempt")
     assert victims(answer) == {"low-a": "", "low-b": ""}
     assert [(place.node, place.tasks) for place in answer.placement] == [(0, "0"), (1, "1")]
-    sketch.pool.jobs["low-b"].preemptible = False
-    refused = ask(sketch, sketch.pool.jobs["gang"], "preempt")
+    sketch.state.jobs["low-b"].preemptible = False
+    refused = ask(sketch, sketch.state.jobs["gang"], "preempt")
     assert refused.refused == "impossible"
     assert not refused.victims
 
 
 def test_a_gang_that_must_stand_together_takes_the_cheaper_rack() -> None:
     sketch = Sketch()
-    sketch.pool.policy = policy(topologies=({"name": "racks", "levels": ("rack",)},))
+    sketch.state.policy = policy(topologies=({"name": "racks", "levels": ("rack",)},))
     for rack in "xy":
         for number in range(2):
             sketch.node(f"{rack}{number}", gpus=4, labels={"rack": rack})
     ages = {"x0": HOUR, "x1": MINUTE, "y0": 20 * MINUTE, "y1": 20 * MINUTE}
     for name, age in ages.items():
         sketch.running(f"on-{name}", name, range(4), age=age)
-    asker = sketch.job("gang", group(2, gpus=4), priority=75)
-    assert victims(ask(sketch, asker, "preempt")) == {"on-x1": "", "on-y1": ""}
-    asker.demand = asker.demand.model_copy(update={"topology": TopologyRule(topology="racks", required="rack")})
-    answer = ask(sketch, asker, "preempt")
+    preemptor = sketch.job("gang", group(2, gpus=4), priority=75)
+    assert victims(ask(sketch, preemptor, "preempt")) == {"on-x1": "", "on-y1": ""}
+    preemptor.demand = preemptor.demand.model_copy(update={"topology": TopologyRule(topology="racks", required="rack")})
+    answer = ask(sketch, preemptor, "preempt")
     assert victims(answer) == {"on-y0": "", "on-y1": ""}
     assert answer.explanation.proven
-    sketch.pool.nodes[3].labels = {"rack": "z"}
-    stale = verdict(sketch, asker, answer)
-    assert stale == Stale("the tasks do not stand together at the level 'rack' any more")
+    sketch.state.nodes[3].labels = {"rack": "z"}
+    stale = verdict(sketch, preemptor, answer)
+    assert stale == Stale("the tasks are no longer in one domain at level 'rack'")
 
 
 def test_a_budget_for_a_group_makes_the_next_best_leave() -> None:
     sketch = Sketch()
-    budgets = ({"name": "one-at-a-time", "labels": {"team": "x"}, "most": 1},)
-    sketch.pool.policy = policy(protections={"budgets": budgets})
+    budgets = ({"name": "one-at-a-time", "labels": {"team": "x"}, "max_disruptions": 1},)
+    sketch.state.policy = policy(protections={"budgets": budgets})
     sketch.node("n")
     for device in range(4):
         job = sketch.running(f"x-{device}", "n", [device], age=0)
         job.demand = job.demand.model_copy(update={"labels": {"team": "x"}})
     sketch.running("dear", "n", range(4, 8), age=HOUR)
-    answer = ask(sketch, sketch.job("asker", group(gpus=2), priority=75), "preempt")
+    answer = ask(sketch, sketch.job("preemptor", group(gpus=2), priority=75), "preempt")
     assert victims(answer) == {"dear": ""}
     assert answer.explanation.proven
 
@@ -274,23 +276,23 @@ def test_a_budget_for_a_group_makes_the_next_best_leave() -> None:
 def test_who_is_served_at_once_takes_those_who_leave_soon_among_equals() -> None:
     sketch = Sketch()
     urgent = {"name": "urgent", "value": 110, "preemptible": False, "immediate": True, "immediate_grace": 5_000_000}
-    sketch.pool.policy = policy(classes=(urgent,))
+    sketch.state.policy = policy(classes=(urgent,))
     sketch.node("n", gpus=2)
     for name, grace in (("quick", 1_000_000), ("slow", 60_000_000)):
-        job = sketch.running(name, "n", [len(sketch.pool.jobs)])
+        job = sketch.running(name, "n", [len(sketch.state.jobs)])
         job.demand = job.demand.model_copy(update={"grace": grace})
-    asker = sketch.job("asker", group(gpus=1), priority=110)
-    assert victims(ask(sketch, asker, "preempt")) == {"slow": ""}, "the younger"
-    asker.class_name = "urgent"
-    assert victims(ask(sketch, asker, "preempt")) == {"quick": ""}
+    preemptor = sketch.job("preemptor", group(gpus=1), priority=110)
+    assert victims(ask(sketch, preemptor, "preempt")) == {"slow": ""}, "the younger"
+    preemptor.class_name = "urgent"
+    assert victims(ask(sketch, preemptor, "preempt")) == {"quick": ""}
 
 
 def test_a_checkpoint_makes_a_job_cheaper_to_take() -> None:
     sketch = Sketch()
     sketch.node("n", gpus=2)
-    sketch.running("saved", "n", [0], age=50 * MINUTE).last_checkpoint = sketch.pool.now - MINUTE
+    sketch.running("saved", "n", [0], age=50 * MINUTE).last_checkpoint = sketch.state.now - MINUTE
     sketch.running("unsaved", "n", [1], age=30 * MINUTE)
-    answer = ask(sketch, sketch.job("asker", group(gpus=1), priority=75), "preempt")
+    answer = ask(sketch, sketch.job("preemptor", group(gpus=1), priority=75), "preempt")
     assert victims(answer) == {"saved": ""}
     assert answer.victims[0].lost_gpu_ms == 2 * 60 * 1000
 
@@ -300,7 +302,7 @@ def test_sharers_leave_so_that_one_more_finds_its_part() -> None:
     sketch.node("n", gpus=1)
     for name, milli in (("half", 500), ("quarter", 250), ("last", 250)):
         sketch.at(sketch.job(name, group(gpu_share_milli=milli)), ("n", [0]), age=HOUR)
-    answer = ask(sketch, sketch.job("asker", group(gpu_share_milli=500), priority=75), "preempt")
+    answer = ask(sketch, sketch.job("preemptor", group(gpu_share_milli=500), priority=75), "preempt")
     assert victims(answer) == {"half": ""}, "as many GPUs as the two others, and one job fewer"
     cost = answer.explanation.cost
     assert cost is not None
@@ -315,14 +317,14 @@ def test_what_could_not_be_proven_says_what_is_sure() -> None:
         node, devices = number // 4, range(number % 4 * 2, number % 4 * 2 + 2)
         job = sketch.job(f"j{number}", group(gpus=2, cpu=1 + number % 3), priority=25 + number % 2)
         sketch.at(job, (f"n{node}", devices), age=number * MINUTE)
-    asker = sketch.job("asker", group(3, gpus=4, cpu=5), group(2, gpus=2, cpu=7), priority=75)
-    exact = ask(sketch, asker, "preempt", steps=200_000)
-    hasty = ask(sketch, asker, "preempt", steps=2)
+    preemptor = sketch.job("preemptor", group(3, gpus=4, cpu=5), group(2, gpus=2, cpu=7), priority=75)
+    exact = ask(sketch, preemptor, "preempt", steps=200_000)
+    hasty = ask(sketch, preemptor, "preempt", steps=2)
     assert hasty.refused is None
     assert not hasty.explanation.proven
-    assert hasty.explanation.at_least is not None
+    assert hasty.explanation.lower_bound is not None
     assert exact.explanation.cost is not None
-    least = hasty.explanation.at_least.classes
+    least = hasty.explanation.lower_bound.classes
     assert not least or least[0].gpu_milli <= exact.explanation.cost.classes[0].gpu_milli
 
 
@@ -332,8 +334,8 @@ def test_an_explanation_stays_small_whatever_the_number_of_victims() -> None:
         sketch.node(f"n{node}")
         for device in range(8):
             sketch.running(f"job-with-quite-a-long-name-{node}-{device}", f"n{node}", [device], age=device * MINUTE)
-            sketch.pool.jobs[f"job-with-quite-a-long-name-{node}-{device}"].preemptible = node < 50
-    answer = ask(sketch, sketch.job("asker", group(40, gpus=8), priority=75), "preempt")
+            sketch.state.jobs[f"job-with-quite-a-long-name-{node}-{device}"].preemptible = node < 50
+    answer = ask(sketch, sketch.job("preemptor", group(40, gpus=8), priority=75), "preempt")
     assert len(answer.victims) == 320
     assert len(answer.explanation.model_dump_json()) < 8_000
     assert answer.explanation.candidates == 400
@@ -347,11 +349,11 @@ def test_an_answer_about_other_tasks_or_other_surplus_is_stale() -> None:
     sketch.node("n", gpus=4)
     job = elastic(sketch.job("job", group(4, gpus=1)), 2)
     sketch.at(job, *[("n", [device]) for device in range(4)])
-    asker = sketch.job("asker", group(gpus=1), priority=75)
-    answer = ask(sketch, asker, "preempt")
+    preemptor = sketch.job("preemptor", group(gpus=1), priority=75)
+    answer = ask(sketch, preemptor, "preempt")
     other = answer.model_copy(update={"victims": (answer.victims[0].model_copy(update={"tasks": "1"}),)})
-    assert verdict(sketch, asker, other) == Stale("tasks 1 of 'job' are not what it would lose first")
-    assert verdict(sketch, asker, answer.model_copy(update={"tasks": "0"})) == Stale("'asker' does not wait for room any more")
-    sketch.pool.policy = policy(preemption={"verbs": ("allocate", "reclaim")})
-    stale = verdict(sketch, asker, answer)
-    assert stale == Stale("'asker' may not have room made for it any more: the policy does not let it displace others by preempt")
+    assert verdict(sketch, preemptor, other) == Stale("tasks 1 of 'job' are not its first evictable tasks")
+    assert verdict(sketch, preemptor, answer.model_copy(update={"tasks": "0"})) == Stale("'preemptor' is no longer pending")
+    sketch.state.policy = policy(preemption={"actions": ("allocate", "reclaim")})
+    stale = verdict(sketch, preemptor, answer)
+    assert stale == Stale("'preemptor' may no longer use preempt: the policy does not allow preempt")

@@ -59,19 +59,19 @@ def test_kai_an_eviction_that_fails_is_a_record_and_nobody_starts_on_it(told: St
     said = told.wait(5 * MINUTE)
     assert [type(each).__name__ for each in said if isinstance(each, decisions.EvictionStuck)] == ["EvictionStuck"]
     assert told.job("high").phase == "pending"
-    assert not any(isinstance(each, decisions.JobStartOrdered) for each in said)
+    assert not any(isinstance(each, decisions.JobStarting) for each in said)
 
 
 def test_kai_the_decision_stands_in_the_log_before_anybody_is_told(told: Story) -> None:
     kinds = [type(record.data).__name__ for record in told.records]
-    assert kinds.index("PreemptionDecided") < kinds.index("EvictionBegun") < kinds.index("EvictionStaged")
+    assert kinds.index("PreemptionDecided") < kinds.index("EvictionStarted") < kinds.index("EvictionStageReached")
 
 
 def test_koordinator_a_nomination_whose_room_is_gone_is_dropped_and_asked_anew(told: Story) -> None:
     told.node("n2", gpus=4)
     told.runs("other", gpus=4)
     told.lost("n1", after=MINUTE)
-    told.expect("ReservationDropped", job="high", reason="room-gone")
+    told.expect("ReservationDropped", job="high", reason="resources-lost")
     assert any(asked.job == "high" for asked in told.decisions("PreemptionRequested"))
     told.propose()
     decided = told.expect("PreemptionDecided")

@@ -10,7 +10,7 @@ from tests.log_builder import Story
 
 from bailiff_core.canonical import canonical_json
 from bailiff_core.model.document import parse_duration
-from bailiff_core.model.places import bits, numbers, ranges
+from bailiff_core.model.placement_ranges import bits, numbers, ranges
 from bailiff_core.records import Break, ChainHead, Record, Wire, continues, decode, encode, facts, follow, record_hash
 from bailiff_core.records.chain import GENESIS
 from bailiff_core.records.layout import NEEDED
@@ -19,7 +19,7 @@ from bailiff_core.records.wire import UnreadableRecord, time_text, time_value
 
 def a_record(**fields):
     given = {
-        "domain": "a100", "seq": 7, "epoch": 2, "turn": 3, "turn_end": True, "time": 1_767_225_600_000_000, "prev": "ab" * 32,
+        "pool": "a100", "seq": 7, "epoch": 2, "cycle": 3, "cycle_end": True, "time": 1_767_225_600_000_000, "prev": "ab" * 32,
         "writer": "w", "engine": "0.1.0+x/1", "policy": 1, "type": facts.ClockAdvanced.type_name(),
         "data": facts.ClockAdvanced(), **fields,
     }  # fmt: skip
@@ -63,6 +63,7 @@ NAMES = st.sampled_from(["ce_a", "ce_bb", "ce_c", "content-type", "x"]) | st.tex
 
 
 @given(st.lists(st.tuples(NAMES, st.binary(max_size=6)), max_size=8), st.binary(max_size=6), st.sampled_from([0, 2000]))
+@pytest.mark.slow
 def test_a_hash_is_over_its_parts_as_the_protocol_says(headers, value, more):
     """Names that stand twice, no headers at all, and parts of any length included."""
 
@@ -81,7 +82,7 @@ def test_to_follow_is_to_continue_and_to_decode():
     story = Story()
     story.node("n1", gpus=8)
     story.runs("low", gpus=8)
-    head = ChainHead(story.pool.domain)
+    head = ChainHead(story.state.pool)
     for wire in story.wires:
         assert follow(replace(head, next_seq=head.next_seq + 1), wire) == continues(
             replace(head, next_seq=head.next_seq + 1), wire
@@ -156,14 +157,14 @@ HEAD = ChainHead("a100", 7, "ab" * 32, 2, time_text(1_767_225_600_000_000))
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"domain": "h100"}, "domain is 'h100'"),
+        ({"pool": "h100"}, "pool is 'h100'"),
         ({"seq": 8}, "seq is 8, expected 7"),
         ({"seq": 6}, "seq is 6, expected 7"),
         ({"prev": "cd" * 32}, "prev is cdcdcdcdcdcd"),
         ({"epoch": 3}, "epoch is '3', expected 2"),
         ({"epoch": 1}, "epoch is '1', expected 2"),
         ({"time": 1_767_225_599_999_999}, "before"),
-        ({"type": "bailiff.audit.DomainCreated.v1"}, "DomainCreated.v1 at seq 7"),
+        ({"type": "bailiff.audit.PoolCreated.v1"}, "PoolCreated.v1 at seq 7"),
         ({"type": "bailiff.audit.WriterStarted.v1"}, "a writer started with epoch 2, but 2 is taken"),
     ],
 )
@@ -188,11 +189,11 @@ def test_a_domain_begins_with_its_creation():
     assert head.hash == GENESIS
     first = a_record(seq=0, epoch=0, prev=GENESIS)
     assert isinstance(continues(head, encode(first)), Break)
-    created = replace(first, type="bailiff.audit.DomainCreated.v1")
+    created = replace(first, type="bailiff.audit.PoolCreated.v1")
     assert continues(head, encode(created)).next_seq == 1
 
 
-@pytest.mark.parametrize("name", ["ce_domain", "ce_seq", "ce_prev", "ce_type", "ce_epoch", "ce_time"])
+@pytest.mark.parametrize("name", ["ce_pool", "ce_seq", "ce_prev", "ce_type", "ce_epoch", "ce_time"])
 @pytest.mark.parametrize("value", [None, b"", b"\xff\xfe", b"-1", b"9" * 5000, "²".encode()])
 def test_headers_of_any_shape_are_judged_and_never_raise(name, value):
     writer = a_record(epoch=3, type="bailiff.audit.WriterStarted.v1")

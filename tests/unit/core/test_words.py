@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bailiff_core.words import cost_text, count_text, gpus_text, memory_text, nearest_text, thousandths_text
+from bailiff_core.humanize import cost_text, count_text, gpus_text, memory_text, nearest_text, thousandths_text
 
 
 @pytest.mark.parametrize(

@@ -5,21 +5,21 @@ from dataclasses import replace
 import pytest
 from tests.log_builder import Cut, folded, replayed
 
+from bailiff_core.actions import allocate
+from bailiff_core.actions.failure import DecisionError
 from bailiff_core.engine import LOGIC, STATE_SCHEMA
 from bailiff_core.fold import apply
 from bailiff_core.fold.snapshot import state_digest
 from bailiff_core.records.facts import (
     ClockAdvanced,
     DecisionFailed,
-    LogSettled,
     LogTruncated,
     StateDigest,
     TaskExited,
     TaskReleased,
+    TruncationReconciled,
 )
 from bailiff_core.records.wire import decode, encode
-from bailiff_core.verbs import allocate
-from bailiff_core.verbs.failure import DecisionError
 
 
 def full_turn(story, cut=None):
@@ -28,7 +28,7 @@ def full_turn(story, cut=None):
     story.runs("done", gpus=8)
     for name in ("a", "b", "c"):
         story.submit(name, gpus=4)
-    return story.turn(*_ends(story, "done"), cut=cut)
+    return story.cycle(*_ends(story, "done"), cut=cut)
 
 
 def _ends(story, job):
@@ -38,7 +38,7 @@ def _ends(story, job):
 def test_a_turn_in_full(story):
     full_turn(story)
     story.expect_only("JobEnded", "JobPlaced", "JobPlaced")
-    assert [record.turn_end for record in story.records[-5:]] == [False, False, False, False, True]
+    assert [record.cycle_end for record in story.records[-5:]] == [False, False, False, False, True]
     assert {record.cause for record in story.records[-3:]} == {str(story.records[-4].seq)}
 
 
@@ -46,11 +46,11 @@ def test_a_turn_in_full(story):
 def test_a_turn_cut_short_is_closed_by_the_next_writer(story, cut):
     with pytest.raises(Cut):
         full_turn(story, cut)
-    assert story.pool.turn_open
-    turn = story.pool.turn
+    assert story.state.cycle_open
+    cycle = story.state.cycle
     story.restart()
-    assert story.pool.turn == turn + 1
-    assert not story.pool.turn_open
+    assert story.state.cycle == cycle + 1
+    assert not story.state.cycle_open
     if cut > 1:
         assert story.phases() == {"done": "succeeded", "a": "starting", "b": "starting", "c": "pending"}
     else:
@@ -60,18 +60,18 @@ def test_a_turn_cut_short_is_closed_by_the_next_writer(story, cut):
 
 
 def test_epochs_rise_and_are_remembered(story):
-    assert story.pool.epoch == 1
-    began = story.pool.seq
+    assert story.state.epoch == 1
+    began = story.state.seq
     story.restart()
-    assert (story.pool.epoch, story.pool.epoch_of(began), story.pool.epoch_of(story.pool.seq)) == (2, 1, 2)
-    assert story.pool.epoch_of(0) == 0
+    assert (story.state.epoch, story.state.epoch_of(began), story.state.epoch_of(story.state.seq)) == (2, 1, 2)
+    assert story.state.epoch_of(0) == 0
 
 
 def test_replay_finds_a_decision_that_is_missing(story):
     full_turn(story)
     wires = story.wires[:-1]
     last = decode(wires[-1])
-    wires[-1] = encode(replace(last, turn_end=True))
+    wires[-1] = encode(replace(last, cycle_end=True))
     replay = replayed(wires)
     assert replay.difference.expected.startswith("one more decision: bailiff.audit.JobPlaced")
 
@@ -79,7 +79,7 @@ def test_replay_finds_a_decision_that_is_missing(story):
 def test_replay_finds_a_decision_that_was_not_due(story):
     full_turn(story)
     wires = list(story.wires)
-    wires[-1] = encode(replace(decode(wires[-1]), turn_end=False))
+    wires[-1] = encode(replace(decode(wires[-1]), cycle_end=False))
     extra = replace(story.records[-1], seq=story.records[-1].seq + 1)
     assert replayed([*wires, encode(extra)]).difference.expected == "the end of the turn"
 
@@ -110,7 +110,7 @@ def test_replay_finds_a_fact_amid_decisions(story):
 
 def test_replay_checks_state_digests(story):
     story.node("n1")
-    story.turn(StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(story.pool)))
+    story.cycle(StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(story.state)))
     assert replayed(story.wires).digests == 1
     wrong = replayed([*story.wires[:-1], encode(_with(story.records[-1], digest="0" * 64))])
     assert wrong.difference.expected == f"state digest {story.records[-1].data.digest}"
@@ -127,9 +127,9 @@ def test_turns_of_another_engine_are_folded_and_not_decided_again(story):
     changed[-1] = encode(_with(story.records[-1], attempt=7))  # what another engine may well have decided
     replay = replayed(changed)
     assert replay.difference is None
-    assert replay.skipped_turns > 0
+    assert replay.skipped_cycles > 0
     story.restart()
-    assert replayed(story.wires).skipped_turns == replay.skipped_turns
+    assert replayed(story.wires).skipped_cycles == replay.skipped_cycles
 
 
 def test_a_job_that_cannot_be_decided_on_is_held(story, monkeypatch):
@@ -144,7 +144,7 @@ def test_a_job_that_cannot_be_decided_on_is_held(story, monkeypatch):
     monkeypatch.setattr(allocate, "place_within_bounds", fails)
     check, story.check = story.check, None
     with pytest.raises(DecisionError, match="deciding about odd failed: ZeroDivisionError: odd indeed") as failure:
-        story.turn(story.submitted("odd", gpus=1), story.submitted("fine", gpus=2))
+        story.cycle(story.submitted("odd", gpus=1), story.submitted("fine", gpus=2))
     assert failure.value.job == "odd"
     story.restart()  # nothing of that turn was appended
     with pytest.raises(DecisionError):
@@ -154,7 +154,7 @@ def test_a_job_that_cannot_be_decided_on_is_held(story, monkeypatch):
     story.node("n1", gpus=0, boot=2)
     story.submit("odd", gpus=1)
     monkeypatch.setattr(allocate, "place_within_bounds", fails)
-    story.turn(DecisionFailed(job="odd", error="odd indeed"), story.joined("n1", gpus=8, boot=3))
+    story.cycle(DecisionFailed(job="odd", error="odd indeed"), story.joined("n1", gpus=8, boot=3))
     story.submit("fine", gpus=2)
     story.expect("JobPlaced", job="fine")
     assert story.job("odd").phase == "pending"
@@ -166,11 +166,11 @@ def test_a_job_that_cannot_be_decided_on_is_held(story, monkeypatch):
 
 
 def test_an_accepted_loss_is_remembered(story):
-    story.turn(LogTruncated(request=story.request(), epoch=4, seq=99))
-    assert story.pool.accepted_loss == (4, 99)
-    assert folded(story.wires).accepted_loss == (4, 99)
-    story.turn(LogTruncated(request=story.request(), epoch=3, seq=100))
-    assert story.pool.accepted_loss == (4, 99), "a smaller loss, accepted late, takes nothing back"
+    story.cycle(LogTruncated(request=story.request(), epoch=4, seq=99))
+    assert story.state.accepted_truncation == (4, 99)
+    assert folded(story.wires).accepted_truncation == (4, 99)
+    story.cycle(LogTruncated(request=story.request(), epoch=3, seq=100))
+    assert story.state.accepted_truncation == (4, 99), "a smaller loss, accepted late, takes nothing back"
 
 
 def test_after_an_accepted_loss_nothing_starts_until_the_log_has_settled(story):
@@ -180,20 +180,20 @@ def test_after_an_accepted_loss_nothing_starts_until_the_log_has_settled(story):
     story.submit("high", gpus=8, cls="interactive")
     story.propose()
     story.begin("low")
-    story.turn(LogTruncated(request=story.request(), epoch=4, seq=99))
+    story.cycle(LogTruncated(request=story.request(), epoch=4, seq=99))
     story.submit("more", gpus=1)
     story.exits("low", 85)
     story.releases("low")
     assert story.phases() == {"low": "pending", "high": "reserved", "more": "pending"}
-    assert story.pool.selection is None
+    assert story.state.selection is None
 
-    story.turn(LogSettled())
-    story.expect("JobStartOrdered", job="high")
-    assert folded(story.wires).unsettled is False
+    story.cycle(TruncationReconciled())
+    story.expect("JobStarting", job="high")
+    assert folded(story.wires).truncation_unreconciled is False
 
 
 def test_a_record_out_of_order_is_refused(story):
     story.node("n1")
-    pool = folded(story.wires)
+    state = folded(story.wires)
     with pytest.raises(ValueError, match="does not follow"):
-        apply(pool, story.records[-1])
+        apply(state, story.records[-1])

@@ -3,29 +3,29 @@
 import pytest
 from tests.builders import Sketch, asking, group
 
-from bailiff_core.model.places import NodeShare, bits
+from bailiff_core.model.placement_ranges import NodeShare, bits
 from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_core.model.units import whole
 from bailiff_core.placement import (
-    Budget,
-    GangPlace,
+    ClusterResources,
+    GangPlacement,
     NoFit,
-    Rooms,
-    TaskPlace,
+    StepBudget,
+    TaskPlacement,
     could_ever_fit,
-    from_shares,
+    decode_placement,
+    encode_placement,
     place_unit,
-    to_shares,
 )
 
 
 def places(sketch: Sketch, *groups, steps: int = 1000, **options):
     """(node, devices) per task, and whether it is later; or the reason."""
-    rooms = Rooms.of(sketch.pool)
-    found = place_unit(rooms, asking(sketch.job(f"new-{len(sketch.pool.jobs)}", *groups)), Budget(steps), **options)
+    cluster = ClusterResources.of(sketch.state)
+    found = place_unit(cluster, asking(sketch.job(f"new-{len(sketch.state.jobs)}", *groups)), StepBudget(steps), **options)
     if isinstance(found, NoFit):
         return f"{found.kind}: {found.why}"
-    return [(sketch.pool.nodes[task.node].name, bits(task.devices)) for task in found.tasks], found.later
+    return [(sketch.state.nodes[task.node].name, bits(task.devices)) for task in found.tasks], found.future
 
 
 def test_packs_onto_the_node_with_fewest_free_gpus_that_fits() -> None:
@@ -71,7 +71,7 @@ def test_promised_room_and_sick_or_quarantined_devices_are_not_given_out() -> No
     node.devices[1].healthy = False
     node.quarantined = 0b100
     assert places(sketch, group(gpus=1)) == ([("a", [3])], False)
-    assert places(sketch, group(gpus=2)) == "impossible: needs a node with 2 free GPUs, none has them"
+    assert places(sketch, group(gpus=2)) == "impossible: needs a node with 2 free GPUs, no node has them"
 
 
 def test_nodes_that_are_silent_or_lost_take_nothing() -> None:
@@ -95,19 +95,19 @@ def test_labels_models_and_names_are_kept() -> None:
         (group(2, gpus=8), "needs 2 nodes with 8 free GPUs each, 1 has them"),
         (
             group(gpus=8, node_labels={"gpu": "h100"}),
-            "needs room for 1 task of 8 GPUs, there is none; 3 nodes lack the label gpu=h100",
+            "needs 1 task of 8 GPUs, no node fits one; 3 nodes lack the label gpu=h100",
         ),
         (
             group(gpus=1, gpu_models=("b200",)),
-            "needs room for 1 task of 1 GPU (b200), there is none; 3 nodes have no usable GPU of the model b200",
+            "needs 1 task of 1 GPU (b200), no node fits one; 3 nodes have no usable GPU of the model b200",
         ),
         (
             group(gpus=1, nodes=("zz",)),
-            "needs room for 1 task of 1 GPU, there is none; 3 nodes are not named by the job",
+            "needs 1 task of 1 GPU, no node fits one; 3 nodes are not in the job's node list",
         ),
-        (group(30, gpus=1), "needs room for 30 tasks of 1 GPU each, there is room for 14"),
-        (group(cpu=5000), "needs room for 1 task of 5000 CPUs, there is none"),
-        (group(gib=1001), "needs room for 1 task of 1001 GiB of memory, there is none"),
+        (group(30, gpus=1), "needs 30 tasks of 1 GPU each, 14 fit"),
+        (group(cpu=5000), "needs 1 task of 5000 CPUs, no node fits one"),
+        (group(gib=1001), "needs 1 task of 1001 GiB of memory, no node fits one"),
     ],
 )
 def test_says_why(need, why: str) -> None:
@@ -116,7 +116,7 @@ def test_says_why(need, why: str) -> None:
         sketch.node(name)
     sketch.running("one", "a", [0])
     sketch.running("nine", "b", range(8))
-    sketch.pool.nodes[1].held.devices = 0xFF
+    sketch.state.nodes[1].allocated.devices = 0xFF
     if need.count == 30:
         sketch.running("more", "c", [0])
     assert places(sketch, need) == f"impossible: {why}"
@@ -128,7 +128,7 @@ def test_a_gang_of_different_tasks_is_placed_together() -> None:
     sketch.node("b", gpus=2)
     found = places(sketch, group(2, gpus=1), group(gpus=4))
     assert found == ([("b", [0]), ("b", [1]), ("a", [0, 1, 2, 3])], False)
-    assert places(sketch, group(3, gpus=1), group(gpus=4)) == ("impossible: needs 7 GPUs in all, 6 are free or on their way out")
+    assert places(sketch, group(3, gpus=1), group(gpus=4)) == ("impossible: needs 7 GPUs in total, 6 are free or releasing")
 
 
 def test_where_greedy_fails_all_packings_are_tried_and_no_is_a_proof() -> None:
@@ -136,11 +136,11 @@ def test_where_greedy_fails_all_packings_are_tried_and_no_is_a_proof() -> None:
     sketch.node("a", gpus=6)
     sketch.node("b", gpus=7)
     # Largest first puts 4 on a, and then only two of the 3s fit; 3 + 3 on a and 4 + 3 on b works.
-    found, later = places(sketch, group(gpus=4), group(3, gpus=3))
+    found, future = places(sketch, group(gpus=4), group(3, gpus=3))
     assert [node for node, _ in found] == ["b", "b", "a", "a"]
-    assert not later
+    assert not future
     assert places(sketch, group(gpus=5), group(2, gpus=4)) == (
-        "impossible: each kind of task fits by itself, but 1 × (5 GPUs) and 2 × (4 GPUs) do not fit together"
+        "impossible: each task type fits on its own, but 1 × (5 GPUs) and 2 × (4 GPUs) do not fit together"
     )
     assert places(sketch, group(gpus=5), group(2, gpus=4), steps=0).startswith("gave-up: found no place")
 
@@ -149,19 +149,19 @@ def test_rooms_come_back_step_by_step() -> None:
     sketch = Sketch()
     sketch.node("a")
     job = sketch.running("x", "a", range(8))
-    rooms = Rooms.of(sketch.pool)
-    assert rooms.nodes[0].later.devices == 0
-    start = rooms.mark()
-    rooms.evict(whole(job))
-    assert rooms.has_place_for(whole(job))
-    evicted = rooms.mark()
-    assert isinstance(place_unit(rooms, asking(sketch.job("y", group(gpus=3))), Budget(10)), GangPlace)
-    assert not rooms.has_place_for(whole(job))
-    assert rooms.nodes[0].now().devices == 0
-    rooms.rollback(evicted)
-    assert rooms.nodes[0].later.devices == 0xFF
-    rooms.rollback(start)
-    assert rooms.nodes[0].later.devices == 0
+    cluster = ClusterResources.of(sketch.state)
+    assert cluster.nodes[0].future.devices == 0
+    start = cluster.mark()
+    cluster.evict(whole(job))
+    assert cluster.original_place_is_free(whole(job))
+    evicted = cluster.mark()
+    assert isinstance(place_unit(cluster, asking(sketch.job("y", group(gpus=3))), StepBudget(10)), GangPlacement)
+    assert not cluster.original_place_is_free(whole(job))
+    assert cluster.nodes[0].now().devices == 0
+    cluster.rollback(evicted)
+    assert cluster.nodes[0].future.devices == 0xFF
+    cluster.rollback(start)
+    assert cluster.nodes[0].future.devices == 0
 
 
 def test_could_ever_fit_looks_at_the_empty_pool() -> None:
@@ -169,22 +169,22 @@ def test_could_ever_fit_looks_at_the_empty_pool() -> None:
     node = sketch.node("a")
     sketch.running("x", "a", range(8))
     node.quarantined, node.state = 0xF, "unreachable"
-    assert could_ever_fit(sketch.pool, sketch.job("ok", group(gpus=8)).demand) is None
-    never = could_ever_fit(sketch.pool, sketch.job("big", group(2, gpus=8)).demand)
+    assert could_ever_fit(sketch.state, sketch.job("ok", group(gpus=8)).demand) is None
+    never = could_ever_fit(sketch.state, sketch.job("big", group(2, gpus=8)).demand)
     assert never == "even on the empty pool: needs 2 nodes with 8 free GPUs each, 1 has them"
 
 
 def test_shares_are_compact_and_come_back_as_they_were() -> None:
     job = Sketch().job("x", group(4, gpus=2))
-    straight = GangPlace(tuple(TaskPlace(index, index // 2, 3 << 2 * (index % 2)) for index in range(4)), False)
-    assert to_shares(straight) == (
+    straight = GangPlacement(tuple(TaskPlacement(index, index // 2, 3 << 2 * (index % 2)) for index in range(4)), False)
+    assert encode_placement(straight) == (
         NodeShare(node=0, tasks="0-1", devices="0-3"),
         NodeShare(node=1, tasks="2-3", devices="0-3"),
     )
-    crossed = GangPlace(tuple(TaskPlace(index, 0, 3 << 2 * (3 - index)) for index in range(4)), False)
-    assert len(to_shares(crossed)) == 4
+    crossed = GangPlacement(tuple(TaskPlacement(index, 0, 3 << 2 * (3 - index)) for index in range(4)), False)
+    assert len(encode_placement(crossed)) == 4
     for place in (straight, crossed):
-        assert tuple(from_shares(job, to_shares(place))) == place.tasks
+        assert tuple(decode_placement(job, encode_placement(place))) == place.tasks
 
 
 @pytest.mark.parametrize(
@@ -193,18 +193,18 @@ def test_shares_are_compact_and_come_back_as_they_were() -> None:
         ([("0-1", "0-3")], "task 2 of job x has no place"),
         ([("0-2", "0-3")], "need 6 devices on node 0, got 4"),
         ([("0-1", "0-3"), ("1-2", "4-7")], "task 1 is placed twice"),
-        ([("0-1", "0-3"), ("2", "3-4")], "device 3 of node 0 is given out twice"),
-        ([("0-3", "0-7")], "job x has 3 tasks, there is no task 3"),
+        ([("0-1", "0-3"), ("2", "3-4")], "device 3 of node 0 is assigned twice"),
+        ([("0-3", "0-7")], "job x has 3 tasks, but no task 3"),
         ([("0-2", "60-65")], "node 0 has no device 65"),
         ([("0-2", "a")], "devices 'a'"),
         ([("0,0,1", "0-5")], "not in ascending order"),
-        ([("0-2", "0-5"), ("", "")], "holds no task"),
+        ([("0-2", "0-5"), ("", "")], "has no tasks"),
     ],
 )
 def test_nonsense_shares_are_refused(shares, error: str) -> None:
     job = Sketch().job("x", group(3, gpus=2))
     with pytest.raises(ValueError, match=error):
-        from_shares(job, tuple(NodeShare(node=0, tasks=tasks, devices=devices) for tasks, devices in shares))
+        decode_placement(job, tuple(NodeShare(node=0, tasks=tasks, devices=devices) for tasks, devices in shares))
 
 
 def test_spreading_takes_the_node_with_most_free_gpus_for_each_task() -> None:
@@ -215,16 +215,16 @@ def test_spreading_takes_the_node_with_most_free_gpus_for_each_task() -> None:
     spread = {"pack": "spread"}
     job = sketch.job("x", group(4, gpus=2))
     job.demand = job.demand.model_copy(update=spread)
-    found = place_unit(Rooms.of(sketch.pool), asking(job), Budget(10))
-    assert isinstance(found, GangPlace)
-    assert [sketch.pool.nodes[task.node].name for task in found.tasks] == ["c", "b", "c", "b"]
-    sketch.pool.policy = DEFAULT_POLICY.model_copy(update={"packing": "spread"})
+    found = place_unit(ClusterResources.of(sketch.state), asking(job), StepBudget(10))
+    assert isinstance(found, GangPlacement)
+    assert [sketch.state.nodes[task.node].name for task in found.tasks] == ["c", "b", "c", "b"]
+    sketch.state.policy = DEFAULT_POLICY.model_copy(update={"packing": "spread"})
     assert places(sketch, group(3, gpus=1))[0] == [("c", [0]), ("b", [1]), ("c", [1])]
 
 
 def test_tasks_without_gpus_spread_by_free_cpu_and_still_shun_nodes_with_gpus() -> None:
     sketch = Sketch()
-    sketch.pool.policy = DEFAULT_POLICY.model_copy(update={"packing": "spread"})
+    sketch.state.policy = DEFAULT_POLICY.model_copy(update={"packing": "spread"})
     sketch.node("a", gpus=0, cpu=10)
     sketch.node("b", gpus=0, cpu=12)
     sketch.node("gpus", gpus=8, cpu=1000)
@@ -244,20 +244,20 @@ def test_rooms_follow_the_pool_node_by_node() -> None:
     sketch = Sketch()
     for name in ("a", "b"):
         sketch.node(name, gpus=4)
-    rooms = Rooms.of(sketch.pool)
-    assert isinstance(place_unit(rooms, asking(sketch.job("trial", group(gpus=4))), Budget(10)), GangPlace)
+    cluster = ClusterResources.of(sketch.state)
+    assert isinstance(place_unit(cluster, asking(sketch.job("trial", group(gpus=4))), StepBudget(10)), GangPlacement)
     job = sketch.running("x", "a", range(3))
-    rooms.refresh(sketch.pool, [0])
-    assert (rooms.nodes[0].later.devices, rooms.nodes[1].later.devices) == (0b1000, 0b1111), "the trial is taken back"
-    assert [room.devices for _, room in rooms.standing(whole(job))] == [0b111]
-    sketch.pool.nodes[1].state = "lost"
+    cluster.refresh(sketch.state, [0])
+    assert (cluster.nodes[0].future.devices, cluster.nodes[1].future.devices) == (0b1000, 0b1111), "the trial is taken back"
+    assert [room.devices for _, room in cluster.allocation_of(whole(job))] == [0b111]
+    sketch.state.nodes[1].state = "lost"
     joined = sketch.node("c", gpus=2, labels={"zone": "z"})
-    rooms.refresh(sketch.pool, [1, joined.number])
-    assert list(rooms.nodes) == [0, 2]
-    found = place_unit(rooms, asking(sketch.job("y", group(gpus=1, node_labels={"zone": "z"}))), Budget(10))
-    assert isinstance(found, GangPlace)
+    cluster.refresh(sketch.state, [1, joined.number])
+    assert list(cluster.nodes) == [0, 2]
+    found = place_unit(cluster, asking(sketch.job("y", group(gpus=1, node_labels={"zone": "z"}))), StepBudget(10))
+    assert isinstance(found, GangPlacement)
     assert found.tasks[0].node == 2
-    rooms.refresh(sketch.pool, [])
-    sketch.pool.nodes[0].quarantined = 0b1000
-    rooms.refresh(sketch.pool, [0])
-    assert isinstance(place_unit(rooms, asking(sketch.job("z", group(3, gpus=1))), Budget(10)), NoFit)
+    cluster.refresh(sketch.state, [])
+    sketch.state.nodes[0].quarantined = 0b1000
+    cluster.refresh(sketch.state, [0])
+    assert isinstance(place_unit(cluster, asking(sketch.job("z", group(3, gpus=1))), StepBudget(10)), NoFit)

@@ -3,7 +3,7 @@
 import pytest
 from tests.builders import Sketch
 
-from bailiff_core.queue import dequeue, enqueue
+from bailiff_core.fold.pending_queue import dequeue, enqueue
 
 
 def test_priority_first_then_the_older_and_a_requeued_job_gets_its_old_place() -> None:
@@ -14,10 +14,10 @@ def test_priority_first_then_the_older_and_a_requeued_job_gets_its_old_place() -
     sketch.job("b-twin", seq=9)
     sketch.job("a-twin", seq=9)
     order = ["urgent", "z-first", "a-second", "a-twin", "b-twin"]
-    assert sketch.pool.queue == order
-    dequeue(sketch.pool, first)
+    assert sketch.state.queue == order
+    dequeue(sketch.state, first)
     with pytest.raises(ValueError, match="z-first does not wait"):
-        dequeue(sketch.pool, first)
-    assert sketch.pool.queue == [name for name in order if name != "z-first"]
-    enqueue(sketch.pool, first)
-    assert sketch.pool.queue == order
+        dequeue(sketch.state, first)
+    assert sketch.state.queue == [name for name in order if name != "z-first"]
+    enqueue(sketch.state, first)
+    assert sketch.state.queue == order

@@ -4,21 +4,31 @@ import pytest
 from tests.builders import GIB, Sketch, asking, group
 
 from bailiff_core.model.demand import JobDemand
-from bailiff_core.model.places import NodeShare, bits
-from bailiff_core.model.room import idle_later
+from bailiff_core.model.placement_ranges import NodeShare, bits
+from bailiff_core.model.resources import idle_later
 from bailiff_core.model.units import whole
-from bailiff_core.placement import Budget, GangPlace, NoFit, Rooms, TaskPlace, could_ever_fit, from_shares, place_unit, to_shares
+from bailiff_core.placement import (
+    ClusterResources,
+    GangPlacement,
+    NoFit,
+    StepBudget,
+    TaskPlacement,
+    could_ever_fit,
+    decode_placement,
+    encode_placement,
+    place_unit,
+)
 
 HALF = 80 * GIB * 500
 
 
 def places(sketch: Sketch, *groups, steps: int = 1000, **options):
     """(node, devices) per task, and whether it is later; or the reason."""
-    job = sketch.job(f"new-{len(sketch.pool.jobs)}", *groups)
-    found = place_unit(Rooms.of(sketch.pool), asking(job), Budget(steps), **options)
+    job = sketch.job(f"new-{len(sketch.state.jobs)}", *groups)
+    found = place_unit(ClusterResources.of(sketch.state), asking(job), StepBudget(steps), **options)
     if isinstance(found, NoFit):
         return f"{found.kind}: {found.why}"
-    return [(sketch.pool.nodes[task.node].name, bits(task.devices)) for task in found.tasks], found.later
+    return [(sketch.state.nodes[task.node].name, bits(task.devices)) for task in found.tasks], found.future
 
 
 def part(milli: int = 0, count: int = 1, devices: int | None = None, mib: int = 0, **rest):
@@ -34,7 +44,7 @@ def test_sharers_fill_one_device_before_the_next() -> None:
     sketch = Sketch()
     sketch.node("a", gpus=3)
     assert places(sketch, part(500, 3)) == ([("a", [0]), ("a", [0]), ("a", [1])], False)
-    assert places(sketch, part(600, 4)) == ("impossible: needs room for 4 tasks of 0.6 of 1 GPU each, there is room for 3")
+    assert places(sketch, part(600, 4)) == ("impossible: needs 4 tasks of 0.6 of 1 GPU each, 3 fit")
 
 
 def test_the_fullest_device_with_room_comes_first_wherever_it_is() -> None:
@@ -64,7 +74,7 @@ def test_a_shared_device_is_not_free_whole_and_a_whole_one_is_not_shared() -> No
 def test_n_fractions_need_n_devices() -> None:
     sketch = Sketch()
     sketch.node("a", gpus=2)
-    assert places(sketch, part(100, devices=3)).startswith("impossible: needs room for 1 task of 0.1 of each of 3 GPUs")
+    assert places(sketch, part(100, devices=3)).startswith("impossible: needs 1 task of 0.1 of each of 3 GPUs")
     assert places(sketch, part(500, 2, devices=2)) == ([("a", [0, 1]), ("a", [0, 1])], False)
     holding(sketch, "other", "a", 1, 600)
     assert places(sketch, part(500, devices=2)).startswith("impossible")
@@ -75,9 +85,9 @@ def test_tasks_on_several_devices_each_leave_one_another_a_way() -> None:
     sketch.node("a", gpus=3)
     holding(sketch, "one", "a", 1, 500)
     holding(sketch, "two", "a", 2, 500)
-    found, later = places(sketch, part(500, 2, devices=2))
+    found, future = places(sketch, part(500, 2, devices=2))
     assert sorted(found) == [("a", [0, 1]), ("a", [0, 2])], "taking 1 and 2 together would leave 0 alone"
-    assert not later
+    assert not future
 
 
 def test_it_waits_for_a_shared_device_rather_than_open_another() -> None:
@@ -106,8 +116,8 @@ def test_a_unit_with_one_member_that_waits_is_promised_whole() -> None:
     sketch.node("a", gpus=2)
     holding(sketch, "goes", "a", 0, 400, phase="evicting")
     holding(sketch, "stays", "a", 0, 200)
-    found, later = places(sketch, part(800), group(gpus=1))
-    assert (found, later) == ([("a", [0]), ("a", [1])], True)
+    found, future = places(sketch, part(800), group(gpus=1))
+    assert (found, future) == ([("a", [0]), ("a", [1])], True)
 
 
 def test_a_promise_of_a_part_draws_on_what_is_leaving_first() -> None:
@@ -115,12 +125,12 @@ def test_a_promise_of_a_part_draws_on_what_is_leaving_first() -> None:
     node = sketch.node("a", gpus=1)
     holding(sketch, "goes", "a", 0, 500, phase="evicting")
     holding(sketch, "next", "a", 0, 500, phase="reserved")
-    assert Rooms.of(sketch.pool).nodes[node.number].now().shares == {0: HALF}
+    assert ClusterResources.of(sketch.state).nodes[node.number].now().shares == {0: HALF}
     assert idle_later(node).shares == {0: HALF}
     assert places(sketch, part(500)) == ([("a", [0])], False)
     holding(sketch, "more", "a", 0, 300, phase="reserved")
     assert places(sketch, part(300)).startswith("impossible")
-    assert Rooms.of(sketch.pool).nodes[node.number].now().shares == {0: 80 * GIB * 200}
+    assert ClusterResources.of(sketch.state).nodes[node.number].now().shares == {0: 80 * GIB * 200}
 
 
 def test_mib_are_exact_and_depend_on_the_device_they_land_on() -> None:
@@ -130,7 +140,7 @@ def test_mib_are_exact_and_depend_on_the_device_they_land_on() -> None:
     assert places(sketch, part(mib=40 * 1024 + 1)) == ([("a", [0])], False)
     assert places(sketch, part(mib=40 * 1024 + 1, count=2)).startswith("impossible")
     assert places(sketch, part(mib=40 * 1024, count=3)) == ([("a", [0]), ("a", [0]), ("a", [1])], False)
-    assert places(sketch, part(mib=80 * 1024 + 1)).startswith("impossible: needs room for 1 task of 81921 MiB of 1 GPU")
+    assert places(sketch, part(mib=80 * 1024 + 1)).startswith("impossible: needs 1 task of 81921 MiB of 1 GPU")
 
 
 def test_ten_tenths_are_one_and_an_eleventh_does_not_fit() -> None:
@@ -159,7 +169,7 @@ def test_whole_and_parts_together_and_no_is_a_proof() -> None:
     sketch = Sketch()
     sketch.node("a", gpus=2)
     assert places(sketch, part(500, 2), group(gpus=1)) == ([("a", [1]), ("a", [1]), ("a", [0])], False)
-    assert places(sketch, part(500, 3), group(gpus=1)).startswith("impossible: each kind of task fits by itself")
+    assert places(sketch, part(500, 3), group(gpus=1)).startswith("impossible: each task type fits on its own")
 
 
 def test_which_part_goes_with_which_is_thought_over_and_no_is_a_proof() -> None:
@@ -167,7 +177,7 @@ def test_which_part_goes_with_which_is_thought_over_and_no_is_a_proof() -> None:
     sketch.node("a", gpus=2)
     assert isinstance(places(sketch, part(700, 2), part(300, 2)), tuple)
     assert places(sketch, part(700, 2), part(400, 1)) == (
-        "impossible: each kind of task fits by itself, but 2 × (0.7 of 1 GPU) and 1 × (0.4 of 1 GPU) do not fit together"
+        "impossible: each task type fits on its own, but 2 × (0.7 of 1 GPU) and 1 × (0.4 of 1 GPU) do not fit together"
     )
     assert places(sketch, part(700, 2), part(400, 1), steps=3).startswith("gave-up")
 
@@ -187,42 +197,42 @@ def test_an_evicted_part_comes_back_to_its_place_only_while_there_is_room() -> N
     sketch = Sketch()
     sketch.node("a", gpus=1)
     job = holding(sketch, "x", "a", 0, 600)
-    rooms = Rooms.of(sketch.pool)
-    start = rooms.mark()
-    rooms.evict(whole(job))
-    assert rooms.nodes[0].later.devices == 1, "whole again"
-    assert rooms.has_place_for(whole(job))
-    rooms.put_back(whole(job))
-    assert rooms.nodes[0].later.shares == {0: 80 * GIB * 400}
-    rooms.evict(whole(job))
-    assert isinstance(place_unit(rooms, asking(sketch.job("y", part(500))), Budget(10)), GangPlace)
-    assert not rooms.has_place_for(whole(job))
-    rooms.rollback(start)
-    assert rooms.nodes[0].later.shares == {0: 80 * GIB * 400}
+    cluster = ClusterResources.of(sketch.state)
+    start = cluster.mark()
+    cluster.evict(whole(job))
+    assert cluster.nodes[0].future.devices == 1, "whole again"
+    assert cluster.original_place_is_free(whole(job))
+    cluster.restore(whole(job))
+    assert cluster.nodes[0].future.shares == {0: 80 * GIB * 400}
+    cluster.evict(whole(job))
+    assert isinstance(place_unit(cluster, asking(sketch.job("y", part(500))), StepBudget(10)), GangPlacement)
+    assert not cluster.original_place_is_free(whole(job))
+    cluster.rollback(start)
+    assert cluster.nodes[0].future.shares == {0: 80 * GIB * 400}
 
 
 def test_in_records_two_entries_may_name_one_device() -> None:
     job = Sketch().job("x", part(500, 2), group(gpus=1))
-    place = GangPlace((TaskPlace(0, 0, 1), TaskPlace(1, 0, 1), TaskPlace(2, 0, 2)), False)
-    assert to_shares(place) == (NodeShare(node=0, tasks="0", devices="0"), NodeShare(node=0, tasks="1-2", devices="0-1"))
-    assert tuple(from_shares(job, to_shares(place))) == place.tasks
+    place = GangPlacement((TaskPlacement(0, 0, 1), TaskPlacement(1, 0, 1), TaskPlacement(2, 0, 2)), False)
+    assert encode_placement(place) == (NodeShare(node=0, tasks="0", devices="0"), NodeShare(node=0, tasks="1-2", devices="0-1"))
+    assert tuple(decode_placement(job, encode_placement(place))) == place.tasks
 
 
 def test_in_records_a_whole_device_is_nobody_elses() -> None:
     job = Sketch().job("x", part(500), group(gpus=1))
     for shares in ([("0", "0"), ("1", "0")], [("1", "0"), ("0", "0")]):
-        with pytest.raises(ValueError, match="device 0 of node 0 is given out twice"):
-            from_shares(job, tuple(NodeShare(node=0, tasks=tasks, devices=devices) for tasks, devices in shares))
+        with pytest.raises(ValueError, match="device 0 of node 0 is assigned twice"):
+            decode_placement(job, tuple(NodeShare(node=0, tasks=tasks, devices=devices) for tasks, devices in shares))
 
 
 def test_some_members_only_are_read_where_only_those_are_meant() -> None:
     job = Sketch().job("x", group(4, gpus=1))
     shares = (NodeShare(node=0, tasks="2-3", devices="0-1"),)
-    assert [task.index for task in from_shares(job, shares, (3, 2))] == [2, 3]
+    assert [task.index for task in decode_placement(job, shares, (3, 2))] == [2, 3]
     with pytest.raises(ValueError, match="task 1 of job x has no place"):
-        from_shares(job, shares, (1, 2, 3))
-    with pytest.raises(ValueError, match="task 3 of job x is not one of those to be placed"):
-        from_shares(job, shares, (2,))
+        decode_placement(job, shares, (1, 2, 3))
+    with pytest.raises(ValueError, match="task 3 of job x is not among the tasks to place"):
+        decode_placement(job, shares, (2,))
 
 
 @pytest.mark.parametrize(
@@ -237,7 +247,7 @@ def test_some_members_only_are_read_where_only_those_are_meant() -> None:
 def test_what_makes_no_sense_is_said(asked, why: str) -> None:
     sketch = Sketch()
     sketch.node("a")
-    assert why in (could_ever_fit(sketch.pool, JobDemand.model_validate({"job": "x", "tasks": (asked,)})) or "")
+    assert why in (could_ever_fit(sketch.state, JobDemand.model_validate({"job": "x", "tasks": (asked,)})) or "")
 
 
 def test_the_rest_of_a_device_of_which_a_part_is_promised_is_free_at_once() -> None:

@@ -5,8 +5,8 @@ from tests.builders import Sketch, asking, group
 
 from bailiff_core.model.demand import JobDemand, SubGroup, TopologyRule
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy, Topology
-from bailiff_core.model.pool import Job
-from bailiff_core.placement import Budget, NoFit, Rooms, could_ever_fit, place_unit
+from bailiff_core.model.state import Job
+from bailiff_core.placement import ClusterResources, NoFit, StepBudget, could_ever_fit, place_unit
 
 RULES = Policy(
     **{
@@ -24,7 +24,7 @@ def rule(required: str | None = None, preferred: str | None = None, topology: st
 def sketch() -> Sketch:
     """Two zones of two racks of two nodes of 8 GPUs: `x1a` is node a of rack 1 in zone x."""
     made = Sketch()
-    made.pool.policy = RULES
+    made.state.policy = RULES
     for zone in "xy":
         for rack in "12":
             for name in "ab":
@@ -33,17 +33,17 @@ def sketch() -> Sketch:
 
 
 def job(sketch: Sketch, *groups, topology=None, sub_groups=(), **rest) -> Job:
-    made = sketch.job(f"new-{len(sketch.pool.jobs)}", *groups)
+    made = sketch.job(f"new-{len(sketch.state.jobs)}", *groups)
     made.demand = JobDemand(job=made.id, tasks=groups, topology=topology, sub_groups=sub_groups, **rest)
     return made
 
 
 def nodes(sketch: Sketch, made: Job, steps: int = 1000, **options):
     """Node by task, and whether it is later; or the reason."""
-    found = place_unit(Rooms.of(sketch.pool), asking(made), Budget(steps), **options)
+    found = place_unit(ClusterResources.of(sketch.state), asking(made), StepBudget(steps), **options)
     if isinstance(found, NoFit):
         return f"{found.kind}: {found.why}"
-    return [sketch.pool.nodes[task.node].name for task in found.tasks], found.later
+    return [sketch.state.nodes[task.node].name for task in found.tasks], found.future
 
 
 def test_required_keeps_the_gang_in_one_domain_and_a_rack_of_another_zone_is_another_rack(sketch: Sketch) -> None:
@@ -53,8 +53,7 @@ def test_required_keeps_the_gang_in_one_domain_and_a_rack_of_another_zone_is_ano
     assert nodes(sketch, job(sketch, group(2, gpus=8), topology=rule("rack"))) == (["x2a", "x2b"], False)
     assert nodes(sketch, job(sketch, group(3, gpus=8), topology=rule("zone"))) == (["x1b", "x2a", "x2b"], False)
     assert nodes(sketch, job(sketch, group(3, gpus=8), topology=rule("rack"))) == (
-        "impossible: needs 3 × (8 GPUs) together in one rack of the topology 'dc': "
-        "the roomiest of 4, x/2, has room for 2 of 8 GPUs"
+        "impossible: needs 3 × (8 GPUs) in one rack of topology 'dc': the best of 4, x/2, fits 2 of 8 GPUs"
     )
 
 
@@ -83,9 +82,7 @@ def test_preferred_is_tried_finest_first_and_never_a_reason_to_wait(sketch: Sket
     assert nodes(sketch, job(sketch, group(2, gpus=4), topology=close)) == (["x1b", "x1b"], False)
     assert nodes(sketch, job(sketch, group(2, gpus=8), topology=close)) == (["x1b", "x2b"], False), "now, and not later in y2"
     assert nodes(sketch, job(sketch, group(3, gpus=8), topology=close)) == (["y1b", "y2b", "y2a"], True)
-    assert nodes(sketch, job(sketch, group(4, gpus=8), topology=close)).startswith(
-        "impossible: needs 4 × (8 GPUs) together in one zone"
-    )
+    assert nodes(sketch, job(sketch, group(4, gpus=8), topology=close)).startswith("impossible: needs 4 × (8 GPUs) in one zone")
     assert nodes(sketch, job(sketch, group(4, gpus=8), topology=rule(preferred="rack")))[1] is False, "the pool is left"
 
 
@@ -97,12 +94,12 @@ def test_a_required_domain_may_be_waited_for(sketch: Sketch) -> None:
 
 def test_a_node_without_the_label_or_a_coarser_one_is_in_no_domain() -> None:
     sketch = Sketch()
-    sketch.pool.policy = RULES
+    sketch.state.policy = RULES
     sketch.node("bare")
     sketch.node("half", labels={"rack": "1"})
     asked = job(sketch, group(1, gpus=1), topology=rule("rack"))
     assert nodes(sketch, asked) == (
-        "impossible: needs 1 × (1 GPU) together in one rack of the topology 'dc': no node has the labels zone, rack"
+        "impossible: needs 1 × (1 GPU) in one rack of topology 'dc': no node has the labels zone, rack"
     )
     assert nodes(sketch, job(sketch, group(1, gpus=1), topology=rule(preferred="rack")))[0] == ["bare"]
 
@@ -111,12 +108,12 @@ def test_members_that_run_already_hold_the_rest_in_their_domain(sketch: Sketch) 
     elastic = job(sketch, group(4, gpus=8), topology=rule("rack"), min_tasks=1)
     sketch.at(elastic, ("y1b", range(8)), ("y1a", range(8)), ("y1a", []), ("y1a", []))
     del elastic.tasks[1:]
-    sketch.pool.nodes[4].held = type(sketch.pool.nodes[4].held)()
+    sketch.state.nodes[4].allocated = type(sketch.state.nodes[4].allocated)()
     assert nodes(sketch, elastic) == (["y1a"], False)
     sketch.running("there", "y1a", range(8))
     assert nodes(sketch, elastic) == (
-        "impossible: needs 1 × (8 GPUs) together in one rack of the topology 'dc', where members of it run already: "
-        "the roomiest of 1, y/1, has room for 0 of 8 GPUs"
+        "impossible: needs 1 × (8 GPUs) in one rack of topology 'dc', the one in which its other members run: "
+        "the best of 1, y/1, fits 0 of 8 GPUs"
     )
 
 
@@ -144,14 +141,14 @@ def test_which_domain_one_part_takes_is_thought_over_where_another_finds_none(sk
     small, large = SubGroup(name="a", topology=rule("rack")), SubGroup(name="b", topology=rule("rack"))
     asked = job(sketch, group(1, gpus=8, sub_group="a"), group(1, gpus=8, sub_group="b"), group(1, gpus=8, sub_group="b"),
                 sub_groups=(small, large))  # fmt: skip
-    found, later = nodes(sketch, asked)
-    assert (found[0], sorted(found[1:]), later) == ("x1b", ["y2a", "y2b"], False)
+    found, future = nodes(sketch, asked)
+    assert (found[0], sorted(found[1:]), future) == ("x1b", ["y2a", "y2b"], False)
     sketch.running("rest", "x1b", range(8))
     assert nodes(sketch, asked).startswith("impossible")
 
 
 def test_different_topologies_may_hold_for_different_parts(sketch: Sketch) -> None:
-    for number, node in enumerate(sketch.pool.nodes.values()):
+    for number, node in enumerate(sketch.state.nodes.values()):
         node.labels["rail"] = "odd" if number % 2 else "even"
     asked = job(
         sketch, group(2, gpus=8, sub_group="a"), group(1, gpus=8),
@@ -164,7 +161,7 @@ def test_different_topologies_may_hold_for_different_parts(sketch: Sketch) -> No
 
 def test_in_large_domains_too_one_rule_holds_inside_the_other() -> None:
     sketch = Sketch()
-    sketch.pool.policy = RULES
+    sketch.state.policy = RULES
     for number in range(280):
         zone, rail = "xy"[number % 2], "ab"[number // 2 % 2]
         sketch.node(f"{zone}{rail}{number}", gpus=2, labels={"zone": zone, "rail": rail})
@@ -180,30 +177,28 @@ def test_in_large_domains_too_one_rule_holds_inside_the_other() -> None:
 @pytest.mark.parametrize(
     ("topology", "why"),
     [
-        (rule("rack", topology="lan"), "the job names the topology 'lan', which the policy does not have (it has: dc, net)"),
-        (rule("row"), "the job names the level 'row', which the topology 'dc' does not have (it has: zone, rack)"),
-        (rule("zone", preferred="row"), "the job names the level 'row'"),
+        (rule("rack", topology="lan"), "the job refers to topology 'lan', which the policy does not define (defined: dc, net)"),
+        (rule("row"), "the job refers to level 'row', which topology 'dc' does not define (defined: zone, rack)"),
+        (rule("zone", preferred="row"), "the job refers to level 'row'"),
     ],
 )
 def test_an_unknown_topology_or_level_is_refused(sketch: Sketch, topology: TopologyRule, why: str) -> None:
     asked = job(sketch, group(1), topology=topology)
-    assert why in (could_ever_fit(sketch.pool, asked.demand) or "")
+    assert why in (could_ever_fit(sketch.state, asked.demand) or "")
     assert why in nodes(sketch, asked)
     sub = job(sketch, group(1, sub_group="s"), sub_groups=(SubGroup(name="s", topology=topology),))
-    assert why.replace("the job", "sub-group 's'", 1) in (could_ever_fit(sketch.pool, sub.demand) or "")
+    assert why.replace("the job", "sub-group 's'", 1) in (could_ever_fit(sketch.state, sub.demand) or "")
 
 
 def test_what_no_domain_could_ever_hold_is_said_at_submit(sketch: Sketch) -> None:
     sketch.running("all", "x1a", range(8))
     fits, never = job(sketch, group(2, gpus=8), topology=rule("rack")), job(sketch, group(3, gpus=8), topology=rule("rack"))
-    assert could_ever_fit(sketch.pool, fits.demand) is None
-    assert (could_ever_fit(sketch.pool, never.demand) or "").startswith(
-        "even on the empty pool: needs 3 × (8 GPUs) together in one rack"
-    )
+    assert could_ever_fit(sketch.state, fits.demand) is None
+    assert (could_ever_fit(sketch.state, never.demand) or "").startswith("even on the empty pool: needs 3 × (8 GPUs) in one rack")
 
 
 def test_out_of_steps_is_not_a_no(sketch: Sketch) -> None:
     sketch.running("one", "x1a", [0])
     assert nodes(sketch, job(sketch, group(2, gpus=8), topology=rule("rack")), steps=0) == (
-        "gave-up: found no place for 2 × (8 GPUs) that keeps the rules of topology within the search steps"
+        "gave-up: found no placement for 2 × (8 GPUs) that satisfies the topology constraints within the step budget"
     )

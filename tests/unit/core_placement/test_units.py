@@ -4,7 +4,7 @@ import pytest
 from tests.builders import Sketch, group
 
 from bailiff_core.model.demand import JobDemand, SubGroup
-from bailiff_core.model.pool import Eviction, Job, Task
+from bailiff_core.model.state import Eviction, Job, Task
 from bailiff_core.model.units import next_unit, sub_group_problem, victim_units, whole
 
 

@@ -3,29 +3,37 @@
 import pytest
 from tests.builders import HOUR, MINUTE, Sketch, asking, group
 
-from bailiff_core.model.answer import Answer
-from bailiff_core.model.policy import Verb
-from bailiff_core.model.pool import Job, OpenRequest, Plan
+from bailiff_core.model.policy import Action
+from bailiff_core.model.proposal import Proposal
+from bailiff_core.model.state import Job, OpenRequest, Preemption
 from bailiff_core.model.units import whole
-from bailiff_core.placement import Budget, Rooms, from_shares
-from bailiff_core.placement.gang import GangPlace
+from bailiff_core.placement import ClusterResources, StepBudget, decode_placement
+from bailiff_core.placement.gang import GangPlacement
 from bailiff_core.protections import excluded_by
 from bailiff_core.queue.order import shares_now
-from bailiff_core.scene import scene_of
-from bailiff_core.victims import Accepted, Batch, Stale, check_answer, select, select_batch, spared_by
+from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.victims import (
+    Accepted,
+    SelectionBatch,
+    Stale,
+    evictions_to_cancel,
+    revalidate_proposal,
+    select_batch,
+    select_victims,
+)
 
 
-def ask(sketch: Sketch, asker: Job, steps: int = 20_000, verb: Verb = "preempt") -> Answer:
-    sketch.pool.scene = None
-    scene = scene_of(sketch.pool)
-    before = [(node.unheld, node.later) for node in scene.rooms.nodes.values()]
-    answer = select(Batch.on(scene), asking(asker), verb, Budget(steps), request=7)
-    assert [(node.unheld, node.later) for node in scene.rooms.nodes.values()] == before
-    assert (answer.request, answer.job) == (7, asker.id)
+def ask(sketch: Sketch, preemptor: Job, steps: int = 20_000, action: Action = "preempt") -> Proposal:
+    sketch.state.indices.snapshot = None
+    scene = scene_of(sketch.state)
+    before = [(node.unallocated, node.future) for node in scene.cluster.nodes.values()]
+    answer = select_victims(SelectionBatch.on(scene), asking(preemptor), action, StepBudget(steps), request=7)
+    assert [(node.unallocated, node.future) for node in scene.cluster.nodes.values()] == before
+    assert (answer.request, answer.job) == (7, preemptor.id)
     return answer
 
 
-def names(answer: Answer) -> list[str]:
+def names(answer: Proposal) -> list[str]:
     return [choice.job for choice in answer.victims]
 
 
@@ -40,7 +48,7 @@ def sketch() -> Sketch:
 def test_the_lower_class_goes_before_the_one_that_loses_less(sketch: Sketch) -> None:
     sketch.running("low", "a", range(8), priority=25, age=HOUR)
     sketch.running("high", "b", range(8), priority=50, age=0)
-    answer = ask(sketch, sketch.job("asker", group(gpus=8), priority=75))
+    answer = ask(sketch, sketch.job("preemptor", group(gpus=8), priority=75))
     assert names(answer) == ["low"]
     assert answer.victims[0].lost_gpu_ms == 8 * 3660 * 1000
     assert answer.explanation.proven
@@ -51,9 +59,9 @@ def test_the_lower_class_goes_before_the_one_that_loses_less(sketch: Sketch) -> 
 def test_least_work_lost_and_never_checkpointing_buys_no_immunity(sketch: Sketch) -> None:
     sketch.running("hour", "a", range(8), age=HOUR)
     sketch.running("week", "b", range(8), age=168 * HOUR)
-    assert names(ask(sketch, sketch.job("asker", group(gpus=8), priority=75))) == ["week"], "equal; week is younger"
-    sketch.pool.jobs["hour"].last_start += MINUTE
-    assert names(ask(sketch, sketch.pool.jobs["asker"])) == ["hour"]
+    assert names(ask(sketch, sketch.job("preemptor", group(gpus=8), priority=75))) == ["week"], "equal; week is younger"
+    sketch.state.jobs["hour"].last_start += MINUTE
+    assert names(ask(sketch, sketch.state.jobs["preemptor"])) == ["hour"]
 
 
 def test_fewest_jobs_then_fewest_tasks_then_whole_nodes_then_the_youngest(sketch: Sketch) -> None:
@@ -62,7 +70,7 @@ def test_fewest_jobs_then_fewest_tasks_then_whole_nodes_then_the_youngest(sketch
     sketch.running("big", "b", range(4))
     sketch.at(sketch.job("pair", group(2, gpus=2)), ("b", [4, 5]), ("b", [6, 7]))
     sketch.running("young", "a", range(4, 8))
-    assert names(ask(sketch, sketch.job("asker", group(gpus=4), priority=75))) == ["young"]
+    assert names(ask(sketch, sketch.job("preemptor", group(gpus=4), priority=75))) == ["young"]
 
 
 def test_a_victim_that_leaves_a_whole_node_is_preferred() -> None:
@@ -72,14 +80,14 @@ def test_a_victim_that_leaves_a_whole_node_is_preferred() -> None:
     sketch.running("whole", "a", range(4))
     sketch.running("other", "b", range(4), preemptible=False)
     sketch.running("part", "b", range(4, 8))
-    assert names(ask(sketch, sketch.job("asker", group(gpus=2), priority=75))) == ["whole"]
+    assert names(ask(sketch, sketch.job("preemptor", group(gpus=2), priority=75))) == ["whole"]
 
 
 def test_a_gang_of_victims_goes_whole_and_none_goes_in_vain(sketch: Sketch) -> None:
     sketch.at(sketch.job("pair", group(2, gpus=4)), ("a", range(4)), ("b", range(4)))
     sketch.running("left", "a", range(4, 8))
     sketch.running("right", "b", range(4, 8))
-    answer = ask(sketch, sketch.job("asker", group(2, gpus=4), priority=75))
+    answer = ask(sketch, sketch.job("preemptor", group(2, gpus=4), priority=75))
     assert names(answer) == ["pair"]
     assert answer.victims[0].gpus == 8
     assert len(answer.explanation.runner_up) == 2
@@ -88,7 +96,7 @@ def test_a_gang_of_victims_goes_whole_and_none_goes_in_vain(sketch: Sketch) -> N
 def test_a_gang_that_has_not_started_costs_nothing_and_is_taken_first(sketch: Sketch) -> None:
     sketch.running("promised", "a", range(8), priority=74, phase="reserved")
     sketch.running("runs", "b", range(8), priority=1, age=0)
-    answer = ask(sketch, sketch.job("asker", group(gpus=8), priority=75))
+    answer = ask(sketch, sketch.job("preemptor", group(gpus=8), priority=75))
     assert names(answer) == ["promised"]
     assert answer.victims[0].reserved
     assert answer.victims[0].lost_gpu_ms == 0
@@ -97,17 +105,17 @@ def test_a_gang_that_has_not_started_costs_nothing_and_is_taken_first(sketch: Sk
 def test_room_on_its_way_out_is_used_and_its_owner_not_evicted_again(sketch: Sketch) -> None:
     sketch.running("leaving", "a", range(8), phase="evicting")
     sketch.running("runs", "b", range(8))
-    asker = sketch.job("asker", group(2, gpus=8), priority=75)
-    answer = ask(sketch, asker)
+    preemptor = sketch.job("preemptor", group(2, gpus=8), priority=75)
+    answer = ask(sketch, preemptor)
     assert names(answer) == ["runs"]
     assert [(entry.rule, entry.jobs, entry.examples) for entry in answer.explanation.excluded] == [
-        ("already-leaving", 1, ("leaving",))
+        ("already-evicting", 1, ("leaving",))
     ]
 
 
 def test_no_victims_where_the_gang_fits_as_it_is(sketch: Sketch) -> None:
     sketch.running("runs", "b", range(8))
-    answer = ask(sketch, sketch.job("asker", group(gpus=8), priority=75))
+    answer = ask(sketch, sketch.job("preemptor", group(gpus=8), priority=75))
     assert not answer.victims
     assert answer.refused is None
     assert answer.placement[0].node == 0
@@ -116,18 +124,18 @@ def test_no_victims_where_the_gang_fits_as_it_is(sketch: Sketch) -> None:
 def test_a_refusal_names_the_nearest_thing_that_would_have_worked(sketch: Sketch) -> None:
     sketch.running("serve-1", "a", range(8), priority=125, preemptible=False)
     sketch.running("peer", "b", range(8), priority=75)
-    answer = ask(sketch, sketch.job("asker", group(gpus=8), priority=75))
+    answer = ask(sketch, sketch.job("preemptor", group(gpus=8), priority=75))
     assert answer.refused == "impossible"
     assert answer.would_need == (
-        "needs a node with 8 free GPUs, none has them; with all permitted victims gone it would still need "
-        "the room (with 8 GPUs) of 'peer', which does not have lower priority"
+        "needs a node with 8 free GPUs, no node has them; with all permitted victims evicted it would still need "
+        "the resources (8 GPUs) of 'peer', which does not have lower priority"
     )
     assert {entry.rule: entry.examples for entry in answer.explanation.excluded} == {
         "lower-priority-only": ("peer",),
         "not-preemptible": ("serve-1",),
     }
     answer = ask(sketch, sketch.job("huge", group(3, gpus=8), priority=200))
-    assert answer.would_need == "even if every job left: needs 3 nodes with 8 free GPUs each, 2 have them"
+    assert answer.would_need == "even if every job were evicted: needs 3 nodes with 8 free GPUs each, 2 have them"
 
 
 def test_a_refusal_after_others_had_their_answer_says_so(sketch: Sketch) -> None:
@@ -136,20 +144,20 @@ def test_a_refusal_after_others_had_their_answer_says_so(sketch: Sketch) -> None
     sketch.running("lower", "b", range(8), priority=25)
     sketch.job("first", group(gpus=8), priority=75)
     sketch.job("second", group(2, gpus=8), priority=75)
-    first, second = select_batch(sketch.pool, [OpenRequest(1, "first"), OpenRequest(2, "second")], 20_000)
+    first, second = select_batch(sketch.state, [OpenRequest(1, "first"), OpenRequest(2, "second")], 20_000)
     assert [victim.job for victim in first.victims] == ["lower"]
     assert second.refused == "impossible"
     assert second.would_need == (
-        "after what was just decided for others, even if every job that stays left: "
+        "after the decisions for other jobs in this cycle, even if every other job were evicted: "
         "needs 2 nodes with 8 free GPUs each, 1 has them"
     )
 
 
 def test_a_class_that_may_not_preempt_displaces_nobody(sketch: Sketch) -> None:
     sketch.running("x", "a", range(8))
-    asker = sketch.job("asker", group(2, gpus=8), priority=75)
-    asker.may_preempt = False
-    assert ask(sketch, asker).would_need == "its class does not let it displace others"
+    preemptor = sketch.job("preemptor", group(2, gpus=8), priority=75)
+    preemptor.may_preempt = False
+    assert ask(sketch, preemptor).would_need == "its priority class may not preempt"
 
 
 def test_one_victim_where_one_suffices_in_a_crowd() -> None:
@@ -158,7 +166,7 @@ def test_one_victim_where_one_suffices_in_a_crowd() -> None:
         sketch.node(f"n{node}")
         for device in range(8):
             sketch.running(f"j{node}-{device}", f"n{node}", [device], age=(node * 8 + device) * MINUTE // 2)
-    answer = ask(sketch, sketch.job("asker", group(gpus=1), priority=75))
+    answer = ask(sketch, sketch.job("preemptor", group(gpus=1), priority=75))
     assert names(answer) == ["j0-0"]
     answer = ask(sketch, sketch.job("wide", group(gpus=8), priority=75))
     assert names(answer) == [f"j0-{device}" for device in range(8)]
@@ -171,10 +179,10 @@ def test_a_batch_counts_on_the_answers_before(sketch: Sketch) -> None:
     for name in ("first", "second", "third"):
         sketch.job(name, group(gpus=8), priority=75)
     requests = [OpenRequest(seq, name) for seq, name in enumerate(("first", "second", "third", "nobody"))]
-    answers = select_batch(sketch.pool, requests, 20_000)
-    assert [names(answer) for answer in answers] == [["one"], ["two"], [], []]
-    assert [answer.refused for answer in answers] == [None, None, "impossible", "impossible"]
-    assert "does not wait" in answers[3].would_need
+    proposals = select_batch(sketch.state, requests, 20_000)
+    assert [names(answer) for answer in proposals] == [["one"], ["two"], [], []]
+    assert [answer.refused for answer in proposals] == [None, None, "impossible", "impossible"]
+    assert "no longer pending" in proposals[3].would_need
 
 
 @pytest.mark.parametrize(
@@ -183,92 +191,92 @@ def test_a_batch_counts_on_the_answers_before(sketch: Sketch) -> None:
         ("running", 50, True, None),
         ("starting", 50, True, None),
         ("reserved", 50, True, None),
-        ("evicting", 50, True, "already-leaving"),
-        ("reserved", 75, True, "held"),
-        ("reserved", 50, False, "held"),
+        ("evicting", 50, True, "already-evicting"),
+        ("reserved", 75, True, "reserved"),
+        ("reserved", 50, False, "reserved"),
         ("running", 50, False, "not-preemptible"),
         ("running", 75, True, "lower-priority-only"),
     ],
 )
 def test_each_protection_by_name(sketch: Sketch, phase, priority: int, preemptible: bool, rule: str | None) -> None:
     other = sketch.running("x", "a", [0], phase=phase, priority=priority, preemptible=preemptible)
-    assert excluded_by(sketch.pool, "preempt", sketch.job("asker", priority=75), whole(other)) == rule
+    assert excluded_by(sketch.state, "preempt", sketch.job("preemptor", priority=75), whole(other)) == rule
 
 
 @pytest.fixture
-def answered(sketch: Sketch) -> tuple[Sketch, Job, Answer]:
+def answered(sketch: Sketch) -> tuple[Sketch, Job, Proposal]:
     sketch.running("one", "a", range(4))
     sketch.running("two", "a", range(4, 8))
     sketch.running("stays", "b", range(8), priority=75)
-    asker = sketch.job("asker", group(gpus=8), priority=75)
-    answer = ask(sketch, asker)
+    preemptor = sketch.job("preemptor", group(gpus=8), priority=75)
+    answer = ask(sketch, preemptor)
     assert names(answer) == ["one", "two"]
-    return sketch, asker, answer
+    return sketch, preemptor, answer
 
 
-def verdict(sketch: Sketch, asker: Job, answer: Answer) -> Accepted | Stale:
-    sketch.pool.scene = None
-    scene = scene_of(sketch.pool)
-    return check_answer(scene, shares_now(scene), asker, answer)
+def verdict(sketch: Sketch, preemptor: Job, answer: Proposal) -> Accepted | Stale:
+    sketch.state.indices.snapshot = None
+    scene = scene_of(sketch.state)
+    return revalidate_proposal(scene, shares_now(scene), preemptor, answer)
 
 
 def test_an_answer_holds_on_an_unchanged_pool(answered) -> None:
-    sketch, asker, answer = answered
-    found = verdict(sketch, asker, answer)
-    assert found == Accepted(asking(asker), answer.victims, (), answer.placement)
+    sketch, preemptor, answer = answered
+    found = verdict(sketch, preemptor, answer)
+    assert found == Accepted(asking(preemptor), answer.victims, (), answer.placement)
 
 
 def test_a_victim_that_left_by_itself_is_dropped(answered) -> None:
-    sketch, asker, answer = answered
-    node, job = sketch.pool.nodes[0], sketch.pool.jobs["one"]
-    node.held.devices, node.held.slots = 0xF0, 1
+    sketch, preemptor, answer = answered
+    node, job = sketch.state.nodes[0], sketch.state.jobs["one"]
+    node.allocated.devices, node.allocated.slots = 0xF0, 1
     job.tasks, job.phase = [], "succeeded"
-    found = verdict(sketch, asker, answer)
+    found = verdict(sketch, preemptor, answer)
     assert isinstance(found, Accepted)
     assert [choice.job for choice in found.victims] == ["two"]
     assert found.dropped == ("one",)
 
 
 def test_what_no_longer_holds_is_stale(answered) -> None:
-    sketch, asker, answer = answered
-    jobs = sketch.pool.jobs
+    sketch, preemptor, answer = answered
+    jobs = sketch.state.jobs
     jobs["one"].preemptible = False
-    assert verdict(sketch, asker, answer) == Stale("victim 'one' is shielded by the rule 'not-preemptible' now")
+    assert verdict(sketch, preemptor, answer) == Stale("victim 'one' is now protected by rule 'not-preemptible'")
     jobs["one"].preemptible = True
-    sketch.pool.nodes[0].quarantined = 1
-    assert "may not stand" in verdict(sketch, asker, answer).reason
-    sketch.pool.nodes[0].state = "unreachable"
-    assert verdict(sketch, asker, answer) == Stale("node 0 takes no tasks now")
-    sketch.pool.nodes[0].state, sketch.pool.nodes[0].quarantined = "ready", 0
+    sketch.state.nodes[0].quarantined = 1
+    assert "may not run" in verdict(sketch, preemptor, answer).reason
+    sketch.state.nodes[0].state = "unreachable"
+    assert verdict(sketch, preemptor, answer) == Stale("node 0 is not schedulable now")
+    sketch.state.nodes[0].state, sketch.state.nodes[0].quarantined = "ready", 0
     other = answer.model_copy(update={"victims": answer.victims[:1]})
-    assert verdict(sketch, asker, other) == Stale("there is no room for task 0 on a")
+    assert verdict(sketch, preemptor, other) == Stale("task 0 does not fit on a")
     nonsense = answer.model_copy(update={"placement": ()})
-    assert "makes no sense" in verdict(sketch, asker, nonsense).reason
-    asker.phase = "cancelled"
-    assert "does not wait" in verdict(sketch, asker, answer).reason
+    assert "is invalid" in verdict(sketch, preemptor, nonsense).reason
+    preemptor.phase = "cancelled"
+    assert "no longer pending" in verdict(sketch, preemptor, answer).reason
 
 
 def test_a_victim_too_many_is_dropped(answered) -> None:
-    sketch, asker, _ = answered
+    sketch, preemptor, _ = answered
     small = sketch.job("small", group(gpus=4), priority=75)
     answer = ask(sketch, small)
-    both = ask(sketch, asker).victims
+    both = ask(sketch, preemptor).victims
     found = verdict(sketch, small, answer.model_copy(update={"victims": both}))
     assert isinstance(found, Accepted)
     assert [choice.job for choice in found.victims] == names(answer)
 
 
 def test_victims_of_a_dropped_promise_are_spared_where_nobody_needs_their_room(sketch: Sketch) -> None:
-    sketch.at(sketch.job("v1", group(gpus=8)), ("a", range(8)), phase="evicting", plan=5)
-    sketch.at(sketch.job("v2", group(gpus=8)), ("b", range(8)), phase="evicting", plan=5)
+    sketch.at(sketch.job("v1", group(gpus=8)), ("a", range(8)), phase="evicting", preemption=5)
+    sketch.at(sketch.job("v2", group(gpus=8)), ("b", range(8)), phase="evicting", preemption=5)
     promised = sketch.at(
         sketch.job("promised", group(2, gpus=8), priority=60), ("a", range(8)), ("b", range(8)), phase="reserved"
     )
-    promised.plan, sketch.pool.plans[5] = 5, Plan(5, "promised", ["v1", "v2"])
-    asker = sketch.job("asker", group(gpus=8), priority=75)
-    answer = ask(sketch, asker)
+    promised.preemption, sketch.state.preemptions[5] = 5, Preemption(5, "promised", ["v1", "v2"])
+    preemptor = sketch.job("preemptor", group(gpus=8), priority=75)
+    answer = ask(sketch, preemptor)
     assert names(answer) == ["promised"]
-    rooms = Rooms.of(sketch.pool)
-    rooms.evict(whole(promised))
-    rooms.place(whole(asker), GangPlace(tuple(from_shares(asker, answer.placement)), later=True))
-    assert spared_by(sketch.pool, rooms, [promised]) == ["v2"]
+    cluster = ClusterResources.of(sketch.state)
+    cluster.evict(whole(promised))
+    cluster.place(whole(preemptor), GangPlacement(tuple(decode_placement(preemptor, answer.placement)), future=True))
+    assert evictions_to_cancel(sketch.state, cluster, [promised]) == ["v2"]

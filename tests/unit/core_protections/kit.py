@@ -3,7 +3,7 @@
 from tests.builders import Sketch, group
 
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
-from bailiff_core.model.pool import Job
+from bailiff_core.model.state import Job
 from bailiff_core.model.units import Unit, whole
 
 SECOND = 1_000_000
@@ -20,15 +20,15 @@ def rules(**parts) -> Policy:
 
 
 class Bench:
-    """A pool with one node of eight GPUs and an asker that waits."""
+    """A pool with one node of eight GPUs and an preemptor that waits."""
 
     def __init__(self, **parts) -> None:
         self.sketch = Sketch()
-        self.pool = self.sketch.pool
-        self.pool.policy = rules(**parts)
+        self.state = self.sketch.state
+        self.state.policy = rules(**parts)
         self.sketch.node("a")
         self._used = 0
-        self.asker = self.waiting("asker", priority=75, project="ours")
+        self.preemptor = self.waiting("preemptor", priority=75, project="ours")
 
     def waiting(self, name: str, *, project: str = "", labels=None, gpus: int = 1, tasks: int = 1, priority: int = 50, **demand):
         """A job in the queue."""
@@ -47,16 +47,16 @@ class Bench:
         self.sketch.at(job, *places, phase=phase, age=age)
         if phase == "starting":
             job.last_start = None
-            self.pool.starting[job.id] = None
+            self.state.starting[job.id] = None
         if phase == "reserved":
-            self.pool.reserved[job.id] = None
+            self.state.reserved[job.id] = None
         if phase == "evicting":
-            self.pool.leaving[job.id] = None
+            self.state.evicting[job.id] = None
         return job
 
     def later(self, time: int) -> None:
         """Time passes, nothing else."""
-        self.pool.now += time
+        self.state.now += time
 
 
 def surplus(job: Job) -> Unit:

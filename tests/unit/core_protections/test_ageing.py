@@ -21,11 +21,11 @@ def test_a_job_that_waits_long_enough_passes_others_and_both_values_are_recorded
     story.submit("old", gpus=8)
     story.wait(10 * MINUTE - 1)
     story.submit("young", gpus=8, cls="interactive")
-    assert story.pool.queue == ["young", "old"]
+    assert story.state.queue == ["young", "old"]
     story.wait(1)
-    aged = story.expect("JobAged", job="old", priority=50, effective=80)
+    aged = story.expect("JobPriorityBoosted", job="old", priority=50, effective_priority=80)
     assert "waits" in aged.reason
-    assert story.pool.queue == ["old", "young"]
+    assert story.state.queue == ["old", "young"]
     story.node("n1")
     story.expect("JobPlaced", job="old")
 
@@ -42,7 +42,7 @@ def test_nobody_ages_up_to_what_is_not_preemptible(tell):
     story.submit("infer", gpus=8, cls="inference")
     story.submit("build", gpus=8, cls="build")
     story.wait(10 * MINUTE)
-    assert [record.job for record in story.decisions("JobAged")] == ["train"]
+    assert [record.job for record in story.decisions("JobPriorityBoosted")] == ["train"]
     assert story.job("train").priority == 99, "build has 100"
 
 
@@ -65,7 +65,7 @@ def test_a_job_that_goes_back_to_the_queue_waits_anew(tell):
     story.node("n1")
     story.started("old")
     story.ends("old", code=1)
-    back = story.expect("JobAged", job="old", priority=50, effective=50)
+    back = story.expect("JobPriorityBoosted", job="old", priority=50, effective_priority=50)
     assert "anew" in back.reason
 
 
@@ -78,7 +78,7 @@ def test_a_job_evicted_as_often_as_the_policy_says_counts_more_for_good(tell):
     story.started("victim")
     evicted(story, "victim", "second")
     assert story.job("victim").priority == 80
-    assert "evicted 2 times" in next(story.decisions("JobAged")).reason
+    assert "evicted 2 times" in next(story.decisions("JobPriorityBoosted")).reason
     story.started("victim")
     story.apply_policy(rules(protections={"ageing": {"boost": 20, "evictions": 2}}))
     assert story.job("victim").priority == 70, "it runs, and the rule still knows it"

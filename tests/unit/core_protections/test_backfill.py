@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.builders import HOUR, MINUTE, Sketch, asking, group
 
-from bailiff_core.model.pool import Job
-from bailiff_core.model.room import remove
-from bailiff_core.model.sharing import amount_of
-from bailiff_core.placement.budget import Budget
-from bailiff_core.placement.gang import GangPlace, place_unit
+from bailiff_core.fold.pending_queue import dequeue
+from bailiff_core.model.gpu_shares import amount_of
+from bailiff_core.model.resources import remove
+from bailiff_core.model.state import Job
+from bailiff_core.placement.gang import GangPlacement, place_unit
+from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue.backfill import Backfill
-from bailiff_core.queue.order import dequeue
-from bailiff_core.scene import scene_of
+from bailiff_core.scheduling_snapshot import scene_of
 
 STEPS = 10_000
 
@@ -26,18 +26,18 @@ def limited(job: Job, limit: int) -> Job:
 
 
 def backfill(sketch: Sketch, head: Job) -> Backfill:
-    sketch.pool.scene = sketch.pool.agenda = None
-    return Backfill(scene_of(sketch.pool), asking(head), Budget(STEPS))
+    sketch.state.indices.snapshot = sketch.state.indices.timers = None
+    return Backfill(scene_of(sketch.state), asking(head), StepBudget(STEPS))
 
 
 def may_start(sketch: Sketch, head: Job, job: Job) -> bool:
     """Whether the job finds a place now, behind the head; nothing is left of the trial."""
     found = backfill(sketch, head)
-    before = {number: (node.unheld, node.later) for number, node in found._scene.rooms.nodes.items()}
-    place = found.place(asking(job), Budget(STEPS))
-    found._scene.rooms.rollback(0)
-    assert {number: (node.unheld, node.later) for number, node in found._scene.rooms.nodes.items()} == before
-    return isinstance(place, GangPlace) and not place.later
+    before = {number: (node.unallocated, node.future) for number, node in found._scene.cluster.nodes.items()}
+    place = found.place(asking(job), StepBudget(STEPS))
+    found._scene.cluster.rollback(0)
+    assert {number: (node.unallocated, node.future) for number, node in found._scene.cluster.nodes.items()} == before
+    return isinstance(place, GangPlacement) and not place.future
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def sketch() -> Sketch:
 def test_the_head_starts_when_the_first_enough_have_ended(sketch):
     head = sketch.job("head", group(gpus=8))
     found = backfill(sketch, head)
-    assert found.starts == sketch.pool.now + HOUR
+    assert found.starts == sketch.state.now + HOUR
     assert {number: room.devices for number, room in found.kept.items()} == {0: 0b11110000}
 
 
@@ -80,7 +80,7 @@ def test_of_equal_devices_the_head_takes_those_that_others_still_use(sketch):
     sketch.job("x")
     sketch.running("last", "a", range(4, 8), age=2 * HOUR)
     found = backfill(sketch, head)
-    assert found.starts == sketch.pool.now + HOUR
+    assert found.starts == sketch.state.now + HOUR
     assert found.kept[0].devices == 0
 
 
@@ -123,9 +123,9 @@ def test_of_those_without_a_limit_the_one_that_runs_longest_is_taken_to_end_firs
 
 
 def test_who_runs_over_its_limit_may_end_any_moment(sketch):
-    limited(sketch.pool.jobs["short"], MINUTE)
+    limited(sketch.state.jobs["short"], MINUTE)
     head = sketch.job("head", group(gpus=8))
-    assert backfill(sketch, head).starts == sketch.pool.now
+    assert backfill(sketch, head).starts == sketch.state.now
     assert not may_start(sketch, head, limited(sketch.job("quick", group(gpus=1)), MINUTE))
 
 
@@ -134,9 +134,9 @@ def test_who_is_just_being_started_ends_its_limit_from_now():
     sketch.node("a")
     job = limited(sketch.running("starting", "a", range(8), phase="starting"), HOUR)
     job.last_start = None
-    sketch.pool.starting[job.id] = None
+    sketch.state.starting[job.id] = None
     head = sketch.job("head", group(gpus=8))
-    assert backfill(sketch, head).starts == sketch.pool.now + HOUR
+    assert backfill(sketch, head).starts == sketch.state.now + HOUR
     job.demand = job.demand.model_copy(update={"run_time_limit": None})
     assert backfill(sketch, head).starts is None
 
@@ -149,7 +149,7 @@ def test_a_head_that_fits_nowhere_even_empty_keeps_nobody_waiting(sketch):
 
 def test_a_search_that_gives_up_keeps_nobody_waiting(sketch):
     head = sketch.job("head", group(gpus=8))
-    found = Backfill(scene_of(sketch.pool), asking(head), Budget(0))
+    found = Backfill(scene_of(sketch.state), asking(head), StepBudget(0))
     assert found.kept == {}
 
 
@@ -163,21 +163,21 @@ class Cluster:
     sketch: Sketch
     ends: dict[str, int]
 
-    def place(self, job: Job, place: GangPlace, lasts: int) -> None:
+    def place(self, job: Job, place: GangPlacement, lasts: int) -> None:
         """The job runs from now on, for so long."""
-        pool = self.sketch.pool
-        places = [(pool.nodes[task.node].name, [n for n in range(64) if task.devices >> n & 1]) for task in place.tasks]
+        state = self.sketch.state
+        places = [(state.nodes[task.node].name, [n for n in range(64) if task.devices >> n & 1]) for task in place.tasks]
         self.sketch.at(job, *places, age=0)
-        self.ends[job.id] = pool.now + lasts
+        self.ends[job.id] = state.now + lasts
 
     def finish(self) -> None:
         """Jobs whose time has come are gone."""
-        pool = self.sketch.pool
-        for name in [name for name, end in self.ends.items() if end <= pool.now]:
-            job = pool.jobs.pop(name)
+        state = self.sketch.state
+        for name in [name for name, end in self.ends.items() if end <= state.now]:
+            job = state.jobs.pop(name)
             for task, need in zip(job.tasks, job.groups(), strict=True):
-                remove(pool.nodes[task.node].held, *amount_of(pool.nodes[task.node], need, task.devices))
-            del self.ends[name], pool.active[name]
+                remove(state.nodes[task.node].allocated, *amount_of(state.nodes[task.node], need, task.devices))
+            del self.ends[name], state.active[name]
 
 
 def run(nodes: int, gang: int, stream: list[tuple[int, int, bool]], *, reserve: bool) -> int | None:
@@ -188,9 +188,9 @@ def run(nodes: int, gang: int, stream: list[tuple[int, int, bool]], *, reserve: 
         sketch.node(f"n{number}")
     head = None
     for minute in range(240):
-        sketch.pool.now += MINUTE
+        sketch.state.now += MINUTE
         cluster.finish()
-        sketch.pool.scene = sketch.pool.agenda = None
+        sketch.state.indices.snapshot = sketch.state.indices.timers = None
         if minute == 10:
             head = sketch.job("gang", group(gpus=8, count=gang), seq=1_000_000)
         gpus, lasts, says = stream[minute % len(stream)]
@@ -198,20 +198,20 @@ def run(nodes: int, gang: int, stream: list[tuple[int, int, bool]], *, reserve: 
         if says:
             limited(small, lasts * MINUTE)
         if head is not None:
-            place = place_unit(scene_of(sketch.pool).rooms, asking(head), Budget(STEPS))
-            if isinstance(place, GangPlace):
+            place = place_unit(scene_of(sketch.state).cluster, asking(head), StepBudget(STEPS))
+            if isinstance(place, GangPlacement):
                 return minute - 10
-        scene = scene_of(sketch.pool)
-        scene.rooms.rollback(0)
+        scene = scene_of(sketch.state)
+        scene.cluster.rollback(0)
         if head is not None and reserve:
-            place = Backfill(scene, asking(head), Budget(STEPS)).place(asking(small), Budget(STEPS))
+            place = Backfill(scene, asking(head), StepBudget(STEPS)).place(asking(small), StepBudget(STEPS))
         else:
-            place = place_unit(scene.rooms, asking(small), Budget(STEPS))
-        if isinstance(place, GangPlace):
+            place = place_unit(scene.cluster, asking(small), StepBudget(STEPS))
+        if isinstance(place, GangPlacement):
             cluster.place(small, place, lasts * MINUTE)
         else:
-            dequeue(sketch.pool, small)
-            del sketch.pool.jobs[small.id]
+            dequeue(sketch.state, small)
+            del sketch.state.jobs[small.id]
     return None
 
 
@@ -262,8 +262,8 @@ def test_from_pass_to_pass_the_heads_start_never_moves_away(running, head, arriv
         small = sketch.job(f"s{number}", group(gpus=gpus))
         if limit:
             limited(small, limit * MINUTE)
-        place = backfill(sketch, waiting).place(asking(small), Budget(STEPS))
-        if isinstance(place, GangPlace):
+        place = backfill(sketch, waiting).place(asking(small), StepBudget(STEPS))
+        if isinstance(place, GangPlacement):
             cluster.place(small, place, 0)
         if kept:
             starts.append(backfill(sketch, waiting).starts)

@@ -4,8 +4,9 @@ import pytest
 from tests.builders import asking
 from tests.unit.core_protections.kit import MINUTE, Bench
 
-from bailiff_core.protections import no_borrowing
-from bailiff_core.scene import scene_of
+from bailiff_core.fold.displacements import note_reclaimed
+from bailiff_core.quota import project_cooldown
+from bailiff_core.scheduling_snapshot import scene_of
 
 PROJECTS = [
     {"name": "lab", "quota": {"gpus": 4}},
@@ -20,26 +21,30 @@ def bench(cooldown="5m") -> Bench:
 
 
 def barred(bench: Bench, job) -> str | None:
-    bench.pool.scene = None
-    return no_borrowing.keeps_from_borrowing(scene_of(bench.pool), asking(job))
+    bench.state.indices.snapshot = None
+    return project_cooldown.keeps_from_borrowing(scene_of(bench.state), asking(job))
 
 
 def test_who_lost_by_reclaim_waits_before_it_goes_beyond_its_quota_again():
     told = bench()
-    no_borrowing.mark(told.pool, "web", ["vision"])
+    note_reclaimed(told.state, "web", ["vision"])
     again = told.waiting("again", project="vision", gpus=3)
     assert barred(told, again) == "project vision was reclaimed from a moment ago and does not borrow back yet (rule cooldown)"
-    assert no_borrowing.may_borrow_at(told.pool, "vision") == told.pool.now + 5 * MINUTE == no_borrowing.opens_next(told.pool)
+    assert (
+        project_cooldown.may_borrow_at(told.state, "vision")
+        == told.state.now + 5 * MINUTE
+        == project_cooldown.opens_next(told.state)
+    )
     told.later(5 * MINUTE - 1)
     assert barred(told, again) is not None
     told.later(1)
     assert barred(told, again) is None
-    assert no_borrowing.opens_next(told.pool) is None
+    assert project_cooldown.opens_next(told.state) is None
 
 
 def test_its_quota_is_open_to_it_all_the_while():
     told = bench()
-    no_borrowing.mark(told.pool, "web", ["vision"])
+    note_reclaimed(told.state, "web", ["vision"])
     assert barred(told, told.waiting("own", project="vision", gpus=2)) is None
     told.running("runs", project="vision", gpus=1)
     assert barred(told, told.waiting("more", project="vision", gpus=2)) is not None
@@ -48,14 +53,14 @@ def test_its_quota_is_open_to_it_all_the_while():
 def test_what_is_not_asked_for_is_not_borrowed():
     told = bench()
     told.running("runs", project="vision", gpus=3)
-    no_borrowing.mark(told.pool, "web", ["vision"])
+    note_reclaimed(told.state, "web", ["vision"])
     assert barred(told, told.waiting("cpu-only", project="vision", gpus=0)) is None
 
 
 def test_the_department_that_lost_does_not_borrow_through_another_team():
     told = bench()
     told.running("runs", project="speech", gpus=2)
-    no_borrowing.mark(told.pool, "web", ["speech"])
+    note_reclaimed(told.state, "web", ["speech"])
     other = told.waiting("other", project="vision", gpus=3)
     assert "project lab" in barred(told, other)
     assert barred(told, told.waiting("within", project="vision", gpus=2)) is None, "lab stays within its quota of 4"
@@ -63,26 +68,26 @@ def test_the_department_that_lost_does_not_borrow_through_another_team():
 
 def test_between_teams_of_one_department_the_department_is_not_marked():
     told = bench()
-    no_borrowing.mark(told.pool, "vision", ["speech"])
-    assert list(told.pool.reclaimed_at) == ["speech"]
+    note_reclaimed(told.state, "vision", ["speech"])
+    assert list(told.state.reclaimed_at) == ["speech"]
 
 
 @pytest.mark.parametrize("who", ["web", "vision"])
 def test_who_was_not_reclaimed_from_borrows_as_before(who):
     told = bench()
-    no_borrowing.mark(told.pool, "web", ["speech"] if who == "web" else [])
+    note_reclaimed(told.state, "web", ["speech"] if who == "web" else [])
     assert barred(told, told.waiting("x", project=who, gpus=8)) is None
 
 
 def test_the_rule_can_be_off():
     told = bench(cooldown=0)
-    no_borrowing.mark(told.pool, "web", ["vision"])
+    note_reclaimed(told.state, "web", ["vision"])
     assert barred(told, told.waiting("again", project="vision", gpus=8)) is None
-    assert no_borrowing.opens_next(told.pool) is None
+    assert project_cooldown.opens_next(told.state) is None
 
 
 def test_a_project_that_is_not_named_any_more_opens_nothing():
     told = bench()
-    told.pool.reclaimed_at["gone"] = told.pool.now - MINUTE
-    assert no_borrowing.may_borrow_at(told.pool, "gone") == told.pool.now + 4 * MINUTE
+    told.state.reclaimed_at["gone"] = told.state.now - MINUTE
+    assert project_cooldown.may_borrow_at(told.state, "gone") == told.state.now + 4 * MINUTE
     assert barred(told, told.waiting("x", project="vision", gpus=8)) is None

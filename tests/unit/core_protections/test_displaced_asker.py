@@ -3,22 +3,23 @@
 from dataclasses import replace
 
 import pytest
-from tests.histories.record import goes_on, reclaimed_and_not_in_turns
+from tests.histories.record import no_counter_reclaim, run_rounds
 from tests.log_builder import Story
 from tests.unit.core_protections.kit import Bench, core, surplus
 
+from bailiff_core.fold.displacements import note_displacement
 from bailiff_core.fold.snapshot import from_snapshot, to_snapshot
-from bailiff_core.protections import displaced_asker, excluded_by
+from bailiff_core.protections import excluded_by
 
 
-def displaces(bench: Bench, asker: str, victim: str, *, asks_surplus: bool = False, loses_surplus: bool = False) -> None:
-    bench.pool.seq = max(bench.pool.seq, 1000) + 1
-    displaced_asker.displaced(bench.pool, asker, victim, asks_surplus=asks_surplus, loses_surplus=loses_surplus)
+def displaces(bench: Bench, preemptor: str, victim: str, *, asks_surplus: bool = False, loses_surplus: bool = False) -> None:
+    bench.state.seq = max(bench.state.seq, 1000) + 1
+    note_displacement(bench.state, preemptor, victim, asks_surplus=asks_surplus, loses_surplus=loses_surplus)
 
 
-def shield(bench: Bench, unit, verb="reclaim") -> str | None:
-    bench.pool.scene = None
-    return excluded_by(bench.pool, verb, bench.asker, unit)
+def shield(bench: Bench, unit, action="reclaim") -> str | None:
+    bench.state.indices.snapshot = None
+    return excluded_by(bench.state, action, bench.preemptor, unit)
 
 
 @pytest.fixture
@@ -28,54 +29,54 @@ def bench() -> Bench:
 
 def test_who_displaced_the_asker_is_safe_from_its_reclaim_alone(bench):
     job, other = (bench.running(name, project="theirs") for name in "xy")
-    displaces(bench, "x", "asker")
-    assert shield(bench, core(job)) == "displaced-asker"
+    displaces(bench, "x", "preemptor")
+    assert shield(bench, core(job)) == "no-counter-reclaim"
     assert shield(bench, core(other)) is None
-    assert shield(bench, core(job), "preempt") != "displaced-asker"
+    assert shield(bench, core(job), "preempt") != "no-counter-reclaim"
 
 
 def test_so_is_who_displaced_the_one_who_did_and_so_on(bench):
     jobs = [bench.running(name, project="theirs") for name in "xyz"]
-    for asker, victim in (("x", "asker"), ("y", "x"), ("z", "y")):
-        displaces(bench, asker, victim)
-    assert [shield(bench, core(job)) for job in jobs] == ["displaced-asker"] * 3
+    for preemptor, victim in (("x", "preemptor"), ("y", "x"), ("z", "y")):
+        displaces(bench, preemptor, victim)
+    assert [shield(bench, core(job)) for job in jobs] == ["no-counter-reclaim"] * 3
 
 
 def test_surplus_that_came_later_may_go_and_surplus_that_displaced_may_not(bench):
     by_core = bench.running("x", tasks=3, min_tasks=1, project="theirs")
     by_surplus = bench.running("y", tasks=3, min_tasks=1, project="theirs")
-    displaces(bench, "x", "asker")
-    displaces(bench, "y", "asker", asks_surplus=True)
-    assert (shield(bench, surplus(by_core)), shield(bench, core(by_core))) == (None, "displaced-asker")
-    assert (shield(bench, surplus(by_surplus)), shield(bench, core(by_surplus))) == ("displaced-asker", "displaced-asker")
+    displaces(bench, "x", "preemptor")
+    displaces(bench, "y", "preemptor", asks_surplus=True)
+    assert (shield(bench, surplus(by_core)), shield(bench, core(by_core))) == (None, "no-counter-reclaim")
+    assert (shield(bench, surplus(by_surplus)), shield(bench, core(by_surplus))) == ("no-counter-reclaim", "no-counter-reclaim")
 
 
 def test_a_job_that_lost_surplus_only_may_ask_for_its_core(bench):
     job = bench.running("x", project="theirs")
-    displaces(bench, "x", "asker", loses_surplus=True)
+    displaces(bench, "x", "preemptor", loses_surplus=True)
     assert shield(bench, core(job)) is None
 
 
 def test_after_a_change_it_holds_for_who_is_within_its_share(bench):
     within, beyond, later = (bench.running(name, gpus=2, project="theirs") for name in "xyz")
     for number, job in enumerate((within, beyond, later)):
-        displaces(bench, job.id, "asker")
+        displaces(bench, job.id, "preemptor")
         job.tasks[0].start_seq = number
     waits = bench.waiting("w", gpus=4, project="ours")
-    bench.pool.stirred = bench.pool.seq + 1
+    bench.state.entitlements_changed = bench.state.seq + 1
     assert waits.project == "ours"
-    assert [shield(bench, core(job)) for job in (within, beyond, later)] == ["displaced-asker", None, None]
+    assert [shield(bench, core(job)) for job in (within, beyond, later)] == ["no-counter-reclaim", None, None]
     within.tasks[0].start_seq = 9  # the last to come: now it is what lies beyond the share
-    assert [shield(bench, core(job)) for job in (within, beyond, later)] == [None, "displaced-asker", None]
+    assert [shield(bench, core(job)) for job in (within, beyond, later)] == [None, "no-counter-reclaim", None]
 
 
 def test_who_holds_nothing_any_more_is_judged_by_what_the_others_hold(bench):
     """All its tasks have ended, and the record that says what became of it is not written yet."""
     ended = bench.running("x", project="theirs")
-    displaces(bench, "x", "asker")
-    bench.pool.stirred = bench.pool.seq + 1
+    displaces(bench, "x", "preemptor")
+    bench.state.entitlements_changed = bench.state.seq + 1
     nothing = replace(core(ended), indices=())
-    assert shield(bench, nothing) == "displaced-asker"
+    assert shield(bench, nothing) == "no-counter-reclaim"
     bench.running("y", gpus=4, project="theirs").tasks[0].start_seq = 1
     bench.waiting("w", gpus=4, project="ours")
     assert shield(bench, nothing) is None
@@ -83,27 +84,29 @@ def test_who_holds_nothing_any_more_is_judged_by_what_the_others_hold(bench):
 
 def test_who_has_ended_displaced_nobody_and_a_later_job_of_its_name_neither(bench):
     job = bench.running("x", project="theirs")
-    displaces(bench, "x", "asker")
-    job.seq = bench.pool.seq + 1
+    displaces(bench, "x", "preemptor")
+    job.seq = bench.state.seq + 1
     assert shield(bench, core(job)) is None
     job.seq, job.phase = 1, "succeeded"
-    displaces(bench, "y", "asker")
-    assert list(bench.pool.displaced["asker"]) == ["y"], "what is over is dropped with the next entry"
+    displaces(bench, "y", "preemptor")
+    assert list(bench.state.displaced_by["preemptor"]) == ["y"], "what is over is dropped with the next entry"
 
 
-@pytest.mark.parametrize("something_happens", [False, True], ids=["in-peace", "while-others-submit"])
-def test_two_projects_do_not_evict_each_other_in_turns(something_happens):
+@pytest.mark.parametrize("others_submit", [False, True], ids=["in-peace", "while-others-submit"])
+def test_two_projects_do_not_evict_each_other_in_turns(others_submit):
     story = Story()
-    reclaimed_and_not_in_turns(story, something_happens=something_happens)
+    no_counter_reclaim(story, others_submit=others_submit)
     first, second = (decision for decision in story.decisions("PreemptionDecided"))
-    assert (first.asker.job, [choice.job for choice in first.victims]) == ("c-small", ["b-gang"])
-    assert (second.asker.job, [choice.job for choice in second.victims]) == ("b-gang", ["a-2", "c-large"])
-    assert [excluded.examples for excluded in second.explanation.excluded if excluded.rule == "displaced-asker"] == [("c-small",)]
+    assert (first.preemptor.job, [choice.job for choice in first.victims]) == ("c-small", ["b-gang"])
+    assert (second.preemptor.job, [choice.job for choice in second.victims]) == ("b-gang", ["a-2", "c-large"])
+    assert [excluded.examples for excluded in second.explanation.excluded if excluded.rule == "no-counter-reclaim"] == [
+        ("c-small",)
+    ]
     running = {name for name, phase in story.phases().items() if phase == "running"}
     assert running == {"a-1", "b-gang", "c-small"}, "each has its share"
-    assert from_snapshot(to_snapshot(story.pool)).displaced == story.pool.displaced != {}
+    assert from_snapshot(to_snapshot(story.state)).displaced_by == story.state.displaced_by != {}
     for name in ("a-2", "b-gang", "c-large"):
         story.cancel(name)
-    goes_on(story, rounds=1)
-    assert story.pool.displaced == {}
+    run_rounds(story, rounds=1)
+    assert story.state.displaced_by == {}
     story.holds()

@@ -16,13 +16,13 @@ def projects(**limits):
 
 
 def enforced(story, enforce=True, **limits):
-    policy = rules(projects=projects(**limits), preemption={"verbs": ["allocate"]})
-    return story.turn(facts.PolicyApplied(policy=policy.complete(), request=story.request(), enforce=enforce))
+    policy = rules(projects=projects(**limits), preemption={"actions": ["allocate"]})
+    return story.cycle(facts.PolicyApplied(policy=policy.complete(), request=story.request(), enforce=enforce))
 
 
 @pytest.fixture
 def story(tell):
-    story = tell(rules(projects=projects(), preemption={"verbs": ["allocate"]}))
+    story = tell(rules(projects=projects(), preemption={"actions": ["allocate"]}))
     story.node("n1")
     return story
 
@@ -104,7 +104,7 @@ def test_a_promise_is_dropped_before_anything_that_runs(story):
 def test_it_is_done_once_and_the_rest_is_up_to_admission(story):
     story.runs("x", gpus=4, project="a")
     enforced(story, a={"limit": {"gpus": 0}})
-    assert not story.pool.enforcing
+    assert not story.state.enforcing
     story.yields("x")
     assert [record.job for record in story.decisions("EvictionDecided")] == ["x"]
 
@@ -129,7 +129,7 @@ def moving(tell, asks=8, kept=4, **low):
     story.submit("high", gpus=asks, project="a", cls="interactive")
     story.node("n2", gpus=kept)
     story.propose()
-    assert story.job("low").promise
+    assert story.job("low").reservation
     return story
 
 
@@ -137,14 +137,14 @@ def test_a_place_kept_for_who_moves_is_dropped_before_anything_else(tell):
     story = moving(tell, gpus=4)
     enforced(story, a={"limit": {"gpus": 8}})
     story.expect("ReservationDropped", job="low", reason="policy", tasks="")
-    assert (story.job("low").promise, story.pool.nodes[1].reserved.devices) == ([], 0)
+    assert (story.job("low").reservation, story.state.nodes[1].reserved.devices) == ([], 0)
     assert story.job("high").phase == "reserved"
 
 
 def test_a_place_within_the_limit_is_kept_on(tell):
     story = moving(tell, gpus=4)
     enforced(story, a={"limit": {"gpus": 12}})
-    assert story.job("low").promise
+    assert story.job("low").reservation
 
 
 def test_so_is_the_place_of_surplus_while_its_job_goes_on(tell):
@@ -152,5 +152,5 @@ def test_so_is_the_place_of_surplus_while_its_job_goes_on(tell):
     assert story.job("low").phase == "running"
     enforced(story, a={"limit": {"gpus": 8}})
     story.expect("ReservationDropped", job="low", reason="policy", tasks="2")
-    assert story.job("low").promise == []
+    assert story.job("low").reservation == []
     assert story.members("low", "running") == [0, 1, 2, 3]

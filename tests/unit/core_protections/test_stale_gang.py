@@ -20,7 +20,7 @@ def test_a_gang_is_stopped_at_once_where_the_policy_says_nothing(tell):
     assert story.job("gang").eviction.cause == "gang-failure"
 
 
-@pytest.mark.parametrize(("policy", "own"), [("1m", None), ("5m", MINUTE), (-1, MINUTE)])
+@pytest.mark.parametrize(("policy", "own"), [("1m", None), ("5m", MINUTE), (None, MINUTE)])
 def test_a_gang_goes_on_for_its_grace_and_then_leaves_whole(tell, policy, own):
     story = tell(rules(protections={"stale_gang": policy}))
     gang_loses_a_member(story, stale_grace=own)
@@ -34,8 +34,8 @@ def test_a_gang_goes_on_for_its_grace_and_then_leaves_whole(tell, policy, own):
     assert story.job("gang").phase == "pending"
 
 
-@pytest.mark.parametrize(("policy", "own"), [(-1, None), ("1m", -1)])
-def test_a_negative_grace_means_never(tell, policy, own):
+@pytest.mark.parametrize(("policy", "own"), [(None, None), ("1m", "never")])
+def test_no_grace_means_never(tell, policy, own):
     story = tell(rules(protections={"stale_gang": policy}))
     gang_loses_a_member(story, stale_grace=own)
     story.wait(600 * MINUTE)
@@ -65,6 +65,6 @@ def test_where_a_task_has_succeeded_the_rest_goes_on(tell):
     story.node("n1")
     story.runs("gang", gpus=1, tasks=3)
     story.ends("gang", task=0)
-    story.turn(facts.TaskVanished(**story.at("gang", 1)))
+    story.cycle(facts.TaskVanished(**story.at("gang", 1)))
     story.wait(10 * MINUTE)
     assert story.job("gang").phase == "running"

@@ -4,13 +4,13 @@ import pytest
 from tests.log_builder import MINUTE, SECOND
 from tests.unit.core_protections.kit import rules
 
-from bailiff_core.turn import wake_at
+from bailiff_core.decision_cycle import wake_at
 
 
 def asks(story, name, **about):
     """A job of eight GPUs asks for room; whether anybody has to leave for it."""
     story.submit(name, gpus=8, **about)
-    if story.pool.selection is None:
+    if story.state.selection is None:
         return None
     story.propose()
     return next((said for said in story.said if type(said).__name__ in ("PreemptionDecided", "PreemptionRefused")), None)
@@ -56,14 +56,14 @@ def test_who_was_refused_because_of_a_shield_asks_again_when_it_ends(tell, prote
     story.wait(20 * MINUTE)
     displaced(story, "train", "first")
     job = story.job("train")
-    ends = (job.evicted_at[-1] if "eviction_cap" in protections else job.last_start) + 10 * MINUTE
-    story.wait(ends - story.pool.now - 5 * SECOND)
+    ends = (job.eviction_times[-1] if "eviction_cap" in protections else job.last_start) + 10 * MINUTE
+    story.wait(ends - story.state.now - 5 * SECOND)
     story.submit("second", gpus=8, cls="inference")
-    while story.pool.now < ends:
+    while story.state.now < ends:
         story.propose()
         story.expect("PreemptionRefused", reason="impossible")
-        story.wait(wake_at(story.pool) - story.pool.now)
-    assert story.pool.now == ends
+        story.wait(wake_at(story.state) - story.state.now)
+    assert story.state.now == ends
     story.propose()
     story.expect("PreemptionDecided")
 
@@ -77,7 +77,7 @@ def test_without_protections_it_goes_again_at_once(tell):
 
 
 def test_a_budget_lets_one_go_at_a_time(tell):
-    story = tell(rules(protections={"budgets": [{"name": "web", "labels": {"app": "web"}, "most": 1}]}))
+    story = tell(rules(protections={"budgets": [{"name": "web", "labels": {"app": "web"}, "max_disruptions": 1}]}))
     story.node("n1")
     for name in ("a", "b"):
         story.runs(name, gpus=4, labels={"app": "web"})
@@ -95,7 +95,7 @@ def test_preemption_delay_binds_the_asker_and_wakes_it(tell):
     story.runs("train", gpus=8)
     assert asks(story, "serve", cls="inference") is None
     story.wait(5 * MINUTE - 1)
-    assert story.pool.selection is None
+    assert story.state.selection is None
     story.wait(1)
     story.expect("PreemptionRequested", job="serve")
 
@@ -110,7 +110,7 @@ def test_an_aged_job_displaces_what_it_could_not_before(tell):
     assert requested.priority == 80
     story.propose()
     decided = story.expect("PreemptionDecided")
-    assert (decided.asker.priority, decided.asker.base_priority) == (80, 50)
+    assert (decided.preemptor.priority, decided.preemptor.base_priority) == (80, 50)
 
 
 def test_who_leaves_for_an_immediate_tier_leaves_at_once(tell):
@@ -132,7 +132,7 @@ def test_who_was_reclaimed_from_borrows_back_at_once_or_after_its_cooldown(tell,
     story.runs("borrower", gpus=8, project="a")
     story.submit("owner", gpus=4, project="b")
     story.propose()
-    assert story.expect("PreemptionDecided").verb == "reclaim"
+    assert story.expect("PreemptionDecided").action == "reclaim"
     story.yields("borrower")
     story.started("owner")
     story.ends("owner", after=MINUTE)
@@ -158,7 +158,7 @@ def test_a_cooling_project_does_not_displace_others_to_borrow_either(tell):
     story.yields("borrower")
     story.started("owner")
     story.submit("greedy", gpus=8, project="a", cls="interactive")
-    if story.pool.selection is not None:
+    if story.state.selection is not None:
         story.propose()
     assert "PreemptionDecided" not in [type(said).__name__ for said in story.said]
     story.submit("modest", gpus=4, project="a", cls="interactive")
@@ -178,9 +178,9 @@ def half_full(tell, **parts):
 
 
 def test_with_reserve_a_small_job_passes_only_where_it_cannot_delay_the_gang(tell):
-    story = half_full(tell, preemption={"verbs": ["allocate"]})
+    story = half_full(tell, preemption={"actions": ["allocate"]})
     story.submit("endless", gpus=1)
-    assert story.expect("JobWaits", job="endless").reason == "it would delay gang, which is first in the queue"
+    assert story.expect("JobPending", job="endless").reason == "it would delay gang, which is first in the queue"
     story.submit("too-long", gpus=1, run_time_limit=60 * MINUTE + 1)
     assert story.job("too-long").phase == "pending"
     story.runs("quick", gpus=1, run_time_limit=60 * MINUTE)
@@ -190,14 +190,14 @@ def test_with_reserve_a_small_job_passes_only_where_it_cannot_delay_the_gang(tel
 
 
 def test_with_greedy_whatever_fits_starts(tell):
-    story = half_full(tell, preemption={"verbs": ["allocate"]}, backfill="greedy")
+    story = half_full(tell, preemption={"actions": ["allocate"]}, backfill="greedy")
     story.submit("endless", gpus=1)
     story.expect("JobPlaced", job="endless")
 
 
 def test_a_gang_that_has_timed_out_lets_others_pass_where_the_policy_says_so(tell):
-    late = {"schedule_timeout": {"after": "5m", "then": "pass"}}
-    story = half_full(tell, preemption={"verbs": ["allocate"]}, protections=late)
+    late = {"schedule_timeout": {"after": "5m", "action": "pass"}}
+    story = half_full(tell, preemption={"actions": ["allocate"]}, protections=late)
     story.submit("endless", gpus=1)
     story.wait(5 * MINUTE)
     story.expect("ScheduleTimedOut", job="gang")
@@ -205,7 +205,7 @@ def test_a_gang_that_has_timed_out_lets_others_pass_where_the_policy_says_so(tel
 
 
 def test_a_gang_does_not_starve_under_an_endless_stream_of_small_jobs(tell):
-    story = tell(rules(preemption={"verbs": ["allocate"]}))
+    story = tell(rules(preemption={"actions": ["allocate"]}))
     for name in ("n1", "n2"):
         story.node(name)
     ends: list[tuple[int, str]] = []
@@ -217,7 +217,7 @@ def test_a_gang_does_not_starve_under_an_endless_stream_of_small_jobs(tell):
             if end == minute:
                 story.ends(name)
         ends = [(end, name) for end, name in ends if end > minute]
-        for job in list(story.pool.jobs.values()):
+        for job in list(story.state.jobs.values()):
             if job.phase == "starting":
                 story.started(job.id)
                 ends.append((minute + 7, job.id))

@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.core_protections.kit import HOUR, MINUTE, SECOND, Bench, core, surplus
 
-from bailiff_core.model.pool import Eviction, Plan, Task
+from bailiff_core.model.state import Eviction, Preemption, Task
 from bailiff_core.protections import RULES, Together, excluded_by
 
 DEPARTMENTS = [
@@ -14,9 +14,9 @@ DEPARTMENTS = [
 ]
 
 
-def shield(bench: Bench, unit, verb="preempt") -> str | None:
-    bench.pool.scene = None
-    return excluded_by(bench.pool, verb, bench.asker, unit)
+def shield(bench: Bench, unit, action="preempt") -> str | None:
+    bench.state.indices.snapshot = None
+    return excluded_by(bench.state, action, bench.preemptor, unit)
 
 
 def test_without_protections_whatever_is_lower_and_preemptible_may_go():
@@ -24,9 +24,9 @@ def test_without_protections_whatever_is_lower_and_preemptible_may_go():
     assert shield(bench, core(bench.running("x"))) is None
 
 
-def forbidden(bench: Bench, leaving, verb="preempt") -> str | None:
-    bench.pool.scene = None
-    return Together(bench.pool, verb, bench.asker).forbids(leaving)
+def forbidden(bench: Bench, leaving, action="preempt") -> str | None:
+    bench.state.indices.snapshot = None
+    return Together(bench.state, action, bench.preemptor).forbids(leaving)
 
 
 # --- already leaving, held, not preemptible, priority
@@ -34,39 +34,39 @@ def forbidden(bench: Bench, leaving, verb="preempt") -> str | None:
 
 def test_who_leaves_already_is_no_victim_once_more():
     bench = Bench()
-    assert shield(bench, core(bench.running("x", phase="evicting"))) == "already-leaving"
+    assert shield(bench, core(bench.running("x", phase="evicting"))) == "already-evicting"
 
 
 def test_a_surplus_task_that_leaves_by_itself_is_no_victim_but_the_others_are():
     bench = Bench()
     job = bench.running("x", tasks=3, min_tasks=1)
     job.tasks[-1].eviction = Eviction(1, "preemption", 0)
-    assert shield(bench, surplus(job)) == "already-leaving"
+    assert shield(bench, surplus(job)) == "already-evicting"
     job.tasks[-1].eviction = None
     assert shield(bench, surplus(job)) is None
 
 
-@pytest.mark.parametrize(("verb", "priority", "rule"), [
-    ("preempt", 50, None), ("preempt", 75, "held"), ("reclaim", 75, None), ("consolidate", 50, "held"),
+@pytest.mark.parametrize(("action", "priority", "rule"), [
+    ("preempt", 50, None), ("preempt", 75, "reserved"), ("reclaim", 75, None), ("consolidate", 50, "reserved"),
 ])  # fmt: skip
-def test_a_promise_is_taken_only_by_who_might_have_displaced_the_job(verb, priority, rule):
+def test_a_promise_is_taken_only_by_who_might_have_displaced_the_job(action, priority, rule):
     bench = Bench()
-    assert shield(bench, core(bench.running("x", phase="reserved", priority=priority)), verb) == rule
+    assert shield(bench, core(bench.running("x", phase="reserved", priority=priority)), action) == rule
 
 
-@pytest.mark.parametrize("verb", ["consolidate", "reclaim", "preempt"])
-def test_what_is_not_preemptible_is_left_alone_under_every_verb_surplus_included(verb):
+@pytest.mark.parametrize("action", ["consolidate", "reclaim", "preempt"])
+def test_what_is_not_preemptible_is_left_alone_under_every_verb_surplus_included(action):
     bench = Bench()
     job = bench.running("x", tasks=2, min_tasks=1)
     job.preemptible = False
-    assert shield(bench, core(job), verb) == shield(bench, surplus(job), verb) == "not-preemptible"
+    assert shield(bench, core(job), action) == shield(bench, surplus(job), action) == "not-preemptible"
 
 
-@pytest.mark.parametrize(("verb", "rule"), [("preempt", "lower-priority-only"), ("reclaim", None), ("consolidate", None)])
-def test_only_preempt_asks_for_lower_priority(verb, rule):
+@pytest.mark.parametrize(("action", "rule"), [("preempt", "lower-priority-only"), ("reclaim", None), ("consolidate", None)])
+def test_only_preempt_asks_for_lower_priority(action, rule):
     bench = Bench()
-    assert shield(bench, core(bench.running("x", priority=75)), verb) == rule
-    assert shield(bench, core(bench.running("y", priority=74)), verb) is None
+    assert shield(bench, core(bench.running("x", priority=75)), action) == rule
+    assert shield(bench, core(bench.running("y", priority=74)), action) is None
 
 
 # --- projects
@@ -75,7 +75,7 @@ def test_only_preempt_asks_for_lower_priority(verb, rule):
 @pytest.mark.parametrize(("scope", "rule"), [("project", "scope"), (None, "scope"), ("pool", None)])
 def test_preempt_stays_in_its_project_unless_the_scope_is_the_pool(scope, rule):
     bench = Bench(projects=DEPARTMENTS, preemption={"scope": scope, "quota_shields": False})
-    bench.asker.project = "vision"
+    bench.preemptor.project = "vision"
     assert shield(bench, core(bench.running("theirs", project="web"))) == rule
     assert shield(bench, core(bench.running("ours", project="vision"))) is None
 
@@ -85,33 +85,33 @@ def test_without_projects_the_scope_is_the_pool():
     assert shield(bench, core(bench.running("x", project="elsewhere"))) is None
 
 
-@pytest.mark.parametrize(("verb", "rule"), [("reclaim", "own-project"), ("preempt", None), ("consolidate", None)])
-def test_a_project_reclaims_nothing_from_itself(verb, rule):
+@pytest.mark.parametrize(("action", "rule"), [("reclaim", "own-project"), ("preempt", None), ("consolidate", None)])
+def test_a_project_reclaims_nothing_from_itself(action, rule):
     bench = Bench(projects=DEPARTMENTS)
-    bench.asker.project = "vision"
-    assert shield(bench, core(bench.running("x", project="vision")), verb) == rule
+    bench.preemptor.project = "vision"
+    assert shield(bench, core(bench.running("x", project="vision")), action) == rule
 
 
 def promised(bench: Bench, *, to: str, by: str):
     """A promise to a job of one project, and the job of another that leaves for it."""
     gang = bench.running("gang", project=to, phase="reserved")
     victim = bench.running("victim", project=by, phase="evicting")
-    victim.eviction = Eviction(1, "preemption", 0, plan=1, for_job="gang")
-    gang.plan, bench.pool.plans[1] = 1, Plan(1, "gang", ["victim"])
+    victim.eviction = Eviction(1, "preemption", 0, preemption=1, for_job="gang")
+    gang.preemption, bench.state.preemptions[1] = 1, Preemption(1, "gang", ["victim"])
     return gang, victim
 
 
-@pytest.mark.parametrize(("asker", "to", "by", "rule"), [
-    ("vision", "web", "vision", "own-room"),
-    ("vision", "web", "speech", "own-room"),
-    ("vision", "speech", "vision", "own-room"),
+@pytest.mark.parametrize(("preemptor", "to", "by", "rule"), [
+    ("vision", "web", "vision", "no-reclaim-of-reserved"),
+    ("vision", "web", "speech", "no-reclaim-of-reserved"),
+    ("vision", "speech", "vision", "no-reclaim-of-reserved"),
     ("vision", "speech", "web", None),
     ("vision", "web", "web", None),
     ("web", "vision", "speech", None),
 ])  # fmt: skip
-def test_a_promise_of_what_the_own_side_of_the_tree_is_leaving_is_left_alone(asker, to, by, rule):
+def test_a_promise_of_what_the_own_side_of_the_tree_is_leaving_is_left_alone(preemptor, to, by, rule):
     bench = Bench(projects=DEPARTMENTS, preemption={"scope": "pool", "quota_shields": False})
-    bench.asker.project = asker
+    bench.preemptor.project = preemptor
     gang, _ = promised(bench, to=to, by=by)
     assert shield(bench, core(gang), "reclaim") == rule
     assert shield(bench, core(bench.running("other", project=to)), "reclaim") is None, "only the promise is"
@@ -119,29 +119,29 @@ def test_a_promise_of_what_the_own_side_of_the_tree_is_leaving_is_left_alone(ask
 
 def test_own_room_holds_under_preempt_too_while_reclaim_could_take_the_promise_back():
     bench = Bench(projects=DEPARTMENTS, preemption={"scope": "pool", "quota_shields": False})
-    bench.asker.project = "vision"
+    bench.preemptor.project = "vision"
     gang, _ = promised(bench, to="web", by="vision")
-    assert shield(bench, core(gang)) == "own-room"
-    no_reclaim = {"scope": "pool", "quota_shields": False, "verbs": ["allocate", "preempt"]}
-    bench.pool.policy = Bench(projects=DEPARTMENTS, preemption=no_reclaim).pool.policy
+    assert shield(bench, core(gang)) == "no-reclaim-of-reserved"
+    no_reclaim = {"scope": "pool", "quota_shields": False, "actions": ["allocate", "preempt"]}
+    bench.state.policy = Bench(projects=DEPARTMENTS, preemption=no_reclaim).state.policy
     assert shield(bench, core(gang)) is None
 
 
 def test_own_room_ends_when_nobody_comes_back_to_it():
     bench = Bench(projects=DEPARTMENTS)
-    bench.asker.project = "vision"
+    bench.preemptor.project = "vision"
     gang, victim = promised(bench, to="web", by="vision")
-    victim.eviction.begun_seq = 2
-    assert shield(bench, core(gang), "reclaim") == "own-room", "told, and still there: it could be spared"
+    victim.eviction.started_seq = 2
+    assert shield(bench, core(gang), "reclaim") == "no-reclaim-of-reserved", "told, and still there: it could be spared"
     victim.tasks[0].state = "exited"
     assert shield(bench, core(gang), "reclaim") is None
-    victim.tasks[0].state, victim.promise = "running", [Task(0, 0, 1 << 7, "reserved")]
+    victim.tasks[0].state, victim.reservation = "running", [Task(0, 0, 1 << 7, "reserved")]
     assert shield(bench, core(gang), "reclaim") is None, "one that moves was never out of its project's use"
 
 
 def test_quota_shields_what_others_run_within_their_quota():
     bench = Bench(projects=DEPARTMENTS, preemption={"scope": "pool"})
-    bench.asker.project = "web"
+    bench.preemptor.project = "web"
     within = bench.running("within", project="vision", gpus=2)
     assert shield(bench, core(within)) == "quota-shields"
     beyond = bench.running("beyond", project="vision", gpus=1)
@@ -156,11 +156,11 @@ def test_quota_shields_what_others_run_within_their_quota():
 
 def test_quota_shields_can_be_off_and_never_bind_the_project_itself():
     bench = Bench(projects=DEPARTMENTS, preemption={"scope": "pool"})
-    bench.asker.project = "vision"
+    bench.preemptor.project = "vision"
     assert shield(bench, core(bench.running("ours", project="vision"))) is None
     theirs = bench.running("theirs", project="web")
     assert shield(bench, core(theirs)) == "quota-shields"
-    bench.pool.policy = Bench(projects=DEPARTMENTS, preemption={"scope": "pool", "quota_shields": False}).pool.policy
+    bench.state.policy = Bench(projects=DEPARTMENTS, preemption={"scope": "pool", "quota_shields": False}).state.policy
     assert shield(bench, core(theirs)) is None
 
 
@@ -193,7 +193,7 @@ def test_min_runtime_ends_to_the_microsecond():
 def test_min_runtime_is_of_each_verb_separately_and_consolidation_has_none():
     bench = Bench(protections={"min_runtime": {"reclaim": "10m"}})
     job = bench.running("x", age=MINUTE, project="theirs")
-    assert [shield(bench, core(job), verb) for verb in ("consolidate", "reclaim", "preempt")] == [None, "min-runtime", None]
+    assert [shield(bench, core(job), action) for action in ("consolidate", "reclaim", "preempt")] == [None, "min-runtime", None]
 
 
 def test_min_runtime_lets_surplus_go():
@@ -236,11 +236,11 @@ def test_min_runtime_against_reclaim_is_looked_up_below_the_common_ancestor():
     ]
     bench = Bench(projects=projects)
     job = bench.running("x", project="vision", age=5 * MINUTE)
-    bench.asker.project = "speech"
+    bench.preemptor.project = "speech"
     assert shield(bench, core(job), "reclaim") is None, "between the two teams it is what vision states"
     job.last_start += 1
     assert shield(bench, core(job), "reclaim") == "min-runtime"
-    bench.asker.project, job.last_start = "web", bench.pool.now - 30 * MINUTE + 1
+    bench.preemptor.project, job.last_start = "web", bench.state.now - 30 * MINUTE + 1
     assert shield(bench, core(job), "reclaim") == "min-runtime", "between the departments it is what lab states"
     bench.later(1)
     assert shield(bench, core(job), "reclaim") is None
@@ -248,7 +248,7 @@ def test_min_runtime_against_reclaim_is_looked_up_below_the_common_ancestor():
 
 def test_min_runtime_against_reclaim_goes_upward_from_there_to_the_pools_own():
     bench = Bench(projects=DEPARTMENTS, protections={"min_runtime": {"reclaim": "1m"}})
-    bench.asker.project = "web"
+    bench.preemptor.project = "web"
     job = bench.running("x", project="vision", age=MINUTE - 1)
     assert shield(bench, core(job), "reclaim") == "min-runtime"
     bench.later(1)
@@ -261,9 +261,9 @@ def test_min_runtime_against_reclaim_goes_upward_from_there_to_the_pools_own():
 def test_eviction_cap_counts_evictions_within_the_window():
     bench = Bench(protections={"eviction_cap": {"evictions": 2, "window": "1h"}})
     job = bench.running("x")
-    job.evicted_at = [bench.pool.now - 2 * HOUR, bench.pool.now - HOUR + 1]
+    job.eviction_times = [bench.state.now - 2 * HOUR, bench.state.now - HOUR + 1]
     assert shield(bench, core(job)) is None, "only one of the two lies in the window"
-    job.evicted_at.append(bench.pool.now - MINUTE)
+    job.eviction_times.append(bench.state.now - MINUTE)
     assert shield(bench, core(job)) == shield(bench, core(job), "consolidate") == "eviction-cap"
     bench.later(1)
     assert shield(bench, core(job)) is None, "the older one has left the window"
@@ -272,10 +272,10 @@ def test_eviction_cap_counts_evictions_within_the_window():
 def test_eviction_cap_lets_surplus_and_promises_go_and_can_be_off():
     bench = Bench(protections={"eviction_cap": {"evictions": 1, "window": "1h"}})
     job, promised = bench.running("x", tasks=2, min_tasks=1), bench.running("y", phase="reserved")
-    job.evicted_at = promised.evicted_at = [bench.pool.now]
+    job.eviction_times = promised.eviction_times = [bench.state.now]
     assert shield(bench, core(job)) == "eviction-cap"
     assert shield(bench, surplus(job)) is shield(bench, core(promised)) is None
-    bench.pool.policy = Bench().pool.policy
+    bench.state.policy = Bench().state.policy
     assert shield(bench, core(job)) is None
 
 
@@ -286,7 +286,7 @@ def test_cooldown_counts_from_the_start_after_the_eviction_and_covers_surplus():
     bench = Bench(protections={"cooldown": {"job": "5m"}})
     job = bench.running("x", tasks=2, min_tasks=1, age=5 * MINUTE - 1)
     assert shield(bench, core(job)) is None, "it has never been evicted"
-    job.last_eviction = job.waiting_since = bench.pool.now - HOUR
+    job.last_eviction = job.pending_since = bench.state.now - HOUR
     assert shield(bench, core(job)) == shield(bench, surplus(job)) == "cooldown"
     bench.later(1)
     assert shield(bench, core(job)) is None
@@ -295,22 +295,22 @@ def test_cooldown_counts_from_the_start_after_the_eviction_and_covers_surplus():
 def test_cooldown_is_for_who_comes_back_from_an_eviction_not_from_a_failure():
     bench = Bench(protections={"cooldown": {"job": "5m"}})
     job = bench.running("x", age=SECOND)
-    job.last_eviction, job.waiting_since = bench.pool.now - HOUR, bench.pool.now - MINUTE
+    job.last_eviction, job.pending_since = bench.state.now - HOUR, bench.state.now - MINUTE
     assert shield(bench, core(job)) is None
 
 
 def test_cooldown_holds_while_the_tasks_start_and_can_be_off():
     bench = Bench(protections={"cooldown": {"job": "5m"}})
     job = bench.running("x", phase="starting")
-    job.last_eviction = job.waiting_since = bench.pool.now - MINUTE
+    job.last_eviction = job.pending_since = bench.state.now - MINUTE
     assert shield(bench, core(job)) == "cooldown"
-    bench.pool.policy = Bench().pool.policy
+    bench.state.policy = Bench().state.policy
     assert shield(bench, core(job)) is None
 
 
 # --- budget
 
-WEB_BUDGET = {"budgets": [{"name": "web", "labels": {"app": "web"}, "most": 1}]}
+WEB_BUDGET = {"budgets": [{"name": "web", "labels": {"app": "web"}, "max_disruptions": 1}]}
 
 
 def test_a_budget_is_spent_by_who_is_on_its_way_out():
@@ -338,20 +338,20 @@ def test_a_budget_does_not_count_surplus_or_promises():
     promised = bench.running("y", phase="reserved", labels={"app": "web"})
     gone = [surplus(elastic), core(promised), core(bench.running("z", labels={"app": "web"}))]
     assert forbidden(bench, gone) is None
-    bench.pool.policy = Bench(protections={"budgets": [{"name": "web", "most": 0}]}).pool.policy
+    bench.state.policy = Bench(protections={"budgets": [{"name": "web", "max_disruptions": 0}]}).state.policy
     assert shield(bench, surplus(elastic)) is shield(bench, core(promised)) is None
     assert shield(bench, core(elastic)) == "budget"
 
 
 def test_a_budget_of_a_project_covers_what_lies_below_it():
-    bench = Bench(projects=DEPARTMENTS, protections={"budgets": [{"name": "lab", "project": "lab", "most": 0}]})
+    bench = Bench(projects=DEPARTMENTS, protections={"budgets": [{"name": "lab", "project": "lab", "max_disruptions": 0}]})
     assert shield(bench, core(bench.running("x", project="vision")), "reclaim") == "budget"
     assert shield(bench, core(bench.running("y", project="web")), "reclaim") is None
 
 
 def test_a_budget_of_an_unknown_project_is_refused():
     with pytest.raises(ValueError, match="budget 'lab' names the project 'lab', which is not defined"):
-        Bench(protections={"budgets": [{"name": "lab", "project": "lab", "most": 0}]})
+        Bench(protections={"budgets": [{"name": "lab", "project": "lab", "max_disruptions": 0}]})
 
 
 # --- the register
@@ -371,4 +371,4 @@ def test_the_first_rule_in_order_names_the_group():
 
 def test_every_rule_has_a_name_of_its_own_and_ends_the_phrase_a_job_that():
     assert len({rule.name for rule in RULES}) == len(RULES) == 14
-    assert all(rule.says.split()[0] in ("is", "waits", "does", "has", "was") for rule in RULES)
+    assert all(rule.says.split()[0] in ("is", "does", "has", "was", "belongs", "preempted", "restarted") for rule in RULES)

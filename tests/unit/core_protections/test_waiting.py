@@ -4,8 +4,8 @@ import pytest
 from tests.log_builder import MINUTE, SECOND
 from tests.unit.core_protections.kit import rules
 
-from bailiff_core.protections.delay import may_displace_at
-from bailiff_core.turn import wake_at
+from bailiff_core.decision_cycle import wake_at
+from bailiff_core.queue.preemption_delay import may_displace_at
 
 
 def test_preemption_delay_counts_from_submit_and_a_job_may_say_otherwise(tell):
@@ -13,7 +13,7 @@ def test_preemption_delay_counts_from_submit_and_a_job_may_say_otherwise(tell):
     story.submit("a", gpus=8)
     story.submit("b", gpus=8, preemption_delay=MINUTE)
     story.submit("c", gpus=8, preemption_delay=0)
-    times = [may_displace_at(story.pool, story.job(name)) - story.time for name in "abc"]
+    times = [may_displace_at(story.state, story.job(name)) - story.time for name in "abc"]
     assert times == [5 * MINUTE, MINUTE, 0]
 
 
@@ -22,24 +22,24 @@ def test_preemption_delay_counts_anew_from_an_eviction_but_not_from_a_failure(te
     story.node("n1")
     story.runs("job", gpus=8, max_failures=3)
     story.ends("job", code=1, after=MINUTE)
-    assert may_displace_at(story.pool, story.job("job")) == story.time - MINUTE + 5 * MINUTE
+    assert may_displace_at(story.state, story.job("job")) == story.time - MINUTE + 5 * MINUTE
     story.wait(2 * SECOND)
     story.started("job")
     story.submit("first", gpus=8, cls="inference", preemption_delay=0)
     story.propose()
     story.yields("job", after=MINUTE)
-    assert may_displace_at(story.pool, story.job("job")) == story.time + 5 * MINUTE
+    assert may_displace_at(story.state, story.job("job")) == story.time + 5 * MINUTE
 
 
 def test_the_end_of_a_delay_is_a_moment_to_wake_for(tell):
     story = tell(rules(protections={"preemption_delay": "5m"}))
     story.submit("a", gpus=8)
     story.submit("other", gpus=8, cls="build", preemption_delay=MINUTE)
-    assert wake_at(story.pool) == story.time + MINUTE
+    assert wake_at(story.state) == story.time + MINUTE
     story.cancel("other")
-    assert wake_at(story.pool) == story.time + 5 * MINUTE
+    assert wake_at(story.state) == story.time + 5 * MINUTE
     story.wait(5 * MINUTE)
-    assert wake_at(story.pool) is None
+    assert wake_at(story.state) is None
 
 
 def test_preemption_delay_does_not_bind_allocate(tell):
@@ -53,13 +53,13 @@ def test_preemption_delay_does_not_bind_allocate(tell):
     ("report", ["ScheduleTimedOut"]), ("pass", ["ScheduleTimedOut"]), ("fail", ["ScheduleTimedOut", "JobEnded"]),
 ])  # fmt: skip
 def test_a_gang_that_waits_too_long_is_told_of_once_and_then(tell, then, said):
-    story = tell(rules(protections={"schedule_timeout": {"after": "5m", "then": then}}))
+    story = tell(rules(protections={"schedule_timeout": {"after": "5m", "action": then}}))
     story.submit("gang", gpus=8, tasks=2)
     assert story.wait(5 * MINUTE - 1) == []
     story.wait(1)
     story.expect_only(*said)
     told = story.said[0]
-    assert (told.job, told.waited, told.then) == ("gang", 5 * MINUTE, then)
+    assert (told.job, told.waited, told.action) == ("gang", 5 * MINUTE, then)
     assert "GPU" in told.reason
     assert story.job("gang").phase == ("failed" if then == "fail" else "pending")
     assert story.wait(60 * MINUTE) == [], "once is enough"
@@ -88,7 +88,7 @@ def test_without_the_rule_a_gang_waits_for_ever(tell):
 
 
 def test_who_gets_its_place_at_the_last_moment_has_not_timed_out(tell):
-    story = tell(rules(protections={"schedule_timeout": {"after": "5m", "then": "fail"}}))
+    story = tell(rules(protections={"schedule_timeout": {"after": "5m", "action": "fail"}}))
     story.submit("gang", gpus=8)
     story.time += 5 * MINUTE
     story.node("n1")

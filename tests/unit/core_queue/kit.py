@@ -5,13 +5,13 @@ from typing import Any
 
 from tests.builders import GIB, Sketch, group
 
-from bailiff_core.model.amounts import Amounts
+from bailiff_core.fold.pending_queue import enqueue
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.policy import DEFAULT_POLICY, Project
-from bailiff_core.model.pool import Device, Job, Task
+from bailiff_core.model.resource_vector import Amounts
+from bailiff_core.model.state import Device, Job, Task
 from bailiff_core.model.units import Unit
-from bailiff_core.queue.order import enqueue
-from bailiff_core.queue.usage import Usage
+from bailiff_core.quota.usage import Usage
 
 
 def gpus(number: float, cpus: float = 0, gib: float = 0) -> Amounts:
@@ -47,15 +47,15 @@ class Town(Sketch):
     def __init__(self, *projects: Project, gpus: int = 8, memory: Sequence[int] = ()) -> None:
         """memory: of the node's devices in GiB, where it matters."""
         super().__init__()
-        self.pool.policy = DEFAULT_POLICY.model_copy(update={"projects": projects})
+        self.state.policy = DEFAULT_POLICY.model_copy(update={"projects": projects})
         node = self.node("n1", gpus=gpus)
         for number, gib in enumerate(memory):
             node.devices[number] = Device(number, f"d{number}", "h100", gib * GIB)
 
     def waits(self, name: str, project: str, *groups: TaskGroup, minimum: int | None = None, **rest: Any) -> Job:
         """A job that waits in the project's queue: of one GPU, where nothing else is said."""
-        self.pool.jobs[name] = job = self._job(name, project, groups or (group(gpus=1),), minimum, **rest)
-        enqueue(self.pool, job)
+        self.state.jobs[name] = job = self._job(name, project, groups or (group(gpus=1),), minimum, **rest)
+        enqueue(self.state, job)
         return job
 
     def runs(
@@ -69,20 +69,20 @@ class Town(Sketch):
         **rest: Any,
     ) -> Job:
         """A running job, all of it or its first `placed` tasks, each on this mask of devices."""
-        self.pool.jobs[name] = job = self._job(name, project, groups or (group(gpus=1),), minimum, **rest)
-        self.pool.active[name] = None
-        self.pool.stale_jobs[name] = None
+        self.state.jobs[name] = job = self._job(name, project, groups or (group(gpus=1),), minimum, **rest)
+        self.state.active[name] = None
+        self.state.indices.changed_jobs[name] = None
         job.phase, job.attempt = "running", 1
         job.tasks = [Task(index, 0, devices, "running") for index in range(job.size if placed is None else placed)]
         return job
 
     def scene(self) -> Trials:
         """Use as it is now."""
-        return Trials(Usage.of(self.pool))
+        return Trials(Usage.of(self.state))
 
     def _job(self, name: str, project: str, groups: tuple[TaskGroup, ...], minimum: int | None, **rest: Any) -> Job:
         demand = JobDemand(job=name, tasks=groups, min_tasks=minimum, project=project or None)
-        number = len(self.pool.jobs) + 1
+        number = len(self.state.jobs) + 1
         given = {"priority": 50, "preemptible": True, **rest}
         return Job(name, number, 0, demand, "train", given["priority"], given["preemptible"], True, "0" * 64, project=project)
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from tests.unit.core_queue.kit import gpus, project
 
-from bailiff_core.model.amounts import UNLIMITED, Amounts
-from bailiff_core.queue.fair_share import allocatable, fair_shares
-from bailiff_core.queue.tree import Tree
+from bailiff_core.model.project_tree import Tree
+from bailiff_core.model.resource_vector import UNLIMITED, Amounts
+from bailiff_core.quota.fair_share import allocatable, fair_shares
 
 # Each line: the GPUs of the pool; of every project, oldest first, what it asks for and what its share is.
 TABLE: dict[str, tuple[int, list[tuple[dict[str, Any], int, int]]]] = {

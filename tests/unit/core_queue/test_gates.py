@@ -4,11 +4,11 @@ import pytest
 from tests.builders import GIB, group
 from tests.unit.core_queue.kit import Town, Trials, gpus, project, surplus, whole
 
-from bailiff_core.model.amounts import Amounts
+from bailiff_core.model.resource_vector import Amounts
 from bailiff_core.model.units import Unit
-from bailiff_core.placement.gang import GangPlace, TaskPlace
-from bailiff_core.queue.gates import Reclaim, loser, may_reclaim, over_limit, over_quota
+from bailiff_core.placement.gang import GangPlacement, TaskPlacement
 from bailiff_core.queue.order import shares_now
+from bailiff_core.quota.quota_checks import Reclaim, loser, may_reclaim, over_limit, over_quota
 
 
 def test_a_limit_holds_at_every_ancestor() -> None:
@@ -54,8 +54,8 @@ def test_bytes_are_refused_only_where_no_device_would_do_and_at_last_by_their_pl
     unit = whole(town.waits("w", "a", group(gpu_share_bytes=10 * GIB)))
     scene = town.scene()
     assert over_limit(scene, unit) is None
-    assert over_limit(scene, unit, GangPlace((TaskPlace(0, 0, 0b10),), later=False)) is None
-    small = over_limit(scene, unit, GangPlace((TaskPlace(0, 0, 0b01),), later=False))
+    assert over_limit(scene, unit, GangPlacement((TaskPlacement(0, 0, 0b10),), future=False)) is None
+    small = over_limit(scene, unit, GangPlacement((TaskPlacement(0, 0, 0b01),), future=False))
     assert small == "project a would use 0.25 of its limit of 0.2 GPUs"
 
 
@@ -119,19 +119,19 @@ def departments() -> Town:
 
 def test_the_loser_is_just_below_the_lowest_common_ancestor() -> None:
     town = departments()
-    asker, near, far = (town.waits(name, name) for name in ("a", "b", "z"))
+    preemptor, near, far = (town.waits(name, name) for name in ("a", "b", "z"))
     scene = town.scene()
-    assert (loser(scene, asker, near), loser(scene, asker, far)) == ("b", "shop")
-    assert loser(scene, far, asker) == "lab"
+    assert (loser(scene, preemptor, near), loser(scene, preemptor, far)) == ("b", "shop")
+    assert loser(scene, far, preemptor) == "lab"
 
 
 def over_share(*victims: int, gpus_asked: int, quota_a: int, quota_b: int, weight: int = 1) -> tuple[Trials, Reclaim, list[Unit]]:
     """Eight GPUs, all used by b in gangs of these sizes; a asks."""
     town = Town(project("a", quota=quota_a), project("b", quota=quota_b, weight=weight))
     units = [whole(town.runs(f"v{number}", "b", group(gpus=size))) for number, size in enumerate(victims)]
-    asker = whole(town.waits("asker", "a", group(gpus=gpus_asked)))
+    preemptor = whole(town.waits("preemptor", "a", group(gpus=gpus_asked)))
     scene = town.scene()
-    return scene, Reclaim(scene, shares_now(scene), asker), units
+    return scene, Reclaim(scene, shares_now(scene), preemptor), units
 
 
 def test_each_unit_is_taken_from_a_project_that_is_still_above_its_share() -> None:
@@ -152,10 +152,10 @@ def test_the_last_unit_may_take_the_loser_below_its_share() -> None:
 def test_a_core_leaves_after_its_surplus_whatever_the_order_given() -> None:
     town = Town(project("a", quota=4), project("b", quota=4))
     job = town.runs("v", "b", group(gpus=3), group(gpus=5), minimum=1)
-    asker = whole(town.waits("asker", "a", group(gpus=4)))
+    preemptor = whole(town.waits("preemptor", "a", group(gpus=4)))
     core, top = Unit(job, (0,), core=True), surplus(job, 1)
     scene = town.scene()
-    reclaim = Reclaim(scene, shares_now(scene), asker)
+    reclaim = Reclaim(scene, shares_now(scene), preemptor)
     assert reclaim.admits([top])
     assert not reclaim.admits([top, core])  # the core would come last, and then only 3 are left
     assert not reclaim.admits([core, top])
@@ -179,9 +179,9 @@ def test_every_loser_is_tested_by_itself() -> None:
     town.runs("own", "a", group(gpus=1))
     near = whole(town.runs("near", "b", group(gpus=3)))
     far = whole(town.runs("far", "z", group(gpus=4)))
-    asker = whole(town.waits("asker", "a"))
+    preemptor = whole(town.waits("preemptor", "a"))
     scene = town.scene()
-    reclaim = Reclaim(scene, shares_now(scene), asker)
+    reclaim = Reclaim(scene, shares_now(scene), preemptor)
     assert reclaim.admits([near])
     assert not reclaim.admits([far])
     assert not reclaim.admits([near, far])
@@ -209,10 +209,10 @@ def test_an_ancestor_must_not_end_up_fuller_than_a_sibling_that_lost(asked: int,
     town.runs("b", "b", group(gpus=3 if asked == 3 else 2))
     victim = whole(town.runs("z1", "z", group(gpus=2)))
     town.runs("z2", "z", group(gpus=3))
-    asker = whole(town.waits("asker", "a", group(gpus=asked)))
+    preemptor = whole(town.waits("preemptor", "a", group(gpus=asked)))
     scene = town.scene()
     shares = {"lab": gpus(4), "shop": gpus(4), "a": gpus(3), "b": gpus(2), "z": gpus(4)}
-    reclaim = Reclaim(scene, shares, asker)
+    reclaim = Reclaim(scene, shares, preemptor)
     assert (reclaim.unbalanced([victim]) is None) is balanced
     if not balanced:
         assert reclaim.unbalanced([victim]) == (
@@ -226,17 +226,17 @@ def test_departments_entitled_to_nothing_do_not_take_from_each_other_for_ever() 
         project("lab", weight=0), project("shop", weight=0), project("a", "lab", quota=2), project("z", "shop", quota=2)
     )  # fmt: skip
     victim = whole(town.runs("z1", "z"))
-    asker = whole(town.waits("asker", "a"))
+    preemptor = whole(town.waits("preemptor", "a"))
     scene = town.scene()
     shares = shares_now(scene)
     assert (shares["lab"], shares["shop"]) == (Amounts(), Amounts())
-    assert may_reclaim(scene, shares, asker) is None
-    reclaim = Reclaim(scene, shares, asker)
+    assert may_reclaim(scene, shares, preemptor) is None
+    reclaim = Reclaim(scene, shares, preemptor)
     assert reclaim.admits([victim])
     assert reclaim.unbalanced([victim]) is not None
     town.runs("z2", "z")
     scene = town.scene()
-    assert Reclaim(scene, shares, asker).unbalanced([victim]) is None  # one each is no worse than two and none
+    assert Reclaim(scene, shares, preemptor).unbalanced([victim]) is None  # one each is no worse than two and none
 
 
 def test_above_its_share_is_no_harm_while_the_sibling_stays_fuller_or_lost_nothing() -> None:
@@ -245,12 +245,12 @@ def test_above_its_share_is_no_harm_while_the_sibling_stays_fuller_or_lost_nothi
     near = whole(town.runs("b2", "b"))
     far = whole(town.runs("z", "z", group(gpus=1)))
     town.runs("z2", "z", group(gpus=8))
-    asker = whole(town.waits("asker", "a"))
+    preemptor = whole(town.waits("preemptor", "a"))
     scene = town.scene()
     shares = {"lab": gpus(4), "shop": gpus(4), "a": gpus(3), "b": gpus(2), "z": gpus(4)}
-    assert Reclaim(scene, shares, asker).unbalanced([near]) is None  # shop lost nothing
-    assert Reclaim(scene, shares, asker).unbalanced([far]) is None  # lab 6/4, shop 8/4
-    assert Reclaim(scene, {**shares, "lab": gpus(3)}, asker).unbalanced([far]) is not None  # 6/3 and 8/4: as full is too full
+    assert Reclaim(scene, shares, preemptor).unbalanced([near]) is None  # shop lost nothing
+    assert Reclaim(scene, shares, preemptor).unbalanced([far]) is None  # lab 6/4, shop 8/4
+    assert Reclaim(scene, {**shares, "lab": gpus(3)}, preemptor).unbalanced([far]) is not None  # 6/3 and 8/4: as full is too full
     assert (
-        Reclaim(scene, {**shares, "shop": Amounts()}, asker).unbalanced([far]) is None
+        Reclaim(scene, {**shares, "shop": Amounts()}, preemptor).unbalanced([far]) is None
     )  # a sibling entitled to nothing is no measure

@@ -6,21 +6,21 @@ import pytest
 from tests.builders import group
 from tests.unit.core_queue.kit import Town, gpus, project, whole
 
-from bailiff_core.model.amounts import Amounts
-from bailiff_core.model.pool import Job
-from bailiff_core.placement.gang import GangPlace, TaskPlace
+from bailiff_core.model.resource_vector import Amounts
+from bailiff_core.model.state import Job
+from bailiff_core.placement.gang import GangPlacement, TaskPlacement
 from bailiff_core.queue.order import Pass
 
 
 def tried(town: Town, shares: dict[str, Amounts] | None = None, *, placed: bool = False) -> list[str]:
     """All jobs in the order of one pass; `placed`: each gets what it asks for."""
     scene = town.scene()
-    order = Pass(scene, [town.pool.jobs[name] for name in town.pool.queue], shares)
+    order = Pass(scene, [town.state.jobs[name] for name in town.state.queue], shares)
     found = []
     while (unit := order.next()) is not None:
         found.append(unit.job.id)
         if placed:
-            scene.usage.place(unit, GangPlace(tuple(TaskPlace(index, 0, 0) for index in unit.indices), later=False))
+            scene.usage.place(unit, GangPlacement(tuple(TaskPlacement(index, 0, 0) for index in unit.indices), future=False))
     return found
 
 
@@ -36,7 +36,7 @@ def test_below_the_minimum_before_at_it_before_above_it_where_priorities_are_equ
     town = Town()
     for name, placed in (("above", 3), ("at", 2)):
         job = town.runs(name, "", group(count=4, gpus=1), minimum=2, placed=placed)
-        town.pool.queue.append(job.id)
+        town.state.queue.append(job.id)
     town.waits("below", "")
     town.waits("urgent", "", priority=75)
     assert tried(town) == ["urgent", "below", "at", "above"]
@@ -46,7 +46,7 @@ def test_a_job_that_is_put_back_asks_for_its_surplus_after_those_below_their_min
     town = Town()
     elastic = town.waits("elastic", "", group(count=3, gpus=1), minimum=1)
     town.waits("young", "")
-    order = Pass(town.scene(), [town.pool.jobs[name] for name in town.pool.queue])
+    order = Pass(town.scene(), [town.state.jobs[name] for name in town.state.queue])
     first = order.next()
     assert first is not None
     assert (first.job.id, first.indices, first.core) == ("elastic", (0,), True)
@@ -161,7 +161,7 @@ def test_victims_that_left_in_the_meantime_bring_their_project_forward() -> None
     for name in ("c1", "c2", "b1", "a1"):
         town.waits(name, name[0])
     scene = town.scene()
-    order = Pass(scene, [town.pool.jobs[name] for name in town.pool.queue], dict.fromkeys(["a", "b", "c"], PLENTY))
+    order = Pass(scene, [town.state.jobs[name] for name in town.state.queue], dict.fromkeys(["a", "b", "c"], PLENTY))
     first = order.next()
     scene.usage.evict(whole(victim))
     second = order.next()

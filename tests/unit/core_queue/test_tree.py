@@ -2,8 +2,8 @@
 
 from tests.unit.core_queue.kit import Town, project
 
-from bailiff_core.model.amounts import UNLIMITED, Amounts
-from bailiff_core.queue.tree import Tree, tree_of
+from bailiff_core.model.project_tree import Tree, tree_of
+from bailiff_core.model.resource_vector import UNLIMITED, Amounts
 
 
 def company() -> Tree:
@@ -55,9 +55,9 @@ def test_age_is_the_date_then_the_name() -> None:
 
 def test_a_pool_keeps_its_tree_until_another_policy_is_in_force() -> None:
     town = Town(project("a"))
-    town.pool.scene = town.scene()
-    kept = tree_of(town.pool)
-    assert kept is tree_of(town.pool)
-    town.pool.policy = Town(project("b")).pool.policy
-    assert "b" in tree_of(town.pool).branches
-    assert kept is not tree_of(town.pool)
+    town.state.indices.snapshot = town.scene()
+    kept = tree_of(town.state)
+    assert kept is tree_of(town.state)
+    town.state.policy = Town(project("b")).state.policy
+    assert "b" in tree_of(town.state).branches
+    assert kept is not tree_of(town.state)

@@ -6,11 +6,11 @@ from fractions import Fraction
 from tests.builders import GIB, group
 from tests.unit.core_queue.kit import Town, gpus, project, surplus, whole
 
-from bailiff_core.model.amounts import NOTHING, Amounts
-from bailiff_core.model.pool import Eviction, Pool, Task
+from bailiff_core.model.resource_vector import NOTHING, Amounts
+from bailiff_core.model.state import Eviction, PoolState, Task
 from bailiff_core.model.units import Unit
-from bailiff_core.placement.gang import GangPlace, TaskPlace
-from bailiff_core.queue.usage import Usage
+from bailiff_core.placement.gang import GangPlacement, TaskPlacement
+from bailiff_core.quota.usage import Usage
 
 LAB = (project("lab"), project("vision", "lab"), project("speech", "lab"))
 
@@ -20,11 +20,11 @@ def everything(usage: Usage) -> list[tuple[Amounts, Amounts, Amounts]]:
     return [(usage.allocated(name), usage.non_preemptible(name), usage.requested(name)) for name in names]
 
 
-def refreshed(pool: Pool, usage: Usage) -> None:
-    usage.refresh(pool, pool.stale_jobs)
-    pool.stale_jobs.clear()
-    pool.stale_nodes.clear()
-    assert everything(usage) == everything(Usage.of(pool))
+def refreshed(state: PoolState, usage: Usage) -> None:
+    usage.refresh(state, state.indices.changed_jobs)
+    state.indices.changed_jobs.clear()
+    state.indices.changed_nodes.clear()
+    assert everything(usage) == everything(Usage.of(state))
 
 
 def test_use_and_requests_are_summed_up_the_tree() -> None:
@@ -33,7 +33,7 @@ def test_use_and_requests_are_summed_up_the_tree() -> None:
     town.runs("b", "speech", group(gpus=3), preemptible=False)
     town.waits("c", "speech", group(gpus=4))
     town.waits("d", "lab", group(gpus=1))
-    usage = Usage.of(town.pool)
+    usage = Usage.of(town.state)
     assert usage.allocated("vision") == gpus(2, cpus=4, gib=2)
     assert usage.allocated("speech") == usage.non_preemptible("speech") == gpus(3)
     assert usage.requested("speech") == gpus(7)
@@ -47,15 +47,15 @@ def test_use_and_requests_are_summed_up_the_tree() -> None:
 def test_releasing_tasks_count_nowhere_until_they_are_stuck() -> None:
     town = Town(*LAB)
     job = town.runs("a", "vision", group(count=2, gpus=1))
-    usage = Usage.of(town.pool)
+    usage = Usage.of(town.state)
     job.phase, job.eviction = "evicting", Eviction(1, "preemption", 30)
-    town.pool.stale_jobs["a"] = None
-    refreshed(town.pool, usage)
+    town.state.indices.changed_jobs["a"] = None
+    refreshed(town.state, usage)
     assert usage.allocated("vision") == usage.requested("vision") == NOTHING
     job.tasks[0].state = "released"
     job.eviction = replace(job.eviction, stuck=True)
-    town.pool.stale_jobs["a"] = None
-    refreshed(town.pool, usage)
+    town.state.indices.changed_jobs["a"] = None
+    refreshed(town.state, usage)
     assert usage.allocated("vision") == gpus(1)
 
 
@@ -63,7 +63,7 @@ def test_a_finished_member_is_neither_used_nor_asked_for_again() -> None:
     town = Town(*LAB)
     job = town.runs("a", "vision", group(count=4, gpus=1), minimum=2, placed=3)
     job.tasks[0].state, job.tasks[0].exit_code = "exited", 0
-    usage = Usage.of(town.pool)
+    usage = Usage.of(town.state)
     assert usage.allocated("vision") == gpus(2)
     assert usage.requested("vision") == gpus(3)
 
@@ -72,7 +72,7 @@ def test_a_surplus_task_that_leaves_alone_stops_counting() -> None:
     town = Town(*LAB)
     job = town.runs("a", "vision", group(count=3, gpus=1), minimum=2)
     job.tasks[2].eviction = Eviction(1, "preemption", 30)
-    usage = Usage.of(town.pool)
+    usage = Usage.of(town.state)
     assert usage.allocated("vision") == usage.requested("vision") == gpus(2)
     assert usage.held_by(Unit(job, (0, 1, 2), core=True)) == gpus(2)
 
@@ -81,34 +81,34 @@ def test_a_moved_job_is_charged_for_the_place_kept_for_it() -> None:
     town = Town(*LAB)
     job = town.runs("a", "vision", group(count=2, gpus=1))
     job.phase, job.eviction = "evicting", Eviction(1, "preemption", 30)
-    job.promise = [Task(0, 0, 1, "reserved"), Task(1, 0, 2, "reserved")]
-    usage = Usage.of(town.pool)
+    job.reservation = [Task(0, 0, 1, "reserved"), Task(1, 0, 2, "reserved")]
+    usage = Usage.of(town.state)
     assert usage.allocated("vision") == usage.requested("vision") == gpus(2)
 
 
 def test_changes_are_counted_once_and_gone_jobs_not_at_all() -> None:
     town = Town(*LAB)
     job = town.runs("a", "vision", group(count=2, gpus=1))
-    usage = Usage.of(town.pool)
+    usage = Usage.of(town.state)
     town.waits("b", "speech")
-    refreshed(town.pool, usage)
+    refreshed(town.state, usage)
     job.phase = "succeeded"
-    town.pool.stale_jobs["a"] = None
-    refreshed(town.pool, usage)
-    del town.pool.jobs["a"]
-    town.pool.stale_jobs["a"] = None
-    refreshed(town.pool, usage)
+    town.state.indices.changed_jobs["a"] = None
+    refreshed(town.state, usage)
+    del town.state.jobs["a"]
+    town.state.indices.changed_jobs["a"] = None
+    refreshed(town.state, usage)
     assert usage.requested("") == gpus(1)
 
 
 def test_a_new_policy_may_bring_another_tree_and_other_classes() -> None:
     town = Town(*LAB)
     job = town.runs("a", "vision", group(gpus=2))
-    usage = Usage.of(town.pool)
+    usage = Usage.of(town.state)
     assert usage.allocated("lab") == gpus(2)
-    town.pool.policy = Town(project("vision")).pool.policy
+    town.state.policy = Town(project("vision")).state.policy
     job.preemptible = False
-    refreshed(town.pool, usage)
+    refreshed(town.state, usage)
     assert usage.allocated("lab") == NOTHING
     assert usage.non_preemptible("vision") == gpus(2)
 
@@ -116,16 +116,16 @@ def test_a_new_policy_may_bring_another_tree_and_other_classes() -> None:
 def test_totals_are_what_ready_nodes_can_use() -> None:
     town = Town(gpus=4)
     town.node("n2", gpus=8, cpu=16, gib=32)
-    usage = Usage.of(town.pool)
+    usage = Usage.of(town.state)
     assert usage.total == gpus(12, cpus=1016, gib=1032)
-    town.pool.nodes[1].quarantined = 0b11
-    town.pool.nodes[1].devices[7].healthy = False
-    town.pool.stale_nodes[1] = None
-    refreshed(town.pool, usage)
+    town.state.nodes[1].quarantined = 0b11
+    town.state.nodes[1].devices[7].healthy = False
+    town.state.indices.changed_nodes[1] = None
+    refreshed(town.state, usage)
     assert usage.total == gpus(9, cpus=1016, gib=1032)
-    town.pool.nodes[0].state = "unreachable"
-    town.pool.stale_nodes[0] = None
-    refreshed(town.pool, usage)
+    town.state.nodes[0].state = "unreachable"
+    town.state.indices.changed_nodes[0] = None
+    refreshed(town.state, usage)
     assert usage.total == gpus(5, cpus=16, gib=32)
 
 
@@ -134,13 +134,13 @@ def test_bytes_of_a_device_cost_what_they_are_of_the_device_they_stand_on() -> N
     asks = group(gpu_share_bytes=10 * GIB, gpu_devices=2)
     job = town.waits("a", "vision", asks)
     runs = town.runs("b", "speech", asks, devices=0b011)
-    usage = Usage.of(town.pool)
+    usage = Usage.of(town.state)
     assert usage.requested("vision") == Amounts(500)  # 2 × 10 of the smallest device, 40
     assert usage.allocated("speech") == Amounts(375)  # 10 of 40 and 10 of 80
     mark = usage.mark()
     usage.evict(whole(runs))
     assert usage.allocated("speech") == NOTHING
-    place = GangPlace((TaskPlace(0, 0, 0b110),), later=False)
+    place = GangPlacement((TaskPlacement(0, 0, 0b110),), future=False)
     usage.place(whole(job), place)
     assert usage.allocated("vision") == Amounts(250)
     usage.evict(whole(job))
@@ -152,11 +152,11 @@ def test_bytes_of_a_device_cost_what_they_are_of_the_device_they_stand_on() -> N
 def test_when_the_smallest_device_changes_so_do_requests_in_bytes() -> None:
     town = Town(*LAB, gpus=2, memory=(30, 70))
     town.waits("a", "vision", group(gpu_share_bytes=10 * GIB))
-    usage = Usage.of(town.pool)
+    usage = Usage.of(town.state)
     assert usage.requested("lab") == Amounts(Fraction(1000, 3))
-    town.pool.nodes[0].quarantined = 0b01
-    town.pool.stale_nodes[0] = None
-    refreshed(town.pool, usage)
+    town.state.nodes[0].quarantined = 0b01
+    town.state.indices.changed_nodes[0] = None
+    refreshed(town.state, usage)
     assert usage.requested("lab") == Amounts(Fraction(1000, 7))
     assert (usage.smallest, usage.largest) == (70 * GIB, 70 * GIB)
 
@@ -164,15 +164,15 @@ def test_when_the_smallest_device_changes_so_do_requests_in_bytes() -> None:
 def test_fractions_take_thousandths_of_each_device() -> None:
     town = Town(*LAB)
     town.runs("a", "vision", group(gpu_share_milli=300, gpu_devices=2, count=3))
-    assert Usage.of(town.pool).allocated("lab") == Amounts(1800)
+    assert Usage.of(town.state).allocated("lab") == Amounts(1800)
 
 
 def test_trials_change_use_and_leave_no_trace() -> None:
     town = Town(*LAB)
     elastic = town.runs("a", "vision", group(count=2, gpus=1), group(count=2, gpus=2), minimum=2)
     fixed = town.runs("b", "speech", group(gpus=3), preemptible=False)
-    asker = town.waits("c", "speech", group(gpus=2))
-    usage = Usage.of(town.pool)
+    preemptor = town.waits("c", "speech", group(gpus=2))
+    usage = Usage.of(town.state)
     before = everything(usage)
     mark = usage.mark()
     usage.evict(surplus(elastic, 3))
@@ -181,11 +181,11 @@ def test_trials_change_use_and_leave_no_trace() -> None:
     assert usage.allocated("vision") == NOTHING
     inner = usage.mark()
     usage.evict(whole(fixed))
-    usage.place(whole(asker), GangPlace((TaskPlace(0, 0, 0b11),), later=True))
+    usage.place(whole(preemptor), GangPlacement((TaskPlacement(0, 0, 0b11),), future=True))
     assert (usage.allocated("speech"), usage.non_preemptible("speech")) == (gpus(2), NOTHING)
     usage.rollback(inner)
     assert (usage.allocated("speech"), usage.non_preemptible("speech")) == (gpus(3), gpus(3))
-    usage.put_back(surplus(elastic, 3))
+    usage.restore(surplus(elastic, 3))
     assert usage.allocated("lab") == gpus(5)
     usage.rollback(mark)
     assert everything(usage) == before
@@ -194,12 +194,12 @@ def test_trials_change_use_and_leave_no_trace() -> None:
 def test_a_reader_learns_whose_use_changed() -> None:
     town = Town(*LAB)
     job = town.runs("a", "vision")
-    usage = Usage.of(town.pool)
+    usage = Usage.of(town.state)
     seen, _ = usage.changes_since(0)
     assert usage.changes_since(seen) == (seen, [])
     usage.evict(whole(job))
     now, changed = usage.changes_since(seen)
     assert changed == ["vision", "lab", ""]
-    town.pool.policy = Town(*LAB).pool.policy
-    usage.refresh(town.pool, [])
+    town.state.policy = Town(*LAB).state.policy
+    usage.refresh(town.state, [])
     assert usage.changes_since(now)[1] is None

@@ -10,22 +10,22 @@ import pytest
 from tests.log_builder import DAY, HOUR, MINUTE, SECOND, Story, folded, policy
 from typer.testing import CliRunner
 
+from bailiff.audit.log_files import about_line, message_line
 from bailiff.cli import app
+from bailiff.client.errors import ExitCode
 from bailiff.dataset import Pseudonyms
 from bailiff.dataset.anonymise import MONDAY, WEEK, Anonymiser
-from bailiff.logfile import about_line, message_line
-from bailiff.problem import ExitCode
-from bailiff_bus.engine_identity import EngineIdentity
 from bailiff_bus.port import Message
 from bailiff_bus.topics import AUDIT
 from bailiff_core.records import decode, facts
+from bailiff_log.engine_identity import EngineIdentity
 
 PROJECTS = [{"name": "apollo", "quota": {"gpus": 4}, "created": 1_795_262_400}, {"name": "gemini", "quota": {"gpus": 4}}]
 
 
 def moonshot() -> Story:
     """A pool whose every name would give somebody away: a preemption from request to resumed, and jobs that end."""
-    story = Story(policy(projects=PROJECTS, preemption={"scope": "pool", "quota_shields": False}), domain="houston")
+    story = Story(policy(projects=PROJECTS, preemption={"scope": "pool", "quota_shields": False}), pool="houston")
     story.node("eagle-07", gpus=8, labels={"rack": "tranquility"}, model="NVIDIA H100 80GB s/n july", checkpoints="armstrong")
     story.runs("lander", gpus=8, project="apollo", user="neil", labels={"grant": "NAS-9"}, after=5 * DAY)
     story.submit("docking", gpus=4, cls="interactive", project="gemini", user="buzz", after=10 * MINUTE)
@@ -52,7 +52,7 @@ def write_log(story: Story, path: Path) -> Path:
         Message(AUDIT.name, 0, record.seq, record.time, None, wire.headers, wire.value)
         for record, wire in zip(story.records, story.wires, strict=True)
     )
-    path.write_text(about_line(story.domain, 0) + "".join(map(message_line, messages)), encoding="utf-8")
+    path.write_text(about_line(story.pool, 0) + "".join(map(message_line, messages)), encoding="utf-8")
     return path
 
 
@@ -91,7 +91,7 @@ def test_nothing_in_the_folder_says_who_it_was(log: Path, tmp_path: Path):
     assert done.exit_code == 0, done.output
     text = contents(tmp_path / "set")
     assert not [secret for secret in SECRETS if secret in text]
-    assert "look before you give it away: 2 users with fewer than 5 jobs" in done.output
+    assert "review before publishing: 2 users with fewer than 5 jobs" in done.output
 
 
 def test_what_a_study_of_preemption_needs_is_there(log: Path, tmp_path: Path):
@@ -103,9 +103,9 @@ def test_what_a_study_of_preemption_needs_is_there(log: Path, tmp_path: Path):
     first, second = table(tmp_path / "set", "evictions")[:2]
     assert (first["job"], first["for_job"], first["cause"]) == (lander["job"], docking["job"], "preemption")
     assert int(first["lost_gpu_ms"]) == 8 * (601_000 + 60_000)
-    assert [int(first[name]) - int(first["decided"]) for name in ("begun", "term_sent", "released")] == [2 * SECOND] * 3
+    assert [int(first[name]) - int(first["decided"]) for name in ("started", "term_sent", "released")] == [2 * SECOND] * 3
     assert int(first["resumed"]) > int(first["released"])
-    assert (second["job"], second["cause"]) == (docking["job"], "asked")
+    assert (second["job"], second["cause"]) == (docking["job"], "requested")
     asked, again = table(tmp_path / "set", "requests")
     assert again["answer"] == "timed-out"
     assert (asked["answer"], asked["victims"], asked["victim_lost_gpu_ms"]) == ("decided", "1", first["lost_gpu_ms"])
@@ -133,7 +133,7 @@ def test_the_log_in_it_is_whole_and_can_be_folded(log: Path, story: Story, tmp_p
     assert bailiff("audit", "verify", "--file", file).exit_code == 0
     replayed = bailiff("audit", "replay", "--file", file, "-o", "json")
     assert replayed.exit_code == ExitCode.ENGINE_MISSING
-    assert json.loads(replayed.stdout)["turns_decided_again"] <= 1
+    assert json.loads(replayed.stdout)["cycles_replayed"] <= 1
     lines = gzip.decompress(file.read_bytes()).decode().splitlines()[1:]
     assert story.head.hash not in "".join(lines)
     assert len(lines) == len(story.wires)
@@ -183,26 +183,26 @@ def test_seqs_close_up_where_a_record_is_left_out(story: Story):
     """What a decision answers is found at its new place."""
     anonymiser = Anonymiser(Pseudonyms(b"k" * 32))
     rejected = facts.InputRejected(topic="bailiff.requests", partition=0, offset=1, digest="0" * 64, code="bad", reason="neil?")
-    fresh = Story(domain="houston")
+    fresh = Story(pool="houston")
     fresh.node("eagle", gpus=8)
-    fresh.turn(rejected)
+    fresh.cycle(rejected)
     fresh.runs("lander", gpus=8)
-    fresh.turn(rejected, fresh.submitted("docking", gpus=8, cls="interactive"))
+    fresh.cycle(rejected, fresh.submitted("docking", gpus=8, cls="interactive"))
     fresh.propose()
     made = [pair for record in map(decode, fresh.wires) for pair in anonymiser.take(record)]
     assert anonymiser.dropped == 2
     assert [record.seq for record, _ in made] == list(range(len(fresh.wires) - 2))
-    assert [record.turn for record, _ in made] == sorted(record.turn for record, _ in made)
+    assert [record.cycle for record, _ in made] == sorted(record.cycle for record, _ in made)
     decided = next(record for record, _ in made if record.type.endswith("PreemptionDecided.v1"))
     assert made[decided.data.request][0].type.endswith("PreemptionRequested.v1")
-    pool = folded(wire for _, wire in made)
-    assert sorted(job.phase for job in pool.jobs.values()) == sorted(job.phase for job in fresh.pool.jobs.values())
+    state = folded(wire for _, wire in made)
+    assert sorted(job.phase for job in state.jobs.values()) == sorted(job.phase for job in fresh.state.jobs.values())
 
 
 def test_the_original_is_named_only_where_somebody_asks(log: Path, story: Story, tmp_path: Path):
     export(log, tmp_path / "set", "--name-original")
     original = json.loads((tmp_path / "set" / "dataset.json").read_text())["original"]
-    assert original == {"domain": "houston", "records": len(story.wires), "hash": story.head.hash}
+    assert original == {"pool": "houston", "records": len(story.wires), "hash": story.head.hash}
 
 
 def test_a_log_that_was_changed_and_a_folder_of_somebody_else_are_refused(log: Path, tmp_path: Path):

@@ -10,7 +10,7 @@ import pytest
 from tests import dataset_month
 
 from bailiff_core.engine import LOGIC
-from bailiff_core.model.pool import ENDED
+from bailiff_core.model.state import ENDED
 from bailiff_sim.from_dataset import from_dataset
 
 MONTH = Path(__file__).parents[3] / "data" / "month"
@@ -27,6 +27,7 @@ def test_its_files_are_those_that_the_manifest_names_and_less_than_a_megabyte():
     assert sum(path.stat().st_size for path in MONTH.iterdir()) < 1_000_000
 
 
+@pytest.mark.slow
 def test_the_generators_names_are_nowhere_in_it():
     text = b"".join(gzip.decompress(path.read_bytes()) for path in MONTH.glob("*.gz")).decode()
     users = [user for several in dataset_month.USERS.values() for user in several]
@@ -37,6 +38,7 @@ def test_the_generators_names_are_nowhere_in_it():
     assert not [name for name in (*users, *names, *jobs, *nodes, "-laptop", "2026-", "rack") if name in text]
 
 
+@pytest.mark.slow
 def test_it_loads_as_a_workload_of_the_simulator():
     found = from_dataset(MONTH)
     assert len(list(found.workload.demands())) == len(found.recorded.jobs) > 300

@@ -62,7 +62,7 @@ def test_one_preemption(tmp_path: Path, node: JobNode) -> None:
     assert shell.code("progress", 7, 100) == 0
     assert shell.code("should-checkpoint", 7) == 1
     node.notice(agreed=0)
-    assert json.loads(shell.run("notice")[1])["for_job"] == "serve-1"
+    assert json.loads(shell.run("notice")[1])["preemptor"] == "serve-1"
     assert shell.code("preempted") == 1
     assert shell.code("should-checkpoint", 7) == 0
     folder = tmp_path / "checkpoints/attempt-0001/step-00000007"
@@ -90,10 +90,10 @@ def test_a_program_that_keeps_its_own_checkpoints(tmp_path: Path, node: JobNode)
     assert shell.code("committed", 7, tmp_path / "mine") == 0
     assert shell.code("preempted") == 0
     assert node.stages() == ["acknowledged", "checkpoint_committed"]
-    assert node.said("checkpoint_committed")[0]["bytes"] == 5
+    assert node.messages("checkpoint_committed")[0]["bytes"] == 5
 
 
-def test_a_rank_of_a_gang_keeps_its_promise_from_call_to_call(tmp_path: Path, node: JobNode) -> None:
+def test_a_rank_of_a_gang_keeps_its_confirmed_step_between_calls(tmp_path: Path, node: JobNode) -> None:
     shell = Shell(tmp_path, node, RANK="0", WORLD_SIZE="2")
     node.notice()
     node.write(PROPOSED, 9)
@@ -109,13 +109,13 @@ def test_a_rank_of_a_gang_keeps_its_promise_from_call_to_call(tmp_path: Path, no
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("checkpoint", "7", "nowhere"), "there is no nowhere"),
-        (("progress", "seven"), "'seven' is no step: say a whole number from 0"),
+        (("checkpoint", "7", "nowhere"), "nowhere does not exist"),
+        (("progress", "seven"), "'seven' is not a step: it must be a whole number from 0"),
         (("committed", "7", "nowhere"), "No such file or directory: 'nowhere'"),
         ((), "the following arguments are required: COMMAND"),
     ],
 )
-def test_what_cannot_be_is_said(arguments: tuple[str, ...], problem: str, tmp_path: Path, node: JobNode) -> None:
+def test_an_invalid_call_is_an_error(arguments: tuple[str, ...], problem: str, tmp_path: Path, node: JobNode) -> None:
     code, told = Shell(tmp_path, node).run(*arguments)
     assert code == 2
     assert problem in told

@@ -12,76 +12,81 @@ from tests.job_node import AGREED, CONFIRMED, PROPOSED, SOFT_DEADLINE, STEP, Gan
 from tests.job_ranks import Training, expected, place
 
 from bailiff_job import Job
-from bailiff_job.agreement import Agreement, Verdict
-from bailiff_job.board import quiet_board
+from bailiff_job.shared_steps import detached_steps
+from bailiff_job.step_barrier import StepBarrier, Verdict
 
 
 class TestOneRank:
     """What one rank writes on the board, step by step."""
 
     def setup_method(self) -> None:
-        self.board = quiet_board()
-        self.rank = Agreement(self.board)
+        self.board = detached_steps()
+        self.rank = StepBarrier(self.board)
 
-    def look(self, step: int) -> Verdict:
-        return self.rank.look(step, overdue=False)
+    def decide(self, step: int) -> Verdict:
+        return self.rank.decide(step, overdue=False)
 
-    def test_goes_on_until_something_is_proposed(self) -> None:
-        assert self.look(10) is Verdict.GO_ON
+    def test_continues_until_a_step_is_proposed(self) -> None:
+        assert self.decide(10) is Verdict.CONTINUE
         assert self.board[CONFIRMED] == -1
 
     def test_confirms_and_saves_there(self) -> None:
         self.board[PROPOSED] = 12
-        assert self.look(10) is Verdict.GO_ON
+        assert self.decide(10) is Verdict.CONTINUE
         assert self.board[CONFIRMED] == 12
         self.board[AGREED] = 12
-        assert [self.look(11), self.look(12)] == [Verdict.GO_ON, Verdict.SAVE]
+        assert [self.decide(11), self.decide(12)] == [Verdict.CONTINUE, Verdict.CHECKPOINT]
 
-    def test_keeps_its_promise_until_it_is_answered(self) -> None:
+    def test_does_not_pass_its_confirmed_step_before_the_answer(self) -> None:
         self.board[PROPOSED] = 12
-        assert [self.look(step) for step in (10, 11, 12, 12)] == [Verdict.GO_ON, Verdict.GO_ON, Verdict.HOLD, Verdict.HOLD]
+        assert [self.decide(step) for step in (10, 11, 12, 12)] == [
+            Verdict.CONTINUE,
+            Verdict.CONTINUE,
+            Verdict.WAIT,
+            Verdict.WAIT,
+        ]
         self.board[PROPOSED] = 15  # somebody raised it
-        assert self.look(12) is Verdict.GO_ON
+        assert self.decide(12) is Verdict.CONTINUE
         assert self.board[CONFIRMED] == 15
 
-    def test_one_that_stands_there_confirms_and_waits(self) -> None:
+    def test_one_that_has_done_the_step_confirms_and_waits(self) -> None:
         self.board[PROPOSED] = 12
-        assert self.look(12) is Verdict.HOLD
+        assert self.decide(12) is Verdict.WAIT
         assert self.board[CONFIRMED] == 12
 
-    def test_one_that_has_passed_it_raises_it_and_stands_by_that(self) -> None:
+    def test_one_that_has_passed_the_step_confirms_a_higher_one(self) -> None:
         self.board[PROPOSED] = 12
-        assert self.look(13) is Verdict.GO_ON
+        assert self.decide(13) is Verdict.CONTINUE
         assert self.board[CONFIRMED] == 15
-        assert [self.look(14), self.look(15)] == [Verdict.GO_ON, Verdict.HOLD]
+        assert [self.decide(14), self.decide(15)] == [Verdict.CONTINUE, Verdict.WAIT]
         self.board[PROPOSED] = 15
-        assert self.look(15) is Verdict.HOLD
+        assert self.decide(15) is Verdict.WAIT
         assert self.board[CONFIRMED] == 15
         self.board[AGREED] = 15
-        assert self.look(15) is Verdict.SAVE
+        assert self.decide(15) is Verdict.CHECKPOINT
 
-    @pytest.mark.parametrize(("word", "step", "then"), [(PROPOSED, 14, Verdict.GO_ON), (AGREED, 12, Verdict.SAVE)])
-    def test_one_that_waits_for_long_asks_for_a_later_step_and_stands_by_its_promise(
+    @pytest.mark.parametrize(("word", "step", "then"), [(PROPOSED, 14, Verdict.CONTINUE), (AGREED, 12, Verdict.CHECKPOINT)])
+    def test_one_that_waits_for_long_requests_a_later_step_without_passing_its_own(
         self, word: int, step: int, then: Verdict
     ) -> None:
         """Another rank may not have looked since the proposal, and wait for this one in the middle of its next step."""
         self.board[PROPOSED] = 12
-        assert self.look(12) is Verdict.HOLD
-        self.rank.ask_for_later(12)
-        assert (self.look(12), self.board[CONFIRMED]) == (Verdict.HOLD, 14)
+        assert self.decide(12) is Verdict.WAIT
+        self.rank.request_later_step(12)
+        assert (self.decide(12), self.board[CONFIRMED]) == (Verdict.WAIT, 14)
         self.board[word] = step
-        assert self.look(12) is then
+        assert self.decide(12) is then
 
-    def test_one_that_looks_rarely_holds_at_its_first_look_past_its_promise(self) -> None:
+    def test_one_that_checks_rarely_waits_at_its_first_check_past_its_confirmed_step(self) -> None:
         self.board[PROPOSED] = 12
-        assert [self.look(10), self.look(20)] == [Verdict.GO_ON, Verdict.HOLD]
+        assert [self.decide(10), self.decide(20)] == [Verdict.CONTINUE, Verdict.WAIT]
         assert self.board[CONFIRMED] == 12
 
     def test_saves_without_agreement_when_time_is_up(self) -> None:
         self.board[PROPOSED] = 12
-        assert self.rank.look(10, overdue=True) is Verdict.SAVE_UNAGREED
+        assert self.rank.decide(10, overdue=True) is Verdict.CHECKPOINT_UNAGREED
         self.board[AGREED] = 12
-        assert self.rank.look(10, overdue=True) is Verdict.GO_ON
+        assert self.rank.decide(10, overdue=True) is Verdict.CONTINUE
 
 
 class Ranks:
@@ -125,7 +130,7 @@ def agreeing(gang: GangOfNodes, *, until: threading.Event, from_step: int = 0) -
             time.sleep(0.0005)
         gang.notice()
         gang.propose()
-        while not until.is_set() and gang.settle() is None:
+        while not until.is_set() and gang.reconcile() is None:
             time.sleep(0.002)
 
     thread = threading.Thread(target=work)
@@ -165,7 +170,7 @@ def test_the_processes_of_one_task_save_one_step(nodes: list[JobNode], tmp_path:
     assert ranks.run(5000, pause) == [True] * 3
     assert len({training.step for training in ranks.trainings}) == 1
     assert nodes[0].stages() == ["resumed", "acknowledged", "checkpoint_started", "checkpoint_committed"]
-    (committed,) = nodes[0].said("checkpoint_committed")
+    (committed,) = nodes[0].messages("checkpoint_committed")
     assert committed["step"] == ranks.trainings[0].step - 1
     assert committed["bytes"] == sum(len(str(training.weight)) for training in ranks.trainings)
     assert len([1 for _ in (tmp_path / "c/attempt-0001").glob(f"step-{committed['step']:08}.rank-*")]) == 3
@@ -186,7 +191,7 @@ def test_two_tasks_of_two_processes_each(nodes: list[JobNode], tmp_path: Path) -
     assert nodes[0].word(AGREED) == ranks.trainings[0].step - 1
 
 
-def test_workers_leave_together_or_not_at_all(nodes: list[JobNode], tmp_path: Path) -> None:
+def test_workers_exit_together_or_not_at_all(nodes: list[JobNode], tmp_path: Path) -> None:
     """Spared between the save and the leaving: all see what the leader sees."""
     node = nodes[0]
     jobs = [Job(place(tmp_path / "c", node, rank=rank, world_size=2, worker=rank, workers=2)) for rank in range(2)]
@@ -203,7 +208,7 @@ def test_workers_leave_together_or_not_at_all(nodes: list[JobNode], tmp_path: Pa
         save(folder)
         if not spared:
             spared.append(True)
-            node.spare()
+            node.cancel_eviction()
 
     ranks.trainings[1].save = save_and_spare  # type: ignore[method-assign]
     left = ranks.run(60, pause)
@@ -222,13 +227,13 @@ def test_without_agreement_past_the_soft_deadline_it_is_saved_and_not_restored(n
         assert training.job.should_checkpoint(step)
         training.job.checkpoint(step, training.save)
         assert training.job.preempted
-    assert [node.said("checkpoint_committed")[-1]["agreed"] for node in nodes[:2]] == [False, False]
+    assert [node.messages("checkpoint_committed")[-1]["agreed"] for node in nodes[:2]] == [False, False]
     again = Ranks([Job(place(tmp_path / "c", attempt=2, rank=rank, world_size=2)) for rank in range(2)])
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(Training.restore, again.trainings)) == [1, 1]
 
 
-def test_a_rank_that_holds_is_freed_by_being_spared_and_by_the_soft_deadline(nodes: list[JobNode], tmp_path: Path) -> None:
+def test_a_waiting_rank_is_released_by_cancellation_and_by_the_soft_deadline(nodes: list[JobNode], tmp_path: Path) -> None:
     node = nodes[0]
     job = Job(place(tmp_path / "c", node, rank=0, world_size=2))
 
@@ -241,7 +246,7 @@ def test_a_rank_that_holds_is_freed_by_being_spared_and_by_the_soft_deadline(nod
             return asked.result(30)
 
     for step, free, answer in (
-        (5, node.spare, False),
+        (5, node.cancel_eviction, False),
         (6, lambda: node.write(PROPOSED, 9), False),
         (8, lambda: node.write(SOFT_DEADLINE, 1), True),
     ):
@@ -249,22 +254,22 @@ def test_a_rank_that_holds_is_freed_by_being_spared_and_by_the_soft_deadline(nod
         node.write(PROPOSED, step)
         assert held(step, free) is answer
         if step == 6:
-            node.spare()
+            node.cancel_eviction()
             assert job.should_checkpoint(7) is False
 
 
-def test_a_notice_after_a_spared_one_begins_afresh(nodes: list[JobNode], tmp_path: Path) -> None:
+def test_a_notice_after_a_cancelled_one_starts_anew(nodes: list[JobNode], tmp_path: Path) -> None:
     """What was promised for the first says nothing about the second, even if nobody looked in between."""
     node = nodes[0]
     job = Job(place(tmp_path / "c", node, rank=0, world_size=2))
     node.notice()
     node.write(PROPOSED, 10)
     assert not job.should_checkpoint(5)
-    node.spare()
+    node.cancel_eviction()
     node.notice(soft_s=200)
     assert not job.should_checkpoint(50)
     assert node.word(CONFIRMED) == -1
-    assert [each["step"] for each in node.said("acknowledged")] == [5, 50]
+    assert [each["step"] for each in node.messages("acknowledged")] == [5, 50]
 
 
 def test_a_rank_that_saved_no_file_is_given_rank_zeros_part(tmp_path: Path) -> None:

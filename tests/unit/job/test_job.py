@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.job_node import AGREED, NOTICE, RATE_MILLI, STEP, JobNode
+from tests.job_node import AGREED, NOTICE, PACE, STEP, JobNode
 from tests.job_ranks import Training, expected, place
 
 import bailiff_job
@@ -34,7 +34,7 @@ def test_outside_bailiff_it_does_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-def test_outside_bailiff_it_keeps_checkpoints_where_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_bailiff_it_keeps_checkpoints_in_the_given_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BAILIFF_JOB_ID", raising=False)
     for total in (10, 25):
         training = Training(bailiff_job.attach(tmp_path / "kept", every_steps=5))
@@ -43,7 +43,7 @@ def test_outside_bailiff_it_keeps_checkpoints_where_it_is_told(tmp_path: Path, m
     assert [path.name for path in sorted((tmp_path / "kept").glob("*/step-*"))] == ["step-00000019", "step-00000024"]
 
 
-def test_what_the_environment_says_is_taken(tmp_path: Path, node: JobNode, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rank_comes_from_the_environment(tmp_path: Path, node: JobNode, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
         "BAILIFF_JOB_ID": "train-7", "BAILIFF_ATTEMPT": "3", "BAILIFF_CONTROL_DIR": str(node.control), "RANK": "0",
         "BAILIFF_SOCKET": str(node.control / "socket"), "BAILIFF_CHECKPOINT_DIR": str(tmp_path / "c"), "WORLD_SIZE": "1",
@@ -51,12 +51,12 @@ def test_what_the_environment_says_is_taken(tmp_path: Path, node: JobNode, monke
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
     attached = bailiff_job.attach("elsewhere")
-    assert node.said() == [{"say": "hello", "v": 1, "rank": 0, "pid": os.getpid()}]
-    assert (attached.place.attempt, attached.place.checkpoints, attached.place.workers) == (3, tmp_path / "c", 1)
+    assert node.messages() == [{"type": "hello", "v": 1, "rank": 0, "pid": os.getpid()}]
+    assert (attached.rank_env.attempt, attached.rank_env.checkpoints, attached.rank_env.workers) == (3, tmp_path / "c", 1)
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")  # two processes of one task
-    assert (bailiff_job.attach().place.worker, bailiff_job.attach().place.workers) == (1, 2)
+    assert (bailiff_job.attach().rank_env.worker, bailiff_job.attach().rank_env.workers) == (1, 2)
     monkeypatch.setenv("BAILIFF_ATTEMPT", "third")
-    with pytest.raises(ValueError, match="BAILIFF_ATTEMPT='third', which is no whole number"):
+    with pytest.raises(ValueError, match="BAILIFF_ATTEMPT='third' is not a whole number"):
         bailiff_job.attach()
 
 
@@ -68,7 +68,7 @@ def test_preempted_and_back_without_losing_a_step(tmp_path: Path, node: JobNode)
         first.job.exit()
     assert left.value.code == 85
     assert node.stages() == ["resumed", "acknowledged", "checkpoint_started", "checkpoint_committed", "yielding"]
-    (committed,) = node.said("checkpoint_committed")
+    (committed,) = node.messages("checkpoint_committed")
     assert (committed["step"], committed["agreed"], committed["bytes"]) == (30, True, len("465"))
     assert len(committed["sha256"]) == 64
     assert node.word(STEP) == 30
@@ -78,18 +78,18 @@ def test_preempted_and_back_without_losing_a_step(tmp_path: Path, node: JobNode)
     assert second.weight == expected(100)
 
 
-def test_what_it_resumed_from_is_said(tmp_path: Path, node: JobNode) -> None:
+def test_what_it_resumed_from_is_messages(tmp_path: Path, node: JobNode) -> None:
     first = Training(job(tmp_path))
     for _ in range(3):
         first.job.checkpoint(first.one_step(), first.save)
     newest = tmp_path / "checkpoints/attempt-0001/step-00000002/weight.json"
     newest.write_text("999")
     assert Training(job(tmp_path, node, attempt=2)).restore() == 2
-    assert node.said("resumed") == [{"say": "resumed", "step": 2, "from_attempt": 1, "passed_over": 1}]
+    assert node.messages("resumed") == [{"type": "resumed", "step": 2, "from_attempt": 1, "skipped_checkpoints": 1}]
     assert node.word(STEP) == 1
 
 
-def test_spared_it_goes_on(tmp_path: Path, node: JobNode) -> None:
+def test_it_continues_when_the_eviction_is_cancelled(tmp_path: Path, node: JobNode) -> None:
     def events(step: int) -> None:
         if step in (30, 60):
             node.notice(agreed=0)
@@ -101,9 +101,9 @@ def test_spared_it_goes_on(tmp_path: Path, node: JobNode) -> None:
         if training.job.should_checkpoint(step):
             training.job.checkpoint(step, training.save)
             if step == 30:
-                node.spare()
+                node.cancel_eviction()
     assert training.step == 61
-    assert [each["step"] for each in node.said("acknowledged")] == [30, 60]
+    assert [each["step"] for each in node.messages("acknowledged")] == [30, 60]
 
 
 def test_a_notice_that_comes_while_it_saves_needs_no_second_save(tmp_path: Path, node: JobNode) -> None:
@@ -131,12 +131,12 @@ def test_preempted_only_once_the_last_step_is_saved(tmp_path: Path, node: JobNod
     assert training.job.should_checkpoint(training.one_step())
 
 
-def test_the_notice_tells_why_and_until_when(tmp_path: Path, node: JobNode) -> None:
+def test_the_notice_has_its_reason_and_deadlines(tmp_path: Path, node: JobNode) -> None:
     attached = job(tmp_path, node)
     node.notice(soft_s=60, hard_s=90)
     notice = attached.notice
     assert notice is not None
-    assert (notice.reason, notice.for_job) == ("preempted", "serve-1")
+    assert (notice.reason, notice.preemptor) == ("preempted", "serve-1")
     assert notice.hard_deadline_ns - notice.soft_deadline_ns == 30_000_000_000
 
 
@@ -148,14 +148,14 @@ class TestIntervals:
         assert again.restore(lambda folder: None) == 30
         assert [step for step in range(30, 55) if again.should_checkpoint(step) and saved(again, step)] == [39, 49]
 
-    def test_asked_only_now_and_then_it_is_due_at_the_next_look(self, tmp_path: Path) -> None:
+    def test_called_rarely_it_is_due_at_the_next_call(self, tmp_path: Path) -> None:
         attached = job(tmp_path, every_steps=10)
         looks = range(6, 60, 7)
         assert [step for step in looks if attached.should_checkpoint(step) and saved(attached, step)] == [13, 20, 34, 41, 55]
 
-    def test_every_so_many_seconds_by_a_clock_that_nobody_sets(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_interval_in_seconds_is_on_the_monotonic_clock(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         now = [1000.0]
-        for module in ("job", "store", "workers", "line"):
+        for module in ("job", "store", "workers", "control_socket"):
             monkeypatch.setattr(f"bailiff_job.{module}.monotonic", lambda: now[0])
         attached = job(tmp_path, every_s=60)
         due = []
@@ -167,7 +167,7 @@ class TestIntervals:
         assert due == [11, 23, 35, 47]
 
     def test_seconds_are_refused_to_a_gang(self, tmp_path: Path) -> None:
-        with pytest.raises(ValueError, match="another step on every rank of a gang; use every_steps"):
+        with pytest.raises(ValueError, match="at different steps; use every_steps"):
             job(tmp_path, world_size=2, every_s=60)
         with pytest.raises(ValueError, match="every_steps=0"):
             job(tmp_path, every_steps=0)
@@ -179,7 +179,7 @@ def saved(attached: Job, step: int) -> bool:
 
 
 class TestProgress:
-    def test_is_on_the_board_at_once_and_said_now_and_then(
+    def test_is_on_the_board_at_once_and_messages_now_and_then(
         self, tmp_path: Path, node: JobNode, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         now = [1000.0]
@@ -189,8 +189,8 @@ class TestProgress:
             now[0] += 0.5
             attached.progress(step, 100)
             assert node.word(STEP) == step
-        assert [each["step"] for each in node.said("progress")] == [0, 20, 40, 60, 80, 99]
-        assert node.word(RATE_MILLI) == 2000
+        assert [each["step"] for each in node.messages("progress")] == [0, 20, 40, 60, 80, 99]
+        assert node.word(PACE) == 2000
 
     def test_a_node_that_hangs_costs_one_wait_and_then_a_rest(
         self, tmp_path: Path, node: JobNode, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -200,7 +200,7 @@ class TestProgress:
         with caplog.at_level(logging.WARNING):
             for step in range(100):
                 attached.progress(step, 1000)
-        assert caplog.text.count("the node did not hear") == 1
+        assert caplog.text.count("was not delivered to the node") == 1
 
 
 class TestFallbacks:
@@ -213,7 +213,7 @@ class TestFallbacks:
     def test_without_a_board_the_notice_file_is_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         now = [1000.0]
         monkeypatch.setattr("bailiff_job.job.monotonic", lambda: now[0])
-        node = JobNode(tmp_path, socket=False, board=False)
+        node = JobNode(tmp_path, socket=False, steps=False)
 
         def events(step: int) -> None:
             now[0] += 0.1
@@ -227,12 +227,12 @@ class TestFallbacks:
     def test_a_notice_file_that_went_again_is_no_notice(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         now = [1000.0]
         monkeypatch.setattr("bailiff_job.job.monotonic", lambda: now[0])
-        node = JobNode(tmp_path, socket=False, board=False)
+        node = JobNode(tmp_path, socket=False, steps=False)
         attached = job(tmp_path, node)
         node.notice()
         now[0] += 1
         assert attached.should_checkpoint(0)
-        node.spare()
+        node.cancel_eviction()
         now[0] += 1
         assert not attached.should_checkpoint(1)
 
@@ -265,12 +265,12 @@ class TestFallbacks:
 def test_past_the_soft_deadline_one_rank_still_saves_and_may_be_restored(tmp_path: Path, node: JobNode) -> None:
     training = Training(job(tmp_path, node))
     assert training.run(100, before=lambda step: node.notice(soft_s=0, hard_s=30) if step == 30 else None)
-    assert node.said("checkpoint_committed")[0]["agreed"] is True
+    assert node.messages("checkpoint_committed")[0]["agreed"] is True
     assert Training(job(tmp_path, attempt=2)).restore() == 31
 
 
 class TestAsync:
-    def test_the_commit_says_when_it_is_safe_and_exit_waits_for_it(self, tmp_path: Path, node: JobNode) -> None:
+    def test_a_checkpoint_counts_from_its_commit_and_exit_waits_for_it(self, tmp_path: Path, node: JobNode) -> None:
         training = Training(job(tmp_path, node))
         may_write = threading.Event()
 
@@ -298,24 +298,24 @@ class TestAsync:
         again = Training(job(tmp_path, attempt=2))
         assert (again.restore(), again.weight) == (6, 5)
 
-    def test_the_acknowledgement_says_what_is_in_flight(self, tmp_path: Path, node: JobNode) -> None:
+    def test_the_acknowledgement_is_followed_by_what_is_being_saved(self, tmp_path: Path, node: JobNode) -> None:
         training = Training(job(tmp_path, node))
-        saving = training.job.saving(training.one_step())
+        saving = training.job.begin_checkpoint(training.one_step())
         node.notice(agreed=0)
         assert training.job.should_checkpoint(training.one_step())
         assert node.stages() == ["checkpoint_started", "acknowledged", "saving_in_flight"]
-        assert node.said("saving_in_flight")[0]["step"] == 0
+        assert node.messages("saving_in_flight")[0]["step"] == 0
         training.save(saving.folder)
         checkpoint = saving.commit()
         assert saving.done
         assert saving.commit() is checkpoint
-        assert node.said("checkpoint_committed")[0]["step"] == 0
+        assert node.messages("checkpoint_committed")[0]["step"] == 0
 
     def test_nothing_counts_before_the_commit_nor_after_it_was_abandoned(self, tmp_path: Path) -> None:
         training = Training(job(tmp_path))
-        saving = training.job.saving(training.one_step())
+        saving = training.job.begin_checkpoint(training.one_step())
         training.save(saving.folder)
-        assert Training(job(tmp_path, attempt=1)).job._store.newest() == (None, 0)  # type: ignore[union-attr]
+        assert Training(job(tmp_path, attempt=1)).job._store.latest() == (None, 0)  # type: ignore[union-attr]
         saving.abandon()
         assert not saving.folder.exists()
         with pytest.raises(ValueError, match="was abandoned"):
@@ -357,7 +357,7 @@ def test_a_save_that_fails_leaves_the_one_before_and_the_job_saves_again(tmp_pat
     assert Training(job(tmp_path, attempt=2)).restore() == 1
 
 
-def test_one_that_cannot_save_leaves_when_the_soft_deadline_is_past(tmp_path: Path, node: JobNode) -> None:
+def test_one_that_cannot_save_exits_after_the_soft_deadline(tmp_path: Path, node: JobNode) -> None:
     training = Training(job(tmp_path, node))
     node.notice(soft_s=0, hard_s=30, agreed=0)
     step = training.one_step()

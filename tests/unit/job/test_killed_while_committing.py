@@ -43,7 +43,7 @@ def until_line(number, place):
         return trace
 
     store = Store(place, job="j", attempt=1, keep=1)
-    store.begin()
+    store.start_attempt()
     commit(store, 1)
     sys.settrace(trace)
     commit(store, 2)
@@ -78,17 +78,18 @@ def check(directory: Path, outcomes: list[tuple[int, int]]) -> None:
     seen = set()
     for number, code in outcomes:
         again = Store(directory / str(number), job="j", attempt=2)
-        checkpoint, damaged = again.newest()
+        checkpoint, damaged = again.latest()
         assert checkpoint is not None, f"killed at line {number}: nothing to restore"
         assert (checkpoint.folder / "deep" / "w").read_text() == str(checkpoint.step) * 1000
         assert damaged == 0
         assert code != 0 or checkpoint.step == 2
-        again.tidy(checkpoint)
+        again.clean_up(checkpoint)
         assert not list(again._directory.glob("attempt-*/.tmp-*"))
         seen.add(checkpoint.step)
     assert seen == {1, 2}, "some were killed before the commit counted, and some after"
 
 
+@pytest.mark.slow
 def test_at_every_line_that_changes_what_can_be_seen(tmp_path: Path) -> None:
     outcomes = killed_at_every_line_of(tmp_path, "commit", "_remove")
     assert len(outcomes) > 20

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from bailiff_job import CheckpointProblem, Superseded
+from bailiff_job import CheckpointError, Superseded
 from bailiff_job.clock import monotonic
 from bailiff_job.store import Store
 
 
 def store(directory: Path, attempt: int = 1, **more: Any) -> Store:
     made = Store(directory, job="train-7", attempt=attempt, **more)
-    made.begin()
+    made.start_attempt()
     return made
 
 
@@ -30,15 +30,15 @@ def commit(store: Store, step: int, content: str | None = None, *, agreed: bool 
 
 
 def newest(store: Store) -> tuple[int | None, int]:
-    checkpoint, damaged = store.newest()
+    checkpoint, damaged = store.latest()
     return checkpoint.step if checkpoint else None, damaged
 
 
-def test_the_newest_is_found_with_what_its_manifest_says(tmp_path: Path) -> None:
+def test_the_latest_checkpoint_is_found_with_its_manifest(tmp_path: Path) -> None:
     saves = store(tmp_path)
     for step in (9, 19):
         commit(saves, step)
-    checkpoint, damaged = store(tmp_path, 2).newest()
+    checkpoint, damaged = store(tmp_path, 2).latest()
     assert checkpoint is not None
     assert damaged == 0
     assert checkpoint.folder == tmp_path / "attempt-0001" / "step-00000019"
@@ -87,13 +87,15 @@ DAMAGES = (
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_newest_is_passed_over_and_said(damage: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_latest_checkpoint_is_skipped_with_a_warning(
+    damage: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     saves = store(tmp_path)
     commit(saves, 9)
     damage(commit(saves, 19))
     with caplog.at_level(logging.WARNING):
         assert newest(store(tmp_path, 2)) == (9, 1)
-    assert "is damaged and was passed over" in caplog.text
+    assert "is damaged and is skipped" in caplog.text
 
 
 def test_all_damaged_is_none(tmp_path: Path) -> None:
@@ -181,7 +183,7 @@ def test_what_is_no_file_is_refused_and_nothing_changes(tmp_path: Path) -> None:
         saves.commit(draft, 19, agreed=True, began=monotonic())
     other = saves.draft(19)
     (other / "manifest.json").write_text("{}")
-    with pytest.raises(ValueError, match="is the name of Bailiff's own file"):
+    with pytest.raises(ValueError, match="is reserved for Bailiff"):
         saves.commit(other, 19, agreed=True, began=monotonic())
     assert newest(saves) == (9, 0)
 
@@ -191,8 +193,8 @@ def test_what_a_broken_off_save_left_is_removed(tmp_path: Path) -> None:
     commit(saves, 9)
     (saves.draft(19) / "half").write_text("half")
     later = store(tmp_path, 2)
-    checkpoint, _ = later.newest()
-    later.tidy(checkpoint)
+    checkpoint, _ = later.latest()
+    later.clean_up(checkpoint)
     assert not list(tmp_path.rglob(".tmp-*"))
     assert newest(later) == (9, 0)
 
@@ -204,8 +206,8 @@ def test_steps_that_are_done_again_do_not_mix_with_those_before(tmp_path: Path) 
         commit(saves, step)
     damage_content(tmp_path / "attempt-0001" / "step-00000003")
     again = store(tmp_path, restart="1")
-    checkpoint, _ = again.newest()
-    again.tidy(checkpoint)
+    checkpoint, _ = again.latest()
+    again.clean_up(checkpoint)
     assert sorted(path.name for path in tmp_path.glob("attempt-*/step-*")) == ["step-00000001", "step-00000002"]
 
 
@@ -244,13 +246,13 @@ def test_the_disk_is_full(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, before)
-    saves.forget(draft)
+    saves.discard(draft)
     assert newest(saves) == (9, 0)
     assert not list(tmp_path.rglob(".tmp-*"))
 
 
 def test_keeping_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="at least one checkpoint"):
+    with pytest.raises(ValueError, match="must be at least 1"):
         Store(tmp_path, job="j", attempt=1, keep=0)
 
 
@@ -262,7 +264,7 @@ class TestGang:
         commit(ranks[0], 19)
         assert restored(tmp_path, 2) == [9, 9]
 
-    def test_one_rank_with_a_damaged_part_takes_all_back_further(self, tmp_path: Path) -> None:
+    def test_a_damaged_part_of_one_rank_makes_all_ranks_use_an_older_checkpoint(self, tmp_path: Path) -> None:
         ranks = [store(tmp_path, rank=rank, world_size=2) for rank in range(2)]
         for step in (9, 19):
             folders = [commit(rank, step) for rank in ranks]
@@ -293,9 +295,9 @@ class TestGang:
     def test_a_rank_that_never_speaks_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for rank in range(2):
             commit(store(tmp_path, rank=rank, world_size=2), 9)
-        monkeypatch.setattr("bailiff_job.store.GANG_PATIENCE_S", 0.0)
-        with pytest.raises(CheckpointProblem, match="rank 1 did not say"):
-            store(tmp_path, 2, rank=0, world_size=2).newest()
+        monkeypatch.setattr("bailiff_job.store.GANG_TIMEOUT_S", 0.0)
+        with pytest.raises(CheckpointError, match="rank 1 did not verify"):
+            store(tmp_path, 2, rank=0, world_size=2).latest()
 
 
 def restored(directory: Path, world_size: int) -> list[int | None]:

@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
-from bailiff_bus.ambient import REAL, Ambient
-from bailiff_bus.messages import EvictionStageReached, Fence, JobSpec, NodeAnnounced, StartTask, TaskAt, TaskIsRunning
-from bailiff_bus.messages.commands import Order
-from bailiff_bus.metrics import Metrics
+from bailiff_bus.messages import EvictionStageReport, Fence, JobSpec, NodeInventory, StartTask, TaskAssignment, TaskStartedReport
+from bailiff_bus.messages.commands import RecordRef
 from bailiff_node_agent.agent import Agent
+from bailiff_node_agent.agent_context import AgentContext
 from bailiff_node_agent.devices import SimulatedInventory
-from bailiff_node_agent.disk import Evictions, Fences, MemoryStorage, Reports, draw_incarnation
-from bailiff_node_agent.machine import Machine
-from bailiff_node_agent.reporting import read_report
-from bailiff_node_agent.runtime import SimulatedMachine, SimulatedRuntime, TaskKey
+from bailiff_node_agent.disk import EvictionStore, Fences, MemoryStorage, Reports, new_incarnation
+from bailiff_node_agent.reporter import decode_report
+from bailiff_node_agent.runtime import Capabilities, SimulatedMachine, TaskKey
+from bailiff_node_agent.runtime.simulated import SimulatedRuntime
 from bailiff_node_agent.settings import NodeDeclaration
+from bailiff_service.clock_and_ids import SYSTEM, ClockAndIds
+from bailiff_service.metrics import Metrics
 
 SECOND = 1_000_000
 LEASE, MARGIN = 10 * SECOND, 6 * SECOND
@@ -26,10 +27,11 @@ LEASE, MARGIN = 10 * SECOND, 6 * SECOND
 class Runtime(SimulatedRuntime):
     """Keeps what it is told of the lease."""
 
+    capabilities = Capabilities()
     told: tuple[int, int] | None = None
 
-    def renew(self, until_boottime_us: int, grace_us: int) -> None:
-        self.told = until_boottime_us, grace_us
+    def renew(self, until_us: int, grace_us: int) -> None:
+        self.told = until_us, grace_us
 
 
 @dataclass
@@ -46,7 +48,7 @@ class Node:
 
     @property
     def incarnation(self) -> str:
-        return self.agent.machine.incarnation.incarnation
+        return self.agent.context.incarnation.incarnation
 
     def common(self, incarnation: str = "") -> dict[str, Any]:
         return {"node": "n1", "incarnation": incarnation or self.incarnation, "sender": "admission", "sender_epoch": 1}
@@ -58,11 +60,11 @@ class Node:
         return StartTask.model_validate(
             {
                 **self.common(),
-                "order": Order(epoch=1, seq=seq),
+                "ordered_by": RecordRef(epoch=1, seq=seq),
                 "job": job,
                 "attempt": 1,
                 "spec": JobSpec(command="sleep 300", runtime="simulated"),
-                "tasks": (TaskAt(task=0, devices=()),),
+                "tasks": (TaskAssignment(task=0, devices=()),),
                 "grace": SECOND,
                 "node_rank": 0,
                 "world_size": 1,
@@ -71,29 +73,29 @@ class Node:
             }
         )
 
-    def said(self) -> list[Any]:
-        return [read_report(report) for _, report in self.agent.machine.reports.unsent()]
+    def messages(self) -> list[Any]:
+        return [decode_report(report) for _, report in self.agent.context.reports.unsent()]
 
 
 async def adopted() -> Node:
     """An agent that has adopted and announced what is there, which is nothing."""
     machine, storage, clock = SimulatedMachine(), MemoryStorage(), [1000 * SECOND]
-    declared = NodeDeclaration(name="n1", domain="pool-a", gpus="2xH100-80GB")
+    declared = NodeDeclaration(name="n1", pool="pool-a", gpus="2xH100-80GB")
     inventory, runtime = SimulatedInventory("2xH100-80GB", "n1", machine.identify), Runtime(machine)
     machine.attach_devices(inventory)
-    ambient: Ambient = replace(REAL, boot=lambda: clock[0])
-    parts = Machine(
+    clock_and_ids: ClockAndIds = replace(SYSTEM, boot=lambda: clock[0])
+    parts = AgentContext(
         node=declared,
         inventory=inventory,
         runtimes={"simulated": runtime},
         storage=storage,
         fences=Fences(storage),
         reports=Reports(storage),
-        evictions=Evictions(storage),
-        incarnation=draw_incarnation(storage, machine_id="m1"),
+        evictions=EvictionStore(storage),
+        incarnation=new_incarnation(storage, machine_id="m1"),
         folder=Path("/nowhere"),
     )
-    agent = Agent(parts, ambient, Metrics(), lambda: None)
+    agent = Agent(parts, clock_and_ids, Metrics(), lambda: None)
     await agent.adopt()
     return Node(agent, runtime, machine, clock)
 
@@ -127,11 +129,11 @@ async def test_a_command_that_waited_longer_than_the_lease_is_void(node: Node) -
     node.later(LEASE + 1)
     await node.agent.obey(waited)
     assert not node.runtime.pids(TaskKey("second", 1, "0"))
-    announced = node.said()[0]
-    assert isinstance(announced, NodeAnnounced)
-    assert announced.incarnation == node.incarnation != waited.incarnation
-    assert [(task.job, task.state) for task in announced.tasks] == [("first", "running")]
-    assert not [report for report in node.said() if isinstance(report, TaskIsRunning)]
+    to_report = node.messages()[0]
+    assert isinstance(to_report, NodeInventory)
+    assert to_report.incarnation == node.incarnation != waited.incarnation
+    assert [(task.job, task.state) for task in to_report.tasks] == [("first", "running")]
+    assert not [report for report in node.messages() if isinstance(report, TaskStartedReport)]
 
     # What it is told under its new name, it does.
     node.agent.renew(node.clock[0])
@@ -140,7 +142,7 @@ async def test_a_command_that_waited_longer_than_the_lease_is_void(node: Node) -
     assert node.runtime.pids(TaskKey("third", 1, "0"))
 
 
-async def test_an_agent_that_was_heard_in_time_goes_on_under_its_name(node: Node) -> None:
+async def test_an_agent_that_reaches_kafka_in_time_keeps_its_incarnation(node: Node) -> None:
     await node.fence()
     before = node.incarnation
     for _ in range(5):
@@ -152,8 +154,8 @@ async def test_an_agent_that_was_heard_in_time_goes_on_under_its_name(node: Node
 
 async def test_a_lease_is_remembered_by_the_next_agent(node: Node) -> None:
     await node.fence()
-    again = Agent(node.agent.machine, REAL, Metrics(), lambda: None)
-    assert (again.lease.lasts, again.lease.margin) == (LEASE, MARGIN)
+    again = Agent(node.agent.context, SYSTEM, Metrics(), lambda: None)
+    assert (again.lease.duration, again.lease.margin) == (LEASE, MARGIN)
 
 
 async def test_a_fence_for_another_agent_of_the_node_ends_what_runs_here(node: Node) -> None:
@@ -161,22 +163,22 @@ async def test_a_fence_for_another_agent_of_the_node_ends_what_runs_here(node: N
     await node.fence()
     node.agent.renew(node.clock[0])
     await node.agent.obey(node.start("first", 10))
-    assert not node.agent.machine.evictions.running()
+    assert not node.agent.context.evictions.running()
     await node.fence("a later one")
-    [eviction] = node.agent.machine.evictions.running()
+    [eviction] = node.agent.context.evictions.running()
     assert (eviction.key, eviction.kill_after_us) == (str(TaskKey("first", 1, "0")), 0)
-    assert not [report for report in node.said() if isinstance(report, EvictionStageReached)]
+    assert not [report for report in node.messages() if isinstance(report, EvictionStageReport)]
 
 
-async def test_an_agent_whose_fence_was_lost_starts_nothing_and_asks_again(node: Node) -> None:
+async def test_an_agent_whose_fence_was_lost_starts_nothing_and_announces_again(node: Node) -> None:
     await node.agent.obey(node.start("too-early", 10))
     assert not node.runtime.pids(TaskKey("too-early", 1, "0"))
-    assert [type(report) for report in node.said()] == [NodeAnnounced]  # its first one may still be answered
+    assert [type(report) for report in node.messages()] == [NodeInventory]  # its first one may still be answered
 
     node.later(2 * SECOND)
     await node.agent.obey(node.start("too-early", 10))
     await node.agent.obey(node.start("another", 11))
-    assert [type(report) for report in node.said()] == [NodeAnnounced, NodeAnnounced]
+    assert [type(report) for report in node.messages()] == [NodeInventory, NodeInventory]
 
     await node.fence()
     await node.agent.obey(node.start("too-early", 10))

@@ -7,18 +7,18 @@ import pytest
 from tests.unit.node_agent.test_agent_lease import SECOND, Node, node
 
 from bailiff_bus.messages import (
+    CancelEviction,
     Evict,
     JobSpec,
-    NodeAnnounced,
-    Spare,
+    NodeInventory,
     StartTask,
-    TaskAt,
-    TaskEnded,
-    TaskIsReleased,
-    TaskIsRunning,
-    TaskNotStarted,
+    TaskAssignment,
+    TaskExitedReport,
+    TaskReleasedReport,
+    TaskStartedReport,
+    TaskStartRefusedReport,
 )
-from bailiff_bus.messages.commands import Order
+from bailiff_bus.messages.commands import RecordRef
 from bailiff_node_agent.agent import Agent
 from bailiff_node_agent.devices.ledger import ShareLedger
 from bailiff_node_agent.runtime import Launch, TaskKey
@@ -32,11 +32,11 @@ async def _fenced(node: Node) -> None:
     await node.fence()
 
 
-def start(node: Node, job: str, seq: int, *tasks: TaskAt) -> StartTask:
+def start(node: Node, job: str, seq: int, *tasks: TaskAssignment) -> StartTask:
     return StartTask.model_validate(
         {
             **node.common(),
-            "order": Order(epoch=1, seq=seq),
+            "ordered_by": RecordRef(epoch=1, seq=seq),
             "job": job,
             "attempt": 1,
             "spec": JobSpec(command="sleep 300", runtime="simulated"),
@@ -49,65 +49,67 @@ def start(node: Node, job: str, seq: int, *tasks: TaskAt) -> StartTask:
 
 def evict(node: Node, job: str, seq: int, *tasks: int) -> Evict:
     common = {**node.common(), "sender": "executor"}
-    return Evict(**common, order=Order(epoch=1, seq=seq), job=job, attempt=1, tasks=tasks, grace=SECOND, cause="preemption")
+    return Evict(
+        **common, ordered_by=RecordRef(epoch=1, seq=seq), job=job, attempt=1, tasks=tasks, grace=SECOND, cause="preemption"
+    )
 
 
-def half(task: int = 0, milli: int = 500) -> TaskAt:
-    return TaskAt(task=task, devices=(GPU,), gpu_share_milli=milli)
+def half(task: int = 0, milli: int = 500) -> TaskAssignment:
+    return TaskAssignment(task=task, devices=(GPU,), gpu_share_milli=milli)
 
 
-def said(node: Node, kind: type[Any]) -> list[Any]:
-    return [report for report in node.said() if isinstance(report, kind)]
+def messages(node: Node, kind: type[Any]) -> list[Any]:
+    return [report for report in node.messages() if isinstance(report, kind)]
 
 
 async def test_two_halves_of_a_device_run_side_by_side_and_a_third_part_does_not(node: Node) -> None:
     for number, job in enumerate(("one", "two")):
         await node.agent.obey(start(node, job, 10 + number, half()))
-    assert [report.job for report in said(node, TaskIsRunning)] == ["one", "two"]
+    assert [report.job for report in messages(node, TaskStartedReport)] == ["one", "two"]
     await node.agent.obey(start(node, "three", 12, half(milli=100)))
-    refused = said(node, TaskNotStarted)
-    assert [(report.job, report.reason) for report in refused] == [("three", f"{GPU} is still held by one, attempt 1")]
+    refused = messages(node, TaskStartRefusedReport)
+    assert [(report.job, report.reason) for report in refused] == [("three", f"{GPU} is still in use by one, attempt 1")]
 
 
 async def test_a_shared_device_is_not_given_out_whole_nor_a_whole_one_shared(node: Node) -> None:
     await node.agent.obey(start(node, "part", 10, half()))
-    await node.agent.obey(start(node, "whole", 11, TaskAt(task=0, devices=(GPU,))))
-    await node.agent.obey(start(node, "other", 12, TaskAt(task=0, devices=("GPU-sim-n1-1",))))
-    await node.agent.obey(start(node, "guest", 13, TaskAt(task=0, devices=("GPU-sim-n1-1",), gpu_share_bytes=1)))
-    assert [report.job for report in said(node, TaskNotStarted)] == ["whole", "guest"]
+    await node.agent.obey(start(node, "whole", 11, TaskAssignment(task=0, devices=(GPU,))))
+    await node.agent.obey(start(node, "other", 12, TaskAssignment(task=0, devices=("GPU-sim-n1-1",))))
+    await node.agent.obey(start(node, "guest", 13, TaskAssignment(task=0, devices=("GPU-sim-n1-1",), gpu_share_bytes=1)))
+    assert [report.job for report in messages(node, TaskStartRefusedReport)] == ["whole", "guest"]
 
 
 async def test_a_start_that_was_overtaken_on_a_shared_device_still_counts(node: Node) -> None:
     await node.agent.obey(start(node, "late", 20, half()))
     await node.agent.obey(start(node, "early", 10, half()))
-    assert [report.job for report in said(node, TaskIsRunning)] == ["late", "early"]
+    assert [report.job for report in messages(node, TaskStartedReport)] == ["late", "early"]
 
 
-async def test_the_next_agent_knows_who_shares_what(node: Node) -> None:
+async def test_the_next_agent_knows_the_shares_of_devices(node: Node) -> None:
     await node.agent.obey(start(node, "one", 10, half()))
-    again = Agent(node.agent.machine, node.agent._ambient, node.agent._metrics, lambda: None)
+    again = Agent(node.agent.context, node.agent._clock_and_ids, node.agent._metrics, lambda: None)
     await again.adopt()
     node.agent = again
     await node.fence()
     await again.obey(start(node, "two", 11, half()))
     await again.obey(start(node, "three", 12, half()))
-    assert [report.job for report in said(node, TaskIsRunning)][-1] == "two"
-    assert [report.job for report in said(node, TaskNotStarted)] == ["three"]
+    assert [report.job for report in messages(node, TaskStartedReport)][-1] == "two"
+    assert [report.job for report in messages(node, TaskStartRefusedReport)] == ["three"]
 
 
 async def test_a_share_that_is_forgotten_is_free(node: Node) -> None:
-    ledger = ShareLedger(node.agent.machine.storage)
+    ledger = ShareLedger(node.agent.context.storage)
     await node.agent.obey(start(node, "one", 10, half()))
-    assert ShareLedger(node.agent.machine.storage).part("one-1-0") is not None
+    assert ShareLedger(node.agent.context.storage).part("one-1-0") is not None
     held = node.agent.tasks[TaskKey("one", 1, "0")]
-    node.machine._kill(held.key)
-    await node.agent._releasing._forget(held)
-    assert ShareLedger(node.agent.machine.storage).part("one-1-0") is None
+    node.machine.kill(held.key)
+    await node.agent._releaser._forget(held)
+    assert ShareLedger(node.agent.context.storage).part("one-1-0") is None
     assert ledger.part("never heard of") is None
 
 
-async def test_the_tasks_of_a_gang_start_side_by_side(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    runtime = node.agent.machine.runtimes["simulated"]
+async def test_the_tasks_of_a_gang_start_concurrently(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = node.agent.context.runtimes["simulated"]
     begun, start_one = asyncio.Barrier(2), runtime.start
 
     async def once_both_begin(launch: Launch) -> Any:
@@ -116,58 +118,58 @@ async def test_the_tasks_of_a_gang_start_side_by_side(node: Node, monkeypatch: p
 
     monkeypatch.setattr(runtime, "start", once_both_begin)
     async with asyncio.timeout(10):
-        await node.agent.obey(start(node, "wide", 10, TaskAt(task=0), TaskAt(task=1)))
-    assert sorted(report.task for report in said(node, TaskIsRunning)) == [0, 1]
+        await node.agent.obey(start(node, "wide", 10, TaskAssignment(task=0), TaskAssignment(task=1)))
+    assert sorted(report.task for report in messages(node, TaskStartedReport)) == [0, 1]
 
 
-async def test_a_member_joins_while_another_was_told_to_leave(node: Node) -> None:
-    await node.agent.obey(start(node, "wide", 10, TaskAt(task=0), TaskAt(task=1)))
+async def test_a_task_starts_while_another_one_is_evicted(node: Node) -> None:
+    await node.agent.obey(start(node, "wide", 10, TaskAssignment(task=0), TaskAssignment(task=1)))
     await node.agent.obey(evict(node, "wide", 30, 1))
-    await node.agent.obey(start(node, "wide", 25, TaskAt(task=2)))  # ordered before, heard after
-    assert [report.task for report in said(node, TaskIsRunning)] == [0, 1, 2]
-    await node.agent.obey(start(node, "wide", 29, TaskAt(task=1)))
-    assert [report.task for report in said(node, TaskIsRunning)] == [0, 1, 2]
+    await node.agent.obey(start(node, "wide", 25, TaskAssignment(task=2)))  # ordered before, heard after
+    assert [report.task for report in messages(node, TaskStartedReport)] == [0, 1, 2]
+    await node.agent.obey(start(node, "wide", 29, TaskAssignment(task=1)))
+    assert [report.task for report in messages(node, TaskStartedReport)] == [0, 1, 2]
 
 
 async def test_an_answer_names_the_order_that_it_is_about(node: Node) -> None:
-    await node.agent.obey(start(node, "wide", 10, TaskAt(task=0)))
+    await node.agent.obey(start(node, "wide", 10, TaskAssignment(task=0)))
     await node.agent.obey(evict(node, "wide", 30, 5))
-    assert [report.order for report in said(node, TaskIsRunning)] == [10]
-    assert [report.order for report in said(node, TaskIsReleased)] == [30]
+    assert [report.ordered_by for report in messages(node, TaskStartedReport)] == [10]
+    assert [report.ordered_by for report in messages(node, TaskReleasedReport)] == [30]
 
 
 async def test_the_next_agent_still_knows_by_which_order_a_member_came(node: Node) -> None:
     """Its end is on the way; the log, which has it already, may have ordered another member of that number meanwhile."""
-    await node.agent.obey(start(node, "wide", 10, TaskAt(task=0)))
-    node.machine._kill(TaskKey("wide", 1, "0"))
-    node.agent = Agent(node.agent.machine, node.agent._ambient, node.agent._metrics, lambda: None)
+    await node.agent.obey(start(node, "wide", 10, TaskAssignment(task=0)))
+    node.machine.kill(TaskKey("wide", 1, "0"))
+    node.agent = Agent(node.agent.context, node.agent._clock_and_ids, node.agent._metrics, lambda: None)
     await node.agent.adopt()
-    (entry,) = said(node, NodeAnnounced)[-1].tasks
-    assert (entry.state, entry.order) == ("exited", 10)
+    (entry,) = messages(node, NodeInventory)[-1].tasks
+    assert (entry.state, entry.ordered_by) == ("exited", 10)
 
 
 async def test_a_start_that_an_agent_died_over_is_not_answered_with_the_end_of_the_member_before(node: Node) -> None:
-    await node.agent.obey(start(node, "wide", 10, TaskAt(task=0)))
-    node.machine._kill(TaskKey("wide", 1, "0"))
-    node.agent.machine.fences.obey("wide", 1, {0: ()}, (1, 25))  # all that the agent came to do
-    node.agent = Agent(node.agent.machine, node.agent._ambient, node.agent._metrics, lambda: None)
+    await node.agent.obey(start(node, "wide", 10, TaskAssignment(task=0)))
+    node.machine.kill(TaskKey("wide", 1, "0"))
+    node.agent.context.fences.obey("wide", 1, {0: ()}, (1, 25))  # all that the agent came to do
+    node.agent = Agent(node.agent.context, node.agent._clock_and_ids, node.agent._metrics, lambda: None)
     await node.agent.adopt()
     await node.fence()
-    await node.agent.obey(start(node, "wide", 25, TaskAt(task=0)))
-    assert [(report.order, report.reason) for report in said(node, TaskNotStarted)] == [
+    await node.agent.obey(start(node, "wide", 25, TaskAssignment(task=0)))
+    assert [(report.ordered_by, report.reason) for report in messages(node, TaskStartRefusedReport)] == [
         (25, "it was started here before, and is not here any more")
     ]
-    assert not [report for report in said(node, TaskEnded) if report.order != 10]
+    assert not [report for report in messages(node, TaskExitedReport) if report.ordered_by != 10]
 
 
 async def test_a_start_that_this_node_cannot_carry_out_is_answered(node: Node) -> None:
     """A device may fall off the bus between decision and start; specs come from anybody. None may end the agent."""
-    await node.agent.obey(start(node, "gone", 10, TaskAt(task=0, devices=("GPU-that-was-here",))))
+    await node.agent.obey(start(node, "gone", 10, TaskAssignment(task=0, devices=("GPU-that-was-here",))))
     secrets = JobSpec(command="true", runtime="simulated", secrets={"TOKEN": "x" * 5000})
-    await node.agent.obey(start(node, "secret", 11, TaskAt(task=0)).model_copy(update={"spec": secrets}))
+    await node.agent.obey(start(node, "secret", 11, TaskAssignment(task=0)).model_copy(update={"spec": secrets}))
     other = JobSpec(command="true", runtime="process")
-    await node.agent.obey(start(node, "other", 12, TaskAt(task=0)).model_copy(update={"spec": other}))
-    refused = {report.job: report.reason for report in said(node, TaskNotStarted)}
+    await node.agent.obey(start(node, "other", 12, TaskAssignment(task=0)).model_copy(update={"spec": other}))
+    refused = {report.job: report.reason for report in messages(node, TaskStartRefusedReport)}
     assert list(refused) == ["gone", "secret", "other"]
     assert "GPU-that-was-here" in refused["gone"]
     assert "no secret named 'xxx" in refused["secret"]
@@ -176,33 +178,33 @@ async def test_a_start_that_this_node_cannot_carry_out_is_answered(node: Node) -
 
 async def test_what_was_obeyed_by_orders_that_are_lost_does_not_outweigh_what_the_log_still_holds(node: Node) -> None:
     """The log was cut short: it holds the eviction, and has forgotten that the job was spared after it."""
-    await node.agent.obey(start(node, "low", 10, TaskAt(task=0)))
+    await node.agent.obey(start(node, "low", 10, TaskAssignment(task=0)))
     spared = {**node.common(), "sender": "executor", "job": "low", "attempt": 1, "tasks": (0,)}
-    await node.agent.obey(Spare.model_validate({**spared, "order": Order(epoch=1, seq=40)}))
+    await node.agent.obey(CancelEviction.model_validate({**spared, "ordered_by": RecordRef(epoch=1, seq=40)}))
     await node.agent.obey(evict(node, "low", 30, 0))
-    assert not node.agent.machine.evictions.running(), "a sender of the same epoch is merely late"
+    assert not node.agent.context.evictions.running(), "a sender of the same epoch is merely late"
     await node.agent.obey(evict(node, "low", 30, 0).model_copy(update={"sender_epoch": 2}))
-    assert [eviction.key for eviction in node.agent.machine.evictions.running()] == ["low-1-0"]
+    assert [eviction.key for eviction in node.agent.context.evictions.running()] == ["low-1-0"]
 
 
 async def test_a_start_that_was_overtaken_by_lost_orders_is_answered_and_not_carried_out(node: Node) -> None:
     """Without an answer the job would start for ever; carried out, it might run twice."""
-    await node.agent.obey(start(node, "low", 10, TaskAt(task=0)).model_copy(update={"attempt": 2}))
+    await node.agent.obey(start(node, "low", 10, TaskAssignment(task=0)).model_copy(update={"attempt": 2}))
     await node.fence()
-    late = start(node, "low", 5, TaskAt(task=0))
+    late = start(node, "low", 5, TaskAssignment(task=0))
     await node.agent.obey(late)
-    assert not said(node, TaskNotStarted)
+    assert not messages(node, TaskStartRefusedReport)
     await node.agent.obey(late.model_copy(update={"sender_epoch": 2}))
-    (answer,) = said(node, TaskNotStarted)
-    assert (answer.attempt, answer.order) == (1, 5)
-    assert [report.attempt for report in said(node, TaskIsRunning)] == [2]
+    (answer,) = messages(node, TaskStartRefusedReport)
+    assert (answer.attempt, answer.ordered_by) == (1, 5)
+    assert [report.attempt for report in messages(node, TaskStartedReport)] == [2]
 
 
 async def test_a_task_is_not_taken_over_by_a_later_start_of_its_name(node: Node) -> None:
     """The attempt's number is given out again where the log has forgotten it; what runs is to be ended first."""
-    await node.agent.obey(start(node, "low", 10, TaskAt(task=0, devices=(GPU,))))
-    again = start(node, "low", 8, TaskAt(task=0, devices=(GPU,)))
-    await node.agent.obey(again.model_copy(update={"sender_epoch": 2, "order": Order(epoch=2, seq=8)}))
-    (refusal,) = said(node, TaskNotStarted)
-    assert refusal.reason == "attempt 1 of it is still here, from an order that the log has forgotten"
-    assert len(said(node, TaskIsRunning)) == 1
+    await node.agent.obey(start(node, "low", 10, TaskAssignment(task=0, devices=(GPU,))))
+    again = start(node, "low", 8, TaskAssignment(task=0, devices=(GPU,)))
+    await node.agent.obey(again.model_copy(update={"sender_epoch": 2, "ordered_by": RecordRef(epoch=2, seq=8)}))
+    (refusal,) = messages(node, TaskStartRefusedReport)
+    assert refusal.reason == "attempt 1 of it is still here, from a command that the log no longer has"
+    assert len(messages(node, TaskStartedReport)) == 1

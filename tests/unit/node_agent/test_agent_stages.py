@@ -12,39 +12,40 @@ from typing import Any
 import pytest
 from tests.simulation.processes import VirtualLoop
 
-from bailiff_bus.ambient import REAL
 from bailiff_bus.messages import (
-    DeviceIsDirty,
+    CancelEviction,
+    CheckpointAtStep,
+    DeviceQuarantinedReport,
     Evict,
-    EvictionStageReached,
+    EvictionStageReport,
     Fence,
     JobSpec,
-    NodeAnnounced,
+    NodeInventory,
     ReportBody,
-    SaveTogether,
-    Spare,
     StartTask,
-    TaskAt,
-    TaskEnded,
-    TaskHasProgressed,
-    TaskHasResumed,
-    TaskIsReleased,
-    TaskNotSpared,
-    TaskWasSpared,
+    TaskAssignment,
+    TaskCancelEvictionRefusedReport,
+    TaskEvictionCancelledReport,
+    TaskExitedReport,
+    TaskProgressReport,
+    TaskReleasedReport,
+    TaskResumedReport,
 )
-from bailiff_bus.messages.commands import Order
-from bailiff_bus.metrics import Metrics
+from bailiff_bus.messages.commands import RecordRef
 from bailiff_node_agent.agent import Agent
+from bailiff_node_agent.agent_context import AgentContext
 from bailiff_node_agent.devices import SimulatedInventory
-from bailiff_node_agent.disk import Evictions, Fences, MemoryStorage, Reports, draw_incarnation
-from bailiff_node_agent.machine import Machine
-from bailiff_node_agent.reporting import read_report
-from bailiff_node_agent.runtime import SimulatedMachine, SimulatedRuntime, TaskKey
+from bailiff_node_agent.disk import EvictionStore, Fences, MemoryStorage, Reports, new_incarnation
+from bailiff_node_agent.reporter import decode_report
+from bailiff_node_agent.runtime import SimulatedMachine, TaskKey
+from bailiff_node_agent.runtime.simulated import SimulatedRuntime
 from bailiff_node_agent.settings import NodeDeclaration
+from bailiff_service.clock_and_ids import SYSTEM
+from bailiff_service.metrics import Metrics
 
 SECOND = 1_000_000
 KEY = TaskKey("job", 1, "0")
-ALONE = TaskAt(task=0)
+ALONE = TaskAssignment(task=0)
 
 
 class World:
@@ -59,41 +60,41 @@ class World:
 
     async def agent_starts(self) -> None:
         runtime = SimulatedRuntime(self.machine)
-        ambient = replace(REAL, boot=lambda: int(asyncio.get_running_loop().time() * 1_000_000))
-        parts = Machine(
-            node=NodeDeclaration(name="n1", domain="pool-a", gpus="2xH100-80GB"),
+        clock_and_ids = replace(SYSTEM, boot=lambda: int(asyncio.get_running_loop().time() * 1_000_000))
+        parts = AgentContext(
+            node=NodeDeclaration(name="n1", pool="pool-a", gpus="2xH100-80GB"),
             inventory=self.inventory,
             runtimes={"simulated": runtime},
             storage=self.storage,
             fences=Fences(self.storage),
             reports=Reports(self.storage),
-            evictions=Evictions(self.storage),
-            incarnation=draw_incarnation(self.storage, machine_id="m1"),
+            evictions=EvictionStore(self.storage),
+            incarnation=new_incarnation(self.storage, machine_id="m1"),
             folder=Path("/nowhere"),
         )
-        self.agent = Agent(parts, ambient, Metrics(), self.collect)
+        self.agent = Agent(parts, clock_and_ids, Metrics(), self.collect)
         await self.agent.adopt()
         self.running = asyncio.get_running_loop().create_task(self.agent.run())
         await asyncio.sleep(0)
 
     def collect(self) -> None:
-        for number, kept in self.agent.machine.reports.unsent():
-            self.told.append(read_report(kept))
-            self.agent.machine.reports.sent(number)
+        for number, kept in self.agent.context.reports.unsent():
+            self.told.append(decode_report(kept))
+            self.agent.context.reports.sent(number)
 
     async def agent_dies(self) -> None:
         assert self.running is not None
         self.running.cancel()
         await asyncio.gather(self.running, return_exceptions=True)
-        self.machine._listen(None, None)
+        self.machine.listen(None, None)
 
     def common(self, seq: int) -> dict[str, Any]:
-        incarnation = self.agent.machine.incarnation.incarnation
-        position = {"node": "n1", "incarnation": incarnation, "sender_epoch": 1, "order": Order(epoch=1, seq=seq)}
+        incarnation = self.agent.context.incarnation.incarnation
+        position = {"node": "n1", "incarnation": incarnation, "sender_epoch": 1, "ordered_by": RecordRef(epoch=1, seq=seq)}
         return {**position, "job": "job", "attempt": 1}
 
-    async def starts(self, talks: str | None = "10:2", world: int = 1, task: TaskAt = ALONE, **env: str) -> None:
-        spec = JobSpec(command="train", runtime="simulated", env=env | ({"BAILIFF_SIM_TALKS": talks} if talks else {}))
+    async def starts(self, talks: str | None = "10:2", world: int = 1, task: TaskAssignment = ALONE, **env: str) -> None:
+        spec = JobSpec(command="train", runtime="simulated", env=env | ({"BAILIFF_SIM_CHECKPOINTS": talks} if talks else {}))
         about = {"tasks": (task,), "spec": spec, "grace": SECOND, "master_node": "n1", "world_size": world}
         await self.agent.obey(StartTask(sender="admission", **self.common(5), **about))
 
@@ -105,17 +106,17 @@ class World:
         await self.agent.obey(Evict(sender="executor", **self.common(9), **self.leaves(grace, term_after)))
 
     async def spare(self, seq: int = 20) -> None:
-        await self.agent.obey(Spare(sender="executor", **self.common(seq), tasks=(0,)))
+        await self.agent.obey(CancelEviction(sender="executor", **self.common(seq), tasks=(0,)))
 
     async def together(self, step: int, *, agreed: bool = False) -> None:
-        await self.agent.obey(SaveTogether(sender="executor", **self.common(9), tasks=(0,), step=step, agreed=agreed))
+        await self.agent.obey(CheckpointAtStep(sender="executor", **self.common(9), tasks=(0,), step=step, agreed=agreed))
 
     def of(self, kind: type[Any]) -> list[Any]:
         return [report for report in self.told if isinstance(report, kind)]
 
     def stages(self) -> list[tuple[str, int]]:
         """Each with its seconds since the notice, in the order in which they were told."""
-        return [(report.stage, round(report.after / SECOND)) for report in self.of(EvictionStageReached)]
+        return [(report.stage, round(report.elapsed / SECOND)) for report in self.of(EvictionStageReport)]
 
 
 def story(tells: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[], None]:
@@ -126,7 +127,7 @@ def story(tells: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[], N
             world = World()
             await world.agent_starts()
             await world.agent.obey(
-                Fence(node="n1", incarnation=world.agent.machine.incarnation.incarnation, sender="admission", sender_epoch=1)
+                Fence(node="n1", incarnation=world.agent.context.incarnation.incarnation, sender="admission", sender_epoch=1)
             )
             await tells(world)
             await world.agent_dies()
@@ -142,7 +143,7 @@ def story(tells: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[], N
 
 
 @story
-async def test_a_job_that_talks_is_told_and_leaves_by_itself(world: World) -> None:
+async def test_a_job_with_the_library_gets_its_notice_and_exits_by_itself(world: World) -> None:
     await world.starts()
     await asyncio.sleep(30)
     await world.evict()
@@ -150,14 +151,14 @@ async def test_a_job_that_talks_is_told_and_leaves_by_itself(world: World) -> No
     assert world.stages() == [
         ("noticed", 0), ("acknowledged", 0), ("checkpoint_started", 0), ("checkpoint_committed", 2), ("yielding", 2),
     ]  # fmt: skip
-    noticed, acknowledged, _, committed, _ = world.of(EvictionStageReached)
-    assert (noticed.attached, noticed.soft, noticed.hard, noticed.step, noticed.pace) == (
+    noticed, acknowledged, _, committed, _ = world.of(EvictionStageReport)
+    assert (noticed.attached, noticed.term_after, noticed.kill_after, noticed.step, noticed.step_rate_milli) == (
         True, 120 * SECOND, 150 * SECOND, 300, 10_000,
     )  # fmt: skip
     assert acknowledged.step == 300
-    assert (committed.checkpoint.step, committed.checkpoint.microseconds, committed.step) == (301, 2 * SECOND, None)
-    assert [report.exit_code for report in world.of(TaskEnded)] == [85]
-    assert world.told.index(committed) < world.told.index(world.of(TaskEnded)[0])
+    assert (committed.checkpoint.step, committed.checkpoint.duration, committed.step) == (301, 2 * SECOND, None)
+    assert [report.exit_code for report in world.of(TaskExitedReport)] == [85]
+    assert world.told.index(committed) < world.told.index(world.of(TaskExitedReport)[0])
 
 
 @story
@@ -166,8 +167,8 @@ async def test_a_script_that_knows_nothing_has_term_with_the_notice_and_all_of_i
     await world.evict()
     await asyncio.sleep(200)
     assert world.stages() == [("noticed", 0), ("term_sent", 0), ("kill_sent", 150)]
-    noticed, term, kill = world.of(EvictionStageReached)
-    assert (noticed.attached, noticed.soft, term.stuck_in, kill.stuck_in) == (False, 0, None, "noticed")
+    noticed, term, kill = world.of(EvictionStageReport)
+    assert (noticed.attached, noticed.term_after, term.stuck_in, kill.stuck_in) == (False, 0, None, "noticed")
 
 
 @story
@@ -176,9 +177,9 @@ async def test_a_job_that_is_slower_than_its_deadlines_is_stopped_where_it_was_s
     await world.evict()
     await asyncio.sleep(200)
     assert world.stages()[2:] == [("checkpoint_started", 0), ("term_sent", 120), ("kill_sent", 150)]
-    *_, term, kill = world.of(EvictionStageReached)
+    *_, term, kill = world.of(EvictionStageReport)
     assert (term.stuck_in, kill.stuck_in) == ("checkpoint_started", "checkpoint_started")
-    assert [report.exit_code for report in world.of(TaskEnded)] == [-9]
+    assert [report.exit_code for report in world.of(TaskExitedReport)] == [-9]
 
 
 @story
@@ -193,15 +194,15 @@ async def test_a_rank_confirms_the_step_or_raises_it_and_saves_when_all_agree(wo
     await asyncio.sleep(0)
     await world.together(305, agreed=True)
     await asyncio.sleep(10)
-    assert [(report.stage, report.step) for report in world.of(EvictionStageReached)] == [
+    assert [(report.stage, report.step) for report in world.of(EvictionStageReport)] == [
         ("noticed", 300), ("acknowledged", 300), ("step_confirmed", 302), ("step_confirmed", 305), ("step_agreed", 305),
         ("checkpoint_started", 305), ("checkpoint_committed", None), ("yielding", None),
     ]  # fmt: skip
-    assert world.of(EvictionStageReached)[-2].checkpoint.agreed is True
+    assert world.of(EvictionStageReport)[-2].checkpoint.agreed is True
 
 
 @story
-async def test_without_agreement_it_saves_at_the_soft_deadline_and_says_so(world: World) -> None:
+async def test_without_agreement_it_saves_at_the_soft_deadline_and_reports_it(world: World) -> None:
     await world.starts(world=2)
     await world.evict(grace=30, term_after=20)
     await asyncio.sleep(19)
@@ -209,13 +210,13 @@ async def test_without_agreement_it_saves_at_the_soft_deadline_and_says_so(world
     await asyncio.sleep(1.5)
     await world.together(500, agreed=True)  # it comes too late: others have saved without
     await asyncio.sleep(10)
-    told = world.of(EvictionStageReached)
+    told = world.of(EvictionStageReport)
     assert "step_agreed" not in [stage for stage, _ in world.stages()]
     assert next(report for report in told if report.stage == "checkpoint_committed").checkpoint.agreed is False
 
 
 @story
-async def test_an_agent_that_was_restarted_tells_all_of_it_and_keeps_the_deadlines(world: World) -> None:
+async def test_a_restarted_agent_reports_all_stages_and_keeps_the_deadlines(world: World) -> None:
     await world.starts(talks="10:60", BAILIFF_SIM_ON_TERM="ignore")
     await asyncio.sleep(30)
     await world.evict(grace=100, term_after=80)
@@ -225,12 +226,12 @@ async def test_an_agent_that_was_restarted_tells_all_of_it_and_keeps_the_deadlin
     world.told.clear()
     await world.agent_starts()
     await asyncio.sleep(100)
-    (announced,) = world.of(NodeAnnounced)
-    (held,) = announced.tasks
-    assert [(stage.stage, round(stage.after / SECOND)) for stage in held.stages] == [
+    (to_report,) = world.of(NodeInventory)
+    (held,) = to_report.tasks
+    assert [(stage.stage, round(stage.elapsed / SECOND)) for stage in held.stages] == [
         ("noticed", 0), ("acknowledged", 0), ("checkpoint_started", 0), ("checkpoint_committed", 60), ("yielding", 60),
     ]  # fmt: skip
-    assert (held.stages[0].step, held.stages[0].soft, held.exit_code) == (300, 80 * SECOND, 85)
+    assert (held.stages[0].step, held.stages[0].term_after, held.exit_code) == (300, 80 * SECOND, 85)
     assert world.stages() == []
 
 
@@ -248,20 +249,20 @@ async def test_deadlines_of_an_earlier_agent_are_kept_by_the_next(world: World) 
 
 
 @story
-async def test_what_is_said_outside_of_evictions_is_told_now_and_then(world: World) -> None:
+async def test_progress_outside_of_evictions_is_reported_at_intervals(world: World) -> None:
     await world.starts()
     task = world.machine._tasks[KEY]
     for step in range(100):
-        world.machine._say(task, "progress", step=step, total=1000)
+        world.machine._send(task, "progress", step=step, total=1000)
         await asyncio.sleep(1)
-    assert [report.step for report in world.of(TaskHasProgressed)] == [0, 600]  # the second from shared memory, a minute later
+    assert [report.step for report in world.of(TaskProgressReport)] == [0, 600]  # the second from shared memory, a minute later
     world.told.clear()
     for step in range(30):
         saved = {"step": step, "bytes": 1, "microseconds": 1, "sha256": "0" * 64, "agreed": True}
-        world.machine._say(task, "checkpoint_committed", **saved)
+        world.machine._send(task, "checkpoint_committed", **saved)
         await asyncio.sleep(1)
     await asyncio.sleep(0.5)
-    saved_at = [(report.checkpoint.step, report.ago) for report in world.of(TaskHasProgressed)]
+    saved_at = [(report.checkpoint.step, report.checkpoint_age) for report in world.of(TaskProgressReport)]
     assert saved_at == [
         (0, 0),
         *((n, SECOND) for n in (9, 19, 29)),
@@ -269,22 +270,22 @@ async def test_what_is_said_outside_of_evictions_is_told_now_and_then(world: Wor
 
 
 @story
-async def test_it_says_from_where_it_goes_on(world: World) -> None:
+async def test_the_step_of_a_resumed_job_is_reported(world: World) -> None:
     world.machine.saved["job", "0"] = (0, 120)
     await world.starts()
     await asyncio.sleep(1)
-    (resumed,) = world.of(TaskHasResumed)
-    assert (resumed.step, resumed.from_attempt, resumed.passed_over) == (120, 0, 0)
+    (resumed,) = world.of(TaskResumedReport)
+    assert (resumed.step, resumed.from_attempt, resumed.skipped_checkpoints) == (120, 0, 0)
 
 
 @story
-async def test_after_a_power_loss_it_says_that_it_did_not_see_the_end(world: World) -> None:
+async def test_after_a_power_loss_the_exit_is_reported_as_unseen(world: World) -> None:
     await world.starts()
     await world.agent_dies()
     world.machine.crash()
     await world.agent_starts()
-    (task,) = world.of(NodeAnnounced)[-1].tasks
-    assert (task.state, task.exit_code, task.unseen) == ("exited", -9, True)
+    (task,) = world.of(NodeInventory)[-1].tasks
+    assert (task.state, task.exit_code, task.unobserved) == ("exited", -9, True)
 
 
 @pytest.mark.parametrize(("grace", "term_after"), [(0, 0), (5, None), (5, 9)])
@@ -294,7 +295,7 @@ def test_odd_deadlines_end_a_job_all_the_same(grace: int, term_after: int | None
         await world.starts(talks="10:1000", BAILIFF_SIM_ON_TERM="ignore")
         await world.evict(grace=grace, term_after=term_after)
         await asyncio.sleep(grace + 1)
-        assert [report.exit_code for report in world.of(TaskEnded)] == [-9]
+        assert [report.exit_code for report in world.of(TaskExitedReport)] == [-9]
 
     told()
 
@@ -303,28 +304,28 @@ def test_odd_deadlines_end_a_job_all_the_same(grace: int, term_after: int | None
 
 
 @story
-async def test_a_notice_is_taken_back_while_the_job_saves_and_the_next_one_is_told_from_the_beginning(world: World) -> None:
+async def test_an_eviction_is_cancelled_while_the_job_saves_and_the_next_one_starts_anew(world: World) -> None:
     await world.starts("10:60")
     await asyncio.sleep(30)
     await world.evict()
     await asyncio.sleep(30)
     assert [stage for stage, _ in world.stages()] == ["noticed", "acknowledged", "checkpoint_started"]
     await world.spare()
-    assert len(world.of(TaskWasSpared)) == 1
+    assert len(world.of(TaskEvictionCancelledReport)) == 1
     assert world.machine.notice_of(KEY) is None
     await asyncio.sleep(300)
-    assert not world.of(TaskEnded)
+    assert not world.of(TaskExitedReport)
     world.told.clear()
     await world.agent.obey(Evict(sender="executor", **world.common(30), **world.leaves()))
     await asyncio.sleep(100)
     assert [stage for stage, _ in world.stages()] == [
         "noticed", "acknowledged", "checkpoint_started", "checkpoint_committed", "yielding",
     ]  # fmt: skip
-    assert [end.exit_code for end in world.of(TaskEnded)] == [85]
+    assert [end.exit_code for end in world.of(TaskExitedReport)] == [85]
 
 
 @story
-async def test_what_was_taken_back_stays_so_for_the_next_agent_and_when_it_is_asked_again(world: World) -> None:
+async def test_a_cancelled_eviction_stays_cancelled_for_the_next_agent_and_a_repeated_command(world: World) -> None:
     await world.starts("10:60")
     await world.evict()
     await asyncio.sleep(1)
@@ -333,39 +334,43 @@ async def test_what_was_taken_back_stays_so_for_the_next_agent_and_when_it_is_as
     await world.agent_starts()
     await asyncio.sleep(300)
     await world.agent.obey(
-        Fence(node="n1", incarnation=world.agent.machine.incarnation.incarnation, sender="admission", sender_epoch=1)
+        Fence(node="n1", incarnation=world.agent.context.incarnation.incarnation, sender="admission", sender_epoch=1)
     )
     await world.spare()
-    assert (len(world.of(TaskWasSpared)), world.of(TaskEnded), world.of(TaskNotSpared)) == (2, [], [])
+    assert (
+        len(world.of(TaskEvictionCancelledReport)),
+        world.of(TaskExitedReport),
+        world.of(TaskCancelEvictionRefusedReport),
+    ) == (2, [], [])
 
 
 @story
-async def test_a_job_that_has_its_term_leaves_though_it_is_not_needed_any_more(world: World) -> None:
+async def test_an_eviction_cannot_be_cancelled_after_term(world: World) -> None:
     await world.starts(None, BAILIFF_SIM_ON_TERM="exit:0:20")
     await world.evict()
     await asyncio.sleep(1)
     await world.spare()
-    assert (len(world.of(TaskNotSpared)), world.of(TaskWasSpared)) == (1, [])
+    assert (len(world.of(TaskCancelEvictionRefusedReport)), world.of(TaskEvictionCancelledReport)) == (1, [])
     await asyncio.sleep(30)
-    assert len(world.of(TaskEnded)) == 1
+    assert len(world.of(TaskExitedReport)) == 1
 
 
 # --- a task that does not end
 
 
 @story
-async def test_a_task_that_outlives_its_kill_leaves_its_device_hung_and_keeps_its_room(world: World) -> None:
+async def test_a_task_that_outlives_its_kill_has_its_device_quarantined_and_is_not_released(world: World) -> None:
     """It waits for a device that answers no more. Nobody gets the device, and its room is not said to be free."""
     gpu = world.inventory.list()[0].id
-    await world.starts(None, task=TaskAt(task=0, devices=(gpu,)), BAILIFF_SIM_ON_TERM="ignore")
-    world.machine._kill = lambda _: None  # type: ignore[method-assign]
+    await world.starts(None, task=TaskAssignment(task=0, devices=(gpu,)), BAILIFF_SIM_ON_TERM="ignore")
+    world.machine.kill = lambda _: None  # type: ignore[method-assign]
     await world.evict(grace=10, term_after=5)
     await asyncio.sleep(60)
     assert [stage for stage, _ in world.stages()] == ["noticed", "term_sent", "kill_sent"]
-    assert not world.of(DeviceIsDirty), "a while after KILL is nothing unusual"
+    assert not world.of(DeviceQuarantinedReport), "a while after KILL is nothing unusual"
     await asyncio.sleep(30)
-    (dirty,) = world.of(DeviceIsDirty)
-    assert (dirty.device, dirty.found.reason, dirty.found.job) == (gpu, "hung", "job")
-    assert "of its task does not end when killed" in dirty.found.detail
+    (dirty,) = world.of(DeviceQuarantinedReport)
+    assert (dirty.device, dirty.quarantine.reason, dirty.quarantine.job) == (gpu, "hung", "job")
+    assert "of its task does not exit when killed" in dirty.quarantine.detail
     await asyncio.sleep(100)
-    assert (len(world.of(DeviceIsDirty)), world.of(TaskEnded), world.of(TaskIsReleased)) == (1, [], [])
+    assert (len(world.of(DeviceQuarantinedReport)), world.of(TaskExitedReport), world.of(TaskReleasedReport)) == (1, [], [])

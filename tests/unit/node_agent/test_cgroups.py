@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bailiff_node_agent.runtime import Cgroups, Launch, ProcessRuntime, Running, TaskKey
+from bailiff_node_agent.runtime import Launch, Running, TaskKey
+from bailiff_node_agent.runtime.cgroups import Cgroups
+from bailiff_node_agent.runtime.process import ProcessRuntime
 from bailiff_node_agent.runtime.supervisor.processes import read_process, scan
 from bailiff_node_agent.scratch import Scratch
 
@@ -31,7 +33,7 @@ def groups(tmp_path: Path) -> Iterator[Cgroups]:
 async def agent(tmp_path: Path, groups: Cgroups) -> AsyncIterator[ProcessRuntime]:
     made = ProcessRuntime(tmp_path / "state", cgroups=groups)
     yield made
-    if made.control_dir(KEY).exists():
+    if made.task_dir(KEY).exists():
         await made.kill(KEY)
     await made.close()
 
@@ -52,8 +54,8 @@ async def test_all_that_a_task_starts_is_in_its_cgroup(agent: ProcessRuntime, gr
     running = await starts(agent, FORKS_AWAY, tmp_path)
     await until(lambda: (tmp_path / "away").exists() and (tmp_path / "away").read_text())
     away = int((tmp_path / "away").read_text())
-    assert {running.pid, away} <= set(groups.pids(KEY))
-    assert {running.pid, away} <= set(agent.pids(KEY))
+    assert {int(running.instance), away} <= set(groups.pids(KEY))
+    assert {int(running.instance), away} <= set(agent.pids(KEY))
     await agent.kill(KEY)
     await asyncio.wait_for(agent.wait_exit(), 20)
     assert (groups.pids(KEY), agent.pids(KEY)) == ((), ())
@@ -61,9 +63,7 @@ async def test_all_that_a_task_starts_is_in_its_cgroup(agent: ProcessRuntime, gr
     assert not groups.base.exists()
 
 
-async def test_what_nobody_looks_after_any_more_is_ended_all_the_same(
-    agent: ProcessRuntime, groups: Cgroups, tmp_path: Path
-) -> None:
+async def test_stray_processes_are_killed(agent: ProcessRuntime, groups: Cgroups, tmp_path: Path) -> None:
     """Its supervisor was killed, it has a session of its own and nothing in its environment: only the cgroup knows it."""
     await starts(agent, FORKS_AWAY, tmp_path)
     await until(lambda: (tmp_path / "away").exists() and (tmp_path / "away").read_text())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bailiff_node_agent.checkpoints import identity, newest
+from bailiff_node_agent.checkpoints import newest, shared_identity
 
 
 def saved(folder: Path, name: str, **manifest: object) -> Path:
@@ -31,7 +31,7 @@ def test_attempts_count_before_steps(tmp_path: Path) -> None:
     assert newest(tmp_path, 0) == tenth
 
 
-def test_each_rank_is_told_its_own(tmp_path: Path) -> None:
+def test_each_rank_gets_its_own_checkpoint(tmp_path: Path) -> None:
     for rank in (0, 1):
         saved(tmp_path, f"attempt-0001/step-00000007.rank-{rank:04}")
     assert newest(tmp_path, 1) == tmp_path / "attempt-0001/step-00000007.rank-0001"
@@ -60,15 +60,15 @@ def test_what_is_not_committed_or_is_garbage_is_passed_over(tmp_path: Path) -> N
     assert newest(tmp_path, 0) == good
 
 
-def test_who_sees_the_same_folder_knows_it_by_the_same_name(tmp_path: Path) -> None:
+def test_agents_that_share_a_folder_read_the_same_identity(tmp_path: Path) -> None:
     first, other = tmp_path / "a", tmp_path / "b"
     first.mkdir()
     other.mkdir()
-    assert identity(first) == identity(first) != identity(other)
+    assert shared_identity(first) == shared_identity(first) != shared_identity(other)
     assert [path.name for path in first.iterdir()] == [".bailiff-checkpoints"]
 
 
-def test_what_is_no_file_there_is_no_checkpoint_and_keeps_nobody_waiting(tmp_path: Path) -> None:
+def test_a_manifest_that_is_not_a_regular_file_is_no_checkpoint_and_never_blocks(tmp_path: Path) -> None:
     before = saved(tmp_path, "attempt-0001/step-00000007")
     for step, make in ((8, os.mkfifo), (9, Path.mkdir), (10, lambda path: path.symlink_to(before / "manifest.json"))):
         folder = tmp_path / f"attempt-0001/step-{step:08}"

@@ -24,5 +24,5 @@ def test_each_piece_once_wherever_it_broke_off(tmp_path: Path) -> None:
             log = tmp_path / f"{first}-{second}"
             output = Output(str(log))
             for upto in (first, second, len(PRINTED), len(PRINTED)):
-                output.take(told(output.since, upto))
+                output.write(told(output.since, upto))
             assert log.read_bytes() == b"".join(piece for _, piece in PRINTED), (first, second)

@@ -26,7 +26,7 @@ GIB = 1 << 30
 # --- simulated
 
 
-def test_a_name_says_which_devices_there_are() -> None:
+def test_the_setting_names_the_simulated_devices() -> None:
     devices = SimulatedInventory("4xA100-40GB", "rack1-n7").list()
     assert [device.id for device in devices] == [f"GPU-sim-rack1-n7-{index}" for index in range(4)]
     assert devices[2] == Device(
@@ -43,26 +43,26 @@ def test_a_name_says_which_devices_there_are() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "0xH100-80GB", "8xH100", "H100-80GB", "8xH100-80", "8xH100-80GB ", "-1xA-1GB"])
-def test_a_name_that_says_nothing_clear_is_refused(name: str) -> None:
+def test_a_malformed_setting_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="8xH100-80GB"):
         SimulatedInventory(name, "n1")
 
 
-def test_who_holds_a_device_is_on_it_until_it_lets_go() -> None:
+def test_an_attached_process_uses_its_device_until_it_is_detached() -> None:
     inventory = SimulatedInventory("2xH100-80GB", "n1")
     gpu = "GPU-sim-n1-0"
-    inventory.hold(gpu, os.getpid())
+    inventory.attach(gpu, os.getpid())
     assert inventory.usage(gpu) == DeviceUsage(80 * GIB, (os.getpid(),))
     assert inventory.usage("GPU-sim-n1-1") == DeviceUsage(0, ())
-    inventory.let_go(gpu, os.getpid())
-    inventory.let_go(gpu, os.getpid())
+    inventory.detach(gpu, os.getpid())
+    inventory.detach(gpu, os.getpid())
     assert inventory.usage(gpu) == DeviceUsage(0, ())
 
 
-def test_a_process_that_is_gone_holds_nothing() -> None:
+def test_an_exited_process_uses_no_device() -> None:
     inventory = SimulatedInventory("1xH100-80GB", "n1")
     with subprocess.Popen(["sleep", "300"]) as holder:
-        inventory.hold("GPU-sim-n1-0", holder.pid)
+        inventory.attach("GPU-sim-n1-0", holder.pid)
         assert inventory.usage("GPU-sim-n1-0").pids == (holder.pid,)
         holder.kill()
     assert inventory.usage("GPU-sim-n1-0").pids == ()
@@ -71,7 +71,7 @@ def test_a_process_that_is_gone_holds_nothing() -> None:
 def test_a_pid_that_is_used_again_holds_nothing() -> None:
     identity = {7: 100}
     inventory = SimulatedInventory("1xH100-80GB", "n1", identify=identity.get)
-    inventory.hold("GPU-sim-n1-0", 7)
+    inventory.attach("GPU-sim-n1-0", 7)
     identity[7] = 200
     assert inventory.usage("GPU-sim-n1-0").pids == ()
 
@@ -118,27 +118,27 @@ async def test_a_device_is_free_when_process_and_memory_are_gone() -> None:
     assert proof.free
     assert proof.before == (DeviceReading("g", 60 * GIB, (7,)),)
     assert proof.after == (DeviceReading("g", 600 * MIB, ()),)
-    assert proof.held_by == ()
+    assert proof.blockers == ()
 
 
-async def test_what_is_not_free_in_time_names_who_holds_it() -> None:
+async def test_the_proof_names_the_processes_on_a_device_that_is_not_free_in_time() -> None:
     proof = await prove_release(Scripted(DeviceUsage(60 * GIB, (9,))), ["g"], nobody, {}, 0.01, 0.001)
-    assert (proof.free, proof.held_by) == (False, (9,))
+    assert (proof.free, proof.blockers) == (False, (9,))
 
 
-async def test_memory_that_nobody_owns_up_to_is_not_free() -> None:
+async def test_memory_in_use_by_unknown_processes_is_not_free() -> None:
     proof = await prove_release(Scripted(DeviceUsage(115 * GIB, ())), ["g"], nobody, {}, 0.01, 0.001)
-    assert (proof.free, proof.held_by) == (False, ())
+    assert (proof.free, proof.blockers) == (False, ())
 
 
 async def test_a_living_process_of_the_task_keeps_even_an_empty_device() -> None:
     proof = await prove_release(Scripted(DeviceUsage(0, ())), ["g"], lambda: (7,), {}, 0.01, 0.001)
-    assert (proof.free, proof.held_by) == (False, (7,))
+    assert (proof.free, proof.blockers) == (False, (7,))
 
 
 async def test_a_process_of_the_task_on_the_device_is_not_free_whatever_the_memory_says() -> None:
     proof = await prove_release(Scripted(DeviceUsage(0, (7,))), ["g"], nobody, {}, 0.01, 0.001, seen_pids=[7])
-    assert (proof.free, proof.held_by) == (False, (7,))
+    assert (proof.free, proof.blockers) == (False, (7,))
 
 
 async def test_a_process_that_was_there_before_does_not_keep_the_device() -> None:
@@ -155,14 +155,14 @@ async def test_a_device_that_cannot_be_read_is_not_free() -> None:
 async def test_one_of_several_devices_is_enough_to_hold_back_all() -> None:
     inventory = SimulatedInventory("2xH100-80GB", "n1")
     devices = ["GPU-sim-n1-0", "GPU-sim-n1-1"]
-    inventory.hold(devices[1], os.getpid())
+    inventory.attach(devices[1], os.getpid())
     proof = await prove_release(inventory, devices, nobody, {}, 0, 0.001)
-    assert (proof.free, proof.held_by) == (False, (os.getpid(),))
-    inventory.let_go(devices[1], os.getpid())
+    assert (proof.free, proof.blockers) == (False, (os.getpid(),))
+    inventory.detach(devices[1], os.getpid())
     assert (await prove_release(inventory, devices, nobody, {}, 0, 0.001)).free
 
 
-async def test_what_was_read_while_the_task_ran_stands_in_the_proof() -> None:
+async def test_readings_from_before_the_exit_are_in_the_proof() -> None:
     before = (DeviceReading("g", 60 * GIB, (7,)),)
     proof = await prove_release(Scripted(DeviceUsage(0, ())), ["g"], nobody, {}, 0, 0.001, before=before)
     assert proof.before == before
@@ -189,7 +189,7 @@ class FunctionNotFound(NVMLError):
     pass
 
 
-def driver(**answers: Any) -> ModuleType:
+def driver(**proposals: Any) -> ModuleType:
     nvml: Any = ModuleType("pynvml")
     nvml.NVMLError, nvml.NVMLError_NotSupported, nvml.nvmlMemory_v2 = NVMLError, NotSupported, 2
     nvml.NVMLError_FunctionNotFound = FunctionNotFound
@@ -205,7 +205,7 @@ def driver(**answers: Any) -> ModuleType:
     nvml.nvmlDeviceGetRemappedRows = lambda handle: (0, 0, 0, 0)
     nvml.nvmlDeviceGetComputeRunningProcesses = lambda handle: [SimpleNamespace(pid=9), SimpleNamespace(pid=7)]
     nvml.nvmlDeviceGetGraphicsRunningProcesses = lambda handle: [SimpleNamespace(pid=9), SimpleNamespace(pid=3)]
-    for name, answer in answers.items():
+    for name, answer in proposals.items():
         setattr(nvml, name, answer)
     assert isinstance(nvml, ModuleType)
     return nvml
@@ -218,12 +218,12 @@ def fails(error: Exception) -> Any:
     return call
 
 
-def inventory_over(monkeypatch: pytest.MonkeyPatch, **answers: Any) -> NvmlInventory:
-    monkeypatch.setitem(sys.modules, "pynvml", driver(**answers))
+def inventory_over(monkeypatch: pytest.MonkeyPatch, **proposals: Any) -> NvmlInventory:
+    monkeypatch.setitem(sys.modules, "pynvml", driver(**proposals))
     return NvmlInventory()
 
 
-def test_nvml_says_what_there_is_and_who_is_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvml_lists_devices_and_their_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     inventory = inventory_over(monkeypatch)
     [device] = inventory.list()
     assert (device.id, device.model, device.memory, device.healthy) == (
@@ -267,18 +267,18 @@ def test_a_card_that_falls_off_the_bus_stays_in_the_list_unhealthy(monkeypatch: 
         inventory.usage("GPU-1234")
 
 
-def test_a_machine_without_a_driver_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_a_driver_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NoDriver, match="no NVIDIA driver"):
         inventory_over(monkeypatch, nvmlInit=fails(NVMLError("Driver Not Loaded")))
 
 
-def test_a_machine_without_the_package_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_the_package_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     with pytest.raises(NoDriver, match="nvidia-ml-py"):
         NvmlInventory()
 
 
-def test_nothing_of_nvml_is_loaded_before_it_is_asked_for() -> None:
+def test_nvml_is_loaded_on_construction_only() -> None:
     look = "import sys, bailiff_node_agent.devices; sys.exit('pynvml' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", look]).returncode == 0
 

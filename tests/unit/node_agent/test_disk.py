@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bailiff_node_agent.disk import (
     AgentLock,
     DamagedFile,
-    Evictions,
+    EvictionStore,
     Fences,
     FolderInUse,
     FolderStorage,
@@ -22,7 +22,7 @@ from bailiff_node_agent.disk import (
     Reports,
     RunningEviction,
     Storage,
-    draw_incarnation,
+    new_incarnation,
 )
 from bailiff_node_agent.disk.fences import Verdict
 from bailiff_node_agent.disk.journal import Journal
@@ -139,7 +139,7 @@ def test_a_device_given_to_another_job_is_not_touched_by_the_older_command(disk:
     assert obey(fences, "old tenant", ["gpu-1"], (1, 50)) == "new"
 
 
-def test_a_stale_command_leaves_no_mark_anywhere(disk: Reopen) -> None:
+def test_a_stale_command_leaves_no_mark(disk: Reopen) -> None:
     fences = Fences(disk())
     obey(fences, "a", ["gpu-0"], (1, 60))
     assert obey(fences, "b", ["gpu-0", "gpu-1"], (1, 50)) == "stale"
@@ -189,6 +189,7 @@ def test_the_file_does_not_grow_with_the_number_of_commands(disk: Reopen) -> Non
         max_size=30,
     )
 )
+@pytest.mark.slow
 def test_restarted_or_not_and_rewritten_or_not_fences_say_the_same(
     commands: list[tuple[str, list[str], tuple[int, int], tuple[int, int]]],
 ) -> None:
@@ -197,7 +198,7 @@ def test_restarted_or_not_and_rewritten_or_not_fences_say_the_same(
         fences = Fences(restarted)
         known = {"attempt": attempt, "task": task}
         assert obey(steady, job, devices, position, **known) == obey(fences, job, devices, position, **known)
-        fences._journal.rewrite(fences._shortest())
+        fences._journal.rewrite(fences._compacted())
         assert steady.highest == Fences(restarted).highest
         assert obey(steady, job, devices, position, **known) != "new"
 
@@ -261,28 +262,28 @@ def eviction(key: str, notice: int = 1_000_000) -> RunningEviction:
 
 
 def test_a_restarted_agent_keeps_the_deadlines_of_an_eviction(disk: Reopen) -> None:
-    Evictions(disk()).begin(eviction("a"))
-    Evictions(disk()).reached("a", "term sent")
-    [found] = Evictions(disk()).running()
+    EvictionStore(disk()).begin(eviction("a"))
+    EvictionStore(disk()).reached("a", "term sent")
+    [found] = EvictionStore(disk()).running()
     assert (found.stage, found.boot_id, found.detail) == ("term sent", "boot-1", {"epoch": 1, "seq": 20})
     assert (found.term_boottime_us, found.kill_boottime_us) == (121_000_000, 151_000_000)
 
 
 def test_a_repeated_command_gives_no_more_time(disk: Reopen) -> None:
-    evictions = Evictions(disk())
+    evictions = EvictionStore(disk())
     evictions.begin(eviction("a"))
     evictions.begin(eviction("a", notice=99_000_000))
     assert evictions.get("a") == eviction("a")
 
 
 def test_an_ended_eviction_is_gone_for_good(disk: Reopen) -> None:
-    evictions = Evictions(disk())
+    evictions = EvictionStore(disk())
     for round_ in range(100):
         evictions.begin(eviction("a", notice=round_))
         evictions.end("a")
     evictions.end("a")
     assert evictions.running() == []
-    assert Evictions(disk()).running() == []
+    assert EvictionStore(disk()).running() == []
     assert len(evictions._journal) <= 102
 
 
@@ -304,7 +305,7 @@ def test_a_line_cut_off_by_a_crash_never_happened_and_the_next_one_does(disk: Re
 
 @pytest.mark.parametrize(
     ("name", "opens"),
-    [("fences", Fences), ("reports", Reports), ("evictions", Evictions), ("machine", draw_incarnation)],
+    [("fences", Fences), ("reports", Reports), ("evictions", EvictionStore), ("machine", new_incarnation)],
 )
 @pytest.mark.parametrize("content", [b"\n", b"00000000 {}\n", b"nonsense\n", b"\0" * 100 + b"\n"])
 def test_a_damaged_file_is_an_error_and_never_empty(
@@ -354,17 +355,17 @@ def test_after_a_write_that_failed_nothing_is_written_behind_it() -> None:
 
 
 def test_the_machine_stays_and_the_incarnation_is_new_at_each_start(disk: Reopen) -> None:
-    first, second = draw_incarnation(disk()), draw_incarnation(disk())
+    first, second = new_incarnation(disk()), new_incarnation(disk())
     assert first.machine_id == second.machine_id
     assert first.boot_id == second.boot_id
     assert first.incarnation != second.incarnation
 
 
-def test_a_simulation_can_say_who_it_is(disk: Reopen) -> None:
-    drawn = draw_incarnation(disk(), machine_id="m1", boot_id="b1", incarnation="i1")
+def test_a_simulation_can_choose_its_identity(disk: Reopen) -> None:
+    drawn = new_incarnation(disk(), machine_id="m1", boot_id="b1", incarnation="i1")
     assert (drawn.machine_id, drawn.boot_id, drawn.incarnation) == ("m1", "b1", "i1")
     with pytest.raises(DamagedFile, match="belongs to machine m1"):
-        draw_incarnation(disk(), machine_id="m2")
+        new_incarnation(disk(), machine_id="m2")
 
 
 # --- one agent on a folder

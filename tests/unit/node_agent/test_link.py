@@ -8,13 +8,13 @@ from tests.unit.bus.virtual_time import run
 from tests.unit.node_agent.test_agent_lease import Node, adopted
 
 from bailiff_bus import topics
-from bailiff_bus.ambient import REAL
 from bailiff_bus.envelope import wrap
-from bailiff_bus.memory import MemoryCluster
 from bailiff_bus.messages import Fence
 from bailiff_bus.messages.commands import CommandBody
+from bailiff_bus.testing import MemoryCluster
 from bailiff_node_agent.link import Link
 from bailiff_node_agent.runtime import TaskKey
+from bailiff_service.clock_and_ids import SYSTEM
 
 LONG = 60.0
 
@@ -26,7 +26,7 @@ class Place:
         self.node, self.sent = node, 0
         self.cluster = MemoryCluster(lambda: 0)
         self.cluster.create_topics(1)
-        self.link = Link(self.cluster.client("agent"), REAL, 2.0)
+        self.link = Link(self.cluster.client("agent"), SYSTEM, 2.0)
         self.link.add(node.agent)
 
     @contextlib.asynccontextmanager
@@ -43,7 +43,7 @@ class Place:
     def send(self, command: CommandBody) -> None:
         """Store this command."""
         self.sent += 1
-        headers, value = wrap(command, source="/bailiff", id=str(self.sent), domain="pool-a", time_us=0)
+        headers, value = wrap(command, source="/bailiff", id=str(self.sent), pool="pool-a", time_us=0)
         self.cluster.store(topics.NODE_COMMANDS.name, 0, b"pool-a", headers, value)
 
     def runs(self, job: str) -> bool:

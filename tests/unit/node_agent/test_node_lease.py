@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from bailiff_node_agent.runtime import Exit, Launch, ProcessRuntime, Running, TaskKey
+from bailiff_node_agent.runtime import Exit, Launch, Running, TaskKey
+from bailiff_node_agent.runtime.process import ProcessRuntime
 from bailiff_node_agent.runtime.supervisor.host import boottime_us
-from bailiff_node_agent.runtime.supervisor.lease import LEASE_OVER
+from bailiff_node_agent.runtime.supervisor.lease import LEASE_EXPIRED
 from bailiff_node_agent.runtime.supervisor.processes import read_process
-from bailiff_node_agent.runtime.supervisor.watch import LEASE_LOOK_S
+from bailiff_node_agent.runtime.supervisor.watchdog import LEASE_POLL_S
 
 KEY = TaskKey("train-7", 1, "0")
 SECOND = 1_000_000
@@ -47,7 +48,7 @@ async def leased_for(agent: ProcessRuntime, seconds: float, command: str, folder
     agent.renew(in_s(3600), grace)
     await run(agent, command, folder)
     await until_it_listens(folder)
-    over = in_s(LEASE_LOOK_S + seconds)  # leases are not made shorter in life, so nobody looks for that
+    over = in_s(LEASE_POLL_S + seconds)  # leases are not made shorter in life, so nobody looks for that
     agent.renew(over, grace)
     return over
 
@@ -76,33 +77,37 @@ def in_s(seconds: float) -> int:
     return boottime_us() + int(seconds * SECOND)
 
 
+@pytest.mark.slow
 async def test_after_the_lease_come_notice_and_term_and_after_the_grace_kill(agent: ProcessRuntime, tmp_path: Path) -> None:
     over = await leased_for(agent, 0.5, IGNORES_TERM, tmp_path)
     end = await exit_of(agent)
     assert end.code == -signal.SIGKILL
     assert end.lease_stages == ("noticed", "term_sent", "kill_sent")
-    assert end.at_boottime_us >= over + SECOND
+    assert end.ended_at >= over + SECOND
     assert (tmp_path / "asked").exists()
-    notice = json.loads((agent.control_dir(KEY) / "notice.json").read_text())
-    assert notice["reason"] == LEASE_OVER
+    notice = json.loads((agent.task_dir(KEY) / "notice.json").read_text())
+    assert notice["reason"] == LEASE_EXPIRED
     assert notice["hard_s"] in (0, 1)
     assert await ProcessRuntime(tmp_path / "state").adopt() == [end]
 
 
+@pytest.mark.slow
 async def test_a_job_that_obeys_ends_with_its_own_code(agent: ProcessRuntime, tmp_path: Path) -> None:
     over = await leased_for(agent, 0.5, OBEYS_TERM, tmp_path, grace=60 * SECOND)
     end = await exit_of(agent)
     assert (end.code, end.lease_stages) == (85, ("noticed", "term_sent"))
-    assert end.at_boottime_us >= over
+    assert end.ended_at >= over
 
 
+@pytest.mark.slow
 async def test_a_renewed_lease_is_the_one_that_counts(agent: ProcessRuntime, tmp_path: Path) -> None:
     await leased_for(agent, 60, OBEYS_TERM, tmp_path)
     over = in_s(1.0)
     agent.renew(over, SECOND)
-    assert (await exit_of(agent)).at_boottime_us >= over
+    assert (await exit_of(agent)).ended_at >= over
 
 
+@pytest.mark.slow
 async def test_an_agent_that_is_back_in_time_adopts_what_runs(agent: ProcessRuntime, tmp_path: Path) -> None:
     over = await leased_for(agent, 4.0, OBEYS_TERM, tmp_path)
     back = ProcessRuntime(tmp_path / "state")
@@ -111,20 +116,22 @@ async def test_an_agent_that_is_back_in_time_adopts_what_runs(agent: ProcessRunt
     back.renew(in_s(3600), SECOND)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(back.wait_exit(), (over - in_s(0)) / SECOND + 0.5)
-    assert lives(running.pid)
+    assert lives(int(running.instance))
     await back.close()
 
 
+@pytest.mark.slow
 async def test_what_an_agent_began_before_it_died_gets_no_longer_than_the_lease_allows(
     agent: ProcessRuntime, tmp_path: Path
 ) -> None:
     await leased_for(agent, 3600, IGNORES_TERM, tmp_path)
     await agent.terminate(KEY, grace_s=600)
-    agent.renew(in_s(LEASE_LOOK_S + 0.5), SECOND)
+    agent.renew(in_s(LEASE_POLL_S + 0.5), SECOND)
     end = await exit_of(agent)  # long before the grace is over
     assert end.lease_stages == ("kill_sent",)
 
 
+@pytest.mark.slow
 async def test_what_outlives_the_main_process_gets_no_longer_either(agent: ProcessRuntime, tmp_path: Path) -> None:
     stubborn = "setsid sh -c 'echo $$ > child; trap \"\" TERM; touch ready; while :; do sleep 0.02; done' & wait"
     await leased_for(agent, 3600, stubborn, tmp_path)
@@ -135,14 +142,14 @@ async def test_what_outlives_the_main_process_gets_no_longer_either(agent: Proce
     assert end.code == -signal.SIGTERM
     assert end.leftovers >= 1
     assert not lives(int((tmp_path / "child").read_text()))
-    assert end.at_boottime_us >= over + SECOND
+    assert end.ended_at >= over + SECOND
 
 
 async def test_after_the_lease_nothing_is_started(agent: ProcessRuntime, tmp_path: Path) -> None:
     agent.renew(in_s(-1.0), 60 * SECOND)
     await run(agent, "touch ran", tmp_path)
     end = await exit_of(agent)
-    assert (end.code, end.error, end.lease_stages) == (-signal.SIGKILL, LEASE_OVER, ("kill_sent",))
+    assert (end.code, end.error, end.lease_stages) == (-signal.SIGKILL, LEASE_EXPIRED, ("kill_sent",))
     assert not (tmp_path / "ran").exists()
 
 
@@ -163,14 +170,14 @@ def can_act(pid: int) -> bool:
         return False
 
 
-async def test_with_its_folder_taken_away_the_task_is_gone_before_the_next_agent_speaks(
+async def test_a_task_whose_folder_was_removed_is_killed_before_the_next_agent_has_adopted(
     agent: ProcessRuntime, tmp_path: Path
 ) -> None:
     agent.renew(in_s(3600), 3600 * SECOND)
     running = await run(agent, f"env -i sleep 300 & setsid sleep 300 & {IGNORES_TERM}", tmp_path)
     await until_it_listens(tmp_path)
-    tree, its = agent.pids(KEY), json.loads((agent.control_dir(KEY) / "running.json").read_text())["supervisor_pid"]
-    assert running.pid in tree
+    tree, its = agent.pids(KEY), json.loads((agent.task_dir(KEY) / "running.json").read_text())["supervisor_pid"]
+    assert int(running.instance) in tree
     assert len(tree) >= 3
     await agent.close()
     take_away(tmp_path / "state")
@@ -178,6 +185,7 @@ async def test_with_its_folder_taken_away_the_task_is_gone_before_the_next_agent
     assert not [pid for pid in (*tree, its) if can_act(pid)]
 
 
+@pytest.mark.slow
 async def test_with_its_folder_taken_away_and_no_agent_the_task_ends_too(agent: ProcessRuntime, tmp_path: Path) -> None:
     agent.renew(in_s(3600), SECOND)
     running = await run(agent, IGNORES_TERM, tmp_path)
@@ -185,6 +193,6 @@ async def test_with_its_folder_taken_away_and_no_agent_the_task_ends_too(agent: 
     await agent.close()
     take_away(tmp_path / "state")
     async with asyncio.timeout(PATIENCE_S):
-        while lives(running.pid):  # noqa: ASYNC110 - what is awaited happens in another process
+        while lives(int(running.instance)):  # noqa: ASYNC110 - what is awaited happens in another process
             await asyncio.sleep(0.05)
     ProcessRuntime(tmp_path / "state")  # for the fixture, a folder again

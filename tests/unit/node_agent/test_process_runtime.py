@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from bailiff_node_agent.disk import DamagedFile
-from bailiff_node_agent.runtime import Exit, Launch, ProcessRuntime, Running, TaskKey
+from bailiff_node_agent.runtime import Exit, Launch, Running, TaskKey
+from bailiff_node_agent.runtime.process import ProcessRuntime
 from bailiff_node_agent.runtime.supervisor.processes import read_process, scan
 
 KEY = TaskKey("train-7", 1, "0")
@@ -67,7 +68,7 @@ async def exit_of(agent: ProcessRuntime) -> Exit:
 
 
 def supervisor_of(agent: ProcessRuntime, key: TaskKey = KEY) -> int:
-    pid = json.loads((agent.control_dir(key) / "running.json").read_text())["supervisor_pid"]
+    pid = json.loads((agent.task_dir(key) / "running.json").read_text())["supervisor_pid"]
     assert isinstance(pid, int)
     return pid
 
@@ -90,7 +91,7 @@ def lives(pid: int) -> bool:
 async def test_the_job_writes_to_its_log_and_ends_with_its_code(agent: ProcessRuntime, tmp_path: Path) -> None:
     await run(agent, "echo out; echo err >&2; exit 3", tmp_path)
     assert (await exit_of(agent)).code == 3
-    assert agent.log_path(KEY) == agent.control_dir(KEY) / "log"
+    assert agent.log_path(KEY) == agent.task_dir(KEY) / "log"
     assert agent.log_path(KEY).read_text() == "out\nerr\n"
 
 
@@ -100,7 +101,7 @@ async def test_a_log_in_a_folder_of_its_own_stays_when_the_task_is_forgotten(age
     log = agent.log_path(KEY)
     await agent.forget(KEY)
     assert log.read_text() == "hello\n"
-    assert not agent.control_dir(KEY).exists()
+    assert not agent.task_dir(KEY).exists()
 
 
 async def test_a_list_is_run_without_a_shell_and_found_on_the_path(agent: ProcessRuntime, tmp_path: Path) -> None:
@@ -123,8 +124,8 @@ async def test_the_environment_is_the_launchs_and_not_the_agents(
             f"HOME={tmp_path}",
             "RANK=0",
             f"BAILIFF_TASK={KEY}",
-            f"BAILIFF_CONTROL_DIR={agent.control_dir(KEY)}",
-            f"BAILIFF_SOCKET={agent.control_dir(KEY)}/socket",
+            f"BAILIFF_CONTROL_DIR={agent.task_dir(KEY)}",
+            f"BAILIFF_SOCKET={agent.task_dir(KEY)}/socket",
         ]
     )
 
@@ -157,7 +158,7 @@ async def test_a_job_finds_its_notice(agent: ProcessRuntime, tmp_path: Path) -> 
     await run(agent, script, tmp_path)
     await agent.notice(KEY, {"reason": "preempted", "deadline_s": 120})
     assert (await exit_of(agent)).code == 85
-    assert json.loads((agent.control_dir(KEY) / "notice.json").read_text())["reason"] == "preempted"
+    assert json.loads((agent.task_dir(KEY) / "notice.json").read_text())["reason"] == "preempted"
 
 
 @pytest.mark.parametrize(
@@ -170,7 +171,7 @@ async def test_a_job_finds_its_notice(agent: ProcessRuntime, tmp_path: Path) -> 
         (Launch(KEY, "true", log_dir=Path("/no/such/folder")), 127, "log file: No such file or directory"),
     ],
 )
-async def test_what_cannot_be_started_says_why_without_repeating_private_words(
+async def test_a_failed_start_has_a_reason_without_private_text(
     agent: ProcessRuntime, launch: Launch, code: int, error: str
 ) -> None:
     await agent.start(launch)
@@ -204,7 +205,7 @@ async def test_a_job_that_forks_twice_into_another_session_leaves_nothing(agent:
     running = await run(agent, [sys.executable, "-c", DAEMON, "wait", "stubborn"], tmp_path)
     daemon_pid = pid_in(tmp_path / "daemon")
     await until(daemon_pid)
-    assert agent.pids(KEY) == tuple(sorted((running.pid, daemon_pid())))
+    assert agent.pids(KEY) == tuple(sorted((int(running.instance), daemon_pid())))
 
     await agent.kill(KEY)
     assert not lives(daemon_pid())
@@ -248,11 +249,12 @@ async def test_no_zombie_stays_of_what_the_job_orphans(agent: ProcessRuntime, tm
 AGENT = """
 import asyncio, sys
 from pathlib import Path
-from bailiff_node_agent.runtime import Launch, ProcessRuntime, TaskKey
+from bailiff_node_agent.runtime import Launch, TaskKey
+from bailiff_node_agent.runtime.process import ProcessRuntime
 
 async def main():
     agent = ProcessRuntime(Path(sys.argv[1]))
-    print((await agent.start(Launch(TaskKey("train-7", 1, "0"), sys.argv[2], working_dir=sys.argv[3]))).pid, flush=True)
+    print((await agent.start(Launch(TaskKey("train-7", 1, "0"), sys.argv[2], working_dir=sys.argv[3]))).instance, flush=True)
     await agent.wait_exit()
     await asyncio.sleep(300)
 
@@ -270,11 +272,11 @@ def agent_that_dies(tmp_path: Path, job: str) -> int:
     return pid
 
 
-async def test_a_job_outlives_its_agent_and_the_next_one_hears_its_end(agent: ProcessRuntime, tmp_path: Path) -> None:
+async def test_a_job_outlives_its_agent_and_the_next_one_gets_its_exit(agent: ProcessRuntime, tmp_path: Path) -> None:
     pid = agent_that_dies(tmp_path, "while ! test -e go; do sleep 0.02; done; exit 7")
     [running] = await agent.adopt()
     assert isinstance(running, Running)
-    assert (running.key, running.pid) == (KEY, pid)
+    assert (running.key, int(running.instance)) == (KEY, pid)
     assert lives(pid)
 
     (tmp_path / "go").touch()
@@ -284,7 +286,7 @@ async def test_a_job_outlives_its_agent_and_the_next_one_hears_its_end(agent: Pr
 async def test_a_job_that_ends_while_there_is_no_agent_keeps_its_code(agent: ProcessRuntime, tmp_path: Path) -> None:
     agent_that_dies(tmp_path, "while ! test -e go; do sleep 0.02; done; exit 7")
     (tmp_path / "go").touch()
-    await until((agent.control_dir(KEY) / "exit.json").exists)
+    await until((agent.task_dir(KEY) / "exit.json").exists)
     [end] = await agent.adopt()
     assert isinstance(end, Exit)
     assert (end.code, end.supervisor_lost) == (7, False)
@@ -309,9 +311,9 @@ async def test_what_an_agent_left_half_made_or_half_removed_is_cleared_away(agen
     assert [*(tmp_path / "state" / "unfinished").iterdir()] == []
 
 
-async def test_a_task_forgotten_before_its_supervisor_is_gone_disturbs_nobody(agent: ProcessRuntime, tmp_path: Path) -> None:
+async def test_forgetting_a_task_before_its_supervisor_has_exited_is_harmless(agent: ProcessRuntime, tmp_path: Path) -> None:
     await run(agent, "true", tmp_path)
-    while not (agent.control_dir(KEY) / "exit.json").exists():
+    while not (agent.task_dir(KEY) / "exit.json").exists():
         pass  # without a turn of the event loop, so that the agent has not heard of the end yet
     await agent.forget(KEY)
     other = TaskKey("other", 0, "0")
@@ -325,7 +327,7 @@ async def test_a_job_with_a_dot_in_front_of_its_name_is_a_job(agent: ProcessRunt
     end = await exit_of(agent)
     assert await ProcessRuntime(tmp_path / "state").adopt() == [end]
     await agent.forget(hidden)
-    assert not agent.control_dir(hidden).exists()
+    assert not agent.task_dir(hidden).exists()
     assert [*(tmp_path / "state" / "unfinished").iterdir()] == []
 
 
@@ -335,9 +337,7 @@ async def test_a_job_with_a_dot_in_front_of_its_name_is_a_job(agent: ProcessRunt
 ESCAPES = f"setsid sleep 300 & env -i sleep 300 & touch ready; {WAITS}"
 
 
-async def test_with_its_supervisor_killed_the_whole_task_is_ended_and_said_to_be_lost(
-    agent: ProcessRuntime, tmp_path: Path
-) -> None:
+async def test_a_task_whose_supervisor_is_killed_is_killed_and_reported_as_lost(agent: ProcessRuntime, tmp_path: Path) -> None:
     await run(agent, ESCAPES, tmp_path)
     await until(lambda: len(agent.pids(KEY)) >= 3 and (tmp_path / "ready").exists())
     tree = agent.pids(KEY)
@@ -371,19 +371,19 @@ async def test_a_supervisor_killed_while_there_is_no_agent_is_found_out_by_the_n
     assert not lives(pid)
 
 
-async def test_a_lost_supervisor_costs_nobody_else_their_job(agent: ProcessRuntime, tmp_path: Path) -> None:
+async def test_a_lost_supervisor_affects_no_other_job(agent: ProcessRuntime, tmp_path: Path) -> None:
     neighbour = ProcessRuntime(tmp_path / "neighbour")
     theirs = await run(neighbour, "exec sleep 300", tmp_path)
     await run(agent, "exec sleep 300", tmp_path)
     os.kill(supervisor_of(agent), signal.SIGKILL)
     assert (await exit_of(agent)).supervisor_lost
 
-    assert neighbour.pids(KEY) == (theirs.pid,)
+    assert neighbour.pids(KEY) == (int(theirs.instance),)
     await neighbour.kill(KEY)
     assert not (await exit_of(neighbour)).supervisor_lost
 
 
-async def test_a_supervisor_stays_when_it_is_asked_to_end(agent: ProcessRuntime, tmp_path: Path) -> None:
+async def test_a_supervisor_ignores_term(agent: ProcessRuntime, tmp_path: Path) -> None:
     await run(agent, "while ! test -e go; do sleep 0.02; done; exit 7", tmp_path)
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         os.kill(supervisor_of(agent), signum)
@@ -393,7 +393,7 @@ async def test_a_supervisor_stays_when_it_is_asked_to_end(agent: ProcessRuntime,
 
 async def test_an_exit_that_cannot_be_written_yet_is_not_lost(agent: ProcessRuntime, tmp_path: Path) -> None:
     await run(agent, "while ! test -e go; do sleep 0.02; done; exit 7", tmp_path)
-    in_the_way = agent.control_dir(KEY) / "exit.json.new"
+    in_the_way = agent.task_dir(KEY) / "exit.json.new"
     in_the_way.mkdir()
     (tmp_path / "go").touch()
     await until(lambda: not agent.pids(KEY))
@@ -404,15 +404,15 @@ async def test_an_exit_that_cannot_be_written_yet_is_not_lost(agent: ProcessRunt
 # --- the disk
 
 
-async def test_after_a_reboot_what_ran_is_lost_and_no_stranger_with_its_pid_is_touched(
+async def test_after_a_reboot_tasks_are_lost_and_no_process_with_a_reused_pid_is_killed(
     agent: ProcessRuntime, tmp_path: Path
 ) -> None:
     running = await run(agent, "exec sleep 300", tmp_path)
-    file = agent.control_dir(KEY) / "running.json"
+    file = agent.task_dir(KEY) / "running.json"
     before = json.loads(file.read_text())
     await agent.kill(KEY)
     await exit_of(agent)
-    (agent.control_dir(KEY) / "exit.json").unlink()
+    (agent.task_dir(KEY) / "exit.json").unlink()
     stranger = await asyncio.create_subprocess_exec("sleep", "300", start_new_session=True)
     its = read_process(stranger.pid)
     assert its
@@ -420,7 +420,7 @@ async def test_after_a_reboot_what_ran_is_lost_and_no_stranger_with_its_pid_is_t
     [end] = await ProcessRuntime(tmp_path / "state").adopt()
     assert isinstance(end, Exit)
     assert end.supervisor_lost
-    assert end.at_boottime_us > running.started_boottime_us
+    assert end.ended_at > running.started_at
     assert lives(stranger.pid)
     stranger.kill()
     await stranger.wait()
@@ -433,18 +433,18 @@ async def test_a_damaged_file_is_an_error_and_not_a_task_that_never_was(
 ) -> None:
     await run(agent, "true", tmp_path)
     await exit_of(agent)
-    (agent.control_dir(KEY) / name).write_text(content)
+    (agent.task_dir(KEY) / name).write_text(content)
     with pytest.raises(DamagedFile, match=name):
         await ProcessRuntime(tmp_path / "state").adopt()
 
 
 async def test_an_end_that_cannot_be_read_is_an_error_and_not_an_endless_wait(agent: ProcessRuntime, tmp_path: Path) -> None:
     running = await run(agent, "exec sleep 300", tmp_path)
-    (agent.control_dir(KEY) / "exit.json").write_text("{")
+    (agent.task_dir(KEY) / "exit.json").write_text("{")
     os.kill(supervisor_of(agent), signal.SIGKILL)
     with pytest.raises(DamagedFile, match=r"exit\.json"):
         await exit_of(agent)
-    os.kill(running.pid, signal.SIGKILL)
+    os.kill(int(running.instance), signal.SIGKILL)
 
 
 def test_no_two_keys_share_a_folder_and_none_leaves_it() -> None:

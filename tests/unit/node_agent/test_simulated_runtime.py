@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from bailiff_node_agent.devices import SimulatedInventory, prove_release
-from bailiff_node_agent.runtime import Exit, Launch, Running, SimulatedMachine, SimulatedRuntime, TaskKey
+from bailiff_node_agent.runtime import Exit, Launch, Running, SimulatedMachine, TaskKey
+from bailiff_node_agent.runtime.simulated import SimulatedRuntime
 
 KEY = TaskKey("train-7", 1, "0")
 GPU = "GPU-sim-n1-0"
@@ -44,7 +45,7 @@ def test_a_week_of_training_takes_no_time() -> None:
     async def story() -> None:
         agent = SimulatedRuntime(SimulatedMachine())
         await agent.start(launch(RUN_FOR="604800"))
-        assert (await agent.wait_exit()).at_boottime_us == 604_800_000_000
+        assert (await agent.wait_exit()).ended_at == 604_800_000_000
 
     in_virtual_time(story())
 
@@ -56,7 +57,7 @@ def test_a_slow_save_after_term_takes_as_long_as_it_says() -> None:
         await asyncio.sleep(100)
         await agent.terminate(KEY)
         end = await agent.wait_exit()
-        assert (end.code, end.at_boottime_us) == (85, 120_000_000)
+        assert (end.code, end.ended_at) == (85, 120_000_000)
 
     in_virtual_time(story())
 
@@ -83,9 +84,9 @@ def test_when_the_host_goes_down_the_next_agent_finds_everything_lost() -> None:
         assert isinstance(running, Running)
         await first.start(launch(ended, RUN_FOR="1"))
         await first.wait_exit()
-        assert machine.identify(running.pid)
+        assert machine.identify(int(running.instance))
         machine.crash()
-        assert machine.identify(running.pid) is None
+        assert machine.identify(int(running.instance)) is None
         assert inventory.usage(GPU).pids == ()
 
         found = {state.key: state for state in await SimulatedRuntime(machine).adopt()}
@@ -115,6 +116,7 @@ def test_the_release_of_a_simulated_device_is_proved_in_virtual_time() -> None:
     in_virtual_time(story())
 
 
+@pytest.mark.slow
 def test_thousands_of_tasks_fit_into_one_process() -> None:
     async def story() -> None:
         machine = SimulatedMachine()
@@ -135,7 +137,7 @@ def test_a_behaviour_that_is_not_known_ends_the_task_and_not_the_agent(says: str
         agent = SimulatedRuntime(SimulatedMachine())
         assert isinstance(await agent.start(launch(ON_TERM=says)), Running)
         end = await agent.wait_exit()
-        assert (end.code, end.at_boottime_us) == (126, 0)
+        assert (end.code, end.ended_at) == (126, 0)
         assert end.error is not None
         assert "exit:CODE:AFTER_S" in end.error
 

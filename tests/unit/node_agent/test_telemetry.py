@@ -7,13 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from bailiff_bus import topics
-from bailiff_bus.ambient import Ambient
 from bailiff_bus.envelope import unwrap
-from bailiff_bus.memory import MemoryCluster
 from bailiff_bus.messages import NodeTelemetry
+from bailiff_bus.testing import MemoryCluster
 from bailiff_node_agent.devices import SimulatedInventory
 from bailiff_node_agent.settings import NodeDeclaration
 from bailiff_node_agent.telemetry import measure, send_telemetry
+from bailiff_service.clock_and_ids import ClockAndIds
 
 ONE, TWO, THREE = (f"GPU-sim-n1-{number}" for number in range(3))
 
@@ -21,7 +21,7 @@ ONE, TWO, THREE = (f"GPU-sim-n1-{number}" for number in range(3))
 def inventory() -> SimulatedInventory:
     found = SimulatedInventory("3xH100-80GB", "n1", identify=lambda pid: pid)
     found.fail(ONE, busy_percent=73, use_bytes=5 << 30)
-    found.hold(ONE, 11)
+    found.attach(ONE, 11)
     return found
 
 
@@ -37,18 +37,18 @@ def test_devices_that_tasks_hold_are_measured_and_no_others() -> None:
 
 async def test_looks_are_sent_with_the_time_that_they_stand_for() -> None:
     cluster, boots = MemoryCluster(clock=lambda: 0), itertools.count(0, 20_000)
-    cluster.create_topics(domains=1)
-    machine = SimpleNamespace(node=NodeDeclaration(name="n1", domain="pool-a", gpus="3xH100-80GB"), inventory=inventory())
+    cluster.create_topics(pools=1)
+    context = SimpleNamespace(node=NodeDeclaration(name="n1", pool="pool-a", gpus="3xH100-80GB"), inventory=inventory())
     holding: dict[str, list[str]] = {}
-    agent: Any = SimpleNamespace(machine=machine, tasks=SimpleNamespace(jobs_by_device=lambda: holding))
-    ambient = Ambient(wall=lambda: 1_800_000_000_000_000, boot=lambda: next(boots))
+    agent: Any = SimpleNamespace(context=context, tasks=SimpleNamespace(jobs_by_device=lambda: holding))
+    clock_and_ids = ClockAndIds(wall=lambda: 1_800_000_000_000_000, boot=lambda: next(boots))
 
     def sent() -> list[NodeTelemetry]:
         partitions = range(topics.TELEMETRY.partition_count(1))
         found = [unwrap(message).body for part in partitions for message in cluster.messages(topics.TELEMETRY.name, part)]
         return [body for body in found if isinstance(body, NodeTelemetry)]
 
-    work = asyncio.create_task(send_telemetry(cluster.client("agent"), [agent], 0.01, ambient))
+    work = asyncio.create_task(send_telemetry(cluster.client("agent"), [agent], 0.01, clock_and_ids))
     try:
         async with asyncio.timeout(20):
             while next(boots) < 200_000:  # noqa: ASYNC110 - it looks at an empty node meanwhile
@@ -63,4 +63,4 @@ async def test_looks_are_sent_with_the_time_that_they_stand_for() -> None:
             await work
     assert {body.node for body in sent()} == {"n1"}
     assert {each.device for body in sent() for each in body.devices} == {ONE}
-    assert all(body.lasted_ms == 20 for body in sent())  # at most twice the distance: what lay between is not known
+    assert all(body.interval_ms == 20 for body in sent())  # at most twice the distance: what lay between is not known

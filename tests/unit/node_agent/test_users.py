@@ -12,18 +12,28 @@ from pathlib import Path
 
 import pytest
 
-from bailiff_bus.ambient import REAL
-from bailiff_bus.messages import Fence, JobSpec, ReportBody, StartTask, TaskAt, TaskEnded, TaskIsRunning, TaskNotStarted
-from bailiff_bus.messages.commands import Order
-from bailiff_bus.metrics import Metrics
+from bailiff_bus.messages import (
+    Fence,
+    JobSpec,
+    ReportBody,
+    StartTask,
+    TaskAssignment,
+    TaskExitedReport,
+    TaskStartedReport,
+    TaskStartRefusedReport,
+)
+from bailiff_bus.messages.commands import RecordRef
 from bailiff_node_agent.agent import Agent
+from bailiff_node_agent.agent_context import AgentContext
 from bailiff_node_agent.devices import SimulatedInventory
-from bailiff_node_agent.disk import Evictions, Fences, MemoryStorage, Reports, draw_incarnation
-from bailiff_node_agent.machine import Machine
-from bailiff_node_agent.reporting import read_report
-from bailiff_node_agent.runtime import Exit, ProcessRuntime, TaskKey, User
+from bailiff_node_agent.disk import EvictionStore, Fences, MemoryStorage, Reports, new_incarnation
+from bailiff_node_agent.reporter import decode_report
+from bailiff_node_agent.runtime import Exit, TaskKey, User
+from bailiff_node_agent.runtime.process import ProcessRuntime
 from bailiff_node_agent.settings import NodeDeclaration
-from bailiff_node_agent.users import NotRunnable, Users, closed_to, give, pass_through
+from bailiff_node_agent.users import NotRunnable, Users, allow_traversal, first_inaccessible, make_owned
+from bailiff_service.clock_and_ids import SYSTEM
+from bailiff_service.metrics import Metrics
 
 SUBMITTER = "nobody"
 KEY = TaskKey("job", 1, "0")
@@ -47,27 +57,28 @@ class Node:
         storage = MemoryStorage()
         for part in ("logs", "checkpoints"):
             (folder / part).mkdir()
-            pass_through(folder / part)
+            allow_traversal(folder / part)
         self.runtime = ProcessRuntime(folder)
-        self.machine = Machine(
-            node=NodeDeclaration(name="n1", domain="pool-a", gpus="0"),
+        self.context = AgentContext(
+            node=NodeDeclaration(name="n1", pool="pool-a", gpus="0"),
             inventory=SimulatedInventory("0", "n1", lambda _: None),
             runtimes={"process": self.runtime},
             storage=storage,
             fences=Fences(storage),
             reports=Reports(storage),
-            evictions=Evictions(storage),
-            incarnation=draw_incarnation(storage, machine_id="m1"),
+            evictions=EvictionStore(storage),
+            incarnation=new_incarnation(storage, machine_id="m1"),
             folder=folder,
             users=users,
         )
-        self.agent = Agent(self.machine, REAL, Metrics(), lambda: None)
+        self.agent = Agent(self.context, SYSTEM, Metrics(), lambda: None)
 
     async def start(self, command: str, user: str) -> None:
-        common = {"node": "n1", "incarnation": self.machine.incarnation.incarnation, "sender": "admission", "sender_epoch": 1}
+        common = {"node": "n1", "incarnation": self.context.incarnation.incarnation, "sender": "admission", "sender_epoch": 1}
         await self.agent.obey(Fence.model_validate(common))
         order = {
-            "order": Order(epoch=1, seq=5), "job": "job", "attempt": 1, "tasks": (TaskAt(task=0),), "grace": 1, "user": user,
+            "ordered_by": RecordRef(epoch=1, seq=5), "job": "job", "attempt": 1, "tasks": (TaskAssignment(task=0),), "grace": 1,
+            "user": user,
             "master_node": "n1", "spec": JobSpec(command=command),
         }  # fmt: skip
         await self.agent.obey(StartTask.model_validate({**common, **order}))
@@ -75,14 +86,14 @@ class Node:
     async def ends(self) -> Exit:
         return await asyncio.wait_for(self.runtime.wait_exit(), 20)
 
-    def said(self) -> list[ReportBody]:
-        return [read_report(kept) for _, kept in self.machine.reports.unsent()]
+    def messages(self) -> list[ReportBody]:
+        return [decode_report(kept) for _, kept in self.context.reports.unsent()]
 
     def refusal(self) -> str:
-        return next(report.reason for report in self.said() if isinstance(report, TaskNotStarted))
+        return next(report.reason for report in self.messages() if isinstance(report, TaskStartRefusedReport))
 
     def output(self) -> list[str]:
-        return (self.machine.folder / "logs" / f"{KEY}.log").read_text().splitlines()
+        return (self.context.folder / "logs" / f"{KEY}.log").read_text().splitlines()
 
 
 @pytest.fixture
@@ -115,7 +126,7 @@ async def test_it_can_use_what_the_contract_gives_it_and_read_nothing_of_the_nod
         echo x > "$BAILIFF_SCRATCH_DIR/x"
         echo to-stdout > /dev/stdout
         cd "$BAILIFF_CONTROL_DIR/../.."
-        for hidden in . tasks tasks/job-1-0 walls checkpoints logs scratch; do
+        for hidden in . tasks tasks/job-1-0 control checkpoints logs scratch; do
           if ls "$hidden" 2>/dev/null; then echo "can list $hidden"; exit 1; fi
         done
         if cat tasks/job-1-0/task.json 2>/dev/null; then exit 2; fi
@@ -127,11 +138,11 @@ async def test_it_can_use_what_the_contract_gives_it_and_read_nothing_of_the_nod
     assert (end.code, node.output()) == (0, ["to-stdout"])
 
 
-async def test_nobody_else_can_use_it(node: Node) -> None:
+async def test_other_users_have_no_access(node: Node) -> None:
     await node.start("sleep 300", SUBMITTER)
     uid = pwd.getpwnam(SUBMITTER).pw_uid
-    own = node.runtime.wall_dir(KEY)
-    for folder in (own, node.machine.folder / "checkpoints" / "job", node.machine.folder / "scratch" / str(KEY)):
+    own = node.runtime.control_dir(KEY)
+    for folder in (own, node.context.folder / "checkpoints" / "job", node.context.folder / "scratch" / str(KEY)):
         assert (folder.stat().st_uid, folder.stat().st_mode & 0o777) == (uid, 0o700)
     assert {path.name: (path.lstat().st_uid, path.lstat().st_mode & 0o777) for path in own.iterdir()} == {
         "steps": (uid, 0o600), "socket": (uid, 0o600),
@@ -140,7 +151,7 @@ async def test_nobody_else_can_use_it(node: Node) -> None:
     await node.ends()
 
 
-async def test_it_hears_its_notice_and_is_heard(node: Node) -> None:
+async def test_its_notice_and_its_messages_arrive(node: Node) -> None:
     script = """
         import json, os, socket, time
         while not os.path.exists(os.environ["BAILIFF_CONTROL_DIR"] + "/notice.json"):
@@ -148,58 +159,58 @@ async def test_it_hears_its_notice_and_is_heard(node: Node) -> None:
         notice = json.load(open(os.environ["BAILIFF_CONTROL_DIR"] + "/notice.json"))
         line = socket.socket(socket.AF_UNIX)
         line.connect(os.environ["BAILIFF_SOCKET"])
-        for said in ({"say": "hello", "v": 1, "rank": 0, "pid": os.getpid()}, {"say": "acknowledged", "step": 7}):
+        for said in ({"type": "hello", "v": 1, "rank": 0, "pid": os.getpid()}, {"type": "acknowledged", "step": 7}):
             line.sendall(json.dumps(said).encode() + b"\\n")
             print(json.loads(line.recv(1000)), notice["reason"], flush=True)
         """
     await node.start(f"exec python3 - <<'END'\n{_dedented(script)}END\n", SUBMITTER)
-    await node.runtime.notice(KEY, {"reason": "preemption", "for_job": None}, 10**15, 10**15)
+    await node.runtime.notice(KEY, {"reason": "preemption", "preemptor": None}, 10**15, 10**15)
     assert (await node.ends()).code == 0
     assert node.output() == ["{'ok': True} preemption"] * 2
-    assert [line.say for line in node.runtime.said(KEY)] == ["hello", "acknowledged"]
+    assert [line.type for line in node.runtime.messages(KEY)] == ["hello", "acknowledged"]
 
 
-async def test_a_folder_or_a_pipe_or_a_link_in_place_of_what_the_node_writes_harms_nobody(node: Node) -> None:
-    victim = node.machine.folder / "roots-own"
+async def test_a_folder_or_a_pipe_or_a_link_in_place_of_the_nodes_files_is_harmless(node: Node) -> None:
+    victim = node.context.folder / "roots-own"
     victim.write_bytes(b"r" * 100)
     await node.start(
         'cd "$BAILIFF_CONTROL_DIR"; mkdir notice.json; rm steps; ln -s ../../roots-own steps; touch ready; sleep 9',
         SUBMITTER,
     )
     async with asyncio.timeout(10):
-        while not (node.runtime.wall_dir(KEY) / "ready").exists():  # noqa: ASYNC110 - what is awaited happens elsewhere
+        while not (node.runtime.control_dir(KEY) / "ready").exists():  # noqa: ASYNC110 - what is awaited happens elsewhere
             await asyncio.sleep(0.01)
-    await node.runtime.notice(KEY, {"reason": "preemption", "for_job": None}, 10**15, 10**15)
+    await node.runtime.notice(KEY, {"reason": "preemption", "preemptor": None}, 10**15, 10**15)
     assert victim.read_bytes() == b"r" * 100
-    steps = node.runtime.wall_dir(KEY) / "steps"
+    steps = node.runtime.control_dir(KEY) / "steps"
     steps.unlink()
     os.mkfifo(steps)
-    node.runtime.propose(KEY, 3, agreed=True)
+    node.runtime.propose_step(KEY, 3, agreed=True)
     steps.unlink()
     steps.hardlink_to(victim)
-    node.runtime.propose(KEY, 3, agreed=True)
+    node.runtime.propose_step(KEY, 3, agreed=True)
     assert victim.read_bytes() == b"r" * 100
     await node.runtime.kill(KEY)
     await node.ends()
 
 
-async def test_the_next_agent_finds_it_and_what_it_forgets_is_gone(node: Node) -> None:
+async def test_the_next_agent_adopts_it_and_removes_what_it_forgets(node: Node) -> None:
     await node.start("sleep 300", SUBMITTER)
     await node.runtime.close()
-    node.runtime = ProcessRuntime(node.machine.folder)
+    node.runtime = ProcessRuntime(node.context.folder)
     (found,) = await node.runtime.adopt()
     assert found.key == KEY
-    assert node.runtime.wall_dir(KEY).parent.name == "walls"
+    assert node.runtime.control_dir(KEY).parent.name == "control"
     await node.runtime.kill(KEY)
     await node.ends()
     await node.runtime.forget(KEY)
-    assert [*(node.machine.folder / "walls").iterdir()] == []
+    assert [*(node.context.folder / "control").iterdir()] == []
 
 
-async def test_what_is_left_of_a_task_that_is_gone_is_taken_away(node: Node) -> None:
-    (node.machine.folder / "walls" / "old-1-0").mkdir(parents=True)
+async def test_the_control_directory_of_an_unknown_task_is_removed(node: Node) -> None:
+    (node.context.folder / "control" / "old-1-0").mkdir(parents=True)
     await node.runtime.adopt()
-    assert [*(node.machine.folder / "walls").iterdir()] == []
+    assert [*(node.context.folder / "control").iterdir()] == []
 
 
 # --- who may not
@@ -208,19 +219,19 @@ async def test_what_is_left_of_a_task_that_is_gone_is_taken_away(node: Node) -> 
 @pytest.mark.parametrize(
     ("submitter", "users", "says"),
     [
-        ("", Users("submitter"), "the log does not say who did: submit it with --actor"),
+        ("", Users("submitter"), "this job has no submitter: submit it with --actor"),
         ("carol-of-elsewhere", Users("submitter"), "this node has no user 'carol-of-elsewhere'"),
         ("console/alice", Users("submitter"), "this node has no user 'console/alice'"),
-        ("root", Users("submitter"), "the user 'root' has uid 0, and this node runs jobs as users from 1000 on"),
+        ("root", Users("submitter"), "the user 'root' has uid 0, below this node's run_as_lowest_uid 1000"),
         ("daemon", Users("submitter"), "the user 'daemon' has uid 1"),
         ("a\0b", Users("submitter"), "this node has no user"),
     ],
 )
-async def test_a_start_that_may_not_be_is_refused_in_words(folder: Path, submitter: str, users: Users, says: str) -> None:
+async def test_a_forbidden_start_is_refused_with_a_reason(folder: Path, submitter: str, users: Users, says: str) -> None:
     node = Node(folder, users)
     await node.start("touch /nowhere", submitter)
     assert says in node.refusal()
-    assert not [report for report in node.said() if isinstance(report, TaskIsRunning | TaskEnded)]
+    assert not [report for report in node.messages() if isinstance(report, TaskStartedReport | TaskExitedReport)]
 
 
 def test_a_node_may_name_users_for_submitters_and_permit_root() -> None:
@@ -232,7 +243,7 @@ def test_a_node_may_name_users_for_submitters_and_permit_root() -> None:
     assert root.uid == 0
 
 
-def test_an_agent_that_is_not_root_or_is_told_so_runs_all_as_itself() -> None:
+def test_an_agent_that_is_not_root_or_is_configured_so_runs_all_tasks_as_itself() -> None:
     assert Users("agent").of("alice") is None
     assert Users("submitter", is_root=False).of("alice") is None
 
@@ -242,18 +253,18 @@ def test_a_way_that_is_closed_is_named(folder: Path) -> None:
     assert user is not None
     (folder / "state" / "n1").mkdir(parents=True)
     (folder / "state").chmod(0o750)
-    assert closed_to(user, folder / "state" / "n1") == folder / "state"
-    assert closed_to(replace(user, groups=(0,)), folder / "state" / "n1") is None
+    assert first_inaccessible(user, folder / "state" / "n1") == folder / "state"
+    assert first_inaccessible(replace(user, groups=(0,)), folder / "state" / "n1") is None
     (folder / "state").chmod(0o711)
-    assert closed_to(user, folder / "state" / "n1") is None
+    assert first_inaccessible(user, folder / "state" / "n1") is None
 
 
 def test_checkpoints_of_another_user_are_not_handed_over(folder: Path) -> None:
     mine, other = User("mine", 60_001, 60_001), User("other", 60_002, 60_002)
-    give(folder / "job", mine)
-    give(folder / "job", mine)
-    with pytest.raises(NotRunnable, match=r"those of uid 60001 and not of other: take .*/job away"):
-        give(folder / "job", other)
+    make_owned(folder / "job", mine)
+    make_owned(folder / "job", mine)
+    with pytest.raises(NotRunnable, match=r"belongs to uid 60001, not to other: remove it"):
+        make_owned(folder / "job", other)
 
 
 def _dedented(script: str) -> str:

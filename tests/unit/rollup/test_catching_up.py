@@ -10,11 +10,11 @@ from tests.rollup_kit import busy_log
 from tests.unit.bus.virtual_time import run
 
 from bailiff_bus import topics
-from bailiff_bus.memory import FINE, Fate, MemoryCluster
-from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import Message
+from bailiff_bus.testing import STORED, MemoryCluster, SendOutcome
 from bailiff_rollup.service import RollupService
 from bailiff_rollup.settings import RollupSettings
+from bailiff_service.metrics import Metrics
 
 POOL = "pool-a"
 COMES_LATE_S = 600.0
@@ -26,8 +26,8 @@ class SlowHalf:
     def __init__(self, log: int) -> None:
         self._half = log // 2
 
-    def send(self, client: str, topic: str, partition: int, value: bytes) -> Fate:
-        return FINE
+    def send(self, client: str, topic: str, partition: int, value: bytes) -> SendOutcome:
+        return STORED
 
     def delivery(self, client: str, message: Message) -> float:
         return COMES_LATE_S if (message.topic, message.offset) == (topics.AUDIT.name, self._half) else 0.0
@@ -42,16 +42,14 @@ class Group:
     async def run(self) -> None:
         await asyncio.Event().wait()
 
-    def stored(self, domain: str) -> bytes | None:
+    def stored(self, pool: str) -> bytes | None:
         return None
 
-    async def store(self, domain: str, partition: int, figures: bytes) -> None:
+    async def store(self, pool: str, partition: int, aggregates: bytes) -> None:
         pass
 
 
-def test_the_lag_is_told_while_the_log_is_read_for_the_first_time_and_no_figures_are(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_lag_is_exported_while_catching_up_and_aggregates_are_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     groups: list[Group] = []
 
     def group(*given: Any) -> Group:
@@ -64,7 +62,7 @@ def test_the_lag_is_told_while_the_log_is_read_for_the_first_time_and_no_figures
 
     async def begins() -> None:
         cluster = MemoryCluster(clock=iter(range(1, 1 << 30)).__next__, faults=SlowHalf(len(log)))
-        cluster.create_topics(domains=1)
+        cluster.create_topics(pools=1)
         for wire in log:
             cluster.store(topics.AUDIT.name, 0, POOL.encode(), wire.headers, wire.value)
         metrics, stop = Metrics(), asyncio.Event()
@@ -73,7 +71,7 @@ def test_the_lag_is_told_while_the_log_is_read_for_the_first_time_and_no_figures
         running = asyncio.create_task(service.run(stop))
 
         def says(name: str, **labels: str) -> float | None:
-            return metrics.registry.get_sample_value(name, {"domain": POOL, **labels})
+            return metrics.registry.get_sample_value(name, {"pool": POOL, **labels})
 
         async def until(condition: Callable[[], bool]) -> None:
             async with asyncio.timeout(2 * COMES_LATE_S):
@@ -82,7 +80,7 @@ def test_the_lag_is_told_while_the_log_is_read_for_the_first_time_and_no_figures
                     await asyncio.sleep(1)
 
         await until(lambda: says("bailiff_log_lag") == len(log) - len(log) // 2)
-        assert service.readiness() == {POOL: "its log is being read"}
+        assert service.readiness() == {POOL: "reading its log"}
         assert says("bailiff_jobs_submitted_total", priority_class="train") is None
 
         await until(lambda: service.readiness() == {"group": None})

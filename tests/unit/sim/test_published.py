@@ -8,14 +8,14 @@ from random import Random
 import pytest
 from tests.sim_worlds import BEGIN, SECOND, World, policy
 
-from bailiff_sim.assemble import Choices, assemble
 from bailiff_sim.baselines import RULES, Baseline
 from bailiff_sim.cluster import machines
 from bailiff_sim.engine import Simulation
 from bailiff_sim.traces.catalogue import trace
+from bailiff_sim.workload_builder import Choices, assemble
 
 MEAN = 600 * SECOND
-ONLY_ALLOCATE = policy(preemption={"verbs": ["allocate"]})
+ONLY_ALLOCATE = policy(preemption={"actions": ["allocate"]})
 MURI = "muri-philly-priority"
 # Muri (SIGCOMM '22), Figure 9, SRTF on 8 machines of 8 GPUs: mean JCT, makespan, 99th percentile of JCT, all in seconds. The
 # numbers behind the figure stand in its artefact: github.com/Rivendile/Muri, simulator/draw_fig9-10.py.
@@ -47,6 +47,7 @@ def customers(servers: int, load: Fraction, count: int) -> tuple[list[tuple[int,
 
 
 @pytest.mark.parametrize(("servers", "load", "table"), [(8, Fraction(6), 0.357), (4, Fraction(3), 0.509)])
+@pytest.mark.slow
 def test_single_gpus_wait_as_erlangs_table_says(servers: int, load: Fraction, table: float) -> None:
     """The engine's waits are those of the recursion, to the microsecond; and many of those are what is in the tables of M/M/c."""
     assert round(erlang_c(servers, load), 3) == table
@@ -139,6 +140,7 @@ def test_shortest_remaining_time_first_comes_to_what_muris_figure_9_has(name: st
     assert published[2] * 0.94 < slowest < published[2]
 
 
+@pytest.mark.slow
 def test_the_difference_to_muris_figure_9_is_in_part_what_starts_cost_there() -> None:
     jobs = [(job.submitted / SECOND, job.run_time / SECOND, job.gpus) for job in trace(f"{MURI}/trace3").jobs]
     free, charged = (shortest_first(jobs, cost) for cost in (0, 10))

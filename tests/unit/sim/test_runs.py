@@ -8,7 +8,6 @@ from matplotlib.figure import Figure
 from tests.sim_worlds import HOUR, MINUTE, SECOND, World, policy
 
 from bailiff_core.model.policy import DEFAULT_POLICY
-from bailiff_sim.assemble import Choices
 from bailiff_sim.baselines import RULES, Baseline
 from bailiff_sim.engine import Simulation
 from bailiff_sim.metrics import Run, Series, jain, metrics
@@ -17,6 +16,7 @@ from bailiff_sim.runs import BASELINES, Ask, ask_from, digest, manifest, refusal
 from bailiff_sim.timeline import AT_ONCE
 from bailiff_sim.traces.catalogue import trace
 from bailiff_sim.tune import Point, Search, settings, tune, with_setting
+from bailiff_sim.workload_builder import Choices
 
 POOLWIDE = policy(preemption={"scope": "pool"})
 TRACE = trace("tiresias-60")
@@ -29,9 +29,10 @@ def run_of(world: World) -> Run:
     result = Simulation(workload, POOLWIDE).run()
     last = workload.happenings[-1].time
     ended = max(job.ended for job in result.jobs.values())
-    return Run("x", 0, result.jobs, result.books, {}, result.begin, ended, last, result.capacity, {}, {}, result.digest)
+    return Run("x", 0, result.jobs, result.stats, {}, result.begin, ended, last, result.capacity, {}, {}, result.digest)
 
 
+@pytest.mark.slow
 def test_a_manifest_runs_again_to_the_same_digests() -> None:
     runs = run_all(ASK, TRACE)
     said = json.loads(json.dumps(manifest(ASK, TRACE, runs)))
@@ -62,6 +63,7 @@ def test_a_plot_over_time_has_the_unit_of_its_length() -> None:
         assert ">all there are<" in text
 
 
+@pytest.mark.slow
 def test_the_report_holds_everything_and_needs_nothing() -> None:
     runs = run_all(replace(ASK, seeds=(0,)), TRACE)
     text = page("A & B", ["a note"], runs, summary(runs), "{}")
@@ -121,7 +123,7 @@ def test_who_still_waits_has_waited_until_the_end() -> None:
     world.job("waits", at=HOUR, runs=MINUTE, gpus=8, cls="inference")
     workload = world.workload()
     result = Simulation(workload, POOLWIDE, until=workload.begin + 3 * HOUR).run()
-    run = Run("x", 0, result.jobs, result.books, {}, result.begin, workload.begin + 3 * HOUR, result.end, result.capacity, {}, {})
+    run = Run("x", 0, result.jobs, result.stats, {}, result.begin, workload.begin + 3 * HOUR, result.end, result.capacity, {}, {})
     assert metrics(run)["waiting"]["all"]["max"] == 2
     axes = Figure().add_subplot()
     waits(axes, run, "x", "red")
@@ -162,7 +164,7 @@ def test_baselines_conserve_work_and_overbook_nothing(name: str) -> None:
         )
     result = Baseline(world.workload(), POOLWIDE, RULES[name]).run()
     held = 0
-    for step in result.books.steps:
+    for step in result.stats.steps:
         held += step.held
         assert 0 <= held <= 10_000
     assert held == 0

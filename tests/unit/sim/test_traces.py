@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from tests.sim_worlds import HOUR, MINUTE, SECOND, policy
 
-from bailiff_sim.assemble import Choices, assemble, peak_demand, with_daily_quotas
 from bailiff_sim.cluster import machines
-from bailiff_sim.traces.bring import SACCT
 from bailiff_sim.traces.catalogue import CLUSTERS, cluster, trace
 from bailiff_sim.traces.files import shipped
 from bailiff_sim.traces.quotas import venus
 from bailiff_sim.traces.rows import TraceProblem
+from bailiff_sim.traces.user_traces import SACCT
+from bailiff_sim.workload_builder import Choices, assemble, peak_demand, with_daily_quotas
 
 
 @pytest.mark.parametrize(
@@ -48,6 +48,7 @@ def test_openb_has_the_gpu_requests_that_its_paper_prints() -> None:
     assert found == [13.3, 37.8, 48.0, 0.2, 0.2, 0.5]
 
 
+@pytest.mark.slow
 def test_openb_at_its_own_times_never_contends_and_says_so() -> None:
     found = trace("alibaba-openb-2023/default")
     assert "66 GPUs" in found.notes[0]
@@ -101,6 +102,7 @@ def test_real_clusters_have_the_machines_that_their_papers_say() -> None:
         cluster("eight")
 
 
+@pytest.mark.slow
 def test_daily_quotas_of_venus_become_policies() -> None:
     days = venus(["large", "small"], 64)
     assert days[0][0] == 0

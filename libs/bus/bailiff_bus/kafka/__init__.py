@@ -1,11 +1,11 @@
 """The bus on Kafka, over aiokafka 0.14.
 
-Every call to a broker is bounded by `request_timeout` and fails as `BusUnavailable` with a sentence that names the
-servers; aiokafka by itself would go on for ever. What aiokafka logs goes to our log as one-line warnings.
+Every call to a broker is limited by `request_timeout` and fails as `BusUnavailable`, whose text names the servers;
+aiokafka itself would retry without end. aiokafka's logs go to our log as one-line warnings.
 """
 
-from .admin import connected_admin, copies_meant, refusals
+from .admin import configured_replication, connected_admin, raise_for_error
 from .bus import KafkaBus
-from .calls import tls_of
+from .errors import build_ssl_context
 
-__all__ = ["KafkaBus", "connected_admin", "copies_meant", "refusals", "tls_of"]
+__all__ = ["KafkaBus", "build_ssl_context", "configured_replication", "connected_admin", "raise_for_error"]

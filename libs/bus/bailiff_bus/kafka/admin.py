@@ -1,4 +1,4 @@
-"""Administration: clients for it, and what brokers refuse."""
+"""Administration clients and errors returned by brokers."""
 
 import contextlib
 from collections.abc import AsyncIterator, Iterable
@@ -7,37 +7,37 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import for_code
 
-from bailiff_bus.settings import KafkaSettings
-from bailiff_bus.topics import COPIES_MEANT
+from bailiff_bus.kafka_settings import KafkaSettings
+from bailiff_bus.topics import REPLICATION_SETTING
 
-from .calls import bounded, calling, client_arguments, started
-from .logs import take_over_logging
+from .client_logging import redirect_client_logs
+from .errors import broker_call, client_arguments, finish_within, start_or_close
 
 
 @contextlib.asynccontextmanager
 async def connected_admin(settings: KafkaSettings) -> AsyncIterator[AIOKafkaAdminClient]:
-    """An administration client for a few calls, within one `request_timeout` all together."""
-    take_over_logging()
+    """An administration client for a few calls, with a common timeout of three `request_timeout`s."""
+    redirect_client_logs()
     admin = AIOKafkaAdminClient(**client_arguments(settings))
     try:
-        async with calling(settings, "create topics", extra=2 * settings.request_timeout):
-            yield await started(admin, admin.close)
+        async with broker_call(settings, "create topics", extra=2 * settings.request_timeout):
+            yield await start_or_close(admin, admin.close)
     finally:
-        await bounded(admin.close(), settings.request_timeout)
+        await finish_within(admin.close(), settings.request_timeout)
 
 
-async def copies_meant(admin: AIOKafkaAdminClient) -> int:
-    """How many brokers this Kafka is meant to have, at least: it can keep no group without so many."""
+async def configured_replication(admin: AIOKafkaAdminClient) -> int:
+    """The replication factor that this cluster is configured for: it needs that many brokers for consumer groups."""
     broker = (await admin.describe_cluster())["brokers"][0]["node_id"]
     answers = await admin.describe_configs([ConfigResource(ConfigResourceType.BROKER, str(broker))])
     ((code, text, _, _, entries),) = answers[0].resources
-    refusals([(f"broker {broker}", code, text)])
-    return int({name: value for name, value, *_ in entries}.get(COPIES_MEANT) or 1)
+    raise_for_error([(f"broker {broker}", code, text)])
+    return int({name: value for name, value, *_ in entries}.get(REPLICATION_SETTING) or 1)
 
 
-def refusals(errors: Iterable[tuple[str, int, str | None]], but_for: str = "") -> None:
-    """Raise for the first (topic, error code, text) that says no."""
+def raise_for_error(errors: Iterable[tuple[str, int, str | None]], ignore: str = "") -> None:
+    """Raise the error of the first (topic, error code, text) with a nonzero code."""
     for topic, code, text in errors:
         error = for_code(code)
-        if code and error.__name__ != but_for:
+        if code and error.__name__ != ignore:
             raise error(f"{topic}: {text or error.description}")

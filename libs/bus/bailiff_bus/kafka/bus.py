@@ -1,4 +1,4 @@
-"""The port of the bus, on Kafka."""
+"""`KafkaBus`: the bus port on Kafka."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -7,15 +7,15 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from bailiff_bus.port import Ownership, Producer, Reader, Span
-from bailiff_bus.settings import KafkaSettings
+from bailiff_bus.kafka_settings import KafkaSettings
+from bailiff_bus.port import GroupMembership, Producer, Reader, Span
 
-from .admin import refusals
-from .calls import bounded, calling, client_arguments, started
-from .logs import take_over_logging
+from .admin import raise_for_error
+from .client_logging import redirect_client_logs
+from .errors import broker_call, client_arguments, finish_within, start_or_close
+from .group_membership import KafkaGroupMembership
 from .producer import KafkaProducer
 from .reader import KafkaReader
-from .seat import KafkaSeat
 
 
 class KafkaBus:
@@ -24,46 +24,46 @@ class KafkaBus:
     def __init__(self, settings: KafkaSettings | str) -> None:
         self.settings = KafkaSettings(bootstrap=settings) if isinstance(settings, str) else settings
         self._admin: AIOKafkaAdminClient | None = None
-        self._looker: AIOKafkaConsumer | None = None
+        self._offsets_consumer: AIOKafkaConsumer | None = None
         self._connecting = asyncio.Lock()
-        self._open: list[KafkaReader | KafkaProducer | KafkaSeat] = []
-        take_over_logging()
+        self._open: list[KafkaReader | KafkaProducer | KafkaGroupMembership] = []
+        redirect_client_logs()
 
     async def spans(self, topic: str) -> Mapping[int, Span]:
-        """Every partition of the topic and what it holds."""
-        async with calling(self.settings, f"say what {topic} holds"):
-            admin, looker = await self._clients()
+        """The offset range of each partition of the topic."""
+        async with broker_call(self.settings, f"return the offsets of {topic}"):
+            admin, consumer = await self._clients()
             (described,) = await admin.describe_topics([topic])
             if not described["partitions"]:
                 raise KeyError(topic)
             partitions = [TopicPartition(topic, each["partition"]) for each in described["partitions"]]
-            begins, ends = await asyncio.gather(looker.beginning_offsets(partitions), looker.end_offsets(partitions))
+            begins, ends = await asyncio.gather(consumer.beginning_offsets(partitions), consumer.end_offsets(partitions))
         return {each.partition: Span(begins[each], ends[each]) for each in sorted(partitions)}
 
     async def reader(self, positions: Sequence[tuple[str, int, int]]) -> Reader:
         """A reader of (topic, partition, offset) positions."""
         reader = KafkaReader(self.settings, positions)
         await reader.start()
-        self._keep(reader)
+        self._track(reader)
         return reader
 
     async def producer(self) -> Producer:
-        """A producer of its own incarnation."""
+        """A new producer."""
         producer = KafkaProducer(self.settings)
         await producer.start()
-        self._keep(producer)
+        self._track(producer)
         return producer
 
-    async def join(self, group: str, topic: str, instance: str | None) -> Ownership:
-        """Take a seat in the group; returns once the group has given it its partitions."""
-        seat = KafkaSeat(self.settings, group, topic, instance)
-        await seat.start()
-        self._keep(seat)
-        return seat
+    async def join(self, group: str, topic: str, instance: str | None) -> GroupMembership:
+        """Join the group; returns after the first assignment of partitions."""
+        membership = KafkaGroupMembership(self.settings, group, topic, instance)
+        await membership.start()
+        self._track(membership)
+        return membership
 
     async def topic_settings(self, topic: str) -> Mapping[str, str]:
         """The topic's settings by Kafka's names, and the counts `replication` and `brokers`."""
-        async with calling(self.settings, f"describe {topic}"):
+        async with broker_call(self.settings, f"describe {topic}"):
             admin, _ = await self._clients()
             (described,) = await admin.describe_topics([topic])
             if not described["partitions"]:
@@ -71,7 +71,7 @@ class KafkaBus:
             cluster = await admin.describe_cluster()
             answers = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
             ((code, text, _, _, entries),) = answers[0].resources
-            refusals([(topic, code, text)])
+            raise_for_error([(topic, code, text)])
         return {
             **{name: value for name, value, *_ in entries if value is not None},
             "replication": str(min(len(each["replicas"]) for each in described["partitions"])),
@@ -79,25 +79,25 @@ class KafkaBus:
         }
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Close everything that was opened."""
         for each in reversed(self._open):
             await each.close()
         self._open.clear()
-        if self._looker is not None:
-            await bounded(self._looker.stop(), self.settings.request_timeout)
+        if self._offsets_consumer is not None:
+            await finish_within(self._offsets_consumer.stop(), self.settings.request_timeout)
         if self._admin is not None:
-            await bounded(self._admin.close(), self.settings.request_timeout)
-        self._admin = self._looker = None
+            await finish_within(self._admin.close(), self.settings.request_timeout)
+        self._admin = self._offsets_consumer = None
 
-    def _keep(self, opened: "KafkaReader | KafkaProducer | KafkaSeat") -> None:
+    def _track(self, opened: "KafkaReader | KafkaProducer | KafkaGroupMembership") -> None:
         self._open = [*(each for each in self._open if not each.closed), opened]
 
     async def _clients(self) -> tuple[AIOKafkaAdminClient, AIOKafkaConsumer]:
         async with self._connecting:
             if self._admin is None:
                 admin = AIOKafkaAdminClient(**client_arguments(self.settings))
-                self._admin = await started(admin, admin.close)
-            if self._looker is None:
-                looker = AIOKafkaConsumer(**client_arguments(self.settings), enable_auto_commit=False)
-                self._looker = await started(looker, looker.stop)
-            return self._admin, self._looker
+                self._admin = await start_or_close(admin, admin.close)
+            if self._offsets_consumer is None:
+                consumer = AIOKafkaConsumer(**client_arguments(self.settings), enable_auto_commit=False)
+                self._offsets_consumer = await start_or_close(consumer, consumer.stop)
+            return self._admin, self._offsets_consumer

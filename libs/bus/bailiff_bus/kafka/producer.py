@@ -1,28 +1,28 @@
-"""Sending, one message or many, and what becomes of each."""
+"""Sending messages, with acknowledgements."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-import structlog
 from aiokafka import AIOKafkaProducer
 from aiokafka.partitioner import DefaultPartitioner
 from aiokafka.producer.message_accumulator import BatchBuilder
 
-from bailiff_bus.port import Batch, BusUnavailable, Headers, Parcel, Receipt
-from bailiff_bus.settings import KafkaSettings
+from bailiff_bus.kafka_settings import KafkaSettings
+from bailiff_bus.lazy_logger import lazy_logger
+from bailiff_bus.port import Batch, BusUnavailable, Headers, OutgoingMessage, Receipt
 from bailiff_bus.topics import INPUT_LIMIT, TOPICS, check_size
 
-from .calls import MIB, bounded, calling, client_arguments, started
+from .errors import MIB, broker_call, client_arguments, finish_within, start_or_close
 
-log = structlog.get_logger()
+log = lazy_logger()
 
 LOG_APPEND_TIME = 1
 
 
 class KafkaProducer:
-    """Idempotent, acknowledged by all in-sync replicas. One failure, and it sends nothing more."""
+    """Idempotent, acknowledged by all in-sync replicas. After one failure it sends nothing more."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -31,29 +31,29 @@ class KafkaProducer:
             enable_idempotence=True,
             acks="all",
             linger_ms=0,
-            max_batch_size=MIB // 8,  # a batch, too, must be within the smallest topic's max.message.bytes
+            max_batch_size=MIB // 8,  # a batch counts against the smallest max.message.bytes of the topics
             max_request_size=4 * MIB,
         )
-        self._unacknowledged: dict[asyncio.Future[Receipt], float] = {}  # until when each may take; the oldest first
+        self._unacknowledged: dict[asyncio.Future[Receipt], float] = {}  # deadline of each, oldest first
         self._timer: asyncio.TimerHandle | None = None
         self._failure: str | None = None
         self.closed = False
 
     async def start(self) -> None:
-        """Connect and be given a producer id."""
-        async with calling(self._settings, "be reached"):
-            await started(self._producer, self._producer.stop)
+        """Connect and get a producer id."""
+        async with broker_call(self._settings, "be reached"):
+            await start_or_close(self._producer, self._producer.stop)
 
     async def send(
         self, topic: str, value: bytes, *, key: bytes | None = None, headers: Headers = (), partition: int | None = None
     ) -> "asyncio.Future[Receipt]":
-        """Hand over one message; the result is its acknowledgement."""
+        """Send one message; the result is its acknowledgement."""
         check_size(topic, key, headers, value)
         if self._failure is not None:
-            raise BusUnavailable(f"this producer sends nothing more: {self._failure}")
+            raise BusUnavailable(f"this producer has stopped: {self._failure}")
         try:
             known = self._known(topic, partition)
-            async with calling(self._settings, f"take a message for {topic}", bounded=not known):
+            async with broker_call(self._settings, f"take a message for {topic}", with_timeout=not known):
                 known = known or await self._look_up(topic, partition)
                 at = _partition_of(key, known) if partition is None else partition
                 stored = await self._producer.send(topic, value, key=key, headers=list(headers), partition=at)
@@ -62,19 +62,19 @@ class KafkaProducer:
             raise
         return self._receipt(stored)
 
-    async def send_many(self, topic: str, parcels: Sequence[Parcel], *, partition: int | None = None) -> list[Batch]:
-        """Hand over several in batches that are built here: one acknowledgement for each, not for every message."""
-        for key, headers, value in parcels:
+    async def send_many(self, topic: str, messages: Sequence[OutgoingMessage], *, partition: int | None = None) -> list[Batch]:
+        """Send several messages in batches built here: one acknowledgement per batch."""
+        for key, headers, value in messages:
             check_size(topic, key, headers, value)
         if self._failure is not None:
-            raise BusUnavailable(f"this producer sends nothing more: {self._failure}")
+            raise BusUnavailable(f"this producer has stopped: {self._failure}")
         sent: list[Batch] = []
         try:
             known = self._known(topic, partition)
-            async with calling(self._settings, f"take messages for {topic}", bounded=not known):
+            async with broker_call(self._settings, f"take messages for {topic}", with_timeout=not known):
                 known = known or await self._look_up(topic, partition)
-                groups: dict[int, list[Parcel]] = {}
-                for parcel in parcels:
+                groups: dict[int, list[OutgoingMessage]] = {}
+                for parcel in messages:
                     at = _partition_of(parcel[0], known) if partition is None else partition
                     groups.setdefault(at, []).append(parcel)
                 for at, group in groups.items():
@@ -87,20 +87,20 @@ class KafkaProducer:
         return sent
 
     async def close(self, timeout: float = 5.0) -> None:
-        """Flush for at most `timeout` seconds, then let go. After a failed send nothing is flushed."""
+        """Flush for at most `timeout` seconds, then close. After a failed send nothing is flushed."""
         self.closed = True
-        if not await bounded(self._producer.stop(), timeout):
-            log.warning("kafka producer did not end in time", seconds=timeout)
-            await bounded(self._producer.client.close(), timeout)
+        if not await finish_within(self._producer.stop(), timeout):
+            log.warning("kafka producer did not close in time", seconds=timeout)
+            await finish_within(self._producer.client.close(), timeout)
         self._fail("the producer was closed")
 
     def _known(self, topic: str, partition: int | None) -> frozenset[int]:
-        """The topic's partitions, if this one is among them; else nothing."""
+        """The topic's partitions in the client's metadata, if `partition` is among them; else empty."""
         found = self._producer.client.cluster.partitions_for_topic(topic) or frozenset()
         return found if partition is None or partition in found else frozenset()
 
     async def _look_up(self, topic: str, partition: int | None) -> frozenset[int]:
-        """As `_known`, once it is."""
+        """As `_known`, after fetching metadata until it is not empty."""
         found: frozenset[int] = await self._producer.partitions_for(topic)
         while partition is not None and partition not in found:
             await self._producer.client.force_metadata_update()
@@ -109,10 +109,10 @@ class KafkaProducer:
         return found
 
     def _receipt(self, stored: "asyncio.Future[Any]") -> "asyncio.Future[Receipt]":
-        """An acknowledgement that comes within `request_timeout` or fails."""
+        """The acknowledgement; fails after `request_timeout`."""
         loop = asyncio.get_running_loop()
         receipt: asyncio.Future[Receipt] = loop.create_future()
-        receipt.add_done_callback(_look)
+        receipt.add_done_callback(_mark_retrieved)
         self._unacknowledged[receipt] = loop.time() + self._settings.request_timeout
         if self._timer is None:
             self._timer = loop.call_later(self._settings.request_timeout, self._fail_if_late)
@@ -125,16 +125,16 @@ class KafkaProducer:
             self._unacknowledged.pop(receipt, None)
             if not receipt.done():
                 where = done.result()
-                # A duplicate-sequence answer has no offset, and aiokafka adds the place within the batch to that -1.
-                # It has no append time either, so that shows it.
-                told = where.timestamp_type == LOG_APPEND_TIME and where.offset >= 0
-                receipt.set_result(Receipt(where.partition, where.offset if told else None, where.timestamp * 1000))
+                # A duplicate-sequence response has no offset (aiokafka adds the index within the batch to -1) and no
+                # append time, which identifies it.
+                has_offset = where.timestamp_type == LOG_APPEND_TIME and where.offset >= 0
+                receipt.set_result(Receipt(where.partition, where.offset if has_offset else None, where.timestamp * 1000))
 
         stored.add_done_callback(acknowledged)
         return receipt
 
     def _fail_if_late(self) -> None:
-        """One timer for all: it looks at the oldest send, and sleeps until that one would be late."""
+        """One timer for all sends: checks the oldest one and waits until its deadline."""
         self._timer = None
         until = next(iter(self._unacknowledged.values()), None)
         if until is None:
@@ -156,37 +156,37 @@ class KafkaProducer:
                 receipt.set_exception(BusUnavailable(self._failure))
         sending = self._producer._sender.sender_task
         if sending is not None:
-            sending.cancel()  # or else aiokafka would go on to deliver what nobody waits for
+            sending.cancel()  # otherwise aiokafka would deliver messages that were given up
 
 
 def _partition_of(key: bytes | None, partitions: frozenset[int]) -> int:
-    """Where a message with this key goes: as aiokafka chooses, whose hash is Python and takes a while."""
+    """Partition of a message with this key, as aiokafka chooses it; cached, since its hash is slow Python."""
     return next(iter(partitions)) if len(partitions) == 1 else _hashed(key or b"", len(partitions))
 
 
-@lru_cache(maxsize=1024)  # of domains and nodes there are few
+@lru_cache(maxsize=1024)  # keys are pools and nodes: few
 def _hashed(key: bytes, count: int) -> int:
     chosen: int = DefaultPartitioner()(key, list(range(count)), [])
     return chosen
 
 
-def _batches(topic: str, parcels: Iterable[Parcel]) -> Iterator[BatchBuilder]:
-    """The parcels in order, as many in each batch as the topic takes."""
+def _batches(topic: str, messages: Iterable[OutgoingMessage]) -> Iterator[BatchBuilder]:
+    """The messages in order, as many in each batch as the topic allows."""
     largest = TOPICS[topic].max_message_bytes if topic in TOPICS else INPUT_LIMIT
     builder: BatchBuilder | None = None
-    for key, headers, value in parcels:
+    for key, headers, value in messages:
         message = {"timestamp": None, "key": key, "value": value, "headers": list(headers)}
         if builder is None or builder.append(**message) is None:
             if builder is not None:
                 yield builder
             builder = BatchBuilder(largest, 0)
-            builder.append(**message)  # the first one always finds room
+            builder.append(**message)  # the first message always fits
     if builder is not None:
         builder.close()
         yield builder
 
 
-def _look(future: "asyncio.Future[Any]") -> None:
-    """Mark a failure as seen: nobody has to wait for every acknowledgement."""
+def _mark_retrieved(future: "asyncio.Future[Any]") -> None:
+    """Mark a failure as retrieved: not every acknowledgement is awaited."""
     if not future.cancelled():
         future.exception()

@@ -1,4 +1,4 @@
-"""Reading partitions by position."""
+"""Reading partitions by offset, without a consumer group."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -7,18 +7,19 @@ from operator import itemgetter
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import OffsetOutOfRangeError
 
-from bailiff_bus.port import AT_ONCE, Headers, Message, OffsetGone, Span
-from bailiff_bus.settings import KafkaSettings
+from bailiff_bus.kafka_settings import KafkaSettings
+from bailiff_bus.port import READ_LIMIT, Headers, Message, OffsetOutOfRange, Span
 
-from .calls import MIB, bounded, calling, client_arguments, started
+from .errors import MIB, broker_call, client_arguments, finish_within, start_or_close
 
 _CONTENT = itemgetter(1)
 
 
 class KafkaReader:
-    """Follows partitions by position, outside any consumer group.
+    """Reads partitions by offset, outside any consumer group.
 
-    Kafka being away looks like silence to aiokafka; a reader that heard nothing for `request_timeout` asks, and raises.
+    aiokafka returns no messages during an outage; after `request_timeout` without any the reader queries the brokers, and raises
+    if they do not answer.
     """
 
     def __init__(self, settings: KafkaSettings, positions: Sequence[tuple[str, int, int]]) -> None:
@@ -28,41 +29,41 @@ class KafkaReader:
             **client_arguments(settings),
             auto_offset_reset="none",
             enable_auto_commit=False,
-            fetch_max_wait_ms=100,  # new messages are answered at once; only `follow` ever waits for this
+            fetch_max_wait_ms=100,  # new messages are returned at once; only `follow` waits for this
             max_partition_fetch_bytes=4 * MIB,
         )
-        self._heard = 0.0
+        self._last_contact = 0.0
         self.closed = False
 
     async def start(self) -> None:
         """Connect."""
-        async with calling(self._settings, "be reached"):
-            await started(self._consumer, self._consumer.stop)
+        async with broker_call(self._settings, "be reached"):
+            await start_or_close(self._consumer, self._consumer.stop)
         self._assign()
-        self._heard = asyncio.get_running_loop().time()
+        self._last_contact = asyncio.get_running_loop().time()
 
-    async def read(self, limit: int = AT_ONCE, wait: float = 0.5) -> list[Message]:
-        """What is there, at most `limit`; waits up to `wait` seconds for a first message."""
+    async def read(self, limit: int = READ_LIMIT, wait: float = 0.5) -> list[Message]:
+        """The next messages, at most `limit`; waits up to `wait` seconds for a first one."""
         if not self._positions:
             await asyncio.sleep(wait)
             return []
-        await asyncio.sleep(0)  # aiokafka gives what it has at once, and nobody else would come to his turn
+        await asyncio.sleep(0)  # aiokafka returns buffered messages without yielding to the event loop
         try:
-            async with calling(self._settings, "be read", bounded=False):
+            async with broker_call(self._settings, "be read", with_timeout=False):
                 found = await self._consumer.getmany(timeout_ms=round(wait * 1000), max_records=limit)
                 for at, records in found.items():
                     self._positions[at] = records[-1].offset + 1
-                for at in () if found else self._positions:  # it may have passed over what holds no message
+                for at in () if found else self._positions:  # offsets without messages may have been skipped
                     self._positions[at] = await self._consumer.position(at)
         except OffsetOutOfRangeError as error:
-            ((at, asked),) = error.args[0].items()
-            await self._raise_if_gone(at, asked)
+            ((at, offset),) = error.args[0].items()
+            await self._raise_if_gone(at, offset)
             return []
         now = asyncio.get_running_loop().time()
-        if not found and now - self._heard > self._settings.request_timeout:
+        if not found and now - self._last_contact > self._settings.request_timeout:
             await self._spans(self._positions)
-        if found or now - self._heard > self._settings.request_timeout:
-            self._heard = now
+        if found or now - self._last_contact > self._settings.request_timeout:
+            self._last_contact = now
         return [
             Message(
                 at.topic,
@@ -78,7 +79,7 @@ class KafkaReader:
         ]
 
     def follow(self, topic: str, partition: int, offset: int) -> None:
-        """Read this partition, too, from `offset` on; or move to it."""
+        """Add this partition at `offset`, or seek to `offset` if it is read already."""
         at = TopicPartition(topic, partition)
         known = at in self._positions
         self._positions[at] = offset
@@ -88,13 +89,13 @@ class KafkaReader:
             self._assign()
 
     def position(self, topic: str, partition: int) -> int:
-        """The offset that is read next."""
+        """The next offset to read."""
         return self._positions[TopicPartition(topic, partition)]
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self.closed = True
-        await bounded(self._consumer.stop(), self._settings.request_timeout)
+        await finish_within(self._consumer.stop(), self._settings.request_timeout)
 
     def _assign(self) -> None:
         if self._positions:
@@ -102,22 +103,22 @@ class KafkaReader:
         for at, offset in self._positions.items():
             self._consumer.seek(at, offset)
 
-    async def _raise_if_gone(self, at: TopicPartition, asked: int) -> None:
-        """aiokafka's complaint may be older than a move, or than what was appended since."""
+    async def _raise_if_gone(self, at: TopicPartition, offset: int) -> None:
+        """Raise only if the error still holds: a seek or an append may have made it obsolete."""
         span = (await self._spans([at]))[at]
-        if self._positions.get(at) == asked and not span.begin <= asked <= span.end:
-            raise OffsetGone(at.topic, at.partition, asked, span)
+        if self._positions.get(at) == offset and not span.begin <= offset <= span.end:
+            raise OffsetOutOfRange(at.topic, at.partition, offset, span)
 
     async def _spans(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Span]:
         wanted = list(partitions)
-        async with calling(self._settings, "say what it holds"):
+        async with broker_call(self._settings, "return offsets"):
             begins = await self._consumer.beginning_offsets(wanted)
             ends = await self._consumer.end_offsets(wanted)
         return {at: Span(begins[at], ends[at]) for at in wanted}
 
 
 def _headers(found: Sequence[tuple[str, bytes | None]]) -> Headers:
-    """As they are; a null one as an empty one."""
+    """The headers; null values as empty ones."""
     if None in map(_CONTENT, found):
         return tuple([(name, content or b"") for name, content in found])
     return tuple(found)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The base of every message that is not an audit record, and the register of types."""
+"""The base of every message that is not an audit record, and the registry of types."""
 
 from typing import Any, ClassVar
 

@@ -1,4 +1,4 @@
-"""`bailiff.node-commands`: what admission and the executor ask of one node agent, with what fences need (§6)."""
+"""`bailiff.node-commands`: commands of admission and the executor to one node agent, with their fences."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -10,15 +10,15 @@ from .base import MessageBody
 from .requests import JobSpec
 
 
-class Order(Document):
-    """Which record of the log ordered this: compared as the pair (epoch, seq)."""
+class RecordRef(Document):
+    """The record that ordered this command; compared as the pair (epoch, seq)."""
 
     epoch: Count
     seq: Count
 
 
 class CommandBody(MessageBody):
-    """Base of all commands. The node's incarnation is the only one that obeys; `sender_epoch` is the sender's view of the log."""
+    """Base of all commands. Other incarnations of the node ignore it. sender_epoch: the newest epoch that the sender has read."""
 
     TYPE: ClassVar[str] = ""
     node: Name
@@ -30,8 +30,8 @@ class CommandBody(MessageBody):
 class Fence(CommandBody):
     """Admission commands of a lower epoch than `sender_epoch` are refused from now on.
 
-    lease: how long the agent may be cut off from Kafka before it stops its jobs. lost_margin: how much longer the log
-    believes in the node; half of it is the jobs' time from notice to KILL.
+    lease: how long the agent may be disconnected from Kafka before it stops its jobs. lost_margin: additional time until the
+    node counts as lost; half of it is the jobs' time from notice to KILL.
     """
 
     TYPE: ClassVar[str] = "bailiff.Fence.v1"
@@ -39,8 +39,8 @@ class Fence(CommandBody):
     lost_margin: Duration = 60_000_000
 
 
-class TaskAt(Document):
-    """One task of the job on this node, with the devices it gets (ids), whole, or of each this share."""
+class TaskAssignment(Document):
+    """One task of the job on this node, with its devices (ids), whole or the given share of each."""
 
     task: Count
     devices: tuple[OpaqueId, ...] = ()
@@ -56,16 +56,16 @@ class JobCommand(CommandBody):
     """Base of commands about one attempt of one job."""
 
     TYPE: ClassVar[str] = ""
-    order: Order
+    ordered_by: RecordRef
     job: Name
     attempt: Count
 
 
 class StartTask(JobCommand):
-    """Start these tasks of the gang. Ranks and sizes are what torchrun users expect. user: who submitted the job."""
+    """Start these tasks of the gang. Ranks and sizes as in torchrun. user: who submitted the job."""
 
     TYPE: ClassVar[str] = "bailiff.StartTask.v1"
-    tasks: tuple[TaskAt, ...]
+    tasks: tuple[TaskAssignment, ...]
     spec: JobSpec
     grace: Duration
     node_rank: Count = 0
@@ -77,9 +77,9 @@ class StartTask(JobCommand):
 
 
 class Evict(JobCommand):
-    """Make the job's tasks on this node leave: notice now, TERM after `term_after`, KILL after `grace`.
+    """Evict the job's tasks on this node: notice now, TERM after `term_after`, KILL after `grace`.
 
-    A task that has never said that it listens for notices gets TERM with the notice, as all do where `term_after` is left out.
+    Without `term_after`, and for tasks that have not subscribed to notices, TERM follows with the notice.
     """
 
     TYPE: ClassVar[str] = "bailiff.Evict.v1"
@@ -90,23 +90,23 @@ class Evict(JobCommand):
     for_job: Name | None = None
 
 
-class SaveTogether(JobCommand):
-    """The tasks have their notice, and all of their gang is to save at this step. `agreed`: all ranks have confirmed it."""
+class CheckpointAtStep(JobCommand):
+    """All tasks of the evicted gang save a checkpoint at this step. agreed: all ranks have confirmed the step."""
 
-    TYPE: ClassVar[str] = "bailiff.SaveTogether.v1"
+    TYPE: ClassVar[str] = "bailiff.CheckpointAtStep.v1"
     tasks: tuple[Count, ...]
     step: Count
     agreed: bool = False
 
 
-class Spare(JobCommand):
-    """Do not evict the job after all: notice and deadlines are taken back, unless the task yields already or has its TERM."""
+class CancelEviction(JobCommand):
+    """Cancel the eviction: withdraw notice and deadlines, unless the task yields already or has received TERM."""
 
-    TYPE: ClassVar[str] = "bailiff.Spare.v1"
+    TYPE: ClassVar[str] = "bailiff.CancelEviction.v1"
     tasks: tuple[Count, ...]
 
 
 class SendInventory(CommandBody):
-    """Announce yourself again, with everything you hold: admission has missed something."""
+    """Send an inventory: admission has missed reports."""
 
     TYPE: ClassVar[str] = "bailiff.SendInventory.v1"

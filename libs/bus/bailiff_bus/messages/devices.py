@@ -1,14 +1,14 @@
-"""What is said about single devices: by agents that found them dirty, broken or in order, and by who wants one back."""
+"""Messages about single devices: quarantine and health reports of agents, and requests to clear a quarantine."""
 
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from bailiff_core.model.document import Count, Duration, Name, OpaqueId
-from bailiff_core.records.facts import DeviceReading, SicknessReason
+from bailiff_core.records.facts import DeviceReading, UnhealthyReason
 
 from .commands import CommandBody
-from .reports import DirtyDevice, ReportBody, TaskReport
+from .reports import QuarantinedDevice, ReportBody, TaskReport
 from .requests import RequestBody
 
 # --- reports
@@ -21,72 +21,72 @@ class DeviceReport(ReportBody):
     device: OpaqueId
 
 
-class DeviceIsDirty(DeviceReport):
-    """The device was not seen free in time and is not given out."""
+class DeviceQuarantinedReport(DeviceReport):
+    """The device was not free in time and is not allocatable."""
 
-    TYPE: ClassVar[str] = "bailiff.DeviceIsDirty.v1"
-    found: DirtyDevice
+    TYPE: ClassVar[str] = "bailiff.DeviceQuarantinedReport.v1"
+    quarantine: QuarantinedDevice
 
 
-class DeviceIsClean(DeviceReport):
-    """The device was seen free again, or `asked`, the seq of a person's request, says to take it as it is."""
+class DeviceClearedReport(DeviceReport):
+    """The device is free again, or an operator's request cleared the quarantine (its seq)."""
 
-    TYPE: ClassVar[str] = "bailiff.DeviceIsClean.v1"
+    TYPE: ClassVar[str] = "bailiff.DeviceClearedReport.v1"
     reading: DeviceReading
-    asked: Count | None = None
+    requested_by: Count | None = None
 
 
-class DeviceIsBroken(DeviceReport):
-    """The driver reports that the device does not work."""
+class DeviceUnhealthyReport(DeviceReport):
+    """The driver reports the device as faulty."""
 
-    TYPE: ClassVar[str] = "bailiff.DeviceIsBroken.v1"
-    reason: SicknessReason
+    TYPE: ClassVar[str] = "bailiff.DeviceUnhealthyReport.v1"
+    reason: UnhealthyReason
     code: Count | None = None
     detail: Annotated[str, Field(max_length=1000)] = ""
 
 
-class DeviceWorks(DeviceReport):
+class DeviceHealthyReport(DeviceReport):
     """The device works again."""
 
-    TYPE: ClassVar[str] = "bailiff.DeviceWorks.v1"
+    TYPE: ClassVar[str] = "bailiff.DeviceHealthyReport.v1"
     detail: Annotated[str, Field(max_length=1000)] = ""
 
 
-class TaskOverShare(TaskReport):
-    """The task uses more memory of a shared device than it was given."""
+class ShareExceededReport(TaskReport):
+    """The task uses more memory of a shared device than its share."""
 
-    TYPE: ClassVar[str] = "bailiff.TaskOverShare.v1"
+    TYPE: ClassVar[str] = "bailiff.ShareExceededReport.v1"
     device: OpaqueId
     used_bytes: Count
     share_bytes: Count
 
 
-class TaskIsIdle(TaskReport):
-    """None of the task's GPUs has done anything for `lasted`; or, with `idle` false, they work again. Told on change only."""
+class TaskIdleReport(TaskReport):
+    """The task's GPUs have been idle for `duration`; with `idle` false, they are busy again. Sent on change only."""
 
-    TYPE: ClassVar[str] = "bailiff.TaskIsIdle.v1"
+    TYPE: ClassVar[str] = "bailiff.TaskIdleReport.v1"
     idle: bool = True
-    lasted: Duration = 0
+    duration: Duration = 0
 
 
 # --- commands
 
 
 class ClearDevice(CommandBody):
-    """Take the device into use again as it is: a person says so, in the record `asked`."""
+    """Clear the device's quarantine, as requested by an operator (seq of the record)."""
 
     TYPE: ClassVar[str] = "bailiff.ClearDevice.v1"
     device: OpaqueId
-    asked: Count
+    requested_by: Count
 
 
 # --- requests
 
 
 class ClearQuarantine(RequestBody):
-    """An operator says that a quarantined device may be used again, whatever is seen on it, and why."""
+    """Clear the quarantine of a device, whatever still runs on it. reason: for the record."""
 
-    TYPE: ClassVar[str] = "bailiff.QuarantineCleared.v1"
+    TYPE: ClassVar[str] = "bailiff.ClearQuarantine.v1"
     node: Name
     device: OpaqueId
     reason: Annotated[str, Field(min_length=1, max_length=1000)]

@@ -1,4 +1,4 @@
-"""`bailiff.eviction-progress`: what the executor is about to do, or will not do."""
+"""`bailiff.eviction-progress`: evictions that the executor starts, preemptions that it abandons."""
 
 from typing import Annotated, ClassVar
 
@@ -9,18 +9,18 @@ from bailiff_core.model.document import Count, Name
 from .base import MessageBody
 
 
-class BegunEviction(MessageBody):
-    """After a last look: tell the agents of this job's eviction, which the record `decided` decided."""
+class StartEviction(MessageBody):
+    """Start this job's eviction, which was decided at seq `decided_by`. Sent after checking that it is still needed."""
 
-    TYPE: ClassVar[str] = "bailiff.BegunEviction.v1"
+    TYPE: ClassVar[str] = "bailiff.StartEviction.v1"
     job: Name
     attempt: Count
-    decided: Count
+    decided_by: Count
 
 
-class GivenUpPlan(MessageBody):
-    """After a last look: nobody needs to leave."""
+class AbandonPreemption(MessageBody):
+    """The preemption is no longer needed: no task is evicted."""
 
-    TYPE: ClassVar[str] = "bailiff.GivenUpPlan.v1"
-    plan: Count
+    TYPE: ClassVar[str] = "bailiff.AbandonPreemption.v1"
+    preemption: Count
     reason: Annotated[str, Field(max_length=1000)]

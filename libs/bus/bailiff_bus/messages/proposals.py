@@ -1,18 +1,18 @@
-"""`bailiff.proposals`: victim selection's answers to one selection."""
+"""`bailiff.proposals`: victim selection's proposals for one selection."""
 
 from typing import ClassVar
 
-from bailiff_core.model.answer import Answer
 from bailiff_core.model.document import Count
+from bailiff_core.model.proposal import Proposal
 
 from .base import MessageBody
 
 
-class Proposal(MessageBody):
-    """Answers in queue order, each on the result of the ones before, computed at the seq `computed_at`."""
+class ProposalBatch(MessageBody):
+    """One proposal per request in queue order, each based on the ones before. computed_at: seq of the state used."""
 
-    TYPE: ClassVar[str] = "bailiff.Proposal.v1"
-    number: Count
+    TYPE: ClassVar[str] = "bailiff.ProposalBatch.v1"
+    selection: Count
     computed_at: Count
     logic: Count
-    answers: tuple[Answer, ...]
+    proposals: tuple[Proposal, ...]

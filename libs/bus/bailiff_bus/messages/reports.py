@@ -1,16 +1,16 @@
-"""`bailiff.node-reports`: what an agent says. Numbers are gap-free per incarnation; heartbeats have none of their own."""
+"""`bailiff.node-reports`: what an agent reports. Numbers are gap-free per incarnation; heartbeats have none of their own."""
 
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from bailiff_core.model.document import Count, Document, Duration, Integer, Label, Name, OpaqueId
-from bailiff_core.records.facts import Checkpoint, DeviceFacts, DeviceReading, HostReading, QuarantineReason, Stage
+from bailiff_core.records.facts import Checkpoint, DeviceInfo, DeviceReading, HostReading, QuarantineReason, Stage
 
 from .base import MessageBody
 
 
-class FenceSeen(Document):
+class FenceStatus(Document):
     """The highest (epoch, seq) that the agent has obeyed, and the epoch of the newest writer that it has heard of.
 
     Higher than the log's head: the log was cut short.
@@ -18,14 +18,14 @@ class FenceSeen(Document):
 
     epoch: Count = 0
     seq: Count = 0
-    heard: Count | None = None
+    newest_epoch: Count | None = None
 
 
-class TaskHeld(Document):
+class TrackedTask(Document):
     """One task in an inventory. `stages`: those that its eviction has reached, in order. step: the last one that it published.
 
-    order: seq of the record that ordered its start; an earlier member of that number may still be here.
-    unseen: it has ended, and nobody saw how.
+    ordered_by: seq of the record that ordered its start; an earlier member of that number may still be here.
+    unobserved: it has ended, and nobody saw how.
     """
 
     job: Name
@@ -40,11 +40,11 @@ class TaskHeld(Document):
     kill_sent: bool = False
     stages: tuple[Stage, ...] = ()
     step: Count | None = None
-    order: Count | None = None
-    unseen: bool = False
+    ordered_by: Count | None = None
+    unobserved: bool = False
 
 
-class DirtyDevice(Document):
+class QuarantinedDevice(Document):
     """A device that was not seen free and is not given out. `job`, `attempt`, `task`: who left it so, where known."""
 
     device: OpaqueId
@@ -66,13 +66,13 @@ class ReportBody(MessageBody):
     number: Count
 
 
-class NodeAnnounced(ReportBody):
+class NodeInventory(ReportBody):
     """Who the agent is and everything it holds: the first report of an incarnation, and again when asked.
 
-    checkpoints: what is written in the folder in which its jobs keep checkpoints, where that is one that nodes share.
+    checkpoint_store: what is written in the folder in which its jobs keep checkpoints, where that is one that nodes share.
     """
 
-    TYPE: ClassVar[str] = "bailiff.NodeAnnounced.v1"
+    TYPE: ClassVar[str] = "bailiff.NodeInventory.v1"
     machine_id: OpaqueId
     boot_id: OpaqueId
     release: str
@@ -80,99 +80,99 @@ class NodeAnnounced(ReportBody):
     memory_bytes: Count
     max_tasks: Annotated[Integer, Field(ge=1)] = 1000
     labels: dict[Label, Label] = Field(default_factory=dict)
-    devices: Annotated[tuple[DeviceFacts, ...], Field(max_length=64)] = ()
-    tasks: tuple[TaskHeld, ...] = ()
-    dirty: Annotated[tuple[DirtyDevice, ...], Field(max_length=64)] = ()
-    checkpoints: OpaqueId | None = None
-    fence: FenceSeen = FenceSeen()
+    devices: Annotated[tuple[DeviceInfo, ...], Field(max_length=64)] = ()
+    tasks: tuple[TrackedTask, ...] = ()
+    quarantined: Annotated[tuple[QuarantinedDevice, ...], Field(max_length=64)] = ()
+    checkpoint_store: OpaqueId | None = None
+    fence: FenceStatus = FenceStatus()
 
 
 class NodeHeartbeat(ReportBody):
     """Alive. `number` is that of the newest report, so that a lost one is noticed."""
 
     TYPE: ClassVar[str] = "bailiff.NodeHeartbeat.v1"
-    fence: FenceSeen = FenceSeen()
+    fence: FenceStatus = FenceStatus()
 
 
 class TaskReport(ReportBody):
-    """Base of reports about one task. order: the seq that ordered what this is an answer to, where the agent knows it."""
+    """Base of reports about one task. ordered_by: the seq that ordered what this is an answer to, where the agent knows it."""
 
     TYPE: ClassVar[str] = ""
     job: Name
     attempt: Count
     task: Count
-    order: Count | None = None
+    ordered_by: Count | None = None
 
 
-class TaskIsRunning(TaskReport):
+class TaskStartedReport(TaskReport):
     """The process runs."""
 
-    TYPE: ClassVar[str] = "bailiff.TaskIsRunning.v1"
+    TYPE: ClassVar[str] = "bailiff.TaskStartedReport.v1"
 
 
-class TaskNotStarted(TaskReport):
+class TaskStartRefusedReport(TaskReport):
     """The command to start was refused, and why."""
 
-    TYPE: ClassVar[str] = "bailiff.TaskNotStarted.v1"
+    TYPE: ClassVar[str] = "bailiff.TaskStartRefusedReport.v1"
     reason: Annotated[str, Field(max_length=1000)]
 
 
-class EvictionStageReached(TaskReport, Stage):
+class EvictionStageReport(TaskReport, Stage):
     """The eviction of the task got this far."""
 
-    TYPE: ClassVar[str] = "bailiff.EvictionStageReached.v1"
+    TYPE: ClassVar[str] = "bailiff.EvictionStageReport.v1"
 
 
-class TaskHasProgressed(TaskReport):
-    """How far the task says it is, at most once in some seconds; `pace`: steps in 1,000 s.
+class TaskProgressReport(TaskReport):
+    """How far the task says it is, at most once in some seconds; `step_rate_milli`: steps in 1,000 s.
 
-    checkpoint: the newest one, committed `ago` µs before this was said.
+    checkpoint: the newest one, committed `checkpoint_age` µs before this was said.
     """
 
-    TYPE: ClassVar[str] = "bailiff.TaskHasProgressed.v1"
+    TYPE: ClassVar[str] = "bailiff.TaskProgressReport.v1"
     step: Count | None = None
-    total: Count | None = None
-    pace: Count = 0
+    total_steps: Count | None = None
+    step_rate_milli: Count = 0
     checkpoint: Checkpoint | None = None
-    ago: Duration = 0
+    checkpoint_age: Duration = 0
 
 
-class TaskHasResumed(TaskReport):
-    """The task goes on from a checkpoint; `passed_over` newer ones were damaged."""
+class TaskResumedReport(TaskReport):
+    """The task goes on from a checkpoint; `skipped_checkpoints` newer ones were damaged."""
 
-    TYPE: ClassVar[str] = "bailiff.TaskHasResumed.v1"
+    TYPE: ClassVar[str] = "bailiff.TaskResumedReport.v1"
     step: Count
     from_attempt: Count | None = None
-    passed_over: Count = 0
+    skipped_checkpoints: Count = 0
 
 
-class TaskEnded(TaskReport):
-    """The main process ended. Negative: by that signal. `step`: the last one that it published. unseen: nobody saw how."""
+class TaskExitedReport(TaskReport):
+    """The main process ended. Negative: by that signal. `step`: the last one that it published. unobserved: nobody saw how."""
 
-    TYPE: ClassVar[str] = "bailiff.TaskEnded.v1"
+    TYPE: ClassVar[str] = "bailiff.TaskExitedReport.v1"
     exit_code: Integer
     reason: Annotated[str, Field(max_length=1000)] = ""
     step: Count | None = None
-    unseen: bool = False
+    unobserved: bool = False
 
 
-class TaskIsReleased(TaskReport):
+class TaskReleasedReport(TaskReport):
     """The process tree is gone, and each device was seen free or was reported dirty before."""
 
-    TYPE: ClassVar[str] = "bailiff.TaskIsReleased.v1"
+    TYPE: ClassVar[str] = "bailiff.TaskReleasedReport.v1"
     before: tuple[DeviceReading, ...] = ()
     after: tuple[DeviceReading, ...] = ()
     host_before: HostReading | None = None
     host_after: HostReading | None = None
 
 
-class TaskWasSpared(TaskReport):
+class TaskEvictionCancelledReport(TaskReport):
     """The eviction was not obeyed and will not be."""
 
-    TYPE: ClassVar[str] = "bailiff.TaskWasSpared.v1"
+    TYPE: ClassVar[str] = "bailiff.TaskEvictionCancelledReport.v1"
 
 
-class TaskNotSpared(TaskReport):
-    """The spare came too late: the eviction was obeyed."""
+class TaskCancelEvictionRefusedReport(TaskReport):
+    """The cancellation came too late: the eviction was carried out."""
 
-    TYPE: ClassVar[str] = "bailiff.TaskNotSpared.v1"
+    TYPE: ClassVar[str] = "bailiff.TaskCancelEvictionRefusedReport.v1"

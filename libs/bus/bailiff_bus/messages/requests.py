@@ -10,9 +10,14 @@ from bailiff_core.model.policy import Policy
 
 from .base import MessageBody
 
-DOCKER_LABEL = "bailiff.runtime/docker"
-"""A node that runs containers carries this label with the value `true`; a job with an image asks for it."""
+EVERY_NODE_RUNTIMES = ("process", "simulated")
+"""Runtimes that every node has."""
 IMAGE = r"^[a-zA-Z0-9][a-zA-Z0-9._/:@-]*$"
+
+
+def runtime_label(name: str) -> str:
+    """A node that runs images with this runtime has this label with the value `true`; a job with an image requires it."""
+    return f"bailiff.runtime/{name}"
 
 
 class JobSpec(Document):
@@ -27,7 +32,7 @@ class JobSpec(Document):
     env: dict[str, str] = Field(default_factory=dict)
     working_dir: str | None = None
     secrets: dict[str, str] = Field(default_factory=dict)
-    runtime: Literal["process", "simulated", "docker"] = "process"
+    runtime: Name = "process"
     image: Annotated[str, Field(min_length=1, max_length=1000, pattern=IMAGE)] | None = None
 
 
@@ -40,15 +45,15 @@ class RequestBody(MessageBody):
 class SubmitJob(RequestBody):
     """Run this job. `demand` is what decisions need; `spec` is what the node needs."""
 
-    TYPE: ClassVar[str] = "bailiff.JobSubmitted.v1"
+    TYPE: ClassVar[str] = "bailiff.SubmitJob.v1"
     demand: JobDemand
     spec: JobSpec
 
 
 class CancelJob(RequestBody):
-    """End this job, whatever it is doing."""
+    """Cancel this job, whatever its state."""
 
-    TYPE: ClassVar[str] = "bailiff.JobCancelled.v1"
+    TYPE: ClassVar[str] = "bailiff.CancelJob.v1"
     job: Name
     reason: Annotated[str, Field(max_length=1000)] = ""
 
@@ -56,49 +61,49 @@ class CancelJob(RequestBody):
 class ScaleJob(RequestBody):
     """Let the job ask for another number of tasks, of the task group `group`; min_tasks as before where left out."""
 
-    TYPE: ClassVar[str] = "bailiff.JobScaled.v1"
+    TYPE: ClassVar[str] = "bailiff.ScaleJob.v1"
     job: Name
     group: Count = 0
     tasks: Annotated[Integer, Field(ge=1, le=10_000)]
     min_tasks: Annotated[Integer, Field(ge=1)] | None = None
 
 
-class SetJob(RequestBody):
-    """Give a waiting job another priority class."""
+class SetPriorityClass(RequestBody):
+    """Give a pending job another priority class."""
 
-    TYPE: ClassVar[str] = "bailiff.JobReclassified.v1"
+    TYPE: ClassVar[str] = "bailiff.SetPriorityClass.v1"
     job: Name
     priority_class: Name
 
 
 class EvictJob(RequestBody):
-    """Make this job leave its place; it goes back to the queue."""
+    """Evict this job; it goes back to the queue."""
 
-    TYPE: ClassVar[str] = "bailiff.JobEvictionAsked.v1"
+    TYPE: ClassVar[str] = "bailiff.EvictJob.v1"
     job: Name
     reason: Annotated[str, Field(max_length=1000)] = ""
 
 
 class PauseJob(RequestBody):
-    """Set this job aside: it saves its state, leaves, and has no place until it is unpaused."""
+    """Suspend this job: it checkpoints, is evicted, and gets no resources until it is resumed."""
 
-    TYPE: ClassVar[str] = "bailiff.JobPaused.v1"
+    TYPE: ClassVar[str] = "bailiff.PauseJob.v1"
     job: Name
     reason: Annotated[str, Field(max_length=1000)] = ""
 
 
-class UnpauseJob(RequestBody):
-    """Let a paused job go on: through the queue, from its last checkpoint."""
+class ResumeJob(RequestBody):
+    """Resume a paused job: it is pending again, and continues from its last checkpoint."""
 
-    TYPE: ClassVar[str] = "bailiff.JobUnpaused.v1"
+    TYPE: ClassVar[str] = "bailiff.ResumeJob.v1"
     job: Name
     reason: Annotated[str, Field(max_length=1000)] = ""
 
 
 class MigrateJob(RequestBody):
-    """Move this job to `node`, or, left out, to other nodes than those it stands on: a place is kept for it first."""
+    """Move this job to `node`, or, left out, to other nodes than its present ones: a place is reserved first."""
 
-    TYPE: ClassVar[str] = "bailiff.JobMigrationAsked.v1"
+    TYPE: ClassVar[str] = "bailiff.MigrateJob.v1"
     job: Name
     node: Name | None = None
     reason: Annotated[str, Field(max_length=1000)] = ""
@@ -112,7 +117,7 @@ class DrainNode(RequestBody):
     may finish, whenever that is.
     """
 
-    TYPE: ClassVar[str] = "bailiff.NodeDrained.v1"
+    TYPE: ClassVar[str] = "bailiff.DrainNode.v1"
     node: Name
     mode: Literal["graceful", "quick", "fast"] = "graceful"
     deadline: Duration | None = None
@@ -120,9 +125,9 @@ class DrainNode(RequestBody):
 
 
 class UndrainNode(RequestBody):
-    """Let this node take work again."""
+    """Make this node schedulable again."""
 
-    TYPE: ClassVar[str] = "bailiff.NodeUndrained.v1"
+    TYPE: ClassVar[str] = "bailiff.UndrainNode.v1"
     node: Name
     reason: Annotated[str, Field(max_length=1000)] = ""
 
@@ -134,7 +139,7 @@ class ApplyPolicy(RequestBody):
     refused. enforce: jobs that it would not have admitted leave; without it a policy by itself evicts nobody.
     """
 
-    TYPE: ClassVar[str] = "bailiff.PolicyApplied.v1"
+    TYPE: ClassVar[str] = "bailiff.ApplyPolicy.v1"
     policy: Policy
     expected_revision: Count | None = None
     enforce: bool = False
@@ -143,22 +148,22 @@ class ApplyPolicy(RequestBody):
 class ReplaceNode(RequestBody):
     """An operator says that the machine `machine_id` may take the name `node`."""
 
-    TYPE: ClassVar[str] = "bailiff.NodeReplaced.v1"
+    TYPE: ClassVar[str] = "bailiff.ReplaceNode.v1"
     node: Name
     machine_id: OpaqueId
 
 
 class ReturnNode(RequestBody):
-    """An operator says that silence may be judged again: of one node, or of the pool after `ReportsStale`."""
+    """An operator says that silence may be judged again: of one node, or of the pool after `NodesSilent`."""
 
-    TYPE: ClassVar[str] = "bailiff.NodeReturned.v1"
+    TYPE: ClassVar[str] = "bailiff.ReturnNode.v1"
     node: Name | None = None
 
 
 class AcceptTruncation(RequestBody):
     """An operator says to go on with a log that is shorter than what agents have obeyed."""
 
-    TYPE: ClassVar[str] = "bailiff.TruncationAccepted.v1"
+    TYPE: ClassVar[str] = "bailiff.AcceptTruncation.v1"
     epoch: Count
     seq: Count
     reason: Annotated[str, Field(max_length=1000)] = ""

@@ -1,4 +1,4 @@
-"""`bailiff.rollups`: what happened in a stretch of log time, in numbers."""
+"""`bailiff.rollups`: counts per window of log time."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -9,10 +9,10 @@ from bailiff_core.model.document import Count, Document, Hash, Integer, Time
 from .base import MessageBody
 
 
-class EvictionsOf(Document):
-    """So many evictions were decided with this verb, by this right or for this cause."""
+class EvictionCount(Document):
+    """So many evictions were decided with this action, by this right or for this cause."""
 
-    verb: Literal["preempt", "reclaim", "consolidate", "evict", "migrate"]
+    action: Literal["preempt", "reclaim", "consolidate", "evict", "migrate"]
     rule: str
     count: Count
 
@@ -45,7 +45,7 @@ class ClassWindow(Document):
     p50_ms: Count | None = None
     p95_ms: Count | None = None
     p99_ms: Count | None = None
-    late: tuple[LateStarts, ...] = ()
+    late_starts: tuple[LateStarts, ...] = ()
 
 
 class ProjectWindow(Document):
@@ -60,7 +60,7 @@ class ProjectWindow(Document):
     entitled_gpu_ms: Count = 0
 
 
-class MeasuredOf(Document):
+class ProjectTelemetry(Document):
     """What agents measured on the GPUs that a project, with all below it, held; one that several hold counts in parts.
 
     gpu_ms: measured at all; busy_gpu_ms: of those, weighed by how busy they were. Memory is in MiB times seconds.
@@ -73,21 +73,21 @@ class MeasuredOf(Document):
     memory_mib_s: Count = 0
 
 
-class MeasuredWindow(MessageBody):
-    """What was measured in one window of one domain, `begin` to `end`, µs by the broker's append times, aligned to UTC.
+class TelemetryWindow(MessageBody):
+    """What was measured in one window of one pool, `begin` to `end`, µs by the broker's append times, aligned to UTC.
 
     It is told once it is over and something newer has come; told again it says the same. Project `""`: the whole pool.
     """
 
-    TYPE: ClassVar[str] = "bailiff.MeasuredWindow.v1"
+    TYPE: ClassVar[str] = "bailiff.TelemetryWindow.v1"
     window: Literal["1m", "1h", "1d"]
     begin: Time
     end: Time
-    projects: tuple[MeasuredOf, ...] = ()
+    projects: tuple[ProjectTelemetry, ...] = ()
 
 
 class RollupState(Document):
-    """What the roll-up has counted of a domain, up to but not including `next_seq`; hash: of the record before that.
+    """What the roll-up has counted of a pool, up to but not including `next_seq`; hash: of the record before that.
 
     Everything else in it is the roll-up's own affair. Where there are hundreds of projects all of it is packed (zlib).
     """
@@ -97,11 +97,11 @@ class RollupState(Document):
 
 
 class RollupWindow(MessageBody):
-    """One window of one domain, `begin` to `end`, µs on log time, aligned to UTC. complete: it is over, else as of `end`.
+    """One window of one pool, `begin` to `end`, µs on log time, aligned to UTC. complete: it is over, else as of `end`.
 
     It follows from the records `first_seq` up to but not including `next_seq`, so that a window told twice says the same.
-    evicted_again: how many of the jobs displaced for others (preempt, reclaim, consolidate) had come back from another
-    eviction less than one window's length before; thrash_permille: their share. withdrawn: evictions taken back.
+    repeat_evictions: how many of the jobs displaced for others (preempt, reclaim, consolidate) had come back from another
+    eviction less than one window's length before; thrash_permille: their share. cancelled_evictions: evictions taken back.
     saved_gpu_ms: work that evicted jobs would have lost without their checkpoints. available_gpu_ms: of GPUs that could be used.
     """
 
@@ -112,11 +112,11 @@ class RollupWindow(MessageBody):
     complete: bool
     first_seq: Count
     next_seq: Count
-    evictions: tuple[EvictionsOf, ...] = ()
-    evicted_again: Count = 0
+    evictions: tuple[EvictionCount, ...] = ()
+    repeat_evictions: Count = 0
     thrash_permille: Count = 0
-    withdrawn: Count = 0
-    lost: tuple[WorkLost, ...] = ()
+    cancelled_evictions: Count = 0
+    work_lost: tuple[WorkLost, ...] = ()
     saved_gpu_ms: Count = 0
     used_gpu_ms: Count = 0
     available_gpu_ms: Count = 0

@@ -1,4 +1,4 @@
-"""`bailiff.seals`: what the auditor vouches for."""
+"""`bailiff.seals`: signed seals of the log."""
 
 from typing import Annotated, ClassVar
 
@@ -15,31 +15,32 @@ SignatureText = Annotated[str, Field(min_length=86, max_length=86, pattern=r"^[A
 class SealingKey(MessageBody):
     """From here on this key seals the log. The one before it has signed it; the first one stands by itself.
 
-    key, before: Ed25519 public keys, base64url. identity: the log's, which is the hash of its first record.
+    key, previous_key: Ed25519 public keys, base64url. identity: the log's, which is the hash of its first record.
     """
 
     TYPE: ClassVar[str] = "bailiff.SealingKey.v1"
     identity: Hash
     key: KeyText
-    before: KeyText | None = None
+    previous_key: KeyText | None = None
     signature: SignatureText | None = None
 
 
-class SealsSetAside(MessageBody):
+class SealsInvalidated(MessageBody):
     """Records that were sealed are lost, and an operator accepted that: seals over more than `size` records count no more.
 
-    size: of the newest seal that stands, 0 for none; the next one continues it. lost, lost_root: of the newest seal that
-    counts no more. from_seq: of the first lost record. set_aside_at: by the auditor's clock.
+    size: of the newest seal that stands, 0 for none; the next one continues it. invalidated_size, invalidated_root: of the
+    newest seal that
+    counts no more. from_seq: of the first lost record. invalidated_at: by the auditor's clock.
     """
 
-    TYPE: ClassVar[str] = "bailiff.SealsSetAside.v1"
+    TYPE: ClassVar[str] = "bailiff.SealsInvalidated.v1"
     identity: Hash
     size: Count
-    lost: Annotated[Integer, Field(ge=1)]
-    lost_root: Hash
+    invalidated_size: Annotated[Integer, Field(ge=1)]
+    invalidated_root: Hash
     from_seq: Count
     reason: Annotated[str, Field(max_length=1000)] = ""
-    set_aside_at: Time
+    invalidated_at: Time
     key: KeyText
     signature: SignatureText
 
@@ -47,7 +48,7 @@ class SealsSetAside(MessageBody):
 class LogSealed(MessageBody):
     """The log's first `size` records, vouched for: the root of their Merkle tree (RFC 6962), signed.
 
-    hash: of record `size` - 1. before: the size of the seal before this one, 0 for none; consistency: the proof that its
+    hash: of record `size` - 1. previous_size: the size of the seal before this one, 0 for none; consistency: the proof that its
     tree is the beginning of this one. sealed_at: by the auditor's clock. key: the Ed25519 public key, base64url.
     """
 
@@ -57,7 +58,7 @@ class LogSealed(MessageBody):
     root: Hash
     hash: Hash
     sealed_at: Time
-    before: Count = 0
+    previous_size: Count = 0
     consistency: Annotated[tuple[Hash, ...], Field(max_length=128)] = ()
     key: KeyText
     signature: SignatureText

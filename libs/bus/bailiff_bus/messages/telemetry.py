@@ -9,7 +9,7 @@ from bailiff_core.model.document import Count, Document, Integer, Name
 from .base import MessageBody
 
 
-class DeviceMeasured(Document):
+class DeviceTelemetry(Document):
     """One GPU that tasks hold. jobs: of those tasks, once for each. busy_percent: left out where nobody can tell."""
 
     device: str
@@ -20,9 +20,11 @@ class DeviceMeasured(Document):
 
 
 class NodeTelemetry(MessageBody):
-    """A look at the GPUs of a node, which stands for the `lasted_ms` until then. Best effort: what is lost is not sent again."""
+    """A look at the GPUs of a node, which stands for the `interval_ms` until then. Best effort: what is lost is not sent
+    again.
+    """
 
     TYPE: ClassVar[str] = "bailiff.NodeTelemetry.v1"
     node: Name
-    lasted_ms: Count
-    devices: tuple[DeviceMeasured, ...]
+    interval_ms: Count
+    devices: tuple[DeviceTelemetry, ...]

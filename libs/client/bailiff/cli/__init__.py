@@ -1,9 +1,46 @@
-"""The `bailiff` command. `main` is its entry point; one module per group of commands.
+"""The `bailiff` command. `main` is its entry point; one module per group of commands, each loaded only when it runs.
 
-`session` holds what every command shares: options, connection, output, errors. Commands ask the `Client`, hand what they
-find to `present`, and print it as a table or as data.
+`session` has what every command shares: options, connection, output, errors. Commands use the `Client`, turn what they
+read into data with `render.serializers`, and print it as a table, JSON or YAML.
 """
 
-from .app import app, main
+import gc
+import os
+import sys
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["app", "main"]
+if TYPE_CHECKING:
+    from .root import app
+
+__all__ = ["app", "main", "version_text"]
+
+YOUNG_OBJECTS = 50_000  # modules and the state of a pool are many objects that live until the command ends
+
+
+def main() -> None:
+    """The entry point of the `bailiff` command."""
+    if sys.argv[1:] == ["version"]:  # scripts call it often: it needs no parser of options
+        print(version_text())
+        return
+    gc.set_threshold(YOUNG_OBJECTS, 10, 10)
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # to look for plugins reads the metadata of every installed package
+    from .root import main as run
+
+    run()
+
+
+def version_text() -> str:
+    """The release, the engine's digest and the version of its rules, on one line."""
+    from bailiff_log.engine_identity import engine_identity
+
+    engine = engine_identity()
+    return f"bailiff {engine.release}, engine {engine.digest[:12]}, logic {engine.logic}"
+
+
+def __getattr__(name: str) -> Any:
+    """`app`, loaded on first use."""
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .root import app as root
+
+    return root

@@ -1,4 +1,4 @@
-"""Commands for whoever keeps the archive: take out what is kept elsewhere, say who is who, erase that."""
+"""Commands for the archive: prune, fork, identify, erase."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -6,10 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bailiff import branches, erasing, pruning
-from bailiff.friendly import Unfriendly, duration
-from bailiff.problem import ExitCode, Problem
-from bailiff_core.model.document import parse_duration
+from bailiff.client.errors import ExitCode, Problem
 
 from .jobs import no_such_job
 from .session import Session, command
@@ -20,107 +17,123 @@ NO_KAFKA = ("kafka", "actor", "key")
 
 def register(audit: typer.Typer) -> None:
     """Add the commands to `bailiff audit`."""
-    command(audit, leave_out=("domain", *NO_KAFKA))(prune)
-    command(audit, leave_out=("domain", *NO_KAFKA))(name)
-    command(audit, "set-aside", leave_out=("kafka", "key"))(set_aside)
+    command(audit, leave_out=("pool", *NO_KAFKA))(prune)
+    command(audit, leave_out=("pool", *NO_KAFKA))(identify)
+    command(audit, "fork", leave_out=("kafka", "key"))(fork)
     command(audit, leave_out=("actor", "key"))(erase)
 
 
 async def prune(
     session: Session,
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="What `bailiff audit export --stretch` wrote.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder written by `bailiff audit export --segment`.")],
     archive: Address,
-    older_than: Annotated[str, typer.Option(metavar="TIME", help="Only records that are so old, as in 365d.")],
+    older_than: Annotated[str, typer.Option(metavar="TIME", help="Only records older than this, as in 365d.")],
     trust: Annotated[
-        list[str] | None, typer.Option("--trust", metavar="KEY", help="The log's first sealing key, known from elsewhere.")
+        list[str] | None, typer.Option("--trust", metavar="KEY", help="The log's first sealing key, obtained out of band.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
 ) -> None:
-    """Take records out of the archive that the folder holds. Seals and the views for people stay; Kafka is not touched.
+    """Delete records from the archive that the folder contains. Seals and derived tables are kept; Kafka is not changed.
 
-    The folder is verified first. Only whole stretches go, from the archive's beginning on, and only what is under a seal and
-    the same in both.
+    The folder is verified first. Only whole segments from the beginning of the archive are deleted, and only records that are
+    sealed and identical in both.
     """
+    from bailiff.audit import pruning
+
     done = await pruning.prune(archive, folder, _time("--older-than", older_than), trust or [], dry_run)
-    names = [stretch.name for stretch in done.stretches]
-    found = {"domain": done.domain, "first_seq": done.first_seq, "stretches": names, "next_stays": done.kept, "dry_run": dry_run}
+    names = [segment.name for segment in done.segments]
+    found = {"pool": done.pool, "first_seq": done.first_seq, "segments": names, "stopped_because": done.kept, "dry_run": dry_run}
 
     def said() -> str:
-        would, begins = ("would go", "would begin") if dry_run else ("are gone", "begins")
+        would, begins = ("would be deleted", "would begin") if dry_run else ("deleted", "begins")
         return "\n".join([
-            *[f"{each.records} {would}: {each.name}" for each in done.stretches],
-            f"{done.domain}: the archive {begins} with record {done.first_seq}; {done.kept}",
+            *[f"{each.records} {would}: {each.name}" for each in done.segments],
+            f"{done.pool}: the archive {begins} with record {done.first_seq}; {done.kept}",
         ])  # fmt: skip
 
     session.show(found, said)
 
 
-async def set_aside(
+async def fork(
     session: Session,
     archive: Address,
-    reason: Annotated[str, typer.Option(help="Why the records are lost. Stays in the archive, and in the seals.")],
+    reason: Annotated[str, typer.Option(help="Why the records were lost. Kept in the archive and in the seals.")],
 ) -> None:
-    """The log lost records that the archive has, and that was accepted: let the archive follow the log again.
+    """Let the archive follow a log that lost records, after the truncation was accepted.
 
-    What the log has no more is set aside, in tables of its own; nothing is deleted. The auditor does it within half a minute,
-    and raises an alarm that says which records these were.
+    Archived records that the log no longer has are moved to the fork tables; nothing is deleted. The auditor does this within
+    30 seconds and raises an alarm that names the records.
     """
-    lost = await branches.order(archive, session.domain, reason, session.settings.actor)
+    from bailiff.audit import forks
+
+    lost = await forks.order(archive, session.pool, reason, session.settings.actor)
     session.show(
-        lost, lambda: f"{lost['domain']}: ordered; up to record #{lost['head_seq']}, what the log does not have will be set aside"
+        lost,
+        lambda: (
+            f"{lost['pool']}: requested; up to record #{lost['head_seq']}, records that the log lacks will be moved to a fork"
+        ),
     )
 
 
-async def name(
+async def identify(
     session: Session,
-    actor: Annotated[str, typer.Argument(help="As it stands in the records.")],
-    name: Annotated[str, typer.Argument(help="Who that is.")],
+    actor: Annotated[str, typer.Argument(help="The actor id in the records.")],
+    name: Annotated[str, typer.Argument(help="The name.")],
     archive: Address,
 ) -> None:
-    """Say in the archive who an actor is. Nothing else says so, and it can be erased again."""
-    await erasing.name_actor(archive, actor, name)
+    """Store the name of an actor in the archive. It is stored nowhere else and can be erased."""
+    from bailiff.audit import erasure
+
+    await erasure.name_actor(archive, actor, name)
     session.show({"actor": actor, "name": name}, lambda: f"{actor} is {name}")
 
 
 async def erase(
     session: Session,
-    actor: Annotated[str | None, typer.Option("--actor", metavar="ACTOR", help="Who this is; needs --archive.")] = None,
+    actor: Annotated[
+        str | None, typer.Option("--actor", metavar="ACTOR", help="Erase the name of this actor; needs --archive.")
+    ] = None,
     job: Annotated[
-        str | None, typer.Option(metavar="JOB", help="Command, environment and paths of a job that has ended.")
+        str | None, typer.Option(metavar="JOB", help="Erase command, environment and paths of this ended job.")
     ] = None,
     archive: Annotated[
         str | None, typer.Option("--archive", metavar="ADDRESS", help="The auditor's PostgreSQL: postgresql://…")
     ] = None,
 ) -> ExitCode:
-    """Erase who an actor is, or the private part of a job, now. The record stays whole: verify, proofs and replay hold."""
+    """Erase the name of an actor, or the private data of a job. The log is unchanged: verify, proofs and replay still pass."""
+    from bailiff.audit import erasure
+
     if (actor is None) == (job is None) or (actor is None) != (archive is None):
-        raise Problem(ExitCode.USAGE, "erase: say what", "--actor ACTOR --archive ADDRESS, or --job JOB")
+        raise Problem(ExitCode.USAGE, "erase: nothing to erase", "--actor ACTOR --archive ADDRESS, or --job JOB")
     if actor is not None and archive is not None:
-        done = await erasing.erase_actor(archive, actor)
-        session.show({"actor": actor, "erased": done}, lambda: f"{actor}: {'erased' if done else 'nobody knew who this is'}")
+        done = await erasure.erase_actor(archive, actor)
+        session.show({"actor": actor, "erased": done}, lambda: f"{actor}: {'erased' if done else 'no name was stored'}")
         return ExitCode.DONE if done else ExitCode.NOT_FOUND
     assert job is not None
     async with session.client() as client:
-        view = await client.view(session.domain)
-        found = view.pool.jobs.get(job)
+        projection = await client.projection(session.pool)
+        found = projection.state.jobs.get(job)
         if found is None:
-            raise no_such_job(job, view.domain)
-        done = await erasing.erase_spec(client, view.domain, found)
-    left = erasing.also_in()
+            raise no_such_job(job, projection.pool)
+        done = await erasure.erase_spec(client, projection.pool, found)
+    left = erasure.also_in()
     session.show(
         {"job": job, "erased": done, "also_in": left},
         lambda: (
-            f"{job}: {'erased' if done else 'there was nothing left of it'}. Kafka still has what was sent in {left}; "
-            "the machines that it ran on keep its output and its checkpoints."
+            f"{job}: {'erased' if done else 'nothing was left to erase'}. Kafka retains what was sent in {left}; "
+            "its nodes keep its output and its checkpoints."
         ),
     )
     return ExitCode.DONE if done else ExitCode.NOT_FOUND
 
 
 def _time(option: str, text: str) -> timedelta:
+    from bailiff.client.job_parser import InvalidValue, duration
+    from bailiff_core.model.document import parse_duration
+
     try:
         found = parse_duration(duration(int(text) if text.isdigit() else text))
-    except (Unfriendly, ValueError) as error:
+    except (InvalidValue, ValueError) as error:
         raise Problem(ExitCode.USAGE, f"{option}: {error}") from None
     assert isinstance(found, int)
     return timedelta(microseconds=found)

@@ -1,4 +1,6 @@
-"""Commands about the audit log: read, verify, replay, export, prove. None of them trusts a service: only the log counts."""
+"""Commands on the audit log: read, verify, replay, export, prove. They trust no service, only the log."""
+
+from __future__ import annotations
 
 import json
 import sys
@@ -6,59 +8,46 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bailiff import proofs, replaying, walk
-from bailiff.derived import derived as compare_derived
-from bailiff.eventline.line import Line
-from bailiff.eventline.lines import lines
-from bailiff.logfile import write_log
-from bailiff.moments import Point, end_of, point, wall_clock
-from bailiff.present.records import record_data
-from bailiff.problem import ExitCode, Problem
-from bailiff.sources import Source, from_archive, from_file, from_kafka
-from bailiff.stretches import seal_to, write_stretches
-from bailiff.tables.audit import proof_block, replayed_block, seals_block, verification_block
-from bailiff.tables.records import record_block
-from bailiff.verifying import chain_of, verified
-from bailiff.written import write
-from bailiff_bus.log import Entry
-from bailiff_bus.port import Message
-from bailiff_core.explain import jobs_of
-from bailiff_core.fold import apply
-from bailiff_core.model.pool import Pool
-from bailiff_core.records import AUDIT_TYPES
-from bailiff_core.records.wire import time_text
-from bailiff_core.words import count_text
+from bailiff.client.errors import ExitCode, Problem
+from bailiff_core.humanize import count_text
 
 from . import archive
 from .dataset import Anonymise, KeepKey, Licence, NameOriginal, write_anonymised
 from .session import Session, command
 
-PANEL = "The record"
+if TYPE_CHECKING:
+    from bailiff.audit.log_sources import Source
+    from bailiff.render.record_text.line import Line
+    from bailiff_bus.port import Message
+    from bailiff_log.reader import Entry
+
+PANEL = "Audit log"
 LATEST = 20
 
 FromFile = Annotated[
-    Path | None, typer.Option("--file", "-f", help="An exported log, or a folder of stretches, instead of Kafka's log.")
+    Path | None, typer.Option("--file", "-f", help="An exported log, or a folder of segments, instead of Kafka's log.")
 ]
 FromArchive = Annotated[
     str | None,
     typer.Option(
         "--archive",
         metavar="ADDRESS",
-        help="The auditor's PostgreSQL instead of Kafka: postgresql://… (a path is as with --file).",
+        help="The auditor's PostgreSQL instead of Kafka: postgresql://… (a path: as --file).",
     ),
 ]
 Trust = Annotated[
-    list[str] | None, typer.Option("--trust", metavar="KEY", help="The log's first sealing key, known from elsewhere; repeat it.")
+    list[str] | None,
+    typer.Option("--trust", metavar="KEY", help="The log's first sealing key, obtained out of band; repeatable."),
 ]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the root."""
-    audit = typer.Typer(help="Read, verify and replay the record of every decision.", no_args_is_help=True)
+    audit = typer.Typer(help="Read, verify, replay, export and prove the audit log.", no_args_is_help=True)
     command(audit)(tail)
     command(audit)(show)
     command(audit)(verify)
@@ -66,23 +55,28 @@ def register(app: typer.Typer) -> None:
     command(audit, leave_out=("output",))(export)
     command(audit)(seals)
     command(audit, leave_out=("output",))(prove)
-    command(audit, "check-proof", leave_out=("domain", "kafka", "actor", "key"))(check_proof)
+    command(audit, "check-proof", leave_out=("pool", "kafka", "actor", "key"))(check_proof)
     archive.register(audit)
     app.add_typer(audit, name="audit", rich_help_panel=PANEL)
 
 
 async def tail(
     session: Session,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is appended.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow appended records.")] = False,
     from_seq: Annotated[
-        int | None, typer.Option("--from", metavar="SEQ", help=f"Begin at this record. Default: the last {LATEST}.")
+        int | None, typer.Option("--from", metavar="SEQ", help=f"First record. Default: the last {LATEST}.")
     ] = None,
     type_: Annotated[
-        list[str] | None, typer.Option("--type", "-t", metavar="TYPE", help="Only such records, as in JobPlaced; repeat it.")
+        list[str] | None,
+        typer.Option("--type", "-t", metavar="TYPE", help="Only records of this type, as in JobPlaced; repeatable."),
     ] = None,
     job: Annotated[str | None, typer.Option(help="Only records about this job.")] = None,
 ) -> None:
-    """What happened, one line per record (several for a preemption with several victims). Times are UTC."""
+    """Print one line per record (a preemption has one per victim). Times are UTC."""
+    from bailiff.render.record_text.lines import lines
+    from bailiff.render.serializers.records import record_data
+    from bailiff_core.model.state import PoolState
+
     types = {known_type(name) for name in type_ or []}
 
     def tell(found: dict[str, Any], told: list[Line]) -> None:
@@ -92,25 +86,25 @@ async def tail(
             session.one_of_many(found)
 
     async with session.client() as client:
-        domain = (await client.domain(session.domain)).name
-        end = (await client.audit_spans())[(await client.domain(domain)).partition].end
+        pool = (await client.pool(session.pool)).name
+        end = (await client.audit_spans())[(await client.pool(pool)).partition].end
         latest: deque[tuple[dict[str, Any], list[Line]]] | None = deque(maxlen=LATEST) if from_seq is None else None
-        pool = Pool()
-        async for entry in with_end(client.follow(domain, from_seq or 0, pool=pool, on=follow), end):
+        state = PoolState()
+        async for entry in marking_end(client.follow(pool, from_seq or 0, state=state, on=follow), end):
             if entry is None or latest is None or entry.offset >= end:
                 for held in latest or ():
                     tell(*held)
                 latest = None
             if entry is None or not _is_wanted(entry, types, job):
                 continue
-            found = (record_data(entry, pool), lines(entry.record, pool))
+            found = (record_data(entry, state), lines(entry.record, state))
             if latest is None:
                 tell(*found)
             else:
                 latest.append(found)
 
 
-async def with_end(entries: AsyncIterator[Entry], end: int) -> AsyncIterator[Entry | None]:
+async def marking_end(entries: AsyncIterator[Entry], end: int) -> AsyncIterator[Entry | None]:
     """The entries, with a None where the last one below `end` has been given out, and at the very end."""
     async for entry in entries:
         yield entry
@@ -121,16 +115,20 @@ async def with_end(entries: AsyncIterator[Entry], end: int) -> AsyncIterator[Ent
 
 def known_type(name: str) -> str:
     """The record type's short name, in whichever case it was typed."""
+    from bailiff_core.records import AUDIT_TYPES
+
     known = {kind.NAME.lower(): kind.NAME for kind in AUDIT_TYPES.values()}
     found = known.get(name.lower())
     if found is None:
         raise Problem(
-            ExitCode.USAGE, f"--type: there is no record type {name!r}", f"there are: {', '.join(sorted(known.values()))}"
+            ExitCode.USAGE, f"--type: unknown record type {name!r}", f"known types: {', '.join(sorted(known.values()))}"
         )
     return found
 
 
 def _is_wanted(entry: Entry, types: set[str], job: str | None) -> bool:
+    from bailiff_core.explain import jobs_of
+
     record = entry.record
     if types and (record.data is None or record.data.NAME not in types):
         return False
@@ -139,22 +137,28 @@ def _is_wanted(entry: Entry, types: set[str], job: str | None) -> bool:
 
 async def show(
     session: Session,
-    seq: Annotated[int, typer.Argument(help="Which record.")],
+    seq: Annotated[int, typer.Argument(help="The number of the record.")],
     file: FromFile = None,
     archive: FromArchive = None,
 ) -> None:
-    """One record whole: its attributes, its data, its hash and the one before it."""
+    """Show one record: attributes, data, hash and previous hash."""
+    from bailiff.audit import chain_report
+    from bailiff.render.serializers.records import record_data
+    from bailiff.render.tables.records import record_block
+    from bailiff_core.fold import apply
+    from bailiff_core.model.state import PoolState
+
     async with source_of(session, file, archive) as source, aclosing(source.messages) as messages:
         source.from_its_beginning("audit show")
-        judge, pool = walk.Walk(source.domain), Pool()
-        async for entry in walk.entries(judge, messages, "see: bailiff audit verify"):
-            apply(pool, entry.record)
+        judge, state = chain_report.ChainVerifier(source.pool), PoolState()
+        async for entry in chain_report.entries(judge, messages, "see: bailiff audit verify"):
+            apply(state, entry.record)
             if entry.record.seq == seq:
-                found = record_data(entry, pool)
+                found = record_data(entry, state)
                 break
         else:
             last = judge.head.next_seq - 1
-            raise Problem(ExitCode.NOT_FOUND, f"{source.domain} has no record #{seq}: its log ends at #{last}")
+            raise Problem(ExitCode.NOT_FOUND, f"{source.pool} has no record #{seq}: its log ends at #{last}")
         session.show(found, lambda: record_block(found))
 
 
@@ -164,23 +168,27 @@ async def verify(
     archive: FromArchive = None,
     trust: Trust = None,
     derived: Annotated[
-        bool, typer.Option("--derived", help="With --archive: do its tables for people say what the records say?")
+        bool, typer.Option("--derived", help="With --archive: also compare the derived tables with the records.")
     ] = False,
 ) -> ExitCode:
-    """Walk the chain: is every record what its writer wrote, is none missing, and is the log the one that was sealed?
+    """Verify the hash chain and the seals: no record is changed or missing.
 
-    Orphans are counted and named. They do no harm where their place was taken or their writer replaced. A record that
-    claims a free place without following the one before it shows that the log was changed: exit code 1.
+    Orphans are counted and listed. They are harmless if another record has their position or their writer was replaced. A
+    record at a free position that does not continue the chain shows that the log was changed: exit code 1.
 
-    Seals show what the chain alone cannot: a tail that was cut off, or a log that was written anew. Without --trust the
-    keys are believed that the seals themselves name.
+    Seals detect what the chain alone cannot: a truncated tail, or a rewritten log. Without --trust the keys named by the seals
+    themselves are trusted.
     """
+    from bailiff.audit.verify import verified
+    from bailiff.audit.verify_derived import derived as compare_derived
+    from bailiff.render.tables.audit import verification_block
+
     if derived and (archive is None or "://" not in archive):
-        raise Problem(ExitCode.USAGE, "--derived compares the tables of an archive", "say which: --archive postgresql://…")
+        raise Problem(ExitCode.USAGE, "--derived compares the tables of an archive", "name it: --archive postgresql://…")
     async with source_of(session, file, archive) as source:
         found = await verified(source, trust or ())
     if derived and archive is not None and found["ok"]:
-        compared = await compare_derived(archive, source.domain)
+        compared = await compare_derived(archive, source.pool)
         found["derived"], found["derived_rows"] = compared.differences, compared.rows
         found["ok"] = not compared.differences
         if compared.unchecked:
@@ -192,19 +200,25 @@ async def verify(
 async def replay(
     session: Session,
     from_: Annotated[
-        str | None, typer.Option("--from", metavar="SEQ|TIME", help="Decide again from the turn of this record or time on.")
+        str | None, typer.Option("--from", metavar="SEQ|TIME", help="First decision cycle: of this record or time.")
     ] = None,
-    to: Annotated[str | None, typer.Option("--to", metavar="SEQ|TIME", help="Up to the turn of this record or time.")] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="SEQ|TIME", help="Last decision cycle: of this record or time.")
+    ] = None,
     file: FromFile = None,
     archive: FromArchive = None,
 ) -> ExitCode:
-    """Fold the log, decide every turn again with the engine that its records name, and compare byte for byte.
+    """Replay every decision cycle with the engine named by its records, and compare byte for byte.
 
-    Engines of other releases run in processes of their own, from wheels kept by digest (bailiff engine list). TIME is as in
-    2026-01-31T12:00:00Z, or -2h: before now, of a file before its end. What stands before --from is verified and folded.
+    Engines of other releases run in separate processes, from stored wheels (bailiff engine list). TIME is as in
+    2026-01-31T12:00:00Z, or -2h: before now, for a file before its end. Records before --from are verified and folded.
     """
+    from bailiff.audit.log_positions import Point, end_of, point, wall_clock
+    from bailiff.audit.replay import replay as replay_log
+    from bailiff.render.tables.audit import replayed_block
+
     async with source_of(session, file, archive) as source:
-        domain, grows = source.domain, source.path is None
+        pool, grows = source.pool, source.path is None
         source.from_its_beginning("replay")
 
     async def read() -> AsyncGenerator[Message, None]:
@@ -216,22 +230,22 @@ async def replay(
     if any(each.ago is not None for each in points):
         end = wall_clock() if grows else await end_of(read())
         points = [each.at(end) for each in points]
-    found = await replaying.replay(domain, read, store=session.settings.engines, from_=points[0], to=points[1])
+    found = await replay_log(pool, read, store=session.settings.engines, from_=points[0], to=points[1])
     session.show(found, lambda: replayed_block(found))
     if not found["ok"]:
         return ExitCode.FOUND_WRONG
-    return ExitCode.ENGINE_MISSING if found["turns_of_other_engines"] else ExitCode.DONE
+    return ExitCode.ENGINE_MISSING if found["cycles_of_other_engines"] else ExitCode.DONE
 
 
 async def export(
     session: Session,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to; - for standard output.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file; - for standard output.")],
     before: Annotated[
-        int | None, typer.Option(metavar="SEQ", help="Only what stands before this record, as for replay by an earlier release.")
+        int | None, typer.Option(metavar="SEQ", help="Only records before this one, as for replay by an earlier release.")
     ] = None,
-    stretch: Annotated[
+    segment: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="FILE is a folder: files of N records each, with a manifest."),
+        typer.Option(metavar="N", min=1, help="FILE is a folder: write segments of N records each, with a manifest."),
     ] = None,
     anonymise: Anonymise = False,
     keep_key: KeepKey = None,
@@ -240,46 +254,54 @@ async def export(
     log: FromFile = None,
     archive: FromArchive = None,
 ) -> None:
-    """Write the log as JSON Lines, orphans and seals included, so that it can be verified and replayed without Kafka.
+    """Write the log as JSON Lines with orphans and seals, so that it can be verified and replayed without Kafka.
 
-    With --stretch only whole stretches that are under a seal are written, and those that are there already stay as they are.
+    With --segment only whole sealed segments are written; existing segments are not changed.
 
-    With --anonymise FILE is a folder: a dataset with pseudonyms for names and shifted times (docs/dataset.md).
+    With --anonymise FILE is a folder: a dataset with pseudonyms for names and shifted times (docs/how-to/dataset.md).
     """
+    from bailiff.audit import chain_report
+    from bailiff.audit.log_files import write_log
+    from bailiff.audit.segments import seal_to, write_segments
+
     async with source_of(session, log, archive) as source:
-        domain, partition = source.domain, source.partition
-        messages = source.messages if before is None else walk.before(before, source.start, source.messages)
+        pool, partition = source.pool, source.partition
+        messages = source.messages if before is None else chain_report.before(before, source.start, source.messages)
         if anonymise:
             source.messages = messages
             await write_anonymised(session, file, source, keep_key, licence, name_original)
             return
-        if stretch is not None:
-            written = await write_stretches(file, stretch, source.start, source.tree, partition, messages, source.seals)
-            session.say(f"{file}: {count_text(len(written), 'new stretch')} of {count_text(stretch, 'record')} of {domain}")
+        if segment is not None:
+            written = await write_segments(file, segment, source.start, source.tree, partition, messages, source.seals)
+            session.say(f"{file}: {count_text(len(written), 'new segment')} of {count_text(segment, 'record')} of {pool}")
             return
         if source.start.next_seq:
-            text = f"{domain}: the archive begins with record {source.start.next_seq}, which a file cannot say"
-            raise Problem(ExitCode.USAGE, text, "export stretches, into the folder that has those before: --stretch N")
+            text = f"{pool}: the archive begins with record {source.start.next_seq}; a file must contain the whole log"
+            raise Problem(ExitCode.USAGE, text, "export segments into the folder with the earlier ones: --segment N")
         seals = [seal_to(seal) for seal in source.seals] if before is None else []
         if str(file) == "-":
-            await write_log(sys.stdout, domain, partition, messages, seals)
+            await write_log(sys.stdout, pool, partition, messages, seals)
             return
         draft = file.with_name(f"{file.name}.draft")
         try:
             with draft.open("w", encoding="utf-8") as out:
-                count = await write_log(out, domain, partition, messages, seals)
+                count = await write_log(out, pool, partition, messages, seals)
             draft.replace(file)
         except OSError as error:
             raise Problem(ExitCode.USAGE, f"{file}: cannot be written: {error.strerror}") from None
-        session.say(f"{file}: {count_text(count, 'message')} of {domain}")
+        session.say(f"{file}: {count_text(count, 'message')} of {pool}")
 
 
 async def seals(session: Session, file: FromFile = None, archive: FromArchive = None, trust: Trust = None) -> ExitCode:
-    """The seals of the log: are they signed, by keys that vouch for each other, and does each continue the one before it?"""
+    """List the seals and verify their signatures, key handovers and order."""
+    from bailiff.audit.verify import chain_of
+    from bailiff.render.tables.audit import seals_block
+    from bailiff_core.records.wire import time_text
+
     async with source_of(session, file, archive) as source:
         chain, problem = chain_of(source, trust or ())
     found = {
-        "domain": source.domain, "ok": not problem, "problem": problem, "keys": chain.keys,
+        "pool": source.pool, "ok": not problem, "problem": problem, "keys": chain.keys,
         "seals": [
             {"size": each.size, "root": each.root, "sealed_at": time_text(each.sealed_at), "key": each.key}
             for each in chain.seals
@@ -291,18 +313,22 @@ async def seals(session: Session, file: FromFile = None, archive: FromArchive = 
 
 async def prove(
     session: Session,
-    seq: Annotated[int, typer.Argument(min=0, help="Which record.")],
-    to: Annotated[Path | None, typer.Option("--to", metavar="FILE", help="Where to write it. Default: standard output.")] = None,
+    seq: Annotated[int, typer.Argument(min=0, help="The number of the record.")],
+    to: Annotated[Path | None, typer.Option("--to", metavar="FILE", help="File to write. Default: standard output.")] = None,
     file: FromFile = None,
     archive: FromArchive = None,
 ) -> None:
-    """Write a proof that a record is in the log under a seal. Whoever has it needs neither Kafka nor the log to check it."""
+    """Write a proof that a record is in the sealed log. It can be checked without Kafka and without the log."""
+    from bailiff.audit import proofs
+    from bailiff.audit.verify import chain_of
+    from bailiff.client.safe_write import write
+
     async with source_of(session, file, archive) as source:
         chain, _ = chain_of(source)
         seal = next((each for each in chain.seals if each.size > seq), None)
         if seal is None:
-            last = f"the last seal is over {count_text(chain.last.size, 'record')}" if chain.last else "there is no seal yet"
-            raise Problem(ExitCode.NOT_FOUND, f"{source.domain}#{seq} is not under a seal: {last}")
+            last = f"the last seal is over {count_text(chain.last.size, 'record')}" if chain.last else "no seal exists yet"
+            raise Problem(ExitCode.NOT_FOUND, f"{source.pool}#{seq} is not sealed: {last}")
         keys = chain.handovers[: chain.keys.index(seal.key) + 1]
         proof = await proofs.prove(source, seq, seal, keys)
     text = json.dumps(proof, indent=1) + "\n"
@@ -310,23 +336,26 @@ async def prove(
         session.out.out(text, highlight=False, end="")
         return
     write(to, text)
-    session.say(f"{to}: {source.domain}#{seq} under the seal over {count_text(seal.size, 'record')}, by key {seal.key}")
+    session.say(f"{to}: {source.pool}#{seq} under the seal over {count_text(seal.size, 'record')}, by key {seal.key}")
 
 
 async def check_proof(
     session: Session,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A proof that `bailiff audit prove` wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A proof written by `bailiff audit prove`.")],
     trust: Annotated[
         list[str] | None,
         typer.Option(
-            "--trust", metavar="KEY", help="The log's first sealing key, or the seal's, known from elsewhere; repeat it."
+            "--trust", metavar="KEY", help="The log's first sealing key, or the seal's, obtained out of band; repeatable."
         ),
     ] = None,
 ) -> ExitCode:
-    """Check a proof, with nothing but the file: is this record, byte for byte, in the log that was sealed?
+    """Check a proof from its file alone: the record is in the sealed log, byte for byte.
 
-    Without --trust the key that the proof names is believed: compare it with the one that you know.
+    Without --trust the key named by the proof is trusted: compare it with the known key.
     """
+    from bailiff.audit import proofs
+    from bailiff.render.tables.audit import proof_block
+
     found = proofs.checked(file, trust or [])
     session.show(found, lambda: proof_block(found))
     return ExitCode.DONE if found["ok"] else ExitCode.FOUND_WRONG
@@ -334,27 +363,29 @@ async def check_proof(
 
 @asynccontextmanager
 async def log_of(session: Session, file: Path | None) -> AsyncIterator[tuple[str, AsyncGenerator[Message, None]]]:
-    """The domain, and every message of its log as it is now: orphans, too."""
+    """The pool, and every message of its log as it is now: orphans, too."""
     async with source_of(session, file, None) as source:
-        yield source.domain, source.messages
+        yield source.pool, source.messages
 
 
 @asynccontextmanager
 async def source_of(session: Session, file: Path | None, archive: str | None) -> AsyncIterator[Source]:
     """Where the log comes from: a file, a folder of stretches, the archive, or Kafka."""
+    from bailiff.audit.log_sources import from_archive, from_file, from_kafka
+
     if file is not None and archive is not None:
-        raise Problem(ExitCode.USAGE, "--file and --archive name two sources", "choose one")
+        raise Problem(ExitCode.USAGE, "--file and --archive are mutually exclusive", "use one")
     if archive is not None and "://" not in archive:
         file = Path(archive)
     if file is not None:
         source = from_file(file)
-        if session.domain not in (None, source.domain):
-            text = f"{file} is a log of {source.domain}, and {session.domain} was asked for"
-            raise Problem(ExitCode.NOT_FOUND, text, f"say --domain {source.domain}, or another file")
+        if session.pool not in (None, source.pool):
+            text = f"{file} is a log of {source.pool}, not of {session.pool}"
+            raise Problem(ExitCode.NOT_FOUND, text, f"use --pool {source.pool}, or another file")
         yield source
     elif archive is not None:
-        async with from_archive(archive, session.domain) as source:
+        async with from_archive(archive, session.pool) as source:
             yield source
     else:
         async with session.client() as client:
-            yield await from_kafka(client, session.domain)
+            yield await from_kafka(client, session.pool)

@@ -2,15 +2,12 @@
 
 import typer
 
-from bailiff.present.policy import class_rows
-from bailiff.tables.policy import classes_table
-
 from .session import Session, command
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the root."""
-    group = typer.Typer(help="Priority classes: who goes first, who may be displaced.", no_args_is_help=True)
+    group = typer.Typer(help="Priority classes.", no_args_is_help=True)
     group.callback()(_nothing)
     command(group, "list")(list_classes)
     app.add_typer(group, name="class", rich_help_panel="Machines and pools")
@@ -21,7 +18,10 @@ def _nothing() -> None:
 
 
 async def list_classes(session: Session) -> None:
-    """Priority classes, the highest first, with their jobs. They are part of the policy: bailiff policy show."""
+    """List priority classes, highest first, with their jobs. They are part of the policy: bailiff policy show"""
+    from bailiff.render.serializers.policy import class_rows
+    from bailiff.render.tables.policy import classes_table
+
     async with session.client() as client:
-        rows = class_rows((await client.view(session.domain)).pool)
+        rows = class_rows((await client.projection(session.pool)).state)
         session.show(rows, lambda: classes_table(rows))

@@ -6,29 +6,31 @@ from typing import Annotated, Any
 
 import typer
 
-from bailiff.problem import ExitCode, Problem
-from bailiff.tables.audit import engines_block
-from bailiff_bus import engines
+from bailiff.client.errors import ExitCode, Problem
 
 from .audit import PANEL
 from .session import Session, command
 
-LOCAL = ("domain", "kafka", "actor", "key")
+LOCAL = ("pool", "kafka", "actor", "key")
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the root."""
-    engine = typer.Typer(help="Keep the engines of releases, to decide their turns again.", no_args_is_help=True)
+    engine = typer.Typer(help="Engine wheels kept for replay.", no_args_is_help=True)
     command(engine, "list", leave_out=LOCAL)(list_)
     command(engine, leave_out=LOCAL)(keep)
     app.add_typer(engine, name="engine", rich_help_panel=PANEL)
 
 
 async def list_(session: Session) -> ExitCode:
-    """The engines that are kept here, each checked against its digest. Where: BAILIFF_ENGINES."""
-    store, mine = session.settings.engines, engines.running_engine()
+    """List the engines in the store (BAILIFF_ENGINES), each verified against its digest."""
+    from bailiff.render.tables.audit import engines_block
+    from bailiff_log import engine_store
+
+    store, mine = session.settings.engines, engine_store.running_engine()
     rows: list[dict[str, Any]] = [
-        {**asdict(each), "path": str(each.path), "running": each.digest == mine.digest} for each in engines.kept(store)
+        {**asdict(each), "path": str(each.path), "running": each.digest == mine.digest}
+        for each in engine_store.stored_engines(store)
     ]
     found = {"store": str(store), "running": {"engine": str(mine), "digest": mine.digest}, "engines": rows}
     session.show(found, lambda: engines_block(found))
@@ -38,32 +40,40 @@ async def list_(session: Session) -> ExitCode:
 async def keep(
     session: Session,
     source: Annotated[
-        Path | None, typer.Argument(metavar="WHEEL|FOLDER", help="A wheel of bailiff-core, or its source. Default: what runs.")
+        Path | None,
+        typer.Argument(metavar="WHEEL|FOLDER", help="A wheel of bailiff-core, or its source. Default: the running engine."),
     ] = None,
     git: Annotated[
-        str | None, typer.Option(metavar="REVISION", help="A tag or commit of Bailiff's repository: FOLDER, or this one.")
+        str | None,
+        typer.Option(metavar="REVISION", help="A tag or commit of the Bailiff repository in FOLDER (default: this one)."),
     ] = None,
-    digest: Annotated[str | None, typer.Option(help="Only if it is this engine: the digest that a record names.")] = None,
+    digest: Annotated[
+        str | None, typer.Option(help="Fail unless the engine has this digest (as in ce_engine of a record).")
+    ] = None,
 ) -> None:
-    """Keep an engine as a wheel, in a folder named by the digest of its files: the one that the records name.
+    """Store an engine as a wheel, in a folder named by its digest.
 
-    The same files give the same wheel, byte for byte, on every machine. Admission keeps its own when it starts.
+    The same files give the same wheel, byte for byte, on every machine. Admission stores its own engine at start.
     """
+    from bailiff_log import engine_store
+
     store = session.settings.engines
     try:
         if git is not None:
-            engine = engines.engine_of_commit(source or Path(), git)
+            engine = engine_store.engine_from_commit(source or Path(), git)
         else:
-            engine = engines.running_engine() if source is None else engines.engine_in(source)
-    except engines.NoEngine as no:
+            engine = engine_store.running_engine() if source is None else engine_store.load_engine(source)
+    except engine_store.EngineError as no:
         raise Problem(ExitCode.USAGE, str(no)) from None
     if digest is not None and not (len(digest) >= 12 and engine.digest.startswith(digest)):
-        text = f"that is the engine {engine.digest} ({engine}), not {digest}: it is not kept"
-        raise Problem(ExitCode.FOUND_WRONG, text, "the release, tag or commit is another one than that which wrote the records")
+        text = f"that is the engine {engine.digest} ({engine}), not {digest}: not stored"
+        raise Problem(ExitCode.FOUND_WRONG, text, "use the release, tag or commit that wrote the records")
     try:
-        path = engines.keep(store, engine)
+        path = engine_store.store_engine(store, engine)
     except OSError as error:
-        raise Problem(ExitCode.USAGE, f"{store}: cannot be written: {error.strerror}", "say where: BAILIFF_ENGINES") from None
+        raise Problem(
+            ExitCode.USAGE, f"{store}: cannot be written: {error.strerror}", "set another folder: BAILIFF_ENGINES"
+        ) from None
     found = {"engine": str(engine), "digest": engine.digest, "path": str(path)}
     if session.for_people:
         session.say(f"{engine}: {path}")

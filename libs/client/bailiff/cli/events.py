@@ -1,21 +1,23 @@
 """`bailiff events`: what happened, in words that people know; for the screen, for programs, into a file."""
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bailiff import events
-from bailiff.problem import ExitCode, Problem
-from bailiff.projects import below
-from bailiff.tables.records import event_line
-from bailiff_core.model.pool import Pool
-from bailiff_core.words import count_text
+from bailiff.client.errors import ExitCode, Problem
+from bailiff_core.humanize import count_text
 
-from .audit import PANEL, with_end
+from .audit import PANEL, marking_end
 from .session import Session, command
+
+if TYPE_CHECKING:
+    from bailiff.render.events import EventRow
+    from bailiff_core.model.state import PoolState
 
 LATEST = 20
 
@@ -27,93 +29,103 @@ def register(app: typer.Typer) -> None:
 
 async def show_events(
     session: Session,
-    job: Annotated[str | None, typer.Option(help="Only about this job.")] = None,
-    project: Annotated[
-        str | None, typer.Option("--project", "-p", help="Only about jobs of this project and those below.")
-    ] = None,
+    job: Annotated[str | None, typer.Option(help="Only events of this job.")] = None,
+    project: Annotated[str | None, typer.Option("--project", "-p", help="Only jobs of this project and its subprojects.")] = None,
     type_: Annotated[
-        list[str] | None, typer.Option("--type", "-t", metavar="WORD", help="Only such events, as in Preempted; repeat it.")
+        list[str] | None,
+        typer.Option("--type", "-t", metavar="WORD", help="Only events of this type, as in Preempted; repeatable."),
     ] = None,
     from_seq: Annotated[
         int | None,
-        typer.Option("--from", metavar="SEQ", help=f"Begin at this record. Default: the last {LATEST}; with --export all."),
+        typer.Option("--from", metavar="SEQ", help=f"First record. Default: the last {LATEST}; with --export all."),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what happens.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new events.")] = False,
     export: Annotated[
-        Path | None, typer.Option("--export", metavar="FILE", help="Write them into FILE.jsonl or FILE.csv instead.")
+        Path | None, typer.Option("--export", metavar="FILE", help="Write them to FILE.jsonl or FILE.csv instead.")
     ] = None,
 ) -> None:
-    """What happened to jobs and machines: Scheduled, Started, Preempted, Reclaimed, Resumed … Times are UTC.
+    """List events of jobs and nodes: Scheduled, Started, Preempted, Reclaimed, Resumed … Times are UTC.
 
-    Victims carry the condition that Kubernetes has: DisruptionTarget, reason PreemptionByScheduler, and a message that
-    names who they left for.
+    Events of victims carry the Kubernetes condition DisruptionTarget, reason PreemptionByScheduler, with a message that names
+    the preemptor.
     """
+    from bailiff.render import events
+    from bailiff_core.model.state import PoolState
+
     types = dict.fromkeys(known_word(name) for name in type_ or [])
     if export is not None and (follow or export.suffix not in WRITERS):
         text = (
-            "--export writes what there is: leave --follow out"
+            "--export and --follow are mutually exclusive"
             if follow
             else f"--export: expected a file that ends in .jsonl or .csv, found {export.name}"
         )
         raise Problem(ExitCode.USAGE, text)
     begin = from_seq if from_seq is not None else 0
-    latest: deque[events.EventRow] | None = deque(maxlen=LATEST) if from_seq is None and export is None else None
-    rows: list[events.EventRow] = []
+    latest: deque[EventRow] | None = deque(maxlen=LATEST) if from_seq is None and export is None else None
+    rows: list[EventRow] = []
     async with session.client() as client:
-        where = await client.domain(session.domain)
+        where = await client.pool(session.pool)
         end = (await client.audit_spans())[where.partition].end
-        pool = Pool()
-        async for entry in with_end(client.follow(where.name, begin, pool=pool, on=follow), end):
+        state = PoolState()
+        async for entry in marking_end(client.follow(where.name, begin, state=state, on=follow), end):
             if entry is None or entry.offset >= end:
                 for row in latest or ():
-                    tell(session, row)
+                    print_event(session, row)
                 latest = None
-            for row in events.events_of(entry.record, pool) if entry is not None else ():
-                if not is_wanted(row, pool, job, project, types):
+            for row in events.events_of(entry.record, state) if entry is not None else ():
+                if not is_wanted(row, state, job, project, types):
                     continue
                 if export is not None:
                     rows.append(row)
                 elif latest is not None:
                     latest.append(row)
                 else:
-                    tell(session, row)
+                    print_event(session, row)
     if export is not None:
         _write(session, export, rows)
 
 
 def known_word(name: str) -> str:
     """The event's word, in whichever case it was typed."""
-    found = {word.lower(): word for word in events.WORDS}.get(name.lower())
+    from bailiff.render.record_text.event_words import WORDS
+
+    found = {word.lower(): word for word in WORDS}.get(name.lower())
     if found is None:
-        raise Problem(ExitCode.USAGE, f"--type: there is no event {name!r}", f"there are: {', '.join(events.WORDS)}")
+        raise Problem(ExitCode.USAGE, f"--type: unknown event {name!r}", f"known events: {', '.join(WORDS)}")
     return found
 
 
-def is_wanted(row: events.EventRow, pool: Pool, job: str | None, project: str | None, types: Mapping[str, None]) -> bool:
+def is_wanted(row: EventRow, state: PoolState, job: str | None, project: str | None, types: Mapping[str, None]) -> bool:
     """Whether the event is asked for."""
+    from bailiff.client.projects import below
+
     if types and row["type"] not in types:
         return False
     if job is not None and row["job"] != job:
         return False
-    return project is None or (bool(row["job"]) and row["project"] in below(pool.rules, project))
+    return project is None or (bool(row["job"]) and row["project"] in below(state.rules, project))
 
 
-def tell(session: Session, row: events.EventRow) -> None:
+def print_event(session: Session, row: EventRow) -> None:
     """A line for people, or the data."""
+    from bailiff.render.tables.records import event_line
+
     if session.for_people:
         session.out.print(event_line(row), soft_wrap=True)
     else:
         session.one_of_many(row)
 
 
-WRITERS = {".jsonl": events.write_jsonl, ".csv": events.write_csv}
+WRITERS = {".jsonl": "write_jsonl", ".csv": "write_csv"}  # functions of `bailiff.render.events`
 
 
-def _write(session: Session, file: Path, rows: list[events.EventRow]) -> None:
+def _write(session: Session, file: Path, rows: list[EventRow]) -> None:
+    from bailiff.render import events
+
     draft = file.with_name(f"{file.name}.draft")
     try:
         with draft.open("w", encoding="utf-8", newline="") as out:
-            WRITERS[file.suffix](out, rows)
+            getattr(events, WRITERS[file.suffix])(out, rows)
         draft.replace(file)
     except OSError as error:
         raise Problem(ExitCode.USAGE, f"{file}: cannot be written: {error.strerror}") from None

@@ -1,27 +1,27 @@
 """Commands about jobs that are there: list, describe, logs, cancel."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bailiff.client import Asked, Client, Outcome
-from bailiff.eventline.line import Line, plain
-from bailiff.eventline.lines import lines
-from bailiff.present.jobs import JobRow, job_details, job_rows
-from bailiff.problem import ExitCode, Problem
-from bailiff.tables.jobs import job_block, jobs_table
-from bailiff_bus import topics
-from bailiff_bus.log import Entry
-from bailiff_bus.messages import CancelJob, RequestBody
-from bailiff_bus.port import Message
-from bailiff_core.explain import jobs_of
-from bailiff_core.model.pool import Pool
-from bailiff_core.records import Record
-from bailiff_core.records.facts import InputRejected
+from bailiff.client.errors import ExitCode, Problem
+from bailiff.render.plain_text import plain
 
 from .session import Session, command
+
+if TYPE_CHECKING:
+    from bailiff.client.client import Client, Outcome, SentRequest
+    from bailiff.render.record_text.line import Line
+    from bailiff.render.serializers.jobs import JobRow
+    from bailiff_bus.messages import RequestBody
+    from bailiff_bus.port import Message
+    from bailiff_core.model.state import PoolState
+    from bailiff_core.records import Record
+    from bailiff_log.reader import Entry
 
 PANEL = "Jobs"
 ANSWER_WITHIN = 10.0
@@ -41,48 +41,52 @@ def register(app: typer.Typer) -> None:
 
 
 async def followed_jobs(
-    client: Client, domain: str, jobs: Mapping[str, object], from_seq: int, pool: Pool
+    client: Client, pool: str, jobs: Mapping[str, object], from_seq: int, state: PoolState
 ) -> AsyncIterator[tuple[Entry, str]]:
     """The records about these jobs from `from_seq` on, each with the job; `pool` is kept at the state after each."""
-    async for entry in client.follow(domain, from_seq, pool=pool):
+    from bailiff_core.explain import jobs_of
+
+    async for entry in client.follow(pool, from_seq, state=state):
         for job in sorted(jobs_of(entry.record).keys() & jobs.keys()):
             yield entry, job
 
 
 def about(found: list[Line], job: str) -> list[Line]:
-    """Of a preemption's lines, the one for this victim; for its asker, and for any other record, all."""
-    return [line for line in found if "→" in line.said.who and line.said.who.startswith((f"{job} ", f"{job}/"))] or found
+    """Of a preemption's lines, the one for this victim; for its preemptor, and for any other record, all."""
+    return [
+        line for line in found if "→" in line.statement.subject and line.statement.subject.startswith((f"{job} ", f"{job}/"))
+    ] or found
 
 
-async def answered(client: Client, asked: Asked, timeout: float = ANSWER_WITHIN) -> Outcome:
+async def answered(client: Client, asked: SentRequest, timeout: float = ANSWER_WITHIN) -> Outcome:
     """Admission's answer. Raises `Problem` for a rejection, and for none in time."""
     outcome = await client.outcome_of(asked, timeout)
     if outcome is None:
-        text = f"the request is in Kafka, but admission of {asked.domain} has not answered within {timeout:g} s"
-        advice = f"it takes effect when admission comes back; look with: bailiff list -d {asked.domain}, bailiff doctor"
+        text = f"the request was published, but admission of {asked.pool} did not respond within {timeout:g} s"
+        advice = f"it takes effect once admission runs again; check with: bailiff list -d {asked.pool}, bailiff doctor"
         raise Problem(ExitCode.NO_ANSWER, text, advice)
     if not outcome.accepted:
         what = f"{asked.job}: " if asked.job else ""
-        raise Problem(ExitCode.REJECTED, what + rejected(f"{asked.domain}#{outcome.seq}", outcome))
+        raise Problem(ExitCode.REJECTED, what + rejected(f"{asked.pool}#{outcome.seq}", outcome))
     return outcome
 
 
-async def ask_each(session: Session, bodies: Sequence[RequestBody], said: Callable[[str, Outcome], str]) -> ExitCode:
+async def request_each(session: Session, bodies: Sequence[RequestBody], said: Callable[[str, Outcome], str]) -> ExitCode:
     """Ask for all of these, and tell what became of each. said: of an answer, given its record as in `pool-a#12`."""
     worst = ExitCode.DONE
     results: list[dict[str, Any]] = []
     async with session.client() as client:
-        where = await client.domain(session.domain)
-        await client.view(where.name)
+        where = await client.pool(session.pool)
+        await client.projection(where.name)
         for asked in await client.requests(where.name, bodies):
             outcome = await client.outcome_of(asked, ANSWER_WITHIN)
-            found = {"job": asked.job, "pool": asked.domain, "accepted": False, "seq": None}
+            found = {"job": asked.job, "pool": asked.pool, "accepted": False, "seq": None}
             if outcome is None:
-                found["result"] = "no answer yet from admission; the request is in Kafka"
+                found["result"] = "no response from admission yet; the request was published"
                 worst = ExitCode.NO_ANSWER
             else:
                 found |= {"accepted": outcome.accepted, "seq": outcome.seq}
-                found["result"] = said(f"{asked.domain}#{outcome.seq}", outcome)
+                found["result"] = said(f"{asked.pool}#{outcome.seq}", outcome)
                 worst = worst if outcome.accepted else ExitCode.REJECTED
             results.append(found)
     if session.for_people:
@@ -103,32 +107,37 @@ def rejected(where: str, outcome: Outcome) -> str:
 
 async def list_jobs(
     session: Session,
-    all_: Annotated[bool, typer.Option("--all", "-a", help="Also jobs that have ended.")] = False,
+    all_: Annotated[bool, typer.Option("--all", "-a", help="Include jobs that have ended.")] = False,
     project: Annotated[
-        str | None, typer.Option("--project", "-p", help="Only this project and those below it. Also: BAILIFF_PROJECT.")
+        str | None, typer.Option("--project", "-p", help="Only this project and its subprojects. Also: BAILIFF_PROJECT.")
     ] = None,
-    all_projects: Annotated[bool, typer.Option("--all-projects", "-A", help="All projects, whatever is set.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again whenever it changes.")] = False,
+    all_projects: Annotated[
+        bool, typer.Option("--all-projects", "-A", help="All projects, even if BAILIFF_PROJECT is set.")
+    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh whenever it changes.")] = False,
 ) -> None:
-    """Jobs in queue order: first those with room, then those that wait; # is how many wait before it.
+    """List jobs: active jobs first, then pending jobs in queue order. # is the number of pending jobs ahead.
 
-    TRY is the attempt, EVICTED how often it had to leave. GPUS is the whole gang's. With -o wide also the project, how
-    many tasks are placed of how many (and how many it needs at least), and where room is reserved for it.
+    TRY is the attempt, EVICTED the number of evictions. GPUS is the total of the gang. With -o wide also the project, the
+    placed and total tasks (and the minimum), and the nodes on which resources are reserved.
     """
+    from bailiff.render.serializers.jobs import job_rows
+    from bailiff.render.tables.jobs import jobs_table
+
     of = None if all_projects else project or session.settings.project
     async with session.client() as client:
 
         async def look() -> list[JobRow]:
-            view = await client.view(session.domain)
-            if of is not None and all(of != each.name for each in view.pool.rules.projects):
-                raise no_such_project(view.pool, of)
-            return job_rows(view.pool, client.now(), ended=all_, project=of)
+            projection = await client.projection(session.pool)
+            if of is not None and all(of != each.name for each in projection.state.rules.projects):
+                raise no_such_project(projection.state, of)
+            return job_rows(projection.state, client.now(), ended=all_, project=of)
 
         wide = session.output.value == "wide"
-        await shown(session, look, lambda rows: jobs_table(rows, wide=wide), watch=watch)
+        await watch_or_show(session, look, lambda rows: jobs_table(rows, wide=wide), watch=watch)
 
 
-async def shown(session: Session, look: Any, table: Any, *, watch: bool) -> None:
+async def watch_or_show(session: Session, look: Any, table: Any, *, watch: bool) -> None:
     """Show what `look` gives, once or for as long as it is watched."""
     if watch:
         await session.watch(look, table)
@@ -140,43 +149,53 @@ async def shown(session: Session, look: Any, table: Any, *, watch: bool) -> None
 async def describe(
     session: Session,
     job: Annotated[str, typer.Argument(help="The job's name.")],
-    show_events: Annotated[bool, typer.Option("--show-events", "-e", help="Also everything on record about it.")] = False,
+    show_events: Annotated[bool, typer.Option("--show-events", "-e", help="Include all records about the job.")] = False,
 ) -> None:
-    """All about one job: where it stands, why it waits, where its tasks run, what happened to it."""
+    """Show one job: its state, why it is pending, where its tasks run, and its history."""
+    from bailiff.render.record_text.line import Line
+    from bailiff.render.record_text.lines import lines
+    from bailiff.render.serializers.jobs import job_details
+    from bailiff.render.tables.jobs import job_block
+    from bailiff_core.explain import jobs_of
+    from bailiff_core.model.state import PoolState
+    from bailiff_core.records import Record
+
     async with session.client() as client:
-        pool, history, told = Pool(), list[Record](), list[Line]()
-        async for entry in client.follow(session.domain, pool=pool, on=False):
+        state, history, told = PoolState(), list[Record](), list[Line]()
+        async for entry in client.follow(session.pool, state=state, on=False):
             if job in jobs_of(entry.record):
                 history.append(entry.record)
-                told += about(lines(entry.record, pool), job)
-        found = pool.jobs.get(job)
+                told += about(lines(entry.record, state), job)
+        found = state.jobs.get(job)
         if found is None:
-            where = await client.domain(session.domain)
+            where = await client.pool(session.pool)
             raise no_such_job(job, where.name, history)
         events = [f"{line.day} {line}" for line in told]
-        details = job_details(pool, found, client.now(), history, events if show_events else [])
+        details = job_details(state, found, client.now(), history, events if show_events else [])
         session.show(details, lambda: job_block(details))
         if show_events and session.for_people:
             session.out.print()
             session.show_lines(told)
 
 
-def no_such_project(pool: Pool, project: str) -> Problem:
+def no_such_project(state: PoolState, project: str) -> Problem:
     """The policy has no such project."""
-    known = ", ".join(each.name for each in pool.rules.projects) or "none"
-    return Problem(ExitCode.NOT_FOUND, f"there is no project {project!r} in {pool.domain}", f"projects that are there: {known}")
+    known = ", ".join(each.name for each in state.rules.projects) or "none"
+    return Problem(ExitCode.NOT_FOUND, f"there is no project {project!r} in {state.pool}", f"existing projects: {known}")
 
 
-def no_such_job(job: str, domain: str, history: Sequence[Record] = ()) -> Problem:
+def no_such_job(job: str, pool: str, history: Sequence[Record] = ()) -> Problem:
     """The job is not in the pool's state. history: what is on record about it."""
+    from bailiff_core.records.facts import InputRejected
+
     last = history[-1].data if history else None
     if isinstance(last, InputRejected):
-        text = f"there is no job {job!r} in {domain}: it was rejected at #{history[-1].seq}: {last.reason}"
-        return Problem(ExitCode.NOT_FOUND, text, "those that are there: bailiff list --all")
+        text = f"there is no job {job!r} in {pool}: it was rejected at #{history[-1].seq}: {last.reason}"
+        return Problem(ExitCode.NOT_FOUND, text, "list all: bailiff list --all")
     if history:
-        advice = f"what is on record: bailiff audit tail --from 0 --job {job}"
-        return Problem(ExitCode.NOT_FOUND, f"{job} ended long ago and is no longer in the state of {domain}", advice)
-    return Problem(ExitCode.NOT_FOUND, f"there is no job {job!r} in {domain}", "those that are there: bailiff list --all")
+        advice = f"its records: bailiff audit tail --from 0 --job {job}"
+        return Problem(ExitCode.NOT_FOUND, f"{job} ended long ago and is no longer in the state of {pool}", advice)
+    return Problem(ExitCode.NOT_FOUND, f"there is no job {job!r} in {pool}", "list all: bailiff list --all")
 
 
 # --- logs
@@ -185,26 +204,28 @@ def no_such_job(job: str, domain: str, history: Sequence[Record] = ()) -> Proble
 async def logs(
     session: Session,
     job: Annotated[str, typer.Argument(help="The job's name.")],
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow until the job has ended.")] = False,
     task: Annotated[int | None, typer.Option(help="Only this task's lines.")] = None,
     attempt: Annotated[int | None, typer.Option(help="Only this attempt's lines.")] = None,
 ) -> ExitCode | None:
-    """What the job's tasks have printed, as far as it is kept (a day). With several tasks, each line names its own."""
+    """Print the output of a job's tasks, as far as it is retained (one day). With several tasks, each line is prefixed with its
+    task.
+    """
     async with session.client() as client:
-        view = await client.view(session.domain)
-        known = view.pool.jobs.get(job)
+        projection = await client.projection(session.pool)
+        known = projection.state.jobs.get(job)
 
         async def is_over() -> bool:
             if not follow:
                 return True
-            pool = (await client.view(session.domain)).pool
-            return job not in pool.jobs or job in pool.ended
+            state = (await client.projection(session.pool)).state
+            return job not in state.jobs or job in state.ended
 
         printed = await print_output(session, client, job, is_over, task=task, attempt=attempt)
         if not printed and known is None:
-            raise no_such_job(job, view.domain)
+            raise no_such_job(job, projection.pool)
         if not printed:
-            session.err.print(f"{job} has printed nothing that is kept", style="dim", markup=False)
+            session.err.print(f"{job} has no retained output", style="dim", markup=False)
     return None
 
 
@@ -218,8 +239,10 @@ async def print_output(
     attempt: int | None = None,
 ) -> bool:
     """Print what the job's tasks print, to the end of what is kept and on until it is over. Returns whether there was any."""
+    from bailiff_bus import topics
+
     spans = await client.spans(topics.JOB_LOGS.name)
-    known = (await client.view(session.domain)).pool.jobs.get(job)
+    known = (await client.projection(session.pool)).state.jobs.get(job)
     printed, over = Printed(task is None and known is not None and known.size > 1), False
     reader = await client.bus.reader([(topics.JOB_LOGS.name, partition, span.begin) for partition, span in spans.items()])
     try:
@@ -280,20 +303,22 @@ def _harmless(found: re.Match[str]) -> str:
 
 
 Jobs = Annotated[list[str], typer.Argument(metavar="JOB...", help="The jobs' names.")]
-Reason = Annotated[str, typer.Option(help="Stands in the audit log.")]
+Reason = Annotated[str, typer.Option(help="Recorded in the audit log.")]
 
 
 async def delete(session: Session, job: Jobs, reason: Reason = "") -> ExitCode | None:
-    """The same as cancel, for hands that know kubectl. What is on record about the jobs stays."""
+    """Alias of cancel. The records about the jobs are kept."""
     return await cancel(session, job, reason)
 
 
 async def cancel(session: Session, job: Jobs, reason: Reason = "") -> ExitCode | None:
-    """End jobs, whatever they are doing. What runs is told, and has its grace."""
-    return await ask_each(session, [CancelJob(job=name, reason=reason) for name in job], _cancelled)
+    """Cancel jobs, pending or running. Running tasks are notified and get their grace period."""
+    from bailiff_bus.messages import CancelJob
+
+    return await request_each(session, [CancelJob(job=name, reason=reason) for name in job], _cancelled)
 
 
 def _cancelled(where: str, outcome: Outcome) -> str:
     if outcome.accepted:
         return f"cancel accepted as {where}"
-    return f"nothing to do: {outcome.reason}" if outcome.code == "already-ended" else rejected(where, outcome)
+    return f"no effect: {outcome.reason}" if outcome.code == "already-ended" else rejected(where, outcome)

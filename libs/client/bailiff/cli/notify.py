@@ -1,30 +1,30 @@
-"""`bailiff notify`: tell owners of evictions and returns, for as long as it runs."""
+"""`bailiff notify`: notifies job owners of evictions and restarts."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from bailiff.notify import Notifier, read_notify_file
-
 from .session import Session, command
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the root."""
-    command(app, rich_help_panel="Operators", leave_out=("domain", "actor", "key"))(notify)
+    command(app, rich_help_panel="Operators", leave_out=("pool", "actor", "key"))(notify)
 
 
 async def notify(
     session: Session,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Whom to tell of what (YAML); docs/cli.md shows one.")],
-    once: Annotated[bool, typer.Option("--once", help="Deliver what is owed now, and end: for cron.")] = False,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Notification hooks (YAML); example in docs/how-to/notify.md.")],
+    once: Annotated[bool, typer.Option("--once", help="Deliver pending notifications and exit, as for cron.")] = False,
 ) -> None:
-    """Follow the logs and tell owners when a job had to leave and when it is back: by a webhook, or a local command.
+    """Notify job owners of preemptions and restarts, by webhook or local command.
 
-    Each notice is delivered at least once and carries an id that is the same each time. A hook begins with what happens
-    after it was first run; its position is kept on disk.
+    Each notification is delivered at least once, with a stable id. A hook starts with events after its first run; its position
+    is stored on disk.
     """
+    from bailiff.notify.notifier import Notifier, read_notify_file
+
     told = read_notify_file(file)
 
     def say(text: str) -> None:
@@ -32,4 +32,4 @@ async def notify(
 
     async with session.client() as client:
         count = await Notifier(client, told, say).run(once=once)
-    session.show({"delivered": count}, lambda: f"{count} notices delivered")
+    session.show({"delivered": count}, lambda: f"{count} notifications delivered")

@@ -1,18 +1,19 @@
 """`bailiff plan`: the engine on a snapshot, without the services."""
 
+from __future__ import annotations
+
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bailiff import friendly, planlive
-from bailiff.planfile import contradictions, read_source, snapshot_from
-from bailiff.problem import ExitCode, Problem
-from bailiff.tables.plan import plan_table
-from bailiff_core.plan import ALL_VERBS, Contradiction, PlanVerb, run
+from bailiff.client.errors import ExitCode, Problem
 
 from .session import Session, command
+
+if TYPE_CHECKING:
+    from bailiff_core.plan import PlanAction
 
 PANEL = "Machines and pools"
 
@@ -25,25 +26,31 @@ def register(app: typer.Typer) -> None:
 async def plan(
     session: Session,
     snapshot: Annotated[str | None, typer.Argument(metavar="SNAPSHOT", help="YAML or JSON; - reads standard input.")] = None,
-    verbs: Annotated[
-        str | None, typer.Option(metavar="VERB,...", help=f"Only these of {', '.join(ALL_VERBS)}.", show_default=False)
+    actions: Annotated[
+        str | None,
+        typer.Option(metavar="ACTION,...", help="Only these of allocate, consolidate, reclaim, preempt.", show_default=False),
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, max=1000, help="How many passes.")] = 1,
-    step: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How far time moves between two passes.")] = 0,
+    rounds: Annotated[int, typer.Option(min=1, max=1000, help="Number of scheduling cycles.")] = 1,
+    step: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Time between two cycles.")] = 0,
     live: Annotated[
-        Path | None, typer.Option(metavar="JOB", help="Instead: would this job (YAML, as for submit) run now in the pool?")
+        Path | None,
+        typer.Option(metavar="JOB", help="Instead of a snapshot: a job file (as for submit) to try in the live pool."),
     ] = None,
 ) -> None:
-    """What would the engine decide about this pool? Needs no Kafka: a file in, decisions out.
+    """Show what the scheduler would decide for a snapshot of a pool. Needs no Kafka.
 
-    The snapshot says which nodes, projects and jobs there are and what runs where. docs/plan.md has all of its fields.
+    The snapshot lists nodes, projects and jobs, and what runs where. docs/how-to/plan.md documents its fields.
 
-    With --live it reads the pool as it is now and tells what would become of one more job: would it run, where, whom
-    would it displace, what would that cost. Nothing is submitted.
+    With --live it reads the current state of the pool and shows the outcome for one more job: whether it would run, where,
+    which jobs it would preempt, and at which cost. Nothing is submitted.
     """
+    from bailiff.client.plan_files import contradictions, read_source, snapshot_from
+    from bailiff.render.tables.plan import plan_table
+    from bailiff_core.plan import InvalidSnapshot, run
+
     if live is not None:
         if snapshot is not None:
-            raise Problem(ExitCode.USAGE, f"--live asks the running pool and takes no snapshot, found {snapshot!r}")
+            raise Problem(ExitCode.USAGE, f"--live uses the live pool and takes no snapshot, found {snapshot!r}")
         await _ask_live(session, live)
         return
     if snapshot is None:
@@ -51,30 +58,34 @@ async def plan(
     source = read_source(snapshot)
     found = snapshot_from(source)
     try:
-        report = run(found, verbs_from(verbs), rounds, round(step * 1_000_000))
-    except Contradiction as error:
+        report = run(found, actions_from(actions), rounds, round(step * 1_000_000))
+    except InvalidSnapshot as error:
         raise contradictions(source, error) from None
     session.show(report.model_dump(mode="json"), lambda: plan_table(report))
 
 
 async def _ask_live(session: Session, file: Path) -> None:
-    document, source = friendly.read_job_file(file)
+    from bailiff.client import job_parser, live_plan
+
+    document, source = job_parser.read_job_file(file)
     document.setdefault("name", file.stem)
     document.setdefault("command", ["true"])
-    job = friendly.job_from(document, source)
+    job = job_parser.job_from(document, source)
     async with session.client() as client:
-        view = await client.view(session.domain)
-        data, sentences = planlive.ask(view.pool, job.demand, time.time_ns() // 1000)
+        projection = await client.projection(session.pool)
+        data, sentences = live_plan.ask(projection.state, job.demand, time.time_ns() // 1000)
         session.show(data, lambda: "\n".join(sentences))
 
 
-def verbs_from(text: str | None) -> tuple[PlanVerb, ...]:
-    """The verbs that the option names, in the order in which they run. Raises `Problem`."""
+def actions_from(text: str | None) -> tuple[PlanAction, ...]:
+    """The actions that the option names, in the order in which they run. Raises `Problem`."""
+    from bailiff_core.plan import ALL_ACTIONS
+
     if text is None:
-        return ALL_VERBS
+        return ALL_ACTIONS
     named = [each.strip() for each in text.split(",") if each.strip()]
-    unknown = [each for each in named if each not in ALL_VERBS]
+    unknown = [each for each in named if each not in ALL_ACTIONS]
     if unknown or not named:
         found = f"found {unknown[0]!r}" if unknown else "found none"
-        raise Problem(ExitCode.USAGE, f"--verbs: expected some of {', '.join(ALL_VERBS)}, {found}")
-    return tuple(verb for verb in ALL_VERBS if verb in named)
+        raise Problem(ExitCode.USAGE, f"--actions: expected some of {', '.join(ALL_ACTIONS)}, {found}")
+    return tuple(action for action in ALL_ACTIONS if action in named)

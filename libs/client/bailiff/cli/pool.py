@@ -1,40 +1,39 @@
 """Commands about machines and pools: nodes, pools, pool list and create, cluster-info, node replace and return."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
-from bailiff.client import Client
-from bailiff.poolfile import with_pool, write_pools
-from bailiff.present.nodes import NodeRow, node_rows
-from bailiff.present.pools import PoolRow, pool_row
-from bailiff.problem import ExitCode, Problem
-from bailiff.tables.nodes import node_block, nodes_table, troubles_table
-from bailiff.tables.pools import cluster_block, pool_list_table, pools_table
-from bailiff_bus.engine_identity import engine_identity
-from bailiff_bus.messages import ClearQuarantine, ReplaceNode, RequestBody, ReturnNode
+from bailiff.client.errors import ExitCode, Problem
 
-from .jobs import answered, shown
+from .jobs import answered, watch_or_show
 from .session import Session, command
+
+if TYPE_CHECKING:
+    from bailiff.client.client import Client
+    from bailiff.render.serializers.nodes import NodeRow
+    from bailiff.render.serializers.pools import PoolRow
+    from bailiff_bus.messages import RequestBody
 
 PANEL = "Machines and pools"
 
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="Show it again whenever it changes.")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Refresh whenever it changes.")]
 NodeName = Annotated[str, typer.Argument(help="The node's name.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the root."""
     command(app, rich_help_panel=PANEL)(nodes)
-    command(app, rich_help_panel=PANEL, leave_out=("domain",))(pools)
-    pool = typer.Typer(help="Pools: sets of machines that share work, each with a log of its own.", no_args_is_help=True)
-    command(pool, "list", leave_out=("domain",))(pool_list)
-    command(pool, "create", leave_out=("domain", "actor", "key"))(pool_create)
+    command(app, rich_help_panel=PANEL, leave_out=("pool",))(pools)
+    pool = typer.Typer(help="Pools: sets of nodes, each with its own log.", no_args_is_help=True)
+    command(pool, "list", leave_out=("pool",))(pool_list)
+    command(pool, "create", leave_out=("pool", "actor", "key"))(pool_create)
     app.add_typer(pool, name="pool", rich_help_panel=PANEL)
-    command(app, "cluster-info", rich_help_panel=PANEL, leave_out=("domain",))(cluster_info)
-    node = typer.Typer(help="Single nodes: GPUs out of use and why, and what operators say may be trusted.", no_args_is_help=True)
+    command(app, "cluster-info", rich_help_panel=PANEL, leave_out=("pool",))(cluster_info)
+    node = typer.Typer(help="Nodes: details, unavailable GPUs, replacement.", no_args_is_help=True)
     command(node, "list")(node_list)
     command(node, "describe")(node_describe)
     command(node, "clear")(clear)
@@ -44,86 +43,98 @@ def register(app: typer.Typer) -> None:
 
 
 async def nodes(session: Session, watch: Watch = False) -> None:
-    """Machines, what is free on them, and who holds which GPU. With -o wide each GPU on its own line."""
+    """List nodes, their free resources, and the job on each GPU. With -o wide one line per GPU."""
+    from bailiff.render.serializers.nodes import node_rows
+    from bailiff.render.tables.nodes import nodes_table
+
     async with session.client() as client:
 
         async def look() -> list[NodeRow]:
-            return node_rows((await client.view(session.domain)).pool)
+            return node_rows((await client.projection(session.pool)).state)
 
         wide = session.output.value == "wide"
-        await shown(session, look, lambda rows: nodes_table(rows, wide=wide), watch=watch)
+        await watch_or_show(session, look, lambda rows: nodes_table(rows, wide=wide), watch=watch)
 
 
 async def pools(session: Session, watch: Watch = False) -> None:
-    """Every pool: how far its log is, its machines, its jobs."""
+    """List pools with the head of their log, nodes and jobs."""
+    from bailiff.render.tables.pools import pools_table
+
     async with session.client() as client:
 
         async def look() -> list[PoolRow]:
             return await _rows(client)
 
-        await shown(session, look, pools_table, watch=watch)
+        await watch_or_show(session, look, pools_table, watch=watch)
 
 
 async def _rows(client: Client) -> list[PoolRow]:
+    from bailiff.render.serializers.pools import pool_row
+
     rows = []
-    for name in await client.domains():
-        view = await client.view(name)
-        rows.append(pool_row(view.pool, client.now(), view.reader.orphans))
+    for name in await client.pools():
+        projection = await client.projection(name)
+        rows.append(pool_row(projection.state, client.now(), projection.reader.orphans))
     return rows
 
 
 async def pool_list(session: Session, watch: Watch = False) -> None:
-    """Pools with their machines, their GPUs in use, their queue, and the verbs that their policy switches off."""
+    """List pools with nodes, GPUs in use, queue length, and disabled actions."""
+    from bailiff.render.tables.pools import pool_list_table
+
     async with session.client() as client:
 
         async def look() -> list[PoolRow]:
             return await _rows(client)
 
-        await shown(session, look, pool_list_table, watch=watch)
+        await watch_or_show(session, look, pool_list_table, watch=watch)
 
 
 async def pool_create(
     session: Session,
-    name: Annotated[str, typer.Argument(help="The pool's name; it is its domain in every record.")],
-    pools: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The file that declares the pools. Also: BAILIFF_POOLS.")
-    ] = None,
-    partition: Annotated[
-        int | None, typer.Option(min=0, help="Its partition of bailiff.audit. Default: the next free one.")
-    ] = None,
-    description: Annotated[str, typer.Option(help="In a few words.")] = "",
+    name: Annotated[str, typer.Argument(help="The pool's name, as in every record.")],
+    pools: Annotated[Path | None, typer.Option(metavar="FILE", help="File that declares the pools. Also: BAILIFF_POOLS.")] = None,
+    partition: Annotated[int | None, typer.Option(min=0, help="Partition of bailiff.audit. Default: the next free one.")] = None,
+    description: Annotated[str, typer.Option(help="Short description.")] = "",
 ) -> None:
-    """Declare a pool in the pools file, and say what is left to do.
+    """Declare a pool in the pools file, and print the remaining steps.
 
     Services read that file when they start, so a pool begins once they were given it; without --partition, Kafka is
     asked which partitions have a log already.
     """
+    from rich.markup import escape
+
+    from bailiff.client.pool_files import with_pool, write_pools
+
     file = pools or session.settings.pools
     taken: list[int] = []
     if partition is None:
         async with session.client() as client:
-            taken = [domain.partition for domain in (await client.domains()).values()]
+            taken = [pool.partition for pool in (await client.pools()).values()]
     text, number = with_pool(file, name, partition, description, taken)
     write_pools(file, text, name, number)
     steps = [
         f"bailiff topics create --pools {file}",
-        f"give admission, victim_selection and eviction_executor {file} and restart them: the pool's log begins then",
-        f'let agents join it: in BAILIFF_NODES say {{"domain": "{name}"}}',
-        f"look: bailiff doctor; change its policy: bailiff policy apply FILE -d {name}",
+        f"give admission, victim_selection and eviction_executor {file} and restart them: this creates the log",
+        f'let agents join it: in BAILIFF_NODES say {{"pool": "{name}"}}',
+        f"verify: bailiff doctor; change its policy: bailiff policy apply FILE -d {name}",
     ]
     said = [
-        f"{file}: pool {name} has partition {number}, for ever. What is left to do:",
+        f"{file}: pool {name} has partition {number}, permanently. Remaining steps:",
         *(f"  {at}. {step}" for at, step in enumerate(steps, 1)),
     ]
     session.show({"pool": name, "partition": number, "file": str(file), "next_steps": steps}, lambda: escape("\n".join(said)))
 
 
 async def cluster_info(session: Session) -> None:
-    """What this cluster consists of: Kafka, pools, machines, logs, engines, policies."""
+    """Show Kafka, pools, nodes, logs, engines and policies of the cluster."""
+    from bailiff.render.tables.pools import cluster_block
+    from bailiff_log.engine_identity import engine_identity
+
     engine = engine_identity()
     async with session.client() as client:
         rows = await _rows(client)
-    names = ("nodes", "nodes_ready", "gpus", "gpus_free", "gpus_held", "jobs_running", "jobs_waiting", "jobs_leaving")
+    names = ("nodes", "nodes_ready", "gpus", "gpus_free", "gpus_allocated", "jobs_running", "jobs_pending", "jobs_evicting")
     figures: list[dict[str, Any]] = [dict(row) for row in rows]
     found = {
         "kafka": session.settings.kafka.bootstrap,
@@ -136,19 +147,25 @@ async def cluster_info(session: Session) -> None:
 
 
 async def node_list(session: Session, watch: Watch = False) -> None:
-    """GPUs that nobody can be given, quarantined or broken, since when and why. The machines themselves: `bailiff nodes`."""
+    """List quarantined and unhealthy GPUs, since when and why. The nodes themselves: bailiff nodes"""
+    from bailiff.render.serializers.nodes import node_rows
+    from bailiff.render.tables.nodes import troubles_table
+
     async with session.client() as client:
 
         async def look() -> list[NodeRow]:
-            return node_rows((await client.view(session.domain)).pool)
+            return node_rows((await client.projection(session.pool)).state)
 
-        await shown(session, look, troubles_table, watch=watch)
+        await watch_or_show(session, look, troubles_table, watch=watch)
 
 
 async def node_describe(session: Session, node: NodeName) -> None:
-    """One machine: its GPUs, who holds them, and what is wrong with those that are out of use."""
+    """Show one node: its GPUs, their jobs, and why GPUs are unavailable."""
+    from bailiff.render.serializers.nodes import node_rows
+    from bailiff.render.tables.nodes import node_block
+
     async with session.client() as client:
-        rows = node_rows((await client.view(session.domain)).pool)
+        rows = node_rows((await client.projection(session.pool)).state)
     found = next((row for row in rows if row["node"] == node), None)
     if found is None:
         known = ", ".join(row["node"] for row in rows[:20]) or "none"
@@ -159,38 +176,42 @@ async def node_describe(session: Session, node: NodeName) -> None:
 async def clear(
     session: Session,
     node: NodeName,
-    device: Annotated[str, typer.Argument(help="Its number on the node, or its id.")],
-    reason: Annotated[str, typer.Option(help="Why it may be used again; stands in the audit log.")],
+    device: Annotated[str, typer.Argument(help="The GPU, by number on the node or by id.")],
+    reason: Annotated[str, typer.Option(help="Why it can be used again; recorded in the audit log.")],
 ) -> None:
-    """Take a GPU back into use that is quarantined, or that was broken and is repaired.
+    """Put a quarantined or repaired GPU back into service.
 
     What is on a quarantined one now may stay. By itself it comes back as soon as it is seen free.
     """
+    from bailiff_bus.messages import ClearQuarantine
+
     body = ClearQuarantine(node=node, device=device, reason=reason)
-    await _ask(session, body, f"GPU {device} of {node} is to be used again, its agent is told")
+    await _ask(session, body, f"GPU {device} of {node} is cleared; its agent is notified")
 
 
 async def replace(
     session: Session,
     node: NodeName,
-    machine_id: Annotated[
-        str, typer.Argument(help="The machine that may take the name; `audit tail --type NodeRefused` shows it.")
-    ],
+    machine_id: Annotated[str, typer.Argument(help="Id of the new machine, as in `audit tail --type NodeRefused`.")],
 ) -> None:
-    """Let another machine take a node's name, after the first one is gone for good."""
-    await _ask(session, ReplaceNode(node=node, machine_id=machine_id), f"{node} may now be machine {machine_id}")
+    """Allow another machine to register under a node's name, after the first was removed permanently."""
+    from bailiff_bus.messages import ReplaceNode
+
+    await _ask(session, ReplaceNode(node=node, machine_id=machine_id), f"{node} may register as machine {machine_id}")
 
 
 async def return_(
     session: Session, node: Annotated[str | None, typer.Argument(help="The node. Default: the whole pool.")] = None
 ) -> None:
-    """Judge silence again: of a node, or of the pool after many nodes fell silent at once."""
-    await _ask(session, ReturnNode(node=node), f"{node or 'the pool'} is trusted again")
+    """Resume lease expiry for a node, or for the pool after many nodes became silent at once."""
+    from bailiff_bus.messages import ReturnNode
+
+    await _ask(session, ReturnNode(node=node), f"lease expiry of {node or 'the pool'} resumed")
 
 
 async def _ask(session: Session, body: RequestBody, done: str) -> None:
     async with session.client() as client:
-        where = await client.domain(session.domain)
+        where = await client.pool(session.pool)
         outcome = await answered(client, await client.request(where.name, body))
         result = {"pool": where.name, "seq": outcome.seq}
         session.show(result, lambda: f"{done}  ({where.name}#{outcome.seq})")

@@ -1,46 +1,45 @@
 """Commands about projects: list, describe, create, update, delete. A change is the policy in force with one project changed."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bailiff import friendly, projects
-from bailiff.client import Client, Outcome
-from bailiff.present.jobs import job_rows
-from bailiff.present.times import moment
-from bailiff.problem import ExitCode, Problem
-from bailiff.tables.projects import project_block, projects_table
-from bailiff_bus.messages import ApplyPolicy
-from bailiff_core.model.amounts import UNLIMITED
-from bailiff_core.model.policy import Policy
-from bailiff_core.model.pool import Pool
+from bailiff.client.errors import ExitCode, Problem
 
-from .jobs import ANSWER_WITHIN, answered, shown
+from .jobs import ANSWER_WITHIN, answered, watch_or_show
 from .session import Session, command
+
+if TYPE_CHECKING:
+    from bailiff.client import projects
+    from bailiff.client.client import Client, Outcome
+    from bailiff_core.model.policy import Policy
+    from bailiff_core.model.state import PoolState
 
 PANEL = "Machines and pools"
 TRIES = 5
 NONE = ("none", "unlimited", "-1")
 
 Name = Annotated[str, typer.Argument(metavar="PROJECT", help="The project's name.")]
-Gpus = Annotated[str | None, typer.Option(help="Quota: GPUs that it deserves, as in 4; none: no bound.")]
-Cpu = Annotated[str | None, typer.Option(help="Quota: cores, as in 32. Default: no bound.")]
-Memory = Annotated[str | None, typer.Option(help="Quota: memory, as in 256GiB. Default: no bound.")]
-LimitGpus = Annotated[str | None, typer.Option(help="Never more GPUs than this, whoever is idle; none: no limit.")]
-LimitCpu = Annotated[str | None, typer.Option(help="Never more cores than this.")]
-LimitMemory = Annotated[str | None, typer.Option(help="Never more memory than this.")]
-Weight = Annotated[int | None, typer.Option(min=0, help="Its part of what is left over, beside the others'; 0: nothing of it.")]
-Priority = Annotated[int | None, typer.Option(help="Higher is served first from what is left over.")]
-Parent = Annotated[str | None, typer.Option(help="The project above it; none: the top.")]
-Description = Annotated[str | None, typer.Option(help="In a few words.")]
-SafeFromPreempt = Annotated[str | None, typer.Option(metavar="TIME", help="Its jobs are not preempted for so long.")]
-SafeFromReclaim = Annotated[str | None, typer.Option(metavar="TIME", help="Its jobs are not reclaimed for so long.")]
+Gpus = Annotated[str | None, typer.Option(help="GPU quota, as in 4; none: unlimited.")]
+Cpu = Annotated[str | None, typer.Option(help="CPU quota in cores, as in 32. Default: unlimited.")]
+Memory = Annotated[str | None, typer.Option(help="Memory quota, as in 256GiB. Default: unlimited.")]
+LimitGpus = Annotated[str | None, typer.Option(help="GPU limit, including borrowed ones; none: unlimited.")]
+LimitCpu = Annotated[str | None, typer.Option(help="CPU limit in cores.")]
+LimitMemory = Annotated[str | None, typer.Option(help="Memory limit.")]
+Weight = Annotated[int | None, typer.Option(min=0, help="Over-quota weight relative to other projects; 0: no borrowing.")]
+Priority = Annotated[int | None, typer.Option(help="Priority for over-quota resources; higher first.")]
+Parent = Annotated[str | None, typer.Option(help="Parent project; none: top level.")]
+Description = Annotated[str | None, typer.Option(help="Short description.")]
+SafeFromPreempt = Annotated[str | None, typer.Option(metavar="TIME", help="Minimum run time before its jobs can be preempted.")]
+SafeFromReclaim = Annotated[str | None, typer.Option(metavar="TIME", help="Minimum run time before its jobs can be reclaimed.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the root."""
-    project = typer.Typer(help="Projects: whose quota, who borrows, who is due what.", no_args_is_help=True)
+    project = typer.Typer(help="Projects: quota, usage and fair share.", no_args_is_help=True)
     command(project, "list")(list_projects)
     command(project)(describe)
     command(project)(create)
@@ -50,29 +49,37 @@ def register(app: typer.Typer) -> None:
 
 
 async def list_projects(
-    session: Session, watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again whenever it changes.")] = False
+    session: Session, watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh whenever it changes.")] = False
 ) -> None:
-    """Projects as a tree: used and quota, what they borrow, fair share, limit, jobs. With -o wide CPU and memory, too."""
+    """List projects as a tree: usage, quota, borrowed, fair share, limit, jobs. With -o wide also CPU and memory."""
+    from bailiff.client import projects
+    from bailiff.render.tables.projects import projects_table
+
     async with session.client() as client:
 
         async def look() -> list[projects.ProjectRow]:
-            return projects.rows((await client.view(session.domain)).pool)
+            return projects.rows((await client.projection(session.pool)).state)
 
         wide = session.output.value == "wide"
-        await shown(session, look, lambda rows: projects_table(rows, wide=wide), watch=watch)
+        await watch_or_show(session, look, lambda rows: projects_table(rows, wide=wide), watch=watch)
 
 
 async def describe(session: Session, project: Name) -> None:
-    """One project: what it uses and may use, who lies below it, its jobs."""
+    """Show one project: usage, quota, subprojects, jobs."""
+    from bailiff.client import projects
+    from bailiff.render.serializers.jobs import job_rows
+    from bailiff.render.serializers.times import moment
+    from bailiff.render.tables.projects import project_block
+
     async with session.client() as client:
-        pool = (await client.view(session.domain)).pool
-        projects.find(pool.rules, project)
-        rows = projects.rows(pool)
+        state = (await client.projection(session.pool)).state
+        projects.find(state.rules, project)
+        rows = projects.rows(state)
         found = {
             "summary": next(row for row in rows if row["project"] == project),
             "below": [row for row in rows if row["parent"] == project],
-            "job_list": job_rows(pool, client.now(), project=project),
-            "reclaimed_at": moment(pool.reclaimed_at.get(project)),
+            "job_list": job_rows(state, client.now(), project=project),
+            "reclaimed_at": moment(state.reclaimed_at.get(project)),
         }
         session.show(found, lambda: project_block(found))
 
@@ -98,6 +105,8 @@ async def create(
     The policy in force is read, changed and applied; where somebody else has applied another one meanwhile, that one is
     read, so that nobody's change is lost.
     """
+    from bailiff.client import projects
+
     fields = fields_of(locals())
     await _change(session, project, lambda policy, _: projects.with_new(policy, project, fields), "created")
 
@@ -118,51 +127,56 @@ async def update(
     safe_from_preempt: SafeFromPreempt = None,
     safe_from_reclaim: SafeFromReclaim = None,
 ) -> None:
-    """Change what is said of a project; what is not named stays. By itself this evicts nobody."""
+    """Update a project; options that are not given are unchanged. Running jobs are not evicted."""
+    from bailiff.client import projects
+
     fields = fields_of(locals())
     if not fields:
-        raise Problem(ExitCode.USAGE, "project update: say what to change", "bailiff project update PROJECT --gpus 8")
+        raise Problem(ExitCode.USAGE, "project update: nothing to change", "bailiff project update PROJECT --gpus 8")
     await _change(session, project, lambda policy, _: projects.with_changed(policy, project, fields), "changed")
 
 
 async def delete(session: Session, project: Name) -> None:
-    """Remove a project that nobody uses and that has none below it."""
+    """Delete a project without jobs and without subprojects."""
+    from bailiff.client import projects
 
-    def without(policy: Policy, pool: Pool) -> Policy:
+    def without(policy: Policy, state: PoolState) -> Policy:
         after = projects.without(policy, project)
-        users = projects.users_of(pool, project)
+        users = projects.users_of(state, project)
         if users:
             some = ", ".join(users[:5]) + (f" and {len(users) - 5} more" if len(users) > 5 else "")
-            advice = f"let them end, or end them: bailiff cancel {users[0]}"
+            advice = f"wait for their end, or cancel them: bailiff cancel {users[0]}"
             raise Problem(ExitCode.REJECTED, f"project {project} is in use: {some}", advice)
         return after
 
     await _change(session, project, without, "deleted")
 
 
-async def _change(session: Session, project: str, change: Callable[[Policy, Pool], Policy], done: str) -> None:
+async def _change(session: Session, project: str, change: Callable[[Policy, PoolState], Policy], done: str) -> None:
     async with session.client() as client:
-        outcome, before, after = await apply_changed(client, session.domain, change)
-        domain = (await client.domain(session.domain)).name
-        said = [f"project {project} {done}  ({domain}#{outcome.seq})"]
+        outcome, before, after = await apply_changed(client, session.pool, change)
+        pool = (await client.pool(session.pool)).name
+        said = [f"project {project} {done}  ({pool}#{outcome.seq})"]
         if before.scope != after.scope:
             whose = "jobs of its own project only" if after.scope == "project" else "jobs of the whole pool"
             said.append(f"from now on a job preempts {whose}: the policy leaves preemption.scope to whether there are projects")
         if after.projects and not before.projects:
             said.append("from now on each job has to name its project, but where there is a project `default`")
-        session.show({"project": project, "pool": domain, "seq": outcome.seq}, lambda: "\n".join(said))
+        session.show({"project": project, "pool": pool, "seq": outcome.seq}, lambda: "\n".join(said))
 
 
 async def apply_changed(
-    client: Client, domain: str | None, change: Callable[[Policy, Pool], Policy]
+    client: Client, pool: str | None, change: Callable[[Policy, PoolState], Policy]
 ) -> tuple[Outcome, Policy, Policy]:
     """Apply the policy in force with a change, made anew on the newest one as often as somebody else was faster."""
+    from bailiff_bus.messages import ApplyPolicy
+
     for left in reversed(range(TRIES)):
-        view = await client.view(domain)
-        before = view.pool.rules
-        after = change(before, view.pool)
-        body = ApplyPolicy(policy=after, expected_revision=view.pool.policy_revision)
-        asked = await client.request(view.domain, body)
+        projection = await client.projection(pool)
+        before = projection.state.rules
+        after = change(before, projection.state)
+        body = ApplyPolicy(policy=after, expected_revision=projection.state.policy_revision)
+        asked = await client.request(projection.pool, body)
         outcome = await client.outcome_of(asked, ANSWER_WITHIN)
         if outcome is None or outcome.code != "policy-changed" or not left:
             break
@@ -171,7 +185,9 @@ async def apply_changed(
 
 def fields_of(given: dict[str, Any]) -> dict[str, Any]:
     """The fields of a project that these options name. Raises `Problem`."""
-    readers = {"gpu_milli": ("gpus", _gpus), "cpu_milli": ("cpu", friendly.cpu), "memory_bytes": ("memory", friendly.memory)}
+    from bailiff.client import job_parser
+
+    readers = {"gpu_milli": ("gpus", _gpus), "cpu_milli": ("cpu", job_parser.cpu), "memory_bytes": ("memory", job_parser.memory)}
     fields: dict[str, Any] = {}
     for field, before in (("quota", ""), ("limit", "limit_")):
         named = {name: (f"{before}{option}", read) for name, (option, read) in readers.items()}
@@ -183,20 +199,25 @@ def fields_of(given: dict[str, Any]) -> dict[str, Any]:
     if given["parent"] is not None:
         fields["parent"] = None if given["parent"] in ("none", "") else given["parent"]
     fields |= {name: given[name] for name in ("priority", "description") if given[name] is not None}
-    safe = {verb: given[f"safe_from_{verb}"] for verb in ("preempt", "reclaim") if given[f"safe_from_{verb}"] is not None}
+    safe = {action: given[f"safe_from_{action}"] for action in ("preempt", "reclaim") if given[f"safe_from_{action}"] is not None}
     if safe:
         fields["min_runtime"] = safe
     return fields
 
 
 def _bound(option: str, text: str, read: Callable[[object], int]) -> int:
+    from bailiff.client import job_parser
+    from bailiff_core.model.resource_vector import UNLIMITED
+
     if text in NONE:
         return UNLIMITED
     try:
         return read(text)
-    except friendly.Unfriendly as error:
-        raise Problem(ExitCode.USAGE, f"--{option.replace('_', '-')}: {error}, or none for no bound") from None
+    except job_parser.InvalidValue as error:
+        raise Problem(ExitCode.USAGE, f"--{option.replace('_', '-')}: {error}, or none for unlimited") from None
 
 
 def _gpus(value: object) -> int:
-    return friendly.thousandths(value, "a number of GPUs, as in 4 or 0.5")
+    from bailiff.client import job_parser
+
+    return job_parser.thousandths(value, "a number of GPUs, as in 4 or 0.5")

@@ -4,34 +4,35 @@
 after its own name; the function gets them as a `Session`. Whatever it raises becomes a sentence and an exit code.
 """
 
-import asyncio
+from __future__ import annotations
+
 import functools
 import inspect
 import json
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-import yaml
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
 
-from bailiff.client import Client, bus_of
-from bailiff.eventline.line import Line, plain, styled
-from bailiff.problem import ExitCode, Problem
-from bailiff.settings import ClientSettings
-from bailiff_bus.logs import configure_logs
-from bailiff_bus.port import Bus, BusUnavailable, OffsetGone
-from bailiff_bus.settings import FILE_VARIABLE, SettingsError, load_settings
-from bailiff_bus.view import StateDiverged
-from bailiff_core.records.wire import UnreadableRecord
+from bailiff.client.errors import ExitCode, Problem
+from bailiff.render.plain_text import plain
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+
+    from rich.console import Console, RenderableType
+
+    from bailiff.client.client import Client
+    from bailiff.client.settings import ClientSettings
+    from bailiff.render.record_text.line import Line
+    from bailiff_bus.port import Bus
 
 PLAIN_WIDTH = 160  # of a table that goes into a file or a pipe
 LOOK_EVERY = 1.0
@@ -55,19 +56,27 @@ def shared_option(kind: Any, *names: str, default: Any = None, metavar: str | No
 
 
 SHARED: Mapping[str, tuple[Any, Any]] = {
-    "domain": shared_option(str | None, "--domain", "-d", metavar="POOL", help="The pool. Default: the only one."),
-    "output": shared_option(Output, "--output", "-o", default=Output.TABLE, help="Tables for people, json or yaml for programs."),
-    "kafka": shared_option(str | None, "--kafka", metavar="HOST:PORT", help="Where Kafka is. Also: BAILIFF_KAFKA__BOOTSTRAP."),
-    "settings": shared_option(
-        Path | None, "--settings", metavar="FILE", help="A settings file, TOML or YAML. Also: BAILIFF_SETTINGS."
+    "pool": shared_option(str | None, "--pool", "-d", metavar="POOL", help="The pool. Default: the only pool."),
+    "output": shared_option(
+        Output, "--output", "-o", default=Output.TABLE, help="Output format: tables, or json and yaml for programs."
     ),
-    "actor": shared_option(str | None, "--actor", metavar="ID", help="Who asks, as an opaque id. Also: BAILIFF_ACTOR."),
-    "key": shared_option(Path | None, "--key", metavar="FILE", help="The private key that signs requests. Also: BAILIFF_KEY."),
+    "kafka": shared_option(
+        str | None, "--kafka", metavar="HOST:PORT", help="Address of a Kafka broker. Also: BAILIFF_KAFKA__BOOTSTRAP."
+    ),
+    "settings": shared_option(
+        Path | None, "--settings", metavar="FILE", help="Settings file, TOML or YAML. Also: BAILIFF_SETTINGS."
+    ),
+    "actor": shared_option(
+        str | None, "--actor", metavar="ID", help="Id of the requester in the audit log. Also: BAILIFF_ACTOR."
+    ),
+    "key": shared_option(Path | None, "--key", metavar="FILE", help="Private key that signs requests. Also: BAILIFF_KEY."),
 }
 
 
 def make_bus(settings: ClientSettings) -> Bus:
     """The bus of a command. Tests put another in its place."""
+    from bailiff.client.client import bus_of
+
     return bus_of(settings)
 
 
@@ -75,16 +84,29 @@ def make_bus(settings: ClientSettings) -> Bus:
 class Session:
     """One run of one command."""
 
-    settings: ClientSettings
+    options: Mapping[str, Any] = field(default_factory=dict)
     output: Output = Output.TABLE
-    out: Console = field(default_factory=lambda: _console(sys.stdout))
-    err: Console = field(default_factory=lambda: _console(sys.stderr))
     _day: str = ""
 
+    @cached_property
+    def settings(self) -> ClientSettings:
+        """The client's settings, with the values of the command line on top."""
+        return settings_of(self.options)
+
+    @cached_property
+    def out(self) -> Console:
+        """Standard output."""
+        return _console(sys.stdout)
+
+    @cached_property
+    def err(self) -> Console:
+        """Standard error."""
+        return _console(sys.stderr)
+
     @property
-    def domain(self) -> str | None:
+    def pool(self) -> str | None:
         """The pool that was named."""
-        return self.settings.domain
+        return self.settings.pool
 
     @property
     def for_people(self) -> bool:
@@ -94,23 +116,38 @@ class Session:
     @asynccontextmanager
     async def client(self) -> AsyncIterator[Client]:
         """A connected client."""
+        from bailiff.client.client import Client
+
         async with Client.connect(self.settings, make_bus(self.settings)) as client:
             yield client
 
     def show(self, data: Any, table: Callable[[], RenderableType]) -> None:
         """Print a result: the table for people, else the data."""
-        if self.for_people:
-            self.out.print(table(), crop=False)
+        if not self.for_people:
+            self.write(as_text(data, self.output))
+            return
+        shown = table()
+        if isinstance(shown, str):
+            self.write("".join(f"{plain(line)}\n" for line in shown.split("\n")))
         else:
-            self.out.out(as_text(data, self.output), highlight=False, end="")
+            self.out.print(shown, crop=False)
+
+    def write(self, text: str) -> None:
+        """Text as it is, on standard output."""
+        sys.stdout.write(text)
+        sys.stdout.flush()
 
     def say(self, text: str, style: str = "") -> None:
-        """A sentence for people; programs are spared it."""
-        if self.for_people:
+        """A sentence for people; with output for programs nothing is printed."""
+        if self.for_people and style:
             self.out.print(plain(text), style=style, markup=False, highlight=False, soft_wrap=True)
+        elif self.for_people:
+            self.write(f"{plain(text)}\n")
 
     def show_lines(self, told: Sequence[Line]) -> None:
         """Event lines, with the date before the first one of a day."""
+        from bailiff.render.record_text.line import styled
+
         for line in told:
             if line.day != self._day:
                 self.out.print(f"── {line.day} (UTC)", style="dim")
@@ -120,14 +157,16 @@ class Session:
     def one_of_many(self, data: Any) -> None:
         """One result of a stream: a line of JSON, or a YAML document."""
         if self.output is Output.YAML:
-            self.out.out("---\n" + as_text(data, self.output), highlight=False, end="")
+            self.write("---\n" + as_text(data, self.output))
         else:
-            self.out.out(json.dumps(data, ensure_ascii=False, separators=(",", ":")), highlight=False)
+            self.write(json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n")
 
     async def watch(
         self, look: Callable[[], Awaitable[Any]], table: Callable[[Any], RenderableType], every: float = LOOK_EVERY
     ) -> None:
         """Show what `look` gives, again and again as it changes, until interrupted. For programs, ages are no change."""
+        import asyncio
+
         shown: Any = None
         with self._screen() as draw:
             while True:
@@ -142,6 +181,9 @@ class Session:
 
     @contextmanager
     def _screen(self) -> Iterator[Callable[[RenderableType], None]]:
+        from rich.console import Group
+        from rich.live import Live
+
         if not (self.for_people and self.out.is_terminal):
             yield lambda shown: self.out.print(Group(shown, ""))
             return
@@ -152,11 +194,13 @@ class Session:
 def as_text(data: Any, output: Output) -> str:
     """The data as indented JSON or as YAML."""
     if output is Output.YAML:
+        import yaml
+
         return yaml.safe_dump(_plain_data(data), sort_keys=False, allow_unicode=True)
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
-AGES = ("waiting_s", "running_s", "head_age_s")
+AGES = ("pending_s", "running_s", "head_age_s")
 
 
 def _without_ages(rows: Any) -> Any:
@@ -169,6 +213,8 @@ def _plain_data(data: Any) -> Any:
 
 
 def _console(stream: Any) -> Console:
+    from rich.console import Console
+
     console = Console(file=stream, highlight=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = PLAIN_WIDTH
@@ -178,13 +224,14 @@ def _console(stream: Any) -> Console:
 # --- commands
 
 
-Function = Callable[..., Coroutine[Any, Any, ExitCode | None]]
+if TYPE_CHECKING:
+    Function = Callable[..., Any]  # a coroutine function or a plain one that gives `ExitCode | None`
 
 
 def command(
     app: typer.Typer, name: str | None = None, *, leave_out: Sequence[str] = (), **options: Any
 ) -> Callable[[Function], Function]:
-    """Register an async function with the shared options, but for those to `leave_out`."""
+    """Register a function with the shared options, except those in `leave_out`."""
     shared = {option: SHARED[option] for option in SHARED if option not in leave_out}
 
     def register(function: Function) -> Function:
@@ -215,16 +262,26 @@ def _paragraphs(text: str) -> str:
 
 
 def _run(function: Function, asked: Mapping[str, Any], given: Mapping[str, Any]) -> ExitCode:
-    session = Session(settings_of(asked), asked.get("output") or Output.TABLE)
-    configure_logs("console", "warning" if os.environ.get("BAILIFF_DEBUG") else "error", service="bailiff", instance="cli")
-    return asyncio.run(function(session, **given)) or ExitCode.DONE
+    from bailiff_service.logs import configure_logs_on_use
+
+    session = Session(asked, asked.get("output") or Output.TABLE)
+    configure_logs_on_use("console", "warning" if os.environ.get("BAILIFF_DEBUG") else "error", service="bailiff", instance="cli")
+    result = function(session, **given)
+    if not inspect.iscoroutine(result):
+        return result or ExitCode.DONE
+    import asyncio  # here: a command that waits for nothing is no coroutine, and starts without it
+
+    return asyncio.run(result) or ExitCode.DONE
 
 
 def settings_of(asked: Mapping[str, Any]) -> ClientSettings:
-    """The settings, with what the command line says on top."""
+    """The settings, with the values of the command line on top."""
+    from bailiff.client.settings import ClientSettings
+    from bailiff_service.settings import FILE_VARIABLE, load_settings
+
     if asked.get("settings") is not None:
         os.environ[FILE_VARIABLE] = str(asked["settings"])
-    values = {name: asked[name] for name in ("domain", "actor", "key") if asked.get(name) is not None}
+    values = {name: asked[name] for name in ("pool", "actor", "key") if asked.get(name) is not None}
     settings = load_settings(ClientSettings, **values)
     if asked.get("kafka") is not None:
         settings = settings.model_copy(update={"kafka": settings.kafka.model_copy(update={"bootstrap": asked["kafka"]})})
@@ -235,8 +292,6 @@ def guarded(call: Callable[[], ExitCode]) -> ExitCode:
     """The call's exit code, or that of what it raised, which is told in a sentence."""
     try:
         return call()
-    except (Problem, SettingsError, BusUnavailable, OffsetGone, UnreadableRecord, StateDiverged) as error:
-        problem = as_problem(error)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
@@ -244,35 +299,46 @@ def guarded(call: Callable[[], ExitCode]) -> ExitCode:
         return ExitCode.DONE
     except (typer.Exit, typer.Abort):
         raise
-    except Exception as error:  # the last place where a person can be spared a traceback
-        if os.environ.get("BAILIFF_DEBUG"):
+    except Exception as error:  # the last handler before a traceback
+        problem = as_problem(error)
+        if problem is None and os.environ.get("BAILIFF_DEBUG"):
             raise
-        advice = "please report it; BAILIFF_DEBUG=1 shows where it happened"
-        problem = Problem(ExitCode.INTERNAL, f"an error in this program: {type(error).__name__}: {error}", advice)
-    tell(problem)
+        if problem is None:
+            advice = "please report it; BAILIFF_DEBUG=1 prints the traceback"
+            problem = Problem(ExitCode.INTERNAL, f"internal error: {type(error).__name__}: {error}", advice)
+    print_problem(problem)
     return problem.code
 
 
-def as_problem(error: Exception) -> Problem:
-    """What went wrong, for people."""
+def as_problem(error: Exception) -> Problem | None:
+    """The error as a sentence with advice; None for one that only a fault in the program raises."""
+    if isinstance(error, Problem):
+        return error
+    from bailiff_bus.port import BusUnavailable, OffsetOutOfRange
+    from bailiff_core.records.wire import UnreadableRecord
+    from bailiff_log.projection import StateDiverged
+    from bailiff_service.settings import SettingsError
+
     match error:
-        case Problem():
-            return error
         case SettingsError():
             return Problem(ExitCode.USAGE, "\n".join(f"settings: {sentence}" for sentence in error.sentences))
         case BusUnavailable():
-            advice = "is it running? say where: --kafka HOST:PORT or BAILIFF_KAFKA__BOOTSTRAP; `bailiff doctor` looks closer"
+            advice = (
+                "is Kafka running there? give its address with --kafka HOST:PORT or BAILIFF_KAFKA__BOOTSTRAP; see: bailiff doctor"
+            )
             text = re.sub(r"KafkaConnectionError: Unable to bootstrap from \[.*\]", "no connection", str(error))
             return Problem(ExitCode.UNREACHABLE, text, advice)
-        case OffsetGone():
-            return Problem(ExitCode.UNREADABLE, f"the log is cut: {error}", "see: bailiff audit verify")
+        case OffsetOutOfRange():
+            return Problem(ExitCode.UNREADABLE, f"the log is truncated: {error}", "see: bailiff audit verify")
         case UnreadableRecord():
-            return Problem(ExitCode.UNREADABLE, f"the log cannot be read on: {error}", "see: bailiff audit verify")
-        case _:
+            return Problem(ExitCode.UNREADABLE, f"the log cannot be read further: {error}", "see: bailiff audit verify")
+        case StateDiverged():
             return Problem(ExitCode.UNREADABLE, str(error), "see: bailiff audit replay")
+        case _:
+            return None
 
 
-def tell(problem: Problem) -> None:
+def print_problem(problem: Problem) -> None:
     """Print what went wrong and what to do, on stderr."""
     err = _console(sys.stderr)
     for line in problem.text.splitlines():

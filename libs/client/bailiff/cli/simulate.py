@@ -1,25 +1,25 @@
 """`bailiff simulate`: policies compared on a trace, by the engine itself under virtual time."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Group, RenderableType
-from rich.text import Text
 
-from bailiff import simulating
-from bailiff.problem import ExitCode, Problem
-from bailiff.simulating import simulator
-from bailiff.tables.style import MOST_WIDTH, Unsqueezed, table
-from bailiff.written import check, write
+from bailiff.client.errors import ExitCode, Problem
+from bailiff.simulation import options
 
 from .session import SHARED, Session, command
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
 PANEL = "Machines and pools"
 BESIDE_AGAIN = ("again", "manifest", "report", "log", *SHARED)
-NO_POOL = ("domain", "kafka", "actor", "key", "settings")
+NO_POOL = ("pool", "kafka", "actor", "key", "settings")
 
 
 def register(app: typer.Typer) -> None:
@@ -81,47 +81,53 @@ async def simulate(
     checkpoint_every: Every = "30m",
     save_time: Save = "30s",
     restart_cost: Restart = "1m",
-    mtbf: Mtbf = simulating.NO_LIMIT,
+    mtbf: Mtbf = options.NO_LIMIT,
     retry: Retry = "10m",
     daily_quotas: Quotas = False,
     start_delay: Start = "0s",
     release_delay: Release = "0s",
 ) -> None:
-    """How would policies do on a real trace? The engine itself under virtual time: no Kafka, no pool.
+    """Compare policies on a recorded trace: the engine runs under virtual time, without Kafka and without a pool.
 
-    It compares waits, completion times, evictions, work lost, utilisation and fairness, with a report to read and a manifest
-    that reproduces the run byte for byte. docs/simulate.md is the guide.
+    Compares waiting times, completion times, evictions, work lost, utilisation and fairness; writes a report and a manifest
+    that reproduces the run byte for byte. docs/how-to/simulate.md is the guide.
     """
+    from rich.console import Group
+    from rich.text import Text
+
+    from bailiff.client.safe_write import check, write
+    from bailiff.simulation.options import simulator
+
     runs = simulator("runs")
     if listed:
         _list(session)
         return
     check(report, manifest, log)
     before: dict[str, Any] | None = None
-    with simulating.told():
+    with options.told():
         if again is not None:
             check_alone(context)
-            before = simulating.manifest_of(again, "simulate")
+            before = options.manifest_of(again, "simulate")
             ask = runs.ask_from(before.get("ask", {}))
             source = simulator("traces.catalogue").trace(ask.trace)
         else:
             if trace is None:
-                raise Problem(ExitCode.USAGE, "expected a trace, found nothing", "what there is: bailiff simulate --list")
+                raise Problem(ExitCode.USAGE, "expected a trace, found nothing", "list them: bailiff simulate --list")
             source = simulator("traces.catalogue").trace(trace)
-            chosen = simulating.choices(
+            chosen = options.choices(
                 first=jobs, compress=compress, skip=skip, length=length, tiers=tiers or (), mix=mix or (),
                 checkpoint_every=checkpoint_every, save_time=save_time, restart_cost=restart_cost, mtbf=mtbf, retry=retry,
                 quotas=daily_quotas,
             )  # fmt: skip
             delays = simulator("timeline").Delays(
-                start=simulating.duration("--start-delay", start_delay) or 0,
-                release=simulating.duration("--release-delay", release_delay) or 0,
+                start=options.duration("--start-delay", start_delay) or 0,
+                release=options.duration("--release-delay", release_delay) or 0,
             )
             ask = runs.Ask(
-                trace, cluster or source.cluster, chosen, delays, simulating.policies(policy or ()),
+                trace, cluster or source.cluster, chosen, delays, options.policies(policy or ()),
                 _baselines(runs.BASELINES, baseline or ()), range(seeds),
             )  # fmt: skip
-        with simulating.progress_bar(session.err) as tell:
+        with options.progress_bar(session.err) as tell:
             found, lines = _run(runs, ask, source, tell, log)
         data = runs.summary(found)
         told = json.dumps(runs.manifest(ask, source, found), indent=1, ensure_ascii=False)
@@ -146,7 +152,7 @@ async def simulate(
         if path is not None:
             session.say(f"{what}: {path}")
     if before is not None:
-        for line in simulating.compare(before, json.loads(told), _digests):
+        for line in options.compare(before, json.loads(told), _digests):
             session.say(line)
 
 
@@ -163,10 +169,12 @@ def check_alone(context: typer.Context) -> None:
 
 
 def _run(runs: Any, ask: Any, source: Any, tell: Any, log: Path | None) -> tuple[list[Any], list[str]]:
+    from bailiff.simulation.options import simulator
+
     lines: list[str] = []
     if log is None:
         return runs.run_all(ask, source, tell), lines
-    tape = simulator("logged").Logged(lines)
+    tape = simulator("log_export").LogExport(lines)
     first = next(iter(ask.policies), None), ask.seeds[0]
     return runs.run_all(ask, source, tell, lambda *run: tape if run == first else tape.nothing), lines
 
@@ -182,7 +190,9 @@ def _baselines(known: tuple[str, ...], named: list[str] | tuple[str, ...]) -> li
 
 def _notes(ask: Any, source: Any) -> list[str]:
     """What a reader has to know before the figures."""
-    assembled, catalogue = simulator("assemble"), simulator("traces.catalogue")
+    from bailiff.simulation.options import simulator
+
+    assembled, catalogue = simulator("workload_builder"), simulator("traces.catalogue")
     workload = assembled.assemble(source, catalogue.cluster(ask.cluster), ask.choices, ask.seeds[0])
     peak = assembled.peak_demand(workload)
     seeds = f", {len(ask.seeds)} seeds" if len(ask.seeds) > 1 else ""
@@ -210,6 +220,8 @@ def _many(number: int, thing: str) -> str:
 
 def shown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableType:
     """Figures in the house's table, as wide as they are."""
+    from bailiff.render.tables.style import MOST_WIDTH, Unsqueezed, table
+
     made = table(*head, right=[name for name in head[1:] if name != "class"])
     for row in rows:
         made.add_row(*row)
@@ -217,6 +229,8 @@ def shown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableType:
 
 
 def _list(session: Session) -> None:
+    from bailiff.simulation.options import simulator
+
     catalogue, baselines = simulator("traces.catalogue"), simulator("baselines")
     data = {
         "traces": list(catalogue.SHIPPED),

@@ -1,28 +1,25 @@
 """`bailiff submit`: one job, an array of them, or one that is attended while it runs."""
 
-import asyncio
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bailiff import friendly
-from bailiff.client import Asked, Client
-from bailiff.described import in_project, named
-from bailiff.eventline.lines import lines
-from bailiff.present.jobs import job_state
-from bailiff.present.records import record_data
-from bailiff.problem import ExitCode, Problem
-from bailiff_bus.messages import SubmitJob
-from bailiff_core.model.pool import Pool
-from bailiff_core.placement.shared_disk import unshared_checkpoints
-from bailiff_core.records.decisions import JobEnded
-from bailiff_core.records.facts import TaskStarted
+from bailiff.client.errors import ExitCode, Problem
 
 from .jobs import ANSWER_WITHIN, PANEL, about, answered, followed_jobs, print_output
 from .session import Output, Session, as_text, command
+
+if TYPE_CHECKING:
+    from bailiff.client import job_parser
+    from bailiff.client.client import Client, SentRequest
+    from bailiff_bus.messages import SubmitJob
+
+    Accepted = list[tuple[SentRequest, int]]  # requests with the seq of the record that accepted each
 
 OUTCOMES = {
     "succeeded": ExitCode.DONE, "failed": ExitCode.JOB_FAILED, "evicted": ExitCode.JOB_FAILED,
@@ -40,66 +37,73 @@ def register(app: typer.Typer) -> None:
 async def submit(
     session: Session,
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- PROGRAM ARGUMENTS...]", help="What to run.", show_default=False)
+        list[str] | None, typer.Argument(metavar="[-- PROGRAM ARGUMENTS...]", help="The command to run.", show_default=False)
     ] = None,
-    file: Annotated[Path | None, typer.Option("--file", "-f", help="A job file (YAML); options go before what it says.")] = None,
-    name: Annotated[str | None, typer.Option(help="The job's name. Default: made from the command.")] = None,
-    project: Annotated[str | None, typer.Option("--project", "-p", help="Whose quota it uses. Also: BAILIFF_PROJECT.")] = None,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="Job file (YAML); options override it.")] = None,
+    name: Annotated[str | None, typer.Option(help="Job name. Default: derived from the command.")] = None,
+    project: Annotated[
+        str | None, typer.Option("--project", "-p", help="Project whose quota is used. Also: BAILIFF_PROJECT.")
+    ] = None,
     class_: Annotated[str | None, typer.Option("--class", "-c", help="The priority class.")] = None,
     gpus: Annotated[str | None, typer.Option(help="Whole GPUs per task, as in 4.")] = None,
-    fraction: Annotated[str | None, typer.Option(help="A part of a GPU per task, as in 0.5.")] = None,
-    gpu_memory: Annotated[str | None, typer.Option(help="So much of a GPU's memory per task, as in 4GiB.")] = None,
-    gpu_devices: Annotated[int | None, typer.Option(help="That part on each of so many GPUs.")] = None,
+    fraction: Annotated[str | None, typer.Option(help="Fraction of a GPU per task, as in 0.5.")] = None,
+    gpu_memory: Annotated[str | None, typer.Option(help="GPU memory per task on a shared GPU, as in 4GiB.")] = None,
+    gpu_devices: Annotated[int | None, typer.Option(help="Number of GPUs on which the fraction is used.")] = None,
     cpu: Annotated[str | None, typer.Option(help="Cores per task, as in 2 or 500m.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory per task, as in 8GiB.")] = None,
-    tasks: Annotated[int | None, typer.Option(help="How many equal tasks.")] = None,
+    tasks: Annotated[int | None, typer.Option(help="Number of identical tasks.")] = None,
     min_tasks: Annotated[
-        int | None, typer.Option(help="So many must run together; the others come and go. Default: all of them.")
+        int | None, typer.Option(help="Minimum number of tasks that must run; others are elastic. Default: all.")
     ] = None,
     array: Annotated[
-        int | None, typer.Option(metavar="N", help="N jobs NAME-0 …, each told its number by BAILIFF_ARRAY_INDEX.")
+        int | None, typer.Option(metavar="N", help="Submit N jobs NAME-0 …, each with its index in BAILIFF_ARRAY_INDEX.")
     ] = None,
     interactive: Annotated[
-        bool, typer.Option("--interactive", help="Class interactive, and stay with it: where it runs, what it prints.")
+        bool, typer.Option("--interactive", help="Use class interactive, and attach: print its node and its output.")
     ] = False,
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="The port it serves; it is told by BAILIFF_PORT.")] = None,
-    env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="For the job's processes; repeat it.")] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port that the job serves, passed in BAILIFF_PORT.")] = None,
+    env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Environment variable; repeatable.")] = None,
     secret: Annotated[
-        list[str] | None, typer.Option(metavar="VARIABLE=SECRET", help="A secret by name, put in by the node.")
+        list[str] | None, typer.Option(metavar="VARIABLE=SECRET", help="Environment variable from a named secret of the node.")
     ] = None,
-    label: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Stands in the audit log; repeat it.")] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Label, recorded in the audit log; repeatable.")
+    ] = None,
     node_label: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Only on nodes with this label.")] = None,
-    gpu_model: Annotated[list[str] | None, typer.Option(metavar="MODEL", help="Only on such GPUs; any of several.")] = None,
+    gpu_model: Annotated[list[str] | None, typer.Option(metavar="MODEL", help="Only on this GPU model; repeatable.")] = None,
     topology: Annotated[
-        str | None, typer.Option(metavar="NAME:LEVEL", help="All tasks under one value of that level, as in racks:rack.")
+        str | None, typer.Option(metavar="NAME:LEVEL", help="Place all tasks in one topology domain, as in racks:rack.")
     ] = None,
-    near: Annotated[
-        str | None, typer.Option(metavar="NAME:LEVEL", help="The same where possible; never a reason to wait.")
-    ] = None,
+    near: Annotated[str | None, typer.Option(metavar="NAME:LEVEL", help="As --topology, but preferred, not required.")] = None,
     pack: Annotated[str | None, typer.Option(help="binpack or spread. Default: the policy's.")] = None,
-    run_time_limit: Annotated[str | None, typer.Option(metavar="TIME", help="It runs no longer than this, as in 2h.")] = None,
-    grace: Annotated[str | None, typer.Option(help="Time between notice and KILL, as in 30s.")] = None,
-    kill_after: Annotated[str | None, typer.Option(help="The part of the grace between TERM and KILL, as in 5s.")] = None,
-    preemptible: Annotated[bool | None, typer.Option(help="May others displace it? Default: as its class says.")] = None,
+    run_time_limit: Annotated[str | None, typer.Option(metavar="TIME", help="Run time limit, as in 2h.")] = None,
+    grace: Annotated[str | None, typer.Option(help="Grace period between notice and KILL, as in 30s.")] = None,
+    kill_after: Annotated[str | None, typer.Option(help="Part of the grace period between TERM and KILL, as in 5s.")] = None,
+    preemptible: Annotated[
+        bool | None, typer.Option(help="Whether the job may be preempted. Default: that of its class.")
+    ] = None,
     on_eviction: Annotated[str | None, typer.Option(help="requeue (default) or end.")] = None,
     max_failures: Annotated[
-        int | None, typer.Option(help="So many failed attempts are followed by another. Default: policy.")
+        int | None, typer.Option(help="Maximum number of retries after failures. Default: that of the policy.")
     ] = None,
     on_failure: Annotated[str | None, typer.Option(help="restart (default) or end.")] = None,
-    working_dir: Annotated[str | None, typer.Option(help="Where it runs on the node.")] = None,
-    image: Annotated[str | None, typer.Option(help="Run it in a container of this image.")] = None,
-    sim_run_for: Annotated[str | None, typer.Option(metavar="TIME", help="Simulate it: run nothing, for so long.")] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended; the exit code says how.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", help="As --wait, and print what happens to it.")] = False,
+    working_dir: Annotated[str | None, typer.Option(help="Working directory on the node.")] = None,
+    image: Annotated[str | None, typer.Option(help="Container image.")] = None,
+    sim_run_for: Annotated[str | None, typer.Option(metavar="TIME", help="Simulate a job that runs for this time.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end of the job; the exit code is its outcome.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="As --wait, and print its events.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the request and send nothing.")] = False,
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait for admission's answer.")] = ANSWER_WITHIN,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Timeout for admission's response.")] = ANSWER_WITHIN,
 ) -> ExitCode | None:
     """Submit a job: bailiff submit --gpus 4 --memory 8GiB --class train -- python train.py
 
-    The tasks of a job are a gang: they get their places together. A job that does not fit waits in the queue, or
-    displaces others where the policy lets its class do so.
+    The tasks of a job are a gang: they are placed together. A job that does not fit is pending, or preempts other jobs if the
+    policy allows it.
     """
-    document, source = friendly.read_job_file(file) if file is not None else ({}, friendly.Source())
+    from bailiff.client import job_parser
+    from bailiff.client.job_request import in_project, named
+
+    document, source = job_parser.read_job_file(file) if file is not None else ({}, job_parser.Source())
     if interactive and "class" not in document and class_ is None:
         class_ = "interactive"
     if interactive and "max_failures" not in document and max_failures is None:
@@ -119,18 +123,18 @@ async def submit(
     told = [*(env or []), *([f"{PORT}={port}"] if port is not None else [])]
     for field, texts in (("env", told), ("secrets", secret), ("labels", label), ("node_labels", node_label)):
         if texts:
-            document[field] = friendly.merged(document.get(field), _pairs(field, texts))
+            document[field] = job_parser.merged(document.get(field), _pairs(field, texts))
     source = replace(source, options=frozenset(given))
     named(document)
-    jobs = array_of(document, source, array) if array is not None else [friendly.job_from(document, source)]
+    jobs = array_of(document, source, array) if array is not None else [job_parser.job_from(document, source)]
     if interactive and array is not None:
-        raise Problem(ExitCode.USAGE, "--interactive is for one job, --array for many: leave one out")
+        raise Problem(ExitCode.USAGE, "--interactive and --array are mutually exclusive")
     if dry_run:
-        session.out.out("---\n".join(map(friendly_request, jobs)), highlight=False, end="")
+        session.out.out("---\n".join(map(request_text, jobs)), highlight=False, end="")
         return None
     async with session.client() as client:
         accepted = await _ask(session, client, jobs, timeout)
-        await _warn(session, client, accepted[0][0].domain, jobs[0])
+        await _warn(session, client, accepted[0][0].pool, jobs[0])
         if interactive:
             (asked, seq) = accepted[0]
             return await attend(session, client, asked, seq, port)
@@ -140,24 +144,23 @@ async def submit(
     return ExitCode.DONE
 
 
-def array_of(document: Mapping[str, Any], source: friendly.Source, size: int) -> list[SubmitJob]:
+def array_of(document: Mapping[str, Any], source: job_parser.Source, size: int) -> list[SubmitJob]:
     """`size` jobs that differ in their name and in what they are told of their number."""
+    from bailiff.client import job_parser
+
     if not 1 <= size <= LARGEST_ARRAY:
         raise Problem(ExitCode.USAGE, f"--array: expected 1 to {LARGEST_ARRAY} jobs, found {size}")
     jobs = []
     for index in range(size):
-        env = friendly.merged(document.get("env"), {ARRAY_INDEX: str(index), ARRAY_SIZE: str(size)})
-        jobs.append(friendly.job_from({**document, "name": f"{document['name']}-{index}", "env": env}, source))
+        env = job_parser.merged(document.get("env"), {ARRAY_INDEX: str(index), ARRAY_SIZE: str(size)})
+        jobs.append(job_parser.job_from({**document, "name": f"{document['name']}-{index}", "env": env}, source))
     return jobs
-
-
-Accepted = list[tuple[Asked, int]]
 
 
 async def _ask(session: Session, client: Client, jobs: Sequence[SubmitJob], timeout: float) -> Accepted:
     """Submit them, in their order. Raises `Problem` for those that are rejected, after all have been answered."""
-    where = await client.domain(session.domain)
-    await client.view(where.name)
+    where = await client.pool(session.pool)
+    await client.projection(where.name)
     accepted, refused = [], list[Problem]()
     for asked in await client.requests(where.name, jobs):
         try:
@@ -173,60 +176,71 @@ async def _ask(session: Session, client: Client, jobs: Sequence[SubmitJob], time
     return accepted
 
 
-async def _warn(session: Session, client: Client, domain: str, job: SubmitJob) -> None:
+async def _warn(session: Session, client: Client, pool: str, job: SubmitJob) -> None:
     """What its owner should know of a job that was accepted all the same."""
-    problem = unshared_checkpoints((await client.view(domain)).pool, job.demand) if job.spec.runtime != "simulated" else None
+    from bailiff_core.placement.shared_checkpoints import unshared_checkpoints
+
+    problem = unshared_checkpoints((await client.projection(pool)).state, job.demand) if job.spec.runtime != "simulated" else None
     if problem is not None:
         session.err.print(f"warning: {problem}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 async def _tell(session: Session, client: Client, accepted: Accepted, *, is_array: bool) -> None:
+    from bailiff.render.serializers.jobs import job_state
+
     results, said = [], []
-    pool = (await client.view(accepted[0][0].domain)).pool
-    ahead = {name: at for at, name in enumerate(name for name in pool.queue if name not in pool.active)}
+    state = (await client.projection(accepted[0][0].pool)).state
+    ahead = {name: at for at, name in enumerate(name for name in state.queue if name not in state.active)}
     for asked, seq in accepted:
-        found = pool.jobs.get(asked.job)
-        state = job_state(found) if found is not None else "accepted"
-        results.append({"job": asked.job, "pool": asked.domain, "seq": seq, "request_id": asked.id, "state": state})
-        waits = f", {ahead[asked.job]} ahead of it" if asked.job in ahead else ""
-        said.append(f"{asked.job} accepted as {asked.domain}#{seq}, {state}{waits}")
+        found = state.jobs.get(asked.job)
+        shown = job_state(found) if found is not None else "accepted"
+        results.append({"job": asked.job, "pool": asked.pool, "seq": seq, "request_id": asked.id, "state": shown})
+        waits = f", {ahead[asked.job]} ahead" if asked.job in ahead else ""
+        said.append(f"{asked.job} accepted as {asked.pool}#{seq}, {shown}{waits}")
     session.show(results if is_array else results[0], lambda: "\n".join(said))
 
 
 async def _wait(session: Session, client: Client, accepted: Accepted, *, follow: bool) -> ExitCode:
+    import asyncio
+
     names = [asked.job for asked, _ in accepted]
-    domain = accepted[0][0].domain
+    pool = accepted[0][0].pool
     if session.for_people and not follow:
         for asked, seq in accepted:
-            session.say(f"{asked.job} accepted as {domain}#{seq}; waiting until it has ended")
+            session.say(f"{asked.job} accepted as {pool}#{seq}; waiting for its end")
     try:
-        return await _until_ended(session, client, domain, names, min(seq for _, seq in accepted), follow=follow)
+        return await _until_ended(session, client, pool, names, min(seq for _, seq in accepted), follow=follow)
     except asyncio.CancelledError:  # Ctrl-C
-        _leave(session, names, domain)
+        _leave(session, names, pool)
         raise
 
 
-def _leave(session: Session, names: Sequence[str], domain: str) -> None:
+def _leave(session: Session, names: Sequence[str], pool: str) -> None:
     shown = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
-    goes = "goes" if len(names) == 1 else "go"
-    session.err.print(f"{shown} {goes} on without you; to end it: bailiff cancel {names[0]} -d {domain}", markup=False)
+    goes = "keeps" if len(names) == 1 else "keep"
+    session.err.print(f"{shown} {goes} running; to cancel: bailiff cancel {names[0]} -d {pool}", markup=False)
 
 
 async def _until_ended(
-    session: Session, client: Client, domain: str, jobs: Sequence[str], from_seq: int, *, follow: bool
+    session: Session, client: Client, pool: str, jobs: Sequence[str], from_seq: int, *, follow: bool
 ) -> ExitCode:
     """The worst of the jobs' outcomes."""
-    pool, left, worst = Pool(), dict.fromkeys(jobs), ExitCode.DONE
-    async for entry, job in followed_jobs(client, domain, left, from_seq, pool):
+    from bailiff.render.record_text.lines import lines
+    from bailiff.render.serializers.records import record_data
+    from bailiff_core.model.state import PoolState
+    from bailiff_core.records.decisions import JobEnded
+
+    state, left, worst = PoolState(), dict.fromkeys(jobs), ExitCode.DONE
+    async for entry, job in followed_jobs(client, pool, left, from_seq, state):
         if follow and session.for_people:
-            session.show_lines(about(lines(entry.record, pool), job))
+            session.show_lines(about(lines(entry.record, state), job))
         elif follow:
-            session.one_of_many(record_data(entry, pool))
+            session.one_of_many(record_data(entry, state))
         data = entry.record.data
         if isinstance(data, JobEnded) and data.job == job:
             if not follow:
                 reason = f": {data.reason}" if data.reason else ""
-                session.say(f"{job} {data.outcome}{reason}  ({domain}#{entry.record.seq})")
+                session.say(f"{job} {data.outcome}{reason}  ({pool}#{entry.record.seq})")
             worst = max(worst, OUTCOMES[data.outcome])
             left.pop(job, None)
         if not left:
@@ -237,8 +251,10 @@ async def _until_ended(
 # --- staying with one job
 
 
-async def attend(session: Session, client: Client, asked: Asked, seq: int, port: int | None) -> ExitCode:
+async def attend(session: Session, client: Client, asked: SentRequest, seq: int, port: int | None) -> ExitCode:
     """What the job prints goes to stdout; where it runs, and what happens to it, to stderr."""
+    import asyncio
+
     over = asyncio.Event()
 
     async def is_over() -> bool:
@@ -251,19 +267,24 @@ async def attend(session: Session, client: Client, asked: Asked, seq: int, port:
         await output
         return code
     except asyncio.CancelledError:
-        _leave(session, [asked.job], asked.domain)
+        _leave(session, [asked.job], asked.pool)
         raise
     finally:
         output.cancel()
 
 
-async def _events_of(session: Session, client: Client, asked: Asked, seq: int, port: int | None) -> ExitCode:
-    pool = Pool()
-    async for entry, job in followed_jobs(client, asked.domain, {asked.job: None}, seq, pool):
+async def _events_of(session: Session, client: Client, asked: SentRequest, seq: int, port: int | None) -> ExitCode:
+    from bailiff.render.record_text.lines import lines
+    from bailiff_core.model.state import PoolState
+    from bailiff_core.records.decisions import JobEnded
+    from bailiff_core.records.facts import TaskStarted
+
+    state = PoolState()
+    async for entry, job in followed_jobs(client, asked.pool, {asked.job: None}, seq, state):
         data = entry.record.data
-        for line in about(lines(entry.record, pool), job):
+        for line in about(lines(entry.record, state), job):
             session.err.print(str(line), style="dim", markup=False, highlight=False, soft_wrap=True)
-        if isinstance(data, TaskStarted) and data.task == pool.jobs[job].tasks[0].index:
+        if isinstance(data, TaskStarted) and data.task == state.jobs[job].tasks[0].index:
             for sentence in where_to_reach(data.node, port):
                 session.err.print(sentence, style="bold", markup=False, highlight=False, soft_wrap=True)
         if isinstance(data, JobEnded):
@@ -274,17 +295,17 @@ async def _events_of(session: Session, client: Client, asked: Asked, seq: int, p
 def where_to_reach(node: str, port: int | None) -> list[str]:
     """Where the job runs, and how to get to its port. Bailiff itself opens no way there."""
     if port is None:
-        return [f"it runs on {node}"]
+        return [f"running on {node}"]
     return [
-        f"it runs on {node}; once it serves, it is at {node}:{port}",
-        f"Bailiff opens no tunnel. Where {node} cannot be reached from here: ssh -N -L {port}:localhost:{port} {node}",
+        f"running on {node}; its port: {node}:{port}",
+        f"if {node} is not reachable from here: ssh -N -L {port}:localhost:{port} {node}",
     ]
 
 
 # --- what was typed
 
 
-def friendly_request(job: SubmitJob) -> str:
+def request_text(job: SubmitJob) -> str:
     """The request as it would be sent."""
     return as_text({"type": job.TYPE, "data": job.to_data()}, Output.YAML)
 
@@ -304,8 +325,10 @@ def _topology(required: str | None, preferred: str | None) -> dict[str, str] | N
 
 
 def _pairs(field: str, texts: list[str]) -> dict[str, str]:
+    from bailiff.client import job_parser
+
     try:
-        return dict(friendly.pair(text) for text in texts)
-    except friendly.Unfriendly as error:
+        return dict(job_parser.pair(text) for text in texts)
+    except job_parser.InvalidValue as error:
         option = {"secrets": "secret", "labels": "label"}.get(field, field).replace("_", "-")
         raise Problem(ExitCode.USAGE, f"--{option}: {error}") from None

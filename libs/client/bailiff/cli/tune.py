@@ -7,11 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from bailiff import simulating
-from bailiff.problem import ExitCode, Problem
-from bailiff.simulating import simulator
-from bailiff.written import check, write
-from bailiff_core.words import count_text
+from bailiff.client.errors import ExitCode, Problem
+from bailiff_core.humanize import count_text
 
 from .session import Session
 from .simulate import (
@@ -63,38 +60,42 @@ async def tune(
     save_time: Save = "30s",
     restart_cost: Restart = "1m",
 ) -> None:
-    """Which settings of a few knobs are worth a thought? Work lost against how long the high classes wait, on a trace.
+    """Compare settings of a policy on a trace: work lost against the waiting time of the high classes.
 
-    It shows the frontier, and no best: which point on it is right is for the owners of the pool to say.
+    Shows the Pareto frontier; choosing a point on it is up to the owners of the pool.
     """
+    from bailiff.client.safe_write import check, write
+    from bailiff.simulation import options
+    from bailiff.simulation.options import simulator
+
     tuning, runs, catalogue = simulator("tune"), simulator("runs"), simulator("traces.catalogue")
     check(report, manifest)
     before: dict[str, Any] | None = None
-    with simulating.told():
+    with options.told():
         if again is not None:
             check_alone(context)
-            before = simulating.manifest_of(again, "policy tune")
+            before = options.manifest_of(again, "policy tune")
             search = tuning.search_from(before)
             source = catalogue.trace(search.ask.trace)
         else:
             if trace is None:
-                raise Problem(ExitCode.USAGE, "expected a trace, found nothing", "what there is: bailiff simulate --list")
-            turned = simulating.knobs(knob or (), knobs)
+                raise Problem(ExitCode.USAGE, "expected a trace, found nothing", "list them: bailiff simulate --list")
+            turned = options.knobs(knob or (), knobs)
             source = catalogue.trace(trace)
-            chosen = simulating.choices(
+            chosen = options.choices(
                 first=jobs, compress=compress, skip=skip, length=length, tiers=tiers or (), mix=mix or (),
-                checkpoint_every=checkpoint_every, save_time=save_time, restart_cost=restart_cost, mtbf=simulating.NO_LIMIT,
+                checkpoint_every=checkpoint_every, save_time=save_time, restart_cost=restart_cost, mtbf=options.NO_LIMIT,
                 retry="10m", quotas=False,
             )  # fmt: skip
-            base = simulating.policies([policy] if policy is not None else [])
+            base = options.policies([policy] if policy is not None else [])
             delays = simulator("timeline").Delays()
             ask = runs.Ask(trace, cluster or source.cluster, chosen, delays, base, (), range(seeds))
             search = tuning.Search(ask, turned, most, high)
-        with simulating.progress_bar(session.err) as tell:
+        with options.progress_bar(session.err) as tell:
             points = tuning.tune(search, source, tell)
     data = tuning.manifest(search, source, points)
     told = json.dumps(data, indent=1, ensure_ascii=False)
-    session.show(data, lambda: shown(*simulator("tables").points_told(points)))
+    session.show(data, lambda: shown(*simulator("tables").points_table(points)))
     if manifest is not None:
         write(manifest, told + "\n")
     if report is not None:
@@ -106,7 +107,7 @@ async def tune(
         if path is not None:
             session.say(f"{what}: {path}")
     if before is not None:
-        for line in simulating.compare(before, json.loads(told), _digests):
+        for line in options.compare(before, json.loads(told), _digests):
             session.say(line)
 
 

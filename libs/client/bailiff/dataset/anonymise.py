@@ -8,7 +8,7 @@ from bailiff_core.canonical import written
 from bailiff_core.records import Break, ChainHead, Record, Wire, continues, encode
 from bailiff_core.records.facts import WriterStarted
 
-from .allowed import Export, named, of_record
+from .field_allowlist import Export, named, of_record
 from .pseudonyms import Pseudonyms
 
 MONDAY = 978_307_200_000_000  # 2001-01-01 00:00 UTC, the week in which every dataset begins
@@ -38,9 +38,9 @@ class Anonymiser:
         if self._export is None:
             self._export = Export(self.names, _shift(record.time))
         export = self._export
-        if record.turn != self._last_turn or isinstance(record.data, WriterStarted):
+        if record.cycle != self._last_turn or isinstance(record.data, WriterStarted):
             yield from self.finish()
-            self._last_turn = record.turn
+            self._last_turn = record.cycle
         data = None if record.data is None else of_record(record.data, export)
         if data is None or record.data is None:
             self.dropped += 1
@@ -52,15 +52,15 @@ class Anonymiser:
             policy = export.seq(record.policy)
             self._open.append(
                 replace(
-                    record, domain=self.names.name("pool", record.domain), seq=export.next_seq, turn=self._turn, turn_end=False,
+                    record, pool=self.names.name("pool", record.pool), seq=export.next_seq, cycle=self._turn, cycle_end=False,
                     time=export.time(record.time), prev="", writer=str(named("writer")(record.writer, export)),
                     engine=_engine(record.engine), policy=policy, data=made, cause=cause, inputs=(), actor="", auth="",
                 )
             )  # fmt: skip
             export.seqs.append(export.next_seq)
             export.next_seq += 1
-        self._ends = self._ends or record.turn_end
-        if record.turn_end:
+        self._ends = self._ends or record.cycle_end
+        if record.cycle_end:
             yield from self.finish()
 
     def finish(self) -> Iterator[tuple[Record, Wire]]:
@@ -68,8 +68,8 @@ class Anonymiser:
         ready, ends = self._open, self._ends
         self._open, self._ends = [], False
         for at, record in enumerate(ready, 1):
-            head = self.head or ChainHead(record.domain)
-            linked = replace(record, prev=head.hash, turn_end=ends and at == len(ready))
+            head = self.head or ChainHead(record.pool)
+            linked = replace(record, prev=head.hash, cycle_end=ends and at == len(ready))
             wire = encode(linked)
             after = continues(head, wire)
             if isinstance(after, Break):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import get_args
 
-from bailiff_core.model.pool import EvictionCause
+from bailiff_core.model.state import EvictionCause
 from bailiff_core.records.facts import EvictionStage
 
 US = "µs"
@@ -41,7 +41,7 @@ ATTEMPTS: Columns = {
     "attempt": ("count", "from 1"),
     "placed_seq": ("seq", "the decision that placed it"),
     "placed": (US, "when"),
-    "verb": ("word", "allocate, consolidate, reclaim, preempt: how the place was got; migrate: it was moved there"),
+    "action": ("word", "allocate, consolidate, reclaim, preempt: how the place was got; migrate: it was moved there"),
     "reserved": ("bool", "others had to leave first"),
     "nodes": ("numbers", "nodes, separated by blanks"),
     "start_ordered": (US, "when all room was free"),
@@ -59,7 +59,7 @@ EVICTIONS: Columns = {
     "attempt": ("count", ""),
     "members": ("ranges", "only these tasks; empty: all"),
     "cause": ("word", f"one of {', '.join(get_args(EvictionCause))}"),
-    "verb": ("word", "of a preemption: consolidate, reclaim, preempt"),
+    "action": ("word", "of a preemption: consolidate, reclaim, preempt"),
     "for_job": ("name", "of a preemption: who needed the room"),
     "for_class": ("name", ""),
     "for_priority": ("number", ""),
@@ -68,11 +68,11 @@ EVICTIONS: Columns = {
     "gpus": ("count", "whole GPUs that it held"),
     "lost_gpu_ms": ("GPU-ms", "what it was counted with when it was chosen"),
     "grace": (US, "from notice to KILL"),
-    "begun": (US, "when the executor took it on"),
+    "started": (US, "when the executor took it on"),
     **{stage: (US, f"when the last task reached the stage {stage}") for stage in STAGES},
     "exited": (US, "when the last task's process ended"),
     "released": (US, "when all of its room was seen free"),
-    "withdrawn": (US, "when it was taken back"),
+    "cancelled": (US, "when it was taken back"),
     "stuck": (US, "when it was found not to leave in time"),
     "resumed": (US, "when all tasks of its next attempt ran"),
 }  # fmt: skip
@@ -86,7 +86,7 @@ REQUESTS: Columns = {
     "answered_seq": ("seq", "the decision"),
     "answered": (US, "when"),
     "answer": ("word", "decided; impossible, gave-up, stale, not-needed; timed-out; empty: no more heard of it"),
-    "verb": ("word", "by which room was made, or the last one tried"),
+    "action": ("word", "by which room was made, or the last one tried"),
     "victims": ("count", "how many had to leave"),
     "victim_lost_gpu_ms": ("GPU-ms", "what they were counted with together"),
     "candidates": ("count", "who might have left"),

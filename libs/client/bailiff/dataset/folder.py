@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bailiff.logfile import about_line, message_line
-from bailiff.problem import ExitCode, Problem
-from bailiff.sources import Source
-from bailiff.walk import Walk, entries
-from bailiff.written import put
+from bailiff.audit.chain_report import ChainVerifier, entries
+from bailiff.audit.log_files import about_line, message_line
+from bailiff.audit.log_sources import Source
+from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.safe_write import put
 from bailiff_bus.messages import LogSealed
 from bailiff_bus.port import Message
 from bailiff_bus.topics import AUDIT
@@ -23,7 +23,7 @@ from bailiff_core.engine import RELEASE
 from .anonymise import MONDAY, Anonymiser, anonymised
 from .columns import ABOUT, TABLES
 from .pseudonyms import Pseudonyms
-from .standout import standing_out
+from .reidentification import standing_out
 from .tables import Tables
 
 MANIFEST, LOG, FORMAT = "dataset.json", "log.jsonl.gz", 1
@@ -46,21 +46,21 @@ async def write_dataset(folder: Path, source: Source, names: Pseudonyms, licence
     """
     if source.start.next_seq:
         text = f"the source begins with record {source.start.next_seq}: a dataset needs the log from its first record on"
-        raise Problem(ExitCode.USAGE, text, "put the earlier stretches into the folder, with a manifest that names them")
+        raise Problem(ExitCode.USAGE, text, "put the earlier segments into the folder, with a manifest that names them")
     _refuse_others(folder)
-    walk, anonymiser, tables = Walk(source.domain), Anonymiser(names), Tables(MONDAY)
-    lines = [about_line(names.name("pool", source.domain), 0)]
+    walk, anonymiser, tables = ChainVerifier(source.pool), Anonymiser(names), Tables(MONDAY)
+    lines = [about_line(names.name("pool", source.pool), 0)]
     whole = entries(walk, source.messages, "nothing was written; see: bailiff audit verify")
     async for record, wire in anonymised((entry.record async for entry in whole), anonymiser):
         tables.note(record)
         lines.append(message_line(Message(AUDIT.name, 0, record.seq, record.time, None, wire.headers, wire.value)))
     if anonymiser.head is None:
-        raise Problem(ExitCode.NOT_FOUND, f"the log of {source.domain} is empty")
+        raise Problem(ExitCode.NOT_FOUND, f"the log of {source.pool} is empty")
     files = {LOG: _packed("".join(lines))}
     files |= {f"{name}.csv.gz": _packed(_csv(tables.rows[name], list(TABLES[name]))) for name in TABLES}
     manifest: dict[str, Any] = {
         "bailiff_dataset": FORMAT, "made_by": f"bailiff {RELEASE}", "licence": licence, "times": "µs since 2001-01-01T00:00:00Z",
-        "log": {"file": LOG, "domain": anonymiser.head.domain, "records": anonymiser.head.next_seq, "hash": anonymiser.head.hash},
+        "log": {"file": LOG, "pool": anonymiser.head.pool, "records": anonymiser.head.next_seq, "hash": anonymiser.head.hash},
         "records_left_out": anonymiser.dropped,
         "files": {name: {"bytes": len(raw), "sha256": hashlib.sha256(raw).hexdigest()} for name, raw in files.items()},
         "tables": {
@@ -80,10 +80,10 @@ async def write_dataset(folder: Path, source: Source, names: Pseudonyms, licence
     return Dataset(anonymiser.head.next_seq, anonymiser.dropped, written, standing_out(tables.rows))
 
 
-def _original(source: Source, walk: Walk) -> dict[str, Any]:
+def _original(source: Source, walk: ChainVerifier) -> dict[str, Any]:
     """Which log it was made from: its end, and the newest seal over it."""
     sealed = [seal for seal in source.seals if isinstance(seal, LogSealed) and seal.size <= walk.head.next_seq]
-    about: dict[str, Any] = {"domain": source.domain, "records": walk.head.next_seq, "hash": walk.head.hash}
+    about: dict[str, Any] = {"pool": source.pool, "records": walk.head.next_seq, "hash": walk.head.hash}
     return about | ({"sealed": {"size": sealed[-1].size, "root": sealed[-1].root, "key": sealed[-1].key}} if sealed else {})
 
 
@@ -108,4 +108,4 @@ def _refuse_others(folder: Path) -> None:
     ours = (MANIFEST, LOG, *(f"{name}.csv.gz" for name in TABLES))
     found = [folder] if folder.is_file() else list(folder.iterdir()) if folder.exists() else []
     if any(each.name.removesuffix(".draft") not in ours for each in found):
-        raise Problem(ExitCode.USAGE, f"{folder} is there already, and is no dataset", "name a folder that is not there yet")
+        raise Problem(ExitCode.USAGE, f"{folder} exists and is not a dataset", "use a new folder")

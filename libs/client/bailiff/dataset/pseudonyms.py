@@ -7,7 +7,7 @@ import secrets
 from hashlib import sha256
 from pathlib import Path
 
-from bailiff.problem import ExitCode, Problem
+from bailiff.client.errors import ExitCode, Problem
 from bailiff_core.model.policy import DEFAULT_POLICY
 
 KEY_BYTES = 32
@@ -70,5 +70,5 @@ def kept_key(path: Path) -> bytes:
     except ValueError:
         key = b""
     if len(key) != KEY_BYTES:
-        raise Problem(ExitCode.USAGE, f"{path}: expected {2 * KEY_BYTES} hexadecimal digits", "name a file that is not there yet")
+        raise Problem(ExitCode.USAGE, f"{path}: expected {2 * KEY_BYTES} hexadecimal digits", "use a new file")
     return key

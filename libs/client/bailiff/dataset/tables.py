@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bailiff_core.model.demand import JobDemand
-from bailiff_core.model.places import NodeShare, numbers
+from bailiff_core.model.placement_ranges import NodeShare, numbers
 from bailiff_core.model.policy import Policy
 from bailiff_core.records import Record, decisions, facts
 from bailiff_core.records.payload import Payload
@@ -106,7 +106,7 @@ class Tables:
         self._jobs[demand.job] = _Live(row, demand)
         self.rows["jobs"].append(row)
 
-    def placed(self, job: str, attempt: int, verb: str, placement: tuple[NodeShare, ...], reserved: bool) -> None:
+    def placed(self, job: str, attempt: int, action: str, placement: tuple[NodeShare, ...], reserved: bool) -> None:
         """An attempt."""
         live = self._live(job)
         if live is None:
@@ -116,12 +116,12 @@ class Tables:
         live.to_start = dict.fromkeys(index for share in placement for index in numbers(share.tasks))
         live.attempt = {
             "job": job, "submitted_seq": live.row["submitted_seq"], "attempt": attempt, "placed_seq": self.seq, "placed": self.at,
-            "verb": verb, "reserved": reserved, "nodes": " ".join(str(share.node) for share in placement),
+            "action": action, "reserved": reserved, "nodes": " ".join(str(share.node) for share in placement),
             "start_ordered": None if reserved else self.at,
         }  # fmt: skip
         self.rows["attempts"].append(live.attempt)
 
-    def start_ordered(self, decision: decisions.JobStartOrdered) -> None:
+    def start_ordered(self, decision: decisions.JobStarting) -> None:
         """All its room is free."""
         live = self._live(decision.job)
         if live is not None and live.attempt is not None and not decision.tasks:
@@ -195,7 +195,7 @@ class Tables:
         if row is not None:
             why = found.explanation
             row |= {
-                "answered_seq": self.seq, "answered": self.at, "answer": answer, "verb": found.verb,
+                "answered_seq": self.seq, "answered": self.at, "answer": answer, "action": found.action,
                 "candidates": why.candidates, "excluded": " ".join(f"{each.rule}:{each.jobs}" for each in why.excluded),
                 "steps": why.steps, "proven": why.proven,
             } | more  # fmt: skip
@@ -204,15 +204,15 @@ class Tables:
         """Who leaves for whom."""
         lost = sum(choice.lost_gpu_ms for choice in decision.victims)
         self._answered(decision, "decided", victims=len(decision.victims), victim_lost_gpu_ms=lost)
-        asker = decision.asker
+        preemptor = decision.preemptor
         for choice, grace in zip(decision.victims, decision.graces, strict=True):
             self._leaves(
-                choice.job, choice.attempt, choice.tasks, "preemption", grace, verb=decision.verb, for_job=asker.job,
-                for_class=asker.class_name, for_priority=asker.priority, priority=choice.priority, gpus=choice.gpus,
+                choice.job, choice.attempt, choice.tasks, "preemption", grace, action=decision.action, for_job=preemptor.job,
+                for_class=preemptor.class_name, for_priority=preemptor.priority, priority=choice.priority, gpus=choice.gpus,
                 lost_gpu_ms=choice.lost_gpu_ms,
             )  # fmt: skip
         if not decision.tasks:
-            self.placed(asker.job, decision.attempt, decision.verb, decision.placement, reserved=True)
+            self.placed(preemptor.job, decision.attempt, decision.action, decision.placement, reserved=True)
 
     def refused(self, decision: decisions.PreemptionRefused) -> None:
         """Nobody leaves."""
@@ -252,13 +252,13 @@ class Tables:
             if task is None or not row["members"] or task in numbers(row["members"]):
                 row[column] = self.at
 
-    def withdrawn(self, decision: decisions.EvictionWithdrawn) -> None:
+    def withdrawn(self, decision: decisions.EvictionCancelled) -> None:
         """It stays."""
         live = self._live(decision.job)
         if live is None:
             return
         for row in [row for row in live.leaving if row["members"] == decision.tasks]:
-            row["withdrawn"] = self.at
+            row["cancelled"] = self.at
             live.leaving.remove(row)
         if not decision.tasks:
             live.going = ""
@@ -274,8 +274,8 @@ _TELLERS: dict[type[Payload | None], Teller] = {
     facts.NodeDrained: lambda tables, fact: tables._node(fact.node, "drained"),
     facts.NodeUndrained: lambda tables, fact: tables._node(fact.node, "undrained"),
     facts.JobSubmitted: Tables.submitted,
-    decisions.JobPlaced: lambda tables, it: tables.placed(it.job, it.attempt, it.verb, it.placement, it.reserved),
-    decisions.JobStartOrdered: Tables.start_ordered,
+    decisions.JobPlaced: lambda tables, it: tables.placed(it.job, it.attempt, it.action, it.placement, it.reserved),
+    decisions.JobStarting: Tables.start_ordered,
     decisions.ReservationDropped: Tables.dropped,
     decisions.JobRequeued: Tables.requeued,
     decisions.JobShrunk: Tables.shrunk,
@@ -287,10 +287,10 @@ _TELLERS: dict[type[Payload | None], Teller] = {
     decisions.SelectionTimedOut: Tables.timed_out,
     decisions.EvictionDecided: Tables.stopped,
     decisions.MigrationDecided: Tables.moved,
-    decisions.EvictionWithdrawn: Tables.withdrawn,
+    decisions.EvictionCancelled: Tables.withdrawn,
     decisions.EvictionStuck: lambda tables, it: tables.step(it.job, "stuck"),
-    facts.EvictionBegun: lambda tables, it: tables.step(it.job, "begun"),
-    facts.EvictionStaged: lambda tables, it: tables.step(it.job, it.stage, it.task) if it.stage in STAGES else None,
+    facts.EvictionStarted: lambda tables, it: tables.step(it.job, "started"),
+    facts.EvictionStageReached: lambda tables, it: tables.step(it.job, it.stage, it.task) if it.stage in STAGES else None,
     facts.TaskExited: lambda tables, it: tables.step(it.job, "exited", it.task),
     facts.TaskReleased: lambda tables, it: tables.step(it.job, "released", it.task),
 }  # fmt: skip

@@ -1,17 +1,30 @@
-"""Why a job waits, why it had to leave, for whom, when it is back, and what came of a decision: in sentences, from the log alone.
+"""Explanations for people, derived from the log alone: why a job is pending or was preempted, when it resumes, what followed.
 
-Explanations in records name a few of each group; `considered` makes the full lists again.
+Layers, bottom to top: sentences; counterfactual and candidate_report (the search repeated under other conditions, and the full
+lists of candidates, of which records keep only examples); victims, unblockers, eviction_stages; evictions, outcome, runner_up;
+job, record, device.
 """
 
-from .choice import explain_instead, explain_next
-from .device import NodeThen, NodeWatch, explain_node
+from .device import NodeAtTime, NodeHistory, explain_node
 from .job import explain_job
 from .outcome import Outcome
 from .record import explain_record
-from .said import Section, Sentence, jobs_of
-from .victims import condition_of, needs_text
+from .runner_up import explain_counterfactual, explain_next_victims
+from .sentences import Section, Sentence, jobs_of
+from .victims import condition_of, missing_text
 
 __all__ = [
-    "NodeThen", "NodeWatch", "Outcome", "Section", "Sentence", "condition_of", "explain_instead", "explain_job", "explain_next",
-    "explain_node", "explain_record", "jobs_of", "needs_text",
-]  # fmt: skip
+    "NodeAtTime",
+    "NodeHistory",
+    "Outcome",
+    "Section",
+    "Sentence",
+    "condition_of",
+    "explain_counterfactual",
+    "explain_job",
+    "explain_next_victims",
+    "explain_node",
+    "explain_record",
+    "jobs_of",
+    "missing_text",
+]

@@ -1,21 +1,21 @@
-"""A decision about victims in sentences: who leaves for whom by which rule, at what price, or why nobody does."""
+"""Explanation of a preemption decision: victims, preemptor, rule, cost and runner-up; or why no job is preempted."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from bailiff_core.instead import cheaper, levels
-from bailiff_core.model.answer import Cost, Excluded, Explanation, VictimChoice
-from bailiff_core.model.places import ranges
+from bailiff_core.humanize import cost_text, count_text, gpus_text, thousandths_text
+from bailiff_core.model.placement_ranges import ranges
+from bailiff_core.model.proposal import Cost, Excluded, Explanation, VictimChoice
 from bailiff_core.protections import RULES
 from bailiff_core.records import Record, decisions
-from bailiff_core.words import cost_text, count_text, gpus_text, thousandths_text
 
-from .said import Sentence, clock, few, seqs_of, tasks_text, unstopped, victims_of, were
+from .counterfactual import cheaper, levels
+from .sentences import Sentence, clock, few, seqs_of, tasks_text, unstopped, victims_of, were
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What people from Kubernetes look for on a victim."""
+    """Kubernetes pod condition of a victim (DisruptionTarget)."""
 
     type: str
     status: str
@@ -23,157 +23,167 @@ class Condition:
     message: str
 
 
-def who_text(asker: decisions.Asker) -> str:
+def who_text(preemptor: decisions.Preemptor) -> str:
     """`high (inference 125, project a)`."""
-    rank = f"{asker.class_name} {asker.priority}"
-    if asker.base_priority is not None and asker.base_priority != asker.priority:
-        rank += f", {asker.base_priority} by its class"
-    return f"{asker.job} ({rank}{f', project {asker.project}' if asker.project else ''})"
+    rank = f"{preemptor.class_name} {preemptor.priority}"
+    if preemptor.base_priority is not None and preemptor.base_priority != preemptor.priority:
+        rank += f", {preemptor.base_priority} by its class"
+    return f"{preemptor.job} ({rank}{f', project {preemptor.project}' if preemptor.project else ''})"
 
 
 def rule_text(data: decisions.PreemptionDecided, choice: VictimChoice) -> str:
-    """Why the verb lets this asker take this victim, with both sides' figures."""
-    asker = data.asker
-    if data.verb == "reclaim":
+    """Why the action permits this preemptor to evict this victim, with the priorities or projects of both."""
+    preemptor = data.preemptor
+    if data.action == "reclaim":
         mine = f"project {choice.project}" if choice.project else "work without a project"
-        theirs = f"project {asker.project}" if asker.project else "the asker's side"
-        return f"{mine} holds more than its share and {theirs} less than its own, whatever their priorities"
-    if data.verb == "consolidate":
-        return "moving it makes room in one piece, and everybody that is moved has a new place"
+        theirs = f"project {preemptor.project}" if preemptor.project else "the preemptor"
+        return f"{mine} is above its fair share and {theirs} below its own, regardless of priority"
+    if data.action == "consolidate":
+        return "relocating it makes the preemptor fit, and every relocated job has a new placement"
     rank = f"{choice.class_name or 'priority'} {choice.priority}"
-    return f"{asker.class_name} {asker.priority} goes before {rank} (rule lower-priority-only)"
+    return f"{preemptor.class_name} {preemptor.priority} has higher priority than {rank} (rule lower-priority-only)"
 
 
-EVICTIONS = {
-    "cancelled": "somebody cancelled it",
+EVICTION_CAUSES = {
+    "cancelled": "it was cancelled",
     "gang-failure": "another task of its gang failed",
-    "stale-gang": "its gang lacks a member that it needs (rule stale-gang)",
-    "scaled": "it asks for fewer tasks",
-    "policy": "the policy in force would not have admitted it, and was applied with --enforce",
-    "time-limit": "it has run for as long as it may",
-    "paused": "somebody paused it",
-    "asked": "somebody asked for it",
-    "drain": "a node that it stood on is being emptied",
-    "device": "a GPU broke under it",
-    "over-share": "it uses more of a GPU than its share",
+    "stale-gang": "its gang lacks a required task (rule stale-gang)",
+    "scaled": "it was scaled down",
+    "policy": "the policy in force does not admit it, and was applied with --enforce",
+    "time-limit": "it reached its run-time limit",
+    "paused": "it was paused",
+    "requested": "its eviction was requested",
+    "drain": "a node that it ran on is drained",
+    "device": "a GPU that it used failed",
+    "over-share": "it used more of a GPU than its share",
 }
 
 
 def decided(record: Record) -> Iterable[Sentence]:
-    """Who leaves, for whom, why they may be taken and why these."""
+    """Victims and preemptor, why the victims may be preempted, and why these were chosen."""
     data = record.data
     assert isinstance(data, decisions.PreemptionDecided)
-    asker = data.asker
+    preemptor = data.preemptor
     jobs = victims_of(data)
     if not jobs:
-        yield Sentence(f"Nobody has to leave for {asker.job} any more: room appeared.", seqs_of(record.seq, data.request))
+        yield Sentence(
+            f"No eviction is needed for {preemptor.job} any more: resources became free.", seqs_of(record.seq, data.request)
+        )
         return
-    text = f"At {clock(record.time)} {few(jobs)} {were(jobs)} told to leave for {who_text(asker)}, by the verb {data.verb}."
+    text = f"At {clock(record.time)} {few(jobs)} {were(jobs)} preempted by {who_text(preemptor)}, action {data.action}."
     yield Sentence(text, seqs_of(record.seq, data.request))
     them = "it" if len(jobs) == 1 else "they"
-    yield Sentence(f"Why {them} may be taken: {rule_text(data, data.victims[0])}.", seqs_of(record.seq))
-    moved = [f"{choice.job} ({ranges(choice.movers)})" if choice.tasks else choice.job for choice in data.victims if choice.moved]
+    yield Sentence(f"Why {them} may be preempted: {rule_text(data, data.victims[0])}.", seqs_of(record.seq))
+    moved = [
+        f"{choice.job} ({ranges(choice.relocated_tasks)})" if choice.tasks else choice.job
+        for choice in data.victims
+        if choice.moved_to
+    ]
     if moved:
-        yield Sentence(f"Moved, not stopped: {few(moved)}.", seqs_of(record.seq))
+        yield Sentence(f"Relocated, not stopped: {few(moved)}.", seqs_of(record.seq))
     parts = [f"{choice.job} ({choice.tasks})" for choice in data.victims if choice.tasks]
     if parts:
-        yield Sentence(f"Only surplus tasks leave, and the jobs go on: {few(parts)}.", seqs_of(record.seq))
-    if data.spared:
-        yield Sentence(f"Spared, as their room is not needed: {few(data.spared)}.", seqs_of(record.seq))
-    if data.dropped:
-        yield Sentence(f"Proposed, and not needed any more: {few(data.dropped)}.", seqs_of(record.seq))
+        yield Sentence(f"Only surplus tasks are evicted, and the jobs continue: {few(parts)}.", seqs_of(record.seq))
+    if data.cancelled_evictions:
+        yield Sentence(
+            f"Evictions cancelled, as their resources are not needed: {few(data.cancelled_evictions)}.", seqs_of(record.seq)
+        )
+    if data.unneeded_victims:
+        yield Sentence(f"Proposed, but no longer needed: {few(data.unneeded_victims)}.", seqs_of(record.seq))
     yield from choice_sentences(record, data)
-    kept = f"The freed room is kept for {asker.job} until it starts or goes away, at the latest to {clock(data.expires)}."
-    yield Sentence(kept, seqs_of(record.seq))
+    until = f"until it starts or ends, at the latest until {clock(data.expires)}"
+    yield Sentence(f"The freed resources are reserved for {preemptor.job} {until}.", seqs_of(record.seq))
 
 
 def choice_sentences(record: Record, data: decisions.PreemptionDecided) -> Iterable[Sentence]:
-    """The price, whether it is proven, and what would have been second."""
+    """Cost of the chosen set, whether it is proven optimal, and the runner-up."""
     seqs, why = seqs_of(record.seq), data.explanation
     lost = sum(choice.lost_gpu_ms for choice in data.victims if not choice.reserved)
     price = cost_list(why.cost) if why.cost is not None else f"{cost_text(lost)} of work lost"
     if why.proven:
         yield Sentence(f"The chosen set costs {price}. That is proven: no permitted set is cheaper.", seqs)
     else:
-        bound = f"; no set costs less than {cost_list(why.at_least)}" if why.at_least is not None else ""
+        bound = f"; no set costs less than {cost_list(why.lower_bound)}" if why.lower_bound is not None else ""
         steps = count_text(why.steps, "step")
-        yield Sentence(f"The chosen set costs {price}. It is the cheapest that {steps} of search found, not proven{bound}.", seqs)
+        yield Sentence(
+            f"The chosen set costs {price}. It is the cheapest set found in {steps} of search, not proven{bound}.", seqs
+        )
     if why.runner_up:
         second = (
             cost_list(why.runner_up_cost) if why.runner_up_cost is not None else f"{cost_text(why.runner_up_lost_gpu_ms)} lost"
         )
-        text = f"Second best would have been {few(why.runner_up)}, which costs {second}."
+        text = f"The runner-up was {few(why.runner_up)}, which costs {second}."
         yield Sentence(text + _why_second(why.cost, why.runner_up_cost), seqs)
-    yield from _considered(record, why, data.verb)
+    yield from _candidate_sentences(record, why, data.action)
 
 
 def _why_second(chosen: Cost | None, other: Cost | None) -> str:
-    """What decided between them, where the record has both costs and the levels that it keeps say it."""
+    """The level that decided between them, if the record has both costs and they show it."""
     if chosen is None or other is None or cheaper(other, chosen):
         return ""
     differs = first_difference(chosen, other)
     return f" {DECIDES}: {differs}." if differs else f" {EQUAL}."
 
 
-def _considered(record: Record, why: Explanation, verb: str) -> Iterable[Sentence]:
-    """The candidates and the rules, of the other verbs first; each verb is named where there are several."""
+def _candidate_sentences(record: Record, why: Explanation, action: str) -> Iterable[Sentence]:
+    """Candidates and rules, of the other actions first; each action is named if there are several."""
     seqs = seqs_of(record.seq)
-    for tried in why.tried:
-        ended = "gave up" if tried.refused == "gave-up" else "found nobody"
-        said = f": {unstopped(tried.would_need)}" if tried.would_need else ""
-        yield Sentence(f"The verb {tried.verb} {ended}{said}.", seqs)
-        yield from _left_out(seqs, tried.candidates, tried.excluded, f"Under {tried.verb}, ")
-    yield from _left_out(seqs, why.candidates, why.excluded, f"Under {verb}, " if why.tried else "")
+    for tried in why.attempted_actions:
+        ended = "gave up" if tried.refused == "gave-up" else "found no victims"
+        reason = f": {unstopped(tried.would_need)}" if tried.would_need else ""
+        yield Sentence(f"Action {tried.action} {ended}{reason}.", seqs)
+        yield from _exclusion_sentences(seqs, tried.candidates, tried.excluded, f"Under {tried.action}, ")
+    yield from _exclusion_sentences(seqs, why.candidates, why.excluded, f"Under {action}, " if why.attempted_actions else "")
 
 
-def _left_out(seqs: tuple[int, ...], candidates: int, excluded: Sequence[Excluded], under: str) -> Iterable[Sentence]:
+def _exclusion_sentences(seqs: tuple[int, ...], candidates: int, excluded: Sequence[Excluded], under: str) -> Iterable[Sentence]:
     if candidates or excluded:
-        yield Sentence(f"{under}{count_text(candidates, 'job')} could have been taken.", seqs)
+        yield Sentence(f"{under}{count_text(candidates, 'job')} could have been preempted.", seqs)
     for group in excluded:
         some = f" ({few(group.examples, group.jobs)})" if group.examples else ""
         rule = f"{under}rule" if under else "Rule"
-        text = f"{rule} {group.rule} shielded {count_text(group.jobs, 'job')}{some}: each {says_of(group.rule)}."
+        text = f"{rule} {group.rule} protected {count_text(group.jobs, 'job')}{some}: each {says_of(group.rule)}."
         yield Sentence(text, seqs)
 
 
-REFUSALS = {
-    "impossible": "no set of jobs that may be taken makes room for it, and that is proven",
-    "gave-up": "the search used up its steps without an answer; that is not a proof that there is none",
-    "stale": "the answer was out of date when it came",
-    "not-needed": "nobody needed to, as there was room for it or it did not wait any more",
+REFUSAL_REASONS = {
+    "impossible": "no permitted set of victims is sufficient, and that is proven",
+    "gave-up": "the search exhausted its step budget without a result, which is not a proof that there is none",
+    "stale": "the proposal was out of date when it arrived",
+    "not-needed": "no eviction was needed, as the job fits or is no longer pending",
 }
 
 
 def refused(record: Record) -> Iterable[Sentence]:
-    """Why nobody leaves: what each verb that was tried could have taken, and whom each rule kept from it."""
+    """Why no job is preempted: per action that was tried the candidates, and the jobs that each rule protected."""
     data = record.data
     assert isinstance(data, decisions.PreemptionRefused)
-    text = f"At {clock(record.time)} nobody was made to leave for {data.asker.job}: {REFUSALS[data.reason]}."
+    text = f"At {clock(record.time)} preemption for {data.preemptor.job} was refused: {REFUSAL_REASONS[data.reason]}."
     yield Sentence(text, seqs_of(record.seq, data.request))
-    yield from _considered(record, data.explanation, data.verb)
+    yield from _candidate_sentences(record, data.explanation, data.action)
 
 
 def needs(record: Record) -> Iterable[Sentence]:
-    """What would have had to be otherwise for somebody to leave."""
+    """What the request lacked."""
     data = record.data
     assert isinstance(data, decisions.PreemptionRefused)
     if data.would_need:
-        by = f", by {data.verb}" if data.explanation.tried else ""
-        yield Sentence(f"The nearest thing that would have worked{by}: {unstopped(data.would_need)}.", seqs_of(record.seq))
+        by = f", by {data.action}" if data.explanation.attempted_actions else ""
+        yield Sentence(f"What it lacked{by}: {unstopped(data.would_need)}.", seqs_of(record.seq))
 
 
-def needs_text(data: decisions.PreemptionRefused) -> str:
-    """What each verb that was tried lacks, the last one first; the verbs are named where there are several."""
-    tried = data.explanation.tried
+def missing_text(data: decisions.PreemptionRefused) -> str:
+    """What the request lacked under each action that was tried, last first; actions are named if there are several."""
+    tried = data.explanation.attempted_actions
     if not tried:
         return data.would_need
-    all_of_them = [(data.verb, data.would_need), *((each.verb, each.would_need) for each in reversed(tried))]
-    return "; ".join(f"{verb}: {need}" for verb, need in all_of_them if need)
+    all_of_them = [(data.action, data.would_need), *((each.action, each.would_need) for each in reversed(tried))]
+    return "; ".join(f"{action}: {need}" for action, need in all_of_them if need)
 
 
 def says_of(rule: str) -> str:
-    """What a rule says of a job that it shields, as the end of a sentence."""
-    return next((known.says for known in RULES if known.name == rule), "is shielded by it")
+    """Predicate for a job that the rule protects, as the end of a sentence."""
+    return next((known.says for known in RULES if known.name == rule), "is protected by it")
 
 
 def cost_list(cost: Cost) -> str:
@@ -183,18 +193,18 @@ def cost_list(cost: Cost) -> str:
     parts.append(f"{cost_text(cost.lost_gpu_ms)} of work lost")
     parts += [f"{count_text(cost.jobs_stopped, 'job')} stopped" if cost.jobs_stopped else "no job stopped"]
     parts += [count_text(cost.tasks, "task")]
-    parts += [f"{count_text(cost.broken_nodes, 'gap')} left on nodes that others use"] if cost.broken_nodes else []
+    parts += [f"{count_text(cost.fragmented_nodes, 'node')} left partially used"] if cost.fragmented_nodes else []
     return ", ".join(parts)
 
 
 DECIDES = "The first level at which they differ decides"
-EQUAL = "Both cost the same; of such sets the one with the job that was submitted last leaves"
+EQUAL = "Both cost the same; of such sets the one with the job that was submitted last is preempted"
 LEVELS: dict[str, tuple[str, Callable[[int], str]]] = {
     "under_share_gpu_milli": ("GPUs of projects within their share", gpus_text),
     "lost_gpu_ms": ("work lost", cost_text),
     "jobs_stopped": ("jobs stopped", str),
     "tasks": ("tasks", str),
-    "broken_nodes": ("gaps left on nodes that others use", str),
+    "fragmented_nodes": ("nodes left partially used", str),
 }
 
 
@@ -210,8 +220,8 @@ def first_difference(chosen: Cost, other: Cost) -> str | None:
 
 
 def condition_of(data: decisions.PreemptionDecided, choice: VictimChoice, reason: str = "") -> Condition:
-    """The victim's condition as Kubernetes has it. `reason`: why the asker did not fit, from its request."""
-    which = "it leaves" if not choice.tasks else f"{tasks_text(choice.tasks)} {'leaves' if choice.tasks.isdigit() else 'leave'}"
+    """The victim's condition in Kubernetes form. reason: why the preemptor did not fit, from its request."""
+    which = f"{tasks_text(choice.tasks)} preempted" if choice.tasks else "preempted"
     trigger = f"; trigger: {reason}" if reason else f"; trigger: the request at #{data.request}"
-    message = f"bailiff: {which} to accommodate {data.asker.job}, by {data.verb}: {rule_text(data, choice)}{trigger}"
+    message = f"bailiff: {which} to accommodate {data.preemptor.job}, by {data.action}: {rule_text(data, choice)}{trigger}"
     return Condition("DisruptionTarget", "True", "PreemptionByScheduler", message)

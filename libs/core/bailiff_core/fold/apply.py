@@ -1,85 +1,88 @@
-"""Fold one record into the pool."""
+"""Apply one record to the state."""
 
-from bailiff_core.model.pool import Pool
+from bailiff_core.model.state import PoolState
 from bailiff_core.records.payload import Decision, Payload
 from bailiff_core.records.wire import Record
 
-from .register import FOLDS
-from .stirs import STIRS
+from .entitlement_changes import ENTITLEMENT_CHANGES
+from .registry import FOLDS
 
 STALE_KEPT = 10_000
 FORGOTTEN_KEPT = 2_000
 
 
-def apply(pool: Pool, record: Record) -> None:
-    """Change `pool` to what it is after `record`, which must be the next of its log, and close the turn it ends.
+def apply(state: PoolState, record: Record) -> None:
+    """Apply `record`, which must be the next of its log, and close the cycle that it ends.
 
     Raises `ValueError` for a record that does not follow the state, which a verified log never holds.
     """
-    fold(pool, record)
-    if record.turn_end:
-        close_turn(pool)
+    fold(state, record)
+    if record.cycle_end:
+        close_cycle(state)
 
 
-def fold(pool: Pool, record: Record) -> None:
-    """`apply`, with the turn left open, so that it can be decided on."""
-    if record.seq != pool.seq + 1:
-        raise ValueError(f"{record.domain}#{record.seq} does not follow #{pool.seq}")
-    pool.seq, pool.now, pool.epoch, pool.engine = record.seq, record.time, record.epoch, record.engine
-    pool.turn, pool.turn_open = record.turn, True
+def fold(state: PoolState, record: Record) -> None:
+    """`apply` without closing the cycle, so that decisions can follow."""
+    if record.seq != state.seq + 1:
+        raise ValueError(f"{record.pool}#{record.seq} does not follow #{state.seq}")
+    state.seq, state.now, state.epoch, state.engine = record.seq, record.time, record.epoch, record.engine
+    state.cycle, state.cycle_open = record.cycle, True
     for position, offset in record.inputs:
-        pool.inputs[position] = offset
+        state.inputs[position] = offset
     if record.data is None:
         return
     if record.data.KIND == "fact":
-        pool.last_fact = record.seq
-    _enter(pool, record.data)
+        state.last_fact = record.seq
+    _enter(state, record.data)
 
 
-def enact(pool: Pool, decision: Decision) -> None:
-    """Fold what `decide` has just yielded; it takes the next seq and the time of the turn's last fact."""
-    pool.seq += 1
-    _enter(pool, decision)
+def enact(state: PoolState, decision: Decision) -> None:
+    """Apply a decision that `decide` yields: it takes the next seq and the time of the cycle's last fact."""
+    state.seq += 1
+    _enter(state, decision)
 
 
-def _enter(pool: Pool, data: Payload) -> None:
-    FOLDS[type(data)](pool, data)
-    if type(data) in STIRS:
-        pool.stirred = pool.seq
+def _enter(state: PoolState, data: Payload) -> None:
+    FOLDS[type(data)](state, data)
+    if type(data) in ENTITLEMENT_CHANGES:
+        state.entitlements_changed = state.seq
 
 
-def close_turn(pool: Pool) -> None:
-    """The turn is over: everything that its facts touched has been decided on."""
-    pool.turn_open = pool.enforcing = False
-    pool.touched.clear()
-    if len(pool.stale_jobs) > STALE_KEPT and not pool.passed_over:  # nobody asks, as where nothing is decided
-        pool.scene = None  # it starts anew when somebody does
-        pool.stale_jobs.clear()
-        pool.stale_nodes.clear()
-    if len(pool.stale_times) > STALE_KEPT:
-        pool.agenda = None
-        pool.stale_times.clear()
-    forget(pool)
+def close_cycle(state: PoolState) -> None:
+    """Close the cycle: everything that its facts touched has been decided on."""
+    state.cycle_open = state.enforcing = False
+    state.indices.touched.clear()
+    if len(state.indices.changed_jobs) > STALE_KEPT and not state.indices.backfill_blocked:
+        state.indices.snapshot = None  # rebuilt when needed
+        state.indices.changed_jobs.clear()
+        state.indices.changed_nodes.clear()
+    if len(state.indices.changed_times) > STALE_KEPT:
+        state.indices.timers = None
+        state.indices.changed_times.clear()
+    if len(state.indices.changed_ends) > STALE_KEPT:
+        state.indices.completion_order = None
+        state.indices.changed_ends.clear()
+    forget(state)
 
 
-def forget(pool: Pool) -> None:
+def forget(state: PoolState) -> None:
     """Drop what the policy says is old enough, on log time. Insertion order is time order, so only heads are looked at."""
-    if pool.policy is None:
+    if state.policy is None:
         return
-    retention = pool.policy.retention
-    while pool.ended:
-        name, ended_at = next(iter(pool.ended.items()))
-        if pool.now - ended_at < retention.ended_jobs:
+    retention = state.policy.retention
+    while state.ended:
+        name, ended_at = next(iter(state.ended.items()))
+        if state.now - ended_at < retention.ended_jobs:
             break
-        del pool.ended[name], pool.jobs[name]
-        pool.forgotten += 1
-    while pool.requests:
-        key, memo = next(iter(pool.requests.items()))
-        if pool.now - memo.seen_at < retention.request_ids:
+        del state.ended[name], state.jobs[name]
+        state.indices.forgotten += 1
+    while state.requests:
+        key, memo = next(iter(state.requests.items()))
+        if state.now - memo.seen_at < retention.request_ids:
             break
-        del pool.requests[key]
-        pool.forgotten += 1
-    if pool.forgotten > FORGOTTEN_KEPT:  # a dict looks for its first key from where its very first one was
-        pool.forgotten = 0
-        pool.ended = {name: ended_at for name, ended_at in pool.ended.items()}  # noqa: C416 - dict() would keep the gaps
-        pool.requests = {key: memo for key, memo in pool.requests.items()}  # noqa: C416
+        del state.requests[key]
+        state.indices.forgotten += 1
+    if state.indices.forgotten > FORGOTTEN_KEPT:  # a dict looks for its first key from where its very first one was
+        state.indices.forgotten = 0
+        state.ended = {name: ended_at for name, ended_at in state.ended.items()}  # noqa: C416 - dict() would keep the gaps
+        state.requests = {key: memo for key, memo in state.requests.items()}  # noqa: C416

@@ -1,101 +1,101 @@
-"""Devices that nobody may be given: not seen free after their task, or broken."""
+"""Devices out of use: quarantined or unhealthy."""
 
-from bailiff_core.model.pool import Device, Node, Pool
+from bailiff_core.model.state import Device, Node, PoolState
 from bailiff_core.records import facts
 
 from .log import remember
-from .register import folds
+from .registry import folds
 
 
 @folds(facts.DeviceQuarantined)
-def device_quarantined(pool: Pool, fact: facts.DeviceQuarantined) -> None:
+def device_quarantined(state: PoolState, fact: facts.DeviceQuarantined) -> None:
     """It counts for nothing until it is cleared; what was promised on it is looked at again."""
-    node, device = _find(pool, fact)
+    node, device = _find(state, fact)
     if device is None:
         return
     if not node.quarantined >> device.number & 1:
-        device.trouble_since = pool.now
+        device.fault_since = state.now
     node.quarantined |= 1 << device.number
-    device.trouble, device.left_by = fact.detail or fact.reason, fact.job
-    _changed(pool, node)
+    device.fault, device.fault_job = fact.detail or fact.reason, fact.job
+    _changed(state, node)
 
 
 @folds(facts.DeviceClearRequested)
-def device_clear_requested(pool: Pool, fact: facts.DeviceClearRequested) -> None:
+def device_clear_requested(state: PoolState, fact: facts.DeviceClearRequested) -> None:
     """Its agent is to be told."""
-    _, device = _find(pool, fact)
+    _, device = _find(state, fact)
     if device is not None:
-        device.clear_seq = pool.seq
-    remember(pool, fact.request)
+        device.clear_seq = state.seq
+    remember(state, fact.request)
 
 
 @folds(facts.DeviceCleared)
-def device_cleared(pool: Pool, fact: facts.DeviceCleared) -> None:
+def device_cleared(state: PoolState, fact: facts.DeviceCleared) -> None:
     """It may be given out again, unless it is broken as well."""
-    node, device = _find(pool, fact)
+    node, device = _find(state, fact)
     if device is None:
         return
     node.quarantined &= ~(1 << device.number)
-    device.clear_seq = device.left_by = None
+    device.clear_seq = device.fault_job = None
     if device.healthy:
-        device.trouble, device.trouble_since = "", None
-    _changed(pool, node)
+        device.fault, device.fault_since = "", None
+    _changed(state, node)
 
 
 @folds(facts.DeviceUnhealthy)
-def device_unhealthy(pool: Pool, fact: facts.DeviceUnhealthy) -> None:
+def device_unhealthy(state: PoolState, fact: facts.DeviceUnhealthy) -> None:
     """Nothing is placed there, and who stands on it is no failure of its own."""
-    node, device = _find(pool, fact)
+    node, device = _find(state, fact)
     if device is None:
         return
     if device.healthy and not node.quarantined >> device.number & 1:
-        device.trouble_since = pool.now
-    device.healthy, device.trouble = False, fact.detail or fact.reason
+        device.fault_since = state.now
+    device.healthy, device.fault = False, fact.detail or fact.reason
     device.clear_seq = None
     node.capacity.devices &= ~(1 << device.number)
-    lose_device(pool, node, device)
-    _changed(pool, node)
+    lose_device(state, node, device)
+    _changed(state, node)
 
 
 @folds(facts.DeviceHealthy)
-def device_healthy(pool: Pool, fact: facts.DeviceHealthy) -> None:
+def device_healthy(state: PoolState, fact: facts.DeviceHealthy) -> None:
     """It may be given out again, unless it is quarantined as well."""
-    node, device = _find(pool, fact)
+    node, device = _find(state, fact)
     if device is None:
         return
     device.healthy = True
     node.capacity.devices |= 1 << device.number
     if not node.quarantined >> device.number & 1:
-        device.trouble, device.trouble_since, device.clear_seq = "", None, None
-    _changed(pool, node)
+        device.fault, device.fault_since, device.clear_seq = "", None, None
+    _changed(state, node)
 
 
 @folds(facts.ShareExceeded)
-def share_exceeded(pool: Pool, fact: facts.ShareExceeded) -> None:
+def share_exceeded(state: PoolState, fact: facts.ShareExceeded) -> None:
     """Whether it leaves for it is the policy's."""
-    job = pool.jobs.get(fact.job)
+    job = state.jobs.get(fact.job)
     task = job.task(fact.task) if job is not None and job.attempt == fact.attempt else None
-    if job is not None and task is not None and pool.rules.devices.over_share == "evict":
+    if job is not None and task is not None and state.rules.devices.over_share == "evict":
         task.over_share = True
-        pool.touched[job.id] = None
+        state.indices.touched[job.id] = None
 
 
-def _find(pool: Pool, fact: facts.DeviceFact) -> tuple[Node, Device | None]:
+def _find(state: PoolState, fact: facts.DeviceFact) -> tuple[Node, Device | None]:
     """The device, where the node has it (still)."""
-    node = pool.nodes[pool.node_numbers[fact.node]]
+    node = state.nodes[state.node_numbers[fact.node]]
     return node, next((device for device in node.devices if device.id == fact.device), None)
 
 
-def lose_device(pool: Pool, node: Node, device: Device) -> None:
+def lose_device(state: PoolState, node: Node, device: Device) -> None:
     """Whoever stands on it now has to leave, and what becomes of it is no failure of its own."""
-    for job in pool.active_jobs():
+    for job in state.active_jobs():
         for task in job.tasks:
             if task.node == node.number and task.devices >> device.number & 1 and task.state not in ("reserved", "released"):
                 task.device_failed = True
-                pool.touched[job.id] = None
+                state.indices.touched[job.id] = None
 
 
-def _changed(pool: Pool, node: Node) -> None:
+def _changed(state: PoolState, node: Node) -> None:
     """Whoever is first in the queue may wait for other room now."""
-    pool.room_grew = True
-    pool.stale_nodes[node.number] = None
+    state.indices.retry_unschedulable = True
+    state.indices.changed_nodes[node.number] = None

@@ -1,76 +1,76 @@
-"""Evictions, of whole jobs and of single members: decided, begun, stuck, taken back."""
+"""Evictions of whole jobs and of single tasks: decided, started, stuck, cancelled."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from bailiff_core.model.places import numbers
-from bailiff_core.model.pool import Eviction, Job, Pool, Task
+from bailiff_core.model.placement_ranges import numbers
+from bailiff_core.model.state import Eviction, Job, PoolState, Task
 from bailiff_core.records import decisions, facts
 
+from .allocation import changing, drop_reservation, evict_job, phase_of, reindex, set_phase
+from .elasticity import drop_reserved
 from .gang import note_stale
-from .growth import drop_reserved
-from .register import folds
-from .room import changing, drop_promise, leave_whole, phase_of, reindex, set_phase
+from .registry import folds
 
 
 @folds(decisions.EvictionDecided)
-def eviction_decided(pool: Pool, decision: decisions.EvictionDecided) -> None:
-    """The attempt is to end, or these members of it."""
-    job = pool.jobs[decision.job]
-    eviction = Eviction(pool.seq, decision.cause, decision.grace)
+def eviction_decided(state: PoolState, decision: decisions.EvictionDecided) -> None:
+    """The attempt is evicted, or these tasks of it."""
+    job = state.jobs[decision.job]
+    eviction = Eviction(state.seq, decision.cause, decision.grace)
     if decision.tasks:
-        leave_in_part(pool, job, numbers(decision.tasks), eviction)
+        evict_tasks(state, job, numbers(decision.tasks), eviction)
     else:
-        leave_whole(pool, job, eviction)
-    pool.room_grew = True
+        evict_job(state, job, eviction)
+    state.indices.retry_unschedulable = True
 
 
-def leave_in_part(pool: Pool, job: Job, indices: list[int], eviction: Eviction) -> None:
-    """These members leave, the job goes on. Of those that were only promised room, it is free at once."""
-    drop_reserved(pool, job, indices)
-    with changing(pool, job):
+def evict_tasks(state: PoolState, job: Job, indices: list[int], eviction: Eviction) -> None:
+    """Evict these tasks; the job continues. Reserved tasks among them are dropped at once."""
+    drop_reserved(state, job, indices)
+    with changing(state, job):
         for index in indices:
             task = job.task(index)
             if task is not None:
                 task.eviction = replace(eviction)
-    note_stale(pool, job)
-    reindex(pool, job)
+    note_stale(state, job)
+    reindex(state, job)
 
 
-@folds(facts.EvictionBegun)
-def eviction_begun(pool: Pool, fact: facts.EvictionBegun) -> None:
-    """From here on agents may be told, by the order of this record."""
-    job = pool.jobs[fact.job]
+@folds(facts.EvictionStarted)
+def eviction_started(state: PoolState, fact: facts.EvictionStarted) -> None:
+    """From here on agents may be notified, ordered by this record."""
+    job = state.jobs[fact.job]
     for eviction in (job.eviction, *(task.eviction for task in job.tasks)):
-        if eviction is not None and eviction.decided_seq == fact.decided and eviction.begun_seq is None:
-            eviction.begun_seq, eviction.begun_at = pool.seq, pool.now
+        if eviction is not None and eviction.decided_seq == fact.decided_by and eviction.started_seq is None:
+            eviction.started_seq, eviction.started_at = state.seq, state.now
 
 
 @folds(decisions.EvictionStuck)
-def eviction_stuck(pool: Pool, decision: decisions.EvictionStuck) -> None:
-    """Nobody counts on this room any more."""
-    job = pool.jobs[decision.job]
-    with changing(pool, job):
+def eviction_stuck(state: PoolState, decision: decisions.EvictionStuck) -> None:
+    """Its resources no longer count as releasing."""
+    job = state.jobs[decision.job]
+    with changing(state, job):
         for eviction in _meant(job, decision.tasks):
             eviction.stuck = True
-    for name in (*pool.reserved, *pool.leaving):
-        pool.touched[name] = None
+    for name in (*state.reserved, *state.evicting):
+        state.indices.touched[name] = None
 
 
-@folds(decisions.EvictionWithdrawn)
-def eviction_withdrawn(pool: Pool, decision: decisions.EvictionWithdrawn) -> None:
-    """Never told: it is as if nothing had been. Told: the agents' confirmations are awaited."""
-    job = pool.jobs[decision.job]
-    drop_promise(pool, job, numbers(decision.tasks) if decision.tasks else [task.index for task in job.promise])
-    with changing(pool, job):
-        if not decision.told:
+@folds(decisions.EvictionCancelled)
+def eviction_cancelled(state: PoolState, decision: decisions.EvictionCancelled) -> None:
+    """Not notified: the eviction is removed. Notified: the agents' confirmations are awaited."""
+    job = state.jobs[decision.job]
+    drop_reservation(state, job, numbers(decision.tasks) if decision.tasks else [task.index for task in job.reservation])
+    with changing(state, job):
+        if not decision.notified:
             _stay(job, decision.tasks)
         for eviction in _meant(job, decision.tasks):
-            eviction.spare_seq = pool.seq
-    if not decision.told:
-        pool.touched[job.id] = None
-        note_stale(pool, job)
-        set_phase(pool, job, phase_of(job) if job.eviction is None else job.phase)
+            eviction.cancel_seq = state.seq
+    if not decision.notified:
+        state.indices.touched[job.id] = None
+        note_stale(state, job)
+        set_phase(state, job, phase_of(job) if job.eviction is None else job.phase)
 
 
 def _stay(job: Job, tasks: str) -> None:

@@ -1,6 +1,6 @@
-"""Whether a gang has all that it needs, and since when it has not."""
+"""Whether a gang has its minimum of tasks, and since when it does not."""
 
-from bailiff_core.model.pool import Job, Pool, Task
+from bailiff_core.model.state import Job, PoolState, Task
 from bailiff_core.model.units import core_stands
 
 
@@ -9,16 +9,16 @@ def is_done(task: Task) -> bool:
     return task.exit_code == 0 and task.state in ("exited", "released")
 
 
-def at_work(job: Job) -> list[Task]:
+def active_tasks(job: Job) -> list[Task]:
     """Members that run, or are about to, and are not told to leave."""
     return [task for task in job.tasks if task.state in ("starting", "running") and task.eviction is None]
 
 
-def note_stale(pool: Pool, job: Job) -> None:
+def note_stale(state: PoolState, job: Job) -> None:
     """Keep `stale_since` true after members came or went."""
-    here = at_work(job)
+    here = active_tasks(job)
     lacks = job.phase in ("starting", "running") and bool(here) and not core_stands(job, here)
     if not lacks or any(is_done(task) for task in job.tasks):
         job.stale_since = None
     elif job.stale_since is None:
-        job.stale_since = pool.now
+        job.stale_since = state.now

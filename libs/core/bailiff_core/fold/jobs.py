@@ -1,23 +1,23 @@
 """Jobs from submit to end, apart from eviction."""
 
-from bailiff_core.model.places import NodeShare, numbers
-from bailiff_core.model.pool import Job, Pool
-from bailiff_core.model.shape import shape_of
-from bailiff_core.protections import displaced_asker
-from bailiff_core.queue.order import enqueue
+from bailiff_core.model.placement_ranges import NodeShare, numbers
+from bailiff_core.model.scheduling_class import scheduling_class_of
+from bailiff_core.model.state import Job, PoolState
 from bailiff_core.records import decisions, facts
 
-from .classes import take_class
+from .allocation import changing, close_preemption, drop_reservation, reindex, reordering, set_phase, set_reservation, tasks_of
+from .classes import apply_priority_class
+from .displacements import forget_displacements
+from .elasticity import drop_reserved
 from .gang import note_stale
-from .growth import drop_reserved
 from .log import remember
-from .register import folds
-from .room import changing, close_plan, drop_promise, reindex, reordering, set_phase, set_promise, tasks_of
+from .pending_queue import enqueue
+from .registry import folds
 from .selection import close_requests_of
 
-EVICTIONS_KEPT = 64
-INVOLUNTARY = ("preemption", "policy", "stale-gang", "asked", "drain")
-AT_A_WISH = (
+MAX_EVICTION_TIMES = 64
+INVOLUNTARY = ("preemption", "policy", "stale-gang", "requested", "drain")
+VOLUNTARY = (
     "paused",
     "migration",
     "resize",
@@ -25,16 +25,16 @@ AT_A_WISH = (
 
 
 @folds(facts.JobSubmitted)
-def job_submitted(pool: Pool, fact: facts.JobSubmitted) -> None:
-    """The job waits, at its place in the queue."""
+def job_submitted(state: PoolState, fact: facts.JobSubmitted) -> None:
+    """The job is pending, at its place in the queue."""
     demand = fact.demand
-    entry = pool.rules.find_class(demand.priority_class)
+    entry = state.rules.find_class(demand.priority_class)
     if entry is None:
         raise ValueError(f"job {demand.job} has the class {demand.priority_class}, which the policy lacks")
     job = Job(
         id=demand.job,
-        seq=pool.seq,
-        submitted_at=pool.now,
+        seq=state.seq,
+        submitted_at=state.now,
         demand=demand,
         class_name=entry.name,
         priority=entry.value,
@@ -43,172 +43,176 @@ def job_submitted(pool: Pool, fact: facts.JobSubmitted) -> None:
         spec_digest=fact.spec_digest,
         project=demand.project or "",
         base_priority=entry.value,
-        shape=shape_of(demand),
-        waiting_since=pool.now,
+        scheduling_class=scheduling_class_of(demand),
+        pending_since=state.now,
         user=fact.user,
     )
-    pool.jobs[job.id] = job
-    pool.touched[job.id] = None
-    pool.stale_jobs[job.id] = pool.stale_times[job.id] = None
-    enqueue(pool, job)
-    remember(pool, fact.request)
+    state.jobs[job.id] = job
+    state.indices.touched[job.id] = None
+    state.indices.changed_jobs[job.id] = state.indices.changed_times[job.id] = None
+    enqueue(state, job)
+    remember(state, fact.request)
 
 
-@folds(facts.JobReclassified)
-def job_reclassified(pool: Pool, fact: facts.JobReclassified) -> None:
-    """A waiting job takes its new place in the queue."""
-    job = pool.jobs[fact.job]
-    entry = pool.rules.find_class(fact.priority_class)
+@folds(facts.JobPriorityClassChanged)
+def job_priority_class_changed(state: PoolState, fact: facts.JobPriorityClassChanged) -> None:
+    """A pending job moves to its new place in the queue."""
+    job = state.jobs[fact.job]
+    entry = state.rules.find_class(fact.priority_class)
     if entry is None:
         raise ValueError(f"job {job.id} gets the class {fact.priority_class}, which the policy lacks")
-    with reordering(pool, job):
+    with reordering(state, job):
         job.class_name = entry.name
-        take_class(job, entry)
-    job.told_waiting = False
+        apply_priority_class(job, entry)
+    job.pending_recorded = False
     job.next_request_at = job.refused_requests = 0
-    pool.touched[job.id] = None
-    pool.room_grew = True
-    remember(pool, fact.request)
+    state.indices.touched[job.id] = None
+    state.indices.retry_unschedulable = True
+    remember(state, fact.request)
 
 
 @folds(facts.JobCancelled)
-def job_cancelled(pool: Pool, fact: facts.JobCancelled) -> None:
-    """The wish is noted; decisions follow."""
-    job = pool.jobs[fact.job]
+def job_cancelled(state: PoolState, fact: facts.JobCancelled) -> None:
+    """The cancellation is noted; decisions follow."""
+    job = state.jobs[fact.job]
     job.cancelled = True
-    job.held_because = None
-    pool.touched[job.id] = None
-    set_promise(pool, job, [])
-    reindex(pool, job)
-    remember(pool, fact.request)
+    job.suspended_reason = None
+    state.indices.touched[job.id] = None
+    set_reservation(state, job, [])
+    reindex(state, job)
+    remember(state, fact.request)
 
 
 @folds(decisions.JobPlaced)
-def job_placed(pool: Pool, decision: decisions.JobPlaced) -> None:
-    """The gang, or the first of it, stands at its place: promised, or about to start."""
-    job = pool.jobs[decision.job]
-    take_place(pool, job, decision.attempt, decision.placement, decision.reserved, decision.expires)
+def job_placed(state: PoolState, decision: decisions.JobPlaced) -> None:
+    """The gang, or its core, has its place: reserved, or starting."""
+    job = state.jobs[decision.job]
+    take_place(state, job, decision.attempt, decision.placement, decision.reserved, decision.expires)
 
 
-def take_place(pool: Pool, job: Job, attempt: int, placement: tuple[NodeShare, ...], reserved: bool, expires: int | None) -> None:
+def take_place(
+    state: PoolState, job: Job, attempt: int, placement: tuple[NodeShare, ...], reserved: bool, expires: int | None
+) -> None:
     """Begin an attempt at these places."""
-    set_promise(pool, job, [])
+    set_reservation(state, job, [])
     job.attempt = attempt
-    job.told_waiting = False
+    job.pending_recorded = False
     job.next_request_at = job.refused_requests = 0
     job.reserved_until = expires
     job.last_start = job.stale_since = None
-    with changing(pool, job):
-        job.tasks = tasks_of(pool, job, placement, reserved)
-    set_phase(pool, job, "reserved" if reserved else "starting")
+    with changing(state, job):
+        job.tasks = tasks_of(state, job, placement, reserved)
+    set_phase(state, job, "reserved" if reserved else "starting")
 
 
-@folds(decisions.JobStartOrdered)
-def job_start_ordered(pool: Pool, decision: decisions.JobStartOrdered) -> None:
-    """A promise becomes room held; with the last of it the plan behind it is fulfilled."""
-    job = pool.jobs[decision.job]
+@folds(decisions.JobStarting)
+def job_starting(state: PoolState, decision: decisions.JobStarting) -> None:
+    """Reserved tasks start; with the last of them the preemption behind the reservation is complete."""
+    job = state.jobs[decision.job]
     chosen = dict.fromkeys(numbers(decision.tasks) if decision.tasks else (task.index for task in job.tasks))
-    with changing(pool, job):
+    with changing(state, job):
         for task in job.tasks:
             if task.index in chosen and task.state == "reserved":
-                task.state, task.start_seq = "starting", pool.seq
+                task.state, task.start_seq = "starting", state.seq
     if not any(task.state == "reserved" for task in job.tasks):
         job.reserved_until = None
-        if job.plan is not None:
-            pool.plans.pop(job.plan, None)
-            job.plan = None
-    note_stale(pool, job)
-    set_phase(pool, job, "starting" if job.phase == "reserved" else job.phase)
+        if job.preemption is not None:
+            state.preemptions.pop(job.preemption, None)
+            job.preemption = None
+    note_stale(state, job)
+    set_phase(state, job, "starting" if job.phase == "reserved" else job.phase)
 
 
 @folds(decisions.ReservationDropped)
-def reservation_dropped(pool: Pool, decision: decisions.ReservationDropped) -> None:
-    """The promise is off: the job waits again at its old place, or goes on without these members, or leaves without one."""
-    job = pool.jobs[decision.job]
+def reservation_dropped(state: PoolState, decision: decisions.ReservationDropped) -> None:
+    """The reservation is dropped: the job is pending again, or continues without these tasks."""
+    job = state.jobs[decision.job]
     if decision.tasks:
-        drop_promise(pool, job, numbers(decision.tasks))
-        drop_reserved(pool, job, numbers(decision.tasks))
+        drop_reservation(state, job, numbers(decision.tasks))
+        drop_reserved(state, job, numbers(decision.tasks))
     elif job.phase == "evicting":
-        set_promise(pool, job, [])
+        set_reservation(state, job, [])
     else:
-        back_to_queue(pool, job)
+        requeue(state, job)
 
 
-def back_to_queue(pool: Pool, job: Job) -> None:
-    """End the present attempt without a trace of room."""
+def requeue(state: PoolState, job: Job) -> None:
+    """End the present attempt; the job holds no resources."""
     job.step = max((task.step for task in job.tasks if task.step is not None), default=job.step)
-    with changing(pool, job):
+    with changing(state, job):
         job.tasks = []
         job.eviction = None
-    close_plan(pool, job)
-    job.reserved_until = job.wish = None
-    job.resized = False
-    pool.touched[job.id] = None
-    pool.room_grew = True
-    set_phase(pool, job, "pending" if job.paused_seq is None else "paused")
+    close_preemption(state, job)
+    job.reserved_until = job.operator_request = None
+    job.restart_pending = False
+    state.indices.touched[job.id] = None
+    state.indices.retry_unschedulable = True
+    set_phase(state, job, "pending" if job.paused_seq is None else "paused")
     job.last_start = job.stale_since = None
 
 
-@folds(decisions.JobWaits)
-def job_waits(pool: Pool, decision: decisions.JobWaits) -> None:
-    """The job's owner has been told why it waits."""
-    pool.jobs[decision.job].told_waiting = True
+@folds(decisions.JobPending)
+def job_pending(state: PoolState, decision: decisions.JobPending) -> None:
+    """Ensures that JobPending is recorded once per wait."""
+    state.jobs[decision.job].pending_recorded = True
 
 
 @folds(decisions.JobRequeued)
-def job_requeued(pool: Pool, decision: decisions.JobRequeued) -> None:
-    """The attempt is over and counted for what it was."""
-    job = pool.jobs[decision.job]
+def job_requeued(state: PoolState, decision: decisions.JobRequeued) -> None:
+    """The attempt is over; its outcome is counted."""
+    job = state.jobs[decision.job]
     if decision.outcome in ("failed", "lost"):
-        pool.stirred = pool.seq
+        state.entitlements_changed = state.seq
     if decision.outcome == "failed":
         job.failures += 1
     elif decision.outcome == "lost":
         job.losses += 1
-    elif decision.cause not in AT_A_WISH:
+    elif decision.cause not in VOLUNTARY:
         job.evictions += 1
     if decision.outcome not in ("failed", "lost") or decision.cause in INVOLUNTARY:
-        job.last_eviction = pool.now
+        job.last_eviction = state.now
     if decision.cause in INVOLUNTARY:
-        job.evicted_at = [*job.evicted_at[1 - EVICTIONS_KEPT :], pool.now]
-    if decision.not_before > pool.now or job.eviction is None:  # a place for some of its members is none for the job
-        set_promise(pool, job, [])
+        job.eviction_times = [*job.eviction_times[1 - MAX_EVICTION_TIMES :], state.now]
+    if decision.not_before > state.now or job.eviction is None:  # a place for some of its members is none for the job
+        set_reservation(state, job, [])
     job.not_before = decision.not_before
-    job.waiting_since, job.timed_out = pool.now, False
-    back_to_queue(pool, job)
+    job.pending_since, job.timeout_recorded = state.now, False
+    requeue(state, job)
 
 
-@folds(decisions.JobAged)
-def job_aged(pool: Pool, decision: decisions.JobAged) -> None:
-    """The job counts with another priority than its class's, or with that again."""
-    job = pool.jobs[decision.job]
-    with reordering(pool, job):
-        job.priority = decision.effective
+@folds(decisions.JobPriorityBoosted)
+def job_priority_boosted(state: PoolState, decision: decisions.JobPriorityBoosted) -> None:
+    """The job's effective priority changes."""
+    job = state.jobs[decision.job]
+    with reordering(state, job):
+        job.priority = decision.effective_priority
     job.next_request_at = job.refused_requests = 0
-    pool.touched[job.id] = None
+    state.indices.touched[job.id] = None
 
 
 @folds(decisions.ScheduleTimedOut)
-def schedule_timed_out(pool: Pool, decision: decisions.ScheduleTimedOut) -> None:
-    """It has been said, for this wait."""
-    job = pool.jobs[decision.job]
-    job.timed_out = True
-    pool.stale_times[job.id] = None
-    pool.room_grew = pool.room_grew or decision.then == "pass"  # backfill keeps no place for it any more
+def schedule_timed_out(state: PoolState, decision: decisions.ScheduleTimedOut) -> None:
+    """Ensures that ScheduleTimedOut is recorded once per wait."""
+    job = state.jobs[decision.job]
+    job.timeout_recorded = True
+    state.indices.changed_times[job.id] = None
+    state.indices.retry_unschedulable = (
+        state.indices.retry_unschedulable or decision.action == "pass"
+    )  # backfill reserves nothing for it any more
 
 
 @folds(decisions.JobEnded)
-def job_ended(pool: Pool, decision: decisions.JobEnded) -> None:
-    """The job is over for good; it is remembered for a while."""
-    job = pool.jobs[decision.job]
-    set_promise(pool, job, [])
-    with changing(pool, job):
+def job_ended(state: PoolState, decision: decisions.JobEnded) -> None:
+    """The job has ended; the state keeps it for the retention time."""
+    job = state.jobs[decision.job]
+    set_reservation(state, job, [])
+    with changing(state, job):
         job.tasks = []
         job.eviction = None
-    close_plan(pool, job)
-    job.reserved_until = job.stale_since = job.wish = job.paused_seq = None
-    pool.room_grew = True
-    close_requests_of(pool, job.id)
-    displaced_asker.forget(pool, job.id)
+    close_preemption(state, job)
+    job.reserved_until = job.stale_since = job.operator_request = job.paused_seq = None
+    state.indices.retry_unschedulable = True
+    close_requests_of(state, job.id)
+    forget_displacements(state, job.id)
     outcome = decision.outcome
-    set_phase(pool, job, "failed" if outcome == "evicted" or outcome == "timed-out" else outcome)
+    set_phase(state, job, "failed" if outcome == "evicted" or outcome == "timed-out" else outcome)

@@ -1,23 +1,23 @@
-"""The selection that is out: its requests are closed one by one, and with the last one it ends."""
+"""The open selection: its requests are closed one by one; with the last one it ends."""
 
-from bailiff_core.model.pool import Pool
+from bailiff_core.model.state import PoolState
 
 
-def close_request(pool: Pool, request: int) -> None:
+def close_request(state: PoolState, request: int) -> None:
     """The request of that seq has its answer, or needs none any more."""
-    selection = pool.selection
+    selection = state.selection
     if selection is None:
         return
     selection.requests = [open_ for open_ in selection.requests if open_.seq != request]
-    if pool.answers is not None:
-        pool.answers.pop(request, None)
+    if state.proposals is not None:
+        state.proposals.pop(request, None)
     if not selection.requests:
-        pool.selection = pool.answers = None
-        pool.room_grew = True
+        state.selection = state.proposals = None
+        state.indices.retry_unschedulable = True
 
 
-def close_requests_of(pool: Pool, job: str) -> None:
+def close_requests_of(state: PoolState, job: str) -> None:
     """The job has ended: nobody asks, and the room held for it is free again."""
-    for request in list(pool.selection.requests) if pool.selection is not None else []:
+    for request in list(state.selection.requests) if state.selection is not None else []:
         if request.job == job:
-            close_request(pool, request.seq)
+            close_request(state, request.seq)

@@ -1,18 +1,20 @@
-"""Waiting jobs whose effective priority changes with time and evictions."""
+"""Records changes of effective priorities (ageing)."""
 
 from collections.abc import Iterator
 
-from bailiff_core.model.pool import Pool
-from bailiff_core.protections import ageing as rule
-from bailiff_core.records.decisions import JobAged
+from bailiff_core.model.state import PoolState
+from bailiff_core.queue import ageing as rule
+from bailiff_core.records.decisions import JobPriorityBoosted
 from bailiff_core.records.payload import Decision
 
-from .agenda import agenda_of
+from .timers import timers_of
 
 
-def ageing(pool: Pool) -> Iterator[Decision]:
+def ageing(state: PoolState) -> Iterator[Decision]:
     """Jobs count with what they should count with now; the record says both values."""
-    for job in agenda_of(pool).due(pool, rule.NAME):
-        wanted = rule.effective(pool, job)
+    for job in timers_of(state).due(state, rule.NAME):
+        wanted = rule.effective(state, job)
         if wanted != job.priority:
-            yield JobAged(job=job.id, priority=job.base_priority, effective=wanted, reason=rule.reason(pool, job))
+            yield JobPriorityBoosted(
+                job=job.id, priority=job.base_priority, effective_priority=wanted, reason=rule.reason(state, job)
+            )

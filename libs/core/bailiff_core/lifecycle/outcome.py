@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from bailiff_core.model.pool import Job, Task
+from bailiff_core.model.state import Job, Task
 
 YIELDED = 85
 Verdict = Literal["finished", "preempted", "preempted-unclean", "failed", "lost"]

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from .document import TEN_YEARS, Count, Document, Duration, Integer, Label, Labels, Name, OpaqueId, in_order, parse_duration
+from .document import Count, Document, Duration, Integer, Label, Labels, Name, OpaqueId, in_order
 
 
 class TaskGroup(Document):
@@ -49,7 +49,8 @@ class JobDemand(Document):
     """A gang of tasks that runs whole or not at all. What is left out takes the policy's default.
 
     grace: from notice to KILL; kill_after: the part of it from TERM to KILL. stale_grace: how long it may go on with a
-    member too few; -1: for ever. on_failure: what the failure or the loss of a member means: the gang starts again, a
+    member too few; never: it is not evicted for it. on_failure: what the failure or the loss of a member means: the gang starts
+    again, a
     failure at most `max_failures` times, or it ends. restart_backoff: the first pause before that, doubled with each
     further one. elastic: how a job that may run with fewer tasks takes another number of them: live, or by a restart of all
     with the new number. Both stand on the record of every job that was accepted; in records of the first release that they
@@ -70,7 +71,7 @@ class JobDemand(Document):
     kill_after: Duration | None = None
     run_time_limit: Duration | None = None
     preemption_delay: Duration | None = None
-    stale_grace: Annotated[Integer, BeforeValidator(parse_duration), Field(ge=-1, le=TEN_YEARS)] | None = None
+    stale_grace: Duration | Literal["never"] | None = None
     on_eviction: Literal["requeue", "end"] = "requeue"
     max_failures: Annotated[Integer, Field(ge=0, le=1000)] | None = None
     on_failure: Literal["restart", "end"] = "restart"

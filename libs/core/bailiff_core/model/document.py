@@ -13,7 +13,7 @@ MICROSECONDS = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_60
 class Document(BaseModel):
     """A frozen value with strict types. Unknown fields are ignored, so that fields can be added later."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True, defer_build=True)
 
     def to_data(self) -> dict[str, Any]:
         """The fields as JSON values, those at their default left out, so that a field added later changes no old byte."""

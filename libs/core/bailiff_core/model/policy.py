@@ -2,16 +2,16 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
-from .amounts import Bounds, Weights
-from .document import TEN_YEARS, Count, Document, Duration, Integer, Label, Labels, Name, in_order, parse_duration
+from .document import Count, Document, Duration, Integer, Label, Labels, Name, in_order
+from .resource_vector import Bounds, Weights
 
-Verb = Literal["allocate", "consolidate", "reclaim", "preempt"]
-VERBS: tuple[Verb, ...] = ("allocate", "consolidate", "reclaim", "preempt")
+Action = Literal["allocate", "consolidate", "reclaim", "preempt"]
+ACTIONS: tuple[Action, ...] = ("allocate", "consolidate", "reclaim", "preempt")
 
 
-class StartWithin(Document):
+class StartSlo(Document):
     """How soon jobs of a class should run after they are submitted; misses are counted and explained."""
 
     p95: Duration | None = None
@@ -33,11 +33,11 @@ class PriorityClass(Document):
     kill_after: Duration | None = None
     immediate: bool = False
     immediate_grace: Duration = 5_000_000
-    start_within: StartWithin = StartWithin()
+    start_slo: StartSlo = StartSlo()
 
 
 class MinRuntime(Document):
-    """So long after its last start a job is shielded, from each verb. Left out: inherited from the project above."""
+    """So long after its last start a job is shielded, from each action. Left out: inherited from the project above."""
 
     preempt: Duration | None = None
     reclaim: Duration | None = None
@@ -93,26 +93,28 @@ class Ageing(Document):
 
 
 class Budget(Document):
-    """At most `most` of these jobs are on their way out at a time: those with these labels, in this project and below it."""
+    """At most `max_disruptions` of these jobs are on their way out at a time: those with these labels, in this project and below
+    it.
+    """
 
     name: Name
     labels: Labels = Field(default_factory=dict)
     project: Name | None = None
-    most: Count
+    max_disruptions: Count
 
 
 class ScheduleTimeout(Document):
-    """What happens to a gang that waits longer than `after`: it is reported, it fails, or smaller ones may pass."""
+    """What happens to a gang that is pending for longer than `after`: it is reported, it fails, or smaller ones may pass."""
 
     after: Annotated[Duration, Field(ge=1)] = 300_000_000
-    then: Literal["report", "fail", "pass"] = "report"
+    action: Literal["report", "fail", "pass"] = "report"
 
 
 class Protections(Document):
-    """Who is left alone, and when. What is left out is off.
+    """Which jobs are protected from eviction, and when. What is left out is off.
 
     excluded: jobs that have all labels of any entry are no victims. stale_gang: grace of a gang that lacks a member;
-    -1: for ever.
+    null: never evicted for it.
     """
 
     min_runtime: MinRuntime = MinRuntime()
@@ -122,24 +124,24 @@ class Protections(Document):
     preemption_delay: Duration = 0
     excluded: tuple[Annotated[Labels, Field(min_length=1)], ...] = ()
     budgets: tuple[Budget, ...] = ()
-    stale_gang: Annotated[Integer, BeforeValidator(parse_duration), Field(ge=-1, le=TEN_YEARS)] = 0
+    stale_gang: Duration | None = 0
     schedule_timeout: ScheduleTimeout | None = None
 
 
 class PreemptionRules(Document):
-    """Who may displace whom. Verbs not named are off.
+    """Which jobs may preempt which. Actions not named are off.
 
     scope: whose jobs `preempt` may take; left out: the job's own project where there are projects, else the pool.
     quota_shields: under scope `pool`, what runs within its own project's quota is left alone.
-    within_share: `preempt` does not carry the asker's project beyond its fair share, where `reclaim` is on.
-    most_moved: how many jobs one consolidation may move; 0: none, -1: any number.
+    cap_at_fair_share: `preempt` does not carry the preemptor's project beyond its fair share, where `reclaim` is on.
+    max_migrations: how many jobs one consolidation may move; 0: none, null: any number.
     """
 
-    verbs: tuple[Verb, ...] = VERBS
+    actions: tuple[Action, ...] = ACTIONS
     scope: Literal["pool", "project"] | None = None
     quota_shields: bool = True
-    within_share: bool = True
-    most_moved: Annotated[Integer, Field(ge=-1)] = 0
+    cap_at_fair_share: bool = True
+    max_migrations: Count | None = 0
     reservation_expiry: Annotated[Duration, Field(ge=1)] = 600_000_000
     selection_timeout: Annotated[Duration, Field(ge=1)] = 5_000_000
     selection_backoff: Annotated[Duration, Field(ge=1, le=3_600_000_000)] = 1_000_000
@@ -161,14 +163,14 @@ class EvictionRules(Document):
 
 
 class RestartRules(Document):
-    """How long a job waits after a failure or a loss: `backoff`, doubled with each further one, at most `longest_backoff`.
+    """How long a job waits after a failure or a loss: `backoff`, doubled with each further one, at most `max_backoff`.
 
     What it was evicted for does not count. grow_after: so long after its start a job that restarts to grow is left running.
     max_failures: how often a job that does not say it is started again after a failed attempt.
     """
 
     backoff: Duration = 2_000_000
-    longest_backoff: Duration = 64_000_000
+    max_backoff: Duration = 64_000_000
     grow_after: Duration = 300_000_000
     max_failures: Annotated[Integer, Field(ge=0, le=1000)] = 3
 
@@ -179,7 +181,7 @@ class NodeRules(Document):
     unreachable_after: Duration = 30_000_000
     lease: Duration = 600_000_000
     lost_margin: Duration = 60_000_000
-    stale_share_percent: Annotated[Integer, Field(ge=1, le=100)] = 20
+    silent_share_percent: Annotated[Integer, Field(ge=1, le=100)] = 20
 
 
 class DeviceRules(Document):
@@ -189,10 +191,10 @@ class DeviceRules(Document):
 
 
 class IdleRules(Document):
-    """What becomes of a job none of whose GPUs has done anything for `after`: it is told of, or paused. Left out: nothing."""
+    """What happens to a job whose GPUs were all idle for `after`: it is reported, or paused. Left out: nothing."""
 
     after: Annotated[Duration, Field(ge=1)] | None = None
-    then: Literal["warn", "pause"] = "warn"
+    action: Literal["warn", "pause"] = "warn"
 
 
 class RetentionRules(Document):

@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from .demand import JobDemand
-from .pool import Job, Task
+from .state import Job, Task
 
 
 @dataclass(frozen=True, slots=True)

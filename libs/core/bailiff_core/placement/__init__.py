@@ -1,23 +1,26 @@
-"""Where a gang can stand: which nodes and devices, all its tasks together, or a sentence that says why not.
+"""Gang placement: nodes and devices for all tasks of a unit at once, or the reason why the unit is unschedulable.
 
-`Rooms` is a cheap copy of what is free, on which placements and evictions can be tried and taken back. `place_unit`
-puts a whole unit on it. `to_shares` and `from_shares` translate to the compact form of the records.
+Layers, bottom to top: step_budget, task_requirements, topology_parts; allocation_index, equivalence_classes; result and
+cluster_resources (free resources per node, with trial changes and rollback); indices over them (free_gpu_index, node_index,
+topology_domains); node_scoring and packing; backtracking searches (search, devices); solve; topology; gang (`place_unit`);
+joint_placement, feasibility, fits_now. `encode_placement` and `decode_placement` translate to the compact form in records.
 """
 
-from .budget import Budget
-from .ever import could_ever_fit
-from .gang import GangPlace, NoFit, TaskPlace, place_unit
-from .rooms import Rooms
-from .shares import from_shares, to_shares
+from .cluster_resources import ClusterResources
+from .feasibility import could_ever_fit
+from .gang import place_unit
+from .placement_codec import decode_placement, encode_placement
+from .result import GangPlacement, NoFit, TaskPlacement
+from .step_budget import StepBudget
 
 __all__ = [
-    "Budget",
-    "GangPlace",
+    "ClusterResources",
+    "GangPlacement",
     "NoFit",
-    "Rooms",
-    "TaskPlace",
+    "StepBudget",
+    "TaskPlacement",
     "could_ever_fit",
-    "from_shares",
+    "decode_placement",
+    "encode_placement",
     "place_unit",
-    "to_shares",
 ]

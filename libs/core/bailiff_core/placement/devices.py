@@ -1,81 +1,91 @@
-"""Packs tasks where it matters which of a node's devices each gets: task by task over all different choices."""
+"""Packing search for cases in which the choice of devices within a node matters: task by task over all distinct choices."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from bailiff_core.model.places import bits
+from bailiff_core.model.placement_ranges import bits
 
-from .budget import Budget
-from .descent import descend
-from .need import Need
-from .packing import Chunk, Where, has_room, offers, take_devices
-from .rooms import NodeRoom, Rooms
+from .backtracking import backtrack
+from .cluster_resources import ClusterResources, NodeResources
+from .packing import PlacementScope, TasksOnNode, has_capacity, offers, take_devices
+from .step_budget import StepBudget
+from .task_requirements import TaskRequirements
 
 
 def find_devices(
-    rooms: Rooms, wanted: list[tuple[Need, int]], where: Where, budget: Budget, *, later: bool
-) -> list[Chunk] | Literal["impossible", "gave-up"]:
-    """Depth first over the tasks, within the budget. `rooms` stays as it was.
+    cluster: ClusterResources,
+    wanted: list[tuple[TaskRequirements, int]],
+    scope: PlacementScope,
+    budget: StepBudget,
+    *,
+    future: bool,
+) -> list[TasksOnNode] | Literal["impossible", "gave-up"]:
+    """Depth-first over the tasks, within the budget; `cluster` is unchanged.
 
-    Of equal devices of a node, and of equal nodes, one is tried; equal tasks stand on nodes in ascending order.
+    Of equal devices of a node, and of equal nodes, only one is tried; equal tasks go to nodes in ascending order.
     """
     tasks = [need for need, count in wanted for _ in range(count)]
 
-    def choices(taken: Sequence[Chunk]) -> Iterator[tuple[NodeRoom, int]]:
-        return _choices(rooms, tasks, taken, where, later=later)
+    def choices(taken: Sequence[TasksOnNode]) -> Iterator[tuple[NodeResources, int]]:
+        return _choices(cluster, tasks, taken, scope, future=future)
 
-    def take(at: int, choice: tuple[NodeRoom, int]) -> Chunk:
-        return take_devices(rooms, tasks[at], *choice)
+    def take(at: int, choice: tuple[NodeResources, int]) -> TasksOnNode:
+        return take_devices(cluster, tasks[at], *choice)
 
-    return descend(rooms, where, budget, len(tasks), choices, take)
+    return backtrack(cluster, scope, budget, len(tasks), choices, take)
 
 
 def _choices(
-    rooms: Rooms, tasks: list[Need], placed: Sequence[Chunk], where: Where, *, later: bool
-) -> Iterator[tuple[NodeRoom, int]]:
-    """Nodes and devices for the next task; none where one of the tasks to come has no room even by itself."""
-    left: dict[Need, int] = {}
+    cluster: ClusterResources,
+    tasks: list[TaskRequirements],
+    placed: Sequence[TasksOnNode],
+    scope: PlacementScope,
+    *,
+    future: bool,
+) -> Iterator[tuple[NodeResources, int]]:
+    """Nodes and devices for the next task; none if one of the remaining tasks does not fit even on its own."""
+    remaining: dict[TaskRequirements, int] = {}
     for task in tasks[len(placed) :]:
-        left[task] = left.get(task, 0) + 1
-    if not all(has_room(rooms, need, count, where, later=later) for need, count in left.items()):
+        remaining[task] = remaining.get(task, 0) + 1
+    if not all(has_capacity(cluster, need, count, scope, future=future) for need, count in remaining.items()):
         return
     need = tasks[len(placed)]
     lowest = placed[-1].node.number if placed and placed[-1].need == need else -1
     seen: dict[object, None] = {}
-    for offer in sorted(offers(rooms, need, where, later=later), key=lambda offer: offer.node.number):
-        look = _look(offer.node, list(left), later=later)
-        if offer.node.number >= lowest and look not in seen:
-            seen[look] = None
-            for mask in device_choices(need, offer.node, offer.suited, later=later):
+    for offer in sorted(offers(cluster, need, scope, future=future), key=lambda offer: offer.node.number):
+        key = _equivalence_key(offer.node, list(remaining), future=future)
+        if offer.node.number >= lowest and key not in seen:
+            seen[key] = None
+            for mask in device_choices(need, offer.node, offer.devices, future=future):
                 yield offer.node, mask
 
 
-def _look(node: NodeRoom, needs: list[Need], *, later: bool) -> object:
-    """Equal for nodes between which no task to come can tell."""
-    room = node.later if later else node.now()
-    admits = tuple(not need.nodes or node.name in need.nodes for need in needs)
-    labels = tuple(need.kind.admits(node.labels) for need in needs)
-    kinds = sorted(kind_of(node, number, later=later) for number in bits(node.usable))
+def _equivalence_key(node: NodeResources, requirements: list[TaskRequirements], *, future: bool) -> object:
+    """Equal for nodes that are interchangeable for all remaining tasks."""
+    room = node.future if future else node.now()
+    admits = tuple(not need.nodes or node.name in need.nodes for need in requirements)
+    labels = tuple(need.selector.admits(node.labels) for need in requirements)
+    kinds = sorted(device_class(node, number, future=future) for number in bits(node.usable))
     return (admits, labels, room.cpu_milli, room.memory_bytes, room.slots, tuple(kinds))
 
 
-def kind_of(node: NodeRoom, number: int, *, later: bool) -> tuple[int, int, str]:
-    """What is free of a device, its size and its model."""
-    room, units = node.later if later else node.now(), node.units[number]
+def device_class(node: NodeResources, number: int, *, future: bool) -> tuple[int, int, str]:
+    """Free units, total units and model of a device: equal for interchangeable devices."""
+    room, units = node.future if future else node.now(), node.units[number]
     free = units if room.devices >> number & 1 else max(0, room.shares.get(number, 0))
     model = next(name for name, mask in node.models.items() if mask >> number & 1)
     return free, units, model
 
 
-def device_choices(need: Need, node: NodeRoom, suited: int, *, later: bool) -> Iterator[int]:
-    """Sets of devices for one task, one of each that look the same."""
-    alike: dict[tuple[int, int, str], list[int]] = {}
-    for number in bits(suited):
-        kind = kind_of(node, number, later=later)
+def device_choices(need: TaskRequirements, node: NodeResources, eligible: int, *, future: bool) -> Iterator[int]:
+    """Device masks for one task, one per set of interchangeable devices."""
+    by_key: dict[tuple[int, int, str], list[int]] = {}
+    for number in bits(eligible):
+        kind = device_class(node, number, future=future)
         free, units, _ = kind
         if free == units if need.gpus else free >= need.share(units):
-            alike.setdefault(kind, []).append(number)
-    groups = [alike[kind] for kind in sorted(alike)]
+            by_key.setdefault(kind, []).append(number)
+    groups = [by_key[kind] for kind in sorted(by_key)]
 
     def choose(at: int, missing: int) -> Iterator[int]:
         if not missing:

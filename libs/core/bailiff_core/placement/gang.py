@@ -1,92 +1,77 @@
-"""Puts a whole unit on the pool, or says why it does not fit."""
+"""Places all tasks of a unit together, or says why the unit does not fit."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from bailiff_core.model.units import Unit
 
-from .budget import Budget
-from .need import Needs, needs_of_unit
-from .packing import ANYWHERE, SPREAD, Chunk
-from .parts import has_rules, parts_of, topology_problem
-from .rooms import Rooms
-from .solve import NoFit, pack
-from .together import Dealt, Together
+from .cluster_resources import ClusterResources
+from .packing import ANYWHERE, SPREAD, TasksOnNode
+from .result import GangPlacement, NoFit, TaskPlacement
+from .solve import pack
+from .step_budget import StepBudget
+from .task_requirements import TasksByRequirements, requirements_of_unit
+from .topology import PlacedTasks, TopologySearch
+from .topology_parts import has_topology_constraints, topology_parts_of, topology_problem
 
-__all__ = ["GangPlace", "NoFit", "TaskPlace", "interchangeable", "place_unit"]
-
-
-@dataclass(frozen=True, slots=True)
-class TaskPlace:
-    """One task's place: node number and a mask of devices."""
-
-    index: int
-    node: int
-    devices: int
+__all__ = ["GangPlacement", "NoFit", "TaskPlacement", "has_uniform_tasks", "is_spread", "place_unit"]
 
 
-@dataclass(frozen=True, slots=True)
-class GangPlace:
-    """A place for every task of a unit. `later`: some of the room is still on its way out, so all of it is only promised."""
+def place_unit(cluster: ClusterResources, unit: Unit, budget: StepBudget, *, reserve: bool = False) -> GangPlacement | NoFit:
+    """Place all tasks of the unit together. On success their resources are taken in `cluster`, else `cluster` is unchanged.
 
-    tasks: tuple[TaskPlace, ...]
-    later: bool
-
-
-def place_unit(rooms: Rooms, unit: Unit, budget: Budget, *, promised: bool = False) -> GangPlace | NoFit:
-    """Place all tasks of the unit together. On success their room is taken in `rooms`, otherwise `rooms` is as before.
-
-    If what is free now suffices, only that is used and the unit may start at once. Otherwise, or with `promised`,
-    room to come counts too, and all the unit's room is promised.
+    If the resources that are free now suffice, only these are used and the unit may start now. Otherwise, or with
+    `reserve`, releasing resources count as free too, and the whole placement is a reservation.
     """
-    found = _places(rooms, unit, budget, promised=promised)
+    found = _places(cluster, unit, budget, reserve=reserve)
     if isinstance(found, NoFit):
         return found
-    later = promised or any(chunk.later for _, chunks in found for chunk in chunks)
-    places = [place for needs, chunks in found for place in _deal(rooms, needs, chunks, later=later)]
+    future = reserve or any(chunk.future for _, chunks in found for chunk in chunks)
+    places = [place for requirements, chunks in found for place in _assign(cluster, requirements, chunks, future=future)]
     if len(places) > 1:
         places.sort(key=_index)
-    return GangPlace(tuple(places), later)
+    return GangPlacement(tuple(places), future)
 
 
-def _index(place: TaskPlace) -> int:
+def _index(place: TaskPlacement) -> int:
     return place.index
 
 
-def _places(rooms: Rooms, unit: Unit, budget: Budget, *, promised: bool) -> Dealt | NoFit:
-    spread = spreads(rooms, unit)
-    if has_rules(unit.job.demand):
-        problem = topology_problem(unit.job.demand, rooms.policy)
+def _places(cluster: ClusterResources, unit: Unit, budget: StepBudget, *, reserve: bool) -> PlacedTasks | NoFit:
+    spread = is_spread(cluster, unit)
+    if has_topology_constraints(unit.job.demand):
+        problem = topology_problem(unit.job.demand, cluster.policy)
         if problem is not None:
             return NoFit("impossible", problem)
-        parts = parts_of(unit, rooms.policy)
+        parts = topology_parts_of(unit, cluster.policy)
         if parts.rules():
-            return Together(rooms, parts, budget, spread=spread).place(promised=promised)
-    needs = needs_of_unit(unit)
-    wanted = {need: len(indices) for need, indices in needs.items()}
-    where = SPREAD if spread else ANYWHERE
-    found = NoFit("impossible", "") if promised else pack(rooms, wanted, where, budget, later=False, explain=False)
+            return TopologySearch(cluster, parts, budget, spread=spread).place(reserve=reserve)
+    requirements = requirements_of_unit(unit)
+    wanted = {need: len(indices) for need, indices in requirements.items()}
+    scope = SPREAD if spread else ANYWHERE
+    found = NoFit("impossible", "") if reserve else pack(cluster, wanted, scope, budget, future=False, explain=False)
     if isinstance(found, NoFit):
-        found = pack(rooms, wanted, where, budget, later=True)
-    return found if isinstance(found, NoFit) else [(needs, found)]
+        found = pack(cluster, wanted, scope, budget, future=True)
+    return found if isinstance(found, NoFit) else [(requirements, found)]
 
 
-def interchangeable(unit: Unit) -> bool:
-    """Whether its tasks all need the same, and stand anywhere: then where they fit, they fit with more room, too."""
-    needs = needs_of_unit(unit)
-    return len(needs) == 1 and not next(iter(needs)).shared and not has_rules(unit.job.demand)
+def has_uniform_tasks(unit: Unit) -> bool:
+    """Whether all its tasks have equal requirements and no topology constraint: then more free resources never hurt."""
+    requirements = requirements_of_unit(unit)
+    return len(requirements) == 1 and not next(iter(requirements)).shared and not has_topology_constraints(unit.job.demand)
 
 
-def spreads(rooms: Rooms, unit: Unit) -> bool:
+def is_spread(cluster: ClusterResources, unit: Unit) -> bool:
     """Whether its tasks are spread over nodes instead of packed."""
-    policy = rooms.policy
+    policy = cluster.policy
     return (unit.job.demand.pack or (policy.packing if policy is not None else "binpack")) == "spread"
 
 
-def _deal(rooms: Rooms, needs: Needs, chunks: list[Chunk], *, later: bool) -> Iterator[TaskPlace]:
-    """Take the room, and deal it to the tasks: to the chunks of their need one after the other."""
-    waiting = {need: iter(indices) for need, indices in needs.items()}
+def _assign(
+    cluster: ClusterResources, requirements: TasksByRequirements, chunks: list[TasksOnNode], *, future: bool
+) -> Iterator[TaskPlacement]:
+    """Take the resources and assign them to the tasks, in index order per requirements."""
+    unassigned = {need: iter(indices) for need, indices in requirements.items()}
     for chunk in chunks:
         for mask in chunk.masks:
-            rooms.take(chunk.node, chunk.need.amount(chunk.node.units, mask), later=later)
-            yield TaskPlace(next(waiting[chunk.need]), chunk.node.number, mask)
+            cluster.take(chunk.node, chunk.need.amount(chunk.node.units, mask), future=future)
+            yield TaskPlacement(next(unassigned[chunk.need]), chunk.node.number, mask)

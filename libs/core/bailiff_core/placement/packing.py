@@ -1,200 +1,216 @@
-"""Fills nodes with equal tasks, in the order of semantics §3."""
+"""Greedy packing of equal tasks onto nodes, best node first (docs/concepts/semantics/placement.md)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bailiff_core.model.pool import Room
+from bailiff_core.model.state import Resources
 
-from .index import index_for
-from .need import Kind, Need
-from .offers import Offer, choose_devices, lowest, offer_of, offers_of, sharing_rank
-from .rooms import NodeRoom, Rooms
+from .cluster_resources import ClusterResources, NodeResources
+from .node_index import index_for
+from .node_scoring import Offer, choose_devices, lowest, offer_of, offers_of, shared_gpu_rank
+from .task_requirements import NodeSelector, TaskRequirements
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
-    """Equal tasks on one node: the devices of each. `later`: not all of that is free at once."""
+class TasksOnNode:
+    """Equal tasks on one node: the device mask of each. future: some of the resources are still releasing."""
 
-    need: Need
-    node: NodeRoom
+    need: TaskRequirements
+    node: NodeResources
     masks: tuple[int, ...]
-    later: bool
+    future: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
-    """Where tasks may go: on these nodes only (`None`: on all), which are those with these labels; packed or spread."""
+class PlacementScope:
+    """Nodes that tasks may use (`None`: all), which are those with these labels; and whether to spread instead of pack."""
 
-    within: Sequence[NodeRoom] | None = None
+    within: Sequence[NodeResources] | None = None
     labels: tuple[tuple[str, str], ...] = ()
     spread: bool = False
 
-    def kind(self, need: Need) -> Kind:
-        """The kind of node that is left for this need."""
-        return Kind(need.models, tuple(sorted(dict.fromkeys(need.labels + self.labels)))) if self.labels else need.kind
+    def selector(self, need: TaskRequirements) -> NodeSelector:
+        """The requirements' node selector, narrowed to the labels of this scope."""
+        return (
+            NodeSelector(need.models, tuple(sorted(dict.fromkeys(need.labels + self.labels)))) if self.labels else need.selector
+        )
 
 
-ANYWHERE, SPREAD = Where(), Where(spread=True)
-LISTED = 64
+ANYWHERE, SPREAD = PlacementScope(), PlacementScope(spread=True)
+MAX_SCANNED = 64
 
 
-def offers(rooms: Rooms, need: Need, where: Where, *, later: bool) -> Iterator[Offer]:
-    """Nodes that take a task of this need, best first: the order is as of now, should rooms change meanwhile."""
-    suited = _listed(rooms, need, where)
-    if suited is None:
-        return index_for(rooms, where.kind(need)).offers(need, later=later, spread=where.spread)
-    return iter(offers_of(need, suited, later=later, spread=where.spread))
+def offers(cluster: ClusterResources, need: TaskRequirements, scope: PlacementScope, *, future: bool) -> Iterator[Offer]:
+    """Nodes that fit a task, best first. The order is that of the call, even if resources change meanwhile."""
+    eligible = _listed(cluster, need, scope)
+    if eligible is None:
+        return index_for(cluster, scope.selector(need)).offers(need, future=future, spread=scope.spread)
+    return iter(offers_of(need, eligible, future=future, spread=scope.spread))
 
 
-def capacity(rooms: Rooms, need: Need, where: Where, *, later: bool) -> int:
-    """How many tasks of this need there is room for."""
-    return sum(offer.count for offer in offers(rooms, need, where, later=later))
+def capacity(cluster: ClusterResources, need: TaskRequirements, scope: PlacementScope, *, future: bool) -> int:
+    """How many tasks of these requirements fit."""
+    return sum(offer.count for offer in offers(cluster, need, scope, future=future))
 
 
-def has_room(rooms: Rooms, need: Need, wanted: int, where: Where, *, later: bool) -> bool:
-    """Whether there is room for so many tasks of this need, nobody else asking."""
-    for offer in offers(rooms, need, where, later=later):
+def has_capacity(cluster: ClusterResources, need: TaskRequirements, wanted: int, scope: PlacementScope, *, future: bool) -> bool:
+    """Whether `wanted` tasks of these requirements fit on their own."""
+    for offer in offers(cluster, need, scope, future=future):
         wanted -= offer.count
         if wanted <= 0:
             return True
     return False
 
 
-def fill(rooms: Rooms, need: Need, wanted: int, where: Where = ANYWHERE, *, later: bool) -> list[Chunk] | None:
-    """Take room for `wanted` tasks, or `None` (with room taken: roll back). Only with `later` on room to come.
+def fill(
+    cluster: ClusterResources, need: TaskRequirements, wanted: int, scope: PlacementScope = ANYWHERE, *, future: bool
+) -> list[TasksOnNode] | None:
+    """Take resources for `wanted` tasks; `None` if they do not fit (then roll back). Releasing ones only with `future`.
 
-    Room now goes before room later. Sharers wait for a device that is shared already rather than open another.
+    Free resources go before releasing ones. Tasks that share GPUs wait for a GPU that is shared already rather than newly
+    share another.
     """
-    if not (later or need.shared or where.spread):
-        return _fill_now(rooms, need, wanted, where)
-    if (wanted > 1 or need.shared) and not has_room(rooms, need, wanted, where, later=later or need.shared):
+    if not (future or need.shared or scope.spread):
+        return _fill_free(cluster, need, wanted, scope)
+    if (wanted > 1 or need.shared) and not has_capacity(cluster, need, wanted, scope, future=future or need.shared):
         return None
     if need.shared:
-        mark = rooms.mark()
-        found = _fill_shared(rooms, need, wanted, where, later=later)
-        if found is None and later:
-            rooms.rollback(mark)
-            found = _fill_in_the_end(rooms, need, wanted, where)
+        mark = cluster.mark()
+        found = _fill_shared(cluster, need, wanted, scope, future=future)
+        if found is None and future:
+            cluster.rollback(mark)
+            found = _fill_future(cluster, need, wanted, scope)
         return found
     chunks = []
-    for from_later in (False, True) if later else (False,):
+    for from_later in (False, True) if future else (False,):
         while wanted:
-            # Packed, a node that got a task has fewer GPUs free than before and so stays the first choice until it is
-            # full: whole chunks per node are what task by task would give. Spread, each task is a choice of its own.
+            # Binpack: a node that got a task has fewer free GPUs than before and so stays the first choice until it is
+            # full; filling node by node equals placing task by task. Spread: the choice is made for each task.
             taken = 0
-            for offer in offers(rooms, need, where, later=from_later):
-                count = 1 if where.spread else min(offer.count, wanted)
-                chunks.append(take_chunk(rooms, need, offer.node, offer.suited, count, later=from_later))
+            for offer in offers(cluster, need, scope, future=from_later):
+                count = 1 if scope.spread else min(offer.count, wanted)
+                chunks.append(take_chunk(cluster, need, offer.node, offer.devices, count, future=from_later))
                 taken, wanted = taken + count, wanted - count
-                if not wanted or where.spread:
+                if not wanted or scope.spread:
                     break
-            if not taken or not where.spread:
+            if not taken or not scope.spread:
                 break
         if not wanted:
             return chunks
     return None
 
 
-def _fill_now(rooms: Rooms, need: Need, wanted: int, where: Where) -> list[Chunk] | None:
-    """`fill` with whole devices on what is free now, packed: whether there is enough is known before any of it is taken."""
+def _fill_free(cluster: ClusterResources, need: TaskRequirements, wanted: int, scope: PlacementScope) -> list[TasksOnNode] | None:
+    """`fill` for whole devices, free now, binpack: checks that all tasks fit before any resources are taken."""
     found: list[tuple[Offer, int]] = []
-    for offer in offers(rooms, need, where, later=False):
+    for offer in offers(cluster, need, scope, future=False):
         count = min(offer.count, wanted)
         found.append((offer, count))
         wanted -= count
         if not wanted:
-            return [take_chunk(rooms, need, offer.node, offer.suited, count, later=False) for offer, count in found]
+            return [take_chunk(cluster, need, offer.node, offer.devices, count, future=False) for offer, count in found]
     return None
 
 
-def take_chunk(rooms: Rooms, need: Need, node: NodeRoom, suited: int, count: int, *, later: bool, ahead: int = 0) -> Chunk:
-    """Take room for `count` tasks on the node, which has it: devices that are idle now first, then the lowest.
+def take_chunk(
+    cluster: ClusterResources,
+    need: TaskRequirements,
+    node: NodeResources,
+    eligible: int,
+    count: int,
+    *,
+    future: bool,
+    ahead: int = 0,
+) -> TasksOnNode:
+    """Take resources for `count` tasks that fit on the node: devices that are free now first, then the lowest numbers.
 
-    ahead: so many are going to be asked of this node in all.
+    ahead: how many tasks will be placed on this node in total.
     """
     if need.shared:
-        masks = choose_devices(need, node, suited, count, later=later, ahead=ahead)
-        waits = False
+        masks = choose_devices(need, node, eligible, count, future=future, ahead=ahead)
+        needs_releasing = False
         for mask in masks:
-            waits = _take(rooms, node, need.amount(node.units, mask)) or waits
-        return Chunk(need, node, tuple(masks), waits)
-    idle = node.now().devices & suited
-    rest = node.later.devices & suited & ~idle
+            needs_releasing = _take(cluster, node, need.amount(node.units, mask)) or needs_releasing
+        return TasksOnNode(need, node, tuple(masks), needs_releasing)
+    idle = node.now().devices & eligible
+    rest = node.future.devices & eligible & ~idle
     devices = lowest(idle, min(need.gpus * count, idle.bit_count()))
     devices |= lowest(rest, need.gpus * count - devices.bit_count())
-    amount = Room(devices, need.cpu_milli * count, need.memory_bytes * count, count)
-    waits = _take(rooms, node, amount)
+    amount = Resources(devices, need.cpu_milli * count, need.memory_bytes * count, count)
+    needs_releasing = _take(cluster, node, amount)
     if count == 1:
-        return Chunk(need, node, (devices,), waits)
+        return TasksOnNode(need, node, (devices,), needs_releasing)
     masks = []
     for _ in range(count):
         mine = lowest(devices, need.gpus)
         devices &= ~mine
         masks.append(mine)
-    return Chunk(need, node, tuple(masks), waits)
+    return TasksOnNode(need, node, tuple(masks), needs_releasing)
 
 
-def take_devices(rooms: Rooms, need: Need, node: NodeRoom, mask: int) -> Chunk:
-    """Take room for one task on just these devices of the node."""
-    return Chunk(need, node, (mask,), _take(rooms, node, need.amount(node.units, mask)))
+def take_devices(cluster: ClusterResources, need: TaskRequirements, node: NodeResources, mask: int) -> TasksOnNode:
+    """Take resources for one task on exactly these devices of the node."""
+    return TasksOnNode(need, node, (mask,), _take(cluster, node, need.amount(node.units, mask)))
 
 
-def _take(rooms: Rooms, node: NodeRoom, amount: Room) -> bool:
-    """Take the room, and say whether some of it is still on its way out."""
-    waits = not node.fits_now(amount)
-    rooms.take(node, amount, later=waits)
-    return waits
+def _take(cluster: ClusterResources, node: NodeResources, amount: Resources) -> bool:
+    """Take the resources; returns whether some of them are still releasing."""
+    needs_releasing = not node.fits_now(amount)
+    cluster.take(node, amount, future=needs_releasing)
+    return needs_releasing
 
 
-def _fill_shared(rooms: Rooms, need: Need, wanted: int, where: Where, *, later: bool) -> list[Chunk] | None:
-    chunks: list[Chunk] = []
+def _fill_shared(
+    cluster: ClusterResources, need: TaskRequirements, wanted: int, scope: PlacementScope, *, future: bool
+) -> list[TasksOnNode] | None:
+    chunks: list[TasksOnNode] = []
     while wanted:
-        found = _best_shared(rooms, need, where)
+        found = _best_shared_gpu_node(cluster, need, scope)
         from_later = found is not None
         if found is None:
-            found = next(offers(rooms, need, where, later=False), None)
-        if found is None and later:
-            found, from_later = next(offers(rooms, need, where, later=True), None), True
+            found = next(offers(cluster, need, scope, future=False), None)
+        if found is None and future:
+            found, from_later = next(offers(cluster, need, scope, future=True), None), True
         if found is None:
             return None
         ahead = min(found.count, wanted)
-        chunks.append(take_chunk(rooms, need, found.node, found.suited, 1, later=from_later, ahead=ahead))
+        chunks.append(take_chunk(cluster, need, found.node, found.devices, 1, future=from_later, ahead=ahead))
         wanted -= 1
     return chunks
 
 
-def _fill_in_the_end(rooms: Rooms, need: Need, wanted: int, where: Where) -> list[Chunk]:
-    """Where what is free now leads astray: on room to come alone, on which nothing stands in the way of counting."""
+def _fill_future(cluster: ClusterResources, need: TaskRequirements, wanted: int, scope: PlacementScope) -> list[TasksOnNode]:
+    """Fallback when preferring free resources fails: use future free resources only, for which counting is exact."""
     chunks = []
-    for offer in offers(rooms, need, where, later=True):
-        chunks.append(take_chunk(rooms, need, offer.node, offer.suited, min(offer.count, wanted), later=True))
+    for offer in offers(cluster, need, scope, future=True):
+        chunks.append(take_chunk(cluster, need, offer.node, offer.devices, min(offer.count, wanted), future=True))
         wanted -= len(chunks[-1].masks)
         if not wanted:
             break
     return chunks
 
 
-def _best_shared(rooms: Rooms, need: Need, where: Where) -> Offer | None:
-    """The best of the nodes where the task finds a device that is shared already, even if it has to wait there."""
-    listed = _listed(rooms, need, where)
+def _best_shared_gpu_node(cluster: ClusterResources, need: TaskRequirements, scope: PlacementScope) -> Offer | None:
+    """The best node with a GPU that is shared already and takes the task, even if that resource is still releasing."""
+    listed = _listed(cluster, need, scope)
     if listed is None:
-        return index_for(rooms, where.kind(need)).best_shared(need, spread=where.spread)
-    ranked = [(sharing_rank(need, node, suited, spread=where.spread), node, suited) for node, suited in listed]
-    fitting = [(key, node, suited) for key, node, suited in ranked if key is not None]
+        return index_for(cluster, scope.selector(need)).best_shared_gpu_node(need, spread=scope.spread)
+    ranked = [(shared_gpu_rank(need, node, eligible, spread=scope.spread), node, eligible) for node, eligible in listed]
+    fitting = [(key, node, eligible) for key, node, eligible in ranked if key is not None]
     if not fitting:
         return None
-    _, node, suited = min(fitting, key=lambda entry: entry[0])
-    return offer_of(need, node, suited, later=True)
+    _, node, eligible = min(fitting, key=lambda entry: entry[0])
+    return offer_of(need, node, eligible, future=True)
 
 
-def _listed(rooms: Rooms, need: Need, where: Where) -> list[tuple[NodeRoom, int]] | None:
-    """The nodes to look at one by one, where they are few; `None`: the index knows."""
+def _listed(cluster: ClusterResources, need: TaskRequirements, scope: PlacementScope) -> list[tuple[NodeResources, int]] | None:
+    """The nodes to scan if they are few; `None`: use the index."""
     if need.nodes:
-        found = rooms.suited(need)
-        if where.within is None:
+        found = cluster.eligible_nodes(need)
+        if scope.within is None:
             return found
-        inside = dict.fromkeys(where.within)
-        return [(node, suited) for node, suited in found if node in inside]
-    if where.within is None or (where.labels and len(where.within) > LISTED):
+        inside = dict.fromkeys(scope.within)
+        return [(node, eligible) for node, eligible in found if node in inside]
+    if scope.within is None or (scope.labels and len(scope.within) > MAX_SCANNED):
         return None
-    return [(node, node.devices_of(need.models)) for node in where.within if need.kind.admits(node.labels)]
+    return [(node, node.devices_of(need.models)) for node in scope.within if need.selector.admits(node.labels)]

@@ -1,80 +1,87 @@
-"""Packs tasks of several needs when filling greedily has failed: all packings are tried, within a budget."""
+"""Exhaustive packing search for tasks of several requirements, used when greedy packing fails; bounded by a step budget."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from .budget import Budget
-from .descent import descend
-from .need import Need
-from .offers import Offer
-from .packing import Chunk, Where, capacity, offers, take_chunk
-from .rooms import Rooms
+from .backtracking import backtrack
+from .cluster_resources import ClusterResources
+from .node_scoring import Offer
+from .packing import PlacementScope, TasksOnNode, capacity, offers, take_chunk
+from .step_budget import StepBudget
+from .task_requirements import TaskRequirements
 
 
 def find_packing(
-    rooms: Rooms, wanted: list[tuple[Need, int]], where: Where, budget: Budget, *, later: bool
-) -> list[Chunk] | Literal["impossible", "gave-up", "depends-on-devices"]:
-    """Depth first over the needs; per need over all ways to spread its tasks over the nodes. `rooms` stays as it was.
+    cluster: ClusterResources,
+    wanted: list[tuple[TaskRequirements, int]],
+    scope: PlacementScope,
+    budget: StepBudget,
+    *,
+    future: bool,
+) -> list[TasksOnNode] | Literal["impossible", "gave-up", "depends-on-devices"]:
+    """Depth-first over the requirements; for each over all distributions of its tasks over nodes. `cluster` is unchanged.
 
-    depends-on-devices: nothing was found, but another choice of devices on the nodes might do better.
+    depends-on-devices: nothing was found, but another choice of devices within nodes might succeed.
 
-    Equal nodes are interchangeable: of two, the first takes at least as many tasks.
+    Equal nodes are interchangeable: of two, the first gets at least as many tasks.
     """
 
-    def choices(taken: Sequence[list[Chunk]]) -> Iterator[list[Offer]] | None:
+    def choices(taken: Sequence[list[TasksOnNode]]) -> Iterator[list[Offer]] | None:
         rest = wanted[len(taken) :]
-        if taken and not all(capacity(rooms, need, where, later=later) >= count for need, count in rest):
+        if taken and not all(capacity(cluster, need, scope, future=future) >= count for need, count in rest):
             return None
-        return _spreads(rooms, wanted, len(taken), where, later=later)
+        return _spreads(cluster, wanted, len(taken), scope, future=future)
 
-    def take(level: int, spread: list[Offer]) -> list[Chunk]:
+    def take(level: int, spread: list[Offer]) -> list[TasksOnNode]:
         need = wanted[level][0]
-        return [take_chunk(rooms, need, offer.node, offer.suited, offer.count, later=later) for offer in spread]
+        return [take_chunk(cluster, need, offer.node, offer.devices, offer.count, future=future) for offer in spread]
 
-    found = descend(rooms, where, budget, len(wanted), choices, take)
+    found = backtrack(cluster, scope, budget, len(wanted), choices, take)
     if found == "gave-up":
         return found
     if found != "impossible":
         return [chunk for level in found for chunk in level]
-    return "impossible" if _devices_interchangeable(rooms, wanted) else "depends-on-devices"
+    return "impossible" if _devices_interchangeable(cluster, wanted) else "depends-on-devices"
 
 
-def _spreads(rooms: Rooms, wanted: list[tuple[Need, int]], level: int, where: Where, *, later: bool) -> Iterator[list[Offer]]:
-    """All ways to spread the level's tasks over nodes, the packed ones first, each with its number of tasks."""
+def _spreads(
+    cluster: ClusterResources, wanted: list[tuple[TaskRequirements, int]], level: int, scope: PlacementScope, *, future: bool
+) -> Iterator[list[Offer]]:
+    """All distributions of the level's tasks over nodes, the most packed first; each offer with its number of tasks."""
     need, count = wanted[level]
-    nodes = list(offers(rooms, need, where, later=later))
+    nodes = list(offers(cluster, need, scope, future=future))
     caps = [offer.count for offer in nodes]
-    if level == len(wanted) - 1:  # nothing comes after: one spread is as good as all
+    if level == len(wanted) - 1:  # last level: any distribution will do
         yield [replace(offer, count=n) for offer, n in zip(nodes, _packed(caps, count), strict=True) if n]
         return
-    twin = _twins(rooms, nodes, [need for need, _ in wanted], later=later)
+    twin = _twins(cluster, nodes, [need for need, _ in wanted], future=future)
     room_after = [0] * (len(caps) + 1)
     for place in range(len(caps) - 1, -1, -1):
         room_after[place] = room_after[place + 1] + caps[place]
     counts: list[int] = []
-    left = count
+    remaining = count
     going_down = True
     while True:
         if going_down and len(counts) < len(caps):
             place = len(counts)
-            most = min(caps[place], left)
+            most = min(caps[place], remaining)
             before = twin[place]
             if before is not None:
                 most = min(most, counts[before])
             counts.append(most)
-            left -= most
-            going_down = left <= room_after[place + 1]
+            remaining -= most
+            going_down = remaining <= room_after[place + 1]
             continue
-        if going_down and left == 0:
+        if going_down and remaining == 0:
             yield [replace(offer, count=n) for offer, n in zip(nodes, counts, strict=True) if n]
-        # Step back to the last node that can take one task less.
-        while counts and (counts[-1] == 0 or left + 1 > room_after[len(counts)]):
-            left += counts.pop()
+        # Backtrack to the last node that can take one task less.
+        while counts and (counts[-1] == 0 or remaining + 1 > room_after[len(counts)]):
+            remaining += counts.pop()
         if not counts:
             return
         counts[-1] -= 1
-        left += 1
+        remaining += 1
         going_down = True
 
 
@@ -86,36 +93,38 @@ def _packed(caps: list[int], count: int) -> list[int]:
     return counts
 
 
-def _twins(rooms: Rooms, nodes: list[Offer], needs: list[Need], *, later: bool) -> list[int | None]:
-    """For each node the nearest one before it that looks the same to all needs."""
-    suited_by_need = [{node.number: suited for node, suited in rooms.suited(need)} for need in needs]
-    shared = any(need.shared for need in needs)
+def _twins(
+    cluster: ClusterResources, nodes: list[Offer], requirements: list[TaskRequirements], *, future: bool
+) -> list[int | None]:
+    """For each node the nearest one before it that is interchangeable for all requirements."""
+    eligible_by_need = [{node.number: eligible for node, eligible in cluster.eligible_nodes(need)} for need in requirements]
+    shared = any(need.shared for need in requirements)
     seen: dict[tuple[object, ...], int] = {}
     found: list[int | None] = []
     for place, offer in enumerate(nodes):
         node = offer.node
-        room = node.later if later else node.now()
+        room = node.future if future else node.now()
         devices = tuple(
-            (room.devices & suited[node.number]).bit_count() if node.number in suited else -1 for suited in suited_by_need
+            (room.devices & eligible[node.number]).bit_count() if node.number in eligible else -1 for eligible in eligible_by_need
         )
         parts = (room.devices, *sorted(room.shares.items()), *node.units.items()) if shared else ()
-        look = (devices, room.cpu_milli, room.memory_bytes, room.slots, parts)
-        found.append(seen.get(look))
-        seen[look] = place
+        key = (devices, room.cpu_milli, room.memory_bytes, room.slots, parts)
+        found.append(seen.get(key))
+        seen[key] = place
     return found
 
 
-def _devices_interchangeable(rooms: Rooms, wanted: list[tuple[Need, int]]) -> bool:
-    """Whether it cannot matter which of a node's devices a task gets.
+def _devices_interchangeable(cluster: ClusterResources, wanted: list[tuple[TaskRequirements, int]]) -> bool:
+    """Whether the choice of devices within a node does not matter.
 
-    It does where one node has several models and two needs accept overlapping sets of them, neither within the
-    other. Nested sets are fine: the narrower need is placed first. Where devices are shared as well, it does not
-    where all devices of a node are alike, and only the need that is placed last shares them.
+    It matters if a node has several models and two requirements accept overlapping sets of them, neither a subset of the
+    other. Nested sets are fine: the narrower one is placed first. With GPU sharing it does not matter if all devices of a
+    node are equal and only the requirements placed last share them.
     """
     if any(need.shared for need, _ in wanted[:-1]):
         return False
     if wanted[-1][0].shared:
-        return all(len(node.models) <= 1 and len(dict.fromkeys(node.units.values())) <= 1 for node in rooms.nodes.values())
+        return all(len(node.models) <= 1 and len(dict.fromkeys(node.units.values())) <= 1 for node in cluster.nodes.values())
     sets = [frozenset(need.models) for need, _ in wanted if need.models]
     crossing = any(one & other and not (one <= other or other <= one) for one in sets for other in sets)
-    return not crossing or all(len(node.models) <= 1 for node in rooms.nodes.values())
+    return not crossing or all(len(node.models) <= 1 for node in cluster.nodes.values())

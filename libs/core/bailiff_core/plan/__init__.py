@@ -1,20 +1,21 @@
-"""The engine without the services: a snapshot that people write, made into a pool by the fold, and passes over it.
+"""`bailiff plan`: runs scheduling cycles on a snapshot file, with the live rules and without services.
 
-`snapshot` is what may be written, `layout` who stands where and what contradicts itself, `build` makes the pool,
-`passes` decides as live does, `between` is what the world does from one pass to the next, `report` what came of it.
+`parsing` reads amounts and times, `snapshot` is the file's schema, `snapshot_validation` resolves placements and finds
+contradictions, `build` creates the state, `cycles` decides, `advance` simulates what happens between cycles, `report` and
+`report_builder` show the result, `run` puts it together; `whatif` answers what would become of one more job.
 """
 
-from .layout import Contradiction, Fault
 from .report import PlanReport, Round
-from .run import ALL_VERBS, Planning, PlanVerb, run
+from .run import ALL_ACTIONS, PlanAction, Planning, run
 from .snapshot import Snapshot, read_snapshot
+from .snapshot_validation import Fault, InvalidSnapshot
 
 __all__ = [
-    "ALL_VERBS",
-    "Contradiction",
+    "ALL_ACTIONS",
     "Fault",
+    "InvalidSnapshot",
+    "PlanAction",
     "PlanReport",
-    "PlanVerb",
     "Planning",
     "Round",
     "Snapshot",

@@ -1,11 +1,11 @@
-"""What came of the passes: every task before and after, room per node, each decision with its reason and cost."""
+"""Schema of the plan report: per round all tasks before and after, GPUs per node, decisions with cost, pending jobs."""
 
 from typing import Literal
 
 from pydantic import Field
 
-from bailiff_core.model.answer import Cost
 from bailiff_core.model.document import Document
+from bailiff_core.model.proposal import Cost
 
 Number = int | float
 State = Literal[
@@ -24,8 +24,8 @@ State = Literal[
 ]
 
 
-class TaskAt(Document):
-    """A task's state and place. An evicted task is shown where it still is, a moved one where it goes."""
+class TaskStatus(Document):
+    """A task's state and place. An evicted task is shown at its old place, a moved one at its new place."""
 
     state: State
     node: str | None = None
@@ -37,22 +37,22 @@ class TaskLine(Document):
 
     job: str
     task: str
-    before: TaskAt
-    after: TaskAt
+    before: TaskStatus
+    after: TaskStatus
 
 
 class NodeLine(Document):
-    """GPUs of one node after the round: on nobody's, on their way out, and promised (of either). Shared ones count in parts."""
+    """GPUs of one node after the round: free, releasing, and reserved (of both). Shared GPUs count fractionally."""
 
     node: str
     gpus: Number
-    idle_gpus: Number
+    free_gpus: Number
     releasing_gpus: Number
     reserved_gpus: Number
 
 
 class Counts(Document):
-    """Tasks that were given room that is free, that must leave, that were promised room. A move is one of the latter two each."""
+    """Tasks placed on free resources, evicted, and placed on reserved resources. A move counts as eviction and reservation."""
 
     placements: int = 0
     evictions: int = 0
@@ -60,7 +60,7 @@ class Counts(Document):
 
 
 class VictimLine(Document):
-    """Who leaves, and what that loses. tasks: which; stopped: not only surplus; moved_to: where it goes on, in task order."""
+    """A victim and its loss. tasks: those evicted; stopped: not only surplus; moved_to: nodes of relocated tasks, in order."""
 
     job: str
     project: str | None = None
@@ -74,9 +74,9 @@ class VictimLine(Document):
 
 
 class TriedLine(Document):
-    """A verb that was tried for the job and found nobody: why, how many jobs it might have taken, how many each rule kept."""
+    """An action that found no victims: what it lacked, number of candidates, and of jobs protected by each rule."""
 
-    verb: Literal["consolidate", "reclaim", "preempt"]
+    action: Literal["consolidate", "reclaim", "preempt"]
     would_need: str = ""
     gave_up: bool = False
     candidates: int = 0
@@ -84,13 +84,13 @@ class TriedLine(Document):
 
 
 class DecisionLine(Document):
-    """One decision. `outcome`: what the job got, or `evicted` for a decision of the rule that stops stale gangs.
+    """One decision. outcome: the result for the job, or `evicted` for a decision of the stale-gang rule.
 
-    cost: of the victims, level by level of the objective. proven: nothing is cheaper; where it is not, no set costs less
-    than `at_least`. excluded: how many jobs each rule kept from being victims. tried: the verbs before, which found nobody.
+    cost: of the victims, by level of the objective. proven: no set is cheaper; otherwise no set costs less than `at_least`.
+    excluded: number of jobs that each rule protected. tried: earlier actions, which found no victims.
     """
 
-    verb: Literal["allocate", "consolidate", "reclaim", "preempt", "stale-gang", "migrate"]
+    action: Literal["allocate", "consolidate", "reclaim", "preempt", "stale-gang", "migrate"]
     job: str
     tasks: tuple[str, ...]
     outcome: Literal["placed", "reserved", "evicted"]
@@ -106,10 +106,10 @@ class DecisionLine(Document):
     tried: tuple[TriedLine, ...] = ()
 
 
-class WaitLine(Document):
-    """A job that lacks tasks after the round, and why. gave_up: the search ended before it had looked at everything.
+class PendingLine(Document):
+    """A job with unplaced tasks after the round, and why. gave_up: the search exhausted its step budget.
 
-    tried: each verb by itself, in order; would_need and excluded: of all of them, and of the last.
+    tried: each action, in order. would_need: of all actions; excluded: of the last.
     """
 
     job: str
@@ -122,9 +122,9 @@ class WaitLine(Document):
 
 
 class Round(Document):
-    """One pass. now: RFC 3339, UTC. changed: whether anything was decided that changes who stands where.
+    """One cycle. now: RFC 3339, UTC. changed: whether any decision or task state changed. pending: jobs with unplaced tasks.
 
-    notes: what rules about waiting jobs did, as sentences.
+    notes: effects of rules about pending jobs, as sentences.
     """
 
     round: int
@@ -135,12 +135,12 @@ class Round(Document):
     nodes: tuple[NodeLine, ...]
     decisions: tuple[DecisionLine, ...]
     notes: tuple[str, ...] = ()
-    waiting: tuple[WaitLine, ...]
+    pending: tuple[PendingLine, ...]
 
 
 class PlanReport(Document):
-    """All rounds. settled: the last one changed nothing, so neither would another at the same time."""
+    """All rounds. converged: the last one changed nothing, so that another one at the same time would not either."""
 
-    verbs: tuple[str, ...]
+    actions: tuple[str, ...]
     rounds: tuple[Round, ...]
-    settled: bool
+    converged: bool

@@ -1,4 +1,4 @@
-"""A pool as a person writes it down: nodes, projects, jobs with their tasks, the policy, and what time it is."""
+"""Schema of a snapshot file: nodes, projects, jobs with their tasks, policy, and the current time."""
 
 import json
 from typing import Annotated, Any, Literal
@@ -9,32 +9,32 @@ from bailiff_core.model.demand import SubGroup, TopologyRule
 from bailiff_core.model.document import Count, Document, Duration, Integer, Label, Labels, Name, OpaqueId
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy, Project, Topology
 
-from .values import DEFAULT_NOW, Bytes, Cpus, Gpus, Grace, MemoryPart, Moment, Part, moment
+from .parsing import DEFAULT_NOW, Bytes, Cpus, Gpus, Grace, MemoryPart, Moment, Part, moment
 
 TaskState = Literal["pending", "running", "reserved", "releasing", "stuck_releasing", "succeeded", "failed"]
 STALE_GANG = 60_000_000
-MOST_TASKS = 10_000
+MAX_TASKS = 10_000
 DEVICE_MEMORY = 80 * 2**30
 
 
 class ProjectDoc(Project):
-    """A project as the policy has it; `created` may be any moment."""
+    """A project as in the policy; `created` may be in any time format."""
 
     created: Moment = 0
 
 
 def as_text(value: Any) -> Any:
-    """An id that was written as a number."""
+    """Converts an id that was written as a number."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def several(value: Any) -> Any:
-    """One name in place of a list of one."""
+    """Accepts one name in place of a list."""
     return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
 
 
 def written_ids(value: Any) -> Any:
-    """One id or several, as text or as numbers."""
+    """Accepts one id or several, as text or as numbers."""
     found = [value] if isinstance(value, str | int) and not isinstance(value, bool) else value
     return tuple(as_text(each) for each in found) if isinstance(found, list) else found
 
@@ -54,9 +54,9 @@ class DeviceDoc(Document):
 
 
 class NodeDoc(Document):
-    """One machine. Its GPUs are counted (`gpus`, all of one model and memory; their ids are 0, 1, ...) or listed (`devices`).
+    """One node. Its GPUs are counted (`gpus`, all of one model and memory, with ids 0, 1, ...) or listed (`devices`).
 
-    drained: it gets nothing new; what stands there stays.
+    drained: no new tasks are placed on it; its tasks stay.
     """
 
     name: Name
@@ -72,11 +72,11 @@ class NodeDoc(Document):
 
 
 class TaskFields(Document):
-    """What a task takes and where it stands. Written on a job, it holds for all its tasks that do not say otherwise.
+    """Requirements and place of a task. On a job, they are the defaults of its tasks.
 
-    gpus: whole ones, or a fraction below 1. fraction, gpu_memory: of each of `gpu_devices` GPUs (`0.5 x 2` says both).
-    node: where it stands; devices: on which GPUs, by id. nodes: where it may run. state: left out, it is running
-    where a node is given, else pending. order: the higher one is placed first and leaves last.
+    gpus: whole ones, or a fraction below 1. fraction, gpu_memory: of each of `gpu_devices` GPUs (`0.5 x 2` sets both).
+    node: where it runs; devices: its GPUs, by id. nodes: where it may run. state: by default running if a node is given, else
+    pending. order: higher ones are placed first and evicted last.
     """
 
     gpus: Gpus | None = None
@@ -95,29 +95,28 @@ class TaskFields(Document):
 
 
 class TaskDoc(TaskFields):
-    """`count` equal tasks, or one. Left without a name, tasks are called after their job: `train-0`, `train-1`."""
+    """`count` equal tasks. Tasks without a name are named after their job: `train-0`, `train-1`."""
 
     name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
-    count: Annotated[Integer, Field(ge=1, le=MOST_TASKS)] = 1
+    count: Annotated[Integer, Field(ge=1, le=MAX_TASKS)] = 1
     devices: DeviceIds = ()
 
 
 def counted(value: Any) -> Any:
-    """A number of equal tasks in place of their list. Raises `ValueError`."""
+    """Accepts a number of equal tasks in place of their list. Raises `ValueError`."""
     if isinstance(value, list):
         return value
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_TASKS:
-        raise ValueError(f"expected a list of tasks, or how many equal ones, from 1 to {MOST_TASKS}; found {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_TASKS:
+        raise ValueError(f"expected a list of tasks, or how many equal ones, from 1 to {MAX_TASKS}; found {value!r}")
     return [{"count": value}]
 
 
 class JobDoc(TaskFields):
-    """A gang. `tasks`: a list, or how many equal ones; left out, one.
+    """A gang. tasks: a list, or the number of equal tasks; default: one.
 
-    class or priority: one of them; a plain number of 100 or more is not preemptible unless said otherwise. submitted:
-    left out, it is `now`. last_start: left out, when it was submitted. evicted_at: involuntary evictions, which
-    `evictions` counts. stale_since: since when a running gang lacks a member that it needs, left out: from now on.
-    paused: it has no place and asks for none.
+    class or priority: only one of them; a plain number of 100 or more is not preemptible by default. submitted: default `now`.
+    last_start: default `submitted`. evicted_at: times of involuntary evictions, which `evictions` counts. stale_since: since
+    when a running gang lacks a required task; default `now`. paused: it has no place and is not scheduled.
     """
 
     name: Name
@@ -151,9 +150,9 @@ class JobDoc(TaskFields):
 
 
 def off_where_absent(value: dict[str, Any]) -> dict[str, Any]:
-    """A policy of a snapshot: classes as shipped, protections off, no wait after a failure, backfill greedy, stale gangs after
+    """Defaults of a snapshot's policy: shipped classes, no protections, no restart backoff, greedy backfill.
 
-    a minute.
+    Gangs are stale after a minute.
     """
     found = {"priority_classes": [entry.to_data() for entry in DEFAULT_POLICY.priority_classes], "backfill": "greedy", **value}
     if isinstance(found.setdefault("protections", {}), dict):
@@ -164,7 +163,7 @@ def off_where_absent(value: dict[str, Any]) -> dict[str, Any]:
 
 
 class Snapshot(Document):
-    """A pool at one moment. Only `nodes` must be given. reclaimed_at: when a project was last reclaimed from."""
+    """A pool at one point in time. Only `nodes` is required. reclaimed_at: when a project was last reclaimed from."""
 
     now: Moment = DEFAULT_NOW
     nodes: tuple[NodeDoc, ...]
@@ -176,12 +175,12 @@ class Snapshot(Document):
 
 
 def read_snapshot(value: Any) -> Snapshot:
-    """The snapshot that these JSON values are. Raises `ValidationError`."""
+    """Parses a snapshot from JSON values. Raises `ValidationError`."""
     raw = value.get("now", DEFAULT_NOW) if isinstance(value, dict) else DEFAULT_NOW
     try:
         now = moment(raw if isinstance(raw, int) else str(raw), DEFAULT_NOW)
     except ValueError:
-        now = DEFAULT_NOW  # validation says what is wrong with it
+        now = DEFAULT_NOW  # validation reports the error
     whole = value
     policy = value.get("policy") if isinstance(value, dict) else None
     if isinstance(value, dict) and (policy is None or isinstance(policy, dict)):
@@ -192,6 +191,6 @@ def read_snapshot(value: Any) -> Snapshot:
 
 
 def names_of(entries: Any) -> tuple[str, ...]:
-    """The names in a list of things that have one, as far as it is such a list."""
+    """The `name` of each entry of a list; empty if it is not such a list."""
     found = [each.get("name") for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
     return tuple(name for name in found if isinstance(name, str))

@@ -1,60 +1,39 @@
-"""Who may not be a victim, and when. One file per named rule; the name stands in the record of the decision.
+"""Which jobs preemption may not evict: one file per protection. Its name is in the record of each decision that it affected.
 
-A rule of `RULES` gives, for one asker under one verb, the test whether a unit is shielded. The first rule that shields a
-unit names the group in which the explanation counts it. Two rules also look at a chosen set as a whole (`Together`).
-The other files are rules of their own kind: about the asker (`delay`, `no_borrowing`), about those who wait (`ageing`,
-`schedule_timeout`, `start_within`), about a gang that broke (`stale_gang`).
+A protection tests, for one preemptor under one action, whether a unit is excluded from the victims. The first one that
+excludes a unit (in the order of their `position`) names the group in which the explanation counts it. Some also test a set
+of victims as a whole. Every module here with a `PROTECTION` is one: to add a protection, add its file, its field in the
+policy model, and its description in the docs.
 """
 
 from collections.abc import Iterable, Sequence
+from importlib import import_module
+from pkgutil import iter_modules
 
-from bailiff_core.model.policy import Verb
-from bailiff_core.model.pool import Job, Pool
+from bailiff_core.model.policy import Action
+from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit, whole
 
-from . import (
-    already_leaving,
-    budget,
-    cooldown,
-    displaced_asker,
-    eviction_cap,
-    excluded,
-    held,
-    lower_priority_only,
-    min_runtime,
-    not_preemptible,
-    own_project,
-    own_room,
-    quota_shields,
-    scope,
-)
-from .rule import Rule, Shield
+from . import already_evicting
+from .rule import Rule, SetTest, Shield
 
-RULES = (
-    Rule(already_leaving.NAME, already_leaving.shield, "is on its way out already"),
-    Rule(held.NAME, held.shield, "waits for room reserved for it", by_group=True),
-    Rule(not_preemptible.NAME, not_preemptible.shield, "is not preemptible", by_group=True),
-    Rule(lower_priority_only.NAME, lower_priority_only.shield, "does not have lower priority", by_group=True),
-    Rule(scope.NAME, scope.shield, "is of another project", by_group=True),
-    Rule(own_project.NAME, own_project.shield, "is of the same project", by_group=True),
-    Rule(own_room.NAME, own_room.shield, "waits for room that jobs of the asker's project are leaving"),
-    Rule(displaced_asker.NAME, displaced_asker.shield, "has displaced the asker, or one that displaced it"),
-    Rule(quota_shields.NAME, quota_shields.shield, "is within the quota, or the share, of its own project"),
-    Rule(excluded.NAME, excluded.shield, "has a label that the policy excludes"),
-    Rule(min_runtime.NAME, min_runtime.shield, "has not had its minimum run time yet", ends=min_runtime.ends),
-    Rule(eviction_cap.NAME, eviction_cap.shield, "was evicted as often as the policy allows", ends=eviction_cap.ends),
-    Rule(cooldown.NAME, cooldown.shield, "has only just come back from an eviction", ends=cooldown.ends),
-    Rule(budget.NAME, budget.shield, "is of a group that can lose nobody more at present"),
-)
+
+def _protections() -> tuple[Rule, ...]:
+    modules = [import_module(f"{__name__}.{entry.name}") for entry in iter_modules(__path__)]
+    found: list[Rule] = [module.PROTECTION for module in modules if hasattr(module, "PROTECTION")]
+    return tuple(sorted(found, key=lambda rule: (rule.position, rule.name)))
+
+
+RULES = _protections()
 
 
 class Shields:
-    """The rules that are on for one asker under one verb: made once, asked for each unit."""
+    """The rules that are on for one preemptor under one action: made once, asked for each unit."""
 
-    def __init__(self, pool: Pool, verb: Verb, asker: Job) -> None:
+    def __init__(self, state: PoolState, action: Action, preemptor: Job) -> None:
         self._tests: list[tuple[str, Shield | Groups]] = []
         for rule in RULES:
-            test = rule.shield(pool, verb, asker)
+            test = rule.shield(state, action, preemptor)
             if test is None:
                 continue
             if rule.by_group:
@@ -69,7 +48,7 @@ class Shields:
     @property
     def by_group(self) -> bool:
         """Whether no rule is on that could tell jobs of one group apart; units of one job it may."""
-        return all(isinstance(test, Groups) or name == already_leaving.NAME for name, test in self._tests)
+        return all(isinstance(test, Groups) or name == already_evicting.NAME for name, test in self._tests)
 
     def excluded_by(self, unit: Unit) -> str | None:
         """The name of the first rule that shields the unit, or `None`: it may be taken."""
@@ -80,19 +59,19 @@ class Shields:
         return None
 
 
-def next_to_open(pool: Pool, verbs: Iterable[Verb], asker: Job) -> int | None:
-    """The first moment, µs, at which a shield of time ends that keeps a job from this asker now; `None`: there is none."""
+def next_to_open(state: PoolState, actions: Iterable[Action], preemptor: Job) -> int | None:
+    """The first moment, µs, at which a shield of time ends that keeps a job from this preemptor now; `None`: there is none."""
     first: int | None = None
-    for verb in verbs:
-        timed = {rule.name: found for rule in RULES if rule.ends is not None and (found := rule.ends(pool, verb, asker))}
-        shields = Shields(pool, verb, asker) if timed else None
-        for job in pool.active_jobs() if shields is not None else ():
-            moments = [moment for ends in timed.values() if (moment := ends(job)) is not None and moment > pool.now]
+    for action in actions:
+        timed = {rule.name: found for rule in RULES if rule.ends is not None and (found := rule.ends(state, action, preemptor))}
+        shields = Shields(state, action, preemptor) if timed else None
+        for job in state.active_jobs() if shields is not None else ():
+            moments = [moment for ends in timed.values() if (moment := ends(job)) is not None and moment > state.now]
             if not moments or (first is not None and min(moments) >= first) or job.phase not in ("starting", "running"):
                 continue
             rule = shields.excluded_by(whole(job)) if shields is not None else None
             moment = timed[rule](job) if rule in timed else None
-            if moment is not None and moment > pool.now and (first is None or moment < first):
+            if moment is not None and moment > state.now and (first is None or moment < first):
                 first = moment
     return first
 
@@ -114,26 +93,25 @@ class Groups:
         return found
 
 
-def excluded_by(pool: Pool, verb: Verb, asker: Job, unit: Unit) -> str | None:
+def excluded_by(state: PoolState, action: Action, preemptor: Job, unit: Unit) -> str | None:
     """`Shields` for a single question."""
-    return Shields(pool, verb, asker).excluded_by(unit)
+    return Shields(state, action, preemptor).excluded_by(unit)
 
 
 class Together:
-    """What rules say of a set of units as a whole. Made before any of them is evicted in the pool's scene.
+    """Tests of a set of victims as a whole. Made before any of them is evicted on the pool's snapshot.
 
-    earlier: units that leave for others, as decided a moment ago.
+    earlier: units that are evicted for others, as decided a moment ago. on: whether there is any such test.
     """
 
-    def __init__(self, pool: Pool, verb: Verb, asker: Job, earlier: Sequence[Unit] = ()) -> None:
-        self._budgets = budget.Groups(pool, earlier)
-        self._quotas = quota_shields.Quotas.of(pool, verb, asker)
-        self.on = bool(self._budgets.left) or self._quotas is not None
+    def __init__(self, state: PoolState, action: Action, preemptor: Job, earlier: Sequence[Unit] = ()) -> None:
+        tests = [rule.together(state, action, preemptor, earlier) for rule in reversed(RULES) if rule.together is not None]
+        self._tests: list[SetTest] = [test for test in tests if test is not None]
+        self.on = bool(self._tests)
 
     def forbids(self, leaving: Sequence[Unit]) -> str | None:
-        """Why these units, each allowed by itself, may not all leave; a sentence, or `None`."""
-        spent = self._budgets.forbid(leaving)
-        return spent if spent is not None or self._quotas is None else self._quotas.forbid(leaving)
+        """Why these units, each allowed by itself, may not all be evicted, as a sentence; or `None`."""
+        return next((why for test in self._tests if (why := test(leaving)) is not None), None)
 
 
 __all__ = ["RULES", "Rule", "Shields", "Together", "excluded_by", "next_to_open"]

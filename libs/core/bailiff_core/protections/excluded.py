@@ -1,20 +1,23 @@
 """Jobs that the policy names by their labels are nobody's victims."""
 
-from bailiff_core.model.policy import Verb
-from bailiff_core.model.pool import Job, Pool
+from bailiff_core.model.policy import Action
+from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit
 
 from .labels import matches
-from .rule import Shield
+from .rule import Rule, Shield
 
 NAME = "excluded"
 
 
-def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:  # noqa: ARG001
+def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:  # noqa: ARG001
     """Jobs that carry all labels of one of the policy's entries."""
-    entries = [tuple(labels.items()) for labels in pool.rules.protections.excluded]
+    entries = [tuple(labels.items()) for labels in state.rules.protections.excluded]
 
     def excluded(unit: Unit) -> bool:
         return any(matches(unit.job, labels) for labels in entries)
 
     return excluded if entries else None
+
+
+PROTECTION = Rule(100, NAME, shield, "has a label that the policy excludes")

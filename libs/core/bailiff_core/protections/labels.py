@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from bailiff_core.model.pool import Job
+from bailiff_core.model.state import Job
 
 
 def matches(job: Job, labels: Iterable[tuple[str, str]]) -> bool:

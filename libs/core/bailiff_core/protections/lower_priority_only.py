@@ -1,13 +1,16 @@
-"""The gate of preempt: only strictly lower priority loses. The asker itself is thereby no candidate either."""
+"""The gate of preempt: only strictly lower priority loses. The preemptor itself is thereby no candidate either."""
 
-from bailiff_core.model.policy import Verb
-from bailiff_core.model.pool import Job, Pool
+from bailiff_core.model.policy import Action
+from bailiff_core.model.state import Job, PoolState
 
-from .rule import Shield
+from .rule import Rule, Shield
 
 NAME = "lower-priority-only"
 
 
-def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:  # noqa: ARG001
-    """Under preempt, jobs whose effective priority is not below the asker's."""
-    return (lambda unit: unit.job.priority >= asker.priority) if verb == "preempt" else None
+def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:  # noqa: ARG001
+    """Under preempt, jobs whose effective priority is not below the preemptor's."""
+    return (lambda unit: unit.job.priority >= preemptor.priority) if action == "preempt" else None
+
+
+PROTECTION = Rule(40, NAME, shield, "does not have lower priority", by_group=True)

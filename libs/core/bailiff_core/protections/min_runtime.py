@@ -8,19 +8,19 @@ go. A gang whose tasks are just being started is as new as can be.
 
 from collections.abc import Callable, Sequence
 
-from bailiff_core.model.policy import MinRuntime, Verb
-from bailiff_core.model.pool import Job, Pool
+from bailiff_core.model.policy import Action, MinRuntime
+from bailiff_core.model.project_tree import tree_of
+from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit
-from bailiff_core.queue.tree import tree_of
 
-from .rule import Ends, Shield
+from .rule import Ends, Rule, Shield
 
 NAME = "min-runtime"
 
 
-def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:
+def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:
     """Gangs that have not run that long since their last start."""
-    least = _least(pool, verb, asker)
+    least = _least(state, action, preemptor)
     if least is None:
         return None
 
@@ -29,26 +29,26 @@ def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:
         if not unit.core or job.phase == "reserved":
             return False
         time = least(job)
-        return time > 0 and (job.last_start is None or pool.now < job.last_start + time)
+        return time > 0 and (job.last_start is None or state.now < job.last_start + time)
 
     return fresh
 
 
-def ends(pool: Pool, verb: Verb, asker: Job) -> Ends | None:
+def ends(state: PoolState, action: Action, preemptor: Job) -> Ends | None:
     """When the job has run that long."""
-    least = _least(pool, verb, asker)
+    least = _least(state, action, preemptor)
     return None if least is None else lambda job: None if job.last_start is None else job.last_start + least(job)
 
 
-def _least(pool: Pool, verb: Verb, asker: Job) -> Callable[[Job], int] | None:
+def _least(state: PoolState, action: Action, preemptor: Job) -> Callable[[Job], int] | None:
     """How long each job is left alone; `None`: the rule is off."""
-    if verb not in ("preempt", "reclaim"):
+    if action not in ("preempt", "reclaim"):
         return None
-    stated = _stated(pool, verb)
-    default = _of(pool.rules.protections.min_runtime, verb)
+    stated = _stated(state, action)
+    default = _of(state.rules.protections.min_runtime, action)
     if not stated and not default:
         return None
-    path = _path_for(pool, verb, asker)
+    path = _path_for(state, action, preemptor)
     kept: dict[str, int] = {}
 
     def least(job: Job) -> int:
@@ -61,21 +61,24 @@ def _least(pool: Pool, verb: Verb, asker: Job) -> Callable[[Job], int] | None:
     return least
 
 
-def _path_for(pool: Pool, verb: Verb, asker: Job) -> Callable[[str], Sequence[str]]:
-    tree = tree_of(pool)
-    mine = tree.leaf_of(asker.project)
+def _path_for(state: PoolState, action: Action, preemptor: Job) -> Callable[[str], Sequence[str]]:
+    tree = tree_of(state)
+    mine = tree.leaf_of(preemptor.project)
 
     def path(project: str) -> Sequence[str]:
         leaf = tree.leaf_of(project)
-        return tree.branches[tree.sides(mine, leaf)[1] if verb == "reclaim" else leaf].path
+        return tree.branches[tree.sides(mine, leaf)[1] if action == "reclaim" else leaf].path
 
     return path
 
 
-def _stated(pool: Pool, verb: Verb) -> dict[str, int]:
-    times = ((project.name, _of(project.min_runtime, verb)) for project in pool.rules.projects)
+def _stated(state: PoolState, action: Action) -> dict[str, int]:
+    times = ((project.name, _of(project.min_runtime, action)) for project in state.rules.projects)
     return {name: time for name, time in times if time is not None}
 
 
-def _of(stated: MinRuntime, verb: Verb) -> int | None:
-    return stated.preempt if verb == "preempt" else stated.reclaim
+def _of(stated: MinRuntime, action: Action) -> int | None:
+    return stated.preempt if action == "preempt" else stated.reclaim
+
+
+PROTECTION = Rule(110, NAME, shield, "has not run for its minimum run time yet", ends=ends)

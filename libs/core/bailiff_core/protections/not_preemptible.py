@@ -1,13 +1,16 @@
 """Jobs whose class, or whose owner, says that they are not to be preempted."""
 
-from bailiff_core.model.policy import Verb
-from bailiff_core.model.pool import Job, Pool
+from bailiff_core.model.policy import Action
+from bailiff_core.model.state import Job, PoolState
 
-from .rule import Shield
+from .rule import Rule, Shield
 
 NAME = "not-preemptible"
 
 
-def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:  # noqa: ARG001
+def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:  # noqa: ARG001
     """Jobs that are not preemptible, their surplus included."""
     return lambda unit: not unit.job.preemptible
+
+
+PROTECTION = Rule(30, NAME, shield, "is not preemptible", by_group=True)

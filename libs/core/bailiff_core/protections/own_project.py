@@ -1,13 +1,16 @@
 """Reclaim takes back what other projects borrowed: a project reclaims nothing from itself."""
 
-from bailiff_core.model.policy import Verb
-from bailiff_core.model.pool import Job, Pool
+from bailiff_core.model.policy import Action
+from bailiff_core.model.state import Job, PoolState
 
-from .rule import Shield
+from .rule import Rule, Shield
 
 NAME = "own-project"
 
 
-def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:  # noqa: ARG001
-    """Under reclaim, jobs of the asker's project."""
-    return (lambda unit: unit.job.project == asker.project) if verb == "reclaim" else None
+def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:  # noqa: ARG001
+    """Under reclaim, jobs of the preemptor's project."""
+    return (lambda unit: unit.job.project == preemptor.project) if action == "reclaim" else None
+
+
+PROTECTION = Rule(60, NAME, shield, "belongs to the same project", by_group=True)

@@ -1,37 +1,37 @@
 """Where preempt may take jobs anywhere in the pool, what runs within the quota of its own project is left alone.
 
 A project is tested before each unit is taken, as reclaim does it: while it uses more than its quota of something that
-the unit uses, the unit may go, and so the last one may take it below. The asker's own project is not bound by it: the
+the unit uses, the unit may go, and so the last one may take it below. The preemptor's own project is not bound by it: the
 quota is its own.
 
 Whatever the policy says, with reclaim on what would be taken straight back is not taken, or the two would evict each other
-for ever: from an asker whose project would end above its quota, what others run within theirs is left alone, and from one
+for ever: from an preemptor whose project would end above its quota, what others run within theirs is left alone, and from one
 whose project would end above its share what others run within their shares; "theirs" is then their own project's and that
-of each above it which the asker is not in.
+of each above it which the preemptor is not in.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from bailiff_core.model.amounts import NOTHING, UNLIMITED, Amounts
-from bailiff_core.model.policy import Verb
-from bailiff_core.model.pool import Job, Pool
+from bailiff_core.model.policy import Action
+from bailiff_core.model.project_tree import called
+from bailiff_core.model.resource_vector import NOTHING, UNLIMITED, Amounts
+from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit, next_unit
-from bailiff_core.queue.fair_share import allocatable, fair_shares
-from bailiff_core.queue.measure import of_unit
-from bailiff_core.queue.tree import called
-from bailiff_core.queue.usage import Usage
+from bailiff_core.quota.demand_vector import of_unit
+from bailiff_core.quota.fair_share import allocatable, fair_shares
+from bailiff_core.quota.usage import Usage
+from bailiff_core.scheduling_snapshot import current_usage
 
-from .rule import Shield
-from .usage_now import usage_now
+from .rule import Rule, SetTest, Shield
 
 NAME = "quota-shields"
 NO_EXCESS = (False, False, False)
 Excess = tuple[bool, ...]
 
 
-def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:
+def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:
     """Jobs of other projects that are within their quota of all that the job uses."""
-    bounds = _Bounds.of(pool, verb, asker)
+    bounds = _Bounds.of(state, action, preemptor)
     if bounds is None:
         return None
     usage = bounds.usage
@@ -39,7 +39,7 @@ def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:
 
     def shielded(unit: Unit) -> bool:
         project = unit.job.project
-        if project == asker.project:
+        if project == preemptor.project:
             return False
         if project not in excess:
             leaf = usage.leaf_of(unit.job)
@@ -52,17 +52,17 @@ def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:
 class Quotas:
     """What projects use and may lose, as it was when this was made."""
 
-    def __init__(self, asker: Job, bounds: "_Bounds") -> None:
+    def __init__(self, preemptor: Job, bounds: "_Bounds") -> None:
         self._usage = bounds.usage
-        self._asker = asker
+        self._asker = preemptor
         self._bounds = bounds
         self._before = bounds.usage.all_allocated()
 
     @classmethod
-    def of(cls, pool: Pool, verb: Verb, asker: Job) -> "Quotas | None":
+    def of(cls, state: PoolState, action: Action, preemptor: Job) -> "Quotas | None":
         """`None` where the rule is off."""
-        bounds = _Bounds.of(pool, verb, asker)
-        return None if bounds is None else cls(asker, bounds)
+        bounds = _Bounds.of(state, action, preemptor)
+        return None if bounds is None else cls(preemptor, bounds)
 
     def forbid(self, leaving: Iterable[Unit]) -> str | None:
         """Why these may not all go, as a sentence, or `None`.
@@ -102,27 +102,27 @@ class Quotas:
 class _Bounds:
     """What of each project is left alone: its quota, or its share.
 
-    beyond_quota, beyond_share: projects of the asker that would end above theirs.
+    beyond_quota, beyond_share: projects of the preemptor that would end above theirs.
     """
 
-    def __init__(self, usage: Usage, asker: Job, *, shields: bool) -> None:
+    def __init__(self, usage: Usage, preemptor: Job, *, shields: bool) -> None:
         self.usage = usage
         self._shields = shields
-        self._path = usage.tree.branches[usage.leaf_of(asker)].path
+        self._path = usage.tree.branches[usage.leaf_of(preemptor)].path
         self._shares: dict[str, Amounts] = {}
         self._beyond_quota: dict[str, None] = {}
         self._beyond_share: dict[str, None] = {}
         self._known: dict[str, list[tuple[str, Amounts, str]]] = {}
 
     @classmethod
-    def of(cls, pool: Pool, verb: Verb, asker: Job) -> "_Bounds | None":
-        """`None` where the rule is off for this asker."""
-        rules = pool.rules
-        if verb != "preempt" or rules.scope != "pool" or not rules.projects:
+    def of(cls, state: PoolState, action: Action, preemptor: Job) -> "_Bounds | None":
+        """`None` where the rule is off for this preemptor."""
+        rules = state.rules
+        if action != "preempt" or rules.scope != "pool" or not rules.projects:
             return None
-        found = cls(usage_now(pool), asker, shields=rules.preemption.quota_shields)
-        unit = next_unit(asker)
-        if unit is not None and "reclaim" in rules.preemption.verbs:
+        found = cls(current_usage(state), preemptor, shields=rules.preemption.quota_shields)
+        unit = next_unit(preemptor)
+        if unit is not None and "reclaim" in rules.preemption.actions:
             found._look_beyond(unit)
         return found if found._shields or found._beyond_quota else None
 
@@ -138,7 +138,7 @@ class _Bounds:
                 self._beyond_share[name] = None
 
     def around(self, leaf: str) -> list[tuple[str, Amounts, str]]:
-        """The project and those above it that the asker is not in, innermost first, with what of each is left alone."""
+        """The project and those above it that the preemptor is not in, innermost first, with what of each is left alone."""
         if leaf not in self._known:
             self._known[leaf] = list(self._around(leaf))
         return self._known[leaf]
@@ -171,3 +171,12 @@ def _touches(excess: Excess, unit: Unit) -> bool:
         or (excess[2] and group.memory_bytes)
         for group in unit.job.demand.tasks
     )
+
+
+def together(state: PoolState, action: Action, preemptor: Job, earlier: Sequence[Unit]) -> SetTest | None:  # noqa: ARG001
+    """Sets of victims that would take a project below what it is entitled to."""
+    quotas = Quotas.of(state, action, preemptor)
+    return None if quotas is None else quotas.forbid
+
+
+PROTECTION = Rule(90, NAME, shield, "is within the quota, or the fair share, of its project", together=together)

@@ -1,15 +1,18 @@
-"""Where the policy's scope is `project`, preempt takes jobs of the asker's own project only."""
+"""Where the policy's scope is `project`, preempt takes jobs of the preemptor's own project only."""
 
-from bailiff_core.model.policy import Verb
-from bailiff_core.model.pool import Job, Pool
+from bailiff_core.model.policy import Action
+from bailiff_core.model.state import Job, PoolState
 
-from .rule import Shield
+from .rule import Rule, Shield
 
 NAME = "scope"
 
 
-def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:
+def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:
     """Under preempt with scope `project`, jobs of other projects."""
-    if verb != "preempt" or pool.rules.scope != "project":
+    if action != "preempt" or state.rules.scope != "project":
         return None
-    return lambda unit: unit.job.project != asker.project
+    return lambda unit: unit.job.project != preemptor.project
+
+
+PROTECTION = Rule(50, NAME, shield, "belongs to another project", by_group=True)

@@ -1,5 +1,1 @@
-"""Who is tried first: the order of pending jobs. Nothing about room or eviction may enter here."""
-
-from .order import dequeue, enqueue, queue_key
-
-__all__ = ["dequeue", "enqueue", "queue_key"]
+"""The order in which pending jobs are tried, and rules about pending jobs: ageing, timeouts, preemption delay, backfill."""

@@ -6,21 +6,20 @@ and ends before. The jobs that have to end are the oldest and what starts meanwh
 the head's turn comes nearer and never moves away, however many small jobs arrive.
 """
 
-from bailiff_core.model.places import bits
-from bailiff_core.model.pool import Job, Room
-from bailiff_core.model.room import less
+from bailiff_core.model.placement_ranges import bits
+from bailiff_core.model.resources import less
+from bailiff_core.model.state import Job, Resources
 from bailiff_core.model.units import Unit, whole
-from bailiff_core.placement.budget import Budget
-from bailiff_core.placement.ever import could_ever_fit
-from bailiff_core.placement.gang import GangPlace, NoFit, interchangeable, place_unit
-from bailiff_core.placement.need import Need, needs_of_unit
-from bailiff_core.placement.packing import ANYWHERE, has_room
-from bailiff_core.placement.rooms import NodeRoom
-from bailiff_core.scene import Scene
+from bailiff_core.placement.cluster_resources import NodeResources
+from bailiff_core.placement.feasibility import could_ever_fit
+from bailiff_core.placement.gang import GangPlacement, NoFit, has_uniform_tasks, place_unit
+from bailiff_core.placement.packing import ANYWHERE, has_capacity
+from bailiff_core.placement.step_budget import StepBudget
+from bailiff_core.placement.task_requirements import TaskRequirements, requirements_of_unit
+from bailiff_core.scheduling_snapshot import Scene
+from bailiff_core.scheduling_snapshot.completion_forecast import NOBODY, End, in_order_of_end, known_end
 
-from .endings import NOBODY, End, in_order_of_end, known_end
-
-Kept = tuple[str, dict[int, Room], int | None]
+Kept = tuple[str, dict[int, Resources], int | None]
 
 
 class Backfill:
@@ -30,15 +29,17 @@ class Backfill:
     without a run-time limit, or where no place was found and so none is kept. kept_out: shapes that found no place.
     """
 
-    def __init__(self, scene: Scene, head: Unit, budget: Budget) -> None:
+    def __init__(self, scene: Scene, head: Unit, budget: StepBudget) -> None:
         self._scene = scene
         self.head = head.job
         self._head = head
         self._budget = budget
-        self._wanted = {need: len(indices) for need, indices in needs_of_unit(head).items()}
-        self._kept: dict[int, Room] | None = None
+        self._wanted = {need: len(indices) for need, indices in requirements_of_unit(head).items()}
+        self._kept: dict[int, Resources] | None = None
         self._starts: int | None = None
-        self._beside: dict[int, tuple[Room, Room]] = {}  # by node, its room, and what of that is left beside what is kept
+        self._beside: dict[
+            int, tuple[Resources, Resources]
+        ] = {}  # by node, its room, and what of that is left beside what is kept
         self.kept_out: dict[str, None] = {}
 
     @property
@@ -47,16 +48,16 @@ class Backfill:
         return self._kept is not None
 
     @property
-    def kept(self) -> dict[int, Room]:
+    def kept(self) -> dict[int, Resources]:
         """What is kept for the head of the room that is, or is about to be, free: by node."""
         if self._kept is None:
-            scene, pool = self._scene, self._scene.pool
+            scene, pool = self._scene, self._scene.state
             found_for = (scene.version, pool.seq, pool.now, self._head.job.id, self._head.indices)
             if scene.kept is None or scene.kept[0] != found_for:
                 self._kept = {}
-                mark = scene.rooms.mark()
+                mark = scene.cluster.mark()
                 self._look(mark)
-                scene.rooms.rollback(mark)
+                scene.cluster.rollback(mark)
                 scene.kept = found_for, self._kept, self._starts
             _, self._kept, self._starts = scene.kept
         return self._kept
@@ -70,22 +71,22 @@ class Backfill:
         """For whom what is kept until when."""
         return self.head.id, self.kept, self.starts
 
-    def place(self, unit: Unit, budget: Budget) -> GangPlace | NoFit:
+    def place(self, unit: Unit, budget: StepBudget) -> GangPlacement | NoFit:
         """`place_unit` for a unit behind the head."""
-        rooms = self._scene.rooms
+        cluster = self._scene.cluster
         if not self.kept or self.over_before(unit):
-            return place_unit(rooms, unit, budget)
-        mark = rooms.mark()
+            return place_unit(cluster, unit, budget)
+        mark = cluster.mark()
         for number, room in self.kept.items():
-            node = rooms.nodes[number]
+            node = cluster.nodes[number]
             found_for = self._beside.get(number)
-            if found_for is None or found_for[0] is not node.later:
-                found_for = self._beside[number] = node.later, less(node.later, room, node.units)
-            rooms.leave(node, found_for[1])
-        found = place_unit(rooms, unit, budget)
-        rooms.rollback(mark)
-        if isinstance(found, GangPlace):
-            rooms.place(unit, found)
+            if found_for is None or found_for[0] is not node.future:
+                found_for = self._beside[number] = node.future, less(node.future, room, node.units)
+            cluster.set_future(node, found_for[1])
+        found = place_unit(cluster, unit, budget)
+        cluster.rollback(mark)
+        if isinstance(found, GangPlacement):
+            cluster.place(unit, found)
         return found
 
     def over_before(self, unit: Unit) -> bool:
@@ -93,11 +94,11 @@ class Backfill:
         limit, start = unit.job.demand.run_time_limit, unit.job.last_start
         if limit is None or self.starts is None:
             return False
-        return (self._scene.pool.now if start is None else start) + limit <= self.starts
+        return (self._scene.state.now if start is None else start) + limit <= self.starts
 
     def _look(self, before: int) -> None:
         """Find the fewest jobs that have to end, and what the head then takes. Leaves the rooms changed."""
-        if could_ever_fit(self._scene.pool, self._head.job.demand) is not None:
+        if could_ever_fit(self._scene.state, self._head.job.demand) is not None:
             return
         endings = self._scene.endings
         last = NOBODY
@@ -106,32 +107,32 @@ class Backfill:
             if end is None:
                 return
             last = max(last, end)
-        counts = interchangeable(self._head)
+        counts = has_uniform_tasks(self._head)
         found = self._counted(next(iter(self._wanted)), last) if counts else self._searched(endings.until(last))
         if found is None:
             return
         place, self._starts = found
-        rooms = self._scene.rooms
-        rooms.place(self._head, place)
-        nodes = [rooms.nodes[number] for number in dict.fromkeys(task.node for task in place.tasks)]
-        after = [node.later for node in nodes]
-        rooms.rollback(before)
-        self._kept = {node.number: what_to_keep(node, later) for node, later in zip(nodes, after, strict=True)}
+        cluster = self._scene.cluster
+        cluster.place(self._head, place)
+        nodes = [cluster.nodes[number] for number in dict.fromkeys(task.node for task in place.tasks)]
+        after = [node.future for node in nodes]
+        cluster.rollback(before)
+        self._kept = {node.number: what_to_keep(node, future) for node, future in zip(nodes, after, strict=True)}
 
-    def _counted(self, need: Need, last: End) -> tuple[GangPlace, int | None] | None:
+    def _counted(self, need: TaskRequirements, last: End) -> tuple[GangPlacement, int | None] | None:
         """Where equal tasks stand after that end, the first after which they find room, and when that is; all who matter go."""
         endings = self._scene.endings
         if not self._budget.spend(endings.until(last)):
             return None
         for unit in endings.leaving(need, last):
-            self._scene.rooms.evict(unit)
+            self._scene.cluster.evict(unit)
         place = self._fits()
         if place is None:
             return None
-        end = self._scene.pool.now if last == NOBODY else last.when()
-        return place, None if end is None else max(end, self._scene.pool.now)
+        end = self._scene.state.now if last == NOBODY else last.when()
+        return place, None if end is None else max(end, self._scene.state.now)
 
-    def _searched(self, least: int) -> tuple[GangPlace, int | None] | None:
+    def _searched(self, least: int) -> tuple[GangPlacement, int | None] | None:
         """The same for others, who need at least so many to be gone: with twice as many, and so on, then between the two."""
         departures = _Departures(self._scene, self._budget)
         low = high = least
@@ -155,30 +156,30 @@ class Backfill:
         departures.let_go(high)
         return place, departures.last_end()
 
-    def _fits(self) -> GangPlace | None:
-        rooms = self._scene.rooms
-        if not all(has_room(rooms, need, count, ANYWHERE, later=True) for need, count in self._wanted.items()):
+    def _fits(self) -> GangPlacement | None:
+        cluster = self._scene.cluster
+        if not all(has_capacity(cluster, need, count, ANYWHERE, future=True) for need, count in self._wanted.items()):
             return None
-        mark = rooms.mark()
-        found = place_unit(rooms, self._head, self._budget, promised=True)
-        rooms.rollback(mark)
-        return found if isinstance(found, GangPlace) else None
+        mark = cluster.mark()
+        found = place_unit(cluster, self._head, self._budget, reserve=True)
+        cluster.rollback(mark)
+        return found if isinstance(found, GangPlacement) else None
 
 
 class _Departures:
     """Jobs of the scene let go one after the other, in the order in which they are taken to end."""
 
-    def __init__(self, scene: Scene, budget: Budget) -> None:
+    def __init__(self, scene: Scene, budget: StepBudget) -> None:
         self._scene = scene
         self._budget = budget
-        self._order = in_order_of_end(scene.pool)
+        self._order = in_order_of_end(scene.state)
         self._known: list[Job] = []
-        self._marks = [scene.rooms.mark()]
+        self._marks = [scene.cluster.mark()]
 
     def let_go(self, count: int) -> int:
         """From now on the first `count` are gone. How many really are: there may be fewer, or the budget too small."""
         if count < len(self._marks):
-            self._scene.rooms.rollback(self._marks[count])
+            self._scene.cluster.rollback(self._marks[count])
             del self._marks[count + 1 :]
         while len(self._marks) <= count:
             at = len(self._marks) - 1
@@ -187,29 +188,29 @@ class _Departures:
                 if found is None or not self._budget.spend():
                     break
                 self._known.append(found)
-            self._scene.rooms.evict(whole(self._known[at]))
-            self._marks.append(self._scene.rooms.mark())
+            self._scene.cluster.evict(whole(self._known[at]))
+            self._marks.append(self._scene.cluster.mark())
         return len(self._marks) - 1
 
     def last_end(self) -> int | None:
         """When the last of those that are gone ends, as far as that is known; now, where nobody had to go."""
-        now, gone = self._scene.pool.now, len(self._marks) - 1
-        end = known_end(self._scene.pool, self._known[gone - 1]) if gone else now
+        now, gone = self._scene.state.now, len(self._marks) - 1
+        end = known_end(self._scene.state, self._known[gone - 1]) if gone else now
         return None if end is None else max(end, now)
 
 
-def what_to_keep(node: NodeRoom, after: Room) -> Room:
+def what_to_keep(node: NodeResources, after: Resources) -> Resources:
     """What has to be kept of the node's room for it to become `after`.
 
     Of equal devices those that are idle now stay free: the head takes the ones that others still use.
     """
-    before, idle, devices = node.later, node.now().devices, after.devices
+    before, idle, devices = node.future, node.now().devices, after.devices
     shared = sum(1 << number for number in after.shares)
     for alike in node.models.values():
         given, others = idle & before.devices & ~devices & ~shared & alike, devices & ~idle & alike
         for one, other in zip(bits(given), bits(others), strict=False):
             devices ^= 1 << one | 1 << other
-    kept = Room(
+    kept = Resources(
         before.devices & ~devices,
         max(0, before.cpu_milli - after.cpu_milli),
         max(0, before.memory_bytes - after.memory_bytes),

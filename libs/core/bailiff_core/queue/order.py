@@ -1,50 +1,23 @@
-"""Who is tried first: waiting jobs by priority, age and id, and the order of projects above them (semantics §2)."""
+"""The order in which pending jobs are tried: by project (fair share), then priority, submission and id."""
 
-from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING
 
-from bailiff_core.model.amounts import NOTHING, UNLIMITED, Amount, Amounts
-from bailiff_core.model.pool import Job, Pool
+from bailiff_core.model.project_tree import ROOT
+from bailiff_core.model.resource_vector import NOTHING, UNLIMITED, Amount, Amounts
+from bailiff_core.model.state import Job
 from bailiff_core.model.units import Unit, next_unit, victim_units
-
-from .fair_share import allocatable, fair_shares
-from .measure import of_unit
-from .tree import ROOT
-
-if TYPE_CHECKING:
-    from bailiff_core.scene import Scene
+from bailiff_core.quota.demand_vector import of_unit
+from bailiff_core.quota.fair_share import allocatable, fair_shares
+from bailiff_core.quota.resource_snapshot import ResourceSnapshot
 
 Ratio = tuple[int, Fraction]
 Entry = tuple[tuple[object, ...], int, str]
 
 
-def queue_key(job: Job) -> tuple[int, int, str]:
-    """Smaller comes first: higher priority, earlier submitted, smaller id."""
-    return (-job.priority, job.seq, job.id)
-
-
-def enqueue(pool: Pool, job: Job) -> None:
-    """Put a waiting job at its place."""
-    pool.stale_jobs[job.id] = pool.untried[job.id] = pool.queued[job.id] = None
-    insort(pool.queue, job.id, key=lambda name: queue_key(pool.jobs[name]))
-
-
-def dequeue(pool: Pool, job: Job) -> None:
-    """Take a job out. Raises `ValueError` where it does not wait."""
-    first = bool(pool.queue) and pool.queue[0] == job.id
-    at = 0 if first else bisect_left(pool.queue, queue_key(job), key=lambda name: queue_key(pool.jobs[name]))
-    if at == len(pool.queue) or pool.queue[at] != job.id:
-        raise ValueError(f"job {job.id} does not wait in the queue")
-    del pool.queue[at], pool.queued[job.id]
-    pool.untried.pop(job.id, None)
-    pool.passed_over.pop(job.id, None)
-
-
-def shares_now(scene: "Scene") -> dict[str, Amounts]:
+def shares_now(scene: ResourceSnapshot) -> dict[str, Amounts]:
     """Fair shares as things stand: what a pass goes by from its start to its end."""
     usage = scene.usage
     return fair_shares(usage.tree, usage.total, usage.requests, usage.divided)
@@ -80,10 +53,10 @@ class Pass:
     """Each of the jobs in the order in which one pass tries them. Fair shares stay as they were at its start.
 
     After each success (it shows in the scene: a unit placed, victims gone) the order is computed again where amounts
-    changed. Allocate puts a job back after a success; the other verbs try each job once.
+    changed. Allocate puts a job back after a success; the other actions try each job once.
     """
 
-    def __init__(self, scene: "Scene", jobs: Iterable[Job], shares: Mapping[str, Amounts] | None = None) -> None:
+    def __init__(self, scene: ResourceSnapshot, jobs: Iterable[Job], shares: Mapping[str, Amounts] | None = None) -> None:
         self._usage = scene.usage
         self._tree = scene.usage.tree
         self.shares = shares_now(scene) if shares is None else shares

@@ -7,7 +7,7 @@ from .wire import Laid, Record, Wire, decode_following, hash_of, laid_out
 
 GENESIS = "0" * 64
 WRITER_STARTED = "bailiff.audit.WriterStarted.v1"
-DOMAIN_CREATED = "bailiff.audit.DomainCreated.v1"
+DOMAIN_CREATED = "bailiff.audit.PoolCreated.v1"
 _STARTS_WRITER, _CREATES_DOMAIN = WRITER_STARTED.encode(), DOMAIN_CREATED.encode()
 LONGEST_EPOCH = 16
 
@@ -16,7 +16,7 @@ LONGEST_EPOCH = 16
 class ChainHead:
     """Where a log stands: the seq that comes next, the hash of the last record, its epoch and time."""
 
-    domain: str
+    pool: str
     next_seq: int = 0
     hash: str = GENESIS
     epoch: int = 0
@@ -33,7 +33,7 @@ class Break:
 def continues(head: ChainHead, wire: Wire) -> ChainHead | Break:
     """The head after this record, or why it is an orphan. Looks at headers only, never at what the data means.
 
-    A record continues when domain, seq and prev fit, time does not go back, and its epoch is the head's; only
+    A record continues when pool, seq and prev fit, time does not go back, and its epoch is the head's; only
     `WriterStarted` raises the epoch.
     """
     layout, values = laid_out(wire)
@@ -50,13 +50,13 @@ def follow(head: ChainHead, wire: Wire, laid: Laid | None = None) -> tuple[Chain
     after = _judged(head, wire, layout, values, found)
     if isinstance(after, Break):
         return after
-    return after, decode_following(wire, layout, found, head.domain, head.next_seq, after.epoch, head.hash, after.time)
+    return after, decode_following(wire, layout, found, head.pool, head.next_seq, after.epoch, head.hash, after.time)
 
 
 def _judged(head: ChainHead, wire: Wire, layout: Layout, values: Values, found: Values) -> ChainHead | Break:
-    domain, seq, prev, kind, epoch_text, time_text = found[:6]
-    if domain != head.domain.encode():
-        return Break(f"domain is {_text(domain)!r}, expected {head.domain!r}")
+    pool, seq, prev, kind, epoch_text, time_text = found[:6]
+    if pool != head.pool.encode():
+        return Break(f"pool is {_text(pool)!r}, expected {head.pool!r}")
     if seq != b"%d" % head.next_seq:
         return Break(f"seq is {_text(seq) or '?'}, expected {head.next_seq}")
     if prev != head.hash.encode():
@@ -72,7 +72,7 @@ def _judged(head: ChainHead, wire: Wire, layout: Layout, values: Values, found: 
     time = _text(time_text)
     if len(time) != 27 or time < head.time:
         return Break(f"time is {time!r}, before {head.time!r}")
-    return ChainHead(head.domain, head.next_seq + 1, hash_of(wire, layout, values), epoch, time)
+    return ChainHead(head.pool, head.next_seq + 1, hash_of(wire, layout, values), epoch, time)
 
 
 def _text(value: bytes) -> str:

@@ -1,27 +1,27 @@
-"""What `decide` yields. A decision names its verb and says why; victims and placements are always complete."""
+"""What `decide` yields. A decision names its action and says why; victims and placements are always complete."""
 
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bailiff_core.model.answer import Explanation, VictimChoice
 from bailiff_core.model.document import Count, Document, Duration, Integer, Name, Time
-from bailiff_core.model.places import NodeShare
+from bailiff_core.model.placement_ranges import NodeShare
+from bailiff_core.model.proposal import Explanation, VictimChoice
 
 from .payload import Decision
 
-VerbName = Literal["allocate", "consolidate", "reclaim", "preempt"]
+ActionName = Literal["allocate", "consolidate", "reclaim", "preempt"]
 
 
 class JobPlaced(Decision):
-    """The gang has its place. `reserved`: some of the room is still on its way out, so nothing starts yet.
+    """The gang has its place. `reserved`: some of the resources are still releasing, so nothing starts yet.
 
-    verb: by which it got the place; `migrate`: it was moved there because somebody asked for it.
+    action: by which it got the place; `migrate`: it was moved there on request.
     """
 
     job: Name
     attempt: Count
-    verb: VerbName | Literal["migrate"] = "allocate"
+    action: ActionName | Literal["migrate"] = "allocate"
     placement: tuple[NodeShare, ...]
     reserved: bool = False
     expires: Time | None = None
@@ -32,14 +32,14 @@ class JobGrown(Decision):
 
     job: Name
     attempt: Count
-    verb: VerbName = "allocate"
+    action: ActionName = "allocate"
     placement: tuple[NodeShare, ...]
     reserved: bool = False
     expires: Time | None = None
 
 
-class JobStartOrdered(Decision):
-    """All room of a reservation is free: the gang starts on it. tasks: only these, which join a running job."""
+class JobStarting(Decision):
+    """All resources of a reservation are free: the gang starts on them. tasks: only these, which join a running job."""
 
     job: Name
     attempt: Count
@@ -47,23 +47,25 @@ class JobStartOrdered(Decision):
 
 
 class ReservationDropped(Decision):
-    """The reservation is gone: it expired, its job went away, or its room did. tasks: only these, of a job that runs."""
+    """The reservation is dropped: it expired, its job ended, or its resources were lost. tasks: only these, of a running job."""
 
     job: Name
-    reason: Literal["expired", "cancelled", "room-gone", "given-up", "preempted", "scaled", "policy", "paused", "asked", "drain"]
-    plan: Count | None = None
+    reason: Literal[
+        "expired", "cancelled", "resources-lost", "abandoned", "preempted", "scaled", "policy", "paused", "requested", "drain"
+    ]
+    preemption: Count | None = None
     tasks: str = ""
 
 
-class JobWaits(Decision):
-    """Why the job does not run now. Written once each time it joins the queue, not on every try."""
+class JobPending(Decision):
+    """Why the job is pending. Recorded once per wait, not at each attempt to place it."""
 
     job: Name
     reason: Annotated[str, Field(max_length=2000)]
 
 
-class Asker(Document):
-    """Who needs room."""
+class Preemptor(Document):
+    """The job for which others are preempted."""
 
     job: Name
     class_name: Name
@@ -75,48 +77,49 @@ class Asker(Document):
 class PreemptionRequested(Decision):
     """A job does not fit, and the policy lets it displace others. All requests of one turn form one selection.
 
-    verbs: those that may be tried for it, in this order. tasks: the members that need room; empty: all.
+    actions: those that may be tried for it, in this order. tasks: the members that need room; empty: all.
     """
 
     job: Name
-    verb: VerbName = "preempt"
+    action: ActionName = "preempt"
     selection: Count
     class_name: Name
     priority: Integer
     reason: Annotated[str, Field(max_length=2000)]
     deadline: Time | None = None
-    verbs: tuple[VerbName, ...] = ()
+    actions: tuple[ActionName, ...] = ()
     tasks: str = ""
 
 
 class PreemptionDecided(Decision):
-    """These jobs leave, and this placement is held for the asker. `request` is the seq of the request answered.
+    """These jobs are evicted, and this placement is reserved for the preemptor. `request` is the seq of the request answered.
 
-    dropped: victims of the proposal that are not needed any more. spared: victims of a reservation that is given up
-    for this asker, whose room nobody needs now; the other victims of that reservation leave for this asker instead.
-    tasks: the asker's members that the placement is for, where its others run already; empty: a new attempt.
+    unneeded_victims: victims of the proposal that are not needed any more. cancelled_evictions: victims of a reservation that is
+    given up
+    for this preemptor, whose room nobody needs now; the other victims of that reservation leave for this preemptor instead.
+    tasks: the preemptor's members that the placement is for, where its others run already; empty: a new attempt.
     """
 
     request: Count
-    verb: VerbName = "preempt"
-    asker: Asker
+    action: ActionName = "preempt"
+    preemptor: Preemptor
     attempt: Count
     victims: tuple[VictimChoice, ...]
     graces: tuple[Duration, ...]
     placement: tuple[NodeShare, ...]
     expires: Time
     explanation: Explanation
-    dropped: tuple[Name, ...] = ()
-    spared: tuple[Name, ...] = ()
+    unneeded_victims: tuple[Name, ...] = ()
+    cancelled_evictions: tuple[Name, ...] = ()
     tasks: str = ""
 
 
 class PreemptionRefused(Decision):
-    """No eviction for this asker now: impossible under the rules, given up, or out of date when it came."""
+    """No eviction for this preemptor now: impossible under the rules, given up, or out of date when it came."""
 
     request: Count
-    verb: VerbName = "preempt"
-    asker: Asker
+    action: ActionName = "preempt"
+    preemptor: Preemptor
     reason: Literal["impossible", "gave-up", "stale", "not-needed"]
     would_need: Annotated[str, Field(max_length=2000)] = ""
     explanation: Explanation = Explanation()
@@ -124,9 +127,9 @@ class PreemptionRefused(Decision):
 
 
 class SelectionTimedOut(Decision):
-    """No proposal came in time; the held room is free again and the requests are asked anew later."""
+    """No proposal came in time; the requests are repeated later."""
 
-    number: Count
+    selection: Count
     failures: Count
     retry_at: Time
 
@@ -138,7 +141,7 @@ class EvictionDecided(Decision):
     attempt: Count
     cause: Literal[
         "cancelled", "gang-failure", "stale-gang", "scaled", "policy", "time-limit", "device", "over-share",
-        "paused", "asked", "drain",
+        "paused", "requested", "drain",
     ]  # fmt: skip
     grace: Duration
     reason: Annotated[str, Field(max_length=1000)] = ""
@@ -146,22 +149,22 @@ class EvictionDecided(Decision):
 
 
 class JobIdle(Decision):
-    """No GPU of the job has done anything for longer than the policy means it to. then: what follows."""
+    """No GPU of the job has done anything for longer than the policy means it to. action: what follows."""
 
     job: Name
     attempt: Count
-    lasted: Duration
-    then: Literal["warn", "pause"]
+    duration: Duration
+    action: Literal["warn", "pause"]
 
 
-class DrainDue(Decision):
-    """The deadline of a graceful drain is over: what is still on the node leaves now."""
+class DrainDeadlineReached(Decision):
+    """The deadline of a graceful drain is over: what is still on the node is evicted now."""
 
     node: Name
 
 
 class MigrationDecided(Decision):
-    """The job leaves for this place, which is kept for it until `expires`: its next attempt starts there.
+    """The job is evicted and this place is reserved for its next attempt until `expires`.
 
     cause: somebody asked for it, or the gang has another size now and starts again with that.
     """
@@ -176,7 +179,7 @@ class MigrationDecided(Decision):
 
 
 class MigrationRefused(Decision):
-    """There is no other place for the job now; it stays where it is."""
+    """There is no other place for the job now; it is not migrated."""
 
     job: Name
     attempt: Count
@@ -184,20 +187,20 @@ class MigrationRefused(Decision):
 
 
 class EvictionStuck(Decision):
-    """The victim's room did not come free in time; it counts as occupied until it does."""
+    """The victim's resources were not released in time; they count as allocated until they are."""
 
     job: Name
     attempt: Count
     tasks: str = ""
 
 
-class EvictionWithdrawn(Decision):
-    """An eviction is taken back. `told`: agents may have heard of it and are asked to confirm."""
+class EvictionCancelled(Decision):
+    """An eviction is cancelled. `notified`: agents may know of it and are asked to confirm."""
 
     job: Name
     attempt: Count
-    plan: Count | None
-    told: bool
+    preemption: Count | None
+    notified: bool
     reason: str
     tasks: str = ""
 
@@ -214,7 +217,7 @@ class JobRequeued(Decision):
 
 
 class JobEnded(Decision):
-    """The job is over for good. exit_codes: of tasks that did not end with 0, by task, at most the first 100.
+    """The job has ended. exit_codes: of tasks that did not end with 0, by task, at most the first 100.
 
     timed-out: it ran for as long as its run-time limit, and had not finished when its grace was over.
     """
@@ -238,19 +241,19 @@ class JobShrunk(Decision):
     not_before: Time = 0
 
 
-class JobAged(Decision):
-    """The rule `ageing`: from here on the job counts with `effective` instead of `priority`, or no longer does."""
+class JobPriorityBoosted(Decision):
+    """The rule `ageing`: from here on the job counts with `effective_priority` instead of `priority`, or no longer does."""
 
     job: Name
     priority: Integer
-    effective: Integer
+    effective_priority: Integer
     reason: Annotated[str, Field(max_length=1000)]
 
 
 class ScheduleTimedOut(Decision):
-    """The rule `schedule-timeout`: the gang waits longer than the policy means it to. then: what follows."""
+    """The rule `schedule-timeout`: the gang waits longer than the policy means it to. action: what follows."""
 
     job: Name
     waited: Duration
-    then: Literal["report", "fail", "pass"]
+    action: Literal["report", "fail", "pass"]
     reason: Annotated[str, Field(max_length=2000)] = ""

@@ -1,13 +1,13 @@
-"""What came from outside: the log's own beginnings, requests, nodes, tasks, proposals, evictions, the clock."""
+"""Facts: records of what came from outside (requests, nodes, tasks, proposals, evictions, the clock, the log itself)."""
 
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from bailiff_core.model.answer import Answer
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.document import Count, Document, Duration, Hash, Integer, Label, Labels, Name, OpaqueId, Time
 from bailiff_core.model.policy import Policy
+from bailiff_core.model.proposal import Proposal
 
 from .payload import Fact
 
@@ -22,12 +22,12 @@ class RequestId(Document):
     digest: Hash
 
 
-class DomainCreated(Fact):
-    """The first record of a domain. Its hash is the log's identity."""
+class PoolCreated(Fact):
+    """The first record of a pool. Its hash is the log's identity."""
 
     format: Literal["bailiff-audit-1"] = "bailiff-audit-1"
     hash: Literal["sha256"] = "sha256"
-    domain: Name
+    pool: Name
     partition: Count
     nonce: str
 
@@ -37,7 +37,7 @@ class DomainCreated(Fact):
 
 
 class PolicyApplied(Fact):
-    """The policy in force from here on, whole. The first one of a log came from no request.
+    """The policy in force from here on, complete. The first one of a log has no request.
 
     enforce: jobs that it would not have admitted leave; without it a policy by itself evicts nobody.
     """
@@ -52,7 +52,7 @@ class PolicyApplied(Fact):
 
 
 class WriterStarted(Fact):
-    """A new writer incarnation. It closes a turn that its predecessor left open, and holds all input positions."""
+    """A new writer. It closes a cycle that its predecessor left open, and holds all input positions."""
 
     writer: str
     release: str
@@ -63,13 +63,13 @@ class WriterStarted(Fact):
 
 
 class ClockAdvanced(Fact):
-    """Time has come to `time`, which the core had asked to be told."""
+    """Log time reached a moment at which time alone leads to decisions."""
 
 
 class ClockStepped(Fact):
-    """The writer's clock jumped. `by`: how far log time moved with it, µs; durations are counted without it."""
+    """The writer's clock jumped. `jump`: how far log time moved with it, µs; durations are counted without it."""
 
-    by: Integer
+    jump: Integer
 
 
 class InputsAdvanced(Fact):
@@ -112,7 +112,7 @@ class StateDigest(Fact):
 
 
 class DecisionFailed(Fact):
-    """`decide` could not deal with this job; it is held, and the rest goes on."""
+    """Deciding about this job failed; it is suspended, and the rest goes on."""
 
     job: Name
     error: Annotated[str, Field(max_length=2000)]
@@ -127,7 +127,7 @@ class LogTruncated(Fact):
     reason: Annotated[str, Field(max_length=1000)] = ""
 
 
-class LogSettled(Fact):
+class TruncationReconciled(Fact):
     """After a loss every agent has said what it runs, and what this log does not know has ended: starts go on."""
 
 
@@ -147,7 +147,7 @@ class JobSubmitted(Fact):
 
 
 class JobCancelled(Fact):
-    """Someone wants the job gone, whatever it is doing."""
+    """Cancellation of the job was requested."""
 
     request: RequestId
     job: Name
@@ -164,16 +164,16 @@ class JobScaled(Fact):
     min_tasks: Annotated[Integer, Field(ge=1)] | None = None
 
 
-class JobReclassified(Fact):
-    """A waiting job gets another priority class."""
+class JobPriorityClassChanged(Fact):
+    """A pending job gets another priority class."""
 
     request: RequestId
     job: Name
     priority_class: Name
 
 
-class JobEvictionAsked(Fact):
-    """Somebody wants the job off its place; it goes back to the queue."""
+class JobEvictionRequested(Fact):
+    """Eviction of the job was requested; it goes back to the queue."""
 
     request: RequestId
     job: Name
@@ -181,23 +181,23 @@ class JobEvictionAsked(Fact):
 
 
 class JobPaused(Fact):
-    """Somebody wants the job set aside: no GPU and no place, until it is unpaused."""
+    """Pausing the job was requested: it gets no resources until it is resumed."""
 
     request: RequestId
     job: Name
     reason: Annotated[str, Field(max_length=1000)] = ""
 
 
-class JobUnpaused(Fact):
-    """A paused job may run again: it goes through the queue."""
+class JobResumed(Fact):
+    """The job was resumed: it is pending again."""
 
     request: RequestId
     job: Name
     reason: Annotated[str, Field(max_length=1000)] = ""
 
 
-class JobMigrationAsked(Fact):
-    """Somebody wants the job elsewhere: on `node`, or, left out, on other nodes than those it stands on."""
+class JobMigrationRequested(Fact):
+    """Migration of the job was requested: to `node`, or, left out, to other nodes than its present ones."""
 
     request: RequestId
     job: Name
@@ -206,7 +206,7 @@ class JobMigrationAsked(Fact):
 
 
 class NodeDrained(Fact):
-    """An operator says that the node gets nothing new, and that what runs there is to leave.
+    """An operator drains the node: nothing new is placed there, and its tasks are evicted.
 
     mode: graceful: after `deadline`, and before it only by itself; quick: now, with its whole grace; fast: now, with the
     policy's short grace. deadline: from now on, by when the node is to be empty; left out with graceful: whenever.
@@ -220,7 +220,7 @@ class NodeDrained(Fact):
 
 
 class NodeUndrained(Fact):
-    """An operator says that the node takes work again."""
+    """An operator makes the node schedulable again."""
 
     request: RequestId
     node: Name
@@ -245,8 +245,8 @@ class NodeReturned(Fact):
 # --- nodes
 
 
-class DeviceFacts(Document):
-    """One device of a node's inventory. trouble: why it is not healthy, in words."""
+class DeviceInfo(Document):
+    """One device of a node's inventory. fault: why it is not healthy, in words."""
 
     id: OpaqueId
     kind: str = "gpu"
@@ -255,13 +255,14 @@ class DeviceFacts(Document):
     parent: OpaqueId | None = None
     healthy: bool = True
     labels: Labels = Field(default_factory=dict)
-    trouble: Annotated[str, Field(max_length=1000)] = ""
+    fault: Annotated[str, Field(max_length=1000)] = ""
 
 
 class NodeJoined(Fact):
     """An agent incarnation announced itself; commands carry it from now on. Device numbers are list positions.
 
-    checkpoints: the identity of the folder in which its jobs keep checkpoints, where that is shared: who has the same one sees
+    checkpoint_store: the identity of the folder in which its jobs keep checkpoints, where that is shared: who has the same one
+    sees
     the same files.
     """
 
@@ -270,13 +271,13 @@ class NodeJoined(Fact):
     incarnation: OpaqueId
     machine_id: OpaqueId
     boot_id: OpaqueId
-    report: Count
+    report_number: Count
     cpu_milli: Count
     memory_bytes: Count
     max_tasks: Count = 1000
     labels: Labels = Field(default_factory=dict)
-    devices: Annotated[tuple[DeviceFacts, ...], Field(max_length=64)] = ()
-    checkpoints: OpaqueId | None = None
+    devices: Annotated[tuple[DeviceInfo, ...], Field(max_length=64)] = ()
+    checkpoint_store: OpaqueId | None = None
 
 
 class NodeRefused(Fact):
@@ -288,26 +289,26 @@ class NodeRefused(Fact):
 
 
 class NodeUnreachable(Fact):
-    """No word from the node since `last_heard` (append time, µs). Nothing new is placed there."""
+    """No word from the node since `last_contact` (append time, µs). Nothing new is placed there."""
 
     node: Name
-    last_heard: Time
+    last_contact: Time
 
 
 class NodeReachable(Fact):
-    """The node speaks again."""
+    """The node reports again."""
 
     node: Name
 
 
 class NodeLost(Fact):
-    """The node's lease is over: its agent has stopped the jobs, or the machine is gone."""
+    """The node's lease expired: its agent has stopped the jobs, or the machine is down."""
 
     node: Name
-    last_heard: Time
+    last_contact: Time
 
 
-class ReportsStale(Fact):
+class NodesSilent(Fact):
     """Too many nodes fell silent at once; none is declared lost until an operator says so."""
 
     nodes: tuple[Name, ...]
@@ -333,7 +334,7 @@ class DeviceFact(Fact):
 
 
 QuarantineReason = Literal["not-free", "hung", "foreign"]
-SicknessReason = Literal["xid", "ecc", "row-remap", "lost", "driver"]
+UnhealthyReason = Literal["xid", "ecc", "row-remap", "lost", "driver"]
 
 
 class DeviceQuarantined(DeviceFact):
@@ -353,26 +354,26 @@ class DeviceQuarantined(DeviceFact):
 
 
 class DeviceClearRequested(DeviceFact):
-    """A person says that the device may be used again, whatever is seen on it."""
+    """An operator requested that the device be used again, whatever is seen on it."""
 
     request: RequestId
     reason: Annotated[str, Field(max_length=1000)]
 
 
 class DeviceCleared(DeviceFact):
-    """The device may be used again: it was seen free, or a person's word is taken for it. asked: the seq of that.
+    """The device may be used again: it was seen free, or a person's word is taken for it. requested_by: the seq of that.
 
     Without a reading it stood no more among those that a new incarnation of its agent announced as dirty.
     """
 
     reading: DeviceReading | None = None
-    asked: Count | None = None
+    requested_by: Count | None = None
 
 
 class DeviceUnhealthy(DeviceFact):
-    """The driver reports that the device is broken. code: the Xid's number. Nothing new is placed there, who is on it leaves."""
+    """The driver reports that the device is unhealthy. code: the Xid's number. Its tasks are evicted."""
 
-    reason: SicknessReason
+    reason: UnhealthyReason
     code: Count | None = None
     detail: Annotated[str, Field(max_length=1000)] = ""
 
@@ -409,24 +410,24 @@ class TaskStartRefused(TaskFact):
 class TaskExited(TaskFact):
     """The task's main process ended. The room is not free before `TaskReleased`. `step`: the last one that it published.
 
-    unseen: nobody was there to see how, as after a reboot; what is left of it was killed. It counts as lost.
+    unobserved: nobody was there to see how, as after a reboot; what is left of it was killed. It counts as lost.
     """
 
     exit_code: Integer
     reason: Annotated[str, Field(max_length=1000)] = ""
     step: Count | None = None
-    unseen: bool = False
+    unobserved: bool = False
 
 
 class Checkpoint(Document):
-    """A checkpoint that the task has committed, in its own words. `microseconds`: what saving it took.
+    """A checkpoint that the task has committed, in its own words. `duration`: what saving it took.
 
     agreed: all ranks of the gang save this step; without that it is of no use for restoring the gang.
     """
 
     step: Count
     bytes: Count
-    microseconds: Count
+    duration: Count
     sha256: Hash
     agreed: bool = True
 
@@ -434,26 +435,27 @@ class Checkpoint(Document):
 class TaskProgressed(TaskFact):
     """How far the task says it is: of a flood of such words the newest, now and then.
 
-    pace: steps in 1,000 s. checkpoint: the newest one, committed `ago` µs before the report, on the agent's clock.
+    step_rate_milli: steps in 1,000 s. checkpoint: the newest one, committed `checkpoint_age` µs before the report, on the
+    agent's clock.
     """
 
     step: Count | None = None
-    total: Count | None = None
-    pace: Count = 0
+    total_steps: Count | None = None
+    step_rate_milli: Count = 0
     checkpoint: Checkpoint | None = None
-    ago: Duration = 0
+    checkpoint_age: Duration = 0
 
 
 class TaskResumed(TaskFact):
     """The task goes on with `step`, from a checkpoint of `from_attempt`.
 
-    steps_lost: how many that earlier attempts are known to have done are done again. passed_over: newer checkpoints that
+    steps_lost: how many that earlier attempts are known to have done are done again. skipped_checkpoints: newer checkpoints that
     were damaged.
     """
 
     step: Count
     from_attempt: Count | None = None
-    passed_over: Count = 0
+    skipped_checkpoints: Count = 0
     steps_lost: Count = 0
 
 
@@ -483,10 +485,10 @@ class ShareExceeded(TaskFact):
 
 
 class TaskIdle(TaskFact):
-    """None of the task's GPUs has done anything for `lasted`; or, with `idle` false, they work again."""
+    """None of the task's GPUs has done anything for `duration`; or, with `idle` false, they work again."""
 
     idle: bool = True
-    lasted: Duration = 0
+    duration: Duration = 0
 
 
 class TaskVanished(TaskFact):
@@ -500,59 +502,60 @@ EvictionStage = Literal[
 
 
 class Stage(Document):
-    """How far a task's eviction came. `after` is µs since the notice, on the agent's boot-time clock.
+    """How far a task's eviction came. `elapsed` is µs since the notice, on the agent's boot-time clock.
 
     step: that the stage is about; with `noticed`, the last one that the task published. attached, with `noticed`: the
-    task has said that it listens for notices, so TERM waits until `soft` µs after the notice instead of going with it;
-    KILL comes `hard` µs after it. pace: steps in 1,000 s, 0 unknown. stuck_in, with `term_sent` and `kill_sent`: the
+    task has said that it listens for notices, so TERM waits until `term_after` µs after the notice instead of going with it;
+    KILL comes `kill_after` µs after it. step_rate_milli: steps in 1,000 s, 0 unknown. stuck_in, with `term_sent` and
+    `kill_sent`: the
     last stage before it; `noticed` means that the task never acknowledged.
     """
 
     stage: EvictionStage
-    after: Duration = 0
+    elapsed: Duration = 0
     step: Count | None = None
     attached: bool = False
-    soft: Duration | None = None
-    hard: Duration | None = None
-    pace: Count = 0
+    term_after: Duration | None = None
+    kill_after: Duration | None = None
+    step_rate_milli: Count = 0
     checkpoint: Checkpoint | None = None
     stuck_in: EvictionStage | None = None
 
 
-class EvictionStaged(TaskFact, Stage):
+class EvictionStageReached(TaskFact, Stage):
     """A stage of the task's eviction was reached."""
 
 
-class TaskSpared(TaskFact):
-    """The agent confirms that the task stays: it was not told to leave, or its notice was taken back."""
+class TaskEvictionCancelled(TaskFact):
+    """The agent confirms that the task's eviction is cancelled."""
 
 
-class SpareRefused(TaskFact):
-    """The task had begun to leave, or its TERM, before the spare came; the eviction stands."""
+class TaskCancelEvictionRefused(TaskFact):
+    """The task had acknowledged, or got TERM, before the cancellation arrived; its eviction continues."""
 
 
 # --- proposals and progress
 
 
 class ProposalReceived(Fact):
-    """Victim selection's answer to selection `number`, computed on the state at `computed_at` (a seq)."""
+    """Victim selection's answer to selection `selection`, computed on the state at `computed_at` (a seq)."""
 
-    number: Count
+    selection: Count
     computed_at: Count
     logic: Count
-    answers: tuple[Answer, ...]
+    proposals: tuple[Proposal, ...]
 
 
-class EvictionBegun(Fact):
-    """The executor took its last look and is about to tell the agents."""
+class EvictionStarted(Fact):
+    """The executor starts the eviction: agents are notified from here on."""
 
     job: Name
     attempt: Count
-    decided: Count
+    decided_by: Count
 
 
-class PlanGivenUp(Fact):
-    """The executor's last look found that the plan is not needed any more."""
+class PreemptionAbandoned(Fact):
+    """The executor found that the preemption is not needed any more."""
 
-    plan: Count
+    preemption: Count
     reason: str

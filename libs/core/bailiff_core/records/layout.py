@@ -7,8 +7,8 @@ from operator import itemgetter
 Values = tuple[bytes, ...]
 
 READ = (
-    "ce_domain", "ce_seq", "ce_prev", "ce_type", "ce_epoch", "ce_time",
-    "ce_source", "ce_engine", "ce_policy", "ce_essential", "ce_turn", "ce_turnend", "ce_cause", "ce_inputs",
+    "ce_pool", "ce_seq", "ce_prev", "ce_type", "ce_epoch", "ce_time",
+    "ce_source", "ce_engine", "ce_policy", "ce_essential", "ce_cycle", "ce_cycleend", "ce_cause", "ce_inputs",
     "ce_actor", "ce_auth",
 )  # fmt: skip
 NEEDED = frozenset(READ) - {"ce_essential", "ce_cause", "ce_inputs", "ce_actor", "ce_auth"}

@@ -1,4 +1,4 @@
-"""A record as bytes on the wire: CloudEvents 1.0, Kafka binary mode, and its hash (docs/log-protocol.md)."""
+"""A record as bytes on the wire: CloudEvents 1.0, Kafka binary mode, and its hash (docs/reference/log-protocol.md)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 Header = tuple[str, bytes]
 SPEC_VERSION: Header = ("ce_specversion", b"1.0")
-TURN_ENDS: Header = ("ce_turnend", b"true")
-TURN_GOES_ON: Header = ("ce_turnend", b"false")
+CYCLE_ENDS: Header = ("ce_cycleend", b"true")
+CYCLE_CONTINUES: Header = ("ce_cycleend", b"false")
 
 
 class UnreadableRecord(Exception):
@@ -41,11 +41,11 @@ class Record:
     `topic/partition`. data is None for an unknown type that the fold does not need.
     """
 
-    domain: str
+    pool: str
     seq: int
     epoch: int
-    turn: int
-    turn_end: bool
+    cycle: int
+    cycle_end: bool
     time: int
     prev: str
     writer: str
@@ -61,7 +61,7 @@ class Record:
     def continuing(self, prev: str) -> "Record":
         """The same with this `prev`. By hand: `dataclasses.replace` takes three times as long."""
         return Record(
-            self.domain, self.seq, self.epoch, self.turn, self.turn_end, self.time, prev, self.writer, self.engine,
+            self.pool, self.seq, self.epoch, self.cycle, self.cycle_end, self.time, prev, self.writer, self.engine,
             self.policy, self.type, self.data, self.cause, self.inputs, self.actor, self.auth,
         )  # fmt: skip
 
@@ -102,19 +102,19 @@ def encode(record: Record) -> Wire:
     data = record.data
     if data is None:
         raise ValueError(f"{record.type} has no data to encode")
-    same = _same(record.domain, record.writer, record.engine, record.type, data.ESSENTIAL)
+    same = _same(record.pool, record.writer, record.engine, record.type, data.ESSENTIAL)
     headers = [
         CONTENT_TYPE,
         SPEC_VERSION,
-        ("ce_id", b"%b:%d" % (same.domain[1], record.seq)),
+        ("ce_id", b"%b:%d" % (same.pool[1], record.seq)),
         same.source,
         same.type,
         ("ce_time", _time_bytes(record.time)),
-        same.domain,
+        same.pool,
         ("ce_seq", b"%d" % record.seq),
         ("ce_epoch", b"%d" % record.epoch),
-        ("ce_turn", b"%d" % record.turn),
-        TURN_ENDS if record.turn_end else TURN_GOES_ON,
+        ("ce_cycle", b"%d" % record.cycle),
+        CYCLE_ENDS if record.cycle_end else CYCLE_CONTINUES,
         ("ce_prev", record.prev.encode()),
         same.essential,
         same.engine,
@@ -136,17 +136,17 @@ class _Same(NamedTuple):
 
     source: Header
     type: Header
-    domain: Header
+    pool: Header
     essential: Header
     engine: Header
 
 
 @lru_cache(maxsize=256)
-def _same(domain: str, writer: str, engine: str, kind: str, essential: bool) -> _Same:
+def _same(pool: str, writer: str, engine: str, kind: str, essential: bool) -> _Same:
     return _Same(
-        ("ce_source", f"/bailiff/{domain}/{writer}".encode()),
+        ("ce_source", f"/bailiff/{pool}/{writer}".encode()),
         ("ce_type", kind.encode()),
-        ("ce_domain", domain.encode()),
+        ("ce_pool", pool.encode()),
         ("ce_essential", b"true" if essential else b"false"),
         ("ce_engine", engine.encode()),
     )
@@ -200,17 +200,15 @@ def decode(wire: Wire) -> Record:
     layout, values = laid_out(wire)
     found = layout.pick(values)
     try:
-        domain, prev, time = found[0].decode(), found[2].decode(), found[5].decode()
-        return decode_following(wire, layout, found, domain, int(found[1]), int(found[4]), prev, time)
+        pool, prev, time = found[0].decode(), found[2].decode(), found[5].decode()
+        return decode_following(wire, layout, found, pool, int(found[1]), int(found[4]), prev, time)
     except ValueError as error:
         raise UnreadableRecord(f"{_where(found)}: {f'it lacks {layout.missing}' if layout.missing else error}") from error
 
 
-def decode_following(
-    wire: Wire, layout: Layout, found: Values, domain: str, seq: int, epoch: int, prev: str, time: str
-) -> Record:
+def decode_following(wire: Wire, layout: Layout, found: Values, pool: str, seq: int, epoch: int, prev: str, time: str) -> Record:
     """As `decode`, where the chain has said already where the record stands. found: what the layout picks."""
-    _, _, _, kind, _, _, source, engine, policy, essential, turn, turn_end, cause, inputs, actor, auth = found
+    _, _, _, kind, _, _, source, engine, policy, essential, cycle, cycle_end, cause, inputs, actor, auth = found
     try:
         if layout.missing:
             raise ValueError(f"it lacks {layout.missing}")
@@ -218,7 +216,7 @@ def decode_following(
         if about.refused:
             raise ValueError(about.refused)
         return Record(
-            domain, seq, epoch, int(turn), turn_end == b"true", time_value(time), prev, about.writer, about.engine,
+            pool, seq, epoch, int(cycle), cycle_end == b"true", time_value(time), prev, about.writer, about.engine,
             about.policy, about.type, None if about.read is None else about.read(wire.value),
             cause.decode(), _positions(inputs.decode()) if inputs else (),
             actor.decode() if actor else "", auth.decode() if auth else "",
@@ -250,8 +248,8 @@ def _about(kind: bytes, essential: bytes, source: bytes, engine: bytes, policy: 
 
 
 def _where(found: Values) -> str:
-    domain, seq, _, kind = (value.decode(errors="replace") or "?" for value in found[:4])
-    return f"{domain}#{seq} {kind}"
+    pool, seq, _, kind = (value.decode(errors="replace") or "?" for value in found[:4])
+    return f"{pool}#{seq} {kind}"
 
 
 def _positions(text: str) -> tuple[tuple[str, int], ...]:

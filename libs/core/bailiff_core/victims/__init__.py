@@ -1,13 +1,26 @@
-"""Who must go so that a unit can stand, and the proof that nobody cheaper would do.
+"""Victim selection: the cheapest set of units to evict so that a preemptor fits, and a proof that no set is cheaper.
 
-`select_batch` answers the open requests of a selection, `select` one of them under one verb; `check_answer` looks an
-answer over when it comes back, on a pool that may have moved on. All evictions are simulated together, the unit is
-placed together, and whoever still fits is put back, before anything is decided.
+`select_batch` answers the open requests of a selection, `select_victims` one request under one action; `revalidate_proposal`
+checks a proposal against the current state when it arrives. All evictions are simulated together, the preemptor is placed as
+a whole, and victims that still fit are reprieved.
+
+Layers, bottom to top: objective (costs), candidates, constraints, fit_oracle, relocation, branch_and_bound and knapsack
+(search methods), infeasibility (reasons), problem (solver interface), the solvers search, consolidation, shortlist and
+heterogeneous_gangs, solve (the cascade), batch, revalidate, reprieve.
 """
 
-from .batch import enact, select_batch
-from .check import Accepted, Stale, check_answer
-from .select import Batch, select
-from .spare import spared_by
+from .batch import apply_proposal, select_batch
+from .reprieve import evictions_to_cancel
+from .revalidate import Accepted, Stale, revalidate_proposal
+from .solve import SelectionBatch, select_victims
 
-__all__ = ["Accepted", "Batch", "Stale", "check_answer", "enact", "select", "select_batch", "spared_by"]
+__all__ = [
+    "Accepted",
+    "SelectionBatch",
+    "Stale",
+    "apply_proposal",
+    "evictions_to_cancel",
+    "revalidate_proposal",
+    "select_batch",
+    "select_victims",
+]

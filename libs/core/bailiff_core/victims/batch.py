@@ -1,91 +1,91 @@
-"""Answers all requests of a selection: verb by verb over all of them, each on the result of the ones before."""
+"""Selects victims for all requests of a selection: action by action, each request on the result of the previous ones."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from bailiff_core.model.answer import Answer, Tried, VictimChoice
-from bailiff_core.model.places import numbers
-from bailiff_core.model.policy import VERBS, Verb
-from bailiff_core.model.pool import Job, OpenRequest, Pool
+from bailiff_core.model.placement_ranges import numbers
+from bailiff_core.model.policy import ACTIONS, Action
+from bailiff_core.model.proposal import AttemptedAction, Proposal, VictimChoice
+from bailiff_core.model.state import Job, OpenRequest, PoolState
 from bailiff_core.model.units import Unit
-from bailiff_core.placement.budget import Budget
-from bailiff_core.placement.gang import GangPlace
-from bailiff_core.placement.shares import from_shares
+from bailiff_core.placement.gang import GangPlacement
+from bailiff_core.placement.placement_codec import decode_placement
+from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue.order import Pass
-from bailiff_core.scene import scene_of
+from bailiff_core.scheduling_snapshot import scene_of
 
-from .candidates import units_that_leave
-from .select import Batch, select
+from .candidates import evictable_units
+from .solve import SelectionBatch, select_victims
 
-DISPLACING: tuple[Verb, ...] = VERBS[1:]
+DISPLACING_ACTIONS: tuple[Action, ...] = ACTIONS[1:]
 LONGEST_NEED = 600
 
 
-def select_batch(pool: Pool, requests: Sequence[OpenRequest], steps: int) -> list[Answer]:
-    """One answer per request, in the order given. Each has `steps` of its own for each verb. `pool` is only read."""
-    scene = scene_of(pool)
+def select_batch(state: PoolState, requests: Sequence[OpenRequest], steps: int) -> list[Proposal]:
+    """One proposal per request, in the given order. Each request has a budget of `steps` per action. `state` is unchanged."""
+    scene = scene_of(state)
     mark = scene.mark()
     try:
-        return _answers(Batch.on(scene, askers=len(requests)), requests, steps)
+        return _answers(SelectionBatch.on(scene, preemptors=len(requests)), requests, steps)
     finally:
         scene.rollback(mark)
 
 
-def _answers(batch: Batch, requests: Sequence[OpenRequest], steps: int) -> list[Answer]:
-    pool = batch.scene.pool
+def _answers(batch: SelectionBatch, requests: Sequence[OpenRequest], steps: int) -> list[Proposal]:
+    state = batch.scene.state
     of_job = {request.job: request for request in requests}
-    answers: dict[int, Answer] = {}
-    refusals: dict[int, list[Answer]] = {}
-    verbs = [verb for verb in DISPLACING if verb in pool.rules.preemption.verbs] or ["preempt"]
-    waiting = [pool.jobs[request.job] for request in requests if request.job in pool.jobs]
-    for verb in verbs:
-        turn = Pass(batch.scene, [job for job in waiting if of_job[job.id].seq not in answers], batch.shares)
-        while (unit := turn.next()) is not None:
+    proposals: dict[int, Proposal] = {}
+    refusals: dict[int, list[Proposal]] = {}
+    actions = [action for action in DISPLACING_ACTIONS if action in state.rules.preemption.actions] or ["preempt"]
+    waiting = [state.jobs[request.job] for request in requests if request.job in state.jobs]
+    for action in actions:
+        cycle = Pass(batch.scene, [job for job in waiting if of_job[job.id].seq not in proposals], batch.shares)
+        while (unit := cycle.next()) is not None:
             request = of_job[unit.job.id]
-            if unit.job.held_because is not None or unit.job.phase not in ("pending", "starting", "running"):
+            if unit.job.suspended_reason is not None or unit.job.phase not in ("pending", "starting", "running"):
                 continue
-            answer = select(batch, unit, verb, Budget(steps), request=request.seq)
+            answer = select_victims(batch, unit, action, StepBudget(steps), request=request.seq)
             if answer.refused is None:
-                answers[request.seq] = answer
-                enact(batch, unit, answer)
+                proposals[request.seq] = answer
+                apply_proposal(batch, unit, answer)
             else:
                 refusals.setdefault(request.seq, []).append(answer)
-    return [_told(request, answers.get(request.seq), refusals.get(request.seq, [])) for request in requests]
+    return [_merged(request, proposals.get(request.seq), refusals.get(request.seq, [])) for request in requests]
 
 
-def enact(batch: Batch, unit: Unit, answer: Answer) -> None:
-    """The answer is agreed to: later ones are found on its result."""
+def apply_proposal(batch: SelectionBatch, unit: Unit, answer: Proposal) -> None:
+    """Apply the proposal to the snapshot of the batch, so that later requests are solved on its result."""
     scene = batch.scene
     batch.decided = True
     nodes: dict[int, None] = {}
     for choice in answer.victims:
-        job = scene.pool.jobs[choice.job]
-        gone = {index: None for unit in batch.earlier if unit.job is job for index in unit.indices}
-        units = victims_of(job, choice, gone)
-        nodes.update((task.node, None) for task in job.tasks)  # also where its other members stand: they leave sooner now
+        job = scene.state.jobs[choice.job]
+        taken_before = {index: None for unit in batch.earlier if unit.job is job for index in unit.indices}
+        units = units_of_choice(job, choice, taken_before)
+        nodes.update((task.node, None) for task in job.tasks)  # includes nodes of its other tasks, whose chain starts later now
         for leaving in units:
             scene.evict(leaving)
-        if choice.moved:
-            places = from_shares(job, choice.moved, choice.movers)
+        if choice.moved_to:
+            places = decode_placement(job, choice.moved_to, choice.relocated_tasks)
             staying = Unit(job, tuple(place.index for place in places), core=not choice.tasks)
-            moved = GangPlace(tuple(places), later=True)
+            moved = GangPlacement(tuple(places), future=True)
             nodes.update((task.node, None) for task in moved.tasks)
             scene.place(staying, moved)
         batch.earlier += units
-        batch.board.taken(job, 0 if choice.moved or not choice.tasks else len(units))
-    place = GangPlace(tuple(from_shares(unit.job, answer.placement, unit.indices)), later=True)
+        batch.index.mark_taken(job, 0 if choice.moved_to or not choice.tasks else len(units))
+    place = GangPlacement(tuple(decode_placement(unit.job, answer.placement, unit.indices)), future=True)
     nodes.update((task.node, None) for task in place.tasks)
     scene.place(unit, place)
-    for slots in batch.slots.values():
+    for slots in batch.knapsacks.values():
         slots.touch(nodes)
 
 
-def victims_of(job: Job, choice: VictimChoice, gone: Mapping[int, None] = MappingProxyType({})) -> list[Unit]:
-    """The units that the choice names: the first of what the job can lose, after the members that are `gone` already.
+def units_of_choice(job: Job, choice: VictimChoice, taken_before: Mapping[int, None] = MappingProxyType({})) -> list[Unit]:
+    """The units that the choice names: the first evictable units of the job, after those that are `taken_before` already.
 
-    Raises `ValueError` where it does not name such.
+    Raises `ValueError` if the choice names other tasks.
     """
-    units = [unit for unit in units_that_leave(job) if not all(index in gone for index in unit.indices)]
+    units = [unit for unit in evictable_units(job) if not all(index in taken_before for index in unit.indices)]
     if not choice.tasks:
         return units
     wanted = sorted(numbers(choice.tasks))
@@ -94,31 +94,35 @@ def victims_of(job: Job, choice: VictimChoice, gone: Mapping[int, None] = Mappin
         taken.append(unit)
         if sorted(index for unit in taken for index in unit.indices) == wanted and not unit.core:
             return taken
-    raise ValueError(f"tasks {choice.tasks} of {job.id!r} are not what it would lose first")
+    raise ValueError(f"tasks {choice.tasks} of {job.id!r} are not its first evictable tasks")
 
 
-def _told(request: OpenRequest, agreed: Answer | None, refused: Sequence[Answer]) -> Answer:
-    """The verb's answer that found room, else the last that searched, with what the others that searched lacked.
+def _merged(request: OpenRequest, agreed: Proposal | None, refused: Sequence[Proposal]) -> Proposal:
+    """The accepted proposal, else the refusal of the last action that searched; with the refusals of the other actions.
 
-    Refused is gave-up where one of them gave up.
+    It is `gave-up` if one of them gave up.
     """
     if agreed is None and not refused:
-        gone = "the job does not wait for room any more"
-        return Answer(request=request.seq, job=request.job, refused="impossible", would_need=gone)
+        reason = "the job is no longer pending"
+        return Proposal(request=request.seq, job=request.job, refused="impossible", would_need=reason)
     searched = [answer for answer in refused if answer.explanation.candidates or answer.explanation.excluded]
-    told = agreed or (searched or refused)[-1]
+    chosen = agreed or (searched or refused)[-1]
     if agreed is None and any(answer.refused == "gave-up" for answer in searched):
-        told = told.model_copy(update={"refused": "gave-up"})
-    tried = tuple(_tried(answer) for answer in searched if answer.verb != told.verb)
-    return told.model_copy(update={"explanation": told.explanation.model_copy(update={"tried": tried})}) if tried else told
+        chosen = chosen.model_copy(update={"refused": "gave-up"})
+    tried = tuple(_tried(answer) for answer in searched if answer.action != chosen.action)
+    return (
+        chosen.model_copy(update={"explanation": chosen.explanation.model_copy(update={"attempted_actions": tried})})
+        if tried
+        else chosen
+    )
 
 
-def _tried(answer: Answer) -> Tried:
+def _tried(answer: Proposal) -> AttemptedAction:
     why = answer.explanation
-    assert answer.verb != "allocate"
+    assert answer.action != "allocate"
     assert answer.refused is not None
-    return Tried(
-        verb=answer.verb,
+    return AttemptedAction(
+        action=answer.action,
         refused=answer.refused,
         would_need=answer.would_need[:LONGEST_NEED],
         candidates=why.candidates,

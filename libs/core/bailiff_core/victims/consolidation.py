@@ -1,114 +1,118 @@
-"""Consolidate: jobs move, or surplus tasks of theirs, so that a unit fits, and all that moves has its place in the same plan.
+"""Solver for consolidate: relocates jobs, or their surplus tasks, so that a unit fits; nothing is stopped for good.
 
-Whether a set of movers and the asker fit together once the movers have left their places is one packing question: the
-more may move, the more fits. So sets are tried by rising cost, and the first that fits is the best.
+Whether a set of relocated jobs and the preemptor fit together is one packing problem, and larger sets never fit worse. So
+sets are tried in order of cost, and the first that fits is optimal.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
+from bailiff_core.humanize import count_text
 from bailiff_core.model.units import Unit
-from bailiff_core.placement.budget import Budget
-from bailiff_core.placement.crowd import place_crowd
-from bailiff_core.placement.gang import GangPlace, NoFit
-from bailiff_core.placement.need import needs_of_unit
-from bailiff_core.placement.rooms import NodeRoom, Rooms, slots_for
-from bailiff_core.scene import Scene
-from bailiff_core.words import count_text
+from bailiff_core.placement.cluster_resources import ClusterResources, NodeResources, slots_for
+from bailiff_core.placement.gang import GangPlacement, NoFit
+from bailiff_core.placement.joint_placement import place_jointly
+from bailiff_core.placement.step_budget import StepBudget
+from bailiff_core.placement.task_requirements import requirements_of_unit
 
-from .candidates import Chain, Field, Step
-from .moves import leaving_of, new_place
-from .search import Found
-from .slots import Kept, sharpened, slots_of
-from .terms import Terms
+from .candidates import Candidates, EvictionChain, EvictionStep
+from .knapsack import knapsack_for, tie_broken_weights
+from .relocation import relocate, units_by_job
+from .solver_interface import Problem, Solution
 
 JOINT_STEPS = 300
-CROWD_STEPS = 5_000
-LIKELY = 200
-TELLS_APART = 2_000
+JOINT_PLACEMENT_STEPS = 5_000
+MAX_OPTIONS = 200
+MAX_TIE_BROKEN = 2_000
 
 
-def consolidate(scene: Scene, unit: Unit, candidates: Field, terms: Terms, budget: Budget, kept: Kept) -> Found:
-    """The cheapest set of jobs to move, with all new places."""
-    most = scene.pool.rules.preemption.most_moved
+class ConsolidationSolver:
+    """Solves any unit under consolidate: every victim is relocated."""
+
+    def solve(self, problem: Problem) -> Solution | None:
+        """`Solver.solve`."""
+        return _consolidate(problem) if problem.action == "consolidate" else None
+
+
+def _consolidate(problem: Problem) -> Solution:
+    """The cheapest set of jobs to relocate, with all new placements."""
+    candidates, budget = problem.candidates(), problem.budget
+    most = problem.scene.state.rules.preemption.max_migrations
     chains = list(candidates.chains.values())
-    most = len(chains) if most < 0 else min(most, len(chains))
-    lacking = Idle.of(scene.rooms).lacks(unit)
-    if lacking is not None:
-        return Found(proven=True, why=lacking)
-    nobody = Found(
+    most = len(chains) if most is None else min(most, len(chains))
+    missing = FreeTotals.of(problem.scene.cluster).missing(problem.unit)
+    if missing is not None:
+        return Solution(candidates, proven=True, why=missing)
+    infeasible = Solution(
+        candidates,
         proven=True,
-        why=f"moving {count_text(most, 'job')} makes no room for it" if chains else "there is nobody to move",
+        why=f"relocating {count_text(most, 'job')} does not make it fit" if chains else "there is no job to relocate",
     )
-    likely, sure = _likely(scene, unit, candidates, most, budget, kept)
-    if likely is None:
-        return nobody if sure else Found(why="found nobody to move for it within the search steps")
-    search = _Together(scene, unit, terms, budget)
-    best: Found | None = None
-    for at, chosen in enumerate(likely):
+    promising, certain = _promising_sets(problem, candidates, most)
+    if promising is None:
+        return infeasible if certain else Solution(candidates, why="found no jobs to relocate within the step budget")
+    search = _RelocationSearch(problem)
+    best: Solution | None = None
+    for at, chosen in enumerate(promising):
         found = search.places(chosen)
         if found is not None:
-            best = Found(chosen, proven=sure and not at, place=found[0], moved=found[1])
+            best = Solution(candidates, chosen, proven=certain and not at, place=found[0], relocations=found[1])
             break
     if best is not None and best.proven:
         return best
     steps = candidates.steps()
-    weights = sharpened(steps) if len(steps) <= TELLS_APART else {step: step.weight for step in steps}
-    chains.sort(key=lambda chain: (weights[chain[0]], chain[0].young))
-    limit = None if best is None or best.steps is None else sum(weights[step] for step in best.steps)
+    weights = tie_broken_weights(steps) if len(steps) <= MAX_TIE_BROKEN else {step: step.weight for step in steps}
+    chains.sort(key=lambda chain: (weights[chain[0]], chain[0].youth))
+    limit = None if best is None or best.victims is None else sum(weights[step] for step in best.victims)
     for weight, chosen in _by_cost(chains, weights, most):
         if limit is not None and weight >= limit:
             break
         if not budget.spend():
-            return best or Found(why="found nobody to move for it within the search steps")
+            return best or Solution(candidates, why="found no jobs to relocate within the step budget")
         found = search.places(chosen)
         if found is not None:
-            return Found(chosen, proven=search.certain, place=found[0], moved=found[1])
+            return Solution(candidates, chosen, proven=search.certain, place=found[0], relocations=found[1])
     if best is None:
-        return (
-            nobody
-            if search.certain
-            else Found(why="found no new places for those who would have to move within the search steps")
-        )
+        why = "found no new placements for the jobs to relocate within the step budget"
+        return infeasible if search.certain else Solution(candidates, why=why)
     best.proven = search.certain
     return best
 
 
-def _likely(
-    scene: Scene, unit: Unit, candidates: Field, most: int, budget: Budget, kept: Kept
-) -> tuple[list[list[Step]] | None, bool]:
-    """Sets that would make room for the asker, whatever becomes of them: the cheapest first; and whether that is sure.
+def _promising_sets(problem: Problem, candidates: Candidates, most: int) -> tuple[list[list[EvictionStep]] | None, bool]:
+    """Sets whose eviction would make room for the preemptor, regardless of relocations, cheapest first.
 
-    `None`: there is no such set.
+    Also returns whether the first one is certainly the cheapest. `None`: there is no such set.
     """
-    tries: list[list[Step]] = []
-    cheapest: list[Step] = []
-    sure = True
-    for need, indices in needs_of_unit(unit).items():
-        slots, short = slots_of(kept, scene.rooms, need, candidates, len(indices))
+    budget = problem.budget
+    sets: list[list[EvictionStep]] = []
+    cheapest: list[EvictionStep] = []
+    certain = True
+    for need, indices in requirements_of_unit(problem.unit).items():
+        knapsack, short = knapsack_for(problem.knapsacks, problem.scene.cluster, need, candidates, len(indices))
         if short <= 0:
             continue
-        part = budget.part(budget.left // 2)
-        steps, certain = slots.cheapest(short, part)
+        part = budget.part(budget.remaining // 2)
+        steps, sure = knapsack.cheapest(short, part)
         budget.join(part)
         if steps is None:
-            if certain:
+            if sure:
                 return None, True
-            sure = False
+            certain = False
             continue
         if sum(step.weight for step in steps) > sum(step.weight for step in cheapest):
             cheapest = steps
-        options = [option for each in slots.parts for option in slots.options(each, budget) or () if option.gain >= short]
+        options = [option for each in knapsack.parts for option in knapsack.options(each, budget) or () if option.gain >= short]
         options.sort(key=lambda option: option.key)
-        tries += [list(option.steps) for option in options[:LIKELY]]
-    found = [chosen for chosen in ([cheapest] if cheapest else []) + tries if len({step.job.id for step in chosen}) <= most]
-    return found, sure and bool(cheapest) and bool(found) and found[0] is cheapest
+        sets += [list(option.steps) for option in options[:MAX_OPTIONS]]
+    found = [chosen for chosen in ([cheapest] if cheapest else []) + sets if len({step.job.id for step in chosen}) <= most]
+    return found, certain and bool(cheapest) and bool(found) and found[0] is cheapest
 
 
 @dataclass(frozen=True, slots=True)
-class Idle:
-    """Room that is free or on its way to be, in sum: who is moved takes as much as before, so it must suffice."""
+class FreeTotals:
+    """Free and releasing resources in total: relocation frees nothing in sum, so they must suffice for the preemptor."""
 
     gpus: int
     cpu_milli: int
@@ -116,9 +120,9 @@ class Idle:
     shared: bool
 
     @classmethod
-    def of(cls, rooms: Rooms) -> "Idle":
-        """On all nodes."""
-        later = [node.later for node in rooms.nodes.values()]
+    def of(cls, cluster: ClusterResources) -> "FreeTotals":
+        """Totals over all nodes."""
+        later = [node.future for node in cluster.nodes.values()]
         return cls(
             sum(room.devices.bit_count() for room in later),
             sum(max(0, room.cpu_milli) for room in later),
@@ -126,21 +130,23 @@ class Idle:
             any(room.shares for room in later),
         )
 
-    def lacks(self, unit: Unit) -> str | None:
-        """What there is too little of, as a sentence, or `None`."""
-        needs = needs_of_unit(unit)
+    def missing(self, unit: Unit) -> str | None:
+        """The reason why the totals do not suffice, or `None`."""
+        needs = requirements_of_unit(unit)
         gpus = sum(need.gpus * len(indices) for need, indices in needs.items())
         if self.gpus < gpus and not self.shared:
-            return f"needs {gpus} GPUs in all, {self.gpus} are free or on their way out: moving jobs makes no more"
+            return f"needs {gpus} GPUs in total, {self.gpus} are free or releasing: relocating jobs does not change that"
         if self.cpu_milli < sum(need.cpu_milli * len(indices) for need, indices in needs.items()):
-            return "there is not enough CPU free in all: moving jobs makes no more"
+            return "not enough CPU is free in total: relocating jobs does not change that"
         if self.memory_bytes < sum(need.memory_bytes * len(indices) for need, indices in needs.items()):
-            return "there is not enough memory free in all: moving jobs makes no more"
+            return "not enough memory is free in total: relocating jobs does not change that"
         return None
 
 
-def _by_cost(chains: Sequence[Chain], weights: Mapping[Step, int], most: int) -> Iterator[tuple[int, list[Step]]]:
-    """Sets of steps of at most `most` jobs and their weights, the cheapest first. `chains` are in order of their first step's."""
+def _by_cost(
+    chains: Sequence[EvictionChain], weights: Mapping[EvictionStep, int], most: int
+) -> Iterator[tuple[int, list[EvictionStep]]]:
+    """Sets of steps of at most `most` jobs with their weights, cheapest first. `chains` are sorted by their first weight."""
     if not chains or most < 1:
         return
     heap: list[tuple[int, tuple[tuple[int, int], ...]]] = [(weights[chains[0][0]], ((0, 1),))]
@@ -158,75 +164,75 @@ def _by_cost(chains: Sequence[Chain], weights: Mapping[Step, int], most: int) ->
                 heappush(heap, (weight + after, (*chosen, (last + 1, 1))))
 
 
-class _Together:
-    """Tries whether the asker and all who leave find places. `certain`: every no so far was proven."""
+class _RelocationSearch:
+    """Tests whether the preemptor and all relocated jobs find placements. certain: every no so far was proven."""
 
-    def __init__(self, scene: Scene, unit: Unit, terms: Terms, budget: Budget) -> None:
-        self.rooms = scene.rooms
-        self.terms = terms
-        self.unit = unit
-        self.budget = budget
+    def __init__(self, problem: Problem) -> None:
+        self.cluster = problem.scene.cluster
+        self.constraints = problem.constraints
+        self.unit = problem.unit
+        self.budget = problem.budget
         self.certain = True
-        self.needs = needs_of_unit(unit)
-        self.suited = {need: dict(self.rooms.suited(need)) for need in self.needs}
+        self.needs = requirements_of_unit(problem.unit)
+        self.eligible_nodes = {need: dict(self.cluster.eligible_nodes(need)) for need in self.needs}
         self.slots = {
-            need: {node: slots_for(need, node, node.later, mask) for node, mask in suited.items()}
-            for need, suited in self.suited.items()
+            need: {node: slots_for(need, node, node.future, mask) for node, mask in eligible.items()}
+            for need, eligible in self.eligible_nodes.items()
         }
         self.total = {need: sum(slots.values()) for need, slots in self.slots.items()}
 
-    def places(self, chosen: Sequence[Step]) -> tuple[GangPlace, dict[str, GangPlace]] | None:
-        """A place for the asker and one for each of `chosen`, once these have left; `None` also where they may not."""
-        if self.terms.by_set and self.terms.forbids([step.unit for step in chosen]) is not None:
+    def places(self, chosen: Sequence[EvictionStep]) -> tuple[GangPlacement, dict[str, GangPlacement]] | None:
+        """Placements of the preemptor and of each of `chosen` after their eviction; `None` if there are none or not permitted."""
+        if self.constraints.constrains_set and self.constraints.violation([step.unit for step in chosen]) is not None:
             return None
-        mark = self.rooms.mark()
+        mark = self.cluster.mark()
         try:
             return self._places(chosen)
         finally:
-            self.rooms.rollback(mark)
+            self.cluster.rollback(mark)
 
-    def _places(self, chosen: Sequence[Step]) -> tuple[GangPlace, dict[str, GangPlace]] | None:
-        touched: dict[NodeRoom, None] = {}
+    def _places(self, chosen: Sequence[EvictionStep]) -> tuple[GangPlacement, dict[str, GangPlacement]] | None:
+        touched: dict[NodeResources, None] = {}
         for step in chosen:
-            self.rooms.evict(step.unit)
-            touched.update((node, None) for node, _ in self.rooms.standing(step.unit))
+            self.cluster.evict(step.unit)
+            touched.update((node, None) for node, _ in self.cluster.allocation_of(step.unit))
         for need, indices in self.needs.items():
-            slots, suited = self.slots[need], self.suited[need]
-            gain = sum(slots_for(need, node, node.later, suited[node]) - slots[node] for node in touched if node in slots)
+            slots, eligible = self.slots[need], self.eligible_nodes[need]
+            gain = sum(slots_for(need, node, node.future, eligible[node]) - slots[node] for node in touched if node in slots)
             if self.total[need] + gain < len(indices):
                 return None
-        evicted = self.rooms.mark()
-        place = self.terms.place(Budget(JOINT_STEPS))
+        evicted = self.cluster.mark()
+        place = self.constraints.place(StepBudget(JOINT_STEPS))
         if isinstance(place, NoFit) and place.kind == "impossible":
             return None
-        moved = self._each(chosen) if isinstance(place, GangPlace) else None
-        if isinstance(place, GangPlace) and moved is not None:
+        moved = self._one_by_one(chosen) if isinstance(place, GangPlacement) else None
+        if isinstance(place, GangPlacement) and moved is not None:
             return place, moved
-        self.rooms.rollback(evicted)
-        return self._as_one(chosen)
+        self.cluster.rollback(evicted)
+        return self._jointly(chosen)
 
-    def _each(self, chosen: Sequence[Step]) -> dict[str, GangPlace] | None:
+    def _one_by_one(self, chosen: Sequence[EvictionStep]) -> dict[str, GangPlacement] | None:
         value: dict[str, int] = {}
         for step in chosen:
             value[step.job.id] = value.get(step.job.id, 0) + step.weight
-        moved: dict[str, GangPlace] = {}
-        for unit in sorted(leaving_of(chosen), key=lambda unit: (-value[unit.job.id], -unit.job.seq, unit.job.id)):
-            place = new_place(self.rooms, unit, Budget(JOINT_STEPS))
+        moved: dict[str, GangPlacement] = {}
+        for unit in sorted(units_by_job(chosen), key=lambda unit: (-value[unit.job.id], -unit.job.seq, unit.job.id)):
+            place = relocate(self.cluster, unit, StepBudget(JOINT_STEPS))
             if place is None:
                 return None
             moved[unit.job.id] = place
         return moved
 
-    def _as_one(self, chosen: Sequence[Step]) -> tuple[GangPlace, dict[str, GangPlace]] | None:
-        """All of them placed together, as one crowd: exact."""
-        units = leaving_of(chosen)
-        part = self.budget.part(min(CROWD_STEPS, self.budget.left // 4))
-        found = place_crowd(self.rooms, [self.unit, *units], part)
+    def _jointly(self, chosen: Sequence[EvictionStep]) -> tuple[GangPlacement, dict[str, GangPlacement]] | None:
+        """All of them placed by one joint search, which is exact."""
+        units = units_by_job(chosen)
+        part = self.budget.part(min(JOINT_PLACEMENT_STEPS, self.budget.remaining // 4))
+        found = place_jointly(self.cluster, [self.unit, *units], part)
         self.budget.join(part)
         if isinstance(found, str):
             self.certain = self.certain and found == "impossible"
             return None
-        if self.terms.by_place and self.terms.above(found[0]) is not None:
-            self.certain = False  # it may keep its bounds in another arrangement
+        if self.constraints.constrains_placement and self.constraints.over_limit_now(found[0]) is not None:
+            self.certain = False  # another arrangement may satisfy the limits
             return None
         return found[0], {unit.job.id: place for unit, place in zip(units, found[1:], strict=True)}

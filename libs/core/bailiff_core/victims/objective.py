@@ -1,91 +1,93 @@
-"""What a set of victims costs: the lexicographic objective of DESIGN §5.
+"""Objective of victim selection: the cost of a victim set, compared lexicographically (docs/concepts/semantics/victims.md).
 
-Every level adds up over the units that leave, so a set costs the sum of its members' prices, level by level:
+Every level is additive, so a set costs the sum of its units' costs, level by level:
 
 1. GPUs of victims, by priority from the highest down;
-2. under reclaim, GPUs taken from projects that are over their quota and not over their fair share;
-3. work lost, in GPU-ms, per job at most the policy's bound; of a job that restarts to become smaller, that of all its members;
-4. jobs stopped (a job that only shrinks is not); 5. tasks stopped; then promises dropped, so that none is dropped for nothing;
-6. fragmentation: nodes with GPUs that a victim leaves while others stay on them;
-   then, for an asker of a class that is served at once, victims that may take longer than its short grace;
-7. latest submitted, 8. id: of two sets the one with the youngest job, then the second youngest, ...
+2. under reclaim, GPUs taken from projects that are over their quota and within their fair share;
+3. work lost, in GPU-ms, per job at most the policy's bound; of a job that restarts to shrink, that of all its tasks;
+4. jobs stopped (a job that only shrinks is not); 5. tasks stopped; then reservations dropped;
+6. fragmentation: nodes with GPUs that a victim leaves while other jobs stay on them;
+   then, for a preemptor of an immediate class, victims whose grace exceeds its short grace;
+7. latest submission, 8. id: of two sets the one with the youngest job, then the second youngest, ...
 
-A gang that was promised room and has not started costs nothing but its promise: it is taken before all that runs.
+A gang with a reservation that has not started costs only its reservation: it is taken before any running job.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bailiff_core.model.loss import held_gpu_milli, lost_gpu_ms
-from bailiff_core.model.places import bits
+from bailiff_core.model.gpu_shares import share_of, shares_devices
+from bailiff_core.model.placement_ranges import bits
 from bailiff_core.model.policy import PreemptionRules
-from bailiff_core.model.pool import Job, Node, Pool, Task
-from bailiff_core.model.sharing import share_of, shares_devices
-from bailiff_core.placement.alike import Alike
-from bailiff_core.placement.holdings import Holdings
+from bailiff_core.model.state import Job, Node, PoolState, Task
+from bailiff_core.model.work_lost import held_gpu_milli, lost_gpu_ms
+from bailiff_core.placement.allocation_index import AllocationIndex
+from bailiff_core.placement.equivalence_classes import EquivalenceClasses
 
-MOST_CLASSES = 64
+MAX_CLASSES = 64
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Price:
-    """Levels 1 and 3 to 6 of what one job loses, all of it so far."""
+class EvictionCost:
+    """Levels 1 and 3 to 6 of the objective for units of one job."""
 
     gpu_milli: int = 0
     lost_gpu_ms: int = 0
     jobs: int = 0
     tasks: int = 0
-    promises: int = 0
-    broken_nodes: int = 0
+    reservations: int = 0
+    fragmented_nodes: int = 0
 
-    def minus(self, other: "Price") -> "Price":
-        """Level by level. Fragmentation may go below zero: who leaves a node for good leaves it whole."""
-        return Price(
+    def minus(self, other: "EvictionCost") -> "EvictionCost":
+        """Difference by level. Fragmentation may be negative: evicting the last task of a node leaves it whole."""
+        return EvictionCost(
             self.gpu_milli - other.gpu_milli,
             self.lost_gpu_ms - other.lost_gpu_ms,
             self.jobs - other.jobs,
             self.tasks - other.tasks,
-            self.promises - other.promises,
-            self.broken_nodes - other.broken_nodes,
+            self.reservations - other.reservations,
+            self.fragmented_nodes - other.fragmented_nodes,
         )
 
 
-FREE = Price()
+NO_COST = EvictionCost()
 
 
-def price(pool: Pool, job: Job, leaving: Sequence[Task], *, whole: bool) -> Price:
-    """What it costs that these members leave. `whole`: nothing of the job stays."""
+def eviction_cost(state: PoolState, job: Job, leaving: Sequence[Task], *, whole: bool) -> EvictionCost:
+    """Cost of evicting these tasks. whole: the whole job is evicted."""
     started = _started(leaving)
     if not started:
-        return Price(promises=1)
+        return EvictionCost(reservations=1)
     if not any(map(shares_devices, job.demand.tasks)):
         gpu_milli = sum(job.group(task.index).gpu_milli for task in started)
     else:
-        gpu_milli = held_gpu_milli(pool, job, started)
-    stops = gpu_milli if whole or job.demand.elastic != "restart" else held_gpu_milli(pool, job, _started(job.tasks))
-    return Price(gpu_milli, lost_gpu_ms(pool, job, stops), int(whole), len(started), 0, _nodes_left_broken(pool, job, started))
+        gpu_milli = held_gpu_milli(state, job, started)
+    stops = gpu_milli if whole or job.demand.elastic != "restart" else held_gpu_milli(state, job, _started(job.tasks))
+    return EvictionCost(
+        gpu_milli, lost_gpu_ms(state, job, stops), int(whole), len(started), 0, _nodes_left_broken(state, job, started)
+    )
 
 
 def _started(tasks: Sequence[Task]) -> list[Task]:
     return [task for task in tasks if task.state != "reserved"]
 
 
-def _nodes_left_broken(pool: Pool, job: Job, leaving: Sequence[Task]) -> int:
+def _nodes_left_broken(state: PoolState, job: Job, leaving: Sequence[Task]) -> int:
     mine: dict[int, list[Task]] = {}
     for task in leaving:
         if task.devices:
             mine.setdefault(task.node, []).append(task)
-    return sum(_stays_in_use(pool.nodes[number], job, tasks) for number, tasks in mine.items())
+    return sum(_stays_in_use(state.nodes[number], job, tasks) for number, tasks in mine.items())
 
 
 def _stays_in_use(node: Node, job: Job, leaving: Sequence[Task]) -> bool:
-    """Whether others keep devices of the node when these leave."""
-    staying = node.held.devices & ~node.releasing.devices | node.reserved.devices
+    """Whether other tasks keep devices of the node after these are evicted."""
+    staying = node.allocated.devices & ~node.releasing.devices | node.reserved.devices
     for task in leaving:
         staying &= ~task.devices
-    if staying or not (node.held.shares or node.reserved.shares):
+    if staying or not (node.allocated.shares or node.reserved.shares):
         return bool(staying)
-    shares = dict(node.held.shares)
+    shares = dict(node.allocated.shares)
     for number, units in node.reserved.shares.items():
         shares[number] = shares.get(number, 0) + units
     for number, units in node.releasing.shares.items():
@@ -98,19 +100,19 @@ def _stays_in_use(node: Node, job: Job, leaving: Sequence[Task]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
-    """Levels as digits of one integer, each with a base that no sum can reach: sums compare as the objective does."""
+class CostScale:
+    """Encodes the levels as digits of one integer, with bases that no sum can reach: integers compare as the objective does."""
 
     priorities: dict[int, int]
     of_share: int
     of_level: tuple[int, ...]
 
     @classmethod
-    def of(cls, rules: PreemptionRules, holdings: Holdings, alike: Alike) -> "Scale":
-        """A scale for any set of victims among these jobs."""
-        gpus, tasks, count = holdings.gpus, holdings.tasks, len(holdings.of)
+    def of(cls, rules: PreemptionRules, allocation_index: AllocationIndex, alike: EquivalenceClasses) -> "CostScale":
+        """A scale for victim sets among these jobs."""
+        gpus, tasks, count = allocation_index.gpus, allocation_index.tasks, len(allocation_index.of)
         most_lost = 1000 * gpus * (rules.max_counted_loss + rules.restart_cost) // 1_000_000 + count
-        unit = 2 * tasks + 2  # below all: victims that may take longer than the asker's short grace
+        unit = 2 * tasks + 2  # lowest digit: victims whose grace exceeds the preemptor's short grace
         of_level = []
         for most in (2 * tasks + 2, count + 1, tasks + 1, count + 1, most_lost + 1):
             of_level.append(unit)
@@ -123,16 +125,16 @@ class Scale:
             unit *= 2 * (1000 * gpus + 1) + 1
         return cls(ranks, of_share, tuple(of_level))
 
-    def weight(self, priority: int, price: Price, under_share_gpu_milli: int = 0, slow: int = 0) -> int:
-        """The price as one integer."""
-        broken, promises, tasks, jobs, lost = self.of_level
+    def weight(self, priority: int, cost: EvictionCost, under_share_gpu_milli: int = 0, slow: int = 0) -> int:
+        """The cost as one integer."""
+        broken, reservations, tasks, jobs, lost = self.of_level
         return (
-            price.gpu_milli * self.priorities[priority]
+            cost.gpu_milli * self.priorities[priority]
             + under_share_gpu_milli * self.of_share
-            + price.lost_gpu_ms * lost
-            + price.jobs * jobs
-            + price.tasks * tasks
-            + price.promises * promises
-            + price.broken_nodes * broken
+            + cost.lost_gpu_ms * lost
+            + cost.jobs * jobs
+            + cost.tasks * tasks
+            + cost.reservations * reservations
+            + cost.fragmented_nodes * broken
             + slow
         )

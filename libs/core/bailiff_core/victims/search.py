@@ -1,345 +1,356 @@
-"""The search for the cheapest set of victims under reclaim and preempt, and how much of it is certain."""
+"""General solver for reclaim and preempt: a lower bound per task type, then branch and bound over all candidates."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from bailiff_core.model.units import Unit
-from bailiff_core.placement.budget import Budget
-from bailiff_core.placement.gang import GangPlace, place_unit
-from bailiff_core.placement.need import needs_of_unit
-from bailiff_core.queue.gates import Losses
-from bailiff_core.scene import Scene
+from bailiff_core.placement.gang import GangPlacement, place_unit
+from bailiff_core.placement.step_budget import StepBudget
+from bailiff_core.placement.task_requirements import requirements_of_unit
+from bailiff_core.quota.quota_checks import Losses
 
-from .candidates import Chain, Field, Step
-from .fit import BoundedFit, Fit, PlaceFit, SlotFit, slot_need, surely_not
-from .moves import find_new_places, leaving_of, taken_for_good
-from .slots import Kept, Slots, sharpened, slots_of
-from .terms import Terms
-from .tree import Gate, Test, in_order, put_back_all, search_tree
+from .branch_and_bound import SetConstraint, Test, branch_and_bound, reprieve_all, reprieve_order
+from .candidates import EvictionChain, EvictionStep
+from .constraints import Constraints
+from .fit_oracle import FitOracle, PlacementOracle, QuotaOracle, SlotOracle, cannot_fit, single_requirement
+from .knapsack import Knapsack, knapsack_for, tie_broken_weights
+from .relocation import find_relocations, units_by_job, units_without_relocation
+from .solver_interface import Problem, Solution
 
 RUNNER_UP_TRIES = 2
 IMPROVEMENTS = 5
 PLACEMENT_STEPS = 10_000
 MOVE_STEPS = 2_000
-TELLS_APART = 2_000  # so many candidates are told apart by age to the last; beyond, equal cost is equal
+MAX_TIE_BROKEN = 2_000  # up to this many candidates ties are broken by age; beyond, sets of equal cost count as equal
 
 
-@dataclass(slots=True)
-class Found:
-    """The best set found, or `None`. proven: nothing is cheaper, or, without a set, nothing works.
+class GeneralSolver:
+    """Solves any unit under reclaim and preempt."""
 
-    bound: a set for less than whose cost nothing works. place, moved: where the asker and victims go, if settled already.
-    """
-
-    steps: list[Step] | None = None
-    proven: bool = False
-    why: str = ""
-    runner_up: Sequence[Step] = ()
-    bound: Sequence[Step] = ()
-    place: GangPlace | None = None
-    moved: dict[str, GangPlace] = field(default_factory=dict)
+    def solve(self, problem: Problem) -> Solution | None:
+        """`Solver.solve`."""
+        return None if problem.action == "consolidate" else GeneralSearch(problem).run()
 
 
-class Search:
-    """One search. `kept`: what searches of the same batch know about needs, filled as they go."""
+class GeneralSearch:
+    """One general search. bound: the most expensive of the cheapest sets for each task type alone."""
 
-    def __init__(self, scene: Scene, unit: Unit, candidates: Field, terms: Terms, budget: Budget, kept: Kept) -> None:
-        self.scene = scene
-        self.rooms = scene.rooms
-        self.unit = unit
-        self.field = candidates
-        self.terms = terms
-        self.budget = budget
-        self.kept = kept
-        self.needs = needs_of_unit(unit)
-        self.bound: list[Step] = []
-        self._simple = slot_need(unit) if not terms.by_place else None
+    def __init__(self, problem: Problem) -> None:
+        self.scene = problem.scene
+        self.cluster = problem.scene.cluster
+        self.unit = problem.unit
+        self.candidates = problem.candidates()
+        self.constraints = problem.constraints
+        self.budget = problem.budget
+        self.knapsacks = problem.knapsacks
+        self.needs = requirements_of_unit(problem.unit)
+        self.bound: list[EvictionStep] = []
+        self._simple = single_requirement(problem.unit) if not self.constraints.constrains_placement else None
 
-    def run(self) -> Found:
-        """The cheapest set that makes room and that the terms of the verb allow."""
+    def run(self) -> Solution:
+        """The cheapest set that makes the unit fit and that the constraints of the action permit."""
         relaxed = self._relaxed()
         if relaxed is not None:
             return relaxed
         return self._general()
 
-    # --- each need by itself, which bounds the whole, and for equal tasks is the whole
+    # --- each task type on its own: a lower bound, and for equal tasks the solution
 
-    def _relaxed(self) -> Found | None:
+    def _relaxed(self) -> Solution | None:
         certain = True
-        slots: Slots | None = None
+        slots: Knapsack | None = None
         short = 0
         for need, indices in self.needs.items():
-            slots, short = slots_of(self.kept, self.rooms, need, self.field, len(indices))
+            slots, short = knapsack_for(self.knapsacks, self.cluster, need, self.candidates, len(indices))
             if short <= 0:
                 continue
-            part = self.budget.part(self.budget.left // 2)
+            part = self.budget.part(self.budget.remaining // 2)
             steps, sure = slots.cheapest(short, part)
             self.budget.join(part)
             if steps is None and sure:
-                return Found(proven=True)
+                return Solution(self.candidates, proven=True)
             if steps is None:
                 certain = False
             elif sum(step.weight for step in steps) > sum(step.weight for step in self.bound):
                 self.bound = steps
-        if not self.bound or self.terms.refuses(self._units(self.bound)):
+        if not self.bound or self.constraints.rejects(self._units(self.bound)):
             return None
         if self._simple is None and not self._fits_without(self.bound):
             return None
         if not certain:
             return None
-        runner_up = self._next_best(slots, short) if self._simple is not None and slots is not None else []
-        return Found(self.bound, proven=True, runner_up=runner_up, bound=self.bound)
+        runner_up = self._knapsack_runner_up(slots, short) if self._simple is not None and slots is not None else []
+        return Solution(self.candidates, self.bound, proven=True, runner_up=runner_up, bound=self.bound)
 
-    def _next_best(self, slots: Slots, short: int) -> list[Step]:
-        best: list[Step] = []
-        heaviest = sorted(self.bound, key=lambda step: (-step.weight, step.young))[:RUNNER_UP_TRIES]
-        for spared in heaviest:
-            part = self.budget.part(self.budget.left // 4)
-            other, _ = slots.cheapest(short, part, without=spared)
+    def _knapsack_runner_up(self, slots: Knapsack, short: int) -> list[EvictionStep]:
+        best: list[EvictionStep] = []
+        heaviest = sorted(self.bound, key=lambda step: (-step.weight, step.youth))[:RUNNER_UP_TRIES]
+        for reprieved in heaviest:
+            part = self.budget.part(self.budget.remaining // 4)
+            other, _ = slots.cheapest(short, part, without=reprieved)
             self.budget.join(part)
             if other is None:
                 continue
-            if self.terms.refuses(self._units(other)):
+            if self.constraints.rejects(self._units(other)):
                 continue
             if not best or sum(step.weight for step in other) < sum(step.weight for step in best):
                 best = other
         return best
 
-    def _fits_without(self, steps: Sequence[Step]) -> bool:
+    def _fits_without(self, steps: Sequence[EvictionStep]) -> bool:
         mark = self.scene.mark()
         for step in steps:
             self.scene.evict(step.unit)
         part = self.budget.part(PLACEMENT_STEPS)
-        found = self.terms.place(part)
+        found = self.constraints.place(part)
         self.budget.join(part)
         self.scene.rollback(mark)
-        return isinstance(found, GangPlace)
+        return isinstance(found, GangPlacement)
 
-    # --- any unit, any terms
+    # --- any unit, any constraints
 
-    def _general(self) -> Found:
+    def _general(self) -> Solution:
         found = self._among(self._permitted(), with_moves=False)
-        if found.steps is None and self.terms.reclaim is not None and not self.terms.bounded:
-            moving = self._among(list(self.field.chains.values()), with_moves=True)
-            if moving.steps is not None:
+        if found.victims is None and self.constraints.reclaim is not None and not self.constraints.has_limits:
+            moving = self._among(list(self.candidates.chains.values()), with_moves=True)
+            if moving.victims is not None:
                 moving.proven = moving.proven and found.proven
                 return moving
             if found.proven and not moving.proven:
                 return moving
         return found
 
-    def _permitted(self) -> list[Chain]:
-        """Of each job what may leave if nobody else does."""
+    def _permitted(self) -> list[EvictionChain]:
+        """For each job the steps that are permitted if no other job is evicted."""
         chains = []
-        for chain in self.field.chains.values():
-            allowed: list[Step] = []
+        for chain in self.candidates.chains.values():
+            allowed: list[EvictionStep] = []
             for step in chain:
-                if not self.terms.allows(self._units([*allowed, step])):
+                if not self.constraints.allows(self._units([*allowed, step])):
                     break
                 allowed.append(step)
             if allowed:
                 chains.append(allowed)
         return chains
 
-    def _among(self, chains: list[Chain], *, with_moves: bool) -> Found:
+    def _among(self, chains: list[EvictionChain], *, with_moves: bool) -> Solution:
         mark = self.scene.mark()
         everyone = [step for chain in chains for step in chain]
         for step in everyone:
-            if self.terms.bounded:
+            if self.constraints.has_limits:
                 self.scene.evict(step.unit)
             else:
-                self.rooms.evict(step.unit)
-        room: SlotFit | PlaceFit
+                self.cluster.evict(step.unit)
+        room: SlotOracle | PlacementOracle
         if self._simple is not None:
-            room = SlotFit(self.rooms, *self._simple)
+            room = SlotOracle(self.cluster, *self._simple)
         else:
-            room = PlaceFit(self.rooms, self.unit, self.budget, self.terms if self.terms.by_place else None)
-        found = self._best(BoundedFit(room, self.terms) if self.terms.bounded else room, chains, with_moves=with_moves)
+            room = PlacementOracle(
+                self.cluster, self.unit, self.budget, self.constraints if self.constraints.constrains_placement else None
+            )
+        found = self._best(
+            QuotaOracle(room, self.constraints) if self.constraints.has_limits else room, chains, with_moves=with_moves
+        )
         self.scene.rollback(mark)
         return found
 
-    def _best(self, fit: Fit, chains: list[Chain], *, with_moves: bool) -> Found:
-        if not fit.fits():
-            if fit.exact:
-                return Found(proven=True)
-            return Found(why="found no packing of this gang within the search steps, with all permitted victims gone")
-        useless = [step for chain in chains if not any(fit.uses(step) for step in chain) for step in reversed(chain)]
-        chains = [chain for chain in chains if any(fit.uses(step) for step in chain)]
+    def _best(self, oracle: FitOracle, chains: list[EvictionChain], *, with_moves: bool) -> Solution:
+        if not oracle.fits():
+            if oracle.exact:
+                return Solution(self.candidates, proven=True)
+            why = "found no placement of this gang within the step budget, with all permitted victims evicted"
+            return Solution(self.candidates, why=why)
+        useless = [step for chain in chains if not any(oracle.uses(step) for step in chain) for step in reversed(chain)]
+        chains = [chain for chain in chains if any(oracle.uses(step) for step in chain)]
         for step in useless:
-            fit.stay(step)
+            oracle.restore(step)
         everyone = [step for chain in chains for step in chain]
-        weights: Mapping[Step, int] = (
-            sharpened(everyone) if len(everyone) <= TELLS_APART else {step: step.weight for step in everyone}
+        weights: Mapping[EvictionStep, int] = (
+            tie_broken_weights(everyone) if len(everyone) <= MAX_TIE_BROKEN else {step: step.weight for step in everyone}
         )
-        order = in_order(chains, weights)
+        order = reprieve_order(chains, weights)
 
-        def weight_of(steps: Sequence[Step]) -> int:
+        def weight_of(steps: Sequence[EvictionStep]) -> int:
             return sum(weights[step] for step in steps)
 
-        def accept(steps: list[Step], budget: Budget) -> bool:
+        def accept(steps: list[EvictionStep], budget: StepBudget) -> bool:
             return self._acceptable(steps, budget, with_moves=with_moves)
 
-        def accept_whole(steps: list[Step], budget: Budget) -> bool:
-            return (with_moves or not _one_too_many(fit, steps)) and accept(steps, budget)
+        def accept_whole(steps: list[EvictionStep], budget: StepBudget) -> bool:
+            return (with_moves or not _one_too_many(oracle, steps)) and accept(steps, budget)
 
-        gated = self.terms.by_set
-        best = self._first(fit, order, chains, accept)
+        gated = self.constraints.constrains_set
+        best = self._first(oracle, order, chains, accept)
         limit = weight_of(best) if best else None
-        part = self.budget.part(self.budget.left * 3 // 4)
-        better, finished = search_tree(
-            fit, order, weights, limit, part, gate=self._gate(with_moves=with_moves), accept=accept_whole if gated else None
+        part = self.budget.part(self.budget.remaining * 3 // 4)
+        better, finished = branch_and_bound(
+            oracle,
+            order,
+            weights,
+            limit,
+            part,
+            set_constraint=self._set_constraint(with_moves=with_moves),
+            accept=accept_whole if gated else None,
         )
         self.budget.join(part)
-        proven = finished and fit.exact
+        proven = finished and oracle.exact
         if better is not None:
-            # A search that did not finish may hold on to someone who is not needed.
+            # The result of an incomplete search may contain a victim that is not needed.
             wanted = dict.fromkeys(better)
-            best = self._fill_back(fit, sorted(order, key=lambda step: step in wanted), accept) or better
+            best = self._reprieve_all(oracle, sorted(order, key=lambda step: step in wanted), accept) or better
         if not best:
-            why = "" if proven else "found no set of victims within the search steps that makes room and that the rules allow"
-            return Found(proven=proven, why=why)
-        second = self._runner_up(fit, order, best, weights, accept)
+            why = "" if proven else "found no permitted set of victims that makes it fit within the step budget"
+            return Solution(self.candidates, proven=proven, why=why)
+        second = self._runner_up(oracle, order, best, weights, accept)
         for _ in range(0 if proven else IMPROVEMENTS):
             if not second or weight_of(second) > weight_of(best):
                 break
-            best, second = second, self._runner_up(fit, order, second, weights, accept) or best
-        return Found(best, proven=proven, runner_up=second, bound=best if proven else self.bound)
+            best, second = second, self._runner_up(oracle, order, second, weights, accept) or best
+        return Solution(self.candidates, best, proven=proven, runner_up=second, bound=best if proven else self.bound)
 
-    def _gate(self, *, with_moves: bool) -> Gate | None:
-        """What the terms say of sets that grow; of those who may move on, only what does not depend on that."""
-        if self.terms.together.on:
-            return _AllTogether(self.terms, with_moves=with_moves)
-        if self.terms.reclaim is None or with_moves:
+    def _set_constraint(self, *, with_moves: bool) -> SetConstraint | None:
+        """Incremental test of the constraints; with relocations, only of those that do not depend on them."""
+        if self.constraints.together.on:
+            return _AllTogether(self.constraints, with_moves=with_moves)
+        if self.constraints.reclaim is None or with_moves:
             return None
-        return _OneByOne(Losses(self.terms.reclaim, self.scene.usage))
+        return _OneByOne(Losses(self.constraints.reclaim, self.scene.usage))
 
-    def _first(self, fit: Fit, order: list[Step], chains: list[Chain], accept: Test) -> list[Step]:
-        """A set to begin with: what fill-back leaves, in the first of several orders in which that is allowed."""
-        best = self._fill_back(fit, order, accept)
-        if best or not self.terms.by_set:
+    def _first(
+        self, oracle: FitOracle, order: list[EvictionStep], chains: list[EvictionChain], accept: Test
+    ) -> list[EvictionStep]:
+        """A first set: what remains after all reprieves, in the first of several orders for which it is permitted."""
+        best = self._reprieve_all(oracle, order, accept)
+        if best or not self.constraints.constrains_set:
             return best
         of_project: dict[str, dict[str, None]] = {}
         for chain in chains:
             of_project.setdefault(chain[0].job.project, {})[chain[0].job.id] = None
         tries = [sorted(order, key=lambda step: step.job.id not in first) for first in of_project.values()]
-        size = {step: sum(entry.price.gpu_milli for entry in chain) for chain in chains for step in chain}
+        size = {step: sum(entry.cost.gpu_milli for entry in chain) for chain in chains for step in chain}
         tries.append(sorted(order, key=lambda step: -size[step]))
-        return next((found for found in (self._fill_back(fit, each, accept) for each in tries) if found), [])
+        return next((found for found in (self._reprieve_all(oracle, each, accept) for each in tries) if found), [])
 
-    def _fill_back(self, fit: Fit, order: Sequence[Step], accept: Test) -> list[Step]:
-        """An irreducible set, where it is allowed, else nothing; all are evicted before and after."""
-        victims = put_back_all(fit, order)
-        allowed = not self.terms.by_set or accept(victims, self.budget)
-        gone = dict.fromkeys(victims)
+    def _reprieve_all(self, oracle: FitOracle, order: Sequence[EvictionStep], accept: Test) -> list[EvictionStep]:
+        """An irreducible set if it is permitted, else an empty one. All steps are evicted before and after."""
+        victims = reprieve_all(oracle, order)
+        allowed = not self.constraints.constrains_set or accept(victims, self.budget)
+        evicted = dict.fromkeys(victims)
         for step in order:
-            if step not in gone:
-                fit.evict(step)
+            if step not in evicted:
+                oracle.evict(step)
         return victims if allowed else []
 
     def _runner_up(
-        self, fit: Fit, order: Sequence[Step], victims: Sequence[Step], weights: Mapping[Step, int], accept: Test
-    ) -> list[Step]:
-        """The lightest of the sets that fill-back finds when one of the heaviest victims, and what follows it, is spared."""
-        best: list[Step] = []
-        tries = RUNNER_UP_TRIES if isinstance(fit, SlotFit) else 1
-        for spared in sorted(victims, key=lambda step: -weights[step])[:tries]:
-            kept = [step for step in order if step.job is spared.job and _follows(step, spared)]
-            others = self._without(fit, order, kept, accept)
+        self,
+        oracle: FitOracle,
+        order: Sequence[EvictionStep],
+        victims: Sequence[EvictionStep],
+        weights: Mapping[EvictionStep, int],
+        accept: Test,
+    ) -> list[EvictionStep]:
+        """The lightest set found by reprieves if one of the heaviest victims, and the later steps of its job, must stay."""
+        best: list[EvictionStep] = []
+        tries = RUNNER_UP_TRIES if isinstance(oracle, SlotOracle) else 1
+        for reprieved in sorted(victims, key=lambda step: -weights[step])[:tries]:
+            staying_steps = [step for step in order if step.job is reprieved.job and _follows(step, reprieved)]
+            others = self._without(oracle, order, staying_steps, accept)
             if others and (not best or sum(weights[step] for step in others) < sum(weights[step] for step in best)):
                 best = others
         return best
 
-    def _without(self, fit: Fit, order: Sequence[Step], kept: Sequence[Step], accept: Test) -> list[Step]:
+    def _without(
+        self, oracle: FitOracle, order: Sequence[EvictionStep], staying_steps: Sequence[EvictionStep], accept: Test
+    ) -> list[EvictionStep]:
         back = []
-        for step in kept:
-            if not fit.put_back(step):
+        for step in staying_steps:
+            if not oracle.reprieve(step):
                 break
             back.append(step)
-        found: list[Step] = []
-        if len(back) == len(kept):
-            staying = dict.fromkeys(kept)
-            found = self._fill_back(fit, [step for step in order if step not in staying], accept)
+        found: list[EvictionStep] = []
+        if len(back) == len(staying_steps):
+            staying = dict.fromkeys(staying_steps)
+            found = self._reprieve_all(oracle, [step for step in order if step not in staying], accept)
         for step in back:
-            fit.evict(step)
+            oracle.evict(step)
         return found
 
-    def _acceptable(self, steps: Sequence[Step], budget: Budget, *, with_moves: bool) -> bool:
-        """The rules' last word on a whole set; where its members may move on, looking for their places costs steps."""
+    def _acceptable(self, steps: Sequence[EvictionStep], budget: StepBudget, *, with_moves: bool) -> bool:
+        """Final test of a complete set; with relocations, finding new placements costs steps."""
         units = self._units(steps)
         if not with_moves:
-            return self.terms.allows(units) and self.terms.objects(units) is None
-        mark = self.rooms.mark()
-        moved: dict[str, GangPlace] = {}
-        place, moves = Budget(PLACEMENT_STEPS), Budget(MOVE_STEPS)
-        if isinstance(place_unit(self.rooms, self.unit, place, promised=True), GangPlace):
-            moved = find_new_places(self.rooms, steps, moves)
-        self.rooms.rollback(mark)
+            return self.constraints.allows(units) and self.constraints.imbalance(units) is None
+        mark = self.cluster.mark()
+        moved: dict[str, GangPlacement] = {}
+        place, moves = StepBudget(PLACEMENT_STEPS), StepBudget(MOVE_STEPS)
+        if isinstance(place_unit(self.cluster, self.unit, place, reserve=True), GangPlacement):
+            moved = find_relocations(self.cluster, steps, moves)
+        self.cluster.rollback(mark)
         budget.charge(len(steps) + place.used + moves.used)
-        taken = taken_for_good(units, moved)
-        if not self.terms.allows(units, taken) or self.terms.objects(taken) is not None:
+        taken = units_without_relocation(units, moved)
+        if not self.constraints.allows(units, taken) or self.constraints.imbalance(taken) is not None:
             return False
-        whole = [unit for unit in leaving_of(steps) if unit.core and unit.job.id in moved]
+        whole = [unit for unit in units_by_job(steps) if unit.core and unit.job.id in moved]
         there = dict.fromkeys(unit.job.id for unit in whole)
         earlier = dict.fromkeys(step.before for step in steps)
         last = [step.unit for step in steps if step not in earlier and step.job.id not in there]
-        # Nobody leaves so that somebody else may move.
+        # No victim is evicted only to make another one relocatable.
         return not any(self._stands_beside(unit, budget) for unit in (*whole, *last))
 
-    def _stands_beside(self, unit: Unit, budget: Budget) -> bool:
-        """Whether the asker fits although this is put back."""
-        mark = self.rooms.mark()
-        self.rooms.put_back(unit)
-        fits, place = not surely_not(self.rooms, self.unit), Budget(PLACEMENT_STEPS)
+    def _stands_beside(self, unit: Unit, budget: StepBudget) -> bool:
+        """Whether the preemptor fits with this unit restored."""
+        mark = self.cluster.mark()
+        self.cluster.restore(unit)
+        fits, place = not cannot_fit(self.cluster, self.unit), StepBudget(PLACEMENT_STEPS)
         if fits:
-            fits = isinstance(place_unit(self.rooms, self.unit, place, promised=True), GangPlace)
-        self.rooms.rollback(mark)
+            fits = isinstance(place_unit(self.cluster, self.unit, place, reserve=True), GangPlacement)
+        self.cluster.rollback(mark)
         budget.charge(place.used)
         return fits
 
-    def _units(self, steps: Iterable[Step]) -> list[Unit]:
+    def _units(self, steps: Iterable[EvictionStep]) -> list[Unit]:
         return [step.unit for step in steps]
 
 
 class _AllTogether:
-    """Asks about the whole set each time."""
+    """Tests the whole set on each change."""
 
-    def __init__(self, terms: Terms, *, with_moves: bool) -> None:
-        self._terms, self._with_moves = terms, with_moves
+    def __init__(self, constraints: Constraints, *, with_moves: bool) -> None:
+        self._terms, self._with_moves = constraints, with_moves
         self._gone: list[Unit] = []
 
-    def leave(self, step: Step) -> bool:
+    def push(self, step: EvictionStep) -> bool:
         self._gone.append(step.unit)
         return self._terms.allows(self._gone[::-1], [] if self._with_moves else None)
 
-    def come_back(self) -> None:
+    def pop(self) -> None:
         self._gone.pop()
 
 
 class _OneByOne:
-    """Counts what projects lose on, from one to the next."""
+    """Tracks the losses of projects incrementally."""
 
     def __init__(self, losses: Losses) -> None:
         self._losses = losses
 
-    def leave(self, step: Step) -> bool:
+    def push(self, step: EvictionStep) -> bool:
         return self._losses.take(step.unit)
 
-    def come_back(self) -> None:
+    def pop(self) -> None:
         self._losses.give_back()
 
 
-def _one_too_many(fit: Fit, steps: Sequence[Step]) -> bool:
-    """Whether somebody could stay: nobody leaves only to make the loss of others look fair."""
+def _one_too_many(oracle: FitOracle, steps: Sequence[EvictionStep]) -> bool:
+    """Whether some victim could be reprieved: none may be evicted only to balance the losses of projects."""
     earlier = dict.fromkeys(step.before for step in steps)
     for step in steps:
-        if step not in earlier and fit.put_back(step):
-            fit.evict(step)
+        if step not in earlier and oracle.reprieve(step):
+            oracle.evict(step)
             return True
     return False
 
 
-def _follows(step: Step | None, first: Step) -> bool:
-    """Whether it is `first`, or leaves only after it."""
+def _follows(step: EvictionStep | None, first: EvictionStep) -> bool:
+    """Whether it is `first` or a later step of the same job."""
     while step is not None:
         if step is first:
             return True

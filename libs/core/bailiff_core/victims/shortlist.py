@@ -1,50 +1,48 @@
-"""The search on large pools: a few nodes are looked at, and the others are shown to hold nothing cheaper.
+"""Solver for equal tasks on large pools: a shortlist of nodes is searched exactly, and the others are proven more expensive.
 
-For every node there is a least price of each number of slots: GPUs of the lowest classes first, and of each class those
-whose work began last. The nodes that may be cheapest are searched exactly. What they offer is enough where, for every
-number of slots, as many of them as slots are wanted offer it at no more than the least price of any node left out: a
-set that used one of those could use one of these instead.
+Every node has a lower bound of the cost per number of slots gained: GPUs of the lowest priorities first, and of each
+priority those whose work started last. The nodes with the lowest bounds are searched exactly. The result is optimal if, for
+every number of slots, as many of these nodes as slots are needed cost no more than the bound of any other node: a set that
+used another node could use one of these instead.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bailiff_core.model.policy import PreemptionRules, Verb
-from bailiff_core.model.units import Unit
-from bailiff_core.placement.budget import Budget
-from bailiff_core.placement.holdings import Holdings, Ints, Level
-from bailiff_core.placement.need import Need
-from bailiff_core.placement.rooms import NodeRoom, Rooms, slots_for
-from bailiff_core.placement.tally import tally_of
-from bailiff_core.scene import Scene
+from bailiff_core.model.policy import PreemptionRules
+from bailiff_core.placement.allocation_index import AllocationIndex, Ints, PriorityLevel
+from bailiff_core.placement.cluster_resources import ClusterResources, NodeResources, slots_for
+from bailiff_core.placement.free_gpu_index import free_gpu_index_of
+from bailiff_core.placement.step_budget import StepBudget
+from bailiff_core.placement.task_requirements import TaskRequirements
 
-from .candidates import Board, Field, Step
-from .fit import slot_need
-from .nearest import what_few_would_take
-from .objective import Price, Scale
-from .slots import Option, Slots
-from .terms import Terms
+from .candidates import EvictionStep
+from .constraints import Constraints
+from .fit_oracle import single_requirement
+from .infeasibility import nearest_solution_on
+from .knapsack import Knapsack, Option
+from .objective import CostScale, EvictionCost
+from .solver_interface import Problem, Solution
 
-WORTH_IT = 200  # with fewer jobs that hold room, all of them are looked at
-FIRST_LOOK = 8
+MIN_ACTIVE_JOBS = 200  # with fewer active jobs, all of them are searched
+INITIAL_SIZE = 8
 MOST_GAINS = 16
-LARGEST = 1 << 62
+IMPOSSIBLE = 1 << 62
 
-SOME = 1 << 7  # more than the jobs or tasks with GPUs that one node loses at once
-YOUTH = 40  # bits of a record's position
+COUNT_BASE = 1 << 7  # greater than the number of jobs or tasks with GPUs that one node can lose
+SEQ_BITS = 40  # bits of a record's seq
 
-Suited = dict[NodeRoom, int]
+EligibleNodes = dict[NodeResources, int]
 Flags = NDArray[np.bool_]
-Least = tuple[int, int, int]  # weight, how few jobs, and the youngest that might be taken
+LowestPrice = tuple[int, int, int]  # weight, fewest jobs, youngest possible job
 
 
-class _Column:
-    """One class: what belongs to so many GPUs of a node is at its `first` + these."""
+class _LevelColumns:
+    """One priority: flat arrays in which the entry for n GPUs of a node is at the node's `first` + n."""
 
-    def __init__(self, level: Level, rows: Ints, now: int, rules: PreemptionRules) -> None:
+    def __init__(self, level: PriorityLevel, rows: Ints, now: int, rules: PreemptionRules) -> None:
         width = level.least.shape[1]
         self.gpus: Ints = level.gpus[rows]
         self.least, self.jobs, self.tasks = level.least.reshape(-1), level.jobs_for.reshape(-1), level.tasks_for.reshape(-1)
@@ -53,71 +51,79 @@ class _Column:
         held = np.subtract(now, level.since, out=lost[:, 1:])
         np.clip(held, 0, rules.max_counted_loss, out=held)
         held += rules.restart_cost
-        held //= 1_000  # rounded down per GPU, so never more than what a job's loss rounds to
+        held //= 1_000  # rounded down per GPU, so never above the rounded loss of a job
         self.lost: Ints = np.cumsum(lost, axis=1, out=lost).reshape(-1)
 
 
 @dataclass(slots=True)
-class Rates:
-    """Least prices of so many slots more on each node: GPUs by class, then work lost, as one number (`LARGEST`: impossible).
+class PriceBounds:
+    """Lower bounds for a number of additional slots on each node: GPUs by priority, then work lost, as one integer.
 
-    taken: how many GPUs of each class. whole: nodes whose jobs go whole or not at all. breaks: those that may be left broken.
+    `IMPOSSIBLE`: the node cannot gain them. taken: GPUs taken per priority. whole: nodes whose jobs are evicted whole.
+    breaks: nodes that may become partially used.
     """
 
     prices: Ints
     unit: int
     shift: int
-    taken: list[tuple[_Column, Ints]]
+    taken: list[tuple[_LevelColumns, Ints]]
     whole: Flags
     breaks: Flags
     age: Ints
 
-    def tails(self, places: Ints) -> Ints:
-        """What follows after the price on these nodes: how few jobs and tasks, left how broken, the youngest first."""
+    def tie_breakers(self, places: Ints) -> Ints:
+        """Lower levels of the objective on these nodes: fewest jobs and tasks, fragmentation, youngest first."""
         jobs, tasks = (np.zeros(len(places), np.int64) for _ in range(2))
         for column, part in self.taken:
             at = column.first[places] + part[places]
             jobs += column.jobs.take(at)
             tasks += column.tasks.take(at)
         jobs *= self.whole[places]
-        broken = jobs * self.breaks[places]  # each job that leaves others behind leaves it broken
-        tails: Ints = ((((jobs * SOME) + tasks) * SOME + broken) << YOUTH) + self.age[places]
-        return tails
+        broken = jobs * self.breaks[places]  # each job evicted beside others leaves the node partially used
+        tie_breakers: Ints = ((((jobs * COUNT_BASE) + tasks) * COUNT_BASE + broken) << SEQ_BITS) + self.age[places]
+        return tie_breakers
 
 
 class Shortlist:
-    """Nodes on which tasks of one need may stand, for an asker to whom only these priorities yield."""
+    """Eligible nodes for tasks of one requirements, with jobs of these priorities as candidates."""
 
-    def __init__(self, holdings: Holdings, rooms: Rooms, need: Need, priorities: list[int]) -> None:
+    def __init__(
+        self, allocation_index: AllocationIndex, cluster: ClusterResources, need: TaskRequirements, priorities: list[int]
+    ) -> None:
         self.need = need
         self.priorities = priorities
-        tally = tally_of(rooms, need)
-        self.suited, self.rows, self.free, self.place_of = tally.suited, tally.rows, tally.free, tally.place_of
+        gpu_index = free_gpu_index_of(cluster, need)
+        self.eligible_nodes, self.rows, self.free, self.place_of = (
+            gpu_index.eligible_nodes,
+            gpu_index.rows,
+            gpu_index.free,
+            gpu_index.place_of,
+        )
         self.slots: Ints = np.zeros(len(self.rows), np.int64)
         for at in np.flatnonzero(self.free >= need.gpus).tolist():
-            node, devices = self.suited[at]
-            self.slots[at] = slots_for(need, node, node.later, devices)
-        self._all_gpus = holdings.all_gpus[self.rows]
-        self._levels = [holdings.levels[priority] for priority in priorities]
+            node, devices = self.eligible_nodes[at]
+            self.slots[at] = slots_for(need, node, node.future, devices)
+        self._all_gpus = allocation_index.all_gpus[self.rows]
+        self._levels = [allocation_index.levels[priority] for priority in priorities]
         self._largest = np.zeros(len(self.rows), np.int64)
         for level in self._levels:
             self._largest = np.maximum(self._largest, level.largest[self.rows])
-        self._nothing = sum((level.for_nothing[self.rows] for level in self._levels), np.zeros(len(self.rows), np.int64))
-        self._widest = max(int((self.free + self._nothing).max(initial=0)), holdings.widest)
-        self._devices = tally.devices
+        self._nothing = sum((level.cost_free[self.rows] for level in self._levels), np.zeros(len(self.rows), np.int64))
+        self._widest = max(int((self.free + self._nothing).max(initial=0)), allocation_index.max_devices)
+        self._devices = gpu_index.devices
         going = sum((level.gpus[self.rows] for level in self._levels), self.free + self._nothing)
         self._attainable = np.minimum(going, self._devices)
 
     def most_gains(self, short: int) -> int:
-        """The most slots that one node may gain, as far as that matters."""
+        """Upper bound of the slots that one node may gain."""
         return min(short, self._widest // self.need.gpus)
 
     def most_slots(self) -> int:
-        """More than so many slots there are not, whoever of these priorities leaves."""
+        """Upper bound of the slots with all jobs of these priorities evicted."""
         return int((self._attainable // self.need.gpus).sum())
 
-    def nearest(self, wanted: int) -> Suited:
-        """Nodes with so many slots in all that lack the fewest GPUs for them when all of these priorities have left."""
+    def nearest(self, wanted: int) -> EligibleNodes:
+        """Nodes with `wanted` slots in total that lack the fewest GPUs with all jobs of these priorities evicted."""
         gpus = self.need.gpus
         costs, places = [], []
         for slot in range(1, int(self._devices.max(initial=0)) // gpus + 1):
@@ -127,189 +133,198 @@ class Shortlist:
         if not places:
             return {}
         order = np.argsort(np.concatenate(costs), kind="stable")[:wanted]
-        return dict(self.suited[at] for at in sorted(dict.fromkeys(np.concatenate(places)[order].tolist())))
+        return dict(self.eligible_nodes[at] for at in sorted(dict.fromkeys(np.concatenate(places)[order].tolist())))
 
-    def rates(self, most: int, now: int, rules: PreemptionRules) -> list[Rates] | None:
-        """The least prices of 1, 2, ... `most` slots more. `None`: there are too many classes."""
-        columns = [_Column(level, self.rows, now, rules) for level in self._levels]
+    def price_bounds(self, most: int, now: int, rules: PreemptionRules) -> list[PriceBounds] | None:
+        """Lower bounds for 1, 2, ... `most` additional slots. `None`: too many priorities to encode."""
+        columns = [_LevelColumns(level, self.rows, now, rules) for level in self._levels]
         shrinks = np.zeros(len(self.rows), bool)
         youngest = np.zeros(len(self.rows), np.int64)
         for level in self._levels:
             shrinks |= level.shrinks[self.rows] > 0
             youngest = np.maximum(youngest, level.youngest[self.rows])
-        age = (1 << YOUTH) - 1 - np.minimum(youngest, (1 << YOUTH) - 1)
+        age = (1 << SEQ_BITS) - 1 - np.minimum(youngest, (1 << SEQ_BITS) - 1)
         breaks: Flags = self._all_gpus > self._largest
         found = []
         for gained in range(1, most + 1):
-            rates = self._rates(gained, columns, ~shrinks, breaks, age)
-            if rates is None:
+            bounds = self._price_bounds(gained, columns, ~shrinks, breaks, age)
+            if bounds is None:
                 return None
-            found.append(rates)
+            found.append(bounds)
         return found
 
-    def _rates(self, gained: int, columns: list[_Column], whole: Flags, breaks: Flags, age: Ints) -> Rates | None:
+    def _price_bounds(
+        self, gained: int, columns: list[_LevelColumns], whole: Flags, breaks: Flags, age: Ints
+    ) -> PriceBounds | None:
         missing = np.maximum(0, (self.slots + gained) * self.need.gpus - self.free - self._nothing)
         count = len(self.rows)
         lost = np.zeros(count, np.int64)
-        taken: list[tuple[_Column, Ints]] = []
+        taken: list[tuple[_LevelColumns, Ints]] = []
         below = sum((column.gpus for column in columns), np.zeros(count, np.int64))
         impossible = below < missing
         for column in reversed(columns):
-            below = below - column.gpus  # the highest class gives as little as those below it leave to it
+            below = below - column.gpus  # take as little as possible of the highest priority
             part = column.least.take(column.first + np.minimum(np.maximum(missing - below, 0), column.gpus))
             taken.append((column, part))
             if part.any():
                 missing = np.maximum(0, missing - part)
                 lost += column.lost.take(column.first + part)
         most, shift = int(lost.max(initial=0)), 0
-        while (self._widest + 1) ** len(taken) * ((most >> shift) + 1) >= LARGEST:
+        while (self._widest + 1) ** len(taken) * ((most >> shift) + 1) >= IMPOSSIBLE:
             shift += 1
             if not most >> shift:
                 return None
         prices = np.zeros(count, np.int64)
-        for _, part in taken:  # the highest class counts most
+        for _, part in taken:  # the highest priority counts most
             prices = prices * (self._widest + 1) + part
         unit = (most >> shift) + 1
-        prices = np.where(impossible, LARGEST, prices * unit + (lost >> shift))
-        return Rates(prices, unit, shift, taken, whole, breaks, age)
+        prices = np.where(impossible, IMPOSSIBLE, prices * unit + (lost >> shift))
+        return PriceBounds(prices, unit, shift, taken, whole, breaks, age)
 
-    def first(self, size: int, rates: list[Rates]) -> Suited:
-        """The `size` nodes that may be cheapest for each number of slots."""
+    def first(self, size: int, bounds: list[PriceBounds]) -> EligibleNodes:
+        """The `size` nodes with the lowest bounds, for each number of slots."""
         chosen: dict[int, None] = {}
-        for rate in rates:
-            places = np.arange(len(rate.prices))
+        for bound in bounds:
+            places = np.arange(len(bound.prices))
             if size < len(places):
-                worst = np.partition(rate.prices, size)[size]
-                places = np.flatnonzero(rate.prices <= worst)
-                places = places[np.lexsort((rate.tails(places), rate.prices[places]))[:size]]
-            chosen.update(dict.fromkeys(places[rate.prices[places] < LARGEST].tolist()))
-        return dict(self.suited[at] for at in sorted(chosen))
+                worst = np.partition(bound.prices, size)[size]
+                places = np.flatnonzero(bound.prices <= worst)
+                places = places[np.lexsort((bound.tie_breakers(places), bound.prices[places]))[:size]]
+            chosen.update(dict.fromkeys(places[bound.prices[places] < IMPOSSIBLE].tolist()))
+        return dict(self.eligible_nodes[at] for at in sorted(chosen))
 
-    def left_out(self, chosen: Suited, rate: Rates, scale: Scale) -> Least | None:
-        """The least that is paid on a node that was not chosen; `None` where none of them can gain the slots."""
+    def lowest_price_outside(self, chosen: EligibleNodes, bound: PriceBounds, scale: CostScale) -> LowestPrice | None:
+        """The lowest bound among nodes not chosen; `None` if none of them can gain the slots."""
         others = np.ones(len(self.rows), bool)
         others[[self.place_of[node.number] for node in chosen]] = False
-        prices = np.where(others, rate.prices, LARGEST)
-        price = int(prices.min(initial=LARGEST))
-        if price >= LARGEST:
+        prices = np.where(others, bound.prices, IMPOSSIBLE)
+        price = int(prices.min(initial=IMPOSSIBLE))
+        if price >= IMPOSSIBLE:
             return None
-        tail, youth = divmod(int(rate.tails(np.flatnonzero(prices == price)).min()), 1 << YOUTH)
-        tail, broken = divmod(tail, SOME)
-        jobs, tasks = divmod(tail, SOME)
-        classes, lost = divmod(price, rate.unit)
-        exact = Price(lost_gpu_ms=lost << rate.shift, jobs=jobs, tasks=tasks, broken_nodes=broken)
-        least = exact if not rate.shift else Price(lost_gpu_ms=lost << rate.shift)
+        tail, youth = divmod(int(bound.tie_breakers(np.flatnonzero(prices == price)).min()), 1 << SEQ_BITS)
+        tail, broken = divmod(tail, COUNT_BASE)
+        jobs, tasks = divmod(tail, COUNT_BASE)
+        classes, lost = divmod(price, bound.unit)
+        exact = EvictionCost(lost_gpu_ms=lost << bound.shift, jobs=jobs, tasks=tasks, fragmented_nodes=broken)
+        least = exact if not bound.shift else EvictionCost(lost_gpu_ms=lost << bound.shift)
         weight = scale.weight(self.priorities[0], least)
         for priority in self.priorities:
             classes, gpus = divmod(classes, self._widest + 1)
-            weight += scale.weight(priority, Price(gpu_milli=1000 * gpus))
-        return weight, jobs, -((1 << YOUTH) - 1 - youth)
+            weight += scale.weight(priority, EvictionCost(gpu_milli=1000 * gpus))
+        return weight, jobs, -((1 << SEQ_BITS) - 1 - youth)
 
 
-@dataclass(slots=True)
-class FewFound:
-    """What was looked at, the cheapest set, and the next best that was found. why: no set is enough, and what would be."""
+class ShortlistSolver:
+    """Solves units with equal tasks on large pools, for reclaim and preempt."""
 
-    field: Field
-    steps: list[Step] | None
-    runner_up: list[Step]
-    why: str = ""
+    def solve(self, problem: Problem) -> Solution | None:
+        """`Solver.solve`."""
+        return None if problem.action == "consolidate" else search_shortlist(problem)
 
 
-def among_few(
-    scene: Scene, board: Board, unit: Unit, verb: Verb, terms: Terms, under_share: Mapping[str, bool], budget: Budget
-) -> FewFound | None:
-    """The cheapest set, or that there is none, proven; `None` where all candidates have to be looked at."""
-    simple = slot_need(unit)
-    if len(scene.pool.active) < WORTH_IT or simple is None or not simple[0].gpus:
+def search_shortlist(problem: Problem) -> Solution | None:
+    """The cheapest set, or that there is none, always proven; `None` if all candidates have to be considered."""
+    scene, unit, action, budget = problem.scene, problem.unit, problem.action, problem.budget
+    simple = single_requirement(unit)
+    if len(scene.state.active) < MIN_ACTIVE_JOBS or simple is None or not simple[0].gpus:
         return None
-    groups = board.groups(verb, unit.job)
+    groups = problem.index.groups(action, unit.job)
     if groups is None:
         return None
     need, wanted = simple
-    priorities = sorted({group[1] for group in groups.yielding} & scene.holdings.levels.keys())
-    shortlist = Shortlist(scene.holdings, scene.rooms, need, priorities)
-    places = shortlist.most_slots()
-    if places < wanted:
+    priorities = sorted({group[1] for group in groups.evictable_classes} & scene.allocation_index.levels.keys())
+    shortlist = Shortlist(scene.allocation_index, scene.cluster, need, priorities)
+    fitting = shortlist.most_slots()
+    if fitting < wanted:
         close = shortlist.nearest(wanted)
-        names = [name for node in close for name in scene.holdings.on.get(node.number, ())]
-        field = board.few(verb, unit.job, names, groups, under_share)
-        return FewFound(field, None, [], what_few_would_take(scene, field, need, wanted, close, places))
-    if not priorities or not board.few_suffice(verb, unit.job):
+        names = [name for node in close for name in scene.allocation_index.on.get(node.number, ())]
+        candidates = problem.index.candidates_among(action, unit.job, names, groups, problem.under_share)
+        why = nearest_solution_on(scene, candidates, need, wanted, close, fitting)
+        return Solution(candidates, proven=True, why=why)
+    if not priorities or not problem.index.prefers_shortlist(action, unit.job):
         return None
     short = wanted - int(shortlist.slots.sum())
-    if short <= 0:  # not room is what it lacks
+    if short <= 0:  # it does not lack resources
         return None
     gains = shortlist.most_gains(short)
     if not 0 < gains <= MOST_GAINS:
         return None
-    rates = shortlist.rates(gains, scene.pool.now, scene.pool.rules.preemption)
-    if rates is None:
+    bounds = shortlist.price_bounds(gains, scene.state.now, scene.state.rules.preemption)
+    if bounds is None:
         return None
-    size = FIRST_LOOK + short
+    size = INITIAL_SIZE + short
     while True:
-        chosen = shortlist.first(size, rates)
+        chosen = shortlist.first(size, bounds)
         if short > 1:
-            _close(scene.holdings, shortlist, chosen)
-        names = [name for node in chosen for name in scene.holdings.on.get(node.number, ())]
-        field = board.few(verb, unit.job, names, groups, under_share)
-        slots = Slots(scene.rooms, need, field, single=short == 1, suited=chosen)
-        part = budget.part(budget.left // 2)
-        steps, certain = slots.cheapest(short, part)
+            _add_connected(scene.allocation_index, shortlist, chosen)
+        names = [name for node in chosen for name in scene.allocation_index.on.get(node.number, ())]
+        candidates = problem.index.candidates_among(action, unit.job, names, groups, problem.under_share)
+        knapsack = Knapsack(scene.cluster, need, candidates, single=short == 1, eligible=chosen)
+        part = budget.part(budget.remaining // 2)
+        victims, certain = knapsack.cheapest(short, part)
         budget.join(part)
         if not certain:
             return None
-        if steps is not None and _nothing_cheaper(shortlist, chosen, slots, rates, short, board.scale, budget):
+        if victims is not None and _is_proven(shortlist, chosen, knapsack, bounds, short, problem.index.scale, budget):
             break
-        if size >= len(shortlist.suited):
+        if size >= len(shortlist.eligible_nodes):
             return None
         size *= 2
-    if terms.refuses([step.unit for step in steps]):
+    if problem.constraints.rejects([step.unit for step in victims]):
         return None
-    return FewFound(field, steps, _next_best(slots, steps, short, terms, budget))
+    runner_up = _runner_up(knapsack, victims, short, problem.constraints, budget)
+    return Solution(candidates, victims, proven=True, runner_up=runner_up, bound=victims)
 
 
-def _close(holdings: Holdings, shortlist: Shortlist, chosen: Suited) -> None:
-    """Add the nodes that share a job with one of these: together they are parts of the pool."""
+def _add_connected(allocation_index: AllocationIndex, shortlist: Shortlist, chosen: EligibleNodes) -> None:
+    """Add all nodes connected to these by a job, so that components are complete."""
     waiting = [node.number for node in chosen]
     while waiting:
-        for name in holdings.on.get(waiting.pop(), ()):
-            for number in holdings.of[name].nodes:
+        for name in allocation_index.on.get(waiting.pop(), ()):
+            for number in allocation_index.of[name].nodes:
                 place = shortlist.place_of.get(number)
-                if place is not None and shortlist.suited[place][0] not in chosen:
-                    node, devices = shortlist.suited[place]
+                if place is not None and shortlist.eligible_nodes[place][0] not in chosen:
+                    node, devices = shortlist.eligible_nodes[place]
                     chosen[node] = devices
                     waiting.append(number)
 
 
-def _nothing_cheaper(
-    shortlist: Shortlist, chosen: Suited, slots: Slots, rates: list[Rates], short: int, scale: Scale, budget: Budget
+def _is_proven(
+    shortlist: Shortlist,
+    chosen: EligibleNodes,
+    knapsack: Knapsack,
+    bounds: list[PriceBounds],
+    short: int,
+    scale: CostScale,
+    budget: StepBudget,
 ) -> bool:
-    """Whether `short` parts offer each number of slots at no more than any node left out."""
-    for gained, rate in enumerate(rates, start=1):
-        least = shortlist.left_out(chosen, rate, scale)
+    """Whether `short` components offer each number of slots at no more than the bound of any node not chosen."""
+    for gained, bound in enumerate(bounds, start=1):
+        least = shortlist.lowest_price_outside(chosen, bound, scale)
         if least is None:
             continue
         enough = 0
-        for part in slots.parts:
-            offer = next((option for option in slots.options(part, budget) or () if option.gain >= gained), None)
-            if offer is not None and _as_good(offer, least):
+        for part in knapsack.parts:
+            offer = next((option for option in knapsack.options(part, budget) or () if option.gain >= gained), None)
+            if offer is not None and _no_dearer(offer, least):
                 enough += 1
         if enough < short:
             return False
     return True
 
 
-def _as_good(offer: Option, least: Least) -> bool:
-    weight, steps, young = offer.key
-    return weight < least[0] or (weight == least[0] and steps <= least[1] and young[0][0] <= least[2])
+def _no_dearer(offer: Option, least: LowestPrice) -> bool:
+    weight, steps, youth = offer.key
+    return weight < least[0] or (weight == least[0] and steps <= least[1] and youth[0][0] <= least[2])
 
 
-def _next_best(slots: Slots, steps: list[Step], short: int, terms: Terms, budget: Budget) -> list[Step]:
-    heaviest = max(steps, key=lambda step: (step.weight, step.young))
-    part = budget.part(budget.left // 4)
-    other, _ = slots.cheapest(short, part, without=heaviest)
+def _runner_up(
+    knapsack: Knapsack, steps: list[EvictionStep], short: int, constraints: Constraints, budget: StepBudget
+) -> list[EvictionStep]:
+    heaviest = max(steps, key=lambda step: (step.weight, step.youth))
+    part = budget.part(budget.remaining // 4)
+    other, _ = knapsack.cheapest(short, part, without=heaviest)
     budget.join(part)
     if other is None:
         return []
-    return [] if terms.refuses([step.unit for step in other]) else other
+    return [] if constraints.rejects([step.unit for step in other]) else other

@@ -1,1 +1,1 @@
-"""Loaders: one small file per trace or format, each from rows to jobs."""
+"""Trace loaders: one module per trace or format, from rows to jobs."""

@@ -1,4 +1,4 @@
-"""What can be simulated by name, and in which formats a user may bring a trace."""
+"""Catalogue of bundled traces and of supported user formats."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bailiff_sim.cluster import Machine, machines
 
-from . import azure, bring, chronus, clusters, kalos, muri, openb, philly, tiresias
+from . import azure, chronus, clusters, kalos, muri, openb, philly, tiresias, user_traces
 from .jobs import Trace, TraceJob
 from .rows import TraceProblem
 
@@ -21,10 +21,10 @@ SHIPPED: Mapping[str, Callable[[], Trace]] = {
     "tiresias-60": tiresias.load,
 }
 FORMATS: Mapping[str, Callable[[Path], Trace]] = {
-    "slurm": bring.slurm,
-    "helios": bring.helios,
-    "acme": bring.acme,
-    "spot-2026": bring.spot,
+    "slurm": user_traces.slurm,
+    "helios": user_traces.helios,
+    "acme": user_traces.acme,
+    "spot-2026": user_traces.spot,
     "philly": philly.load,
     "openb": openb.load,
     "chronus": chronus.load,

@@ -1,4 +1,4 @@
-"""Chronus (SoCC '21): Philly's jobs with deadlines that its authors made up. Times are minutes."""
+"""Chronus (SoCC '21): Philly's jobs with synthetic deadlines. Times are minutes."""
 
 from importlib.resources.abc import Traversable
 from pathlib import Path

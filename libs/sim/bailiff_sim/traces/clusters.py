@@ -1,4 +1,4 @@
-"""Real clusters as machines: of Alibaba's PAI in 2020, and of Lingjun's network in 2023."""
+"""Machines of real clusters: Alibaba PAI 2020 and Lingjun 2023."""
 
 from bailiff_sim.cluster import GIB, Machine
 

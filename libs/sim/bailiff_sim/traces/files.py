@@ -1,4 +1,4 @@
-"""Where the traces lie that come with Bailiff."""
+"""Paths of the bundled trace files."""
 
 from importlib.resources import files
 from importlib.resources.abc import Traversable

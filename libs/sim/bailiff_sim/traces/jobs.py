@@ -1,4 +1,4 @@
-"""What every trace comes down to: jobs, a cluster to try them on, and what was left out."""
+"""The common trace model: jobs, a default cluster, and omitted rows."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Muri (SIGCOMM '22): jobs of four of Philly's tenants, with a priority that its authors dealt out. Times are milliseconds."""
+"""Muri (SIGCOMM '22): jobs of four Philly tenants with priorities assigned by its authors. Times are milliseconds."""
 
 from importlib.resources.abc import Traversable
 from pathlib import Path

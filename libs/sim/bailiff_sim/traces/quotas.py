@@ -1,9 +1,9 @@
-"""Helios' Venus cluster (SC '21): how many GPUs each of its virtual clusters was given, day by day, for half a year."""
+"""Helios Venus (SC '21): daily GPU quotas of its virtual clusters over half a year."""
 
 from collections.abc import Sequence
 
-from bailiff_core.model.amounts import Bounds
 from bailiff_core.model.policy import Policy, Project
+from bailiff_core.model.resource_vector import Bounds
 
 from .files import shipped
 from .rows import Row, table

@@ -1,4 +1,4 @@
-"""Tables as traces hold them: every value is read with its file, line and column, and what is wrong with it is said there."""
+"""Reads trace tables; errors name file, line and column."""
 
 import csv
 import gzip

@@ -1,5 +1,5 @@
-"""The query interface: HTTP over the archive, read-only. A process of its own, which needs PostgreSQL and nothing else.
+"""The query API: read-only HTTP over the archive, in a process of its own that needs only PostgreSQL.
 
-It holds no key and no connection to Kafka, so what faces the network can neither seal nor ask for anything. What it tells was
-archived before: the chain was checked by the auditor, and whoever wants to can check it again from the bytes in `/log`.
+It has no keys and no connection to Kafka, so the network-facing process can neither seal nor publish requests. It returns
+archived records only: the auditor verified their chain, and clients can verify it again from the bytes of `/log`.
 """

@@ -2,8 +2,8 @@
 
 import sys
 
-from bailiff_bus.metrics import Metrics
-from bailiff_bus.runtime import main
+from bailiff_service.main import main
+from bailiff_service.metrics import Metrics
 
 from .service import ApiService
 from .settings import ApiSettings

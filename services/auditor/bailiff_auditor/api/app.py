@@ -1,4 +1,4 @@
-"""The application: routes, errors, and its description."""
+"""The query API's application: routes, error handlers, OpenAPI document."""
 
 from typing import Any
 
@@ -6,33 +6,33 @@ from fastapi import APIRouter, Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.middleware.gzip import GZipMiddleware
 
-from bailiff_bus.metrics import Metrics
+from bailiff_service.metrics import Metrics
 
-from . import borrowing, events, evictions, gpus, jobs, pools, problems, projects, rawlog, records, timelines
+from . import events, evictions, gpus, jobs, pools, problems, projects, quota_series, raw_log, records, timelines
 from .archive import Archive
-from .door import Door
+from .middleware import ApiMiddleware
 from .parameters import PREFIX, only_known_parameters
 
 VERSION = "1"
 GZIP_FROM = 4096
-TITLE = "Bailiff: the archive, to be asked"
-ABOUT = """Read-only questions to the archive of the audit log. Nothing is told that is not archived.
+TITLE = "Bailiff query API"
+ABOUT = """Read-only queries of the archived audit log. Only archived records are returned.
 
-* Times are UTC. Lists come in pages: give `next` as `cursor`, with the same other parameters.
-* An answer has an `ETag`; with `If-None-Match` it is sent only if something has changed.
-* Errors are `application/problem+json` and name the parameter, what was found and what is allowed.
-* `/v1/events` is the live stream: it goes on behind `Last-Event-ID`, the `id` of an event.
+* Times are UTC. Lists are paged: pass `next` as `cursor`, with otherwise the same parameters.
+* Responses have an `ETag`; with `If-None-Match`, an unchanged response is 304.
+* Errors are `application/problem+json` and name the parameter, the value found and the values allowed.
+* `/v1/events` is the live stream; it resumes after `Last-Event-ID`, the `id` of an event.
 """
 TAGS = {
-    "pools": "Pools, how far they are archived, and their nodes.", "jobs": "Jobs, their attempts, and what waits.",
-    "evictions": "Who had to leave, for whom, why, and what it cost.", "gpus": "Who held which GPU when.",
-    "projects": "Use against quota and fair share.", "timelines": "What happened to a job, on a node, in a project.",
-    "records": "The log itself: records, bytes, seals.", "live": "Records as they are archived.",
+    "pools": "Pools, their archive state, and their nodes.", "jobs": "Jobs, attempts, and the queue.",
+    "evictions": "Evictions: victim, preemptor, cause and cost.", "gpus": "GPU allocations over time.",
+    "projects": "Usage, quota and fair share.", "timelines": "Records about a job, a node or a project.",
+    "records": "The log: records, bytes, seals.", "live": "Live stream of archived records.",
 }  # fmt: skip
 
 
 def application(archive: Archive | None, streams: events.Streams | None, metrics: Metrics, token: str | None = None) -> FastAPI:
-    """archive, streams: none where only the description is wanted."""
+    """archive, streams: None to generate the OpenAPI document only."""
     at = f"{PREFIX}/openapi.json"
     app = FastAPI(
         title=TITLE, version=VERSION, description=ABOUT, openapi_url=at, docs_url=None, redoc_url=None, redirect_slashes=False
@@ -42,18 +42,18 @@ def application(archive: Archive | None, streams: events.Streams | None, metrics
         code: {"model": problems.ProblemDetails, "description": problems.TITLES[code]} for code in (400, 404, 503)
     }
     root = APIRouter(prefix=PREFIX, dependencies=[Depends(only_known_parameters)], responses=faults)
-    for room in (pools, gpus, projects, borrowing, jobs, evictions, timelines, records, rawlog, events):
-        root.include_router(room.router)
+    for module in (pools, gpus, projects, quota_series, jobs, evictions, timelines, records, raw_log, events):
+        root.include_router(module.router)
     app.include_router(root)
     problems.register(app)
     app.add_middleware(GZipMiddleware, minimum_size=GZIP_FROM, compresslevel=3)
-    app.add_middleware(Door, token=token, metrics=metrics)
+    app.add_middleware(ApiMiddleware, token=token, metrics=metrics)
     app.openapi = lambda: description(app)  # type: ignore[method-assign]
     return app
 
 
 def description(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document. Errors are problems, and never FastAPI's own."""
+    """The OpenAPI document, with problem documents instead of FastAPI's own errors."""
     if app.openapi_schema is None:
         found = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         found["tags"] = [{"name": name, "description": text} for name, text in TAGS.items()]

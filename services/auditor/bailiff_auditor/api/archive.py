@@ -1,4 +1,4 @@
-"""The archive as the query interface reaches it: connections that can only read, and one that hears what is archived."""
+"""Read-only connections to the archive, and a listener for newly archived records."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,17 +7,17 @@ from contextlib import asynccontextmanager, suppress
 import asyncpg
 from asyncpg import Connection, Pool
 
-from bailiff_auditor.database import AWAY, migrations
-from bailiff_bus.logs import logger
-from bailiff_bus.runtime import ExitCode, MustStop
+from bailiff_auditor.database import UNREACHABLE, migrations
+from bailiff_service.exit_code import ExitCode, MustStop
+from bailiff_service.logs import logger
 
 CHANNEL = "bailiff_archived"
 CONNECT_TIMEOUT = 5.0
-LISTEN_AGAIN = 1.0
+LISTEN_RETRY = 1.0
 
 
 class Archive:
-    """connections: at most so many. timeout: of one statement, seconds."""
+    """connections: maximum size of the connection pool. timeout: per statement, seconds."""
 
     def __init__(self, dsn: str, connections: int, timeout: float) -> None:
         self._dsn, self._connections, self._timeout = dsn, connections, timeout
@@ -26,7 +26,7 @@ class Archive:
         self.closing = False
 
     async def open(self) -> None:
-        """Connects on first use, so PostgreSQL may still be away. Raises `MustStop` for an address that is none."""
+        """Connections are opened on first use, so PostgreSQL need not be up. Raises `MustStop` for an invalid address."""
         try:
             self._pool = await asyncpg.create_pool(
                 self._dsn, min_size=0, max_size=self._connections, timeout=CONNECT_TIMEOUT, command_timeout=self._timeout + 1.0,
@@ -37,7 +37,7 @@ class Archive:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Connection]:
-        """A transaction that sees one state of the archive and can change nothing."""
+        """A read-only, repeatable-read transaction."""
         assert self._pool is not None
         connection = await self._pool.acquire(timeout=CONNECT_TIMEOUT)
         try:
@@ -47,23 +47,23 @@ class Archive:
             await self._pool.release(connection)
 
     async def fault(self) -> str | None:
-        """Why it cannot be read from, or None."""
+        """Why the archive cannot be read, or None."""
         newest = migrations()[-1].version
         try:
             async with self.reading() as connection:
                 found = await connection.fetchval("SELECT max(version) FROM schema_versions")
         except asyncpg.UndefinedTableError:
             found = None
-        except AWAY as error:
-            return f"PostgreSQL is not there: {error or type(error).__name__}"
+        except UNREACHABLE as error:
+            return f"PostgreSQL is unavailable: {error or type(error).__name__}"
         except asyncpg.PostgresError as error:
-            return f"PostgreSQL refuses: {error}"
+            return f"PostgreSQL rejects the query: {error}"
         if found is None or found < newest:
-            return f"the archive's schema is of version {found or 0}, and {newest} is needed: the auditor makes it at its start"
+            return f"the archive's schema has version {found or 0}, expected {newest}: start the auditor of this release"
         return None
 
     async def listen(self) -> None:
-        """For ever: wake whoever waits for what is archived. Where the connection is lost they are woken, too, and look."""
+        """Run forever: wake waiters when records are archived, and when the connection is lost."""
         while True:
             connection: Connection | None = None
             try:
@@ -75,25 +75,25 @@ class Archive:
                 await connection.add_listener(CHANNEL, lambda *_: self.wake())
                 self.wake()
                 await lost.wait()
-            except (*AWAY, asyncpg.PostgresError) as error:
-                logger().warning("cannot hear what is archived", reason=str(error) or type(error).__name__)
+            except (*UNREACHABLE, asyncpg.PostgresError) as error:
+                logger().warning("cannot listen for archived records", reason=str(error) or type(error).__name__)
             finally:
                 if connection is not None:
                     connection.terminate()
             self.wake()
-            await asyncio.sleep(LISTEN_AGAIN)
+            await asyncio.sleep(LISTEN_RETRY)
 
     def wake(self) -> None:
-        """Whoever waits looks again."""
+        """Wake all waiters."""
         news, self._news = self._news, asyncio.Event()
         news.set()
 
     def news(self) -> asyncio.Event:
-        """Is set when something has been archived after this call."""
+        """An event that is set when something is archived after this call."""
         return self._news
 
     async def close(self) -> None:
-        """Let go of everything, and of those who wait."""
+        """Close all connections and wake all waiters."""
         self.closing = True
         self.wake()
         if self._pool is not None:

@@ -1,4 +1,4 @@
-"""Evictions: who, for whom, why, at what cost, and how they went."""
+"""Evictions: victim, preemptor, cause, cost, stages and outcome."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -8,39 +8,39 @@ from asyncpg import Record
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, Field
 
-from bailiff_bus import people
+from bailiff_log import read_model
 
 from . import parameters as given
-from .answers import Answer
-from .asking import Ask, Listing, in_domain
+from .query import Listing, PoolQuery, in_pool
+from .responses import JsonResponse
 
 router = APIRouter(tags=["evictions"])
-STAGES = ("begun", *people.STAGES, "exited", "released", "stuck", "withdrawn", "ended", "resumed")
+STAGES = ("started", *read_model.STAGES, "exited", "released", "stuck", "cancelled", "ended", "resumed")
 
 
 class EvictionItem(BaseModel):
-    """A job, or some of its tasks, that had to leave."""
+    """An eviction of a job or of some of its tasks."""
 
     decided_seq: int = Field(description="The record that decided it.")
     decided_at: datetime
     job: str
     submitted_seq: int | None
     attempt: int | None
-    tasks: str | None = Field(description="Which of its tasks; empty: all.")
+    tasks: str | None = Field(description="The evicted tasks; empty: all.")
     project: str | None
     user: str | None
     priority_class: str | None
     cause: str | None = Field(examples=["preemption"])
-    verb: str | None
-    for_job: str | None = Field(description="Who needed the room.")
+    action: str | None
+    for_job: str | None = Field(description="The preemptor.")
     for_class: str | None
     for_priority: int | None
-    why: str | None
+    reason: str | None
     gpus: int | None
     lost_gpu_hours: float | None
-    cost: Any = Field(description="Level by level, as the decision has it.")
-    explanation: Any = Field(description="As the decision has it.")
-    stages: dict[str, datetime] = Field(description=f"When it came to each; a gang's by its last task: {', '.join(STAGES)}.")
+    cost: Any = Field(description="Cost levels, as in the decision.")
+    explanation: Any = Field(description="As in the decision.")
+    stages: dict[str, datetime] = Field(description=f"Time of each stage, of a gang its last task's: {', '.join(STAGES)}.")
     until_released_s: float | None
     until_resumed_s: float | None
     outcome: str | None
@@ -65,42 +65,42 @@ def _eviction(row: Record) -> dict[str, Any]:
 EVICTIONS = Listing(
     "evictions",
     f"""SELECT e.decided_seq, e.decided_at, e.job, e.submitted_seq, e.attempt, e.tasks, j.project, j.user_name AS "user",
-        j.priority_class, e.cause, e.verb, e.for_job, e.for_class, e.for_priority, e.why, e.gpus,
+        j.priority_class, e.cause, e.action, e.for_job, e.for_class, e.for_priority, e.reason, e.gpus,
         e.lost_gpu_ms / 3600000.0::float8 AS lost_gpu_hours, e.cost, e.explanation,
         extract(epoch FROM e.released_at - e.decided_at)::float8 AS until_released_s,
         extract(epoch FROM e.resumed_at - e.decided_at)::float8 AS until_resumed_s, e.outcome,
         {", ".join(f"e.{stage}_at" for stage in STAGES)}
-        FROM evictions e LEFT JOIN jobs j USING (domain, job, submitted_seq)""",  # noqa: S608 - our own names
+        FROM evictions e LEFT JOIN jobs j USING (pool, job, submitted_seq)""",  # noqa: S608 - our own names
     {"decided_seq": "e.decided_seq", "job": "e.job"},
     _eviction,
 )
 
 
-@router.get("/domains/{domain}/evictions", response_model=EvictionPage, summary="Who had to leave, for whom, and what it cost")
+@router.get("/pools/{pool}/evictions", response_model=EvictionPage, summary="Evictions")
 async def evictions(
-    ask: Annotated[Ask, Depends()], paging: given.Pages, job: given.Jobs = None,
+    query: Annotated[PoolQuery, Depends()], paging: given.Pages, job: given.Jobs = None,
     for_job: Annotated[list[given.Text] | None, given.several("Only for this job.", "serve-1")] = None,
     project: given.Projects = None, priority_class: given.Classes = None, user: given.Users = None, node: given.Nodes = None,
-    reason: Annotated[list[given.Text] | None, given.several("Only for this cause.", "preemption")] = None,
-    verb: given.Verbs = None,
-    outcome: Annotated[list[given.Text] | None, given.several("Only with this end.", "preempted")] = None,
+    cause: Annotated[list[given.Text] | None, given.several("Only for this cause.", "preemption")] = None,
+    action: given.Actions = None,
+    outcome: Annotated[list[given.Text] | None, given.several("Only with this outcome.", "preempted")] = None,
     from_: given.From = None, to: given.To = None,
-) -> Answer:  # fmt: skip
-    """The filters are about who had to leave; `from` and `to` are about when it was decided."""
-    where = in_domain("e.domain")
+) -> JsonResponse:  # fmt: skip
+    """Filters apply to the victim; `from` and `to` to the time of the decision."""
+    where = in_pool("e.pool")
     where.add("e.job = ANY(?)", job)
     where.add("e.for_job = ANY(?)", for_job)
     where.add("j.project = ANY(?)", project)
     where.add("j.priority_class = ANY(?)", priority_class)
     where.add("j.user_name = ANY(?)", user)
     where.add(
-        """EXISTS (SELECT FROM attempts a WHERE a.domain = e.domain AND a.job = e.job AND a.submitted_seq = e.submitted_seq
+        """EXISTS (SELECT FROM attempts a WHERE a.pool = e.pool AND a.job = e.job AND a.submitted_seq = e.submitted_seq
            AND a.attempt = e.attempt AND string_to_array(a.nodes, ', ') && ?::text[])""",
         node,
     )
-    where.add("e.cause = ANY(?)", reason)
-    where.add("e.verb = ANY(?)", verb)
+    where.add("e.cause = ANY(?)", cause)
+    where.add("e.action = ANY(?)", action)
     where.add("e.outcome = ANY(?)", outcome)
     where.add("e.decided_at >= ?", from_)
     where.add("e.decided_at < ?", to)
-    return await ask.page(EVICTIONS, where, paging)
+    return await query.page(EVICTIONS, where, paging)

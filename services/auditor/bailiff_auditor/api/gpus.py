@@ -1,4 +1,4 @@
-"""GPUs, and who held them at any time."""
+"""GPU allocations at any time, and over time."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -7,22 +7,22 @@ from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, Field
 
 from . import parameters as given
-from .answers import Answer
-from .asking import Ask, Listing, Reading, in_domain
-from .problems import Missing, bad
+from .problems import NotFound, bad
+from .query import Listing, PoolQuery, Reading, in_pool
+from .responses import JsonResponse
 
 router = APIRouter(tags=["gpus"])
-Asked = Annotated[Ask, Depends()]
+PoolQueryParam = Annotated[PoolQuery, Depends()]
 
 
 class Holder(BaseModel):
-    """Who stands on a GPU."""
+    """A task with an allocation or reservation on a GPU."""
 
     job: str
     submitted_seq: int
     attempt: int
     task: int
-    kind: str = Field(description="`held`, or `reserved`: promised for when it is free.")
+    kind: str = Field(description="`allocated` or `reserved`.")
     project: str | None
     user: str | None
     priority_class: str | None
@@ -31,14 +31,14 @@ class Holder(BaseModel):
 
 
 class GpuItem(BaseModel):
-    """A GPU, and who stood on it."""
+    """A GPU and its allocations."""
 
     gpu: int = Field(description="Its number on the node.")
     id: str
     model: str
     state: str = Field(description="`ok`, `quarantined` or `unhealthy`.")
-    trouble: str = Field(description="Why it is not ok.")
-    holders: list[Holder] = Field(description="More than one where it is shared, or promised to another.")
+    fault: str = Field(description="Why the state is not `ok`.")
+    holders: list[Holder] = Field(description="More than one if the GPU is shared or also reserved.")
 
 
 class NodeGpus(BaseModel):
@@ -49,25 +49,25 @@ class NodeGpus(BaseModel):
 
 
 class GpuMap(BaseModel):
-    """All GPUs of the pool at one moment."""
+    """All GPUs of the pool at one time."""
 
-    at: datetime | None = Field(description="The moment that was asked for; null: now.")
-    seq: int | None = Field(description="The record that was asked for.")
-    holds_seq: int = Field(description="The answer goes by what is noted up to this record.")
+    at: datetime | None = Field(description="The requested time; null: now.")
+    seq: int | None = Field(description="The requested record.")
+    allocations_seq: int = Field(description="Allocations are stored up to this record.")
     nodes: list[NodeGpus]
 
 
-class OneGpu(GpuItem):
-    """One GPU at one moment."""
+class GpuAtTime(GpuItem):
+    """One GPU at one time."""
 
     node: str
     at: datetime | None
     seq: int | None
-    holds_seq: int
+    allocations_seq: int
 
 
-class HoldItem(BaseModel):
-    """A task's place, from when to when."""
+class AllocationItem(BaseModel):
+    """A task's allocation or reservation, and its interval."""
 
     job: str
     submitted_seq: int
@@ -85,15 +85,15 @@ class HoldItem(BaseModel):
     to_at: datetime | None
 
 
-class HoldPage(BaseModel):
-    """A page of places."""
+class AllocationPage(BaseModel):
+    """A page of allocations."""
 
-    items: list[HoldItem]
+    items: list[AllocationItem]
     next: str | None
 
 
 def _moment(column: str, at: datetime | None, seq: int | None) -> tuple[str, Any]:
-    """The condition on rows with a begin and an end, with $2 for the moment."""
+    """The SQL condition on an interval; $2 is the time or seq."""
     if at is not None and seq is not None:
         raise bad("seq", seq, "either `at` or `seq`, not both")
     if at is not None:
@@ -104,14 +104,14 @@ def _moment(column: str, at: datetime | None, seq: int | None) -> tuple[str, Any
 
 
 async def _gpus(reading: Reading, at: datetime | None, seq: int | None, node: str | None) -> dict[str, dict[int, dict[str, Any]]]:
-    if seq is not None and seq >= reading.domain["next_seq"]:
-        raise bad("seq", seq, f"a record that is archived: below {reading.domain['next_seq']}")
-    key = reading.domain["id"]
+    if seq is not None and seq >= reading.pool["next_seq"]:
+        raise bad("seq", seq, f"an archived record: below {reading.pool['next_seq']}")
+    key = reading.pool["id"]
     condition, moment = _moment("g", at, seq)
     found: dict[str, dict[int, dict[str, Any]]] = {}
     for row in await reading.fetch(
-        f"""SELECT g.node, g.gpu, g.id, g.model, g.state, g.trouble FROM gpu_states g
-            WHERE g.domain = $1 AND {condition} AND ($3::text IS NULL OR g.node = $3) ORDER BY g.node, g.gpu""",  # noqa: S608
+        f"""SELECT g.node, g.gpu, g.id, g.model, g.state, g.fault FROM gpu_states g
+            WHERE g.pool = $1 AND {condition} AND ($3::text IS NULL OR g.node = $3) ORDER BY g.node, g.gpu""",  # noqa: S608
         key, moment, node,
     ):  # fmt: skip
         gpu = {**row, "holders": []}
@@ -119,8 +119,8 @@ async def _gpus(reading: Reading, at: datetime | None, seq: int | None, node: st
     condition, moment = _moment("h", at, seq)
     for row in await reading.fetch(
         f"""SELECT h.node, h.gpus, h.job, h.submitted_seq, h.attempt, h.task, h.kind, j.project, j.user_name AS "user",
-            j.priority_class, h.from_seq, h.from_at FROM holds h LEFT JOIN jobs j USING (domain, job, submitted_seq)
-            WHERE h.domain = $1 AND {condition} AND ($3::text IS NULL OR h.node = $3)
+            j.priority_class, h.from_seq, h.from_at FROM gpu_allocations h LEFT JOIN jobs j USING (pool, job, submitted_seq)
+            WHERE h.pool = $1 AND {condition} AND ($3::text IS NULL OR h.node = $3)
             ORDER BY h.node, h.from_seq, h.job, h.task, h.kind""",  # noqa: S608 - our own names
         key, moment, node,
     ):  # fmt: skip
@@ -132,44 +132,46 @@ async def _gpus(reading: Reading, at: datetime | None, seq: int | None, node: st
     return found
 
 
-@router.get("/domains/{domain}/gpus", response_model=GpuMap, summary="Every GPU of the pool, and who holds it")
-async def gpu_map(ask: Asked, at: given.At = None, seq: given.AtSeq = None) -> Answer:
-    """All of them in one answer, now or at any moment of the past."""
-    async with ask.reading() as reading:
+@router.get("/pools/{pool}/gpus", response_model=GpuMap, summary="All GPUs of the pool with their allocations")
+async def gpu_map(query: PoolQueryParam, at: given.At = None, seq: given.AtSeq = None) -> JsonResponse:
+    """Now, at a time, or after a record."""
+    async with query.reading() as reading:
         found = await _gpus(reading, at, seq, None)
         whole = [{"node": node, "gpus": list(gpus.values())} for node, gpus in found.items()]
-        return reading.answer({"at": at, "seq": seq, "holds_seq": reading.domain["holds_seq"], "nodes": whole})
+        return reading.answer({"at": at, "seq": seq, "allocations_seq": reading.pool["allocations_seq"], "nodes": whole})
 
 
-@router.get("/domains/{domain}/nodes/{node}/gpus/{gpu}", response_model=OneGpu, summary="What held this GPU at that time")
-async def one_gpu(ask: Asked, node: given.NodeName, gpu: given.Gpu, at: given.At = None, seq: given.AtSeq = None) -> Answer:
-    """Now, at a moment, or just after a record."""
-    async with ask.reading() as reading:
+@router.get("/pools/{pool}/nodes/{node}/gpus/{gpu}", response_model=GpuAtTime, summary="Allocations of one GPU at a time")
+async def one_gpu(
+    query: PoolQueryParam, node: given.NodeName, gpu: given.Gpu, at: given.At = None, seq: given.AtSeq = None
+) -> JsonResponse:
+    """Now, at a time, or after a record."""
+    async with query.reading() as reading:
         found = (await _gpus(reading, at, seq, node)).get(node, {}).get(gpu)
         if found is None:
             when = "now" if at is None and seq is None else f"at {at.isoformat()}" if at is not None else f"after record {seq}"
-            raise Missing(f"{ask.name} has no GPU {gpu} on a node {node!r} {when}")
-        return reading.answer({**found, "node": node, "at": at, "seq": seq, "holds_seq": reading.domain["holds_seq"]})
+            raise NotFound(f"{query.name} has no GPU {gpu} on a node {node!r} {when}")
+        return reading.answer({**found, "node": node, "at": at, "seq": seq, "allocations_seq": reading.pool["allocations_seq"]})
 
 
-HOLDS = Listing(
-    "holds",
+GPU_ALLOCATIONS = Listing(
+    "gpu_allocations",
     """SELECT h.job, h.submitted_seq, h.attempt, h.task, h.kind, h.node, h.gpus, j.project, j.user_name AS "user",
-       j.priority_class, h.from_seq, h.from_at, h.to_seq, h.to_at FROM holds h
-       LEFT JOIN jobs j USING (domain, job, submitted_seq)""",
+       j.priority_class, h.from_seq, h.from_at, h.to_seq, h.to_at FROM gpu_allocations h
+       LEFT JOIN jobs j USING (pool, job, submitted_seq)""",
     {"from_seq": "h.from_seq", "job": "h.job", "submitted_seq": "h.submitted_seq", "task": "h.task", "kind": "h.kind"},
 )
 
 
-@router.get("/domains/{domain}/holds", response_model=HoldPage, summary="Who stood where, from when to when")
-async def holds(
-    ask: Asked, paging: given.Pages, node: given.Nodes = None,
-    gpu: Annotated[int | None, Query(description="Only on the GPU of this number; with `node`.", ge=0, le=1_000_000)] = None,
+@router.get("/pools/{pool}/allocations", response_model=AllocationPage, summary="Allocations over time")
+async def allocations(
+    query: PoolQueryParam, paging: given.Pages, node: given.Nodes = None,
+    gpu: Annotated[int | None, Query(description="Only on this GPU number; use with `node`.", ge=0, le=1_000_000)] = None,
     job: given.Jobs = None, project: given.Projects = None, priority_class: given.Classes = None, user: given.Users = None,
     from_: given.From = None, to: given.To = None,
-) -> Answer:  # fmt: skip
-    """Places of tasks. With `from` and `to`: those that lasted into that time."""
-    where = in_domain("h.domain")
+) -> JsonResponse:  # fmt: skip
+    """Allocations and reservations of tasks. `from` and `to`: those that overlap this interval."""
+    where = in_pool("h.pool")
     where.add("h.node = ANY(?)", node)
     where.add("? = ANY(h.gpus)", gpu)
     where.add("h.job = ANY(?)", job)
@@ -178,4 +180,4 @@ async def holds(
     where.add("j.user_name = ANY(?)", user)
     where.add("(h.to_at IS NULL OR h.to_at > ?)", from_)
     where.add("h.from_at < ?", to)
-    return await ask.page(HOLDS, where, paging)
+    return await query.page(GPU_ALLOCATIONS, where, paging)

@@ -1,4 +1,4 @@
-"""Jobs, their attempts, what waits and why."""
+"""Jobs, attempts and the queue."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -9,13 +9,13 @@ from fastapi import APIRouter, Depends
 from pydantic import BaseModel, Field
 
 from . import parameters as given
-from .answers import Answer
-from .asking import Ask, Listing, Reading, in_domain
 from .evictions import EVICTIONS, EvictionItem
-from .problems import Missing
+from .problems import NotFound
+from .query import Listing, PoolQuery, Reading, in_pool
+from .responses import JsonResponse
 
 router = APIRouter(tags=["jobs"])
-Asked = Annotated[Ask, Depends()]
+PoolQueryParam = Annotated[PoolQuery, Depends()]
 State = Literal[
     "pending", "paused", "reserved", "starting", "running", "evicting", "succeeded", "failed", "cancelled", "evicted",
     "timed-out",
@@ -26,7 +26,7 @@ class JobItem(BaseModel):
     """A submission of a job."""
 
     job: str
-    submitted_seq: int = Field(description="The record that accepted it. A name may be submitted again later.")
+    submitted_seq: int = Field(description="The record that accepted it. A job name can be submitted again later.")
     project: str | None
     user: str | None = Field(description="An opaque id.")
     priority_class: str | None
@@ -36,20 +36,20 @@ class JobItem(BaseModel):
     attempt: int | None
     submitted_at: datetime
     first_started_at: datetime | None
-    waited_s: float | None = Field(description="From submission to its first start.")
+    waited_s: float | None = Field(description="From submission to first start.")
     ended_at: datetime | None
     ended_seq: int | None
     outcome: str | None
-    reason: str | None = Field(description="Why it ended so.")
+    reason: str | None = Field(description="Reason of the outcome.")
 
 
 class AttemptItem(BaseModel):
-    """A placement of a job, and what came of it."""
+    """An attempt: a placement of a job and its outcome."""
 
     job: str
     submitted_seq: int
     attempt: int
-    verb: str | None = Field(description="By which it got the place.")
+    action: str | None = Field(description="The action that placed it.")
     nodes: list[str]
     placed_seq: int | None
     placed_at: datetime | None
@@ -62,16 +62,16 @@ class AttemptItem(BaseModel):
     lost_gpu_hours: float | None
 
 
-class JobWhole(JobItem):
-    """A job with all that is known of it."""
+class JobDetails(JobItem):
+    """A job with its attempts and evictions."""
 
-    waits_because: str | None = Field(description="What it was told last about why it waits, while it waits.")
+    pending_reason: str | None = Field(description="The newest recorded reason why the job is pending, while it is pending.")
     attempts: list[AttemptItem]
     evictions: list[EvictionItem]
 
 
 class QueueItem(BaseModel):
-    """A job that has no place, or only a promised one."""
+    """A job without an allocation: pending, paused or reserved."""
 
     job: str
     submitted_seq: int
@@ -82,7 +82,7 @@ class QueueItem(BaseModel):
     gpus: float | None
     state: str
     submitted_at: datetime
-    reason: str | None = Field(description="Why it waits, in a sentence of the newest record that says so.")
+    reason: str | None = Field(description="Why it is pending, from the newest record that says so.")
     reason_seq: int | None
     reason_at: datetime | None
 
@@ -91,7 +91,7 @@ class JobPage(BaseModel):
     """A page of jobs."""
 
     items: list[JobItem]
-    next: str | None = Field(description="Give this as `cursor` for the next page; null: there is none.")
+    next: str | None = Field(description="Pass as `cursor` for the next page; null: last page.")
 
 
 class AttemptPage(BaseModel):
@@ -120,15 +120,15 @@ def _attempt(row: Record) -> dict[str, Any]:
 
 ATTEMPTS = Listing(
     "attempts",
-    """SELECT a.job, a.submitted_seq, a.attempt, a.verb, a.nodes, a.placed_seq, a.placed_at, a.started_at, a.ended_at,
+    """SELECT a.job, a.submitted_seq, a.attempt, a.action, a.nodes, a.placed_seq, a.placed_at, a.started_at, a.ended_at,
        a.ended_seq, extract(epoch FROM a.ended_at - a.started_at)::float8 AS ran_s, a.outcome, a.cause,
        a.lost_gpu_ms / 3600000.0::float8 AS lost_gpu_hours
-       FROM attempts a JOIN jobs j USING (domain, job, submitted_seq)""",
+       FROM attempts a JOIN jobs j USING (pool, job, submitted_seq)""",
     {"submitted_seq": "a.submitted_seq", "attempt": "a.attempt", "job": "a.job"},
     _attempt,
 )
-WAITS = """LEFT JOIN LATERAL (SELECT r.seq, r.time, r.value FROM records r WHERE r.domain = j.domain AND r.job = j.job
-    AND r.seq > j.submitted_seq AND r.type LIKE 'JobWaits.%' ORDER BY r.seq DESC LIMIT 1) w ON true"""
+PENDING = """LEFT JOIN LATERAL (SELECT r.seq, r.time, r.value FROM records r WHERE r.pool = j.pool AND r.job = j.job
+    AND r.seq > j.submitted_seq AND r.type LIKE 'JobPending.%' ORDER BY r.seq DESC LIMIT 1) w ON true"""
 
 
 def _queued(row: Record) -> dict[str, Any]:
@@ -141,24 +141,25 @@ QUEUE = Listing(
     "queue",
     f"""SELECT j.job, j.submitted_seq, j.project, j.user_name AS "user", j.priority_class, j.tasks,
         j.gpu_milli / 1000.0::float8 AS gpus, j.state, j.submitted_at, w.seq AS reason_seq, w.time AS reason_at, w.value
-        FROM jobs j {WAITS}""",  # noqa: S608 - our own names
+        FROM jobs j {PENDING}""",  # noqa: S608 - our own names
     {"submitted_seq": "j.submitted_seq", "job": "j.job"},
     _queued,
     "asc",
 )
 
 
-@router.get("/domains/{domain}/jobs", response_model=JobPage, summary="Jobs")
+@router.get("/pools/{pool}/jobs", response_model=JobPage, summary="Jobs")
 async def jobs(
-    ask: Asked, paging: given.Pages, job: given.Jobs = None, project: given.Projects = None, priority_class: given.Classes = None,
+    query: PoolQueryParam, paging: given.Pages, job: given.Jobs = None, project: given.Projects = None,
+    priority_class: given.Classes = None,
     user: given.Users = None, node: given.Nodes = None,
     state: Annotated[list[State] | None, given.several("Only in this state now.", "running")] = None,
-    outcome: Annotated[list[given.Text] | None, given.several("Only with this end.", "failed")] = None,
-    reason: Annotated[list[given.Text] | None, given.several("Only with this reason of their end.", "")] = None,
+    outcome: Annotated[list[given.Text] | None, given.several("Only with this outcome.", "failed")] = None,
+    reason: Annotated[list[given.Text] | None, given.several("Only ended for this reason.", "")] = None,
     from_: given.From = None, to: given.To = None,
-) -> Answer:  # fmt: skip
-    """Submissions in the order of the log. `from` and `to` are about when they were submitted."""
-    where = in_domain("j.domain")
+) -> JsonResponse:  # fmt: skip
+    """Submissions in log order. `from` and `to` apply to the submission time."""
+    where = in_pool("j.pool")
     where.add("j.job = ANY(?)", job)
     where.add("j.project = ANY(?)", project)
     where.add("j.priority_class = ANY(?)", priority_class)
@@ -167,89 +168,90 @@ async def jobs(
     where.add("j.outcome = ANY(?)", outcome)
     where.add("j.reason = ANY(?)", reason)
     where.add(
-        """EXISTS (SELECT FROM attempts a WHERE a.domain = j.domain AND a.job = j.job AND a.submitted_seq = j.submitted_seq
+        """EXISTS (SELECT FROM attempts a WHERE a.pool = j.pool AND a.job = j.job AND a.submitted_seq = j.submitted_seq
            AND string_to_array(a.nodes, ', ') && ?::text[])""",
         node,
     )
     where.add("j.submitted_at >= ?", from_)
     where.add("j.submitted_at < ?", to)
-    return await ask.page(JOBS, where, paging)
+    return await query.page(JOBS, where, paging)
 
 
-@router.get("/domains/{domain}/jobs/{job}", response_model=JobWhole, summary="One job, with its attempts and evictions")
-async def job_whole(
-    ask: Asked, job: given.JobName,
+@router.get("/pools/{pool}/jobs/{job}", response_model=JobDetails, summary="One job, with its attempts and evictions")
+async def job_details(
+    query: PoolQueryParam, job: given.JobName,
     submitted_seq: given.Submission = None,
-) -> Answer:  # fmt: skip
-    """The newest submission of that name, or the one that is named."""
-    async with ask.reading() as reading:
+) -> JsonResponse:  # fmt: skip
+    """The newest submission of this name, or the one given by `submitted_seq`."""
+    async with query.reading() as reading:
         row = await submission(reading, job, submitted_seq)
         found = dict(row)
-        key = (reading.domain["id"], job, row["submitted_seq"])
-        mine = "WHERE {0}.domain = $1 AND {0}.job = $2 AND {0}.submitted_seq = $3 ORDER BY {1}"
+        key = (reading.pool["id"], job, row["submitted_seq"])
+        mine = "WHERE {0}.pool = $1 AND {0}.job = $2 AND {0}.submitted_seq = $3 ORDER BY {1}"
         attempts = await reading.fetch(f"{ATTEMPTS.select} {mine.format('a', 'a.attempt')}", *key)
         evictions = await reading.fetch(f"{EVICTIONS.select} {mine.format('e', 'e.decided_seq')}", *key)
-        waits = await reading.fetch(f"SELECT w.value FROM jobs j {WAITS} {mine.format('j', 'j.job')}", *key)  # noqa: S608 - ours
-        told = waits[0]["value"] if row["state"] in ("pending", "reserved") else None
-        found["waits_because"] = orjson.loads(told).get("reason") if told is not None else None
+        pending = await reading.fetch(f"SELECT w.value FROM jobs j {PENDING} {mine.format('j', 'j.job')}", *key)  # noqa: S608 - ours
+        value = pending[0]["value"] if row["state"] in ("pending", "reserved") else None
+        found["pending_reason"] = orjson.loads(value).get("reason") if value is not None else None
         found["attempts"] = [ATTEMPTS.shape(each) for each in attempts]
         found["evictions"] = [EVICTIONS.shape(each) for each in evictions]
         return reading.answer(found)
 
 
 async def submission(reading: Reading, job: str, seq: int | None) -> Record:
-    """The job's row. Raises `Missing`."""
+    """The job's row. Raises `NotFound`."""
     rows = await reading.fetch(
-        f"SELECT {JOB} FROM jobs j WHERE j.domain = $1 AND j.job = $2 AND ($3::bigint IS NULL OR j.submitted_seq = $3)"  # noqa: S608
+        f"SELECT {JOB} FROM jobs j WHERE j.pool = $1 AND j.job = $2 AND ($3::bigint IS NULL OR j.submitted_seq = $3)"  # noqa: S608
         " ORDER BY j.submitted_seq DESC LIMIT 1",
-        reading.domain["id"], job, seq,
+        reading.pool["id"], job, seq,
     )  # fmt: skip
     if not rows:
-        at = f" with the record {seq}" if seq is not None else ""
-        raise Missing(f"no job {job!r} was submitted{at} to {reading.domain['name']}, as far as is archived")
+        at = f" submitted by record {seq}" if seq is not None else ""
+        raise NotFound(f"no job {job!r}{at} in the archive of {reading.pool['name']}")
     return rows[0]
 
 
-@router.get("/domains/{domain}/jobs/{job}/attempts", response_model=AttemptPage, summary="Attempts of one job")
-async def attempts_of(ask: Asked, job: given.JobName, paging: given.Pages) -> Answer:
-    """Of all submissions of that name."""
-    where = in_domain("a.domain")
+@router.get("/pools/{pool}/jobs/{job}/attempts", response_model=AttemptPage, summary="Attempts of one job")
+async def attempts_of(query: PoolQueryParam, job: given.JobName, paging: given.Pages) -> JsonResponse:
+    """Attempts of all submissions of this name."""
+    where = in_pool("a.pool")
     where.add("a.job = ?", job)
-    return await ask.page(ATTEMPTS, where, paging)
+    return await query.page(ATTEMPTS, where, paging)
 
 
-@router.get("/domains/{domain}/attempts", response_model=AttemptPage, summary="Attempts")
+@router.get("/pools/{pool}/attempts", response_model=AttemptPage, summary="Attempts")
 async def attempts(
-    ask: Asked, paging: given.Pages, job: given.Jobs = None, project: given.Projects = None, priority_class: given.Classes = None,
-    user: given.Users = None, node: given.Nodes = None, verb: given.Verbs = None,
-    outcome: Annotated[list[given.Text] | None, given.several("Only with this end.", "preempted")] = None,
-    reason: Annotated[list[given.Text] | None, given.several("Only ended for this cause.", "preemption")] = None,
+    query: PoolQueryParam, paging: given.Pages, job: given.Jobs = None, project: given.Projects = None,
+    priority_class: given.Classes = None,
+    user: given.Users = None, node: given.Nodes = None, action: given.Actions = None,
+    outcome: Annotated[list[given.Text] | None, given.several("Only with this outcome.", "preempted")] = None,
+    cause: Annotated[list[given.Text] | None, given.several("Only ended for this cause.", "preemption")] = None,
     from_: given.From = None, to: given.To = None,
-) -> Answer:  # fmt: skip
-    """Placements of jobs. `from` and `to` are about when they were decided."""
-    where = in_domain("a.domain")
+) -> JsonResponse:  # fmt: skip
+    """Attempts of jobs. `from` and `to` apply to the placement time."""
+    where = in_pool("a.pool")
     where.add("a.job = ANY(?)", job)
     where.add("j.project = ANY(?)", project)
     where.add("j.priority_class = ANY(?)", priority_class)
     where.add("j.user_name = ANY(?)", user)
     where.add("string_to_array(a.nodes, ', ') && ?::text[]", node)
-    where.add("a.verb = ANY(?)", verb)
+    where.add("a.action = ANY(?)", action)
     where.add("a.outcome = ANY(?)", outcome)
-    where.add("a.cause = ANY(?)", reason)
+    where.add("a.cause = ANY(?)", cause)
     where.add("a.placed_at >= ?", from_)
     where.add("a.placed_at < ?", to)
-    return await ask.page(ATTEMPTS, where, paging)
+    return await query.page(ATTEMPTS, where, paging)
 
 
-@router.get("/domains/{domain}/queue", response_model=QueuePage, summary="What waits, and why")
+@router.get("/pools/{pool}/queue", response_model=QueuePage, summary="Queue")
 async def queue(
-    ask: Asked, paging: given.Pages, project: given.Projects = None, priority_class: given.Classes = None,
+    query: PoolQueryParam, paging: given.Pages, project: given.Projects = None, priority_class: given.Classes = None,
     user: given.Users = None,
-) -> Answer:  # fmt: skip
-    """Jobs that wait, are set aside, or have a place promised, in the order of their submission."""
-    where = in_domain("j.domain")
+) -> JsonResponse:  # fmt: skip
+    """Pending, paused and reserved jobs, in submission order, with the pending reason."""
+    where = in_pool("j.pool")
     where.plain("j.ended_seq IS NULL AND j.state IN ('pending', 'paused', 'reserved')")
     where.add("j.project = ANY(?)", project)
     where.add("j.priority_class = ANY(?)", priority_class)
     where.add("j.user_name = ANY(?)", user)
-    return await ask.page(QUEUE, where, paging)
+    return await query.page(QUEUE, where, paging)

@@ -1,4 +1,4 @@
-"""Pools and how far they are archived, and their nodes."""
+"""Pools with their archive state, and nodes."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -7,49 +7,49 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, Field
 
 from . import parameters as given
-from .answers import Answer
-from .asking import DOMAINS, Ask, Listing, in_domain
+from .query import POOLS, Listing, PoolQuery, in_pool
+from .responses import JsonResponse
 
 router = APIRouter(tags=["pools"])
-Asked = Annotated[Ask, Depends()]
+PoolQueryParam = Annotated[PoolQuery, Depends()]
 
 
-class DomainItem(BaseModel):
-    """A pool, and how its archive stands."""
+class PoolItem(BaseModel):
+    """A pool and the state of its archive."""
 
-    domain: str
+    pool: str
     partition: int
     identity: str = Field(description="The hash of the log's first record.")
-    first_seq: int = Field(description="Where the archive begins: records before it were exported and taken out.")
-    next_seq: int = Field(description="So many records are archived: those before this one.")
+    first_seq: int = Field(description="The first archived record; earlier ones were exported and pruned.")
+    next_seq: int = Field(description="Records before this seq are archived.")
     next_offset: int
     head_hash: str
     head_time: str
     epoch: int
-    ok: bool = Field(description="Whether the log goes on from what is archived.")
-    broken: str = Field(description="Why nothing beyond `next_seq` is archived; empty while all is well.")
+    ok: bool = Field(description="Whether the log continues the archived chain.")
+    broken: str = Field(description="Why archiving stopped at `next_seq`; empty if it did not.")
     broken_since: datetime | None
-    archived_at: datetime | None = Field(description="When something was archived last.")
-    behind: int | None = Field(description="Messages of the log that were not archived when that was last looked at.")
+    archived_at: datetime | None = Field(description="Time of the last write to the archive.")
+    behind: int | None = Field(description="Archive lag in messages, at `measured_at`.")
     measured_at: datetime | None
-    holds_seq: int = Field(description="Who holds what is noted up to this record.")
-    sealed: int = Field(description="So many records are under the newest seal.")
+    allocations_seq: int = Field(description="GPU allocations are stored up to this record.")
+    sealed: int = Field(description="Number of records covered by the newest seal.")
     sealed_at: datetime | None
 
 
-class DomainList(BaseModel):
+class PoolPage(BaseModel):
     """All pools."""
 
-    items: list[DomainItem]
+    items: list[PoolItem]
 
 
 class NodeItem(BaseModel):
-    """A machine, as it is now."""
+    """A node's current state."""
 
     node: str
     state: str | None = Field(examples=["ready"])
     since: datetime | None
-    drained: str | None = Field(description="How it is being emptied; empty: it takes work.")
+    drained: str | None = Field(description="Drain mode; empty: schedulable.")
     gpus: int | None
     gpu_model: str | None
     cpus: float | None
@@ -65,20 +65,20 @@ class NodePage(BaseModel):
     next: str | None
 
 
-async def _domains(connection: Any, name: str | None) -> list[dict[str, Any]]:
+async def _pools(connection: Any, name: str | None) -> list[dict[str, Any]]:
     rows = await connection.fetch(
-        f"""SELECT d.*, s.size AS sealed, s.sealed_at FROM ({DOMAINS}) d LEFT JOIN LATERAL
-            (SELECT size, sealed_at FROM seals WHERE domain = d.id ORDER BY size DESC LIMIT 1) s ON true
+        f"""SELECT d.*, s.size AS sealed, s.sealed_at FROM ({POOLS}) d LEFT JOIN LATERAL
+            (SELECT size, sealed_at FROM seals WHERE pool = d.id ORDER BY size DESC LIMIT 1) s ON true
             WHERE $1::text IS NULL OR d.name = $1 ORDER BY d.name""",  # noqa: S608 - our own names
         name,
     )  # fmt: skip
     same = (
         "partition", "identity", "next_seq", "next_offset", "head_hash", "head_time", "epoch", "broken", "broken_since",
-        "measured_at", "holds_seq", "sealed_at",
+        "measured_at", "allocations_seq", "sealed_at",
     )  # fmt: skip
     return [
         {
-            "domain": row["name"],
+            "pool": row["name"],
             "first_seq": row.get("first_seq", 0), **{name: row[name] for name in same}, "ok": not row["broken"],
             "archived_at": row["written_at"],
             "behind": max(0, row["log_end"] - row["next_offset"]) if row["log_end"] is not None else None,
@@ -88,18 +88,18 @@ async def _domains(connection: Any, name: str | None) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-@router.get("/domains", response_model=DomainList, summary="All pools, and how far they are archived")
-async def domains(request: Request) -> Answer:
-    """Chain, seals and lag of each."""
+@router.get("/pools", response_model=PoolPage, summary="Pools and their archive state")
+async def pools(request: Request) -> JsonResponse:
+    """Chain, seals and lag of each pool."""
     async with request.app.state.archive.reading() as connection:
-        return Answer({"items": await _domains(connection, None)}, headers={"cache-control": "no-store"})
+        return JsonResponse({"items": await _pools(connection, None)}, headers={"cache-control": "no-store"})
 
 
-@router.get("/domains/{domain}", response_model=DomainItem, summary="One pool, and how far it is archived")
-async def one_domain(ask: Asked) -> Answer:
+@router.get("/pools/{pool}", response_model=PoolItem, summary="One pool and its archive state")
+async def one_pool(query: PoolQueryParam) -> JsonResponse:
     """Chain, seals and lag."""
-    async with ask.reading() as reading:
-        (found,) = await _domains(reading.connection, ask.name)
+    async with query.reading() as reading:
+        (found,) = await _pools(reading.connection, query.name)
         return reading.answer(found)
 
 
@@ -112,13 +112,13 @@ NODES = Listing(
 )
 
 
-@router.get("/domains/{domain}/nodes", response_model=NodePage, summary="Nodes")
+@router.get("/pools/{pool}/nodes", response_model=NodePage, summary="Nodes")
 async def nodes(
-    ask: Asked, paging: given.Pages, node: given.Nodes = None,
+    query: PoolQueryParam, paging: given.Pages, node: given.Nodes = None,
     state: Annotated[list[given.Text] | None, given.several("Only in this state now.", "ready")] = None,
-) -> Answer:  # fmt: skip
-    """As they are now, by name."""
-    where = in_domain("n.domain")
+) -> JsonResponse:  # fmt: skip
+    """Current state, by name."""
+    where = in_pool("n.pool")
     where.add("n.node = ANY(?)", node)
     where.add("n.state = ANY(?)", state)
-    return await ask.page(NODES, where, paging)
+    return await query.page(NODES, where, paging)

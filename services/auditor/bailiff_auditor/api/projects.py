@@ -1,4 +1,4 @@
-"""Projects, and their use against quota and fair share."""
+"""Projects: usage against quota and fair share."""
 
 from datetime import datetime
 from typing import Annotated
@@ -8,43 +8,43 @@ from fastapi import APIRouter, Depends
 from pydantic import BaseModel, Field
 
 from . import parameters as given
-from .answers import Answer
-from .asking import Ask, Listing, in_domain
+from .query import Listing, PoolQuery, in_pool
+from .responses import JsonResponse
 
 router = APIRouter(tags=["projects"])
-Asked = Annotated[Ask, Depends()]
+PoolQueryParam = Annotated[PoolQuery, Depends()]
 
 
 class UsageItem(BaseModel):
-    """A project's use at a moment. The project '' is the whole pool."""
+    """A project's usage at one time. The project '' is the whole pool."""
 
     project: str
     seq: int
     time: datetime
     gpus: float
-    gpus_fixed: float = Field(description="Of the use, by jobs that are not preemptible.")
-    gpus_wanted: float
-    quota: float | None = Field(description="null: no bound.")
+    gpus_non_preemptible: float = Field(description="Used by jobs that are not preemptible.")
+    gpus_requested: float
+    quota: float | None = Field(description="null: unlimited.")
     limit: float | None
     fair_share: float
-    borrowed: float | None = Field(description="Use above quota.")
+    borrowed: float | None = Field(description="Usage above quota.")
     cpus: float
     memory_bytes: int
 
 
 class UsagePage(BaseModel):
-    """A page of uses."""
+    """A page of usage samples."""
 
     items: list[UsageItem]
     next: str | None
 
 
 class ProjectItem(BaseModel):
-    """A project, its jobs, and its newest noted use."""
+    """A project, its jobs, and its newest usage sample."""
 
     project: str
     jobs: dict[str, int] = Field(description="Jobs that have not ended, by state.")
-    use: UsageItem | None
+    usage: UsageItem | None
 
 
 class ProjectPage(BaseModel):
@@ -53,8 +53,9 @@ class ProjectPage(BaseModel):
     items: list[ProjectItem]
 
 
-USE = """u.project, u.seq, u.time, u.used_gpu_milli / 1000.0::float8 AS gpus, u.fixed_gpu_milli / 1000.0::float8 AS gpus_fixed,
-    u.requested_gpu_milli / 1000.0::float8 AS gpus_wanted, u.quota_gpu_milli / 1000.0::float8 AS quota,
+USE = """u.project, u.seq, u.time, u.used_gpu_milli / 1000.0::float8 AS gpus,
+    u.fixed_gpu_milli / 1000.0::float8 AS gpus_non_preemptible,
+    u.requested_gpu_milli / 1000.0::float8 AS gpus_requested, u.quota_gpu_milli / 1000.0::float8 AS quota,
     u.limit_gpu_milli / 1000.0::float8 AS "limit", u.share_gpu_milli / 1000.0::float8 AS fair_share,
     CASE WHEN u.quota_gpu_milli IS NOT NULL
         THEN greatest(0, u.used_gpu_milli - u.quota_gpu_milli) / 1000.0::float8 END AS borrowed,
@@ -62,36 +63,36 @@ USE = """u.project, u.seq, u.time, u.used_gpu_milli / 1000.0::float8 AS gpus, u.
 USAGE = Listing("usage", f"SELECT {USE} FROM project_usage u", {"seq": "u.seq", "project": "u.project"})  # noqa: S608 - ours
 
 
-@router.get("/domains/{domain}/usage", response_model=UsagePage, summary="Use against quota and fair share")
+@router.get("/pools/{pool}/usage", response_model=UsagePage, summary="Usage against quota and fair share")
 async def usage(
-    ask: Asked, paging: given.Pages,
-    project: Annotated[list[given.Text] | None, given.several("Only of this project; '' is the whole pool.", "research")] = None,
+    query: PoolQueryParam, paging: given.Pages,
+    project: Annotated[list[given.Text] | None, given.several("Only for this project; '' is the whole pool.", "research")] = None,
     from_: given.From = None, to: given.To = None,
-) -> Answer:  # fmt: skip
-    """Over time, as it is noted about once per minute of log time."""
-    where = in_domain("u.domain")
+) -> JsonResponse:  # fmt: skip
+    """Samples over time, about one per minute of log time."""
+    where = in_pool("u.pool")
     where.add("u.project = ANY(?)", project)
     where.add("u.time >= ?", from_)
     where.add("u.time < ?", to)
-    return await ask.page(USAGE, where, paging)
+    return await query.page(USAGE, where, paging)
 
 
-@router.get("/domains/{domain}/projects", response_model=ProjectPage, summary="Projects")
-async def projects(ask: Asked) -> Answer:
-    """All projects that have jobs or a quota, with the newest noted use."""
-    async with ask.reading() as reading:
-        key = reading.domain["id"]
+@router.get("/pools/{pool}/projects", response_model=ProjectPage, summary="Projects")
+async def projects(query: PoolQueryParam) -> JsonResponse:
+    """All projects with jobs or a quota, with the newest usage sample."""
+    async with query.reading() as reading:
+        key = reading.pool["id"]
         rows: list[Record] = await reading.fetch(
-            f"SELECT {USE} FROM project_usage u WHERE u.domain = $1 AND u.seq = (SELECT max(seq) FROM project_usage WHERE domain = $1)",  # noqa: S608, E501
+            f"SELECT {USE} FROM project_usage u WHERE u.pool = $1 AND u.seq = (SELECT max(seq) FROM project_usage WHERE pool = $1)",  # noqa: S608, E501
             key,
         )  # fmt: skip
-        use = {row["project"]: dict(row) for row in rows}
-        counts: dict[str, dict[str, int]] = {name: {} for name in use}
+        newest = {row["project"]: dict(row) for row in rows}
+        counts: dict[str, dict[str, int]] = {name: {} for name in newest}
         for row in await reading.fetch(
             """SELECT coalesce(project, '') AS project, coalesce(state, '') AS state, count(*) AS jobs FROM jobs
-               WHERE domain = $1 AND ended_seq IS NULL GROUP BY 1, 2 ORDER BY 1, 2""",
+               WHERE pool = $1 AND ended_seq IS NULL GROUP BY 1, 2 ORDER BY 1, 2""",
             key,
         ):
             counts.setdefault(row["project"], {})[row["state"]] = row["jobs"]
-        items = [{"project": name, "jobs": counts[name], "use": use.get(name)} for name in sorted(counts)]
+        items = [{"project": name, "jobs": counts[name], "usage": newest.get(name)} for name in sorted(counts)]
         return reading.answer({"items": items})

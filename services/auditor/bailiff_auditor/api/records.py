@@ -1,4 +1,4 @@
-"""Records as they are: in the log's order, about something, with their bytes; decisions; seals."""
+"""Records of the log: lists with filters, single records, decisions."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -8,32 +8,32 @@ from asyncpg import Record
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, Field
 
-from bailiff_bus.archive import unpacked
+from bailiff_log.archive import unpack_headers
 
 from . import parameters as given
-from .answers import Answer
-from .asking import Ask, Listing, Where, in_domain
-from .problems import Missing
+from .problems import NotFound
+from .query import Listing, PoolQuery, Where, in_pool
+from .responses import JsonResponse
 
 router = APIRouter(tags=["records"])
-Asked = Annotated[Ask, Depends()]
-FOR_EVER = {"cache-control": "private, max-age=31536000, immutable"}
+PoolQueryParam = Annotated[PoolQuery, Depends()]
+IMMUTABLE = {"cache-control": "private, max-age=31536000, immutable"}
 
 
 class RecordItem(BaseModel):
     """A record of the audit log."""
 
-    domain: str
+    pool: str
     seq: int
     time: datetime
     type: str = Field(description="As in the event reference.", examples=["JobPlaced"])
     kind: str = Field(description="`fact` or `decision`.")
-    turn: int
+    cycle: int
     epoch: int
-    job: str | None = Field(description="The job that it is mainly about.")
-    actor: str | None = Field(description="Who caused it, an opaque id.")
-    hash: str = Field(description="SHA-256, the chain's.")
-    data: Any = Field(description="What it says, as in the event reference; fields that have their default are left out.")
+    job: str | None = Field(description="The record's main job.")
+    actor: str | None = Field(description="The actor (an opaque id).")
+    hash: str = Field(description="SHA-256 of the chain.")
+    data: Any = Field(description="The payload, as in the event reference; fields with default values are omitted.")
 
 
 class RecordPage(BaseModel):
@@ -43,33 +43,31 @@ class RecordPage(BaseModel):
     next: str | None
 
 
-class RecordWhole(RecordItem):
-    """A record with its attributes as they are in Kafka."""
+class RecordDetails(RecordItem):
+    """A record with its Kafka attributes."""
 
     offset: int
     appended_at: int = Field(description="By the broker's clock, µs UTC.")
-    headers: list[Any] = Field(description="Name and text of each, in their order.")
+    headers: list[Any] = Field(description="Name and value of each, in order.")
 
 
-COLUMNS = """d.name AS domain, r.seq, r.time, split_part(r.type, '.', 1) AS type,
-    CASE WHEN r.decision THEN 'decision' ELSE 'fact' END AS kind, r.turn,
+COLUMNS = """d.name AS pool, r.seq, r.time, split_part(r.type, '.', 1) AS type,
+    CASE WHEN r.decision THEN 'decision' ELSE 'fact' END AS kind, r.cycle,
     r.epoch, r.job, r.actor, r.hash, r.value"""
 
 
-def told(row: Record) -> dict[str, Any]:
-    """A record as it is told."""
+def record_item(row: Record) -> dict[str, Any]:
+    """A row as JSON."""
     found = dict(row)
     found["hash"] = found["hash"].hex()
     found["data"] = orjson.Fragment(found.pop("value"))
     return found
 
 
-FROM = "FROM records r JOIN domains d ON d.id = r.domain"
-RECORDS = Listing("records", f"SELECT {COLUMNS} {FROM}", {"seq": "r.seq"}, told)
-ABOUT_JOBS = (
-    """(r.job = ANY(?) OR r.seq IN (SELECT e.decided_seq FROM evictions e WHERE e.domain = r.domain AND e.job = ANY(?)))"""
-)
-OF_JOB = """EXISTS (SELECT FROM jobs j WHERE j.domain = r.domain AND j.job = r.job AND j.submitted_seq <= r.seq
+FROM = "FROM records r JOIN pools d ON d.id = r.pool"
+RECORDS = Listing("records", f"SELECT {COLUMNS} {FROM}", {"seq": "r.seq"}, record_item)
+ABOUT_JOBS = """(r.job = ANY(?) OR r.seq IN (SELECT e.decided_seq FROM evictions e WHERE e.pool = r.pool AND e.job = ANY(?)))"""
+OF_JOB = """EXISTS (SELECT FROM jobs j WHERE j.pool = r.pool AND j.job = r.job AND j.submitted_seq <= r.seq
     AND (j.ended_seq IS NULL OR j.ended_seq >= r.seq) AND {})"""
 
 
@@ -77,7 +75,7 @@ def narrow(
     where: Where, job: list[str] | None, project: list[str] | None, priority_class: list[str] | None = None,
     user: list[str] | None = None, type_: list[str] | None = None,
 ) -> None:  # fmt: skip
-    """Filters that questions about records share."""
+    """Add the filters shared by record queries."""
     where.add(ABOUT_JOBS, job)
     where.add(OF_JOB.format("j.project = ANY(?)"), project)
     where.add(OF_JOB.format("j.priority_class = ANY(?)"), priority_class)
@@ -85,77 +83,79 @@ def narrow(
     where.add("split_part(r.type, '.', 1) = ANY(?)", type_)
 
 
-VERB = """coalesce(convert_from(r.value, 'UTF8')::json->>'verb', CASE WHEN r.type LIKE 'Preemption%' THEN 'preempt'
-    WHEN r.type LIKE 'JobPlaced.%' OR r.type LIKE 'JobGrown.%' THEN 'allocate' END)"""  # what a record leaves out is its default
-FromSeq = Annotated[int | None, Query(description="From this record on.", ge=0, le=given.LARGEST)]
-ToSeq = Annotated[int | None, Query(description="Up to this record, not with it.", ge=0, le=given.LARGEST)]
+ACTION = """coalesce(convert_from(r.value, 'UTF8')::json->>'action', CASE WHEN r.type LIKE 'Preemption%' THEN 'preempt'
+    WHEN r.type LIKE 'JobPlaced.%' OR r.type LIKE 'JobGrown.%' THEN 'allocate' END)"""  # omitted fields have their default
+FromSeq = Annotated[int | None, Query(description="At or after this record.", ge=0, le=given.LARGEST)]
+ToSeq = Annotated[int | None, Query(description="Before this record.", ge=0, le=given.LARGEST)]
 
 
-@router.get("/domains/{domain}/records", response_model=RecordPage, summary="Records")
+@router.get("/pools/{pool}/records", response_model=RecordPage, summary="Records")
 async def records(
-    ask: Asked, paging: given.Pages, from_seq: FromSeq = None, to_seq: ToSeq = None,
+    query: PoolQueryParam, paging: given.Pages, from_seq: FromSeq = None, to_seq: ToSeq = None,
     type_: given.Types = None,
     job: given.Jobs = None, project: given.Projects = None, from_: given.From = None, to: given.To = None,
-) -> Answer:  # fmt: skip
+) -> JsonResponse:  # fmt: skip
     """Facts and decisions in the order of the log."""
-    where = in_domain("r.domain")
+    where = in_pool("r.pool")
     where.add("r.seq >= ?", from_seq)
     where.add("r.seq < ?", to_seq)
     narrow(where, job, project, type_=type_)
     where.add("r.time >= ?", from_)
     where.add("r.time < ?", to)
-    return await ask.page(RECORDS, where, paging)
+    return await query.page(RECORDS, where, paging)
 
 
-@router.get("/domains/{domain}/records/{seq}", response_model=RecordWhole, summary="One record, whole")
-async def record(ask: Asked, seq: given.SeqPath) -> Answer:
-    """It never changes: keep it for as long as you like."""
-    return await _whole(ask, seq, only_decisions=False)
+@router.get("/pools/{pool}/records/{seq}", response_model=RecordDetails, summary="One record")
+async def record(query: PoolQueryParam, seq: given.SeqPath) -> JsonResponse:
+    """Immutable: cacheable forever."""
+    return await _details(query, seq, only_decisions=False)
 
 
-@router.get("/domains/{domain}/decisions", response_model=RecordPage, summary="Decisions")
+@router.get("/pools/{pool}/decisions", response_model=RecordPage, summary="Decisions")
 async def decisions(
-    ask: Asked, paging: given.Pages,
+    query: PoolQueryParam, paging: given.Pages,
     type_: given.Types = None,
     job: given.Jobs = None, project: given.Projects = None, priority_class: given.Classes = None, user: given.Users = None,
-    node: given.Nodes = None, verb: given.Verbs = None,
+    node: given.Nodes = None, action: given.Actions = None,
     reason: Annotated[list[given.Text] | None, given.several("Only with this cause or reason.", "expired")] = None,
     from_: given.From = None, to: given.To = None,
-) -> Answer:  # fmt: skip
-    """What was decided. `node`: where the job stood at that moment, or got its place."""
-    where = in_domain("r.domain")
+) -> JsonResponse:  # fmt: skip
+    """Decisions. `node`: where the job was placed at that time."""
+    where = in_pool("r.pool")
     where.plain("r.decision")
     narrow(where, job, project, priority_class, user, type_)
-    where.add(f"{VERB} = ANY(?)", verb)
+    where.add(f"{ACTION} = ANY(?)", action)
     where.add(
         "coalesce(convert_from(r.value, 'UTF8')::json->>'cause', convert_from(r.value, 'UTF8')::json->>'reason') = ANY(?)", reason
     )
     where.add(
-        """EXISTS (SELECT FROM attempts a WHERE a.domain = r.domain AND a.job = r.job AND a.placed_seq <= r.seq
+        """EXISTS (SELECT FROM attempts a WHERE a.pool = r.pool AND a.job = r.job AND a.placed_seq <= r.seq
            AND (a.ended_seq IS NULL OR a.ended_seq >= r.seq) AND string_to_array(a.nodes, ', ') && ?::text[])""",
         node,
     )
     where.add("r.time >= ?", from_)
     where.add("r.time < ?", to)
-    return await ask.page(RECORDS, where, paging)
+    return await query.page(RECORDS, where, paging)
 
 
-@router.get("/domains/{domain}/decisions/{seq}", response_model=RecordWhole, summary="One decision, whole")
-async def decision(ask: Asked, seq: given.SeqPath) -> Answer:
+@router.get("/pools/{pool}/decisions/{seq}", response_model=RecordDetails, summary="One decision")
+async def decision(query: PoolQueryParam, seq: given.SeqPath) -> JsonResponse:
     """As `/records/{seq}`, for decisions only."""
-    return await _whole(ask, seq, only_decisions=True)
+    return await _details(query, seq, only_decisions=True)
 
 
-async def _whole(ask: Ask, seq: int, *, only_decisions: bool) -> Answer:
-    async with ask.reading() as reading:
+async def _details(query: PoolQuery, seq: int, *, only_decisions: bool) -> JsonResponse:
+    async with query.reading() as reading:
         rows = await reading.fetch(
-            f'SELECT {COLUMNS}, r."offset", r.appended_at, r.headers {FROM} WHERE r.domain = $1 AND r.seq = $2',
-            reading.domain["id"], seq,
+            f'SELECT {COLUMNS}, r."offset", r.appended_at, r.headers {FROM} WHERE r.pool = $1 AND r.seq = $2',
+            reading.pool["id"], seq,
         )  # fmt: skip
         if not rows:
-            raise Missing(f"{ask.name} has no record {seq}: archived are those before {reading.domain['next_seq']}")
+            raise NotFound(
+                f"no record {seq} in the archive of {query.name}: records before {reading.pool['next_seq']} are archived"
+            )
         if only_decisions and rows[0]["kind"] != "decision":
-            raise Missing(f"record {seq} of {ask.name} is no decision: it is the fact {rows[0]['type']}")
-        found = told(rows[0])
-        found["headers"] = [[name, value.decode(errors="replace")] for name, value in unpacked(rows[0]["headers"])]
-        return Answer(found, headers={**FOR_EVER, "etag": f'"{found["hash"]}"'})
+            raise NotFound(f"record {seq} of {query.name} is not a decision but the fact {rows[0]['type']}")
+        found = record_item(rows[0])
+        found["headers"] = [[name, value.decode(errors="replace")] for name, value in unpack_headers(rows[0]["headers"])]
+        return JsonResponse(found, headers={**IMMUTABLE, "etag": f'"{found["hash"]}"'})

@@ -1,17 +1,17 @@
-"""Settings of the query interface, on top of the common ones."""
+"""Settings of the query API beyond the common ones."""
 
 from typing import Annotated
 
 from pydantic import Field, SecretStr
 
-from bailiff_bus.settings import Port, ServiceSettings
+from bailiff_service.settings import Port, ServiceSettings
 
 
 class ApiSettings(ServiceSettings):
-    """postgres: the address of the archive; a user that may only read is enough. api_host, api_port: where it answers.
+    """postgres: the archive's DSN; a read-only user suffices. api_host, api_port: listen address.
 
-    api_token: asked for as `Authorization: Bearer`; none: everybody who reaches it may read. api_connections: to PostgreSQL, at
-    most. api_streams: followers at a time. api_heartbeat_s: a silent stream says at least so often that it lives.
+    api_token: required as bearer token; default: no authentication. api_connections: maximum connections to PostgreSQL.
+    api_streams: maximum number of live streams. api_heartbeat_s: heartbeat interval of idle streams.
     """
 
     postgres: SecretStr

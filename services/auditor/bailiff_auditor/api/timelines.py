@@ -1,61 +1,61 @@
-"""What happened to a job, on a node, in a project: the records about it, in the order of the log."""
+"""Timelines: the records about a job, a node or a project, in log order."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path
 
 from . import parameters as given
-from .answers import Answer
-from .asking import Ask, Where, in_domain
 from .jobs import submission
+from .query import PoolQuery, Where, in_pool
 from .records import ABOUT_JOBS, OF_JOB, RECORDS, RecordPage
+from .responses import JsonResponse
 
 router = APIRouter(tags=["timelines"])
-Asked = Annotated[Ask, Depends()]
+PoolQueryParam = Annotated[PoolQuery, Depends()]
 NODE_TYPES = "(r.type LIKE 'Node%' OR r.type LIKE 'Device%' OR r.type LIKE 'Drain%')"  # as the index has it
 
 
-@router.get("/domains/{domain}/jobs/{job}/timeline", response_model=RecordPage, summary="What happened to a job")
+@router.get("/pools/{pool}/jobs/{job}/timeline", response_model=RecordPage, summary="Timeline of a job")
 async def job_timeline(
-    ask: Asked, job: given.JobName, paging: given.Pages,
+    query: PoolQueryParam, job: given.JobName, paging: given.Pages,
     submitted_seq: given.Submission = None,
-) -> Answer:  # fmt: skip
-    """Every record about it, those that made it leave too."""
-    async with ask.reading() as reading:
+) -> JsonResponse:  # fmt: skip
+    """Every record about the job, including preemptions that evicted it."""
+    async with query.reading() as reading:
         row = await submission(reading, job, submitted_seq)
-        where = Where(reading.domain["id"])
-        where.plain("r.domain = $1")
+        where = Where(reading.pool["id"])
+        where.plain("r.pool = $1")
         where.add(ABOUT_JOBS, [job])
         where.add("r.seq >= ?", row["submitted_seq"])
         where.add("r.seq <= ?", row["ended_seq"])
-        return await reading.page(RECORDS, where, paging, ask.fingerprint)
+        return await reading.page(RECORDS, where, paging, query.fingerprint)
 
 
-@router.get("/domains/{domain}/nodes/{node}/timeline", response_model=RecordPage, summary="What happened on a node")
-async def node_timeline(ask: Asked, node: given.NodeName, paging: given.Pages) -> Answer:
-    """Records about the node and its GPUs, and those with which jobs came and went."""
-    where = in_domain("r.domain")
+@router.get("/pools/{pool}/nodes/{node}/timeline", response_model=RecordPage, summary="Timeline of a node")
+async def node_timeline(query: PoolQueryParam, node: given.NodeName, paging: given.Pages) -> JsonResponse:
+    """Records about the node and its GPUs, and those that changed its allocations."""
+    where = in_pool("r.pool")
     where.add(
-        f"""r.seq IN (SELECT r.seq FROM records r WHERE r.domain = $1 AND {NODE_TYPES}
+        f"""r.seq IN (SELECT r.seq FROM records r WHERE r.pool = $1 AND {NODE_TYPES}
             AND convert_from(r.value, 'UTF8')::json->>'node' = ?
-            UNION SELECT h.from_seq FROM holds h WHERE h.domain = $1 AND h.node = ?
-            UNION SELECT h.to_seq FROM holds h WHERE h.domain = $1 AND h.node = ?)""",  # noqa: S608 - our own names
+            UNION SELECT h.from_seq FROM gpu_allocations h WHERE h.pool = $1 AND h.node = ?
+            UNION SELECT h.to_seq FROM gpu_allocations h WHERE h.pool = $1 AND h.node = ?)""",  # noqa: S608 - our own names
         node,
     )
-    return await ask.page(RECORDS, where, paging)
+    return await query.page(RECORDS, where, paging)
 
 
 @router.get(
-    "/domains/{domain}/projects/{project}/timeline", response_model=RecordPage,
-    summary="What happened in a project",
+    "/pools/{pool}/projects/{project}/timeline", response_model=RecordPage,
+    summary="Timeline of a project",
 )  # fmt: skip
 async def project_timeline(
-    ask: Asked, project: Annotated[str, Path(max_length=256, pattern=given.WITHOUT_NUL, examples=["research"])],
+    query: PoolQueryParam, project: Annotated[str, Path(max_length=256, pattern=given.WITHOUT_NUL, examples=["research"])],
     paging: given.Pages, from_: given.From = None, to: given.To = None,
-) -> Answer:  # fmt: skip
+) -> JsonResponse:  # fmt: skip
     """Records about jobs of the project."""
-    where = in_domain("r.domain")
+    where = in_pool("r.pool")
     where.add(OF_JOB.format("j.project = ?"), project)
     where.add("r.time >= ?", from_)
     where.add("r.time < ?", to)
-    return await ask.page(RECORDS, where, paging)
+    return await query.page(RECORDS, where, paging)

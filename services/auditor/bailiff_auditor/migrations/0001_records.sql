@@ -1,5 +1,5 @@
--- The log itself: bytes as they were in Kafka, and how far each domain was read. Nothing here is ever updated but domains.
-CREATE TABLE domains (
+-- The log itself: bytes as they were in Kafka, and how far each pool was read. Nothing here is ever updated but pools.
+CREATE TABLE pools (
     id smallint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name text NOT NULL UNIQUE,
     partition integer NOT NULL,
@@ -15,17 +15,17 @@ CREATE TABLE domains (
     broken_since timestamptz,
     written_at timestamptz
 );
-COMMENT ON COLUMN domains.peaks IS 'roots of the perfect subtrees of the Merkle tree over all records, 32 bytes each';
-COMMENT ON COLUMN domains.broken IS 'why nothing beyond next_seq is archived; empty while all is well';
+COMMENT ON COLUMN pools.peaks IS 'roots of the perfect subtrees of the Merkle tree over all records, 32 bytes each';
+COMMENT ON COLUMN pools.broken IS 'why nothing beyond next_seq is archived; empty while all is well';
 
 CREATE TABLE records (
-    domain smallint NOT NULL REFERENCES domains,
+    pool smallint NOT NULL REFERENCES pools,
     seq bigint NOT NULL,
     "offset" bigint NOT NULL,
     appended_at bigint NOT NULL,
     time timestamptz NOT NULL,
     epoch bigint NOT NULL,
-    turn bigint NOT NULL,
+    cycle bigint NOT NULL,
     type text NOT NULL,
     decision boolean NOT NULL,
     job text,
@@ -34,16 +34,16 @@ CREATE TABLE records (
     key bytea,
     headers bytea NOT NULL,
     value bytea NOT NULL,
-    PRIMARY KEY (domain, seq)
+    PRIMARY KEY (pool, seq)
 );
 COMMENT ON COLUMN records.appended_at IS 'the broker''s append time, microseconds UTC';
 COMMENT ON COLUMN records.headers IS 'name and value of each header in order, each after its length in 4 bytes, big-endian';
-CREATE INDEX records_by_job ON records (domain, job, seq) WHERE job IS NOT NULL;
+CREATE INDEX records_by_job ON records (pool, job, seq) WHERE job IS NOT NULL;
 CREATE INDEX records_by_time ON records USING brin (time);
-CREATE INDEX records_decisions ON records (domain, seq) WHERE decision;
+CREATE INDEX records_decisions ON records (pool, seq) WHERE decision;
 
 CREATE TABLE orphans (
-    domain smallint NOT NULL REFERENCES domains,
+    pool smallint NOT NULL REFERENCES pools,
     "offset" bigint NOT NULL,
     appended_at bigint NOT NULL,
     kind text NOT NULL,
@@ -52,5 +52,5 @@ CREATE TABLE orphans (
     key bytea,
     headers bytea NOT NULL,
     value bytea NOT NULL,
-    PRIMARY KEY (domain, "offset")
+    PRIMARY KEY (pool, "offset")
 );

@@ -1,6 +1,6 @@
 -- What was published on bailiff.seals, and the tree at each seal, from which the next one's proof is made.
 CREATE TABLE seals (
-    domain smallint NOT NULL REFERENCES domains,
+    pool smallint NOT NULL REFERENCES pools,
     size bigint NOT NULL,
     root text NOT NULL,
     key text NOT NULL,
@@ -8,16 +8,16 @@ CREATE TABLE seals (
     "offset" bigint NOT NULL,
     peaks bytea NOT NULL,
     data jsonb NOT NULL,
-    PRIMARY KEY (domain, size)
+    PRIMARY KEY (pool, size)
 );
 CREATE TABLE sealing_keys (
-    domain smallint NOT NULL REFERENCES domains,
+    pool smallint NOT NULL REFERENCES pools,
     "offset" bigint NOT NULL,
     key text NOT NULL,
     data jsonb NOT NULL,
-    PRIMARY KEY (domain, "offset")
+    PRIMARY KEY (pool, "offset")
 );
-ALTER TABLE domains ADD COLUMN seals_offset bigint NOT NULL DEFAULT 0;
+ALTER TABLE pools ADD COLUMN seals_offset bigint NOT NULL DEFAULT 0;
 
 CREATE VIEW seal_list AS
-    SELECT d.name AS pool, s.size, s.root, s.key, s.sealed_at, s.data FROM seals s JOIN domains d ON d.id = s.domain;
+    SELECT d.name AS pool, s.size, s.root, s.key, s.sealed_at, s.data FROM seals s JOIN pools d ON d.id = s.pool;

@@ -1,6 +1,6 @@
 -- Projects' use against quota and fair share over time, as the fold has it; and who stands behind an actor.
 CREATE TABLE project_usage (
-    domain smallint NOT NULL REFERENCES domains,
+    pool smallint NOT NULL REFERENCES pools,
     seq bigint NOT NULL,
     project text NOT NULL,
     time timestamptz NOT NULL,
@@ -12,9 +12,9 @@ CREATE TABLE project_usage (
     share_gpu_milli bigint NOT NULL,
     used_cpu_milli bigint NOT NULL,
     used_memory_bytes bigint NOT NULL,
-    PRIMARY KEY (domain, seq, project)
+    PRIMARY KEY (pool, seq, project)
 );
-CREATE INDEX project_usage_by_time ON project_usage (domain, project, time);
+CREATE INDEX project_usage_by_time ON project_usage (pool, project, time);
 COMMENT ON COLUMN project_usage.project IS 'empty: the whole pool, whose share is all that it has';
 COMMENT ON COLUMN project_usage.fixed_gpu_milli IS 'of the use, by jobs that are not preemptible';
 COMMENT ON COLUMN project_usage.quota_gpu_milli IS 'null: no bound';
@@ -31,8 +31,8 @@ CREATE VIEW usage_over_time AS
         u.requested_gpu_milli / 1000.0 AS gpus_wanted, u.quota_gpu_milli / 1000.0 AS quota,
         u.limit_gpu_milli / 1000.0 AS "limit", u.share_gpu_milli / 1000.0 AS fair_share,
         greatest(0, u.used_gpu_milli - u.quota_gpu_milli) / 1000.0 AS borrowed, u.seq
-    FROM project_usage u JOIN domains d ON d.id = u.domain;
+    FROM project_usage u JOIN pools d ON d.id = u.pool;
 
-CREATE VIEW requests_by_people AS
+CREATE VIEW requests_by_actor AS
     SELECT d.name AS pool, r.seq, r.time, r.type, r.job, r.actor, a.name
-    FROM records r JOIN domains d ON d.id = r.domain LEFT JOIN actors a ON a.actor = r.actor WHERE r.actor IS NOT NULL;
+    FROM records r JOIN pools d ON d.id = r.pool LEFT JOIN actors a ON a.actor = r.actor WHERE r.actor IS NOT NULL;

@@ -1,1 +1,1 @@
-"""One pool live: followed, made into rows, told to all pages."""
+"""Live view of a pool: follows its log, renders rows, sends changes to subscribers."""

@@ -1,7 +1,7 @@
-"""One pool followed: its log folded as it grows, and a tick at most five times a second that tells its pages what changed.
+"""Follows one pool: folds its log as it grows and publishes changes to subscribers, at most five times a second.
 
-Kafka may go and come back: the picture stays as it was, and the fold goes on where it stood. A log that was cut short, or is
-another one, is folded anew, and every page gets a fresh board.
+During a Kafka outage the last state stays visible, and the fold resumes where it was. A log that was truncated or replaced is
+folded from its start, and every subscriber gets a fresh snapshot.
 """
 
 import asyncio
@@ -13,128 +13,132 @@ from typing import Any
 
 import orjson
 
-from bailiff.client import Domain
-from bailiff_bus.garbage import state_is_gone, state_stays
-from bailiff_bus.log import Entry
-from bailiff_bus.logs import logger
-from bailiff_bus.metrics import Metrics
-from bailiff_bus.port import Bus, BusUnavailable, OffsetGone
-from bailiff_bus.until_first import until_first
-from bailiff_bus.view import DomainView, StateDiverged
-from bailiff_console.past.snapshots import Moment, Snapshots
-from bailiff_console.past.walk import Past, head_after
-from bailiff_core.model.pool import Pool
+from bailiff.client.client import PoolRef
+from bailiff_bus.port import Bus, BusUnavailable, OffsetOutOfRange
+from bailiff_console.history.snapshots import PointInTime, Snapshots
+from bailiff_console.history.state_at import StateHistory, head_after
+from bailiff_core.model.state import PoolState
 from bailiff_core.records.wire import UnreadableRecord
+from bailiff_log.projection import Projection, StateDiverged
+from bailiff_log.reader import Entry
+from bailiff_service.gc_tuning import freeze_objects, unfreeze_and_collect
+from bailiff_service.logs import logger
+from bailiff_service.metrics import Metrics
+from bailiff_service.race import race
 
 from .change import Show, event
-from .eventlines import event_lines
-from .histories import Histories
-from .memo import Memo
-from .pages import PACE_S, Pages
-from .picture import Picture
-from .touched import Touched
+from .change_tracker import ChangeTracker
+from .event_lines import event_lines
+from .job_index import JobIndex
+from .pool_projection import PoolProjection
+from .subscribers import PACE_S, Subscribers
+from .view_cache import ViewCache
 
-TICK_S = PACE_S + 0.015  # what one tick tells has been sent to everybody when the next one comes
-OPEN_TURN_S = 0.2  # so long a tick waits for the rest of a turn
+TICK_S = PACE_S + 0.015  # a tick's events are sent before the next tick
+OPEN_CYCLE_S = 0.2  # maximum wait for the rest of an open decision cycle
 PAUSE_S = 1.0
 PAUSE_AFTER_FAULT_S = 30.0
-LINES_FROM = 2000  # records before the end of the log: those are told, so that the newest lines are there from the start
+LINES_FROM = 2000  # records before the end of the log: rendered as event lines at startup
 
 
-class Followed:
-    """fault: why its log cannot be followed; None while it is, or Kafka is only away. ready: it was read to its end once.
+class PoolFollower:
+    """fault: why the log cannot be followed; None during a mere Kafka outage. ready: the log was read to its end once.
 
-    heard: called with each record from then on, once it is folded. reading: how often its log was begun to be read; another time
-    it may be another log.
+    on_record: called with each record after that, once it is folded. reading: incremented each time the log is read from its
+    start, when it may be another log.
     """
 
-    def __init__(self, bus: Bus, place: Domain, metrics: Metrics, folder: Path, most_snapshots: int = 64) -> None:
+    def __init__(self, bus: Bus, place: PoolRef, metrics: Metrics, folder: Path, most_snapshots: int = 64) -> None:
         self.bus, self.place, self._metrics, self._folder = bus, place, metrics, folder / place.identity[:16]
-        self.past = Past(bus, place.name, place.partition, Snapshots(self._folder / "past", place.name, most_snapshots))
-        self.pages = Pages()
+        self.history = StateHistory(
+            bus, place.name, place.partition, Snapshots(self._folder / "past", place.name, most_snapshots)
+        )
+        self.subscribers = Subscribers()
         self.fault: str | None = None
         self.ready = False
         self.unwritable: str | None = None
-        self.heard: Callable[[Entry], None] = lambda _: None
+        self.on_record: Callable[[Entry], None] = lambda _: None
         self._changed = asyncio.Event()
-        self._touched = Touched()
+        self._tracker = ChangeTracker()
         self._lines: list[bytes] = []
-        self._log = logger(domain=place.name)
+        self._log = logger(pool=place.name)
         self._opened = False
-        self._measured: dict[str, Any] = {}
-        self._measured_since: dict[str, Any] = {}
+        self._telemetry: dict[str, Any] = {}
+        self._new_telemetry: dict[str, Any] = {}
         self.reading = 0
-        self._new(kept=True)
+        self._reset(resume=True)
 
-    def _new(self, *, kept: bool) -> None:
-        """Begin from what was kept, or from the log's first record."""
-        self.memo, self.histories = Memo(), Histories()
-        self.picture = Picture(self.place.name, self.memo)
-        self.view = _View(self, self.bus, self._metrics, self._folder if kept else None)
+    def _reset(self, *, resume: bool) -> None:
+        """Start from the saved state, or from the first record."""
+        self.view_cache, self.job_index = ViewCache(), JobIndex()
+        self.pool_projection = PoolProjection(self.place.name, self.view_cache)
+        self.log_projection = _CachedProjection(self, self.bus, self._metrics, self._folder if resume else None)
         self._opened, self.ready = False, False
         self.reading += 1
 
     @property
     def name(self) -> str:
-        """Of the pool."""
+        """The pool's name."""
         return self.place.name
 
     @property
-    def pool(self) -> Pool:
-        """The state after the last record that was read. Whoever tries things on its scene takes them back before it waits."""
-        return self.view.pool
+    def state(self) -> PoolState:
+        """The state after the last folded record. Trial changes to its scheduling snapshot must be undone before the next
+        await.
+        """
+        return self.log_projection.state
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Follow the log until cancelled."""
         try:
             while True:
                 try:
                     await self._follow()
-                except BusUnavailable as away:
-                    self._log.warning("Kafka is not there", why=str(away))
-                    await self.view.close()
+                except BusUnavailable as error:
+                    self._log.warning("Kafka is unavailable", why=str(error))
+                    await self.log_projection.close()
                     await asyncio.sleep(PAUSE_S)
-                except OffsetGone as gone:
-                    self._log.error("the log ends before what was read of it; reading what is left", why=str(gone))
-                    await self._again()
+                except OffsetOutOfRange as error:
+                    self._log.error("the log was truncated; reading it from its start", why=str(error))
+                    await self._restart()
                 except (StateDiverged, UnreadableRecord) as fault:
                     self.fault = str(fault)
-                    self._log.error(f"the log cannot be followed: {fault}")
+                    self._log.error(f"cannot follow the log: {fault}")
                     await asyncio.sleep(PAUSE_AFTER_FAULT_S)
-                    await self._again()
+                    await self._restart()
         finally:
-            await self.past.close()
-            await self.view.close()
+            await self.history.close()
+            await self.log_projection.close()
 
-    async def _again(self) -> None:
-        await self.view.close()
-        await self.past.close()
-        self.past.snapshots.forget()
-        self._new(kept=False)
-        state_is_gone()  # the view's before this one
+    async def _restart(self) -> None:
+        await self.log_projection.close()
+        await self.history.close()
+        self.history.snapshots.forget()
+        self._reset(resume=False)
+        unfreeze_and_collect()  # the previous projection
 
     async def _follow(self) -> None:
         if not self._opened:
-            await self.view.open()
+            await self.log_projection.open()
             self._opened = True
-            if self.view.pool.seq >= 0 and not self._recall():
-                await self.view.close()
-                self._new(kept=False)
+            if self.log_projection.state.seq >= 0 and not self._restore_view_cache():
+                await self.log_projection.close()
+                self._reset(resume=False)
                 self._opened = True
-            self.past.snapshots.forget(self.view.pool.seq)  # the log confirms nothing beyond that
+            self.history.snapshots.forget(self.log_projection.state.seq)  # nothing beyond is confirmed by the log
         if not self.ready:
-            await self.view.catch_up()
-            state_stays()
-            self.picture.all_anew(self.pool, self.view.head.hash, self.view.reader.orphans)
-            self._touched.clear()
+            await self.log_projection.catch_up()
+            freeze_objects()
+            self.pool_projection.rebuild(self.state, self.log_projection.head.hash, self.log_projection.reader.orphans)
+            self._tracker.clear()
             self._lines.clear()
             self.ready, self.fault = True, None
-            self.pages.start_afresh()
-        await until_first(self._advance(), self._tick())
+            self.subscribers.reset()
+        await race(self._advance(), self._tick())
 
     async def _advance(self) -> None:
         while True:
-            if await self.view.advance(0.5):
+            if await self.log_projection.advance(0.5):
                 self._changed.set()
 
     async def _tick(self) -> None:
@@ -144,83 +148,86 @@ class Followed:
             await self._changed.wait()
             await asyncio.sleep(last + TICK_S - loop.time())
             self._changed.clear()
-            if self.pool.turn_open:
+            if self.state.cycle_open:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), OPEN_TURN_S)
+                    await asyncio.wait_for(self._changed.wait(), OPEN_CYCLE_S)
                 self._changed.clear()
             last = loop.time()
             self.tick()
 
     def tick(self) -> None:
-        """Tell everybody what changed since the last one."""
-        if self.pool.seq != self.picture.place.seq:
-            self._tell_change()
-        if self._measured_since:
-            self.pages.tell(_telemetry(self._measured_since), "telemetry")
-            self._measured_since = {}
+        """Publish the changes since the last tick."""
+        if self.state.seq != self.pool_projection.position.seq:
+            self._publish_change()
+        if self._new_telemetry:
+            self.subscribers.broadcast(_telemetry(self._new_telemetry), "telemetry")
+            self._new_telemetry = {}
 
-    def _tell_change(self) -> None:
-        self._touched.settle(self.pool)
+    def _publish_change(self) -> None:
+        self._tracker.include_preemptors(self.state)
         lines, self._lines = self._lines, []
-        change = self.picture.update(self.pool, self.view.head.hash, self._touched, lines, self.view.reader.orphans)
-        self._touched.clear()
-        self.pages.send(change)
+        change = self.pool_projection.update(
+            self.state, self.log_projection.head.hash, self._tracker, lines, self.log_projection.reader.orphans
+        )
+        self._tracker.clear()
+        self.subscribers.publish(change)
 
-    # --- beside the log
+    # --- besides the log
 
-    def board(self, show: Show) -> bytes:
-        """What a page with these parts begins with."""
-        known = bool(self._measured) and "telemetry" in show
-        return self.picture.board(show) + (_telemetry(self._measured) if known else b"")
+    def snapshot_event(self, show: Show) -> bytes:
+        """The first events for a subscriber of these parts."""
+        known = bool(self._telemetry) and "telemetry" in show
+        return self.pool_projection.snapshot_event(show) + (_telemetry(self._telemetry) if known else b"")
 
-    def measured(self, nodes: dict[str, Any]) -> None:
-        """The newest look at the GPUs of these nodes."""
-        self._measured |= nodes
-        for name in [name for name in self._measured if name not in self.pool.node_numbers]:
-            del self._measured[name]
-        self._measured_since |= nodes
+    def update_telemetry(self, nodes: dict[str, Any]) -> None:
+        """Store the newest GPU telemetry of these nodes."""
+        self._telemetry |= nodes
+        for name in [name for name in self._telemetry if name not in self.state.node_numbers]:
+            del self._telemetry[name]
+        self._new_telemetry |= nodes
         self._changed.set()
 
-    # --- as the view folds
+    # --- called by the projection
 
-    def folded(self, entry: Entry) -> None:
-        """The next record; the pool is just after it."""
-        record, pool = entry.record, self.view.pool
+    def on_entry(self, entry: Entry) -> None:
+        """The next record; the state is after it."""
+        record, state = entry.record, self.log_projection.state
         if record.seq == 0:
-            self.memo.clear()  # what was kept was not confirmed, and the log is read from its start
-            self.histories.clear()
-            self.past.snapshots.forget()
-        self.memo.take(record, pool)
-        self.histories.take(entry, pool)
-        if record.turn_end and self.past.snapshots.wants(record.seq, self.view.reader.known_end):
-            self.past.snapshots.keep(Moment(pool, self.memo, head_after(entry), entry.offset + 1))
+            self.view_cache.clear()  # the saved state was not confirmed: the log is read from its start
+            self.job_index.clear()
+            self.history.snapshots.forget()
+        self.view_cache.take(record, state)
+        self.job_index.take(entry, state)
+        if record.cycle_end and self.history.snapshots.wants(record.seq, self.log_projection.reader.known_end):
+            self.history.snapshots.keep(PointInTime(state, self.view_cache, head_after(entry), entry.offset + 1))
         if self.ready:
-            self.heard(entry)
-            self._touched.take(record, pool)
-            self._lines += event_lines(record, pool)
-        elif entry.offset + LINES_FROM >= self.view.reader.known_end:
-            self.picture.events.extend(event_lines(record, pool))
+            self.on_record(entry)
+            self._tracker.take(record, state)
+            self._lines += event_lines(record, state)
+        elif entry.offset + LINES_FROM >= self.log_projection.reader.known_end:
+            self.pool_projection.events.extend(event_lines(record, state))
 
-    def keep_memo(self, seq: int) -> None:
-        """Beside the view's snapshot, which is of this record, too."""
-        draft = self._memo_file.with_suffix(".draft")
+    def save_view_cache(self, seq: int) -> None:
+        """Save the view cache next to the projection's snapshot of the same record."""
+        draft = self._view_cache_file.with_suffix(".draft")
         draft.write_text(
-            json.dumps({"seq": seq, "memo": self.memo.to_data(), "histories": self.histories.to_data()}), encoding="utf-8"
+            json.dumps({"seq": seq, "view_cache": self.view_cache.to_data(), "job_index": self.job_index.to_data()}),
+            encoding="utf-8",
         )
-        draft.replace(self._memo_file)
+        draft.replace(self._view_cache_file)
 
     @property
-    def _memo_file(self) -> Path:
-        return self._folder / "memo.json"
+    def _view_cache_file(self) -> Path:
+        return self._folder / "view_cache.json"
 
-    def _recall(self) -> bool:
-        """Whether the memo that was kept is of the view's snapshot; then it is the present one."""
+    def _restore_view_cache(self) -> bool:
+        """Load the saved view cache. Returns whether it is of the same record as the projection's snapshot."""
         try:
-            found = json.loads(self._memo_file.read_text(encoding="utf-8"))
-            if found["seq"] != self.view.pool.seq:
+            found = json.loads(self._view_cache_file.read_text(encoding="utf-8"))
+            if found["seq"] != self.log_projection.state.seq:
                 return False
-            self.memo.become(Memo.from_data(found["memo"]))
-            self.histories.become(found["histories"])
+            self.view_cache.restore(ViewCache.from_data(found["view_cache"]))
+            self.job_index.restore(found["job_index"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return False
         return True
@@ -230,21 +237,21 @@ def _telemetry(nodes: dict[str, Any]) -> bytes:
     return event("telemetry", orjson.dumps({"nodes": nodes}))
 
 
-class _View(DomainView):
-    """Keeps the memo beside its snapshot; where neither can be written, goes on without."""
+class _CachedProjection(Projection):
+    """Projection that saves the view cache next to its snapshot; continues without both if the disk is not writable."""
 
-    def __init__(self, followed: Followed, bus: Bus, metrics: Metrics, snapshots: Path | None) -> None:
+    def __init__(self, followed: PoolFollower, bus: Bus, metrics: Metrics, snapshots: Path | None) -> None:
         place = followed.place
-        super().__init__(bus, place.name, place.partition, metrics, snapshots=snapshots, observe=followed.folded)
+        super().__init__(bus, place.name, place.partition, metrics, snapshots=snapshots, observe=followed.on_entry)
         self._followed = followed
 
-    def keep(self, state: bytes, now: int, digest: Entry) -> None:
+    def save_snapshot(self, state: bytes, now: int, digest: Entry) -> None:
         try:
-            super().keep(state, now, digest)
-            self._followed.keep_memo(digest.record.seq - 1)
+            super().save_snapshot(state, now, digest)
+            self._followed.save_view_cache(digest.record.seq - 1)
             self._followed.unwritable = None
         except OSError as error:
             self.digest_seq = digest.record.seq
             if self._followed.unwritable is None:
-                self._log.warning("what was folded cannot be kept on disk; the next start reads the whole log", why=str(error))
+                self._log.warning("cannot write the state to disk; the next start reads the whole log", why=str(error))
             self._followed.unwritable = str(error)

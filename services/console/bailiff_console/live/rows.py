@@ -1,27 +1,27 @@
-"""One node, one job, one project as the page has them. Nothing here depends on the wall clock: a row changes with a record.
+"""Rows of nodes, jobs and projects for the web page. They depend on records only, never on the wall clock.
 
-What a row says comes from `bailiff.present`; here it is only brought into the page's shape. A job's place in the queue is
-not in its row, but in the queue, which is sent beside the rows: one job less at its head would change all of them.
+Values come from `bailiff.render.serializers`. A job's queue position is not part of its row: the queue is sent separately,
+because removing its head would change every row.
 """
 
 from typing import Any
 
-from bailiff.present.jobs import JobRow, job_row
-from bailiff.present.nodes import Holder, NodeRow
-from bailiff.present.times import moment
-from bailiff.projects import ProjectRow
-from bailiff_core.explain.freeing import when_back
-from bailiff_core.model.places import bits
-from bailiff_core.model.pool import Eviction, Job, Node, Pool
-from bailiff_core.words import duration_text
+from bailiff.client.projects import ProjectRow
+from bailiff.render.serializers.jobs import JobRow, job_row
+from bailiff.render.serializers.nodes import Holder, NodeRow
+from bailiff.render.serializers.times import moment
+from bailiff_core.explain.unblockers import expected_return
+from bailiff_core.humanize import duration_text
+from bailiff_core.model.placement_ranges import bits
+from bailiff_core.model.state import Eviction, Job, Node, PoolState
 
-from .memo import Memo
+from .view_cache import ViewCache
 
 Row = dict[str, Any]
 
 
 def node_cells(row: NodeRow) -> Row:
-    """A node: its GPUs as [state, job, reserved for, all who share it, trouble]."""
+    """A node. gpus: [state, job, reserved for, sharing tasks, fault] each."""
     drain = row["drain"]
     return {
         "node": row["node"],
@@ -30,7 +30,7 @@ def node_cells(row: NodeRow) -> Row:
         "drain": drain["mode"] if drain is not None else None,
         "quarantined": row["gpus_quarantined"],
         "gpus": [
-            [each["state"], each["job"], each["reserved_for"], each["shared_by"], each["trouble"] or None]
+            [each["state"], each["job"], each["reserved_for"], each["shared_by"], each["fault"] or None]
             for each in row["devices"]
         ],
         "model": ", ".join(row["gpu_models"]),
@@ -43,7 +43,7 @@ def node_cells(row: NodeRow) -> Row:
 
 
 def holders_of(node: Node, jobs: list[Job]) -> dict[tuple[int, int], list[Holder]]:
-    """Who of these jobs stands on which of the node's devices, the job that came first being the first."""
+    """Tasks of these jobs by device of the node, oldest job first."""
     found: dict[tuple[int, int], list[Holder]] = {}
     for job in sorted(jobs, key=lambda job: (job.seq, job.id)):
         for task in job.tasks:
@@ -53,68 +53,68 @@ def holders_of(node: Node, jobs: list[Job]) -> dict[tuple[int, int], list[Holder
     return found
 
 
-def live_job(pool: Pool, job: Job, memo: Memo) -> Row:
-    """A job that has not ended."""
-    row = job_row(pool, job, pool.now)
-    why = memo.why.get(job.id)
+def live_job(state: PoolState, job: Job, view_cache: ViewCache) -> Row:
+    """Row of a job that has not ended."""
+    row = job_row(state, job, state.now)
+    pending = view_cache.pending.get(job.id)
     steps = [task.step for task in job.tasks if task.step is not None]
     saved = [task.checkpoint_step for task in job.tasks if task.checkpoint_step is not None]
-    waits = row["waiting_s"] is not None
+    is_pending = row["pending_s"] is not None
     return {
-        **_same(row),
-        "class": row["priority_class"],
-        "placed": row["placed_tasks"],
-        "waiting_since": moment(max(job.submitted_at, job.last_eviction or 0)) if waits else None,
-        "why": why.text if why is not None and waits else "",
-        "why_seq": why.seq if why is not None and waits else None,
-        "why_rule": why.rule if why is not None and waits else None,
-        "user": job.user or memo.owners.get(job.id, ""),
+        **_copied_fields(row),
+        "priority_class": row["priority_class"],
+        "placed_tasks": row["placed_tasks"],
+        "pending_since": moment(max(job.submitted_at, job.last_eviction or 0)) if is_pending else None,
+        "pending_reason": pending.text if pending is not None and is_pending else "",
+        "pending_reason_seq": pending.seq if pending is not None and is_pending else None,
+        "pending_rule": pending.rule if pending is not None and is_pending else None,
+        "user": job.user or view_cache.owners.get(job.id, ""),
         "step": max(steps) if steps else job.step,
         "checkpoint_step": max(saved) if saved else None,
         "checkpoint_at": moment(job.last_checkpoint),
         "eviction": _eviction(job, job.eviction) if job.eviction is not None else None,
-        "back": _back(pool, job),
+        "restart_estimate": _restart_estimate(state, job),
     }
 
 
-SAME = (
+COPIED_FIELDS = (
     "job", "project", "priority", "preemptible", "state", "gpus", "gpus_text", "tasks", "min_tasks", "nodes", "reserved_nodes",
     "attempt", "evictions", "submitted_at", "started_at", "note",
 )  # fmt: skip
 
 
-def _same(row: JobRow) -> Row:
+def _copied_fields(row: JobRow) -> Row:
     whole: Row = dict(row)
-    return {name: whole[name] for name in SAME}
+    return {name: whole[name] for name in COPIED_FIELDS}
 
 
 def _eviction(job: Job, eviction: Eviction) -> Row:
-    reached = [(at, stage) for task in job.tasks for stage, at in task.reached.items()]
+    reached = [(at, stage) for task in job.tasks for stage, at in task.stage_times.items()]
     return {
         "for_job": eviction.for_job,
         "cause": eviction.cause,
-        "stage": max(reached)[1] if reached else ("began" if eviction.begun_seq is not None else "decided"),
+        "stage": max(reached)[1] if reached else ("started" if eviction.started_seq is not None else "decided"),
         "decided_seq": eviction.decided_seq,
-        "began_at": moment(eviction.begun_at),
-        "deadline": moment(eviction.begun_at + eviction.grace) if eviction.begun_at is not None else None,
+        "started_at": moment(eviction.started_at),
+        "deadline": moment(eviction.started_at + eviction.grace) if eviction.started_at is not None else None,
     }
 
 
-def _back(pool: Pool, job: Job) -> str | None:
-    """When it is back, for who had to leave; what only a search could tell is left to `explain`."""
-    leaves = job.phase == "evicting"
-    if leaves and job.demand.on_eviction == "end":
-        return "It does not come back: its owner said on_eviction: end."
-    if job.promise or (job.phase == "reserved" and job.last_eviction is not None):
-        return next((sentence.text for sentence in when_back(pool, job)), None)
-    if leaves and job.eviction is not None and not job.cancelled:
-        return f"It goes back to the queue, at its old place, within {duration_text(job.eviction.grace)} of being told."
+def _restart_estimate(state: PoolState, job: Job) -> str | None:
+    """When an evicted job restarts; estimates that need a search are left to `explain`."""
+    evicting = job.phase == "evicting"
+    if evicting and job.demand.on_eviction == "end":
+        return "It is not requeued: it was submitted with on_eviction: end."
+    if job.reservation or (job.phase == "reserved" and job.last_eviction is not None):
+        return next((sentence.text for sentence in expected_return(state, job)), None)
+    if evicting and job.eviction is not None and not job.cancelled:
+        return f"It is requeued at its previous position at most {duration_text(job.eviction.grace)} after the eviction notice."
     return None
 
 
-def live_project(row: ProjectRow, below: list[str], memo: Memo) -> Row:
-    """A project, with what evictions did to it and to those below it since the log began."""
-    tallies = [memo.tallies[name] for name in below if name in memo.tallies]
+def live_project(row: ProjectRow, below: list[str], view_cache: ViewCache) -> Row:
+    """Row of a project, with eviction totals of it and its descendants since the log began."""
+    tallies = [view_cache.tallies[name] for name in below if name in view_cache.tallies]
     return {
         **row,
         "evictions_suffered": sum(each.suffered for each in tallies),

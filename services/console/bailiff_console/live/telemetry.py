@@ -1,32 +1,32 @@
-"""How busy GPUs are, as agents measure it: the newest look at each node, told at most once a second. Nothing is kept of it."""
+"""GPU utilization as measured by agents: the newest sample of each node, published at most once a second, not stored."""
 
 import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bailiff.present.times import moment
-from bailiff_bus.envelope import Unacceptable, unwrap
-from bailiff_bus.logs import logger
+from bailiff.render.serializers.times import moment
+from bailiff_bus.envelope import InvalidMessage, unwrap
 from bailiff_bus.messages import NodeTelemetry
-from bailiff_bus.messages.telemetry import DeviceMeasured
-from bailiff_bus.port import Bus, BusUnavailable, Message, OffsetGone, Reader
+from bailiff_bus.messages.telemetry import DeviceTelemetry
+from bailiff_bus.port import Bus, BusUnavailable, Message, OffsetOutOfRange, Reader
 from bailiff_bus.topics import TELEMETRY
+from bailiff_service.logs import logger
 
-from .follower import Followed
+from .follower import PoolFollower
 
 EVERY_S = 1.0
-AGAIN_S = 10.0  # to look for a topic that is not there
+RETRY_S = 10.0  # when the topic does not exist
 READ = 2000
 
 
 class Telemetry:
-    """pools: those that are followed now, by name. What does not fit, and what is of no pool here, is passed over."""
+    """pools: the followed pools by name. Invalid messages and those of other pools are skipped."""
 
-    def __init__(self, bus: Bus, pools: Callable[[], Mapping[str, Followed]]) -> None:
+    def __init__(self, bus: Bus, pools: Callable[[], Mapping[str, PoolFollower]]) -> None:
         self._bus, self._pools = bus, pools
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Follow the topic until cancelled."""
         while True:
             try:
                 reader = await self._open()
@@ -35,13 +35,13 @@ class Telemetry:
                 finally:
                     await reader.close()
             except KeyError:
-                pass  # agents of an earlier release tell nothing of it
-            except (BusUnavailable, OffsetGone) as away:
-                logger().info("telemetry is not there", why=str(away))
-            await asyncio.sleep(AGAIN_S)
+                pass  # agents of an earlier release do not send telemetry
+            except (BusUnavailable, OffsetOutOfRange) as error:
+                logger().info("telemetry is unavailable", why=str(error))
+            await asyncio.sleep(RETRY_S)
 
     async def _open(self) -> Reader:
-        """At its end: what was is of no use."""
+        """A reader at the end of the topic: older samples are not needed."""
         spans = await self._bus.spans(TELEMETRY.name)
         return await self._bus.reader([(TELEMETRY.name, partition, span.end) for partition, span in spans.items()])
 
@@ -56,22 +56,22 @@ class Telemetry:
             for name, nodes in fresh.items():
                 followed = self._pools().get(name)
                 if followed is not None:
-                    followed.measured(nodes)
+                    followed.update_telemetry(nodes)
 
     def _take(self, message: Message, fresh: dict[str, dict[str, Any]]) -> None:
         try:
-            told = unwrap(message, accept=(NodeTelemetry,))
-        except Unacceptable:
+            envelope = unwrap(message, accept=(NodeTelemetry,))
+        except InvalidMessage:
             return
-        followed, body = self._pools().get(told.domain), told.body
-        if followed is None or not isinstance(body, NodeTelemetry) or body.node not in followed.pool.node_numbers:
+        followed, body = self._pools().get(envelope.pool), envelope.body
+        if followed is None or not isinstance(body, NodeTelemetry) or body.node not in followed.state.node_numbers:
             return
-        node = followed.pool.nodes[followed.pool.node_numbers[body.node]]
+        node = followed.state.nodes[followed.state.node_numbers[body.node]]
         measured = {each.device: each for each in body.devices}
-        devices = [_figures(measured.get(device.id)) for device in node.devices]
+        devices = [_sample(measured.get(device.id)) for device in node.devices]
         fresh.setdefault(followed.name, {})[node.name] = {"at": moment(message.time), "devices": devices}
 
 
-def _figures(measured: DeviceMeasured | None) -> tuple[int | None, int | None, int | None]:
-    """Percent of the time that it is busy, bytes of its memory in use and in all; of a GPU that nobody holds nothing is told."""
+def _sample(measured: DeviceTelemetry | None) -> tuple[int | None, int | None, int | None]:
+    """Busy percent, memory used and total in bytes; None for a GPU without a sample."""
     return (None, None, None) if measured is None else (measured.busy_percent, measured.memory_used, measured.memory_bytes)

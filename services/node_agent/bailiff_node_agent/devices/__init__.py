@@ -1,35 +1,29 @@
-"""The machine's GPUs: which there are, who is on them, and the proof that they are free again.
+"""The node's GPUs: which there are, which processes use them, and the proof that they are free again.
 
-Real ones come from NVML, simulated ones from a name such as `8xH100-80GB`; whoever asks cannot tell the difference.
-Nothing in here starts, stops or signals a process, writes to disk or talks to Kafka, and nothing decides who may have
-a GPU: this room only looks.
+`inventory` is the interface and `registry` lists the implementations: NVML, and simulated devices such as `8xH100-80GB`. Nothing
+here starts, stops or signals a process, talks to Kafka, or decides who gets a GPU.
 """
 
-from bailiff_node_agent.devices.inventory import (
-    Device,
-    DeviceInventory,
-    DeviceUnavailable,
-    DeviceUsage,
-    NoDriver,
-    Trouble,
-    looked,
-)
-from bailiff_node_agent.devices.nvml import NvmlInventory
-from bailiff_node_agent.devices.release import DeviceReading, ReleaseProof, prove_release, read_devices
-from bailiff_node_agent.devices.simulated import SimulatedInventory
+from .inventory import Device, DeviceInventory, DeviceProblem, DeviceUnavailable, DeviceUsage, NoDriver, query
+from .nvml import NvmlInventory
+from .registry import InventoryContext, inventory_plugin
+from .release import DeviceReading, ReleaseProof, prove_release, read_devices
+from .simulated import SimulatedInventory
 
 __all__ = [
     "Device",
     "DeviceInventory",
+    "DeviceProblem",
     "DeviceReading",
     "DeviceUnavailable",
     "DeviceUsage",
+    "InventoryContext",
     "NoDriver",
     "NvmlInventory",
     "ReleaseProof",
     "SimulatedInventory",
-    "Trouble",
-    "looked",
+    "inventory_plugin",
     "prove_release",
+    "query",
     "read_devices",
 ]

@@ -1,4 +1,4 @@
-"""`python -m bailiff_node_agent.devices FILE DEVICE FAULT`: make a simulated device fail while its agent runs.
+"""`python -m bailiff_node_agent.devices FILE DEVICE FAULT`: inject a fault into a simulated device.
 
 FILE: `faults.json` in the node's folder.
 FAULT: `leak=BYTES`, `hang`, `dead`, `xid=NUMBER`, `use=BYTES`, `busy=PERCENT`, or `heal`.
@@ -11,12 +11,14 @@ from typing import Any
 
 from bailiff_node_agent.disk.storage import write_durably
 
-USAGE = "say: FILE DEVICE leak=BYTES|hang|dead|xid=NUMBER|use=BYTES|busy=PERCENT|heal, as in: .../faults.json 0 leak=1073741824"
+USAGE = (
+    "usage: FILE DEVICE leak=BYTES|hang|dead|xid=NUMBER|use=BYTES|busy=PERCENT|heal, such as .../faults.json 0 leak=1073741824"
+)
 NUMBERED = {"leak": "leak_bytes", "xid": "xid", "use": "use_bytes", "busy": "busy_percent"}
 
 
 def fault(text: str) -> dict[str, Any]:
-    """What the word says. Raises `ValueError`."""
+    """The fault in its JSON form. Raises `ValueError`."""
     word, _, number = text.partition("=")
     if text == "heal":
         return {}
@@ -24,7 +26,7 @@ def fault(text: str) -> dict[str, Any]:
         return {text: True}
     if word in NUMBERED and number.isdecimal():
         return {NUMBERED[word]: int(number)}
-    raise ValueError(f"{text!r} is no fault; {USAGE}")
+    raise ValueError(f"{text!r} is not a fault; {USAGE}")
 
 
 def main(arguments: list[str]) -> int:

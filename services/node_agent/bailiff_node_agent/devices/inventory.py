@@ -1,19 +1,21 @@
-"""What is known of a device, whoever knows it."""
+"""The inventory port: what is known of a node's devices, whatever knows it."""
 
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
+from bailiff_node_agent.runtime import DeviceUsers
+
 Seen = TypeVar("Seen")
 
 
 class NoDriver(Exception):
-    """Real GPUs were asked for on a machine that has no working NVIDIA driver."""
+    """Real GPUs were requested on a machine without a working NVIDIA driver."""
 
 
 class DeviceUnavailable(Exception):
-    """The device cannot be read: unknown, or it has fallen off the bus."""
+    """The device cannot be read: it is unknown, or has fallen off the bus."""
 
 
 @dataclass(frozen=True)
@@ -33,14 +35,14 @@ class Device:
 class DeviceUsage:
     memory_used: int
     pids: tuple[int, ...]
-    """In rising order."""
+    """Ascending."""
     by_pid: Mapping[int, int] = field(default_factory=dict)
-    """Bytes of device memory by process, where the driver tells."""
+    """Bytes of device memory by process, where the driver counts them."""
 
 
 @dataclass(frozen=True)
-class Trouble:
-    """Something wrong with a device. `lasts`: an event that is told once, and stands until the device is looked after."""
+class DeviceProblem:
+    """Something wrong with a device. lasts: an event, reported once, that holds until an operator clears the device."""
 
     reason: Literal["xid", "ecc", "row-remap", "lost", "driver"]
     detail: str
@@ -49,22 +51,30 @@ class Trouble:
 
 
 class DeviceInventory(Protocol):
-    slow: bool
-    """Whether a look may block for a while, so that it belongs into a thread."""
+    """A node's devices.
+
+    blocking: calls may block for a while, so they belong into a thread. users: to be told which process uses which device;
+    None where the driver knows it by itself.
+    """
+
+    blocking: bool
+
+    @property
+    def users(self) -> DeviceUsers | None: ...
 
     def list(self) -> list[Device]: ...
 
     def usage(self, device_id: str) -> DeviceUsage: ...
 
-    def busy(self, device_id: str) -> int | None:
-        """How busy it was just now, in percent; None where that cannot be told."""
+    def utilization(self, device_id: str) -> int | None:
+        """The device's present utilization in percent; None where it is not measured."""
         ...
 
-    def troubles(self) -> dict[str, Trouble]:
-        """What is wrong now, by device, together with events since the last call."""
+    def problems(self) -> dict[str, DeviceProblem]:
+        """What is wrong now, by device, and events since the last call."""
         ...
 
 
-async def looked(inventory: DeviceInventory, look: Callable[..., Seen], *about: Any) -> Seen:
-    """What the look shows, from a thread of its own where it may block."""
-    return await asyncio.to_thread(look, *about) if inventory.slow else look(*about)
+async def query(inventory: DeviceInventory, call: Callable[..., Seen], *arguments: Any) -> Seen:
+    """The call's result, from a thread where the inventory may block."""
+    return await asyncio.to_thread(call, *arguments) if inventory.blocking else call(*arguments)

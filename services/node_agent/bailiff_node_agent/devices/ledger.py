@@ -1,18 +1,19 @@
-"""Who shares which devices, and how much of them each has: kept on disk, so that the next agent knows it too."""
+"""Which tasks have a part of a device, and how much of it: on disk, so that the next agent knows it."""
 
 import json
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-from bailiff_bus.messages import TaskAt
-from bailiff_node_agent.devices.inventory import Device
+from bailiff_bus.messages import TaskAssignment
 from bailiff_node_agent.disk.storage import Storage
+
+from .inventory import Device
 
 FILE = "shares"
 
 
 class ShareLedger:
-    """Parts of devices by task key. A task without an entry has its devices whole."""
+    """Parts of devices, by task key. A task without an entry has its devices to itself."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -20,31 +21,31 @@ class ShareLedger:
         self._parts = {key: Fraction(*part) for key, part in content.items()}
 
     def part(self, key: str) -> Fraction | None:
-        """How much of each of its devices the task has; `None`: all of it."""
+        """How much of each of its devices the task has; None: all of it."""
         return self._parts.get(key)
 
-    def enter(self, key: str, part: Fraction) -> None:
-        """The task is about to start with so much."""
+    def add(self, key: str, part: Fraction) -> None:
+        """Record the part, before the task starts."""
         self._parts[key] = part
         self._write()
 
-    def strike(self, key: str) -> None:
-        """The task is gone."""
+    def remove(self, key: str) -> None:
+        """The task is gone: its part is free."""
         if self._parts.pop(key, None) is not None:
             self._write()
 
-    def too_much(self, part: Fraction | None, others: Iterable[str]) -> bool:
-        """Whether a device on which these tasks are has not as much left."""
-        taken = [self._parts.get(key) for key in others]
-        return bool(taken) and (part is None or None in taken or sum((one for one in taken if one), part) > 1)
+    def exceeds(self, part: Fraction | None, others: Iterable[str]) -> bool:
+        """Whether a device has too little left for `part` (None: all of it) beside these tasks."""
+        used = [self._parts.get(key) for key in others]
+        return bool(used) and (part is None or None in used or sum((one for one in used if one), part) > 1)
 
     def _write(self) -> None:
         content = {key: [part.numerator, part.denominator] for key, part in self._parts.items()}
         self._storage.replace(FILE, json.dumps(content).encode())
 
 
-def part_of(task: TaskAt, devices: Sequence[Device]) -> Fraction | None:
-    """How much of each of its devices the task is given: the largest part, where they differ. `None`: all of them, whole."""
+def part_of(task: TaskAssignment, devices: Sequence[Device]) -> Fraction | None:
+    """How much of each of its devices the task gets: the largest part, where they differ. None: all of each."""
     if task.gpu_share_milli is not None:
         return Fraction(task.gpu_share_milli, 1000)
     if task.gpu_share_bytes is None:

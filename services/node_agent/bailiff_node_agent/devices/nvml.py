@@ -1,13 +1,13 @@
-"""NVIDIA GPUs as the driver's own library (NVML) sees them."""
+"""NVIDIA GPUs, read through the driver's library (NVML)."""
 
 import importlib
 from dataclasses import replace
 from typing import Any
 
-from bailiff_node_agent.devices.inventory import Device, DeviceUnavailable, DeviceUsage, NoDriver, Trouble
+from .inventory import Device, DeviceProblem, DeviceUnavailable, DeviceUsage, NoDriver
 
-# What a program does wrong, by NVIDIA's list of Xid errors: its process dies of it, and the device is fine for the next one.
-OF_THE_PROGRAM = frozenset({13, 31, 43, 45, 68, 109})
+# Application errors in NVIDIA's list of Xid errors: the process dies, and the device is fine for the next one.
+APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})
 XIDS = {
     48: "uncorrectable memory error",
     62: "the device's own processor halted",
@@ -22,13 +22,14 @@ XIDS = {
     120: "error of the device's system processor",
     140: "unrecovered memory error",
 }
-MOST_EVENTS = 1000
+MAX_EVENTS = 1000
 
 
 class NvmlInventory:
-    """The library is loaded here and not with the module, so that a machine without a driver can import everything."""
+    """The library is loaded on construction, so that the module can be imported on a machine without a driver."""
 
-    slow = True
+    blocking = True
+    users = None
 
     def __init__(self) -> None:
         try:
@@ -38,16 +39,18 @@ class NvmlInventory:
         try:
             self._nvml.nvmlInit()
         except self._nvml.NVMLError as error:
-            raise NoDriver(f"NVML does not start ({error}): no NVIDIA driver here, or this container cannot see it") from error
+            raise NoDriver(
+                f"NVML does not start ({error}): this machine has no NVIDIA driver, or this container cannot reach it"
+            ) from error
         self._driver = _text(self._nvml.nvmlSystemGetDriverVersion())
         self._last_seen: dict[int, Device] = {}
         self._gone: dict[str, str] = {}
         self._uncorrected: dict[str, int] = {}
         self._events: Any = None
-        self._listened: set[str] = set()
+        self._with_events: set[str] = set()
 
     def list(self) -> list[Device]:
-        """A GPU that answered before and does not any more stays in the list, unhealthy."""
+        """A GPU that no longer answers stays in the list, unhealthy."""
         for index in range(self._nvml.nvmlDeviceGetCount()):
             try:
                 self._last_seen[index] = self._read(index)
@@ -71,35 +74,35 @@ class NvmlInventory:
         except self._nvml.NVMLError as error:
             raise DeviceUnavailable(f"device {device_id} cannot be read: {error}") from error
 
-    def busy(self, device_id: str) -> int | None:
+    def utilization(self, device_id: str) -> int | None:
         try:
             handle = self._nvml.nvmlDeviceGetHandleByUUID(device_id)
             return int(self._nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
         except self._nvml.NVMLError:
             return None
 
-    def troubles(self) -> dict[str, Trouble]:
-        """Gone from the bus, memory that waits for repair, and Xid and uncorrected memory errors since the last call.
+    def problems(self) -> dict[str, DeviceProblem]:
+        """Devices off the bus or with pending row remaps, and Xid and uncorrected memory errors since the last call.
 
-        Errors that a program makes are left out: its own end tells of them.
+        Application errors are left out: they show in the exit of their process.
         """
-        found: dict[str, Trouble] = {}
+        found: dict[str, DeviceProblem] = {}
         for device in self.list():
             if device.id in self._gone:
-                found[device.id] = Trouble("lost", f"the driver cannot reach it: {self._gone[device.id]}")
+                found[device.id] = DeviceProblem("lost", f"the driver cannot reach it: {self._gone[device.id]}")
                 continue
-            self._listen(device.id)
+            self._register_events(device.id)
             if not device.healthy:
-                found[device.id] = Trouble("row-remap", "rows of its memory wait for repair, or could not be repaired")
+                found[device.id] = DeviceProblem("row-remap", "rows of its memory are to be remapped, or could not be remapped")
             more = self._uncorrected_since(device.id)
             if more:
-                found[device.id] = Trouble("ecc", f"{more} uncorrected memory errors", lasts=True)
+                found[device.id] = DeviceProblem("ecc", f"{more} uncorrected memory errors", lasts=True)
         return found | self._xids()
 
-    def _listen(self, device_id: str) -> None:
-        if device_id in self._listened:
+    def _register_events(self, device_id: str) -> None:
+        if device_id in self._with_events:
             return
-        self._listened.add(device_id)
+        self._with_events.add(device_id)
         nvml = self._nvml
         try:
             if self._events is None:
@@ -107,23 +110,23 @@ class NvmlInventory:
             handle = nvml.nvmlDeviceGetHandleByUUID(device_id)
             nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, self._events)
         except (nvml.NVMLError, AttributeError):
-            return  # a card, or a driver, that tells of no events
+            return  # the GPU or the driver supports no events
 
-    def _xids(self) -> dict[str, Trouble]:
-        nvml, found = self._nvml, dict[str, Trouble]()
-        for _ in range(MOST_EVENTS if self._events is not None else 0):
+    def _xids(self) -> dict[str, DeviceProblem]:
+        nvml, found = self._nvml, dict[str, DeviceProblem]()
+        for _ in range(MAX_EVENTS if self._events is not None else 0):
             try:
                 event = nvml.nvmlEventSetWait_v2(self._events, 0)
                 device_id = _text(nvml.nvmlDeviceGetUUID(event.device))
             except nvml.NVMLError:
-                break  # nothing (more) happened
+                break  # no (more) events
             code = int(event.eventData)
-            if code not in OF_THE_PROGRAM:
-                found[device_id] = Trouble("xid", XIDS.get(code, "critical error"), code, lasts=True)
+            if code not in APPLICATION_XIDS:
+                found[device_id] = DeviceProblem("xid", XIDS.get(code, "critical error"), code, lasts=True)
         return found
 
     def _uncorrected_since(self, device_id: str) -> int:
-        """Uncorrected memory errors since the last call; 0 where the card does not count them."""
+        """Uncorrected memory errors since the last call; 0 where the GPU does not count them."""
         nvml = self._nvml
         try:
             handle = nvml.nvmlDeviceGetHandleByUUID(device_id)
@@ -153,7 +156,7 @@ class NvmlInventory:
 
     def _memory(self, handle: Any) -> Any:
         try:
-            # The first version counts what the driver keeps for itself as used.
+            # Version 1 counts memory that the driver reserves as used.
             return self._nvml.nvmlDeviceGetMemoryInfo(handle, version=self._nvml.nvmlMemory_v2)
         except self._nvml.NVMLError:
             return self._nvml.nvmlDeviceGetMemoryInfo(handle)
@@ -162,7 +165,7 @@ class NvmlInventory:
         try:
             _, _, pending, failed = self._nvml.nvmlDeviceGetRemappedRows(handle)
         except (self._nvml.NVMLError_NotSupported, self._nvml.NVMLError_FunctionNotFound):
-            return True  # a card or a driver from before there was such a thing
+            return True  # the GPU or the driver does not support it
         return not pending and not failed
 
 

@@ -1,10 +1,10 @@
-"""The proof that a GPU is free again: nobody gets one on the strength of an exit code."""
+"""The proof that a GPU is free again. An exit code alone is not enough to give it to the next task."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from bailiff_node_agent.devices.inventory import DeviceInventory, DeviceUnavailable
+from .inventory import DeviceInventory, DeviceUnavailable
 
 MIB = 1 << 20
 TOLERANCE = 64 * MIB
@@ -24,14 +24,14 @@ class ReleaseProof:
     free: bool
     before: tuple[DeviceReading, ...]
     after: tuple[DeviceReading, ...]
-    held_by: tuple[int, ...]
-    """The task's living processes, and everyone on a device that is not free; may be empty where memory alone is."""
+    blockers: tuple[int, ...]
+    """The task's living processes, and all processes on devices that are not free; empty where only memory is in use."""
     living: tuple[int, ...] = ()
-    """The task's processes that have not ended."""
-    taken: tuple[DeviceReading, ...] = ()
+    """The task's processes that have not exited."""
+    not_free: tuple[DeviceReading, ...] = ()
     """Devices that are not free."""
     of_task: tuple[int, ...] = ()
-    """All processes that were seen as the task's own."""
+    """All processes that were seen to be the task's."""
 
 
 def read_devices(inventory: DeviceInventory, device_ids: Sequence[str]) -> tuple[DeviceReading, ...]:
@@ -51,12 +51,12 @@ async def prove_release(
     tolerance: int = TOLERANCE,
     shared: bool = False,
 ) -> ReleaseProof:
-    """Look again every `poll` seconds until all is free, or the deadline has passed.
+    """Read the devices every `poll` seconds until they are free, or the deadline has passed.
 
-    Free means: the task's process tree is gone, none of its processes (`seen_pids` and those seen here) is on a
-    device, and memory in use is back at `baseline` (bytes by device id, measured when nobody was on it; 0 where it
-    names none), give or take the tolerance. `before` is what was read while the task still ran, for the record.
-    shared: others may be on the devices, so their memory in use says nothing, and only the task's own processes count.
+    Free means: the task's process tree is gone, none of its processes (`seen_pids` and those seen here) uses a
+    device, and memory in use is back at `baseline` (bytes by device id, measured when the device was unused; 0 where it
+    is missing), plus the tolerance. before: readings from while the task ran, for the record.
+    shared: other tasks may use the devices, so memory in use proves nothing, and only the task's own processes count.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + deadline_s
@@ -66,18 +66,25 @@ async def prove_release(
         of_task |= living
         after = read_devices(inventory, device_ids)
         before = before or after
-        taken = [
+        not_free = [
             reading
             for reading in after
             if reading.memory_used is None
             or (not shared and reading.memory_used > baseline.get(reading.device_id, 0) + tolerance)
             or of_task.intersection(reading.pids)
         ]
-        free = not living and not taken
+        free = not living and not not_free
         if free or loop.time() >= deadline:
-            held_by = living.union(*(reading.pids for reading in taken))
-            dirty, own = tuple(taken), tuple(sorted(of_task))
-            return ReleaseProof(free, before, after, tuple(sorted(held_by)), tuple(sorted(living)), dirty, own)
+            blockers = living.union(*(reading.pids for reading in not_free))
+            return ReleaseProof(
+                free,
+                before,
+                after,
+                tuple(sorted(blockers)),
+                tuple(sorted(living)),
+                tuple(not_free),
+                tuple(sorted(of_task)),
+            )
         await asyncio.sleep(min(poll, max(0.0, deadline - loop.time())))
 
 

@@ -1,6 +1,6 @@
-"""GPUs that are only names, for scale tests, demos and machines without one. They can be made to fail.
+"""Simulated GPUs, for scale tests, demos and machines without one. Faults can be injected.
 
-Faults are told in a file that is read whenever it has changed, by device number:
+Faults are in a file that is read whenever it has changed, by device index:
 `{"0": {"leak_bytes": 1073741824}, "1": {"hang": true}, "2": {"dead": true}, "3": {"xid": 79}, "4": {"use_bytes": 1}}`.
 `python -m bailiff_node_agent.devices FILE DEVICE FAULT` writes it.
 """
@@ -12,18 +12,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bailiff_node_agent.devices.inventory import Device, DeviceUnavailable, DeviceUsage, Trouble
+from .inventory import Device, DeviceProblem, DeviceUnavailable, DeviceUsage
 
 _NAME = re.compile(r"(?P<count>[1-9]\d*)x(?P<model>[A-Za-z0-9]+-(?P<gib>[1-9]\d*)GB)")
 
 
 def parse(name: str, node: str) -> list[Device]:
-    """`8xH100-80GB` is eight of them; `0` is a machine without a GPU."""
+    """The devices of `8xH100-80GB` (eight GPUs) or `0` (none). Raises `ValueError`."""
     if name == "0":
         return []
     found = _NAME.fullmatch(name)
     if not found:
-        raise ValueError(f"{name!r} names no simulated GPUs; write them as 8xH100-80GB, or 0 for none")
+        raise ValueError(f"gpus: {name!r} is neither nvml nor simulated GPUs such as 8xH100-80GB, nor 0 for none")
     return [
         Device(
             index=index,
@@ -39,8 +39,8 @@ def parse(name: str, node: str) -> list[Device]:
     ]
 
 
-def start_of_process(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot; None where it does not live (any more)."""
+def process_start_time(pid: int) -> int | None:
+    """When the process started, in clock ticks since boot; None if it is not running."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
@@ -53,28 +53,34 @@ FAULTS = ("leak_bytes", "hang", "dead", "xid", "use_bytes", "busy_percent")
 
 
 class SimulatedInventory:
-    """`identify` says which process a pid is, or None when it is gone: a pid that is used again holds nothing.
+    """identify: what a pid's process is now, None once it is gone, so that a reused pid uses no device.
 
-    Of a device, `leak_bytes` are in use whoever is on it; where it hangs, who was on it never leaves it; where it is dead, it
-    cannot be read; `xid` happens once; `use_bytes` is what each process on it uses, instead of all of it. `busy_percent` is how
-    busy it is, which otherwise nobody can tell.
+    Faults of a device: `leak_bytes` are in use without a process; with `hang` no process ever leaves it; with `dead` it
+    cannot be read; `xid` is reported once; `use_bytes` is the memory that each process uses, instead of all. `busy_percent` is
+    its
+    utilization, which is unknown otherwise.
     """
 
-    slow = False
+    blocking = False
 
     def __init__(
         self,
         name: str,
         node: str,
-        identify: Callable[[int], int | None] = start_of_process,
+        identify: Callable[[int], int | None] = process_start_time,
         faults: Path | None = None,
     ) -> None:
         self._devices = {device.id: device for device in parse(name, node)}
         self._identify = identify
-        self._holders: dict[str, dict[int, int]] = {device: {} for device in self._devices}
+        self._processes: dict[str, dict[int, int]] = {device: {} for device in self._devices}
         self._faults: dict[str, dict[str, Any]] = {}
         self._file, self._read_at = faults, 0
-        self._told: dict[str, int | None] = {}
+        self._xids: dict[str, int | None] = {}
+
+    @property
+    def users(self) -> "SimulatedInventory":
+        """This inventory itself records which process uses which device."""
+        return self
 
     def list(self) -> list[Device]:
         return [*self._devices.values()]
@@ -84,8 +90,8 @@ class SimulatedInventory:
         device, fault = self._known(device_id), self._faults.get(device_id, {})
         if fault.get("dead"):
             raise DeviceUnavailable(f"device {device_id} cannot be read: GPU is lost")
-        holders = self._holders[device_id]
-        pids = tuple(sorted(pid for pid, identity in holders.items() if fault.get("hang") or self._identify(pid) == identity))
+        processes = self._processes[device_id]
+        pids = tuple(sorted(pid for pid, identity in processes.items() if fault.get("hang") or self._identify(pid) == identity))
         each = fault.get("use_bytes")
         used = device.memory if pids else 0
         by_pid = {}
@@ -93,51 +99,51 @@ class SimulatedInventory:
             used, by_pid = each * len(pids), dict.fromkeys(pids, each)
         return DeviceUsage(min(device.memory, used + fault.get("leak_bytes", 0)), pids, by_pid)
 
-    def busy(self, device_id: str) -> int | None:
+    def utilization(self, device_id: str) -> int | None:
         self._read()
         busy = self._faults.get(device_id, {}).get("busy_percent")
         return busy if isinstance(busy, int) else None
 
-    def troubles(self) -> dict[str, Trouble]:
+    def problems(self) -> dict[str, DeviceProblem]:
         self._read()
         found = {}
         for device_id, device in self._devices.items():
             fault = self._faults.get(device_id, {})
             xid = fault.get("xid")
             if fault.get("dead"):
-                found[device_id] = Trouble("lost", "the driver cannot reach it: GPU is lost")
+                found[device_id] = DeviceProblem("lost", "the driver cannot reach it: GPU is lost")
             elif not device.healthy:
-                found[device_id] = Trouble("driver", "it was said to be broken")
-            elif xid is not None and self._told.get(device_id) != xid:
-                found[device_id] = Trouble("xid", "simulated", xid, lasts=True)
-            self._told[device_id] = xid
+                found[device_id] = DeviceProblem("driver", "marked unhealthy")
+            elif xid is not None and self._xids.get(device_id) != xid:
+                found[device_id] = DeviceProblem("xid", "simulated", xid, lasts=True)
+            self._xids[device_id] = xid
         return found
 
     def fail(self, device_id: str, **fault: Any) -> None:
-        """What is wrong with the device from now on; nothing, without any."""
+        """Replace the device's faults; without arguments, heal it."""
         self._faults[self._known(device_id).id] = fault
 
-    def faults_of(self, device_id: str) -> dict[str, Any]:
-        """What is wrong with the device now."""
+    def injected_faults(self, device_id: str) -> dict[str, Any]:
+        """The device's present faults."""
         self._read()
         return self._faults.get(device_id, {})
 
-    def hold(self, device_id: str, pid: int) -> None:
+    def attach(self, device_id: str, pid: int) -> None:
         self._known(device_id)
         identity = self._identify(pid)
         if identity is not None:
-            self._holders[device_id][pid] = identity
+            self._processes[device_id][pid] = identity
 
-    def let_go(self, device_id: str, pid: int) -> None:
+    def detach(self, device_id: str, pid: int) -> None:
         if not self._faults.get(device_id, {}).get("hang"):
-            self._holders.get(device_id, {}).pop(pid, None)
+            self._processes.get(device_id, {}).pop(pid, None)
 
     def set_health(self, device_id: str, *, healthy: bool) -> None:
-        """A GPU that breaks, or is repaired, in a story."""
+        """Mark the device as broken or repaired."""
         self._devices[device_id] = replace(self._known(device_id), healthy=healthy)
 
     def _read(self) -> None:
-        """Look whether the file has changed. One that says nothing clear is as if it were not there."""
+        """Read the file of faults if it has changed. A malformed one is ignored."""
         if self._file is None:
             return
         try:
@@ -154,4 +160,4 @@ class SimulatedInventory:
         try:
             return self._devices[device_id]
         except KeyError:
-            raise DeviceUnavailable(f"there is no device {device_id} here") from None
+            raise DeviceUnavailable(f"there is no device {device_id} on this node") from None

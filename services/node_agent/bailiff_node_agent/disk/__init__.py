@@ -1,23 +1,22 @@
-"""The agent's durable state in one folder: fences, reports not yet sent, evictions under way, who this machine is.
+"""The agent's durable state in one folder: fences, unsent reports, running evictions, the machine's identity.
 
-Each thing is written once, over a small `Storage`, which is a folder or, in a simulation, memory; what a call has
-said stands after a power loss, and a damaged file is an error and never an empty one. No processes, no devices, no
-Kafka and no message types may enter: reports are bytes here, and jobs and devices are names. Calls block for a disk
-flush (a few milliseconds).
+All of it is written through `Storage`, which is a folder or, in a simulation, memory. When a call returns, its effect
+survives a power loss; a damaged file is an error and never taken for an empty one. No processes, devices, Kafka or message
+types here: reports are bytes, jobs and devices are names. Calls block for a disk flush (a few milliseconds).
 """
 
-from bailiff_node_agent.disk.evictions import Evictions, RunningEviction
-from bailiff_node_agent.disk.fences import Fences, Position, Verdict
-from bailiff_node_agent.disk.incarnation import Incarnation, current_boot_id, draw_incarnation
-from bailiff_node_agent.disk.journal import NotWritable
-from bailiff_node_agent.disk.lock import AgentLock, FolderInUse
-from bailiff_node_agent.disk.reports import Reports
-from bailiff_node_agent.disk.storage import DamagedFile, FolderStorage, MemoryStorage, Storage
+from .evictions import EvictionStore, RunningEviction
+from .fences import Fences, Position, Verdict
+from .incarnation import Incarnation, current_boot_id, new_incarnation
+from .journal import NotWritable
+from .lock import AgentLock, FolderInUse
+from .reports import Reports
+from .storage import DamagedFile, FolderStorage, MemoryStorage, Storage
 
 __all__ = [
     "AgentLock",
     "DamagedFile",
-    "Evictions",
+    "EvictionStore",
     "Fences",
     "FolderInUse",
     "FolderStorage",
@@ -30,5 +29,5 @@ __all__ = [
     "Storage",
     "Verdict",
     "current_boot_id",
-    "draw_incarnation",
+    "new_incarnation",
 ]

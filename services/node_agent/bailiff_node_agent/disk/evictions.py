@@ -1,11 +1,11 @@
-"""Evictions under way, so that a restarted agent keeps the deadlines that it has promised."""
+"""Running evictions, so that a restarted agent enforces the same deadlines."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from bailiff_node_agent.disk.journal import Journal
-from bailiff_node_agent.disk.storage import Storage
+from .journal import Journal
+from .storage import Storage
 
 
 @dataclass(frozen=True)
@@ -16,11 +16,11 @@ class RunningEviction:
     notice_boottime_us: int
     grace_us: int
     kill_after_us: int
-    """How long after the end of the grace the KILL comes."""
+    """Time from the end of the grace to KILL."""
     stage: str
     boot_id: str
     detail: Mapping[str, Any] = field(default_factory=dict)
-    """What the caller needs to go on after a restart (position of the command, reason); JSON only."""
+    """What the agent needs to carry on after a restart (reason, preemptor, …); JSON only."""
 
     @property
     def term_boottime_us(self) -> int:
@@ -31,7 +31,7 @@ class RunningEviction:
         return self.term_boottime_us + self.kill_after_us
 
 
-class Evictions:
+class EvictionStore:
     def __init__(self, storage: Storage) -> None:
         self._journal = Journal(storage, "evictions")
         self._running: dict[str, RunningEviction] = {}
@@ -42,7 +42,7 @@ class Evictions:
                 case {"ended": str(key)}:
                     self._running.pop(key, None)
                 case _:
-                    raise ValueError(f"an entry in the evictions that this release does not know: {entry}")
+                    raise ValueError(f"evictions: unknown entry {entry}")
 
     def running(self) -> list[RunningEviction]:
         return [self._running[key] for key in sorted(self._running)]
@@ -51,7 +51,7 @@ class Evictions:
         return self._running.get(key)
 
     def begin(self, eviction: RunningEviction) -> None:
-        """One that is under way keeps its deadlines: a command sent again must not give more time, or less."""
+        """Does nothing if one is running: a repeated command must not change the deadlines."""
         if eviction.key not in self._running:
             self._journal.add(asdict(eviction))
             self._running[eviction.key] = eviction

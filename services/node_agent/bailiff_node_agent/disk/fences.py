@@ -1,22 +1,23 @@
-"""What keeps a command of the past from having an effect (log protocol §6)."""
+"""Fences: outdated commands have no effect (docs/reference/log-protocol-fences.md#fences)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from bailiff_node_agent.disk.journal import Entry, Journal
-from bailiff_node_agent.disk.storage import Storage
+from .journal import Entry, Journal
+from .storage import Storage
 
 Position = tuple[int, int]
-"""(epoch, seq) of the record that orders a command; the epoch weighs first."""
+"""(epoch, seq) of the record that ordered a command; compared epoch first."""
 
 Verdict = Literal["new", "same", "stale"]
 
 
 @dataclass
-class Mark:
-    """How far one job's commands were obeyed. Members of an attempt come and go one by one, so each has its own mark;
-    `floor` is where the attempts before this one ended: nothing up to there counts any more."""
+class JobFence:
+    """The positions up to which one job's commands were obeyed, by task, since tasks of an attempt start and stop one by one.
+
+    floor: the highest position of earlier attempts; commands up to it are stale."""
 
     attempt: int | None
     highest: Position
@@ -26,7 +27,7 @@ class Mark:
     def verdict(self, attempt: int, task: int, position: Position) -> Verdict:
         if position > self.highest:
             return "new"
-        if self.attempt is None:  # written by a release that knew no marks of single tasks
+        if self.attempt is None:  # a mark of the whole job
             return "same" if position == self.highest else "stale"
         if attempt != self.attempt or (self.floor is not None and position <= self.floor):
             return "stale"
@@ -47,24 +48,24 @@ class Fences:
         self._journal = Journal(storage, "fences")
         self._admission_epoch = -1
         self._highest: Position | None = None
-        self._jobs: dict[str, Mark] = {}
+        self._jobs: dict[str, JobFence] = {}
         self._devices: dict[str, Position] = {}
         for entry in self._journal.entries:
             self._apply(entry)
 
     def admission_epoch_ok(self, epoch: int) -> bool:
-        """Whether this admission writer is not older than one already heard of; remembers a newer one."""
+        """Whether no newer admission writer is known; records a newer one."""
         if epoch > self._admission_epoch:
             self._record({"epoch": epoch})
         return epoch == self._admission_epoch
 
     @property
     def admission_epoch(self) -> int:
-        """The highest one heard of; -1 before any."""
+        """The highest known epoch of admission; -1 before any."""
         return self._admission_epoch
 
     def all_before(self, epoch: int, job: str, devices: Iterable[str]) -> bool:
-        """Whether everything that was obeyed about the job and these devices was ordered before that epoch began."""
+        """Whether every obeyed command about the job and these devices was ordered before that epoch."""
         mark = self._jobs.get(job)
         marks = [mark.highest] if mark is not None else []
         marks += [self._devices[device] for device in devices if device in self._devices]
@@ -72,15 +73,14 @@ class Fences:
 
     @property
     def highest(self) -> Position | None:
-        """The highest position ever obeyed: a log whose head is below it has been cut short."""
+        """The highest position ever obeyed: a log whose head is below it was truncated."""
         return self._highest
 
     def obey(self, job: str, attempt: int, tasks: Mapping[int, Sequence[str]], position: Position) -> dict[int, Verdict]:
-        """Whether to carry a command out, task by task; to each belong the devices that it is to get whole.
+        """Whether to carry out a command, by task. tasks: each with the devices that it gets as a whole.
 
-        "new" is on disk before it is said, so it is said once. "same" needs this position on the task and on every
-        device. A device that is shared has no mark: its tasks are ordered in any order, and the ledger of shares keeps
-        them from having too much of it.
+        "new" is on disk before it is returned, so it is returned once. "same": the position is that of the task and of every
+        device. A shared device has no fence: its tasks start in any order, and the ledger of shares limits them.
         """
         verdicts = {task: self._verdict(job, attempt, task, devices, position) for task, devices in tasks.items()}
         new = [task for task, verdict in verdicts.items() if verdict == "new"]
@@ -98,7 +98,7 @@ class Fences:
         return "same" if of_job == "same" and all(at == position for at in marks) else "new"
 
     def forget_job(self, job: str) -> None:
-        """Only for a job that no command can name any more; the marks of its devices stay."""
+        """Only for a job that no command can name any more. The fences of its devices stay."""
         if job in self._jobs:
             self._record({"forget": job})
 
@@ -106,7 +106,7 @@ class Fences:
         self._journal.add(entry)
         self._apply(entry)
         if len(self._journal) > 1000 + 2 * (len(self._jobs) + len(self._devices)):
-            self._journal.rewrite(self._shortest())
+            self._journal.rewrite(self._compacted())
 
     def _apply(self, entry: Entry) -> None:
         match entry:
@@ -117,20 +117,20 @@ class Fences:
                 self._highest = max(self._highest or position, position)
                 match marked:
                     case {"job": str(job), "attempt": int(attempt), "tasks": [*tasks]}:
-                        self._jobs.setdefault(job, Mark(attempt, position)).obey(attempt, tasks, position)
+                        self._jobs.setdefault(job, JobFence(attempt, position)).obey(attempt, tasks, position)
                     case {"job": str(job)}:
-                        self._jobs[job] = Mark(None, position)
+                        self._jobs[job] = JobFence(None, position)
                 for device in marked["devices"]:
                     self._devices[device] = position
             case {"job": str(job), "attempt": attempt, "floor": floor, "highest": highest, "marks": [*marks]}:
                 by_task = {task: (epoch, seq) for task, epoch, seq in marks}
-                self._jobs[job] = Mark(attempt, tuple(highest), tuple(floor) if floor else None, by_task)
+                self._jobs[job] = JobFence(attempt, tuple(highest), tuple(floor) if floor else None, by_task)
             case {"forget": str(job)}:
                 self._jobs.pop(job, None)
             case _:
-                raise ValueError(f"an entry in the fences that this release does not know: {entry}")
+                raise ValueError(f"fences: unknown entry {entry}")
 
-    def _shortest(self) -> list[Entry]:
+    def _compacted(self) -> list[Entry]:
         entries: list[Entry] = [{"epoch": self._admission_epoch}]
         if self._highest:
             entries.append({"devices": [], "at": list(self._highest)})

@@ -1,11 +1,11 @@
-"""Which machine this is, which boot of it, and which run of the agent (log protocol §8)."""
+"""Identity of the machine, its boot, and the agent's run (docs/reference/log-protocol-fences.md#nodes)."""
 
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from bailiff_node_agent.disk.journal import Journal
-from bailiff_node_agent.disk.storage import DamagedFile, Storage
+from .journal import Journal
+from .storage import DamagedFile, Storage
 
 
 @dataclass(frozen=True)
@@ -15,22 +15,21 @@ class Incarnation:
     incarnation: str
 
 
-def draw_incarnation(
+def new_incarnation(
     storage: Storage, *, machine_id: str | None = None, boot_id: str | None = None, incarnation: str | None = None
 ) -> Incarnation:
-    """A new one for each start of the agent. The machine id is settled at the first start and then kept.
+    """A new one for each start of the agent. The machine id is chosen at the first start and stored.
 
-    What is named is taken as it is, so that a simulation can repeat itself. A folder that belongs to another machine
-    than the one named is refused.
+    Arguments override it, so that a simulation is repeatable. Raises `DamagedFile` for the folder of another machine.
     """
     journal = Journal(storage, "machine")
-    kept = next((str(entry["machine_id"]) for entry in journal.entries), None)
-    if kept is None:
-        kept = machine_id or _id_of_this_host() or secrets.token_hex(16)
-        journal.add({"machine_id": kept})
-    if machine_id is not None and machine_id != kept:
-        raise DamagedFile("machine", f"the folder belongs to machine {kept}, not to {machine_id}")
-    return Incarnation(kept, boot_id or current_boot_id(), incarnation or secrets.token_hex(16))
+    stored = next((str(entry["machine_id"]) for entry in journal.entries), None)
+    if stored is None:
+        stored = machine_id or _id_of_this_host() or secrets.token_hex(16)
+        journal.add({"machine_id": stored})
+    if machine_id is not None and machine_id != stored:
+        raise DamagedFile("machine", f"the folder belongs to machine {stored}, not to {machine_id}")
+    return Incarnation(stored, boot_id or current_boot_id(), incarnation or secrets.token_hex(16))
 
 
 def current_boot_id() -> str:

@@ -1,11 +1,11 @@
-"""One file of JSON entries, one a line, each with its checksum: cheap to add to, and damage shows."""
+"""An append-only file of JSON entries, one per line, each with its checksum."""
 
 import json
 import zlib
 from collections.abc import Sequence
 from typing import Any
 
-from bailiff_node_agent.disk.storage import DamagedFile, Storage
+from .storage import DamagedFile, Storage
 
 Entry = dict[str, Any]
 
@@ -15,13 +15,13 @@ class NotWritable(Exception):
 
 
 class Journal:
-    """The caller folds `entries` when it opens, and rewrites the file with fewer when it has grown too long."""
+    """The caller replays `entries` on opening, and rewrites the file with fewer when it has grown too long."""
 
     def __init__(self, storage: Storage, name: str) -> None:
         self._storage = storage
         self._name = name
         content = storage.read(name) or b""
-        # What follows the last line end was being written when the machine went down; nobody was told that it stood.
+        # A last line without its end was being written when the machine went down; the write never returned.
         *lines, torn = content.split(b"\n")
         self.entries: Sequence[Entry] = [self._parsed(line, number) for number, line in enumerate(lines, start=1)]
         self._length = len(lines)
@@ -34,11 +34,11 @@ class Journal:
 
     def add(self, entry: Entry) -> None:
         if self._broken:
-            raise NotWritable(f"an earlier write to {self._name} failed; restart the agent, so that it reads what stands")
+            raise NotWritable(f"an earlier write to {self._name} failed; restart the agent, so that it reads what is on disk")
         try:
             self._storage.append(self._name, _line(entry))
         except OSError:
-            # How much of it was written is unknown, and a next line would be glued to it.
+            # How much of it was written is unknown, and the next line would be appended to it.
             self._broken = True
             raise
         self._length += 1
@@ -50,7 +50,7 @@ class Journal:
     def _parsed(self, line: bytes, number: int) -> Entry:
         checksum, _, text = line.partition(b" ")
         if checksum != _checksum(text):
-            raise DamagedFile(self._name, f"line {number} does not have its checksum")
+            raise DamagedFile(self._name, f"line {number} has a wrong checksum")
         entry: Entry = json.loads(text)
         return entry
 

@@ -1,4 +1,4 @@
-"""One agent on one folder."""
+"""Ensures that one agent at a time uses a state folder."""
 
 import fcntl
 import os
@@ -23,7 +23,7 @@ class AgentLock:
             holder = os.read(handle, 20).decode(errors="replace").strip() or "unknown"
             os.close(handle)
             raise FolderInUse(
-                f"another agent (process {holder}) works with {folder}; give each agent a state folder of its own"
+                f"another agent (process {holder}) uses {folder}; give each agent a state folder of its own"
             ) from None
         os.ftruncate(handle, 0)
         os.write(handle, f"{os.getpid()}\n".encode())

@@ -1,9 +1,9 @@
-"""Reports on their way to the log: numbered without a gap, kept until they have been sent (log protocol §8)."""
+"""The spool of reports: numbered without gaps, kept until they are sent (docs/reference/log-protocol-fences.md#nodes)."""
 
 from collections import deque
 
-from bailiff_node_agent.disk.journal import Entry, Journal
-from bailiff_node_agent.disk.storage import Storage
+from .journal import Entry, Journal
+from .storage import Storage
 
 
 class Reports:
@@ -21,15 +21,15 @@ class Reports:
                 case {"sent": int(number)}:
                     self._drop(number)
                 case _:
-                    raise ValueError(f"an entry in the reports that this release does not know: {entry}")
+                    raise ValueError(f"reports: unknown entry {entry}")
 
     @property
     def next_number(self) -> int:
-        """The number that the next report will have; the first one ever is 0."""
+        """The number of the next report; the first is 0."""
         return self._next
 
     def append(self, report: bytes) -> int:
-        """Keep the report; returns its number once it is on disk."""
+        """Spool the report; returns its number once it is on disk."""
         self._journal.add(_entry(report))
         number = self._next
         self._unsent.append((number, report))
@@ -37,11 +37,11 @@ class Reports:
         return number
 
     def unsent(self) -> list[tuple[int, bytes]]:
-        """In order of their numbers, which is the order to send them in."""
+        """By number, which is the order in which they must be sent."""
         return list(self._unsent)
 
     def sent(self, number: int) -> None:
-        """This report and all before it have arrived."""
+        """Kafka has this report and all before it."""
         if number >= self._next:
             raise ValueError(f"report {number} cannot have been sent: the next one is {self._next}")
         if not self._unsent or self._unsent[0][0] > number:

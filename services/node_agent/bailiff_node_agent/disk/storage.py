@@ -1,4 +1,4 @@
-"""Where state is kept: a folder, or memory for simulated nodes. Both hold to the same contract."""
+"""Storage of the agent's state: a folder, or memory for simulated nodes, with the same contract."""
 
 import os
 from pathlib import Path
@@ -6,10 +6,12 @@ from typing import Protocol
 
 
 class DamagedFile(Exception):
-    """A file of ours that cannot be what we wrote. Going on as if it were empty could obey a command twice."""
+    """A state file is not what was written. Taking it for an empty one could carry out a command twice."""
 
     def __init__(self, name: str, what: str) -> None:
-        super().__init__(f"{name} is damaged: {what}. Bailiff does not repair it by itself; put the folder right first")
+        super().__init__(
+            f"{name} is damaged: {what}. Bailiff does not repair it by itself: restore the folder before you start the agent"
+        )
 
 
 class Storage(Protocol):
@@ -29,7 +31,7 @@ class Storage(Protocol):
 
 
 def write_durably(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Whole or not at all, also after a power loss."""
+    """Atomic, also across a power loss."""
     new = path.with_name(f"{path.name}.new")
     handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with os.fdopen(handle, "wb") as file:
@@ -41,7 +43,7 @@ def write_durably(path: Path, content: bytes, mode: int = 0o600) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Names are kept by their folder: without this a new file can be gone after a power loss."""
+    """Flush a folder: without it a new file may be missing after a power loss."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -75,7 +77,7 @@ class FolderStorage:
 
 
 class MemoryStorage:
-    """The machine's disk in a simulation: keep it, and a restarted agent finds its state again."""
+    """A machine's disk in a simulation: keep the object, and a restarted agent finds its state."""
 
     def __init__(self) -> None:
         self._files: dict[str, bytearray] = {}

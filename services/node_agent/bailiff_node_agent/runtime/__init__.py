@@ -1,44 +1,43 @@
-"""Running tasks on this machine: start, adopt, notify, stop, and tell truly how they ended.
+"""Runtimes start, adopt, notify and stop tasks, and report truthfully how they ended.
 
-A task outlives the agent, never starts twice, and has ended only when its whole process tree is gone. Who may run, in
-which order and how long a grace lasts is decided elsewhere: no Kafka, no message types, no policy and no deadlines may
-enter, and no device but as a name that is passed on. The supervisor has a room of its own, with the standard
-library and nothing else.
+A task outlives the agent, never starts twice, and has exited only when its whole process tree is gone. Runtimes decide
+nothing: no Kafka, no message types, no policy and no deadlines of their own, and devices only as names that are passed on.
+`port` is the interface, `registry` lists the implementations, `supervisor` is the small process beside each task.
 """
 
-from bailiff_node_agent.runtime.cgroups import Cgroups
-from bailiff_node_agent.runtime.contract import (
-    DeviceHolds,
+from .plugin import NodeParts, RuntimePlugin
+from .port import (
+    Capabilities,
+    DeviceUsers,
     Exit,
+    JobMessage,
     Launch,
     Running,
     Runtime,
-    Said,
     Steps,
     TaskKey,
-    TaskStillRuns,
+    TaskStillRunning,
     UnknownTask,
     User,
 )
-from bailiff_node_agent.runtime.docker import DockerRuntime
-from bailiff_node_agent.runtime.process import ProcessRuntime
-from bailiff_node_agent.runtime.simulated import SimulatedMachine, SimulatedRuntime
+from .registry import open_runtimes
+from .simulated_tasks import SimulatedMachine
 
 __all__ = [
-    "Cgroups",
-    "DeviceHolds",
-    "DockerRuntime",
+    "Capabilities",
+    "DeviceUsers",
     "Exit",
+    "JobMessage",
     "Launch",
-    "ProcessRuntime",
+    "NodeParts",
     "Running",
     "Runtime",
-    "Said",
+    "RuntimePlugin",
     "SimulatedMachine",
-    "SimulatedRuntime",
     "Steps",
     "TaskKey",
-    "TaskStillRuns",
+    "TaskStillRunning",
     "UnknownTask",
     "User",
+    "open_runtimes",
 ]

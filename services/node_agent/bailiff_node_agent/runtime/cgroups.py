@@ -1,10 +1,10 @@
-"""cgroup v2 of tasks, where this host lets the agent make them: no process leaves one, and all in one end at a word."""
+"""A cgroup v2 for each task, where this host permits it: no process can leave one, and one write kills all in it."""
 
 import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from bailiff_node_agent.runtime.contract import TaskKey
+from .port import TaskKey
 
 PERIOD_US = 100_000
 CONTROLLERS = ("cpu", "memory", "pids")
@@ -12,16 +12,16 @@ CONTROLLERS = ("cpu", "memory", "pids")
 
 @dataclass(frozen=True)
 class Cgroups:
-    """One cgroup for each task below `base`. Limits hold only where the host hands its controllers down."""
+    """One cgroup for each task below `base`. Limits apply only where the host delegates its controllers."""
 
     base: Path
 
     @classmethod
     def on_this_host(cls, name: str, root: Path | None = None) -> "Cgroups | None":
-        """`name` has to be this agent's alone. `None` where none can be made.
+        """Cgroups below `root`, or else below this process's own cgroup or the host's root. None where none can be made.
 
-        Below `root`, or else below this process's own cgroup, or the whole host's.
-        A cgroup that hands controllers down holds no process itself, so below its own they are often not to be had.
+        name: unique to this agent on the host. A cgroup that delegates controllers can hold no process itself, so
+        below this process's own cgroup they are often missing.
         """
         mount = _mount()
         if root is None and mount is None:
@@ -30,22 +30,22 @@ class Cgroups:
             base = parent / f"bailiff-{name}"
             try:
                 base.mkdir(exist_ok=True)
-                possible = (base / "cgroup.kill").exists()  # of cgroup v2, since Linux 5.14
-                with contextlib.suppress(OSError):  # an agent before this one has tasks there
+                is_v2 = (base / "cgroup.kill").exists()  # cgroup v2 since Linux 5.14
+                with contextlib.suppress(OSError):  # not empty: an earlier agent has tasks there
                     base.rmdir()
             except OSError:
                 continue
-            if possible:
-                _hand_down(parent)
+            if is_v2:
+                _delegate(parent)
                 return cls(base)
         return None
 
     def make(self, key: TaskKey, cpu_milli: int, memory_bytes: int) -> Path | None:
-        """The task's own, with its limits; 0: none. `None` where it could not be made."""
+        """Make the task's cgroup with its limits (0: none). None where it could not be made."""
         folder = self._folder(key)
         try:
             self.base.mkdir(exist_ok=True)
-            _hand_down(self.base)
+            _delegate(self.base)
             folder.mkdir(exist_ok=True)
         except OSError:
             return None
@@ -53,7 +53,7 @@ class Cgroups:
             _write(folder / "cpu.max", f"{max(1000, cpu_milli * PERIOD_US // 1000)} {PERIOD_US}")
         if memory_bytes:
             _write(folder / "memory.max", str(memory_bytes))
-            _write(folder / "memory.oom.group", "1")  # a task that lost one process to it is of no use to anybody
+            _write(folder / "memory.oom.group", "1")  # a task that lost one process to the OOM killer cannot go on
         return folder
 
     def pids(self, key: TaskKey) -> tuple[int, ...]:
@@ -65,25 +65,25 @@ class Cgroups:
         return tuple(sorted(found))
 
     def kill(self, key: TaskKey) -> None:
-        """End all that is in it, also what is just being born."""
+        """Kill every process in it, also one that is just being forked."""
         _write(self._folder(key) / "cgroup.kill", "1")
 
     def memory(self, key: TaskKey) -> int:
-        """Host memory that is charged to it, bytes; 0 where the host does not tell."""
+        """Host memory charged to it, bytes; 0 where the host does not count it."""
         try:
             return int((self._folder(key) / "memory.current").read_text())
         except (OSError, ValueError):
             return 0
 
     def remove(self, key: TaskKey) -> None:
-        """Take it away, and what the task has made below it. One that is not empty stays."""
+        """Remove it, and what the task made below it. One that is not empty stays."""
         folder = self._folder(key)
-        for below in sorted((path for path in folder.rglob("*") if path.is_dir()), reverse=True):
+        for inner in sorted((path for path in folder.rglob("*") if path.is_dir()), reverse=True):
             with contextlib.suppress(OSError):
-                below.rmdir()
-        for last in (folder, self.base):
+                inner.rmdir()
+        for outer in (folder, self.base):
             with contextlib.suppress(OSError):
-                last.rmdir()
+                outer.rmdir()
 
     def _folder(self, key: TaskKey) -> Path:
         return self.base / str(key)
@@ -103,7 +103,7 @@ def _own() -> str:
     return next((line.removeprefix("0::").lstrip("/") for line in lines if line.startswith("0::")), "")
 
 
-def _hand_down(folder: Path) -> None:
+def _delegate(folder: Path) -> None:
     for controller in CONTROLLERS:
         _write(folder / "cgroup.subtree_control", f"+{controller}")
 

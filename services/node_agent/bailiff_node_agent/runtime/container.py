@@ -1,11 +1,11 @@
-"""The small process that stands between the agent and one container, and outlives the agent.
+"""The supervisor of a task that is a container; it outlives the agent.
 
-What `supervisor` is to a task that is a process, this is to one that is a container: it holds the lock, serves the socket,
-keeps the lease and the deadlines, and writes `exit.json` only when nothing of the container is left. It also has the image
-pulled, and writes what the container prints to the task's log, at the pace at which the disk takes it.
+Like `supervisor` for processes, it holds the task's lock, serves the socket, enforces lease and deadlines, and writes `exit.json`
+only when nothing of the container is left. It also pulls the image, and copies the container's output to the task's log at the
+pace at which the disk accepts it.
 
-All that waits for the engine happens in threads, so that an engine that is away delays no deadline: what the engine
-does not end, this process ends by itself where it may.
+Every call to the engine runs in a thread, so that an unavailable engine delays no deadline. What the engine does not stop,
+this process kills by itself where it may.
 """
 
 import calendar
@@ -19,118 +19,123 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from bailiff_node_agent.runtime.engine import Engine, EngineAway, EngineRefuses, pids_of
-from bailiff_node_agent.runtime.supervisor.ear import Wall
+from bailiff_node_agent.runtime.supervisor.daemon import daemonize, write_exit, write_running
 from bailiff_node_agent.runtime.supervisor.host import boottime_us, write_json
-from bailiff_node_agent.runtime.supervisor.lease import LEASE_OVER, Lease
-from bailiff_node_agent.runtime.supervisor.life import stand_alone, tell_end, tell_running
+from bailiff_node_agent.runtime.supervisor.lease import LEASE_EXPIRED, Lease
 from bailiff_node_agent.runtime.supervisor.processes import read_process, send
-from bailiff_node_agent.runtime.supervisor.watch import Watch
+from bailiff_node_agent.runtime.supervisor.socket_server import ControlDir
+from bailiff_node_agent.runtime.supervisor.watchdog import Watchdog
 
-AGAIN_S = 1.0
-START_PATIENCE_S = 10.0
-LOST_AFTER_S = 300.0  # an engine that is away, with nothing left of the container: so long its exit code is waited for
-REMOVE_PATIENCE_S = 60.0
+from .docker_engine import Engine, EngineError, EngineUnavailable, pids_of
+
+RETRY_S = 1.0
+START_TIMEOUT_S = 10.0
+LOST_AFTER_S = 300.0  # how long an unavailable engine is asked for the exit code of a container that is gone
+REMOVE_TIMEOUT_S = 60.0
 CANNOT_START, NO_SUCH_COMMAND = 126, 127
-Answer = TypeVar("Answer")
+OUT_OF_MEMORY = "out of memory: it used more than its memory limit"
+Reply = TypeVar("Reply")
 
 
 class _CannotStart(Exception):
-    """In words."""
+    """The message says why."""
 
 
-class _Ended(Exception):
-    """It was ended before it began, by this signal."""
+class _Stopped(Exception):
+    """The task was stopped before it started."""
 
 
 class Output:
-    """The container's output in the task's log: each piece once, also when the engine broke off and begins again.
+    """Copies the container's output to the task's log, each chunk once, also after the connection to the engine broke.
 
-    The engine tells again all that was printed since a second; of that so many pieces are here already. Output and errors are
-    timed one beside the other, so a piece may come behind a later one: the engine begins a second before the newest.
+    The engine repeats all output since a given second; chunks that are in the log already are counted and skipped. Standard
+    output and errors are timed separately, so a chunk may follow a later one: the engine is asked for one second more.
     """
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self.since = 0
-        self._taken: dict[int, int] = {}
-        """How many pieces of each second, from `since` on."""
+        self._written: dict[int, int] = {}
+        """How many chunks of each second, from `since` on, are in the log."""
 
-    def take(self, pieces: Iterable[bytes]) -> None:
-        """Write what is new among them."""
-        known = sum(self._taken.values())
-        for piece in pieces:
+    def write(self, chunks: Iterable[bytes]) -> None:
+        """Write the chunks that are new."""
+        known = sum(self._written.values())
+        for chunk in chunks:
             if known:
                 known -= 1
                 continue
-            told, _, data = piece.partition(b" ")
-            self._count(_second(told))
-            self._write(data)
+            timestamp, _, data = chunk.partition(b" ")
+            self._count(_second(timestamp))
+            self._append(data)
 
     def _count(self, second: int) -> None:
         if second > self.since + 1:
             self.since = second - 1
-            self._taken = {each: taken for each, taken in self._taken.items() if each >= self.since}
+            self._written = {each: count for each, count in self._written.items() if each >= self.since}
         if second >= self.since:
-            self._taken[second] = self._taken.get(second, 0) + 1
+            self._written[second] = self._written.get(second, 0) + 1
 
-    def _write(self, data: bytes) -> None:
+    def _append(self, data: bytes) -> None:
         while data:
             try:
                 data = data[os.write(self._file, data) :]
             except OSError:  # a full disk: the engine waits, and in the end the container
-                time.sleep(AGAIN_S)
+                time.sleep(RETRY_S)
 
 
 class Container:
-    """One task's container, from the pull of its image to its removal."""
+    """One task's container, from the pull of its image to its removal.
 
-    def __init__(self, control: str, orders: dict[str, Any], wake: Callable[[], None]) -> None:
-        self._control, self._wake = control, wake
+    started: it runs. is_slow: its start takes long, as with an image that is pulled. finished: it is gone.
+    """
+
+    def __init__(self, task_dir: str, orders: dict[str, Any], wake: Callable[[], None]) -> None:
+        self._task_dir, self._wake = task_dir, wake
         self._url, self._name, self._config = orders["engine"], orders["name"], orders["config"]
         self._log = orders["log"]
         self.id: str | None = None
         self.pid: int | None = None
         self.code = -int(signal.SIGKILL)
         self.error: str | None = None
-        self.begun, self.lasts, self.over = threading.Event(), threading.Event(), threading.Event()
-        self._asked: int | None = None
-        self._ending: threading.Thread | None = None
+        self.started, self.is_slow, self.finished = threading.Event(), threading.Event(), threading.Event()
+        self._stop_signal: int | None = None
+        self._killing: threading.Thread | None = None
 
     def run(self) -> None:
-        """All of its life; `over` is set, whatever happens."""
+        """The container's whole life; sets `finished`, whatever happens."""
         engine = Engine(self._url)
         try:
             self._start(engine)
             self._follow(engine)
-        except _Ended:
-            self.code = -(self._asked or signal.SIGKILL)
+        except _Stopped:
+            self.code = -(self._stop_signal or signal.SIGKILL)
         except _CannotStart as problem:
             self.error = str(problem)[:900]
             self.code = NO_SUCH_COMMAND if "executable file not found" in self.error else CANNOT_START
-        except Exception as problem:  # noqa: BLE001 - whatever it is, the container must not be left alone
+        except Exception as problem:  # noqa: BLE001 - whatever it is, the container must not be left running
             self.error = f"its supervisor failed: {type(problem).__name__}: {problem}"[:900]
-        with contextlib.suppress(EngineRefuses, EngineAway):
-            # One that was made though nobody heard so never began; the agent takes it away with the task.
-            self._insist(lambda: engine.remove(self._name), for_s=REMOVE_PATIENCE_S if self.id else 0)
-        self.end_left()
-        self.over.set()
+        with contextlib.suppress(EngineError, EngineUnavailable):
+            # A container that was created without our knowing was never started; the agent removes it with the task.
+            self._retry(lambda: engine.remove(self._name), for_s=REMOVE_TIMEOUT_S if self.id else 0)
+        self.kill_remaining()
+        self.finished.set()
         self._wake()
 
-    def ask_to_end(self) -> None:
+    def terminate(self) -> None:
         """TERM, once."""
-        if self._asked is None:
-            self._asked = int(signal.SIGTERM)
-            threading.Thread(target=self._say_term, daemon=True).start()
+        if self._stop_signal is None:
+            self._stop_signal = int(signal.SIGTERM)
+            threading.Thread(target=self._send_term, daemon=True).start()
 
-    def end(self) -> bool:
-        """KILL; whether there was anything left to end."""
-        self._asked = int(signal.SIGKILL)
-        if self.over.is_set():
+    def kill(self) -> bool:
+        """KILL; whether anything was left to kill."""
+        self._stop_signal = int(signal.SIGKILL)
+        if self.finished.is_set():
             return False
-        if self._ending is None or not self._ending.is_alive():
-            self._ending = threading.Thread(target=self._say_kill, daemon=True)
-            self._ending.start()
+        if self._killing is None or not self._killing.is_alive():
+            self._killing = threading.Thread(target=self._send_kill, daemon=True)
+            self._killing.start()
         return True
 
     # --- its life, in a thread
@@ -138,105 +143,109 @@ class Container:
     def _start(self, engine: Engine) -> None:
         image = self._config["Image"]
         try:
-            if not self._insist(lambda: engine.has_image(image)):
+            if not self._retry(lambda: engine.has_image(image)):
                 self._pull(engine, image)
-            self.id = self._insist(lambda: engine.create(self._name, self._config))
-            write_json(f"{self._control}/container.json", {"id": self.id})
-            if self._was_asked():
-                raise _Ended
-            self._insist(lambda: self._started(engine))
-        except EngineRefuses as refusal:
+            self.id = self._retry(lambda: engine.create(self._name, self._config))
+            write_json(f"{self._task_dir}/container.json", {"id": self.id})
+            if self._is_stopping():
+                raise _Stopped
+            self._retry(lambda: self._start_once(engine))
+        except EngineError as refusal:
             raise _CannotStart(f"the container of image {image} could not be started: {refusal}") from None
-        about = self._insist(lambda: engine.inspect(self._name)) or {}
-        self.pid = about.get("State", {}).get("Pid") or None
-        self.begun.set()
+        description = self._retry(lambda: engine.inspect(self._name)) or {}
+        self.pid = description.get("State", {}).get("Pid") or None
+        self.started.set()
         self._wake()
-        if self._was_asked():
-            self._say_term()  # it was said when there was nobody yet
+        if self._is_stopping():
+            self._send_term()  # TERM was requested before there was a process to send it to
 
     def _pull(self, engine: Engine, image: str) -> None:
-        self.lasts.set()
+        self.is_slow.set()
         try:
-            self._insist(lambda: self._pulled(engine, image))
-        except EngineRefuses as refusal:
+            self._retry(lambda: self._pull_once(engine, image))
+        except EngineError as refusal:
             raise _CannotStart(f"image {image} is not on this node and cannot be pulled: {refusal}") from None
 
-    def _pulled(self, engine: Engine, image: str) -> None:
+    def _pull_once(self, engine: Engine, image: str) -> None:
         for _ in engine.pull(image):
-            if self._was_asked():
-                raise _Ended
+            if self._is_stopping():
+                raise _Stopped
 
-    def _started(self, engine: Engine) -> None:
-        """One that has run is not started again, though nobody heard that it was."""
-        about = engine.inspect(self._name)
-        if about is None or about["State"]["StartedAt"].startswith("0001"):
+    def _start_once(self, engine: Engine) -> None:
+        """A container that ran already is not started again, even if the answer to its start was lost."""
+        description = engine.inspect(self._name)
+        if description is None or description["State"]["StartedAt"].startswith("0001"):
             engine.start(self._name)
 
-    def _was_asked(self) -> bool:
-        return self._asked is not None
+    def _is_stopping(self) -> bool:
+        return self._stop_signal is not None
 
     def _follow(self, engine: Engine) -> None:
-        """Until it has ended, however often the engine goes away meanwhile."""
-        output, away_since = Output(self._log), None
+        """Until it has exited, however often the engine is unavailable meanwhile."""
+        output, unavailable_since = Output(self._log), None
         while True:
             try:
-                about = engine.inspect(self._name)
-                if about is None:
-                    self.error = None if self._was_asked() else "somebody has removed its container"
+                description = engine.inspect(self._name)
+                if description is None:
+                    self.error = None if self._is_stopping() else "its container was removed by someone else"
                     return
-                state = about["State"]
+                state = description["State"]
                 if not state["Running"]:
-                    with contextlib.suppress(EngineRefuses):
-                        output.take(engine.output(self._name, output.since))
+                    with contextlib.suppress(EngineError):
+                        output.write(engine.output(self._name, output.since))
                     self.code = state["ExitCode"]
-                    self.error = "it used more memory than it was given" if state.get("OOMKilled") else state.get("Error") or None
+                    self.error = (
+                        "out of memory: it used more than its memory limit"
+                        if state.get("OOMKilled")
+                        else state.get("Error") or None
+                    )
                     return
-                output.take(engine.output(self._name, output.since))
-                away_since = None
-            except (EngineAway, EngineRefuses):  # an engine that goes refuses what it has begun
+                output.write(engine.output(self._name, output.since))
+                unavailable_since = None
+            except (EngineUnavailable, EngineError):  # an engine that shuts down refuses what it has begun
                 engine.close()
-                away_since = away_since or time.monotonic()
-                if not self.left() and time.monotonic() - away_since > LOST_AFTER_S:
-                    self.error = "it has ended, and the Docker engine was not there to tell how"
+                unavailable_since = unavailable_since or time.monotonic()
+                if not self.pids() and time.monotonic() - unavailable_since > LOST_AFTER_S:
+                    self.error = "it has exited; its exit code is unknown because the Docker engine was unavailable"
                     return
-                time.sleep(AGAIN_S)
+                time.sleep(RETRY_S)
 
-    def _insist(self, call: Callable[[], Answer], for_s: float | None = None) -> Answer:
-        """The engine's answer, once it gives one."""
+    def _retry(self, call: Callable[[], Reply], for_s: float | None = None) -> Reply:
+        """The engine's reply; repeats the call while the engine is unavailable."""
         began = time.monotonic()
         while True:
             try:
                 return call()
-            except EngineAway:
-                self.lasts.set()
+            except EngineUnavailable:
+                self.is_slow.set()
                 if for_s is not None and time.monotonic() - began > for_s:
                     raise
-                if for_s is None and self._was_asked() and not self.begun.is_set():
-                    raise _Ended from None
-                time.sleep(AGAIN_S)
+                if for_s is None and self._is_stopping() and not self.started.is_set():
+                    raise _Stopped from None
+                time.sleep(RETRY_S)
 
     # --- its end, in threads of their own
 
-    def _say_term(self) -> None:
+    def _send_term(self) -> None:
         engine = Engine(self._url)
-        while self.begun.is_set() and not self.over.is_set():
+        while self.started.is_set() and not self.finished.is_set():
             try:
                 engine.signal(self._name, signal.SIGTERM)
-            except EngineAway:
+            except EngineUnavailable:
                 if not self._signal_main(signal.SIGTERM):
-                    time.sleep(AGAIN_S)
+                    time.sleep(RETRY_S)
                     continue
             return
 
-    def _say_kill(self) -> None:
-        with contextlib.suppress(EngineAway):
+    def _send_kill(self) -> None:
+        with contextlib.suppress(EngineUnavailable):
             Engine(self._url).signal(self._name, signal.SIGKILL)
-        self.end_left()
-        time.sleep(AGAIN_S)  # until it is said again
+        self.kill_remaining()
+        time.sleep(RETRY_S)  # until it may be sent again
 
     def _signal_main(self, number: int) -> bool:
         main = read_process(self.pid) if self.pid else None
-        if main is None or main.pid not in self.left():
+        if main is None or main.pid not in self.pids():
             return False
         try:
             send(main, number)
@@ -244,70 +253,70 @@ class Container:
             return False
         return True
 
-    def left(self) -> tuple[int, ...]:
+    def pids(self) -> tuple[int, ...]:
         """Its living processes, as this machine numbers them."""
         return pids_of(self.id) if self.id else ()
 
-    def end_left(self) -> None:
-        """KILL to each of them, without the engine."""
-        for process in map(read_process, self.left()):
+    def kill_remaining(self) -> None:
+        """KILL to each of its processes, without the engine."""
+        for process in map(read_process, self.pids()):
             if process is not None:
                 with contextlib.suppress(PermissionError):
                     send(process, signal.SIGKILL)
 
 
-def guard(control: str, orders: dict[str, Any], lease: Lease, ready: int) -> None:
-    """From its start to its end."""
+def supervise(task_dir: str, orders: dict[str, Any], lease: Lease, ready: int) -> None:
+    """Run the container from its start to its exit."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    watch = Watch(Wall(control, orders["wall"], orders["user"]), lease, orders["alone"])
-    container = Container(control, orders, lambda: os.kill(os.getpid(), signal.SIGCHLD))
+    watchdog = Watchdog(ControlDir(task_dir, orders["control_dir"], orders["user"]), lease, orders["is_only_task"])
+    container = Container(task_dir, orders, lambda: os.kill(os.getpid(), signal.SIGCHLD))
     started = boottime_us()
-    if lease.is_over():
-        lease.killed_at_start, container.error = True, LEASE_OVER
+    if lease.has_expired():
+        lease.killed_at_start, container.error = True, LEASE_EXPIRED
     else:
         threading.Thread(target=container.run, daemon=True).start()
-        _until_begun(container)
-    tell_running(control, container.pid or os.getpid(), started)
+        _wait_started(container)
+    write_running(task_dir, container.pid or os.getpid(), started)
     os.close(ready)
-    while not container.over.is_set() and not lease.killed_at_start:
-        watch.enforce(container)
-        _obey(control, container)
-        watch.wait()
-    while container.left():
-        container.end_left()
-        watch.wait(0.05)
-    tell_end(control, watch, container.code, 0, container.error)
+    while not container.finished.is_set() and not lease.killed_at_start:
+        watchdog.enforce(container)
+        _carry_out_requests(task_dir, container)
+        watchdog.wait()
+    while container.pids():
+        container.kill_remaining()
+        watchdog.wait(0.05)
+    write_exit(task_dir, watchdog, container.code, 0, container.error)
 
 
-def _until_begun(container: Container) -> None:
-    """Or until it is clear that this takes a while: then the task counts as running, and can be told to leave."""
-    until = time.monotonic() + START_PATIENCE_S
+def _wait_started(container: Container) -> None:
+    """Or until the start turns out to be slow: then the task counts as running, and can be evicted."""
+    until = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < until:
-        if container.begun.wait(0.02) or container.lasts.is_set() or container.over.is_set():
+        if container.started.wait(0.02) or container.is_slow.is_set() or container.finished.is_set():
             return
 
 
-def _obey(control: str, container: Container) -> None:
-    """What the agent has written down that it wants."""
+def _carry_out_requests(task_dir: str, container: Container) -> None:
+    """TERM or KILL, as the agent has requested in `terminating.json`."""
     with contextlib.suppress(OSError, ValueError):
-        with open(f"{control}/terminating.json") as file:  # noqa: PTH123 - as a supervisor does
-            asked = json.load(file)
-        if asked.get("kill"):
-            container.end()
+        with open(f"{task_dir}/terminating.json") as file:  # noqa: PTH123 - as a supervisor does
+            request = json.load(file)
+        if request.get("kill"):
+            container.kill()
         else:
-            container.ask_to_end()
+            container.terminate()
 
 
-def _second(told: bytes) -> int:
-    """`2026-11-22T05:00:00.123456789Z` in seconds since 1970; 0 for what is no time."""
+def _second(timestamp: bytes) -> int:
+    """`2026-11-22T05:00:00.123456789Z` in seconds since 1970; 0 for anything else."""
     try:
-        return calendar.timegm(time.strptime(told[:19].decode(), "%Y-%m-%dT%H:%M:%S"))
+        return calendar.timegm(time.strptime(timestamp[:19].decode(), "%Y-%m-%dT%H:%M:%S"))
     except ValueError:
         return 0
 
 
 def main() -> None:
-    control, lock, lease = sys.argv[1], int(sys.argv[2]), Lease(sys.argv[3], sys.argv[1])
+    task_dir, lock, lease = sys.argv[1], int(sys.argv[2]), Lease(sys.argv[3], sys.argv[1])
     orders = json.load(sys.stdin)
-    guard(control, orders, lease, stand_alone(lock))
+    supervise(task_dir, orders, lease, daemonize(lock))

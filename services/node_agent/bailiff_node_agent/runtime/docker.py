@@ -1,7 +1,7 @@
-"""Tasks as containers of this machine's Docker engine, each under a supervisor that outlives the agent.
+"""The Docker runtime: tasks as containers of this machine's Docker engine, each under a supervisor that outlives the agent.
 
-The folders, the supervisor's lock and the promises are those of tasks that are processes; `container.py` is the supervisor. A
-container belongs to the agent whose folder stands in its labels, and lives no longer than its control directory.
+`container.py` is the supervisor. A container belongs to the agent whose tasks folder is in its labels, and is removed with its
+task folder.
 """
 
 import asyncio
@@ -16,127 +16,128 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bailiff_bus.logs import logger
 from bailiff_node_agent.disk.storage import write_durably
-from bailiff_node_agent.runtime.contract import DeviceHolds, Exit, Launch, Running, TaskKey
-from bailiff_node_agent.runtime.engine import Engine, EngineAway, EngineRefuses, pids_of
-from bailiff_node_agent.runtime.folder import TaskFile, is_supervised, read_json
-from bailiff_node_agent.runtime.process import POLL_S, ProcessRuntime, ids_of
 from bailiff_node_agent.runtime.supervisor.host import boottime_us
 from bailiff_node_agent.runtime.supervisor.processes import Process, read_process, send
+from bailiff_service.logs import logger
+
+from .docker_engine import Engine, EngineError, EngineUnavailable, pids_of
+from .plugin import NodeParts, RuntimePlugin
+from .port import Capabilities, DeviceUsers, Exit, Launch, Running, TaskKey
+from .process_tree import resident_bytes
+from .supervised import POLL_S, SupervisedRuntime, ids_of
+from .task_record import is_supervised, read_json
 
 ENGINE = "unix:///var/run/docker.sock"
 LABEL = "org.bailiff."
 INSIDE = "/run/bailiff"
-"""Where a container sees its wall: a socket's path must be short."""
-LOOK_AT_ENGINE_S = 5.0
-LOG = {"Type": "json-file", "Config": {"max-size": "64m", "max-file": "4"}}  # `local` forgets where long lines end, in 20.10
-LEAST_MEMORY = 6 << 20
+"""The control directory inside a container. It is short because a socket's path must be short."""
+ENGINE_POLL_S = 5.0
+LOG = {"Type": "json-file", "Config": {"max-size": "64m", "max-file": "4"}}  # 20.10's `local` driver splits long lines
+MIN_MEMORY = 6 << 20
 _ROOT = Path(__file__).parents[2]
-_GUARD = f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from bailiff_node_agent.runtime.container import main; main()"
+_SUPERVISOR = f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from bailiff_node_agent.runtime.container import main; main()"
 
 
-class DockerRuntime(ProcessRuntime):
-    """labels: what containers are marked with beside their task. network: as `docker run --network` has it.
+class DockerRuntime(SupervisedRuntime):
+    """labels: put on each container besides those of its task. network: as in `docker run --network`.
 
-    devices: who is told who uses which device, where these are simulated; such are no devices for the engine.
+    devices: records which process uses which device, for simulated ones, which the engine does not know.
     """
 
-    _program = ("-c", _GUARD)
-    _keeps = ("PATH", "HOME", "DOCKER_CONFIG")
+    capabilities = Capabilities(images=True)
+    supervisor = ("-c", _SUPERVISOR)
+    inherited = ("PATH", "HOME", "DOCKER_CONFIG")
 
     def __init__(
         self,
         state_dir: Path,
         *,
-        devices: DeviceHolds | None = None,
+        devices: DeviceUsers | None = None,
         engine: str = ENGINE,
         network: str = "host",
         labels: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(state_dir, devices=devices)
         self._url, self._network, self._labels = engine, network, dict(labels or {})
-        self._looks: asyncio.Task[None] | None = None
-        self._strays_ended = True
+        self._engine_watch: asyncio.Task[None] | None = None
+        self._strays_removed = True
 
     async def adopt(self) -> list[Running | Exit]:
-        found = await super().adopt()
-        self._looks = asyncio.create_task(self._watch_engine())
-        return found
+        states = await super().adopt()
+        self._engine_watch = asyncio.create_task(self._watch_engine())
+        return states
 
     async def terminate(self, key: TaskKey, grace_s: float = 30.0) -> None:
-        control = self._known(key)
-        if not (control / "terminating.json").exists():
+        task = self._known(key)
+        if not (task / "terminating.json").exists():
             until = {"until_boottime_us": boottime_us() + int(grace_s * 1_000_000)}
-            await asyncio.to_thread(write_durably, control / "terminating.json", json.dumps(until).encode())
+            await asyncio.to_thread(write_durably, task / "terminating.json", json.dumps(until).encode())
         self._wake(key)
 
     async def kill(self, key: TaskKey) -> None:
-        control = self._known(key)
-        asked = {"until_boottime_us": 0, "kill": True}
-        await asyncio.to_thread(write_durably, control / "terminating.json", json.dumps(asked).encode())
+        task = self._known(key)
+        request = {"until_boottime_us": 0, "kill": True}
+        await asyncio.to_thread(write_durably, task / "terminating.json", json.dumps(request).encode())
         self._wake(key)
-        again_at = 0.0
-        while not is_over(control) and (self._tree(key) or not again_at):
-            if time.monotonic() >= again_at:
-                again_at = time.monotonic() + 1.0
-                await self._labelled(f"control={control}", _kill if is_supervised(control) else Engine.remove)
-            for process in self._tree(key):
+        repeat_at = 0.0
+        while not has_exited(task) and (self._processes(key) or not repeat_at):
+            if time.monotonic() >= repeat_at:
+                repeat_at = time.monotonic() + 1.0
+                await self._for_each_container(f"task_dir={task}", _kill if is_supervised(task) else Engine.remove)
+            for process in self._processes(key):
                 with contextlib.suppress(PermissionError):
                     send(process, signal.SIGKILL)
             await asyncio.sleep(POLL_S)
 
-    async def forget(self, key: TaskKey) -> None:
-        control = self._known(key)
-        await super().forget(key)
-        if not await self._remove_container(control):
-            self._strays_ended = False
+    def memory(self, key: TaskKey) -> int:
+        return sum(map(resident_bytes, self.pids(key)))
 
     async def close(self) -> None:
-        if self._looks is not None:
-            self._looks.cancel()
-            await asyncio.gather(self._looks, return_exceptions=True)
+        if self._engine_watch is not None:
+            self._engine_watch.cancel()
+            await asyncio.gather(self._engine_watch, return_exceptions=True)
         await super().close()
 
-    # --- what the supervisor is told
+    # --- the supervisor and its container
 
-    def _wall(self, key: TaskKey) -> Path:
-        return self._walls / str(key)
+    def control_dir(self, key: TaskKey) -> Path:
+        return self._control_dirs / str(key)
 
-    def _is_walled(self, launch: Launch) -> bool:  # noqa: ARG002 - of whatever is launched here
+    def _has_own_control_dir(self, launch: Launch) -> bool:  # noqa: ARG002 - every container is given one
         return True
 
-    def _orders(self, launch: Launch, own_wall: Path, log: Path) -> dict[str, Any]:
+    def _orders(self, launch: Launch, control: Path, log: Path) -> dict[str, Any]:
         return {
             "engine": self._url,
             "name": _name(launch.key),
-            "config": self.config(launch, own_wall),
-            "wall": str(own_wall),
+            "config": self.config(launch, control),
+            "control_dir": str(control),
             "user": ids_of(launch.user),
             "log": str(log),
-            "alone": launch.alone,
+            "is_only_task": launch.is_only_task,
         }
 
-    def config(self, launch: Launch, own_wall: Path) -> dict[str, Any]:
-        """The container as the engine's API wants it."""
+    def config(self, launch: Launch, control: Path) -> dict[str, Any]:
+        """The container, as the engine's API wants it."""
         key, real = launch.key, self._devices is None
-        about = {**self._labels, "job": key.job, "attempt": str(key.attempt), "task": key.task}
-        about |= {"folder": str(self._tasks), "control": str(self._control(key))}
+        labels = {**self._labels, "job": key.job, "attempt": str(key.attempt), "task": key.task}
+        labels |= {"folder": str(self._tasks), "task_dir": str(self.task_dir(key))}
         devices = [{"Driver": "", "DeviceIDs": [*launch.device_ids], "Capabilities": [["gpu"]]}]
-        pinned = [{"Name": "memlock", "Soft": -1, "Hard": -1}]  # GPUs copy from memory that stays where it is
-        memory = max(LEAST_MEMORY, launch.memory_bytes) if launch.memory_bytes else 0
+        pinned = [{"Name": "memlock", "Soft": -1, "Hard": -1}]  # GPUs copy from pinned memory
+        memory = max(MIN_MEMORY, launch.memory_bytes) if launch.memory_bytes else 0
         config: dict[str, Any] = {
             "Image": launch.image,
             "Entrypoint": _arguments(launch.command),
             "Cmd": [],
             "Env": [f"{name}={value}" for name, value in self._environment(launch).items()],
-            "Labels": {f"{LABEL}{name}": value for name, value in about.items()},
+            "Labels": {f"{LABEL}{name}": value for name, value in labels.items()},
             "StopTimeout": max(1, launch.grace_s),
             "HostConfig": {
                 "NetworkMode": self._network,
                 "IpcMode": "host" if "CUDA_MPS_PIPE_DIRECTORY" in launch.env else "private",
-                "Init": True,  # nobody else would reap what the job leaves behind, and a first process without one ignores TERM
-                "Mounts": [_mount(own_wall, INSIDE), *(_mount(each, str(each)) for each in launch.folders)],
+                "Init": True,  # it reaps the job's zombies, and a job that is PID 1 itself would ignore TERM
+                "Mounts": [_mount(control, INSIDE), *(_mount(each, str(each)) for each in launch.folders)],
                 "NanoCpus": min(launch.cpu_milli, (os.cpu_count() or 1) * 1000) * 1_000_000,
                 "Memory": memory,
                 "MemorySwap": memory,
@@ -151,14 +152,14 @@ class DockerRuntime(ProcessRuntime):
             config["WorkingDir"] = launch.working_dir
         user = launch.user
         if user is not None or os.getuid():
-            # What it writes into the folders is to be its own, and the agent's to remove.
+            # The job owns what it writes into the mounted folders, and the agent can remove it.
             config["User"] = f"{user.uid}:{user.gid}" if user is not None else f"{os.getuid()}:{os.getgid()}"
             config["HostConfig"]["GroupAdd"] = [str(group) for group in (user.groups if user is not None else os.getgroups())]
         return config
 
     def _environment(self, launch: Launch) -> dict[str, str]:
         env = {
-            "TINI_KILL_PROCESS_GROUP": "1",  # TERM reaches all that the command has started, as it does without a container
+            "TINI_KILL_PROCESS_GROUP": "1",  # TERM reaches the command's whole process group, as without a container
             "NVIDIA_VISIBLE_DEVICES": ",".join(launch.device_ids) if self._devices is None and launch.device_ids else "void",
             **launch.env,
             "BAILIFF_TASK": str(launch.key),
@@ -166,75 +167,77 @@ class DockerRuntime(ProcessRuntime):
             "BAILIFF_SOCKET": f"{INSIDE}/socket",
         }
         if "BAILIFF_SCRATCH_DIR" in env and (os.getuid() or launch.user is not None):
-            env.setdefault("HOME", env["BAILIFF_SCRATCH_DIR"])  # the image knows nothing of this user
+            env.setdefault("HOME", env["BAILIFF_SCRATCH_DIR"])  # the image has no home for this user
         return env
 
-    # --- what the engine has
+    # --- the engine
 
-    def _tree(self, key: TaskKey) -> list[Process]:
-        about = read_json(self._control(key) / "container.json")
-        found = map(read_process, pids_of(about["id"]) if about is not None else ())
-        return sorted(process for process in found if process is not None)
+    def _processes(self, key: TaskKey) -> list[Process]:
+        container = read_json(self.task_dir(key) / "container.json")
+        processes = map(read_process, pids_of(container["id"]) if container is not None else ())
+        return sorted(process for process in processes if process is not None)
 
-    async def _conclude_lost(self, task: TaskFile, control: Path) -> Exit:
-        end = await super()._conclude_lost(task, control)
-        await self._remove_container(control)
-        return end
+    async def _clean_up_lost(self, key: TaskKey) -> None:
+        await self._remove_container(key)
 
-    async def _remove_container(self, control: Path) -> bool:
-        """Whether the engine has answered."""
-        return await self._labelled(f"control={control}", Engine.remove)
+    async def _clean_up(self, key: TaskKey) -> None:
+        if not await self._remove_container(key):
+            self._strays_removed = False
 
-    async def _labelled(self, label: str, do: Callable[[Engine, str], None], *, strays_only: bool = False) -> bool:
-        """Do this to every container with this label; whether the engine has answered."""
+    async def _remove_container(self, key: TaskKey) -> bool:
+        """Whether the engine answered."""
+        return await self._for_each_container(f"task_dir={self.task_dir(key)}", Engine.remove)
 
-        def to_each() -> bool:
+    async def _for_each_container(self, label: str, act: Callable[[Engine, str], None], *, strays_only: bool = False) -> bool:
+        """Call `act` with every container that has this label. Whether the engine answered."""
+
+        def for_each() -> bool:
             engine = Engine(self._url)
             try:
                 for each in engine.labelled(f"{LABEL}{label}"):
-                    if not (strays_only and Path(each["Labels"][f"{LABEL}control"]).exists()):
-                        do(engine, each["Id"])
-            except (EngineAway, EngineRefuses):
+                    if not (strays_only and Path(each["Labels"][f"{LABEL}task_dir"]).exists()):
+                        act(engine, each["Id"])
+            except (EngineUnavailable, EngineError):
                 return False
             finally:
                 engine.close()
             return True
 
-        return await asyncio.to_thread(to_each)
+        return await asyncio.to_thread(for_each)
 
-    async def _end_strays(self) -> None:
-        await super()._end_strays()
-        self._strays_ended = await self._labelled(f"folder={self._tasks}", Engine.remove, strays_only=True)
+    async def _kill_strays(self) -> None:
+        await super()._kill_strays()
+        self._strays_removed = await self._for_each_container(f"folder={self._tasks}", Engine.remove, strays_only=True)
 
     async def _watch_engine(self) -> None:
-        """Say when it goes and comes. Containers that nobody owns are ended when it is there again."""
-        answers = True
+        """Log when the engine stops and starts answering; remove stray containers once it answers again."""
+        answered = True
         while True:
-            problem = await asyncio.to_thread(_trouble, self._url)
-            if answers and problem:
-                logger().error("containers go on where they can, and none is started", why=problem, running=len(self._watched))
-            elif problem is None and not answers:
-                logger().info("the Docker engine answers again")
-            answers = problem is None
-            if answers and not self._strays_ended:
-                await self._end_strays()
-            await asyncio.sleep(LOOK_AT_ENGINE_S)
+            problem = await asyncio.to_thread(_ping_problem, self._url)
+            if answered and problem:
+                logger().error("Docker engine unavailable: no container can be started", why=problem, running=len(self._watched))
+            elif problem is None and not answered:
+                logger().info("Docker engine available again")
+            answered = problem is None
+            if answered and not self._strays_removed:
+                await self._kill_strays()
+            await asyncio.sleep(ENGINE_POLL_S)
 
 
-def is_over(control: Path) -> bool:
-    """Whether its end is written down."""
-    return (control / "exit.json").exists()
+def has_exited(task_dir: Path) -> bool:
+    """Whether the task's exit is on disk."""
+    return (task_dir / "exit.json").exists()
 
 
 def _kill(engine: Engine, container: str) -> None:
     engine.signal(container, signal.SIGKILL)
 
 
-def _trouble(url: str) -> str | None:
+def _ping_problem(url: str) -> str | None:
     engine = Engine(url)
     try:
         engine.ping()
-    except (EngineAway, EngineRefuses) as problem:
+    except (EngineUnavailable, EngineError) as problem:
         return str(problem)
     finally:
         engine.close()
@@ -242,14 +245,28 @@ def _trouble(url: str) -> str | None:
 
 
 def _name(key: TaskKey) -> str:
-    """For people; the labels say whose it is."""
+    """For people; the labels identify the task."""
     return re.sub(r"[^a-zA-Z0-9_.-]", "-", f"bailiff-{key.job[:100]}-{key.attempt}-{key.task[:20]}-{secrets.token_hex(4)}")
 
 
 def _arguments(command: list[str] | str) -> list[str]:
-    """A shell waits for what it runs before it obeys TERM: it would leave first, and the container end with it."""
+    """A shell handles TERM only after its command has ended: without the trap it would exit first, and the container with it."""
     return ["/bin/sh", "-c", f"trap exit TERM\n{command}"] if isinstance(command, str) else command
 
 
 def _mount(source: Path, target: str) -> dict[str, Any]:
     return {"Type": "bind", "Source": str(source), "Target": target}
+
+
+def _open(parts: NodeParts) -> DockerRuntime:
+    settings = parts.settings
+    return DockerRuntime(
+        parts.folder / "docker",
+        devices=parts.devices,
+        engine=settings.docker_engine,
+        network=settings.docker_network,
+        labels=parts.labels,
+    )
+
+
+PLUGIN = RuntimePlugin("docker", _open)

@@ -1,1 +1,1 @@
-"""One task on this node, from the order that starts it until nothing of it is left."""
+"""What the agent does with its tasks: start, evict, watch, release."""

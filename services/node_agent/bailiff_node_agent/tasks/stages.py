@@ -1,84 +1,87 @@
-"""The stages of an eviction: which a task has reached, how that is noted on disk and told."""
+"""The stages of an eviction: which of them a task has reached, on disk and in reports."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bailiff_bus.ambient import Ambient
-from bailiff_bus.messages import EvictionStageReached
+from bailiff_bus.messages import EvictionStageReport
 from bailiff_core.records.facts import EvictionStage, Stage
-from bailiff_node_agent.disk import Evictions, RunningEviction
-from bailiff_node_agent.reporting import Reporter
-from bailiff_node_agent.runtime import Exit, Said
+from bailiff_node_agent.disk import EvictionStore, RunningEviction
+from bailiff_node_agent.reporter import Reporter
+from bailiff_node_agent.runtime import Exit, JobMessage
+from bailiff_service.clock_and_ids import ClockAndIds
 
-from .heard import checkpoint_of
-from .held import Held
+from .task_messages import checkpoint_of
+from .task_table import LocalTask
 
-TERMINATED: Literal["terminated"] = "terminated"  # on disk only: TERM has really been sent
-NOTED: tuple[EvictionStage, ...] = ("noticed", "term_sent", "kill_sent")  # on disk with their eviction, in this order
-SAID: tuple[EvictionStage, ...] = (
+TERMINATED: Literal["terminated"] = "terminated"  # on disk only: TERM was really sent
+DURABLE_STAGES: tuple[EvictionStage, ...] = ("noticed", "term_sent", "kill_sent")  # on disk with their eviction, in this order
+TASK_STAGES: tuple[EvictionStage, ...] = (
     "acknowledged", "checkpoint_started", "saving_in_flight", "checkpoint_committed", "yielding",
 )  # fmt: skip
-OUR_OWN = ("term_sent", "kill_sent")
+AGENT_STAGES = ("term_sent", "kill_sent")
 
 
 @dataclass(frozen=True, slots=True)
-class Stages:
-    """Enters what tasks reach into what is held of them, once."""
+class EvictionStages:
+    """Records the stages that tasks reach, each once."""
 
-    evictions: Evictions
-    ambient: Ambient
+    evictions: EvictionStore
+    clock_and_ids: ClockAndIds
     reporter: Reporter
 
-    def reach(self, held: Held, eviction: RunningEviction, stage: EvictionStage, *, tell: bool = True, **facts: Any) -> None:
-        """Now; where it was reached before, nothing happens."""
-        if stage in held.stages:
+    def reach(
+        self, task: LocalTask, eviction: RunningEviction, stage: EvictionStage, *, report: bool = True, **facts: Any
+    ) -> None:
+        """The task reaches the stage now. Does nothing if it was reached before."""
+        if stage in task.stages:
             return
-        after = max(0, self.ambient.boot() - eviction.notice_boottime_us)
-        held.stages[stage] = reached = Stage(stage=stage, after=after, **facts)
-        if stage in NOTED:
-            self._note(eviction, stage)
-        if tell:
-            self.tell(held, reached)
+        elapsed = max(0, self.clock_and_ids.boot() - eviction.notice_boottime_us)
+        task.stages[stage] = reached = Stage(stage=stage, elapsed=elapsed, **facts)
+        if stage in DURABLE_STAGES:
+            self._write(eviction, stage)
+        if report:
+            self.report(task, reached)
 
-    def terminated(self, held: Held, eviction: RunningEviction) -> None:
-        """TERM has been sent."""
-        held.stages[TERMINATED] = None
-        self._note(eviction, TERMINATED)
+    def terminated(self, task: LocalTask, eviction: RunningEviction) -> None:
+        """TERM was sent."""
+        task.stages[TERMINATED] = None
+        self._write(eviction, TERMINATED)
 
-    def without_agent(self, held: Held, end: Exit, *, tell: bool = True) -> None:
-        """Those that its supervisor went through by itself."""
-        for name in NOTED:
-            if name in (*end.lease_stages, *end.deadline_stages) and name not in held.stages:
-                stuck = stuck_in(held.stages) if name != "noticed" else None
-                held.stages[name] = stage = Stage(stage=name, stuck_in=stuck)
-                if tell:
-                    self.tell(held, stage)
+    def record_supervisor_stages(self, task: LocalTask, end: Exit, *, report: bool = True) -> None:
+        """The stages that the supervisor carried out by itself."""
+        for name in DURABLE_STAGES:
+            if name in (*end.lease_stages, *end.deadline_stages) and name not in task.stages:
+                stuck = stuck_in(task.stages) if name != "noticed" else None
+                task.stages[name] = stage = Stage(stage=name, stuck_in=stuck)
+                if report:
+                    self.report(task, stage)
 
-    def tell(self, held: Held, stage: Stage) -> None:
-        self.reporter.tell_of(held.key, held.order, EvictionStageReached, **stage.model_dump())
+    def report(self, task: LocalTask, stage: Stage) -> None:
+        """Report a reached stage."""
+        self.reporter.report_task(task.key, task.ordered_by, EvictionStageReport, **stage.model_dump())
 
-    def _note(self, eviction: RunningEviction, stage: str) -> None:
+    def _write(self, eviction: RunningEviction, stage: str) -> None:
         if self.evictions.get(eviction.key) is not None:
             self.evictions.reached(eviction.key, stage)
 
 
-def said_by(line: Said, notice_at: int) -> Stage | None:
-    """The stage of an eviction that a line tells of; None for one that tells of none, or came before the notice."""
-    stage = next((each for each in SAID if each == line.say), None)
-    if stage is None or line.at_boottime_us < notice_at:
+def stage_of(message: JobMessage, notice_at: int) -> Stage | None:
+    """The stage that a message reports; None for other messages, and for those from before the notice."""
+    stage = next((each for each in TASK_STAGES if each == message.type), None)
+    if stage is None or message.at < notice_at:
         return None
-    after, checkpoint = line.at_boottime_us - notice_at, checkpoint_of(line) if stage == "checkpoint_committed" else None
-    return Stage(stage=stage, after=after, step=None if checkpoint else line.content.get("step"), checkpoint=checkpoint)
+    elapsed, checkpoint = message.at - notice_at, checkpoint_of(message) if stage == "checkpoint_committed" else None
+    return Stage(stage=stage, elapsed=elapsed, step=None if checkpoint else message.content.get("step"), checkpoint=checkpoint)
 
 
 def stuck_in(stages: dict[str, Stage | None]) -> EvictionStage:
     """The last stage that the task itself has reached."""
-    reached = [stage.stage for stage in stages.values() if stage is not None and stage.stage not in OUR_OWN]
+    reached = [stage.stage for stage in stages.values() if stage is not None and stage.stage not in AGENT_STAGES]
     return reached[-1] if reached else "noticed"
 
 
-def reached_until(eviction: RunningEviction) -> dict[str, Stage | None]:
-    """What is known of an eviction that an earlier agent began; what the task said is in its own journal."""
+def stages_until(eviction: RunningEviction) -> dict[str, Stage | None]:
+    """The stages that an earlier agent has recorded on disk; the task's own stages are in its journal."""
     order: tuple[EvictionStage | Literal["terminated"], ...] = ("noticed", "term_sent", TERMINATED, "kill_sent")
     found: dict[str, Stage | None] = {}
     for stage in order[: order.index(eviction.stage) + 1] if eviction.stage in order else ():
@@ -90,6 +93,6 @@ def reached_until(eviction: RunningEviction) -> dict[str, Stage | None]:
 
 
 def notice_facts(eviction: RunningEviction) -> dict[str, Any]:
-    """What is told with the stage `noticed`."""
-    known = {name: value for name in ("attached", "step", "pace") if (value := eviction.detail.get(name)) is not None}
-    return {**known, "soft": eviction.grace_us, "hard": eviction.grace_us + eviction.kill_after_us}
+    """What is reported with the stage `noticed`."""
+    known = {name: value for name in ("attached", "step", "step_rate_milli") if (value := eviction.detail.get(name)) is not None}
+    return {**known, "term_after": eviction.grace_us, "kill_after": eviction.grace_us + eviction.kill_after_us}

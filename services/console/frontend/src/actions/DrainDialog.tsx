@@ -1,26 +1,26 @@
 import { useState } from "preact/hooks";
 
-import type { NodeCells } from "../live/shapes";
-import { deadline, MODES, type Mode } from "./draining";
+import type { NodeCells } from "../live/types";
+import { deadline, MODES, type Mode } from "./drainModes";
 import { RequestDialog } from "./RequestDialog";
-import { filled } from "./requests";
+import { withoutEmpty } from "./requests";
 
-interface OfNode {
+interface NodeDialogProps {
   pool: string;
   node: NodeCells;
   onClose: () => void;
 }
 
-export function DrainDialog({ pool, node, onClose }: OfNode) {
+export function DrainDialog({ pool, node, onClose }: NodeDialogProps) {
   const [mode, choose] = useState<Mode>("graceful");
   const [within, setWithin] = useState("");
-  const [reason, say] = useState("");
+  const [reason, setReason] = useState("");
   const until = deadline(within);
-  const asked = until === null ? null : { kind: "drain", ...filled({ node: node.node, mode, deadline: until, reason }) };
+  const request = until === null ? null : { kind: "drain", ...withoutEmpty({ node: node.node, mode, deadline: until, reason }) };
   return (
-    <RequestDialog pool={pool} title={`Drain ${node.node}`} verb="Drain" danger asked={asked} onClose={onClose} reason={{ value: reason, say }}>
+    <RequestDialog pool={pool} title={`Drain ${node.node}`} action="Drain" danger request={request} onClose={onClose} reason={{ value: reason, setReason }}>
       <fieldset class="modes">
-        <legend class="label">How</legend>
+        <legend class="label">Mode</legend>
         {MODES.map((each) => (
           <label key={each.mode}>
             <input type="radio" name="drain-mode" checked={mode === each.mode} onChange={() => choose(each.mode)} />
@@ -31,17 +31,17 @@ export function DrainDialog({ pool, node, onClose }: OfNode) {
         ))}
       </fieldset>
       <label class="field">
-        <span class="label">Empty within</span>
-        <input class="input" value={within} placeholder="whenever" onInput={(event) => setWithin(event.currentTarget.value)} />
-        {until === null ? <span class="fault">A time, as in 30m, 2h or 1d.</span> : <span class="hint">As in 30m, 2h or 1d, from now on. Left out: whenever its jobs are done.</span>}
+        <span class="label">Deadline</span>
+        <input class="input" value={within} placeholder="none" onInput={(event) => setWithin(event.currentTarget.value)} />
+        {until === null ? <span class="fault">Enter a duration, e.g. 30m, 2h or 1d.</span> : <span class="hint">A duration from now, e.g. 30m, 2h or 1d. Empty: no deadline; the drain completes when its jobs have ended.</span>}
       </label>
     </RequestDialog>
   );
 }
 
-export function UndrainDialog({ pool, node, onClose }: OfNode) {
-  const [reason, say] = useState("");
+export function UndrainDialog({ pool, node, onClose }: NodeDialogProps) {
+  const [reason, setReason] = useState("");
   return (
-    <RequestDialog pool={pool} title={`Undrain ${node.node}`} verb="Undrain" asked={{ kind: "undrain", ...filled({ node: node.node, reason }) }} onClose={onClose} reason={{ value: reason, say }} />
+    <RequestDialog pool={pool} title={`Undrain ${node.node}`} action="Undrain" request={{ kind: "undrain", ...withoutEmpty({ node: node.node, reason }) }} onClose={onClose} reason={{ value: reason, setReason }} />
   );
 }

@@ -1,47 +1,47 @@
 import { useRef, useState } from "preact/hooks";
 
-import { useLive } from "../live/live";
-import type { LiveJob } from "../live/shapes";
-import { me } from "../shell/me";
+import { useLive } from "../live/livePool";
+import type { LiveJob } from "../live/types";
+import { currentUser } from "../shell/currentUser";
 import { Button } from "../ui/Button";
 import "./actions.css";
-import { choices, cutOff, endedText, hasEnded, hindrances, notAllowed, type JobVerb } from "./jobRules";
-import { JobDialog } from "./JobDialog";
+import { actionChoices, offlineReason, endedText, hasEnded, disabledReasons, permissionError, type JobAction } from "./allowedActions";
+import { JobActionDialog } from "./JobActionDialog";
 
 /**
- * The buttons of a job: what may be asked for now, each with what it will cause shown before it is sent. job null: it has ended; a
- * dialog that is open by then stays, and says so.
+ * The action buttons of a job. Each opens a dialog that previews the effects before the request is sent. job null: it has ended; an
+ * open dialog stays and says so.
  */
 export function JobActions({ pool, job }: { pool: string; job: LiveJob | null }) {
   const live = useLive(pool);
-  void live.projectsAt.value;
-  const [open, show] = useState<JobVerb | null>(null);
+  void live.projectsVersion.value;
+  const [open, openDialog] = useState<JobAction | null>(null);
   const known = useRef(job);
   if (job) known.current = job;
   const last = known.current;
   if (!last || (!job && !open)) return null;
   return (
     <div class="actions">
-      {job && <Buttons job={job} forbidden={notAllowed(me.value, job.project, live.projects)} cut={cutOff(live.connection.value, live.told.value.kafka)} show={show} />}
-      {open && <JobDialog pool={pool} job={last} over={!job || hasEnded(job) ? endedText(last.job) : null} verb={open} onClose={() => show(null)} />}
+      {job && <Buttons job={job} denied={permissionError(currentUser.value, job.project, live.projects)} offline={offlineReason(live.connection.value, live.consoleState.value.kafka)} openDialog={openDialog} />}
+      {open && <JobActionDialog pool={pool} job={last} endedMessage={!job || hasEnded(job) ? endedText(last.job) : null} action={open} onClose={() => openDialog(null)} />}
     </div>
   );
 }
 
-function Buttons({ job, forbidden, cut, show }: { job: LiveJob; forbidden: string | null; cut: string | null; show: (verb: JobVerb) => void }) {
+function Buttons({ job, denied, offline, openDialog }: { job: LiveJob; denied: string | null; offline: string | null; openDialog: (action: JobAction) => void }) {
   if (hasEnded(job)) return null;
-  if (forbidden !== null) return <p class="why-not">{forbidden}</p>;
-  const found = choices(job);
+  if (denied !== null) return <p class="disabled-reasons">{denied}</p>;
+  const found = actionChoices(job);
   return (
     <>
       <div class="buttons">
-        {found.map(({ verb, name, hindrance }) => (
-          <Button key={verb} danger={verb === "cancel"} disabled={hindrance !== null || cut !== null} onClick={() => show(verb)}>
+        {found.map(({ action, name, disabledReason }) => (
+          <Button key={action} danger={action === "cancel"} disabled={disabledReason !== null || offline !== null} onClick={() => openDialog(action)}>
             {name}
           </Button>
         ))}
       </div>
-      {cut ? <p class="why-not">{cut}</p> : <WhyNot texts={hindrances(found)} />}
+      {offline ? <p class="disabled-reasons">{offline}</p> : <WhyNot texts={disabledReasons(found)} />}
     </>
   );
 }
@@ -49,7 +49,7 @@ function Buttons({ job, forbidden, cut, show }: { job: LiveJob; forbidden: strin
 function WhyNot({ texts }: { texts: string[] }) {
   if (!texts.length) return null;
   return (
-    <ul class="why-not">
+    <ul class="disabled-reasons">
       {texts.map((text) => (
         <li key={text}>{text}</li>
       ))}

@@ -1,91 +1,91 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo } from "preact/hooks";
 
-import type { Refusal } from "../lib/api";
-import { useLive } from "../live/live";
+import type { ApiError } from "../lib/api";
+import { useLive } from "../live/livePool";
 import { Button } from "../ui/Button";
 import { Dialog } from "../ui/Dialog";
-import { Failure } from "../ui/Failure";
+import { ErrorMessage } from "../ui/ErrorMessage";
 import { Loading } from "../ui/Loading";
 import { SeqLink } from "../ui/Links";
 import "./actions.css";
-import { AffectedTable } from "./AffectedTable";
-import { cutOff } from "./jobRules";
-import { Latest } from "./latest";
-import { preview, type Answer, type Asked, type Preview } from "./requests";
-import { Sending } from "./sending";
+import { AffectedJobsTable } from "./AffectedJobsTable";
+import { offlineReason } from "./allowedActions";
+import { DebouncedQuery } from "./debouncedQuery";
+import { preview, type RequestOutcome, type RequestBody, type Preview } from "./requests";
+import { RequestSubmission } from "./requestSubmission";
 
-const REST_MS = 400;
+const DEBOUNCE_MS = 400;
 
 interface Props {
   pool: string;
   title: string;
-  /** What the button says. */
-  verb: string;
+  /** Label of the submit button. */
+  action: string;
   danger?: boolean;
-  /** null: something is missing yet. */
-  asked: Asked | null;
-  /** Why it is too late to ask; null: it is not. */
-  over?: string | null;
+  /** null: the input is incomplete. */
+  request: RequestBody | null;
+  /** Why no request is possible any more; null: it is. */
+  endedMessage?: string | null;
   onClose: () => void;
-  /** What is to be chosen first. */
+  /** Input fields above the preview. */
   children?: ComponentChildren;
-  /** Where a reason is of use: it is asked for last, when what it will cause is known. */
-  reason?: { value: string; say: (text: string) => void };
+  /** The reason field, below the preview; absent: none. */
+  reason?: { value: string; setReason: (text: string) => void };
 }
 
-/** What it will cause, then the button, then what admission answered. */
-export function RequestDialog({ pool, title, verb, danger = false, asked, over: overNow = null, onClose, children, reason }: Props) {
+/** A dialog that previews the effects of a request, sends it, and shows admission's response. */
+export function RequestDialog({ pool, title, action, danger = false, request, endedMessage: overNow = null, onClose, children, reason }: Props) {
   const live = useLive(pool);
-  const sending = useMemo(() => new Sending(pool), []);
-  const causes = useMemo(() => new Latest<Asked, Preview>((question) => preview(pool, question), REST_MS), []);
-  const { reason: _, ...matters }: Record<string, unknown> = asked ?? {}; // the reason changes nothing of what it causes
-  const question = asked && JSON.stringify(matters);
-  useEffect(() => causes.put(question === null ? null : (JSON.parse(question) as Asked), causes.state.peek().of ? REST_MS : 0), [question]);
-  useEffect(() => () => causes.stop(), []);
+  const sending = useMemo(() => new RequestSubmission(pool), []);
+  const previewQuery = useMemo(() => new DebouncedQuery<RequestBody, Preview>((question) => preview(pool, question), DEBOUNCE_MS), []);
+  const { reason: _, ...previewFields }: Record<string, unknown> = request ?? {}; // the reason does not change the effects
+  const question = request && JSON.stringify(previewFields);
+  useEffect(() => previewQuery.set(question === null ? null : (JSON.parse(question) as RequestBody), previewQuery.state.peek().of ? DEBOUNCE_MS : 0), [question]);
+  useEffect(() => () => previewQuery.stop(), []);
 
   const state = sending.state.value;
-  const said = causes.state.value;
-  const cut = cutOff(live.connection.value, live.told.value.kafka);
-  const impossible = (said.refusal !== null && said.refusal.status >= 400 && said.refusal.status < 500) || Boolean(said.answer?.faults.length);
-  const over = state.at === "sending" ? null : overNow; // what was sent may be what ended it
-  const answered = state.at === "answered";
+  const previewed = previewQuery.state.value;
+  const offline = offlineReason(live.connection.value, live.consoleState.value.kafka);
+  const impossible = (previewed.error !== null && previewed.error.status >= 400 && previewed.error.status < 500) || Boolean(previewed.answer?.faults.length);
+  const endedMessage = state.status === "sending" ? null : overNow; // the request itself may have ended the job
+  const answered = state.status === "answered";
   return (
     <Dialog
       title={title}
       onClose={onClose}
       footer={
         <>
-          <Button onClick={onClose}>{answered || over ? "Close" : "Do nothing"}</Button>
+          <Button onClick={onClose}>{answered || endedMessage ? "Close" : "Dismiss"}</Button>
           {!answered && (
             <Button
               primary={!danger}
               danger={danger}
-              disabled={asked === null || over !== null || cut !== null || impossible || said.asking || state.at === "sending"}
-              onClick={() => asked && void sending.go(asked)}
+              disabled={request === null || endedMessage !== null || offline !== null || impossible || previewed.loading || state.status === "sending"}
+              onClick={() => request && void sending.submit(request)}
             >
-              {state.at === "sending" ? "Sending…" : state.at === "failed" ? `${verb}: try again` : verb}
+              {state.status === "sending" ? "Sending…" : state.status === "failed" ? `${action}: retry` : action}
             </Button>
           )}
         </>
       }
     >
       {answered ? (
-        <Answered pool={pool} answer={state.answer} />
+        <OutcomeMessage pool={pool} answer={state.answer} />
       ) : (
         <>
-          {over && (
+          {endedMessage && (
             <p class="notice" role="alert">
-              {over}
+              {endedMessage}
             </p>
           )}
-          {!over && children}
-          {!over && <Causes pool={pool} said={said.answer} refusal={said.refusal} asking={said.asking} nothing={asked === null} />}
-          {!over && reason && <ReasonField value={reason.value} onInput={reason.say} />}
-          {state.at === "failed" && <Failed refusal={state.refusal} />}
-          {cut && (
+          {!endedMessage && children}
+          {!endedMessage && <PreviewSection pool={pool} previewed={previewed.answer} error={previewed.error} loading={previewed.loading} incomplete={request === null} />}
+          {!endedMessage && reason && <ReasonField value={reason.value} onInput={reason.setReason} />}
+          {state.status === "failed" && <SubmissionError error={state.error} />}
+          {offline && (
             <p class="notice" role="alert">
-              {cut}
+              {offline}
             </p>
           )}
         </>
@@ -99,68 +99,68 @@ function ReasonField({ value, onInput }: { value: string; onInput: (text: string
     <label class="field">
       <span class="label">Reason</span>
       <input class="input" value={value} maxLength={1000} onInput={(event) => onInput(event.currentTarget.value)} />
-      <span class="hint">May be left out. It stands in the record beside your name, for those whom it concerns.</span>
+      <span class="hint">Optional. Recorded in the audit log with your name.</span>
     </label>
   );
 }
 
-function Causes({ pool, said, refusal, asking, nothing }: { pool: string; said: Preview | null; refusal: Refusal | null; asking: boolean; nothing: boolean }) {
-  if (nothing) return null;
-  if (refusal) return <Failure refusal={refusal} />;
-  if (!said) return <Loading what="what it will cause" />;
+function PreviewSection({ pool, previewed, error, loading, incomplete }: { pool: string; previewed: Preview | null; error: ApiError | null; loading: boolean; incomplete: boolean }) {
+  if (incomplete) return null;
+  if (error) return <ErrorMessage error={error} />;
+  if (!previewed) return <Loading what="the preview" />;
   return (
-    <section class="causes" aria-busy={asking} aria-live="polite">
-      <h3>What it will cause</h3>
-      {said.sentences.map((sentence, at) => (
+    <section class="effects" aria-busy={loading} aria-live="polite">
+      <h3>Effects</h3>
+      {previewed.sentences.map((sentence, at) => (
         <p key={at}>{sentence}</p>
       ))}
-      {said.faults.map((fault, at) => (
+      {previewed.faults.map((fault, at) => (
         <p key={at} class="fault">
           {fault.text}
         </p>
       ))}
-      {said.affected.length > 0 && <AffectedTable pool={pool} rows={said.affected} />}
+      {previewed.affected.length > 0 && <AffectedJobsTable pool={pool} rows={previewed.affected} />}
     </section>
   );
 }
 
-function Failed({ refusal }: { refusal: Refusal }) {
+function SubmissionError({ error }: { error: ApiError }) {
   return (
-    <div class="answer" data-kind="bad" role="alert">
-      <strong>{refusal.title}</strong>
-      {refusal.detail && <p>{refusal.detail}</p>}
-      {refusal.faults.map((fault, at) => (
+    <div class="response" data-kind="bad" role="alert">
+      <strong>{error.title}</strong>
+      {error.detail && <p>{error.detail}</p>}
+      {error.faults.map((fault, at) => (
         <p key={at}>{fault.text}</p>
       ))}
-      {(refusal.status === 0 || refusal.status >= 500) && <p>Whether the request was sent is not known. Trying again is safe: it keeps its id, and happens once.</p>}
+      {(error.status === 0 || error.status >= 500) && <p>It is unknown whether the request was sent. Retrying is safe: the request keeps its id and is processed once.</p>}
     </div>
   );
 }
 
-/** What admission said. */
-export function Answered({ pool, answer }: { pool: string; answer: Answer }) {
+/** Admission's response to a request. */
+export function OutcomeMessage({ pool, answer }: { pool: string; answer: RequestOutcome }) {
   const record = answer.seq === null ? null : <SeqLink pool={pool} seq={answer.seq} />;
   if (answer.accepted === null) {
     return (
-      <div class="answer" data-kind="open" role="status">
-        <strong>No answer yet</strong>
-        <p>The request is in Kafka, and is decided as soon as admission reads it; closing this does not take it back. What comes of it shows in the pages by itself.</p>
+      <div class="response" data-kind="open" role="status">
+        <strong>No response yet</strong>
+        <p>The request is in Kafka and is processed as soon as admission reads it. Closing this dialog does not withdraw it. The pages update when it is processed.</p>
         <p class="soft">
-          Its id: <code>{answer.id}</code>
+          Request id: <code>{answer.id}</code>
         </p>
       </div>
     );
   }
   if (answer.accepted) {
     return (
-      <div class="answer" data-kind="good" role="status">
+      <div class="response" data-kind="good" role="status">
         <strong>✓ Accepted, as record {record}</strong>
-        <p>What follows from it shows in the pages by itself.</p>
+        <p>The pages update automatically.</p>
       </div>
     );
   }
   return (
-    <div class="answer" data-kind="bad" role="alert">
+    <div class="response" data-kind="bad" role="alert">
       <strong>✕ Rejected{record && <>, as record {record}</>}</strong>
       <p>{answer.reason}</p>
       <p class="soft">

@@ -1,10 +1,10 @@
 import { post, poolPath, type Fault } from "../lib/api";
 
-/** A request's body: kind and the fields of the client's message. */
-export type Asked = { kind: string } & Record<string, unknown>;
+/** The body of a request: its kind and the fields of the client's message. */
+export type RequestBody = { kind: string } & Record<string, unknown>;
 
-/** accepted null: admission has not answered yet; the request is in Kafka. */
-export interface Answer {
+/** Admission's response. accepted null: none yet; the request is in Kafka. */
+export interface RequestOutcome {
   id: string;
   accepted: boolean | null;
   seq: number | null;
@@ -17,7 +17,7 @@ export interface Affected {
   job: string;
   priority_class: string;
   priority: number;
-  what: string;
+  effect: string;
   to: string[];
   tasks: string;
   gpus: string;
@@ -31,17 +31,17 @@ export interface Preview {
   faults: Fault[];
 }
 
-/** A request's own id: whoever sends it twice with the same one has asked once. */
+/** A new idempotency key: requests with the same id are processed once. */
 export function newId(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16)); // randomUUID is only there over TLS and on loopback
   return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-export const preview = (pool: string, asked: Asked): Promise<Preview> => post(poolPath(pool, "preview"), asked);
+export const preview = (pool: string, request: RequestBody): Promise<Preview> => post(poolPath(pool, "preview"), request);
 
-export const send = (pool: string, id: string, asked: Asked): Promise<Answer> => post(poolPath(pool, "requests"), { ...asked, id });
+export const send = (pool: string, id: string, request: RequestBody): Promise<RequestOutcome> => post(poolPath(pool, "requests"), { ...request, id });
 
-/** A body without what was left empty: the server's own defaults hold. */
-export function filled(fields: Record<string, unknown>): Record<string, unknown> {
+/** The fields without empty values, so that the server's defaults apply. */
+export function withoutEmpty(fields: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== "" && value !== null && value !== undefined));
 }

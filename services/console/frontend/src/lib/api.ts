@@ -1,4 +1,4 @@
-// One way to ask the server. What goes wrong becomes a `Refusal`, which `ui/Failure` shows.
+// The HTTP client. Every error becomes an `ApiError`, which `ui/ErrorMessage` shows.
 
 export interface Fault {
   where?: string;
@@ -10,8 +10,8 @@ export interface Fault {
   text: string;
 }
 
-/** What the server would not or could not do. status 0: it did not answer. */
-export class Refusal extends Error {
+/** An error response of the server. status 0: no response. */
+export class ApiError extends Error {
   constructor(
     readonly status: number,
     readonly title: string,
@@ -22,38 +22,38 @@ export class Refusal extends Error {
   }
 }
 
-/** Whatever was thrown, as something that can be shown. */
-export const asRefusal = (failure: unknown): Refusal =>
-  failure instanceof Refusal ? failure : new Refusal(0, "Something went wrong in this page", String(failure));
+/** Any thrown value as an `ApiError`. */
+export const toApiError = (failure: unknown): ApiError =>
+  failure instanceof ApiError ? failure : new ApiError(0, "Unexpected error in this page", String(failure));
 
 let csrf = "";
 
-/** The token of `/api/me`, sent with everything that asks for something to be done. */
-export function keepCsrf(token: string): void {
+/** Stores the CSRF token of `/api/me`, which is sent with every POST and DELETE. */
+export function setCsrfToken(token: string): void {
   csrf = token;
 }
 
-async function ask<T>(path: string, init: RequestInit): Promise<T> {
-  let answer: Response;
+async function request<T>(path: string, init: RequestInit): Promise<T> {
+  let response: Response;
   try {
-    answer = await fetch(path, init);
+    response = await fetch(path, init);
   } catch (error) {
     if (init.signal?.aborted) throw error;
-    throw new Refusal(0, "The console does not answer", "Is it running, and is this machine connected to it?");
+    throw new ApiError(0, "The console does not respond", "Check that it is running and reachable from this machine.");
   }
-  if (answer.ok) return (answer.status === 204 ? undefined : await answer.json()) as T;
-  if (answer.status === 401) {
+  if (response.ok) return (response.status === 204 ? undefined : await response.json()) as T;
+  if (response.status === 401) {
     location.assign(`/auth/sign-in?to=${encodeURIComponent(location.pathname + location.search)}`);
   }
-  const said = await answer.json().catch(() => ({}));
-  throw new Refusal(answer.status, said.title ?? `Status ${answer.status}`, said.detail ?? "", said.faults ?? []);
+  const body = await response.json().catch(() => ({}));
+  throw new ApiError(response.status, body.title ?? `Status ${response.status}`, body.detail ?? "", body.faults ?? []);
 }
 
 export const get = <T>(path: string, signal?: AbortSignal): Promise<T> =>
-  ask<T>(path, { headers: { accept: "application/json" }, ...(signal ? { signal } : {}) });
+  request<T>(path, { headers: { accept: "application/json" }, ...(signal ? { signal } : {}) });
 
 const send = <T>(method: string, path: string, body?: unknown): Promise<T> =>
-  ask<T>(path, {
+  request<T>(path, {
     method,
     headers: { "content-type": "application/json", "x-csrf-token": csrf },
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
@@ -62,7 +62,7 @@ const send = <T>(method: string, path: string, body?: unknown): Promise<T> =>
 export const post = <T>(path: string, body: unknown): Promise<T> => send<T>("POST", path, body);
 export const remove = <T>(path: string): Promise<T> => send<T>("DELETE", path);
 
-/** A part of a list of the query interface; next: the cursor of what follows, null: nothing does. */
+/** A page of a list of the query API; next: cursor of the next page, null: this is the last. */
 export interface Page<T> {
   items: T[];
   next: string | null;
@@ -72,5 +72,5 @@ export interface Page<T> {
 export const poolPath = (pool: string, ...parts: (string | number)[]): string =>
   ["/api/pools", pool, ...parts].map((part, at) => (at ? encodeURIComponent(part) : part)).join("/");
 
-/** A path of the query interface, `/v1/domains/{pool}/…`, through the console. */
-export const archivePath = (pool: string, rest: string): string => `/api/archive/domains/${encodeURIComponent(pool)}/${rest}`;
+/** A path of the query API, `/v1/pools/{pool}/…`, through the console's proxy. */
+export const archivePath = (pool: string, rest: string): string => `/api/archive/pools/${encodeURIComponent(pool)}/${rest}`;

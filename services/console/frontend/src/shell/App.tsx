@@ -1,13 +1,13 @@
 import { ErrorBoundary, lazy, LocationProvider, Route, Router, useLocation } from "preact-iso";
 import { useEffect, useState } from "preact/hooks";
 
-import { useLoad } from "../lib/load";
-import { Failure } from "../ui/Failure";
+import { useFetch } from "../lib/useFetch";
+import { ErrorMessage } from "../ui/ErrorMessage";
 import { Loading } from "../ui/Loading";
-import { learnMe, me, meFailure } from "./me";
-import { Missing } from "./Missing";
-import { PoolChoice } from "./PoolChoice";
-import type { Pools } from "./pools";
+import { loadCurrentUser, currentUser, currentUserError } from "./currentUser";
+import { NotFound } from "./NotFound";
+import { PoolList } from "./PoolList";
+import type { Pools } from "./poolsResponse";
 import { Shell } from "./Shell";
 
 const PoolPage = lazy(() => import("../pages/pool/PoolPage"));
@@ -20,29 +20,29 @@ const WhatIfPage = lazy(() => import("../pages/whatif/WhatIfPage"));
 const SubmitPage = lazy(() => import("../pages/submit/SubmitPage"));
 
 export function App() {
-  useEffect(() => void learnMe(), []);
+  useEffect(() => void loadCurrentUser(), []);
   return (
     <LocationProvider>
       <ErrorBoundary>
-        <Known />
+        <AppRoutes />
       </ErrorBoundary>
     </LocationProvider>
   );
 }
 
-function Known() {
+function AppRoutes() {
   const { path } = useLocation();
-  const [shown, show] = useState(false); // the first page's code is on its way
-  const pools = useLoad<Pools>(me.value ? "/api/pools" : null, path === "/");
-  if (meFailure.value) return <Failure refusal={meFailure.value} again={learnMe} />;
-  if (!me.value) return <Loading what="the console" />;
+  const [shown, show] = useState(false); // false until the code of the first page has loaded
+  const pools = useFetch<Pools>(currentUser.value ? "/api/pools" : null, path === "/");
+  if (currentUserError.value) return <ErrorMessage error={currentUserError.value} retry={loadCurrentUser} />;
+  if (!currentUser.value) return <Loading what="the console" />;
   const { value, failure } = pools.value;
-  if (!value) return failure ? <Failure refusal={failure} again={learnMe} /> : <Loading what="the pools" />;
+  if (!value) return failure ? <ErrorMessage error={failure} retry={loadCurrentUser} /> : <Loading what="the pools" />;
   return (
     <Shell pools={value}>
       {!shown && <Loading what="the page" />}
       <Router onRouteChange={() => show(true)} onLoadEnd={() => show(true)}>
-        <Route path="/" component={() => <PoolChoice pools={value} />} />
+        <Route path="/" component={() => <PoolList pools={value} />} />
         <Route path="/:pool" component={PoolPage} />
         <Route path="/:pool/queue" component={QueuePage} />
         <Route path="/:pool/projects" component={ProjectsPage} />
@@ -51,7 +51,7 @@ function Known() {
         <Route path="/:pool/record" component={RecordPage} />
         <Route path="/:pool/what-if" component={WhatIfPage} />
         <Route path="/:pool/submit" component={SubmitPage} />
-        <Route default component={Missing} />
+        <Route default component={NotFound} />
       </Router>
     </Shell>
   );

@@ -2,16 +2,16 @@ import type { ComponentChildren } from "preact";
 import { useLocation } from "preact-iso";
 
 import { post } from "../lib/api";
-import { moment } from "../lib/words";
-import { liveOf } from "../live/live";
-import { Ago } from "../ui/Ago";
+import { moment } from "../lib/format";
+import { livePoolOf } from "../live/livePool";
+import { RelativeTime } from "../ui/RelativeTime";
 import { Button } from "../ui/Button";
-import { Empty } from "../ui/Empty";
-import { Find } from "./Find";
+import { EmptyState } from "../ui/EmptyState";
+import { JobSearch } from "./JobSearch";
 import { PoolIcon, ProjectsIcon, QueueIcon, RecordIcon, SubmitIcon, WhatIfIcon } from "./icons";
-import { me } from "./me";
-import type { Pools } from "./pools";
-import { choice, choose } from "./theme";
+import { currentUser } from "./currentUser";
+import type { Pools } from "./poolsResponse";
+import { themeChoice, chooseTheme } from "./theme";
 
 const PAGES = [
   { at: "", name: "Pool", Icon: PoolIcon },
@@ -22,7 +22,7 @@ const PAGES = [
   { at: "/submit", name: "Submit", Icon: SubmitIcon },
 ];
 
-/** The frame around every page. */
+/** The layout of every page: navigation, header, content. */
 export function Shell({ pools, children }: { pools: Pools; children: ComponentChildren }) {
   const { path, route } = useLocation();
   const pool = path === "/" ? null : decodeURIComponent(path.split("/")[1] ?? "");
@@ -31,7 +31,7 @@ export function Shell({ pools, children }: { pools: Pools; children: ComponentCh
   return (
     <div class="shell">
       <a class="skip" href="#main">
-        To the content
+        Skip to content
       </a>
       <nav class="side" aria-label="Pages">
         <a class="brand" href="/">
@@ -40,7 +40,7 @@ export function Shell({ pools, children }: { pools: Pools; children: ComponentCh
         {known && (
           <div class="pages">
             {PAGES.map(({ at, name, Icon }) => (
-              <a key={at} href={root + (at || "/").replace(/\/$/, "")} aria-current={isAt(path, root, at) ? "page" : undefined}>
+              <a key={at} href={root + (at || "/").replace(/\/$/, "")} aria-current={isCurrent(path, root, at) ? "page" : undefined}>
                 <Icon /> {name}
               </a>
             ))}
@@ -61,20 +61,20 @@ export function Shell({ pools, children }: { pools: Pools; children: ComponentCh
             </select>
           </label>
         )}
-        {known && <Connected pool={pool} />}
+        {known && <ConnectionStatus pool={pool} />}
         <span class="spring" />
-        {known && <Find key={pool} pool={pool} />}
-        <Colours />
-        <Who />
+        {known && <JobSearch key={pool} pool={pool} />}
+        <ThemeButton />
+        <UserBadge />
       </header>
       <main class="main" id="main" tabIndex={-1}>
         {pool !== null && !known ? (
-          <Empty title={`There is no pool “${pool}”`}>
-            {pools.pools.length ? "Choose one above." : "No pool has a log yet."} <a href="/">To the pools</a>
-          </Empty>
+          <EmptyState title={`Pool “${pool}” does not exist`}>
+            {pools.pools.length ? "Select one above." : "No pool exists yet."} <a href="/">All pools</a>
+          </EmptyState>
         ) : (
           <>
-            {known && <Notices pool={pool} configured={pools.archive.configured} />}
+            {known && <OutageNotices pool={pool} configured={pools.archive.configured} />}
             {children}
           </>
         )}
@@ -83,29 +83,29 @@ export function Shell({ pools, children }: { pools: Pools; children: ComponentCh
   );
 }
 
-const isAt = (path: string, root: string, at: string): boolean =>
+const isCurrent = (path: string, root: string, at: string): boolean =>
   at === "" ? path === root || path === `${root}/` : path === root + at || path.startsWith(`${root + at}/`);
 
-const NEXT = { system: "light", light: "dark", dark: "system" } as const;
-const SIGN = { system: "◐", light: "☀", dark: "☾" };
+const NEXT_THEME = { system: "light", light: "dark", dark: "system" } as const;
+const THEME_ICON = { system: "◐", light: "☀", dark: "☾" };
 
-function Colours() {
-  const is = choice.value;
-  const words = `Colours: ${is === "system" ? "as the system has them" : is}. Change to ${NEXT[is]}.`;
+function ThemeButton() {
+  const theme = themeChoice.value;
+  const label = `Theme: ${theme}. Change to ${NEXT_THEME[theme]}.`;
   return (
-    <Button quiet onClick={() => choose(NEXT[is])} title={words}>
-      <span aria-hidden="true">{SIGN[is]}</span>
-      <span class="visually-hidden">{words}</span>
+    <Button quiet onClick={() => chooseTheme(NEXT_THEME[theme])} title={label}>
+      <span aria-hidden="true">{THEME_ICON[theme]}</span>
+      <span class="visually-hidden">{label}</span>
     </Button>
   );
 }
 
-function Who() {
-  const who = me.value!;
+function UserBadge() {
+  const who = currentUser.value!;
   const role = who.operator ? ", operator" : who.projects?.length === 0 ? ", viewer" : "";
   return (
     <>
-      <span class="soft who" title={`${who.name}${role}`}>
+      <span class="soft user" title={`${who.name}${role}`}>
         {who.name}
         <span class="wide-only">{role}</span>
       </span>
@@ -118,8 +118,8 @@ function Who() {
   );
 }
 
-function Connected({ pool }: { pool: string }) {
-  const live = liveOf(pool);
+function ConnectionStatus({ pool }: { pool: string }) {
+  const live = livePoolOf(pool);
   const state = live.connection.value;
   return (
     <span class="connection" data-state={state} role="status">
@@ -130,14 +130,14 @@ function Connected({ pool }: { pool: string }) {
           live<span class="wide-only">, record</span> <span class="number">#{live.seq}</span>
         </span>
       )}
-      {state === "lost" && live.seq.value < 0 && "no connection yet; trying again"}
+      {state === "lost" && live.seq.value < 0 && "not connected; retrying"}
       {state === "lost" && live.seq.value >= 0 && (
         <span>
-          connection lost<span class="wide-only">; shown is record #{live.seq}</span>
+          connection lost<span class="wide-only">; shown as of record #{live.seq}</span>
           {live.time.value && (
             <>
               , <span class="wide-only">of </span>
-              <Ago at={live.time.value} />
+              <RelativeTime at={live.time.value} />
             </>
           )}
         </span>
@@ -146,19 +146,19 @@ function Connected({ pool }: { pool: string }) {
   );
 }
 
-function Notices({ pool, configured }: { pool: string; configured: boolean }) {
-  const live = liveOf(pool);
-  const told = live.told.value;
+function OutageNotices({ pool, configured }: { pool: string; configured: boolean }) {
+  const live = livePoolOf(pool);
+  const consoleState = live.consoleState.value;
   return (
     <>
-      {!told.kafka && (
+      {!consoleState.kafka && (
         <p class="notice" role="alert">
-          Kafka does not answer. What runs goes on running; what is shown is of the last record that was read, and requests must wait.
+          Kafka is unavailable. Running jobs continue. The data shown is as of the last record read, and requests cannot be sent.
         </p>
       )}
-      {configured && !told.archive && (
+      {configured && !consoleState.archive && (
         <p class="notice" role="alert">
-          The archive does not answer: the past (timelines, evictions, usage over time) cannot be shown now. What is live is complete.
+          The archive is unavailable. History (timelines, evictions, usage over time) cannot be shown. Live data is complete.
         </p>
       )}
     </>

@@ -1,4 +1,4 @@
-// Icons are drawn here: no font, no request. All decorate a text beside them.
+// Inline SVG icons, without fonts or requests. Each decorates a text beside it.
 const icon = (path: string) => () => (
   <svg viewBox="0 0 24 24" fill="none" stroke="currentColor" stroke-width="1.8" stroke-linecap="round" stroke-linejoin="round" aria-hidden="true">
     <path d={path} />

@@ -1,33 +1,33 @@
 import { signal } from "@preact/signals";
 
 type Choice = "system" | "light" | "dark";
-const KEY = "bailiff-theme";
+const STORAGE_KEY = "bailiff-theme";
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
-const kept = (): Choice => {
-  const found = localStorage.getItem(KEY);
+const storedChoice = (): Choice => {
+  const found = localStorage.getItem(STORAGE_KEY);
   return found === "light" || found === "dark" ? found : "system";
 };
 
-export const choice = signal<Choice>("system");
-/** Counts changes of the theme: who draws on a canvas draws again. */
-export const themeAt = signal(0);
+export const themeChoice = signal<Choice>("system");
+/** Incremented when the theme changes, so that canvases are redrawn. */
+export const themeVersion = signal(0);
 
 export function applyTheme(): void {
-  choice.value = kept();
-  show();
-  dark.addEventListener("change", show);
+  themeChoice.value = storedChoice();
+  apply();
+  dark.addEventListener("change", apply);
 }
 
-export function choose(next: Choice): void {
-  choice.value = next;
-  if (next === "system") localStorage.removeItem(KEY);
-  else localStorage.setItem(KEY, next);
-  show();
+export function chooseTheme(next: Choice): void {
+  themeChoice.value = next;
+  if (next === "system") localStorage.removeItem(STORAGE_KEY);
+  else localStorage.setItem(STORAGE_KEY, next);
+  apply();
 }
 
-function show(): void {
-  const is = choice.value === "system" ? (dark.matches ? "dark" : "light") : choice.value;
-  document.documentElement.dataset.theme = is;
-  themeAt.value += 1;
+function apply(): void {
+  const theme = themeChoice.value === "system" ? (dark.matches ? "dark" : "light") : themeChoice.value;
+  document.documentElement.dataset.theme = theme;
+  themeVersion.value += 1;
 }

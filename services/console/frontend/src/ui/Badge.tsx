@@ -19,13 +19,13 @@ const STATES: Record<string, [Tone, string]> = {
   paused: ["plain", "‖"],
   pausing: ["warn", "‖"],
   cancelling: ["warn", "✕"],
-  held: ["bad", "!"],
+  suspended: ["bad", "!"],
   succeeded: ["good", "✓"],
   failed: ["bad", "✕"],
   cancelled: ["plain", "✕"],
 };
 
-/** A job's state: a word, a sign, a colour. */
+/** A job's state as text, symbol and colour. */
 export function StateBadge({ state }: { state: string }) {
   const [tone, sign] = STATES[state] ?? ["plain", ""];
   return (

@@ -1,4 +1,4 @@
-/** Use against quota and fair share: solid up to the quota, striped above it; a mark at each of `marks`. `words` says the same. */
+/** Usage bar: solid up to the quota, striped above it; a mark at each of `marks`. `words`: the same as text. */
 export function Bar({ used, quota, of, marks = [], words }: { used: number; quota: number | null; of: number; marks?: number[]; words: string }) {
   const whole = Math.max(of, used, quota ?? 0, ...marks, 1e-9);
   const own = Math.min(used, quota ?? used);

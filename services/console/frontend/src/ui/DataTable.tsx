@@ -1,8 +1,8 @@
 import type { ComponentChildren } from "preact";
 
-import { useMore } from "./More";
+import { useShowMore } from "./useShowMore";
 
-const AT_FIRST = 200;
+const INITIAL_ROWS = 200;
 const STEP = 1_000;
 
 export interface Column<T> {
@@ -11,9 +11,9 @@ export interface Column<T> {
   cell: (row: T) => ComponentChildren;
 }
 
-/** caption: for who cannot see the heading above it. Long lists show their first rows, and the rest when asked. */
+/** A table; long ones show their first rows and a button for more. caption: for screen readers. */
 export function DataTable<T>({ caption, columns, rows, rowKey }: { caption: string; columns: Column<T>[]; rows: T[]; rowKey: (row: T) => string | number }) {
-  const [shown, more] = useMore(rows, AT_FIRST, STEP);
+  const [shown, more] = useShowMore(rows, INITIAL_ROWS, STEP);
   return (
     <>
       <div class="table-scroll" tabIndex={0} role="region" aria-label={caption}>

@@ -3,7 +3,7 @@ import { useEffect, useRef } from "preact/hooks";
 
 import { Button } from "./Button";
 
-/** A modal: the browser's own, which keeps the focus inside and closes with Escape. */
+/** A modal dialog: the browser's own, which traps the focus and closes with Escape. */
 export function Dialog({ title, onClose, footer, children }: { title: string; onClose: () => void; footer: ComponentChildren; children: ComponentChildren }) {
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => dialog.current?.showModal(), []);

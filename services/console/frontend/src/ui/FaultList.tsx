@@ -1,6 +1,6 @@
 import type { Fault } from "../lib/api";
 
-/** What is wrong with a text, and where in it. */
+/** Validation errors with their positions. */
 export function FaultList({ faults }: { faults: readonly Fault[] }) {
   return (
     <ul class="faults">

@@ -13,7 +13,7 @@ export const NodeLink = ({ pool, node }: { pool: string; node: string }) => <a h
 
 const NODES_NAMED = 3;
 
-/** `node-1, node-2 and 3 more`, each a link. */
+/** `node-1, node-2 and 3 more`, as links. */
 export function NodeLinks({ pool, nodes }: { pool: string; nodes: readonly string[] }) {
   const named = nodes.length > NODES_NAMED ? nodes.slice(0, NODES_NAMED - 1) : nodes;
   const left = nodes.length - named.length;

@@ -1,4 +1,4 @@
-/** A project to narrow a list to; null: any. */
+/** Filter by project; null: any. */
 export function ProjectSelect({ projects, value, onChange }: { projects: Iterable<string>; value: string | null; onChange: (project: string | null) => void }) {
   return (
     <label>

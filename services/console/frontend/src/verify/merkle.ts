@@ -1,14 +1,14 @@
-// Merkle trees as RFC 6962 has them (section 2.1), over SHA-256. Paths go from the leaf, or the smaller tree, to the root.
-import { compared, hash } from "./bytes";
+// Merkle trees (RFC 6962, section 2.1) over SHA-256. Paths go from the leaf, or the smaller tree, to the root.
+import { compareBytes, hash } from "./bytes";
 
 const LEAF = Uint8Array.of(0);
 const NODE = Uint8Array.of(1);
 
 export const leafHash = (data: Uint8Array): Uint8Array => hash(LEAF, data);
 const nodeHash = (left: Uint8Array, right: Uint8Array): Uint8Array => hash(NODE, left, right);
-const same = (left: Uint8Array, right: Uint8Array): boolean => compared(left, right) === 0;
+const same = (left: Uint8Array, right: Uint8Array): boolean => compareBytes(left, right) === 0;
 
-/** The root over these leaves, hashed already. */
+/** The root over these leaf hashes. */
 export function rootOf(leaves: Uint8Array[], low = 0, high = leaves.length): Uint8Array {
   if (high <= low) return hash();
   if (high - low === 1) return leaves[low]!;
@@ -16,7 +16,7 @@ export function rootOf(leaves: Uint8Array[], low = 0, high = leaves.length): Uin
   return nodeHash(rootOf(leaves, low, middle), rootOf(leaves, middle, high));
 }
 
-/** What shows that the leaf at `index` is in the tree of these leaves (2.1.1). */
+/** The inclusion path of the leaf at `index` (2.1.1). */
 export function inclusionPath(leaves: Uint8Array[], index: number): Uint8Array[] {
   let [low, high] = [0, leaves.length];
   if (index < low || index >= high) throw new Error(`there is no leaf ${index} in a tree of ${high}`);
@@ -34,7 +34,7 @@ export function inclusionPath(leaves: Uint8Array[], index: number): Uint8Array[]
   return path;
 }
 
-/** Whether the path leads from this leaf to the root (RFC 9162, 2.1.3.2). */
+/** Verifies an inclusion path (RFC 9162, 2.1.3.2). */
 export function included(leaf: Uint8Array, index: number, size: number, path: Uint8Array[], root: Uint8Array): boolean {
   if (index < 0 || index >= size) return false;
   let [at, last, found] = [index, size - 1, leaf];
@@ -49,7 +49,7 @@ export function included(leaf: Uint8Array, index: number, size: number, path: Ui
   return last === 0 && same(found, root);
 }
 
-/** Whether the path shows that the first tree is the beginning of the second (RFC 9162, 2.1.4.2). */
+/** Verifies a consistency proof: the first tree is a prefix of the second (RFC 9162, 2.1.4.2). */
 export function consistent(before: number, size: number, path: Uint8Array[], beforeRoot: Uint8Array, root: Uint8Array): boolean {
   if (before <= 0 || before > size) return false;
   if (before === size) return path.length === 0 && same(beforeRoot, root);

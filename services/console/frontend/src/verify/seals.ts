@@ -1,4 +1,4 @@
-// Seals (docs/record.md): an Ed25519 signature over the root of a Merkle tree over a log's record hashes. As bailiff_bus.seals.
+// Seals (docs/concepts/audit-log.md): an Ed25519 signature over the root of a Merkle tree over a log's record hashes. As bailiff_log.seals.
 import { ed25519 } from "@noble/curves/ed25519.js";
 
 import { fromBase64Url, fromHex, utf8 } from "./bytes";
@@ -10,7 +10,7 @@ export interface Seal {
   root: string;
   hash: string;
   sealed_at: number;
-  before?: number;
+  previous_size?: number;
   consistency?: string[];
   key: string;
   signature: string;
@@ -19,106 +19,106 @@ export interface Seal {
 interface Key {
   identity: string;
   key: string;
-  before?: string | null;
+  previous_key?: string | null;
   signature?: string | null;
 }
 
-interface Aside {
+interface InvalidatedSeals {
   identity: string;
   size?: number;
-  lost: number;
-  lost_root: string;
+  invalidated_size: number;
+  invalidated_root: string;
   from_seq?: number;
   reason?: string;
-  set_aside_at: number;
+  invalidated_at: number;
   key: string;
   signature: string;
 }
 
-/** A message of `bailiff.seals` as the archive gives it out. */
+/** A message of the topic `bailiff.seals`, from the archive. */
 export type SealItem =
   | { offset: number; kind: "LogSealed"; data: Seal }
   | { offset: number; kind: "SealingKey"; data: Key }
-  | { offset: number; kind: "SealsSetAside"; data: Aside };
+  | { offset: number; kind: "SealsInvalidated"; data: InvalidatedSeals };
 
-/** What stands after all seals were judged; problem: the first that does not hold, in words. Nothing after it counts. */
-export interface Sealed {
+/** The result of verifying all seals. problem: the first error; messages after it are ignored. */
+export interface SealVerification {
   keys: string[];
   seals: Seal[];
-  setAside: number;
+  invalidations: number;
   problem: string;
 }
 
-/** Keys that vouch for each other, trees that continue each other, in the order of their topic. */
-export function judgeSeals(domain: string, identity: string, items: SealItem[]): Sealed {
-  const found: Sealed = { keys: [], seals: [], setAside: 0, problem: "" };
+/** Verifies the messages in topic order: each key is signed by the previous one, each tree continues the previous one. */
+export function verifySeals(pool: string, identity: string, items: SealItem[]): SealVerification {
+  const result: SealVerification = { keys: [], seals: [], invalidations: 0, problem: "" };
   for (const item of [...items].sort((left, right) => left.offset - right.offset)) {
     try {
-      found.problem = item.data.identity === identity ? take(domain, found, item) : `the ${item.kind} at offset ${item.offset} is of another log`;
+      result.problem = item.data.identity === identity ? add(pool, result, item) : `the ${item.kind} at offset ${item.offset} belongs to another log`;
     } catch (error) {
-      found.problem = `the ${item.kind} at offset ${item.offset} cannot be read: ${String(error)}`;
+      result.problem = `the ${item.kind} at offset ${item.offset} cannot be read: ${String(error)}`;
     }
-    if (found.problem) break;
+    if (result.problem) break;
   }
-  return found;
+  return result;
 }
 
-function take(domain: string, found: Sealed, item: SealItem): string {
-  if (item.kind === "SealingKey") return takeKey(domain, found, item.data);
-  if (item.kind === "SealsSetAside") return takeAside(domain, found, item.data);
-  return takeSeal(domain, found, item.data);
+function add(pool: string, result: SealVerification, item: SealItem): string {
+  if (item.kind === "SealingKey") return addKey(pool, result, item.data);
+  if (item.kind === "SealsInvalidated") return invalidateSeals(pool, result, item.data);
+  return addSeal(pool, result, item.data);
 }
 
-function takeKey(domain: string, found: Sealed, body: Key): string {
-  const last = found.keys.at(-1);
+function addKey(pool: string, result: SealVerification, body: Key): string {
+  const last = result.keys.at(-1);
   if (body.key === last) return "";
-  const said = ["bailiff-seal-key-1", domain, body.identity, body.key];
-  if (last !== undefined && !(body.before === last && body.signature && signed(last, body.signature, said))) {
-    return `key ${body.key} took over, but key ${last} before it did not sign that`;
+  const signedValues = ["bailiff-seal-key-1", pool, body.identity, body.key];
+  if (last !== undefined && !(body.previous_key === last && body.signature && signed(last, body.signature, signedValues))) {
+    return `key ${body.key} replaced key ${last}, but is not signed by it`;
   }
-  found.keys.push(body.key);
+  result.keys.push(body.key);
   return "";
 }
 
-function takeAside(domain: string, found: Sealed, body: Aside): string {
+function invalidateSeals(pool: string, result: SealVerification, body: InvalidatedSeals): string {
   const [size, seq, reason] = [body.size ?? 0, body.from_seq ?? 0, body.reason ?? ""];
-  const said = ["bailiff-seals-aside-1", domain, body.identity, size, body.lost, body.lost_root, seq, reason, body.set_aside_at];
-  if (body.key !== found.keys.at(-1) || !signed(body.key, body.signature, said)) return "seals were set aside, but the log's key did not sign that";
-  const left = found.seals.filter((seal) => seal.size <= size);
-  const last = found.seals.at(-1);
-  if (last?.size !== body.lost || last.root !== body.lost_root || (left.at(-1)?.size ?? 0) !== size) {
-    return "seals were set aside which are not the newest ones";
+  const signedValues = ["bailiff-seals-aside-1", pool, body.identity, size, body.invalidated_size, body.invalidated_root, seq, reason, body.invalidated_at];
+  if (body.key !== result.keys.at(-1) || !signed(body.key, body.signature, signedValues)) return "an invalidation of seals is not signed by the log's key";
+  const left = result.seals.filter((seal) => seal.size <= size);
+  const last = result.seals.at(-1);
+  if (last?.size !== body.invalidated_size || last.root !== body.invalidated_root || (left.at(-1)?.size ?? 0) !== size) {
+    return "an invalidation does not name the newest seals";
   }
-  found.seals = left;
-  found.setAside += 1;
+  result.seals = left;
+  result.invalidations += 1;
   return "";
 }
 
-function takeSeal(domain: string, found: Sealed, seal: Seal): string {
+function addSeal(pool: string, result: SealVerification, seal: Seal): string {
   const what = `the seal over ${seal.size} records`;
-  if (seal.key !== found.keys.at(-1)) return `${what} was made with key ${seal.key}, which was not the log's key then`;
-  if (!signatureHolds(domain, seal)) return `${what}: its signature does not fit key ${seal.key}`;
-  const known = found.seals.findLast((each) => each.size === seal.size);
-  if (known) return known.root === seal.root && known.hash === seal.hash ? "" : `two seals over ${seal.size} records name different roots`;
-  const last = found.seals.at(-1);
-  if (!last && seal.before) return `${what} continues one over ${seal.before}, which is missing`;
+  if (seal.key !== result.keys.at(-1)) return `${what} was signed with key ${seal.key}, which was not the log's key`;
+  if (!signatureHolds(pool, seal)) return `${what}: its signature is not valid for key ${seal.key}`;
+  const known = result.seals.findLast((each) => each.size === seal.size);
+  if (known) return known.root === seal.root && known.hash === seal.hash ? "" : `two seals over ${seal.size} records have different roots`;
+  const last = result.seals.at(-1);
+  if (!last && seal.previous_size) return `${what} continues a seal over ${seal.previous_size} records, which is missing`;
   if (last) {
     const path = (seal.consistency ?? []).map(fromHex);
-    if ((seal.before ?? 0) !== last.size || !consistent(last.size, seal.size, path, fromHex(last.root), fromHex(seal.root))) {
-      return `${what} does not continue the one over ${last.size}: the log was changed or cut between`;
+    if ((seal.previous_size ?? 0) !== last.size || !consistent(last.size, seal.size, path, fromHex(last.root), fromHex(seal.root))) {
+      return `${what} does not continue the seal over ${last.size} records: the log was modified or truncated in between`;
     }
   }
-  found.seals.push(seal);
+  result.seals.push(seal);
   return "";
 }
 
-export const signatureHolds = (domain: string, seal: Seal): boolean =>
-  signed(seal.key, seal.signature, ["bailiff-seal-1", domain, seal.identity, seal.size, seal.root, seal.hash, seal.sealed_at]);
+export const signatureHolds = (pool: string, seal: Seal): boolean =>
+  signed(seal.key, seal.signature, ["bailiff-seal-1", pool, seal.identity, seal.size, seal.root, seal.hash, seal.sealed_at]);
 
-/** Signed is canonical JSON: of a flat list of texts and whole numbers that is what JSON.stringify writes. */
-function signed(key: string, signature: string, said: (string | number)[]): boolean {
+/** Verifies a signature over canonical JSON, which equals JSON.stringify for a flat list of strings and integers. */
+function signed(key: string, signature: string, signedValues: (string | number)[]): boolean {
   try {
-    return ed25519.verify(fromBase64Url(signature), utf8(JSON.stringify(said)), fromBase64Url(key), { zip215: false });
+    return ed25519.verify(fromBase64Url(signature), utf8(JSON.stringify(signedValues)), fromBase64Url(key), { zip215: false });
   } catch {
     return false;
   }

@@ -1,20 +1,19 @@
-"""The small process that stands between the agent and one task, and outlives the agent.
+"""The supervisor: a small process beside each task that outlives the agent.
 
-Started with a control directory, the handle of its lock and the lease's file as arguments, and with the launch as JSON on
+Its arguments are the task folder, the handle of the task's lock and the lease file. It reads the launch as JSON from
 standard input, so that command and environment appear in no argument list and on no disk. It becomes the parent of everything the
-task leaves behind (child subreaper), ends what outlives the main process, and writes `exit.json` only when the whole tree is
-gone. It stays the agent's user where the task runs as another one: that one has a folder of its own for what lies between
-job and node (`wall`), and nothing in the control directory.
+task leaves behind (child subreaper), kills what outlives the main process, and writes `exit.json` only when the whole process
+tree is gone. It keeps the agent's user where the task runs as another one; that user owns only the control directory.
 
-It holds the lock on `<control>/lock` as long as it lives: a free lock means that there is no supervisor (any more).
+It holds the lock on `<task_dir>/lock` as long as it lives: a free lock means that the task has no supervisor.
 
-The agent renews the node's lease on disk while Kafka hears it. When nobody does, this process stops the task by itself,
-so that it is gone before the log gives the node up and runs the job elsewhere (log protocol §7). It keeps an eviction's
-deadlines (`deadlines.json`), too, where the agent that set them is dead when they come.
+The agent renews the node's lease on disk while Kafka receives its reports. Once the lease has expired, the supervisor stops the
+task by itself, so that it is gone before the pool declares the node lost and runs the job elsewhere
+(docs/reference/log-protocol-fences.md#leases). It also enforces an eviction's deadlines (`deadlines.json`) if the agent is down.
 
-It serves `<control>/socket`, where the job says how far it is. What it says is hostile input: it is checked and bounded,
-and written to `<control>/said.jsonl` before it is answered, which the agent follows.
+It serves `<control_dir>/socket`, where the job sends its messages. They are untrusted input: checked, limited, and written to
+`<task_dir>/messages.jsonl`, which the agent reads, before they are answered.
 
-There is one beside every task: only the standard library may enter, without what is slow to start or large (pathlib), and
-nothing is imported later than at its start, since an upgrade may change the files under it.
+There is one supervisor per task, so it must be small: the standard library only, without modules that are slow to import or
+large (pathlib). Everything is imported at its start, since an upgrade may replace the files under it.
 """

@@ -1,4 +1,4 @@
-"""The machine's clock and boot, and files that are whole."""
+"""This machine's boot-time clock and boot id, and atomic writes of JSON files."""
 
 import json
 import os
@@ -16,7 +16,7 @@ def boot_id() -> str:
 
 
 def write_json(path: str, content: dict[str, Any]) -> None:
-    """Whole or not at all, also after a power loss. (The agent has its own; a supervisor can import none of ours.)"""
+    """Atomically and durably. (The agent has its own function; a supervisor can import nothing of ours.)"""
     with open(f"{path}.new", "w") as file:
         json.dump(content, file)
         file.flush()

@@ -1,4 +1,4 @@
-"""The task as processes: started, waited for, and ended with all that it left behind."""
+"""The task as processes: started, waited for, and killed with all that it left behind."""
 
 import ctypes
 import json
@@ -7,10 +7,10 @@ import signal
 from typing import Any
 
 from .host import boottime_us
-from .lease import LEASE_OVER, Lease
+from .lease import LEASE_EXPIRED, Lease
 from .processes import descendants, scan, send
 from .stopping import Processes
-from .watch import Watch
+from .watchdog import Watchdog
 
 LEFTOVER_GRACE_S = 2.0
 PR_SET_PDEATHSIG = 1
@@ -20,7 +20,7 @@ def start_job(launch: dict[str, Any], lease: Lease) -> tuple[int, str | None]:
     """The job's pid, and why it could not be started."""
     command = launch["command"]
     arguments = ["/bin/sh", "-c", command] if isinstance(command, str) else command
-    lease.is_over()  # read once before there is anybody to stop: a file that is gone later was taken away
+    lease.has_expired()  # read before there is a task to stop: a file that is missing later was removed
     reader, writer = os.pipe()  # closed by a successful exec
     pid = os.fork()
     if pid:
@@ -52,10 +52,10 @@ def start_job(launch: dict[str, Any], lease: Lease) -> tuple[int, str | None]:
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        # A main process that nobody supervises would outlive the lease, where no agent is left to find it.
+        # Without a supervisor the main process would outlive the lease, with no agent left to find it.
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-        if lease.is_over():
-            os.write(writer, LEASE_OVER.encode())
+        if lease.has_expired():
+            os.write(writer, LEASE_EXPIRED.encode())
             os.kill(os.getpid(), signal.SIGKILL)
         os.execvpe(arguments[0], arguments, launch["env"])  # noqa: S606 - starting what it is given is its purpose
     except OSError as problem:
@@ -68,45 +68,46 @@ def start_job(launch: dict[str, Any], lease: Lease) -> tuple[int, str | None]:
 
 
 def reap(pid: int) -> int | None:
-    """Collect all children that have ended; the exit code of this one if it was among them."""
+    """Reap all children that have exited; the exit code of this one if it was among them."""
     code = None
     while True:
         try:
-            ended, status = os.waitpid(-1, os.WNOHANG)
+            child, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
             return code
-        if not ended:
+        if not child:
             return code
-        if ended == pid:
+        if child == pid:
             code = os.waitstatus_to_exitcode(status)
 
 
-def wait_for_main(pid: int, watch: Watch) -> int:
-    body = Processes(pid)
+def wait_for_main(pid: int, watchdog: Watchdog) -> int:
+    """The main process's exit code."""
+    task = Processes(pid)
     while (code := reap(pid)) is None:
-        watch.enforce(body)
-        watch.wait()
+        watchdog.enforce(task)
+        watchdog.wait()
     return code
 
 
-def end_leftovers(control: str, session: int, watch: Watch) -> int:
-    """TERM, a while, KILL to all that outlived the main process; returns how many they were."""
-    ended_at, body = boottime_us(), Processes(session)
-    asked: set[tuple[int, int]] = set()
+def kill_leftovers(task_dir: str, session: int, watchdog: Watchdog) -> int:
+    """TERM, a grace, KILL to every process that outlived the main process; returns how many there were."""
+    exited_at, task = boottime_us(), Processes(session)
+    terminated: set[tuple[int, int]] = set()
     while tree := descendants({os.getpid()}, scan()):
-        patience_us = ended_at + int(LEFTOVER_GRACE_S * 1_000_000)
-        terminating = os.path.exists(f"{control}/terminating.json")
+        kill_at = exited_at + int(LEFTOVER_GRACE_S * 1_000_000)
+        terminating = os.path.exists(f"{task_dir}/terminating.json")
         if terminating:
-            with open(f"{control}/terminating.json") as file:
-                patience_us = max(patience_us, json.load(file)["until_boottime_us"])
-        watch.enforce(body)
+            with open(f"{task_dir}/terminating.json") as file:
+                kill_at = max(kill_at, json.load(file)["until_boottime_us"])
+        watchdog.enforce(task)
         for process in tree:
-            if boottime_us() >= patience_us:
+            if boottime_us() >= kill_at:
                 send(process, signal.SIGKILL)
-            elif process[:2] not in asked and not (terminating and process.session == session):
-                # The agent's own TERM has gone to the main session; a second one cuts a clean end short.
+            elif process[:2] not in terminated and not (terminating and process.session == session):
+                # The agent has sent TERM to the main session already; a second one would cut a clean shutdown short.
                 send(process, signal.SIGTERM)
-        asked.update(process[:2] for process in tree)
-        watch.wait(0.05)
+        terminated.update(process[:2] for process in tree)
+        watchdog.wait(0.05)
         reap(session)
-    return len(asked)
+    return len(terminated)

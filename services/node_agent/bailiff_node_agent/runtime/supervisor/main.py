@@ -7,35 +7,36 @@ import signal
 import sys
 from typing import Any
 
-from .ear import Wall
+from .daemon import daemonize, write_exit, write_running
 from .host import boottime_us
-from .job import end_leftovers, start_job, wait_for_main
-from .lease import LEASE_OVER, Lease
-from .life import stand_alone, tell_end, tell_running
-from .watch import Watch
+from .job import kill_leftovers, start_job, wait_for_main
+from .lease import LEASE_EXPIRED, Lease
+from .socket_server import ControlDir
+from .watchdog import Watchdog
 
 PR_SET_CHILD_SUBREAPER = 36
 
 
-def supervise(control: str, launch: dict[str, Any], lease: Lease, ready: int) -> None:
+def supervise(task_dir: str, launch: dict[str, Any], lease: Lease, ready: int) -> None:
+    """Run the task from its start to its exit. ready: closed once the task runs."""
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "cannot become the reaper of the task's processes")
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    wall = Wall(control, launch.get("wall", control), launch.get("user"))
-    watch = Watch(wall, lease, launch["alone"])
-    launch["env"]["BAILIFF_SOCKET"] = watch.ear.path()
+    control_dir = ControlDir(task_dir, launch["control_dir"], launch["user"])
+    watchdog = Watchdog(control_dir, lease, launch["is_only_task"])
+    launch["env"]["BAILIFF_SOCKET"] = watchdog.server.path()
     started = boottime_us()
     pid, error = start_job(launch, lease)
-    lease.killed_at_start = error == LEASE_OVER
-    tell_running(control, pid, started)
+    lease.killed_at_start = error == LEASE_EXPIRED
+    write_running(task_dir, pid, started)
     os.close(ready)
-    code = wait_for_main(pid, watch)
-    leftovers = end_leftovers(control, pid, watch)
-    tell_end(control, watch, code, leftovers, error)
+    code = wait_for_main(pid, watchdog)
+    leftovers = kill_leftovers(task_dir, pid, watchdog)
+    write_exit(task_dir, watchdog, code, leftovers, error)
 
 
 def main() -> None:
-    control, lock, lease = sys.argv[1], int(sys.argv[2]), Lease(sys.argv[3], sys.argv[1])
+    task_dir, lock, lease = sys.argv[1], int(sys.argv[2]), Lease(sys.argv[3], sys.argv[1])
     launch = json.load(sys.stdin)
-    supervise(control, launch, lease, stand_alone(lock))
+    supervise(task_dir, launch, lease, daemonize(lock))

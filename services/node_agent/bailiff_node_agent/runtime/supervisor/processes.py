@@ -1,4 +1,4 @@
-"""Processes of this machine, each named for ever, and signals that reach no other."""
+"""Processes of this machine, identified beyond reuse of their pid, and signals that reach no other process."""
 
 import os
 import signal
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Process(NamedTuple):
-    """One living process. The pid alone may be used again; pid and start name one process for ever."""
+    """One living process. Its pid may be reused; pid and start time together identify it."""
 
     pid: int
     started: int  # clock ticks since boot
@@ -21,10 +21,10 @@ def read_process(pid: int) -> Process | None:
             line = file.read()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The program's name stands in parentheses and may contain spaces and parentheses of its own.
+    # The program's name is in parentheses and may contain spaces and parentheses.
     state, parent, group, session, *rest = line[line.rindex(b")") + 2 :].split()
     threads, started = int(rest[13]), int(rest[15])
-    # A main thread that has ended looks like a zombie while other threads of it still run.
+    # A main thread that has exited looks like a zombie while other threads still run.
     if state in (b"Z", b"X") and threads <= 1:
         return None
     return Process(pid, started, int(parent), int(group), int(session))
@@ -51,7 +51,7 @@ def descendants(ancestors: set[int], processes: list[Process]) -> list[Process]:
 
 
 def send(process: Process, signum: int) -> None:
-    """Signal this very process, never another one that has got its pid since."""
+    """Signal this process, never another one that has reused its pid."""
     try:
         handle = os.pidfd_open(process.pid)
     except ProcessLookupError:

@@ -1,34 +1,34 @@
 import { useMemo } from "preact/hooks";
 
 import { Card } from "../../ui/Card";
-import { MapLegend, MiniMap } from "../../ui/MiniMap";
-import { changes, concerned } from "./changes";
-import type { DecisionTold } from "./shapes";
+import { MiniMapLegend, GpuMiniMap } from "../../ui/GpuMiniMap";
+import { gpuChanges, affectedNodes } from "./gpuChanges";
+import type { DecisionResponse } from "./types";
 
 const MOST_NODES = 24;
 
-/** The nodes concerned just before the record and just after it. */
-export function BeforeAfter({ told }: { told: DecisionTold }) {
-  const changed = useMemo(() => changes(told.before, told.after), [told]);
+/** The affected nodes just before and just after the record. */
+export function BeforeAfter({ response }: { response: DecisionResponse }) {
+  const changed = useMemo(() => gpuChanges(response.before, response.after), [response]);
   const marked = useMemo(() => new Set(changed.map((each) => `${each.node}/${each.gpu}`)), [changed]);
-  const after = concerned(told.after, changed, MOST_NODES);
+  const after = affectedNodes(response.after, changed, MOST_NODES);
   if (!after.length) return null;
-  const before = after.flatMap((node) => told.before?.nodes?.[node.node] ?? []);
-  const all = Object.keys(told.after?.nodes ?? {}).length;
+  const before = after.flatMap((node) => response.before?.nodes?.[node.node] ?? []);
+  const all = Object.keys(response.after?.nodes ?? {}).length;
   return (
-    <Card title="The nodes concerned, before and after">
+    <Card title="Affected nodes, before and after">
       <div class="before-after">
         <figure>
-          <figcaption>Before #{told.seq}</figcaption>
-          <MiniMap nodes={before} changed={marked} label={`Before record ${told.seq}`} />
+          <figcaption>Before #{response.seq}</figcaption>
+          <GpuMiniMap nodes={before} changed={marked} label={`Before record ${response.seq}`} />
         </figure>
         <figure>
-          <figcaption>After it</figcaption>
-          <MiniMap nodes={after} changed={marked} label={`After record ${told.seq}`} />
+          <figcaption>After #{response.seq}</figcaption>
+          <GpuMiniMap nodes={after} changed={marked} label={`After record ${response.seq}`} />
         </figure>
       </div>
-      <MapLegend changes />
-      {changed.length === 0 && <p class="soft note">This record by itself changes nothing on these GPUs: who has to leave is told afterwards.</p>}
+      <MiniMapLegend changes />
+      {changed.length === 0 && <p class="soft note">This record does not change these GPUs: the eviction notices follow.</p>}
       {changed.length > 0 && (
         <details class="gap">
           <summary>{changed.length === 1 ? "One GPU changed" : `${changed.length} GPUs changed`}</summary>

@@ -1,30 +1,30 @@
 import { describe, expect, test } from "vitest";
 
-import { plainLine } from "../../lib/plain";
+import { sanitizeLine } from "../../lib/sanitizeLine";
 import { LogLines } from "./logLines";
 
-describe("a line of a log", () => {
+describe("sanitizing a log line", () => {
   test.each([
     ["colours", "\u001b[1;31mred\u001b[0m text", "red text"],
-    ["a title of the terminal", "\u001b]0;owned\u0007after", "after"],
-    ["a link of the terminal", "\u001b]8;;http://x\u001b\\name\u001b]8;;\u001b\\", "name"],
-    ["a cursor that moves", "\u001b[2J\u001b[Hcleared", "cleared"],
-    ["the eight-bit form", "\u009b31mred", "red"],
+    ["a terminal title", "\u001b]0;owned\u0007after", "after"],
+    ["a terminal link", "\u001b]8;;http://x\u001b\\name\u001b]8;;\u001b\\", "name"],
+    ["cursor movement", "\u001b[2J\u001b[Hcleared", "cleared"],
+    ["eight-bit escapes", "\u009b31mred", "red"],
     ["a progress bar", "10%\r50%\r100%", "100%"],
-    ["an end of line", "done\r\n", "done"],
-    ["bytes that are no text", "a\u0000b\u0007c", "a�b�c"],
-    ["text turned round", "safe\u202egpj.exe", "safe�gpj.exe"],
+    ["line endings", "done\r\n", "done"],
+    ["control characters", "a\u0000b\u0007c", "a�b�c"],
+    ["bidirectional overrides", "safe\u202egpj.exe", "safe�gpj.exe"],
     ["a tab", "a\tb", "a\tb"],
     ["markup", "<img src=x onerror=alert(1)>", "<img src=x onerror=alert(1)>"],
-  ])("%s", (_, text, shown) => expect(plainLine(text)).toBe(shown));
+  ])("%s", (_, text, shown) => expect(sanitizeLine(text)).toBe(shown));
 
-  test("a very long one is cut, and says so", () => {
-    expect(plainLine("x".repeat(10_000))).toMatch(/^x{4000} … \(6000 more characters\)$/);
+  test("very long lines are truncated", () => {
+    expect(sanitizeLine("x".repeat(10_000))).toMatch(/^x{4000} … \(6000 more characters\)$/);
   });
 });
 
-describe("the lines that are kept", () => {
-  test("the newest stay, whatever comes, and the others are counted", () => {
+describe("the line buffer", () => {
+  test("keeps the newest lines and counts the others", () => {
     const lines = new LogLines(100);
     for (let at = 0; at < 1_000; at += 1) lines.add({ task: at % 2, attempt: 1, text: `line ${at}` });
     expect([lines.count, lines.dropped]).toEqual([1_000, 900]);
@@ -32,7 +32,7 @@ describe("the lines that are kept", () => {
     expect(lines.shown(1_000)).toHaveLength(100);
   });
 
-  test("of one task, and up to where the reader paused", () => {
+  test("filters by task, and stops where the user paused", () => {
     const lines = new LogLines(100);
     for (let at = 0; at < 10; at += 1) lines.add({ task: at % 2, text: `${at}` });
     expect(lines.shown(2, 1).map((line) => line.text)).toEqual(["7", "9"]);

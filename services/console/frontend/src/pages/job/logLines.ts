@@ -1,5 +1,5 @@
-// The lines of a job's log that a page keeps: the newest, whatever comes.
-import { plainLine } from "../../lib/plain";
+// The newest lines of a job's log, in a bounded buffer.
+import { sanitizeLine } from "../../lib/sanitizeLine";
 
 export interface LogLine {
   number: number;
@@ -11,15 +11,15 @@ export interface LogLine {
 
 export const LINES_KEPT = 5_000;
 
-/** What the stream carries. */
-export interface Sent {
+/** A line as the stream sends it. */
+export interface SentLine {
   task?: number;
   attempt?: number;
   at?: string | null;
   text?: string;
 }
 
-/** A ring of the newest lines. `dropped` counts what is not kept any more. */
+/** A bounded buffer of the newest lines; `dropped` counts the discarded ones. */
 export class LogLines {
   private lines: LogLine[] = [];
   private next = 0;
@@ -27,12 +27,12 @@ export class LogLines {
 
   constructor(private readonly most = LINES_KEPT) {}
 
-  add(sent: Sent): void {
+  add(sent: SentLine): void {
     const task = Number(sent.task ?? 0);
     this.tasks.add(task);
-    this.lines.push({ number: this.next, task, attempt: Number(sent.attempt ?? 0), at: sent.at ?? null, text: plainLine(String(sent.text ?? "")) });
+    this.lines.push({ number: this.next, task, attempt: Number(sent.attempt ?? 0), at: sent.at ?? null, text: sanitizeLine(String(sent.text ?? "")) });
     this.next += 1;
-    if (this.lines.length > this.most * 1.2) this.lines.splice(0, this.lines.length - this.most); // not with every line
+    if (this.lines.length > this.most * 1.2) this.lines.splice(0, this.lines.length - this.most); // in batches, not for every line
   }
 
   get count(): number {
@@ -43,7 +43,7 @@ export class LogLines {
     return this.next - Math.min(this.lines.length, this.most);
   }
 
-  /** The newest, at most `many`, of this task or all, up to the line `until`. */
+  /** The newest lines, at most `many`, of this task or all, before line `until`. */
   shown(many: number, task: number | null = null, until = Infinity): LogLine[] {
     const kept = this.lines.slice(-this.most);
     return kept.filter((line) => (task === null || line.task === task) && line.number < until).slice(-many);

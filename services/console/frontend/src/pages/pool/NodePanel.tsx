@@ -1,21 +1,21 @@
 import { useEffect, useRef } from "preact/hooks";
 
 import { NodeActions } from "../../actions/NodeActions";
-import { bytes, count } from "../../lib/words";
-import type { LiveJob, NodeCells } from "../../live/shapes";
+import { bytes, count } from "../../lib/format";
+import type { LiveJob, NodeCells } from "../../live/types";
 import { StateBadge } from "../../ui/Badge";
 import { Bar } from "../../ui/Bar";
 import { Button } from "../../ui/Button";
 import { Card } from "../../ui/Card";
 import { JobLink } from "../../ui/Links";
-import { holdsOn } from "./holds";
-import { NODE_WORDS, runText } from "./map/sentences";
-import { runsOf } from "./map/selecting";
+import { allocationsOn } from "./nodeAllocations";
+import { NODE_STATE_TEXTS, runSummary } from "./map/gpuText";
+import { runsOf } from "./map/gpuFilter";
 
 const DRAINS: Record<string, string> = {
-  graceful: "What runs there may end by itself until the drain's deadline.",
-  quick: "What runs there is moved or stopped with its grace.",
-  fast: "What runs there is stopped at once.",
+  graceful: "Jobs may run until they end, or until the deadline.",
+  quick: "Jobs are migrated or evicted with their full grace period.",
+  fast: "Jobs are evicted with a short grace period.",
 };
 
 interface Props {
@@ -25,11 +25,11 @@ interface Props {
   onClose: () => void;
 }
 
-/** One machine: who is on it, what is left of it, and what may be done with it. */
+/** Details of a node: jobs, resources, labels and actions. */
 export function NodePanel({ pool, node, jobs, onClose }: Props) {
   const top = useRef<HTMLDivElement>(null);
   useEffect(() => top.current?.scrollIntoView({ block: "nearest" }), [node.node]);
-  const holds = holdsOn(node);
+  const allocations = allocationsOn(node);
   const labels = Object.entries(node.labels).sort(([a], [b]) => (a < b ? -1 : 1));
   const rest = runsOf(node).filter(({ cell }) => cell[1] === null && cell[0] !== "shared");
   return (
@@ -37,39 +37,39 @@ export function NodePanel({ pool, node, jobs, onClose }: Props) {
       title={<span class="cut">{node.node}</span>}
       aside={
         <Button quiet title="Close" onClick={onClose}>
-          ✕<span class="visually-hidden">Close the node</span>
+          ✕<span class="visually-hidden">Close node details</span>
         </Button>
       }
     >
       <div class="node-panel" ref={top}>
         <p>
           {count(node.gpus.length, "GPU")}
-          {node.model && <span class="soft">, {node.model}</span>}. The node {NODE_WORDS[node.state] ?? `is ${node.state}`}.
+          {node.model && <span class="soft">, {node.model}</span>}. The node {NODE_STATE_TEXTS[node.state] ?? `is ${node.state}`}.
           {node.drain !== null && ` Drain: ${node.drain}. ${DRAINS[node.drain] ?? ""}`}
         </p>
         <NodeActions pool={pool} node={node} />
         <section>
-          <h3>On its GPUs</h3>
-          {holds.length === 0 && <p class="soft">No job.</p>}
-          <ul class="node-holds">
-            {holds.map((hold) => {
-              const job = jobs.get(hold.job);
+          <h3>GPUs</h3>
+          {allocations.length === 0 && <p class="soft">No jobs.</p>}
+          <ul class="node-allocations">
+            {allocations.map((allocation) => {
+              const job = jobs.get(allocation.job);
               return (
-                <li key={`${hold.job} ${hold.gpus}`}>
-                  <span class="number soft">GPU {hold.gpus}</span>
+                <li key={`${allocation.job} ${allocation.gpus}`}>
+                  <span class="number soft">GPU {allocation.gpus}</span>
                   <span class="cut">
-                    <JobLink pool={pool} job={hold.job} />
+                    <JobLink pool={pool} job={allocation.job} />
                   </span>
                   {job && <StateBadge state={job.state} />}
                   <small class="soft">
-                    {job ? `${job.project || "no project"}, ${job.class}` : ""}
-                    {hold.then !== null && `; then ${hold.then}`}
+                    {job ? `${job.project || "no project"}, ${job.priority_class}` : ""}
+                    {allocation.reservedFor !== null && `; reserved for ${allocation.reservedFor}`}
                   </small>
                 </li>
               );
             })}
           </ul>
-          {rest.length > 0 && <p class="soft">{rest.map(runText).join("; ")}.</p>}
+          {rest.length > 0 && <p class="soft">{rest.map(runSummary).join("; ")}.</p>}
         </section>
         <section class="node-amounts">
           <Amount name="CPU" used={(node.cpu_milli - node.cpu_milli_free) / 1000} of={node.cpu_milli / 1000} text={(value) => `${Math.round(value * 10) / 10}`} />
@@ -89,7 +89,7 @@ export function NodePanel({ pool, node, jobs, onClose }: Props) {
 }
 
 function Amount({ name, used, of, text }: { name: string; used: number; of: number; text: (value: number) => string }) {
-  const words = `${text(used)} of ${text(of)} held`;
+  const words = `${text(used)} of ${text(of)} allocated`;
   return (
     <div>
       <div class="amount-line">

@@ -1,11 +1,11 @@
-import { bytes } from "../../lib/words";
-import type { LiveJob, NodeCells } from "../../live/shapes";
+import { bytes } from "../../lib/format";
+import type { LiveJob, NodeCells } from "../../live/types";
 import { Badge } from "../../ui/Badge";
 import { DataTable, type Column } from "../../ui/DataTable";
 import { JobLink } from "../../ui/Links";
-import { holdsOn } from "./holds";
-import { runsOf } from "./map/selecting";
-import { runText } from "./map/sentences";
+import { allocationsOn } from "./nodeAllocations";
+import { runsOf } from "./map/gpuFilter";
+import { runSummary } from "./map/gpuText";
 
 interface Props {
   pool: string;
@@ -14,7 +14,7 @@ interface Props {
   onNode: (node: string) => void;
 }
 
-/** The same as the map, in words. */
+/** The nodes and their GPUs as a table. */
 export function NodeTable({ pool, nodes, jobs, onNode }: Props) {
   const columns: Column<NodeCells>[] = [
     {
@@ -27,24 +27,24 @@ export function NodeTable({ pool, nodes, jobs, onNode }: Props) {
     },
     { head: "State", cell: (node) => <Badge tone={node.state === "ready" ? "good" : node.state === "lost" ? "bad" : "warn"}>{node.state}</Badge> },
     {
-      head: "Jobs on its GPUs",
+      head: "Jobs",
       cell: (node) => (
-        <ul class="table-holds">
-          {holdsOn(node).map((hold) => (
-            <li key={hold.job}>
-              <span class="number soft">GPU {hold.gpus}</span> <JobLink pool={pool} job={hold.job} />
+        <ul class="table-allocations">
+          {allocationsOn(node).map((allocation) => (
+            <li key={allocation.job}>
+              <span class="number soft">GPU {allocation.gpus}</span> <JobLink pool={pool} job={allocation.job} />
               <span class="soft">
-                {jobs.get(hold.job)?.project ? `, ${jobs.get(hold.job)!.project}` : ""}
-                {hold.then !== null && `; then ${hold.then}`}
+                {jobs.get(allocation.job)?.project ? `, ${jobs.get(allocation.job)!.project}` : ""}
+                {allocation.reservedFor !== null && `; reserved for ${allocation.reservedFor}`}
               </span>
             </li>
           ))}
         </ul>
       ),
     },
-    { head: "Others", cell: (node) => runsOf(node).filter(({ cell }) => cell[1] === null && cell[0] !== "shared").map(runText).join("; ") || "–" },
+    { head: "Other GPUs", cell: (node) => runsOf(node).filter(({ cell }) => cell[1] === null && cell[0] !== "shared").map(runSummary).join("; ") || "–" },
     { head: "CPU free", right: true, cell: (node) => `${Math.round(node.cpu_milli_free / 100) / 10} of ${Math.round(node.cpu_milli / 100) / 10}` },
     { head: "Memory free", right: true, cell: (node) => `${bytes(node.memory_bytes_free)} of ${bytes(node.memory_bytes)}` },
   ];
-  return <DataTable caption="Nodes and who is on their GPUs" columns={columns} rows={[...nodes]} rowKey={(node) => node.node} />;
+  return <DataTable caption="Nodes and the jobs on their GPUs" columns={columns} rows={[...nodes]} rowKey={(node) => node.node} />;
 }

@@ -1,82 +1,82 @@
 import { useLocation } from "preact-iso";
 
-import { useArchive } from "../../lib/archive";
-import { useTitle } from "../../lib/title";
-import { useLive, type Live } from "../../live/live";
+import { useArchive } from "../../lib/useArchive";
+import { usePageTitle } from "../../lib/usePageTitle";
+import { useLive, type LivePool } from "../../live/livePool";
 import { Card } from "../../ui/Card";
-import { Empty } from "../../ui/Empty";
-import { NoBoard } from "../../ui/NoBoard";
-import { Borrowed } from "./Borrowed";
-import { OneProject } from "./OneProject";
-import { OverTime } from "./OverTime";
-import { projectPath } from "./path";
-import { borrowings, borrowingText, nameOf, verdict } from "./shares";
-import { Tree } from "./Tree";
-import { count } from "../../lib/words";
+import { EmptyState } from "../../ui/EmptyState";
+import { PoolStatePending } from "../../ui/PoolStatePending";
+import { BorrowingHistory } from "./BorrowingHistory";
+import { ProjectDetails } from "./ProjectDetails";
+import { UsageHistory } from "./UsageHistory";
+import { projectPath } from "./projectPath";
+import { borrowings, borrowingText, nameOf, shareStatus } from "./shareText";
+import { ProjectTree } from "./ProjectTree";
+import { count } from "../../lib/format";
 import "./projects.css";
 
 const BORROWERS_SHOWN = 8;
 
-/** Whether every team gets its share, and who borrows what. */
+/** Quotas, fair shares and borrowing of all projects. */
 export default function ProjectsPage({ pool }: { pool: string }) {
   const live = useLive(pool);
   const { query } = useLocation();
-  useTitle(`${pool}: ${query.project || "projects"}`);
-  void [live.projectsAt.value, live.jobsAt.value];
-  if (live.row.value === null) return <NoBoard title="Projects" what="the projects" live={live} />;
+  usePageTitle(`${pool}: ${query.project || "projects"}`);
+  void [live.projectsVersion.value, live.jobsVersion.value];
+  if (live.row.value === null) return <PoolStatePending title="Projects" what="the projects" live={live} />;
   if (query.project !== undefined) {
     const row = live.projects.get(query.project);
-    if (row) return <OneProject pool={pool} live={live} row={row} />;
+    if (row) return <ProjectDetails pool={pool} live={live} row={row} />;
     return (
-      <Empty title={`There is no project “${query.project}”`}>
+      <EmptyState title={`Project “${query.project}” does not exist`}>
         <a href={`/${encodeURIComponent(pool)}/projects`}>All projects</a>
-      </Empty>
+      </EmptyState>
     );
   }
   return <AllProjects pool={pool} live={live} />;
 }
 
-/** Who borrowed, and what the pool used, over time. */
-function Past({ pool, to }: { pool: string; to: string | null }) {
+/** Borrowing and pool usage over time. */
+function History({ pool, to }: { pool: string; to: string | null }) {
   const { state } = useArchive();
-  if (state === "none") return <Empty title="Use over time cannot be shown">It is in the archive, and this console has none to ask.</Empty>;
+  if (state === "none") return <EmptyState title="Usage over time is unavailable">It needs the archive, and none is configured.</EmptyState>;
   return (
     <>
-      <Borrowed pool={pool} to={to} />
-      <OverTime pool={pool} project="" to={to} />
+      <BorrowingHistory pool={pool} to={to} />
+      <UsageHistory pool={pool} project="" to={to} />
     </>
   );
 }
 
-function AllProjects({ pool, live }: { pool: string; live: Live }) {
+function AllProjects({ pool, live }: { pool: string; live: LivePool }) {
   const { projects } = live;
   const rows = [...projects.values()];
   if (!rows.length) {
     return (
       <div class="page">
         <h1>Projects</h1>
-        <Empty title="No projects are defined">
-          All jobs stand in one line, by the priority of their class. With projects, teams have quotas, and borrow what others leave: <code>bailiff project create NAME --gpus 4</code>
-        </Empty>
-        <OverTime pool={pool} project="" to={live.time.value} />
+        <EmptyState title="No projects are defined">
+          All jobs share one queue, ordered by priority. Projects give teams quotas and let them borrow unused resources: <code>bailiff project create NAME --gpus 4</code>
+        </EmptyState>
+        <UsageHistory pool={pool} project="" to={live.time.value} />
       </div>
     );
   }
   const borrows = borrowings(projects, live.row.value!.gpus * 1000);
-  const short = rows.filter((row) => verdict(row).tone === "bad");
+  const short = rows.filter((row) => shareStatus(row).tone === "bad");
   return (
     <div class="page">
       <div class="page-head">
         <h1>Projects</h1>
         <p class="soft">
           {short.length
-            ? `${count(short.length, "project")} ${short.length === 1 ? "is" : "are"} below the fair share while jobs wait: ${short.slice(0, 3).map(nameOf).join(", ")}${short.length > 3 ? " and others" : ""}.`
-            : "Every project that has jobs waiting has its fair share."}
+            ? `${count(short.length, "project")} ${short.length === 1 ? "is" : "are"} below the fair share with pending jobs: ${short.slice(0, 3).map(nameOf).join(", ")}${short.length > 3 ? " and others" : ""}.`
+            : "Every project with pending jobs has its fair share."}
         </p>
       </div>
-      <Card title="Who borrows what">
+      <Card title="Borrowing">
         {borrows.length === 0 ? (
-          <p class="soft">Nobody: every project is within its quota.</p>
+          <p class="soft">Every project is within its quota.</p>
         ) : (
           <ul class="borrowings">
             {borrows.slice(0, BORROWERS_SHOWN).map((each) => (
@@ -84,12 +84,12 @@ function AllProjects({ pool, live }: { pool: string; live: Live }) {
                 <a href={projectPath(pool, each.borrower.project)}>{nameOf(each.borrower)}</a> {borrowingText(each)}
               </li>
             ))}
-            {borrows.length > BORROWERS_SHOWN && <li class="soft">And {borrows.length - BORROWERS_SHOWN} more, below.</li>}
+            {borrows.length > BORROWERS_SHOWN && <li class="soft">And {borrows.length - BORROWERS_SHOWN} more below.</li>}
           </ul>
         )}
       </Card>
-      <Tree pool={pool} projects={projects} title="Quotas and shares" />
-      <Past pool={pool} to={live.time.value} />
+      <ProjectTree pool={pool} projects={projects} title="Quotas and shares" />
+      <History pool={pool} to={live.time.value} />
     </div>
   );
 }

@@ -1,8 +1,8 @@
-import type { LiveProject } from "../../live/shapes";
+import type { LiveProject } from "../../live/types";
 import "./sharebar.css";
-import { barText, type Resource } from "./shares";
+import { barText, type Resource } from "./shareText";
 
-/** Use against quota (the box), fair share (the mark) and limit (the bracket). scale: the longest among those compared. */
+/** Usage bar with quota (box), fair share (mark) and limit (bracket). scale: the full width. */
 export function ShareBar({ row, resource, scale }: { row: LiveProject; resource: Resource; scale: number }) {
   const used = row.used[resource] ?? 0;
   const quota = row.quota[resource];
@@ -22,15 +22,15 @@ export function ShareBar({ row, resource, scale }: { row: LiveProject; resource:
   );
 }
 
-/** What the parts of the bar mean. */
-export function ShareKey({ limited = true }: { limited?: boolean }) {
+/** Legend of the bar. */
+export function ShareBarLegend({ limited = true }: { limited?: boolean }) {
   return (
-    <ul class="share-key">
+    <ul class="share-legend">
       <li>
         <span class="share-bar" aria-hidden="true">
           <span class="share-own" style={{ "--to": 1 }} />
         </span>
-        used of its quota
+        used within quota
       </li>
       <li>
         <span class="share-bar" aria-hidden="true">
@@ -48,7 +48,7 @@ export function ShareKey({ limited = true }: { limited?: boolean }) {
         <span class="share-bar" aria-hidden="true">
           <span class="share-fair" style={{ "--at": 0.5 }} />
         </span>
-        fair share now
+        current fair share
       </li>
       {limited && (
         <li>

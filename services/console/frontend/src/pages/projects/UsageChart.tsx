@@ -2,28 +2,28 @@ import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 
-import { themeAt } from "../../shell/theme";
-import { columns, type UsageItem } from "./usage";
+import { themeVersion } from "../../shell/theme";
+import { columns, type UsageItem } from "./usageSeries";
 
 const HEIGHT = 230;
 
-/** Use, quota and fair share; what is borrowed is filled. onAt: what the pointer is over; null: nothing. */
+/** Chart of usage, quota and fair share; borrowed GPUs are filled. onAt: the item under the pointer; null: none. */
 export function UsageChart({ items, words, onAt }: { items: readonly UsageItem[]; words: string; onAt: (item: UsageItem | null) => void }) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const shown = useRef(items);
   shown.current = items;
-  const theme = themeAt.value;
+  const theme = themeVersion.value;
 
   useEffect(() => {
     const element = box.current!;
-    const made = new uPlot(options(element, (at) => onAt(at === null ? null : (shown.current[at] ?? null))), columns(shown.current) as uPlot.AlignedData, element);
-    plot.current = made;
-    const watch = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: HEIGHT }));
+    const instance = new uPlot(options(element, (at) => onAt(at === null ? null : (shown.current[at] ?? null))), columns(shown.current) as uPlot.AlignedData, element);
+    plot.current = instance;
+    const watch = new ResizeObserver(() => instance.setSize({ width: element.clientWidth, height: HEIGHT }));
     watch.observe(element);
     return () => {
       watch.disconnect();
-      made.destroy();
+      instance.destroy();
     };
   }, [theme]);
   useEffect(() => plot.current?.setData(columns(items) as uPlot.AlignedData), [items]);
@@ -55,6 +55,6 @@ function options(element: HTMLElement, onAt: (at: number | null) => void): uPlot
       { stroke: "transparent", width: 0, paths: stepped, points: { show: false } },
     ],
     bands: [{ series: [4, 2], fill: `${colour("--cat-1")}88` }],
-    hooks: { setCursor: [(made) => onAt(made.cursor.idx ?? null)] },
+    hooks: { setCursor: [(instance) => onAt(instance.cursor.idx ?? null)] },
   };
 }

@@ -1,93 +1,93 @@
 import { useSignal } from "@preact/signals";
 
-import { now } from "../../lib/clock";
-import { gpusText } from "../../lib/terms";
-import { useTitle } from "../../lib/title";
-import { useLive, type Live } from "../../live/live";
-import type { LiveJob } from "../../live/shapes";
+import { now } from "../../lib/serverClock";
+import { gpusText } from "../../lib/format";
+import { usePageTitle } from "../../lib/usePageTitle";
+import { useLive, type LivePool } from "../../live/livePool";
+import type { LiveJob } from "../../live/types";
 import { StateBadge } from "../../ui/Badge";
 import { Button } from "../../ui/Button";
 import { Card } from "../../ui/Card";
-import { Empty } from "../../ui/Empty";
+import { EmptyState } from "../../ui/EmptyState";
 import { JobLink } from "../../ui/Links";
-import { useMore } from "../../ui/More";
-import { NoBoard } from "../../ui/NoBoard";
+import { useShowMore } from "../../ui/useShowMore";
+import { PoolStatePending } from "../../ui/PoolStatePending";
 import { ProjectSelect } from "../../ui/ProjectSelect";
-import { within } from "../pool/map/selecting";
-import { makings } from "./making";
-import { Makings } from "./Makings";
-import { Row } from "./Row";
-import { Shares } from "./Shares";
-import { ANY, fits, queueText, waitingOf, whyText, type Place, type QueueFilter } from "./waiting";
+import { projectSubtree } from "../pool/map/gpuFilter";
+import { preemptionGroups } from "./preemptionGroups";
+import { ActivePreemptions } from "./ActivePreemptions";
+import { PendingJobRow } from "./PendingJobRow";
+import { ProjectShares } from "./ProjectShares";
+import { NO_FILTER, matchesFilter, queueText, queueView, pendingText, type QueueEntry, type QueueFilter } from "./pendingJobs";
 import "./queue.css";
 
 const AT_FIRST = 100;
 const STEP = 500;
 
-/** Who waits, why, and what would free it. */
+/** The queue: pending jobs with reasons, preemptions in progress, suspended and paused jobs. */
 export default function QueuePage({ pool }: { pool: string }) {
   const live = useLive(pool);
-  useTitle(`${pool}: queue`);
-  return live.row.value === null ? <NoBoard title="Queue" what="the queue" live={live} /> : <Queue pool={pool} live={live} />;
+  usePageTitle(`${pool}: queue`);
+  return live.row.value === null ? <PoolStatePending title="Queue" what="the queue" live={live} /> : <Queue pool={pool} live={live} />;
 }
 
-function Queue({ pool, live }: { pool: string; live: Live }) {
-  void [live.jobsAt.value, live.projectsAt.value];
-  const filter = useSignal<QueueFilter>(ANY);
+function Queue({ pool, live }: { pool: string; live: LivePool }) {
+  void [live.jobsVersion.value, live.projectsVersion.value];
+  const filter = useSignal<QueueFilter>(NO_FILTER);
   const { jobs, projects } = live;
-  const found = waitingOf(jobs, live.queue.value);
-  const narrowed = filter.value.project === null ? null : within(projects, filter.value.project);
-  const asked = (job: LiveJob): boolean => fits(job, filter.value, narrowed);
-  const waiting = found.waiting.filter(({ job }) => asked(job));
-  const making = makings(jobs);
+  const view = queueView(jobs, live.queue.value);
+  const subtree = filter.value.project === null ? null : projectSubtree(projects, filter.value.project);
+  const matches = (job: LiveJob): boolean => matchesFilter(job, filter.value, subtree);
+  const pending = view.pending.filter(({ job }) => matches(job));
+  const group = preemptionGroups(jobs);
   return (
     <div class="page queue-page">
       <div class="page-head">
         <h1>Queue</h1>
-        <Summary waiting={found.waiting} free={live.row.value!.gpus_free} />
+        <Summary pending={view.pending} free={live.row.value!.gpus_free} />
       </div>
       <div class="with-side">
         <div class="queue-main">
-          {making.length > 0 && (
-            <Card title="Room is being made">
-              <Makings pool={pool} makings={making} />
+          {group.length > 0 && (
+            <Card title="Preemptions in progress">
+              <ActivePreemptions pool={pool} preemptionGroups={group} />
             </Card>
           )}
-          <Card title="Waiting" aside={<span class="soft number">{found.waiting.length}</span>}>
-            {found.waiting.length > 0 && <Filters live={live} filter={filter.value} onFilter={(next) => (filter.value = next)} />}
-            {found.waiting.length === 0 ? (
-              <Empty title="Nobody waits">
-                A job that is submitted and does not fit at once stands here, with the reason. <a href={`/${encodeURIComponent(pool)}/submit`}>Submit a job</a>
-              </Empty>
-            ) : waiting.length === 0 ? (
-              <Empty title="No job that waits is like that">
-                <Button onClick={() => (filter.value = ANY)}>Show all</Button>
-              </Empty>
+          <Card title="Pending" aside={<span class="soft number">{view.pending.length}</span>}>
+            {view.pending.length > 0 && <Filters live={live} filter={filter.value} onFilter={(next) => (filter.value = next)} />}
+            {view.pending.length === 0 ? (
+              <EmptyState title="No pending jobs">
+                Submitted jobs that cannot start immediately are listed here, with the reason. <a href={`/${encodeURIComponent(pool)}/submit`}>Submit a job</a>
+              </EmptyState>
+            ) : pending.length === 0 ? (
+              <EmptyState title="No pending jobs match the filter">
+                <Button onClick={() => (filter.value = NO_FILTER)}>Clear filter</Button>
+              </EmptyState>
             ) : (
-              <Places pool={pool} places={waiting} />
+              <PendingList pool={pool} entries={pending} />
             )}
           </Card>
-          <Apart pool={pool} title="Held" says="A decision about these failed. They are left alone until somebody looks." jobs={found.held.filter(asked)} />
-          <Apart pool={pool} title="Running with fewer tasks than they want" says="The rest of their tasks stand in line." jobs={found.partly.filter(asked)} />
-          <Apart pool={pool} title="Paused" says="Not in line. They go on when somebody resumes them." jobs={found.paused.filter(asked)} />
+          <JobSection pool={pool} title="Suspended" description="A decision about these jobs failed. They are excluded from scheduling until an operator intervenes." jobs={view.suspended.filter(matches)} />
+          <JobSection pool={pool} title="Running with fewer tasks than requested" description="Their other tasks are pending." jobs={view.partial.filter(matches)} />
+          <JobSection pool={pool} title="Paused" description="Not in the queue until they are resumed." jobs={view.paused.filter(matches)} />
         </div>
         <div class="queue-side">
-          <Shares pool={pool} projects={projects} />
+          <ProjectShares pool={pool} projects={projects} />
         </div>
       </div>
     </div>
   );
 }
 
-const Summary = ({ waiting, free }: { waiting: readonly Place[]; free: number }) => <p class="soft">{queueText(waiting, free, now.value)}</p>;
+const Summary = ({ pending, free }: { pending: readonly QueueEntry[]; free: number }) => <p class="soft">{queueText(pending, free, now.value)}</p>;
 
-function Places({ pool, places }: { pool: string; places: readonly Place[] }) {
-  const [shown, more] = useMore(places, AT_FIRST, STEP);
+function PendingList({ pool, entries }: { pool: string; entries: readonly QueueEntry[] }) {
+  const [shown, more] = useShowMore(entries, AT_FIRST, STEP);
   return (
     <>
-      <ol class="places">
+      <ol class="pending-jobs">
         {shown.map(({ job, position }) => (
-          <Row key={job.job} pool={pool} job={job} position={position} />
+          <PendingJobRow key={job.job} pool={pool} job={job} position={position} />
         ))}
       </ol>
       {more}
@@ -95,24 +95,24 @@ function Places({ pool, places }: { pool: string; places: readonly Place[] }) {
   );
 }
 
-function Apart({ pool, title, says, jobs }: { pool: string; title: string; says: string; jobs: readonly LiveJob[] }) {
-  const [shown, more] = useMore(jobs, AT_FIRST, STEP);
+function JobSection({ pool, title, description, jobs }: { pool: string; title: string; description: string; jobs: readonly LiveJob[] }) {
+  const [shown, more] = useShowMore(jobs, AT_FIRST, STEP);
   if (!jobs.length) return null;
   return (
     <Card title={title} aside={<span class="soft number">{jobs.length}</span>}>
-      <p class="soft">{says}</p>
-      <ul class="apart">
+      <p class="soft">{description}</p>
+      <ul class="other-jobs">
         {shown.map((job) => (
           <li key={job.job}>
             <span class="cut">
               <JobLink pool={pool} job={job.job} />{" "}
               <span class="soft">
-                {job.project || "no project"}, {job.class}, {gpusText(job)}
-                {job.placed < job.tasks && job.placed > 0 && `, ${job.placed} of ${job.tasks} tasks run`}
+                {job.project || "no project"}, {job.priority_class}, {gpusText(job)}
+                {job.placed_tasks < job.tasks && job.placed_tasks > 0 && `, ${job.placed_tasks} of ${job.tasks} tasks running`}
               </span>
             </span>
             <StateBadge state={job.state} />
-            {(job.note || job.why) && <small class="soft">{whyText(job, 1)}</small>}
+            {(job.note || job.pending_reason) && <small class="soft">{pendingText(job, 1)}</small>}
           </li>
         ))}
       </ul>
@@ -121,9 +121,9 @@ function Apart({ pool, title, says, jobs }: { pool: string; title: string; says:
   );
 }
 
-function Filters({ live, filter, onFilter }: { live: Live; filter: QueueFilter; onFilter: (filter: QueueFilter) => void }) {
+function Filters({ live, filter, onFilter }: { live: LivePool; filter: QueueFilter; onFilter: (filter: QueueFilter) => void }) {
   const projects = new Set([...live.projects.keys(), ...[...live.jobs.values()].map((job) => job.project)]);
-  const classes = [...new Set([...live.classes.value.map((row) => row.priority_class), ...[...live.jobs.values()].map((job) => job.class)])];
+  const classes = [...new Set([...live.classes.value.map((row) => row.priority_class), ...[...live.jobs.values()].map((job) => job.priority_class)])];
   return (
     <div class="queue-filters">
       <ProjectSelect projects={projects} value={filter.project} onChange={(project) => onFilter({ ...filter, project })} />

@@ -1,57 +1,57 @@
 import { describe, expect, it } from "vitest";
 
-import { gpusText } from "../../lib/terms";
-import { aJob, jobMap } from "../pool/rows.fixture";
-import { inOrder } from "./explained";
-import { makings, makingText } from "./making";
-import { ANY, fits, queueText, waitingOf, whyText } from "./waiting";
+import { gpusText } from "../../lib/format";
+import { aJob, jobMap } from "../pool/liveRows.fixture";
+import { sortSections } from "./sectionOrder";
+import { preemptionGroups, preemptionText } from "./preemptionGroups";
+import { NO_FILTER, matchesFilter, queueText, queueView, pendingText } from "./pendingJobs";
 
 const NOW = Date.parse("2026-01-01T01:00:00Z");
-const waits = (name: string, more = {}) => aJob(name, { state: "pending", placed: 0, started_at: null, waiting_since: "2026-01-01T00:30:00Z", ...more });
+const pendingJob = (name: string, more = {}) => aJob(name, { state: "pending", placed_tasks: 0, started_at: null, pending_since: "2026-01-01T00:30:00Z", ...more });
 const evicted = (name: string, for_job: string | null, seq: number, deadline: string | null, cause = "preemption") =>
-  aJob(name, { state: "evicting", eviction: { for_job, cause, stage: "noticed", decided_seq: seq, began_at: null, deadline } });
+  aJob(name, { state: "evicting", eviction: { for_job, cause, stage: "noticed", decided_seq: seq, started_at: null, deadline } });
 
 describe("the queue", () => {
   const jobs = jobMap(
-    waits("second"),
-    waits("first", { waiting_since: "2026-01-01T00:10:00Z", gpus: 8 }),
-    aJob("elastic", { placed: 2, tasks: 4 }),
-    aJob("broken", { state: "held" }),
+    pendingJob("second"),
+    pendingJob("first", { pending_since: "2026-01-01T00:10:00Z", gpus: 8 }),
+    aJob("elastic", { placed_tasks: 2, tasks: 4 }),
+    aJob("broken", { state: "suspended" }),
     aJob("asleep", { state: "paused" }),
     aJob("runs"),
   );
-  const found = waitingOf(jobs, ["first", "elastic", "second", "gone"]);
+  const view = queueView(jobs, ["first", "elastic", "second", "gone"]);
 
-  it("is in the order of the log, and counts only who has nothing yet", () => {
-    expect(found.waiting.map(({ job, position }) => [job.job, position])).toEqual([["first", 1], ["second", 2]]);
-    expect(found.partly.map((job) => job.job)).toEqual(["elastic"]);
-    expect(found.held.map((job) => job.job)).toEqual(["broken"]);
-    expect(found.paused.map((job) => job.job)).toEqual(["asleep"]);
+  it("is in the order of the log, and counts only jobs without running tasks", () => {
+    expect(view.pending.map(({ job, position }) => [job.job, position])).toEqual([["first", 1], ["second", 2]]);
+    expect(view.partial.map((job) => job.job)).toEqual(["elastic"]);
+    expect(view.suspended.map((job) => job.job)).toEqual(["broken"]);
+    expect(view.paused.map((job) => job.job)).toEqual(["asleep"]);
   });
 
-  it("is told in a sentence", () => {
-    expect(queueText(found.waiting, 1, NOW)).toBe("2 jobs wait for 12 GPUs, and 1 GPU is free; the one that waits longest has waited 50 min.");
-    expect(queueText([], 3, NOW)).toBe("Nobody waits; 3 GPUs are free.");
+  it("is summarized in a sentence", () => {
+    expect(queueText(view.pending, 1, NOW)).toBe("2 jobs pending, requesting 12 GPUs; 1 GPU free. Longest pending time: 50 min.");
+    expect(queueText([], 3, NOW)).toBe("No jobs pending; 3 GPUs free.");
   });
 
-  it("gives each its reason as a sentence, and says so where there is none", () => {
-    expect(whyText(waits("a", { why: "no node has 8 GPUs free" }), 3)).toBe("No node has 8 GPUs free.");
-    expect(whyText(waits("a"), 0)).toBe("It is first, and has not been tried yet.");
-    expect(gpusText(waits("a", { gpus_text: "1" }))).toBe("1 GPU");
-    expect(gpusText(waits("a", { gpus_text: "2 × 4GiB" }))).toBe("2 × 4GiB");
+  it("shows the reason of each job as a sentence, if there is one", () => {
+    expect(pendingText(pendingJob("a", { pending_reason: "no node has 8 GPUs free" }), 3)).toBe("No node has 8 GPUs free.");
+    expect(pendingText(pendingJob("a"), 0)).toBe("First in the queue; not tried yet.");
+    expect(gpusText(pendingJob("a", { gpus_text: "1" }))).toBe("1 GPU");
+    expect(gpusText(pendingJob("a", { gpus_text: "2 × 4GiB" }))).toBe("2 × 4GiB");
   });
 
-  it("can be narrowed to a project, a class, a name", () => {
-    const job = waits("bert-7", { user: "ada" });
-    expect(fits(job, ANY, null)).toBe(true);
-    expect(fits(job, { ...ANY, text: "BERT" }, new Set(["research"]))).toBe(true);
-    expect(fits(job, { ...ANY, text: "ada" }, null)).toBe(true);
-    expect(fits(job, { ...ANY, class: "serve" }, null)).toBe(false);
-    expect(fits(job, ANY, new Set(["serving"]))).toBe(false);
+  it("filters by project, class and name", () => {
+    const job = pendingJob("bert-7", { user: "ada" });
+    expect(matchesFilter(job, NO_FILTER, null)).toBe(true);
+    expect(matchesFilter(job, { ...NO_FILTER, text: "BERT" }, new Set(["research"]))).toBe(true);
+    expect(matchesFilter(job, { ...NO_FILTER, text: "ada" }, null)).toBe(true);
+    expect(matchesFilter(job, { ...NO_FILTER, class: "serve" }, null)).toBe(false);
+    expect(matchesFilter(job, NO_FILTER, new Set(["serving"]))).toBe(false);
   });
 });
 
-describe("room that is being made", () => {
+describe("preemptions in progress", () => {
   const jobs = jobMap(
     evicted("b", "serve-1", 12, "2026-01-01T01:00:30Z"),
     evicted("a", "serve-1", 11, "2026-01-01T01:00:20Z"),
@@ -60,26 +60,26 @@ describe("room that is being made", () => {
     aJob("serve-2", { state: "reserved", reserved_nodes: ["n1", "n2", "n3", "n4"] }),
     aJob("runs"),
   );
-  const found = makings(jobs);
+  const view = preemptionGroups(jobs);
 
-  it("is told by whom it is for, the oldest decision first, who only waits for its room last", () => {
-    expect(found.map((each) => each.name)).toEqual([null, "serve-1", "serve-2"]);
-    expect(found[1]!.leaving.map((job) => job.job)).toEqual(["a", "b"]);
-    expect(found[1]!.deadline).toBe("2026-01-01T01:00:30Z");
-    expect(found[1]!.asker?.job).toBe("serve-1");
+  it("are grouped by preemptor, oldest decision first, reserved jobs last", () => {
+    expect(view.map((each) => each.name)).toEqual([null, "serve-1", "serve-2"]);
+    expect(view[1]!.evicting.map((job) => job.job)).toEqual(["a", "b"]);
+    expect(view[1]!.deadline).toBe("2026-01-01T01:00:30Z");
+    expect(view[1]!.preemptor?.job).toBe("serve-1");
   });
 
-  it("in sentences", () => {
-    expect(found.map(makingText)).toEqual([
-      "1 job leaves 4 GPUs: drain of the node.",
-      "2 jobs leave 8 GPUs for it.",
-      "Has its room reserved on n1, n2 and 2 more, and starts when it is free.",
+  it("are described in sentences", () => {
+    expect(view.map(preemptionText)).toEqual([
+      "Evicting 1 job with 4 GPUs: node drain.",
+      "Preempting 2 jobs with 8 GPUs.",
+      "Resources reserved on n1, n2 and 2 more; it starts when they are released.",
     ]);
   });
 });
 
-it("what would free a job is told before why it waits, and where it stands is left to its row", () => {
-  const section = (question: string, many = 1) => ({ question, says: Array.from({ length: many }, () => ({ text: "x", seqs: [] })) });
-  const given = [section("Where does it stand?"), section("Why does it wait?"), section("What would free it?"), section("Who left for it?"), section("Empty", 0)];
-  expect(inOrder(given).map((each) => each.question)).toEqual(["What would free it?", "Why does it wait?", "Who left for it?"]);
+it("unblockers come before pending reasons; the state is omitted", () => {
+  const section = (question: string, many = 1) => ({ question, sentences: Array.from({ length: many }, () => ({ text: "x", seqs: [] })) });
+  const given = [section("What is its state?"), section("Why is it pending?"), section("What would unblock it?"), section("Which jobs did it preempt?"), section("Empty", 0)];
+  expect(sortSections(given).map((each) => each.question)).toEqual(["What would unblock it?", "Why is it pending?", "Which jobs did it preempt?"]);
 });

@@ -1,4 +1,4 @@
-// The editor's own parts, in a bundle that is loaded with the first editor.
+// The CodeMirror editor, in a bundle loaded on demand.
 import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { yaml } from "@codemirror/lang-yaml";
 import { HighlightStyle, indentUnit, syntaxHighlighting } from "@codemirror/language";
@@ -7,7 +7,7 @@ import { Annotation, EditorState } from "@codemirror/state";
 import { drawSelection, EditorView, highlightActiveLine, highlightSpecialChars, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 
-import { marks, type LineFault } from "./marks";
+import { errorRanges, type LineFault } from "./lineErrors";
 
 const fromOutside = Annotation.define<boolean>();
 
@@ -36,17 +36,17 @@ const colours = HighlightStyle.define([
   { tag: tags.meta, color: "var(--warn)" },
 ]);
 
-export interface Editing {
+export interface EditorHandle {
   put(text: string): void;
   mark(faults: readonly LineFault[]): void;
   end(): void;
 }
 
 /**
- * An editor in a shadow root: there CodeMirror's styles are adopted sheets, which `style-src 'self'` allows; elsewhere it would write
- * a <style>, which is refused. Tab leaves it, as keyboards expect of a page.
+ * Creates an editor in a shadow root, where CodeMirror uses adopted style sheets, which `style-src 'self'` permits; elsewhere it would
+ * insert a <style> element, which is blocked. Tab moves the focus out, for keyboard users.
  */
-export function edit(host: HTMLElement, label: string, text: string, onInput: (text: string) => void): Editing {
+export function edit(host: HTMLElement, label: string, text: string, onInput: (text: string) => void): EditorHandle {
   const root = host.shadowRoot ?? host.attachShadow({ mode: "open" });
   const view = new EditorView({
     root,
@@ -69,7 +69,7 @@ export function edit(host: HTMLElement, label: string, text: string, onInput: (t
     },
     mark(faults) {
       const { doc } = view.state;
-      const found: Diagnostic[] = marks(doc.toString(), faults).map((each) => ({ ...each, severity: "error" as const }));
+      const found: Diagnostic[] = errorRanges(doc.toString(), faults).map((each) => ({ ...each, severity: "error" as const }));
       view.dispatch(setDiagnostics(view.state, found));
     },
     end: () => view.destroy(),

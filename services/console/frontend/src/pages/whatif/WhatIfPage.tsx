@@ -1,27 +1,27 @@
 import { useLocation } from "preact-iso";
 
-import { useTitle } from "../../lib/title";
-import { Switch } from "../../ui/Switch";
-import { JobPart } from "./JobPart";
-import { PolicyPart } from "./PolicyPart";
+import { usePageTitle } from "../../lib/usePageTitle";
+import { ViewSwitch } from "../../ui/ViewSwitch";
+import { JobWhatIf } from "./JobWhatIf";
+import { PolicyWhatIf } from "./PolicyWhatIf";
 import "../submit/submit.css";
 import "./whatif.css";
 
-/** Two questions: what would come of a job, and what another policy would do, now and in the past. */
+/** What-if analysis: the outcome of a job, or of another policy, now and on the log. */
 export default function WhatIfPage({ pool }: { pool: string }) {
   const { query, path, route } = useLocation();
-  useTitle(`${pool}: what if`);
+  usePageTitle(`${pool}: what if`);
   const policy = query.of === "policy";
   const show = (of: string) => route(`${path}?of=${of}`, true);
   return (
     <div class="page">
       <div class="page-head">
         <h1>What if</h1>
-        <span class="soft">Nothing here is sent to anybody.</span>
+        <span class="soft">Nothing on this page is submitted.</span>
         <span class="spring" />
-        <Switch legend="What is to be tried" options={[["job", "A job"], ["policy", "Another policy"]]} value={policy ? "policy" : "job"} onChange={show} />
+        <ViewSwitch legend="What to analyse" options={[["job", "Job"], ["policy", "Policy"]]} value={policy ? "policy" : "job"} onChange={show} />
       </div>
-      {policy ? <PolicyPart key={pool} pool={pool} /> : <JobPart key={pool} pool={pool} />}
+      {policy ? <PolicyWhatIf key={pool} pool={pool} /> : <JobWhatIf key={pool} pool={pool} />}
     </div>
   );
 }

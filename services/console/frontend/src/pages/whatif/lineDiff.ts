@@ -1,11 +1,11 @@
-// What differs between two texts, line by line: the longest common subsequence, after what they begin and end with alike.
+// Line diff of two texts: the longest common subsequence between their common prefix and suffix.
 
 export interface DiffLine {
-  is: "same" | "gone" | "new";
+  is: "same" | "removed" | "added";
   text: string;
 }
 
-/** A stretch of unchanged lines that is left out. */
+/** A run of unchanged lines that is not shown. */
 export interface Skipped {
   is: "skipped";
   lines: number;
@@ -13,7 +13,7 @@ export interface Skipped {
 
 const MOST = 3_000;
 
-/** null: too much differs to be worth showing. */
+/** The diff; null: the texts differ too much. */
 export function diff(before: string, after: string): DiffLine[] | null {
   const old = lines(before);
   const now = lines(after);
@@ -21,11 +21,11 @@ export function diff(before: string, after: string): DiffLine[] | null {
   while (head < old.length && head < now.length && old[head] === now[head]) head += 1;
   let tail = 0;
   while (tail < old.length - head && tail < now.length - head && old[old.length - 1 - tail] === now[now.length - 1 - tail]) tail += 1;
-  const middle = between(old.slice(head, old.length - tail), now.slice(head, now.length - tail));
+  const middle = diffMiddle(old.slice(head, old.length - tail), now.slice(head, now.length - tail));
   return middle && [...same(old.slice(0, head)), ...middle, ...same(old.slice(old.length - tail))];
 }
 
-function between(old: string[], now: string[]): DiffLine[] | null {
+function diffMiddle(old: string[], now: string[]): DiffLine[] | null {
   if (old.length > MOST || now.length > MOST) return null;
   const width = now.length + 1;
   const longest = new Uint16Array((old.length + 1) * width);
@@ -43,18 +43,18 @@ function between(old: string[], now: string[]): DiffLine[] | null {
       i += 1;
       j += 1;
     } else if (j >= now.length || (i < old.length && longest[(i + 1) * width + j]! >= longest[i * width + j + 1]!)) {
-      found.push({ is: "gone", text: old[i]! });
+      found.push({ is: "removed", text: old[i]! });
       i += 1;
     } else {
-      found.push({ is: "new", text: now[j]! });
+      found.push({ is: "added", text: now[j]! });
       j += 1;
     }
   }
   return found;
 }
 
-/** Only what is near a change. */
-export function shortened(whole: DiffLine[], context = 3): (DiffLine | Skipped)[] {
+/** The diff with only `context` unchanged lines around each change. */
+export function collapseUnchanged(whole: DiffLine[], context = 3): (DiffLine | Skipped)[] {
   const near = whole.map((_, at) => whole.slice(Math.max(0, at - context), at + context + 1).some((line) => line.is !== "same"));
   const found: (DiffLine | Skipped)[] = [];
   whole.forEach((line, at) => {

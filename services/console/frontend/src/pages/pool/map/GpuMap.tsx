@@ -1,58 +1,58 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 
-import { now } from "../../../lib/clock";
-import { count } from "../../../lib/words";
-import type { LiveJob, NodeCells, NodeTelemetry } from "../../../live/shapes";
-import { themeAt } from "../../../shell/theme";
-import type { Group } from "./groups";
-import { cellAt, DENSITIES, fitting, hit, layoutOf, moved, tileAt, type Focus, type Layout, type Spot } from "./layout";
-import { paintMap, type View } from "./paint";
+import { now } from "../../../lib/serverClock";
+import { count } from "../../../lib/format";
+import type { LiveJob, NodeCells, NodeTelemetry } from "../../../live/types";
+import { themeVersion } from "../../../shell/theme";
+import type { Group } from "./colourGroups";
+import { cellAt, DENSITIES, fitting, hit, layoutOf, moveFocus, tileAt, type Focus, type Layout, type Spot } from "./layout";
+import { paintMap, type View } from "./paintMap";
 import { paletteOf } from "./palette";
-import { cellSays, cellTitle, NODE_WORDS } from "./sentences";
-import { jobAt, type Wanted } from "./selecting";
-import { Tip } from "./Tip";
+import { gpuSentences, cellTitle, NODE_STATE_TEXTS } from "./gpuText";
+import { jobAt, type CellPredicate } from "./gpuFilter";
+import { Tooltip } from "./Tooltip";
 
 interface Props {
   nodes: readonly NodeCells[];
   jobs: ReadonlyMap<string, LiveJob>;
   telemetry: ReadonlyMap<string, NodeTelemetry>;
   groupOf: (job: string | null) => Group | null;
-  wanted: Wanted | null;
+  wanted: CellPredicate | null;
   level: ((node: NodeCells, gpu: number) => number | null) | null;
-  litGroup: string | null;
-  /** null: as large as fits. */
+  highlightedGroup: string | null;
+  /** null: the largest that fits. */
   zoom: number | null;
   onZoom: (shown: number) => void;
   onJob: (job: string) => void;
   onNode: (node: string) => void;
 }
 
-const ROOM = 0.56;
-const AT_LEAST = 320;
+const HEIGHT_SHARE = 0.56;
+const MIN_HEIGHT = 320;
 
-/** All GPUs on a canvas: only what is seen is drawn, and only when something has changed. */
+/** The GPU map on a canvas. Only the visible part is drawn, and only after changes. */
 export function GpuMap(props: Props) {
   const { nodes, jobs, telemetry } = props;
   const scroller = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const width = useSignal(0);
-  const spot = useSignal<(Spot & { by: "mouse" | "touch" | "keys" }) | null>(null);
+  const hoverSpot = useSignal<(Spot & { by: "mouse" | "touch" | "keys" }) | null>(null);
   const focus = useSignal<Focus>({ node: 0, gpu: 0 });
   const focused = useSignal(false);
   const frame = useRef(0);
   const view = useRef<View | null>(null);
 
   const most = nodes.reduce((found, node) => Math.max(found, node.gpus.length), 0);
-  const room = Math.max(AT_LEAST, Math.round(innerHeight * ROOM));
-  const zoom = props.zoom ?? fitting(nodes.length, most, width.value, room);
+  const maxHeight = Math.max(MIN_HEIGHT, Math.round(innerHeight * HEIGHT_SHARE));
+  const zoom = props.zoom ?? fitting(nodes.length, most, width.value, maxHeight);
   const layout = layoutOf(nodes.length, most, Math.max(1, width.value), DENSITIES[zoom]!);
   const gpusOf = (node: number): number => nodes[node]?.gpus.length ?? 0;
-  const at: Focus = { node: Math.min(focus.value.node, Math.max(0, nodes.length - 1)), gpu: focus.value.gpu };
-  if (at.gpu >= gpusOf(at.node)) at.gpu = Math.max(0, gpusOf(at.node) - 1);
-  const shown = spot.value && spot.value.node < nodes.length ? spot.value : null;
+  const focusedCell: Focus = { node: Math.min(focus.value.node, Math.max(0, nodes.length - 1)), gpu: focus.value.gpu };
+  if (focusedCell.gpu >= gpusOf(focusedCell.node)) focusedCell.gpu = Math.max(0, gpusOf(focusedCell.node) - 1);
+  const shown = hoverSpot.value && hoverSpot.value.node < nodes.length ? hoverSpot.value : null;
   const shownCell = shown && shown.gpu !== null ? nodes[shown.node]!.gpus[shown.gpu] : undefined;
-  const litJob = shownCell?.[1] ?? shownCell?.[2] ?? null;
+  const highlightedJob = shownCell?.[1] ?? shownCell?.[2] ?? null;
 
   useEffect(() => props.onZoom(zoom), [zoom]);
   useLayoutEffect(() => {
@@ -72,7 +72,7 @@ export function GpuMap(props: Props) {
       if (canvas.current && scroller.current && view.current) paint(canvas.current, scroller.current, view.current);
     });
   };
-  const theme = themeAt.value;
+  const theme = themeVersion.value;
   const palette = useRef<{ theme: number; found: View["palette"] } | null>(null);
   useLayoutEffect(() => {
     if (palette.current?.theme !== theme) palette.current = { theme, found: paletteOf(scroller.current!) };
@@ -82,8 +82,8 @@ export function GpuMap(props: Props) {
       groupOf: props.groupOf,
       wanted: props.wanted,
       level: props.level,
-      lit: props.litGroup !== null ? { group: props.litGroup } : litJob !== null ? { job: litJob } : null,
-      focus: focused.value ? at : null,
+      highlighted: props.highlightedGroup !== null ? { group: props.highlightedGroup } : highlightedJob !== null ? { job: highlightedJob } : null,
+      focus: focused.value ? focusedCell : null,
       palette: palette.current.found,
     };
     draw();
@@ -100,72 +100,72 @@ export function GpuMap(props: Props) {
     else props.onNode(node.node);
   };
   const onKey = (event: KeyboardEvent): void => {
-    const next = moved(layout, gpusOf, at, event.key, event.ctrlKey || event.metaKey);
+    const next = moveFocus(layout, gpusOf, focusedCell, event.key, event.ctrlKey || event.metaKey);
     if (next) {
       focus.value = next;
-      spot.value = { ...next, by: "keys" };
+      hoverSpot.value = { ...next, by: "keys" };
       reveal(scroller.current!, layout, next);
-    } else if (event.key === "Enter") open(at);
-    else if (event.key === "n" && !event.ctrlKey && !event.metaKey) props.onNode(nodes[at.node]!.node);
-    else if (event.key === "Escape") spot.value = null;
+    } else if (event.key === "Enter") open(focusedCell);
+    else if (event.key === "n" && !event.ctrlKey && !event.metaKey) props.onNode(nodes[focusedCell.node]!.node);
+    else if (event.key === "Escape") hoverSpot.value = null;
     else return;
     event.preventDefault();
   };
 
-  const current = nodes[at.node];
+  const current = nodes[focusedCell.node];
   return (
     <div class="map-frame">
       <div
         class="map-scroll"
         ref={scroller}
-        style={{ height: `${Math.min(layout.height, room)}px` }}
+        style={{ height: `${Math.min(layout.height, maxHeight)}px` }}
         tabIndex={0}
         role="listbox"
         aria-label={`GPUs: ${count(nodes.length, "node")}`}
         aria-describedby="map-keys"
-        aria-activedescendant={current ? `gpu-${at.node}-${at.gpu}` : undefined}
+        aria-activedescendant={current ? `gpu-${focusedCell.node}-${focusedCell.gpu}` : undefined}
         onScroll={draw}
         onKeyDown={onKey}
         onFocus={() => {
           focused.value = true;
-          if (scroller.current!.matches(":focus-visible")) spot.value = { ...at, by: "keys" };
+          if (scroller.current!.matches(":focus-visible")) hoverSpot.value = { ...focusedCell, by: "keys" };
         }}
         onBlur={() => {
           focused.value = false;
-          if (spot.value?.by === "keys") spot.value = null;
+          if (hoverSpot.value?.by === "keys") hoverSpot.value = null;
         }}
         onPointerMove={(event) => {
           if (event.pointerType !== "mouse") return;
           const found = spotAt(event);
-          if (found?.node !== spot.value?.node || found?.gpu !== spot.value?.gpu) spot.value = found && { ...found, by: "mouse" };
+          if (found?.node !== hoverSpot.value?.node || found?.gpu !== hoverSpot.value?.gpu) hoverSpot.value = found && { ...found, by: "mouse" };
         }}
         onPointerLeave={(event) => {
-          if (event.pointerType === "mouse" && spot.value?.by === "mouse") spot.value = null;
+          if (event.pointerType === "mouse" && hoverSpot.value?.by === "mouse") hoverSpot.value = null;
         }}
         onClick={(event) => {
           const found = spotAt(event);
-          if (!found) return void (spot.value = null);
+          if (!found) return void (hoverSpot.value = null);
           if (found.gpu !== null) focus.value = { node: found.node, gpu: found.gpu };
           const touched = "pointerType" in event && event.pointerType === "touch";
-          if (touched && found.gpu !== null) spot.value = { ...found, by: "touch" };
+          if (touched && found.gpu !== null) hoverSpot.value = { ...found, by: "touch" };
           else open(found);
         }}
       >
-        <div class="map-whole" style={{ height: `${layout.height}px` }}>
+        <div class="map-content" style={{ height: `${layout.height}px` }}>
           <canvas class="map-canvas" ref={canvas} aria-hidden="true" />
         </div>
         {current && (
-          <div id={`gpu-${at.node}-${at.gpu}`} key={`${at.node}-${at.gpu}`} role="option" aria-selected={true} class="visually-hidden">
-            {cellTitle(current, at.gpu)}: {cellSays(current, at.gpu, jobs, telemetry.get(current.node), now.peek()).join(" ")}
+          <div id={`gpu-${focusedCell.node}-${focusedCell.gpu}`} key={`${focusedCell.node}-${focusedCell.gpu}`} role="option" aria-selected={true} class="visually-hidden">
+            {cellTitle(current, focusedCell.gpu)}: {gpuSentences(current, focusedCell.gpu, jobs, telemetry.get(current.node), now.peek()).join(" ")}
           </div>
         )}
       </div>
       {shown && scroller.current && (
-        <Tip
+        <Tooltip
           key="tip"
           {...anchor(scroller.current, layout, shown)}
           title={shown.gpu === null ? nodes[shown.node]!.node : cellTitle(nodes[shown.node]!, shown.gpu)}
-          says={() => said(nodes[shown.node]!, shown.gpu, jobs, telemetry)}
+          sentences={() => sentencesOf(nodes[shown.node]!, shown.gpu, jobs, telemetry)}
           hint={shown.by === "touch" ? null : hintOf(nodes[shown.node]!, shown.gpu, shown.by)}
           actions={
             shown.by !== "touch"
@@ -174,26 +174,26 @@ export function GpuMap(props: Props) {
                   job: shownCell ? jobAt(shownCell) : null,
                   onJob: props.onJob,
                   onNode: () => props.onNode(nodes[shown.node]!.node),
-                  onClose: () => (spot.value = null),
+                  onClose: () => (hoverSpot.value = null),
                 }
           }
         />
       )}
       <p id="map-keys" class="map-keys">
-        <span>Arrow keys go from GPU to GPU, Enter opens the job, N the node.</span>
+        <span>Arrow keys move between GPUs, Enter opens the job, N opens the node.</span>
       </p>
     </div>
   );
 }
 
-function said(node: NodeCells, gpu: number | null, jobs: ReadonlyMap<string, LiveJob>, telemetry: ReadonlyMap<string, NodeTelemetry>): string[] {
-  if (gpu !== null) return cellSays(node, gpu, jobs, telemetry.get(node.node), now.value);
-  return [`${count(node.gpus.length, "GPU")}${node.model ? `, ${node.model}` : ""}.`, `The node ${NODE_WORDS[node.state] ?? `is ${node.state}`}.`];
+function sentencesOf(node: NodeCells, gpu: number | null, jobs: ReadonlyMap<string, LiveJob>, telemetry: ReadonlyMap<string, NodeTelemetry>): string[] {
+  if (gpu !== null) return gpuSentences(node, gpu, jobs, telemetry.get(node.node), now.value);
+  return [`${count(node.gpus.length, "GPU")}${node.model ? `, ${node.model}` : ""}.`, `The node ${NODE_STATE_TEXTS[node.state] ?? `is ${node.state}`}.`];
 }
 
 function hintOf(node: NodeCells, gpu: number | null, by: string): string {
   const job = gpu === null ? null : jobAt(node.gpus[gpu] ?? ["free", null, null, [], null]);
-  return by === "keys" ? (job ? "Enter: the job. N: the node." : "Enter: the node.") : job ? "Click: the job." : "Click: the node.";
+  return by === "keys" ? (job ? "Enter: open job. N: open node." : "Enter: open node.") : job ? "Click: open job." : "Click: open node.";
 }
 
 function paint(canvas: HTMLCanvasElement, scroller: HTMLElement, view: View): void {
@@ -217,7 +217,7 @@ function reveal(scroller: HTMLElement, layout: Layout, to: Focus): void {
   else if (y + layout.tileHeight > scroller.scrollTop + scroller.clientHeight) scroller.scrollTop = y + layout.tileHeight - scroller.clientHeight;
 }
 
-/** Where the tooltip is tied to, in the frame around the map. */
+/** The anchor of the tooltip, relative to the map's frame. */
 function anchor(scroller: HTMLElement, layout: Layout, shown: Spot): { x: number; y: number; below: number; width: number } {
   const tile = tileAt(layout, shown.node);
   const cell = shown.gpu === null ? { x: 0, y: 0 } : cellAt(layout, shown.gpu);

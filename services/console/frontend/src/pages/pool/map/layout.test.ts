@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
 
-import { cellAt, DENSITIES, fitting, hit, layoutOf, moved, seen, tileAt } from "./layout";
+import { cellAt, DENSITIES, fitting, hit, layoutOf, moveFocus, seen, tileAt } from "./layout";
 
 const eight = (): number => 8;
 
-describe("where things stand", () => {
-  it("shows a small pool large and 10,000 GPUs small, each in the width there is", () => {
+describe("positions", () => {
+  it("use large cells for a small pool and small ones for 10,000 GPUs, within the width", () => {
     expect(fitting(2, 8, 1100, 500)).toBe(DENSITIES.length - 1);
     expect(fitting(8, 8, 1100, 500)).toBe(DENSITIES.length - 1);
     expect(fitting(1250, 8, 1100, 500)).toBe(0);
@@ -18,7 +18,7 @@ describe("where things stand", () => {
     }
   });
 
-  it("breaks a node's GPUs into lines on a phone instead of cutting them off", () => {
+  it("wrap a node's GPUs on narrow screens", () => {
     const layout = layoutOf(1, 8, 340, DENSITIES.at(-1)!);
     expect(layout.perLine).toBeLessThan(8);
     const last = cellAt(layout, 7);
@@ -26,7 +26,7 @@ describe("where things stand", () => {
     expect(last.x + layout.cell).toBeLessThanOrEqual(layout.tileWidth);
   });
 
-  it("finds every GPU where it was drawn, on the smallest map as on the largest", () => {
+  it("hit every GPU where it is drawn, at every density", () => {
     for (const density of DENSITIES) {
       const layout = layoutOf(1250, 8, 1100, density);
       for (const node of [0, 1, layout.columns, 777, 1249]) {
@@ -39,7 +39,7 @@ describe("where things stand", () => {
     }
   });
 
-  it("takes a name above the GPUs for the node, and the ground after the last node for nothing", () => {
+  it("hit the node at its label, and nothing after the last node", () => {
     const layout = layoutOf(3, 8, 1100, DENSITIES[3]!);
     expect(hit(layout, eight, 10, 4)).toEqual({ node: 0, gpu: null });
     expect(hit(layout, eight, 5, layout.height + 50)).toBeNull();
@@ -48,7 +48,7 @@ describe("where things stand", () => {
     expect(hit(layout, () => 4, fourth.x + 2, fourth.y + 2)).toEqual({ node: 0, gpu: null });
   });
 
-  it("draws only nodes that are seen, and all of those", () => {
+  it("include all visible nodes and no others", () => {
     const layout = layoutOf(1250, 8, 1100, DENSITIES[2]!);
     const [from, to] = seen(layout, 3000, 3500);
     expect(to - from).toBeLessThan(200);
@@ -61,11 +61,11 @@ describe("where things stand", () => {
   });
 });
 
-describe("the arrow keys", () => {
+describe("arrow keys", () => {
   const layout = layoutOf(10, 8, 1100, DENSITIES[4]!);
-  const step = (node: number, gpu: number, key: string, ctrl = false) => moved(layout, eight, { node, gpu }, key, ctrl);
+  const step = (node: number, gpu: number, key: string, ctrl = false) => moveFocus(layout, eight, { node, gpu }, key, ctrl);
 
-  it("go along the GPUs and on to the next node", () => {
+  it("move along the GPUs and on to the next node", () => {
     expect(step(0, 6, "ArrowRight")).toEqual({ node: 0, gpu: 7 });
     expect(step(0, 7, "ArrowRight")).toEqual({ node: 1, gpu: 0 });
     expect(step(1, 0, "ArrowLeft")).toEqual({ node: 0, gpu: 7 });
@@ -73,20 +73,20 @@ describe("the arrow keys", () => {
     expect(step(9, 7, "ArrowRight")).toEqual({ node: 9, gpu: 7 });
   });
 
-  it("go up and down by what is seen, also where a node has several lines", () => {
+  it("move up and down by lines, also within a node", () => {
     expect(step(0, 3, "ArrowDown")).toEqual({ node: layout.columns, gpu: 3 });
     expect(step(layout.columns, 3, "ArrowUp")).toEqual({ node: 0, gpu: 3 });
     const narrow = layoutOf(3, 8, 200, DENSITIES[4]!);
-    expect(moved(narrow, eight, { node: 0, gpu: 0 }, "ArrowDown")).toEqual({ node: 0, gpu: narrow.perLine });
-    expect(moved(narrow, eight, { node: 0, gpu: 6 }, "ArrowDown")?.node).toBe(1);
-    expect(moved(narrow, eight, { node: 1, gpu: 1 }, "ArrowUp")?.node).toBe(0);
-    expect(moved(narrow, eight, { node: 1, gpu: 1 }, "ArrowUp")?.gpu).toBeGreaterThanOrEqual(narrow.perLine);
+    expect(moveFocus(narrow, eight, { node: 0, gpu: 0 }, "ArrowDown")).toEqual({ node: 0, gpu: narrow.perLine });
+    expect(moveFocus(narrow, eight, { node: 0, gpu: 6 }, "ArrowDown")?.node).toBe(1);
+    expect(moveFocus(narrow, eight, { node: 1, gpu: 1 }, "ArrowUp")?.node).toBe(0);
+    expect(moveFocus(narrow, eight, { node: 1, gpu: 1 }, "ArrowUp")?.gpu).toBeGreaterThanOrEqual(narrow.perLine);
   });
 
-  it("never land on a GPU that a node does not have", () => {
+  it("never move to a GPU that does not exist", () => {
     const few = (node: number): number => (node === 1 ? 2 : 8);
-    expect(moved(layout, few, { node: 0, gpu: 7 }, "ArrowRight")).toEqual({ node: 1, gpu: 0 });
-    expect(moved(layout, few, { node: 2, gpu: 0 }, "ArrowLeft")).toEqual({ node: 1, gpu: 1 });
+    expect(moveFocus(layout, few, { node: 0, gpu: 7 }, "ArrowRight")).toEqual({ node: 1, gpu: 0 });
+    expect(moveFocus(layout, few, { node: 2, gpu: 0 }, "ArrowLeft")).toEqual({ node: 1, gpu: 1 });
     expect(step(0, 2, "End", true)).toEqual({ node: 9, gpu: 7 });
     expect(step(9, 2, "Home", true)).toEqual({ node: 0, gpu: 0 });
     expect(step(0, 2, "q")).toBeNull();

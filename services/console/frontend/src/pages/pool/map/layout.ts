@@ -1,4 +1,4 @@
-// Where each node and each GPU stands on the map. Pure: pixels of CSS, the origin is the map's top left corner.
+// The position of each node and GPU on the map, in CSS pixels from its top left corner.
 
 /** cell: side of a GPU; gap: between two; label: height of the line above with the node's name, 0: none; pad: around a node. */
 export interface Density {
@@ -20,9 +20,9 @@ export const DENSITIES: readonly Density[] = [
 const PER_LINE = 8;
 const BETWEEN = 4;
 const GROWTH = 1.4;
-const MOST_SPARE = 16;
+const MAX_EXTRA_GAP = 16;
 
-/** Nodes stand in reading order, `columns` to a line; the GPUs of each in lines of `perLine`. */
+/** Nodes in reading order, `columns` per line; the GPUs of each in lines of `perLine`. */
 export interface Layout extends Density {
   nodes: number;
   columns: number;
@@ -34,7 +34,7 @@ export interface Layout extends Density {
   height: number;
 }
 
-/** most: GPUs of the node that has most. */
+/** The layout. most: GPUs of the largest node. */
 export function layoutOf(nodes: number, most: number, width: number, density: Density): Layout {
   const step = density.cell + density.gap;
   const fits = Math.max(1, Math.floor((width - 2 * density.pad + density.gap) / step));
@@ -47,17 +47,17 @@ export function layoutOf(nodes: number, most: number, width: number, density: De
   const cell = Math.max(density.cell, Math.min(Math.floor(share / perLine) - density.gap, Math.floor(density.cell * GROWTH)));
   const tileWidth = tileOf(cell);
   const tileHeight = density.label + lines * (cell + density.gap) - density.gap + 2 * density.pad;
-  const spare = columns > 1 ? Math.floor((width - columns * (tileWidth + BETWEEN) + BETWEEN) / (columns - 1)) : 0;
-  const pitchX = tileWidth + BETWEEN + Math.min(MOST_SPARE, spare);
+  const extraGap = columns > 1 ? Math.floor((width - columns * (tileWidth + BETWEEN) + BETWEEN) / (columns - 1)) : 0;
+  const pitchX = tileWidth + BETWEEN + Math.min(MAX_EXTRA_GAP, extraGap);
   const pitchY = tileHeight + BETWEEN;
   const height = Math.max(0, Math.ceil(nodes / columns) * pitchY - BETWEEN);
   return { ...density, cell, nodes, columns, perLine, tileWidth, tileHeight, pitchX, pitchY, height };
 }
 
-/** The largest density with which all of it is seen in `room` pixels of height; the smallest where none fits. */
-export function fitting(nodes: number, most: number, width: number, room: number): number {
+/** The largest density with which the map fits into `maxHeight` pixels; the smallest if none fits. */
+export function fitting(nodes: number, most: number, width: number, maxHeight: number): number {
   for (let at = DENSITIES.length - 1; at > 0; at -= 1) {
-    if (layoutOf(nodes, most, width, DENSITIES[at]!).height <= room) return at;
+    if (layoutOf(nodes, most, width, DENSITIES[at]!).height <= maxHeight) return at;
   }
   return 0;
 }
@@ -78,20 +78,20 @@ export const cellAt = (layout: Layout, gpu: number): Point => ({
   y: layout.pad + layout.label + Math.floor(gpu / layout.perLine) * (layout.cell + layout.gap),
 });
 
-/** The nodes, from and up to, of which something is seen between two heights. */
+/** The range of nodes visible between two heights: from, up to. */
 export function seen(layout: Layout, top: number, bottom: number): [number, number] {
   const first = Math.max(0, Math.floor((top + BETWEEN) / layout.pitchY));
   const last = Math.max(0, Math.ceil(bottom / layout.pitchY));
   return [Math.min(first * layout.columns, layout.nodes), Math.min(last * layout.columns, layout.nodes)];
 }
 
-/** gpu null: the node itself, beside its GPUs. */
+/** A position on the map. gpu null: the node itself. */
 export interface Spot {
   node: number;
   gpu: number | null;
 }
 
-/** What is at a point; a gap belongs to the cell left of it or above it. */
+/** The cell at a point; a gap belongs to the cell left of it or above it. */
 export function hit(layout: Layout, gpusOf: (node: number) => number, x: number, y: number): Spot | null {
   const column = Math.min(Math.floor(x / layout.pitchX), layout.columns - 1);
   const line = Math.floor(y / layout.pitchY);
@@ -114,8 +114,8 @@ export interface Focus {
 
 const PAGE_LINES = 5;
 
-/** Where a key leads from a cell; null: the key means nothing here. */
-export function moved(layout: Layout, gpusOf: (node: number) => number, from: Focus, key: string, ctrl = false): Focus | null {
+/** The cell that a key moves the focus to; null: not a navigation key. */
+export function moveFocus(layout: Layout, gpusOf: (node: number) => number, from: Focus, key: string, ctrl = false): Focus | null {
   const last = layout.nodes - 1;
   const inside = (node: number, gpu: number): Focus => {
     const to = Math.min(Math.max(node, 0), last);

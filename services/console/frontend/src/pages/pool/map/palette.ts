@@ -1,6 +1,6 @@
-import { COLOURS } from "./groups";
+import { COLOURS } from "./colourGroups";
 
-/** The colours of the page, as the canvas needs them. */
+/** The colours of the stylesheet, for the canvas. */
 export interface Palette {
   ground: string;
   surface: string;
@@ -42,12 +42,12 @@ export function paletteOf(element: Element): Palette {
   };
 }
 
-/** Black or white, whichever is read better on a colour `#rrggbb`. */
+/** Black or white, whichever has more contrast on a colour `#rrggbb`. */
 export function inkOn(colour: string): string {
   return contrast(colour, "#000000") >= contrast(colour, "#ffffff") ? "#000000" : "#ffffff";
 }
 
-/** As WCAG 2 has it. */
+/** Contrast ratio as defined by WCAG 2. */
 export function contrast(one: string, other: string): number {
   const [light, dark] = [luminance(one), luminance(other)].sort((a, b) => b - a) as [number, number];
   return (light + 0.05) / (dark + 0.05);

@@ -1,17 +1,17 @@
-// What the devices themselves say, as a part of a whole.
-import type { NodeCells, NodeTelemetry } from "../../../live/shapes";
+// Utilisation and memory use of GPUs, from telemetry.
+import type { NodeCells, NodeTelemetry } from "../../../live/types";
 
 export type Measure = "utilisation" | "memory";
 
-/** From 0 to 1; null: nobody said. */
-export function level(gpu: number, told: NodeTelemetry | undefined, measure: Measure): number | null {
-  const device = told?.devices[gpu];
+/** A fraction from 0 to 1; null: unknown. */
+export function level(gpu: number, measured: NodeTelemetry | undefined, measure: Measure): number | null {
+  const device = measured?.devices[gpu];
   if (!device) return null;
   if (measure === "utilisation") return device[0] === null ? null : Math.min(1, Math.max(0, device[0] / 100));
   return device[1] === null || !device[2] ? null : Math.min(1, device[1] / device[2]);
 }
 
-/** Mean utilisation in percent of the GPUs that somebody holds and that say it; null: none does. */
+/** Mean utilisation in percent of the allocated GPUs with telemetry; null: none. */
 export function meanUtilisation(nodes: Iterable<NodeCells>, telemetry: ReadonlyMap<string, NodeTelemetry>): number | null {
   let sum = 0;
   let many = 0;
@@ -19,9 +19,9 @@ export function meanUtilisation(nodes: Iterable<NodeCells>, telemetry: ReadonlyM
     const devices = telemetry.get(node.node)?.devices;
     if (!devices) continue;
     node.gpus.forEach((cell, at) => {
-      const said = devices[at]?.[0] ?? null;
-      if (said !== null && cell[1] !== null) {
-        sum += said;
+      const value = devices[at]?.[0] ?? null;
+      if (value !== null && cell[1] !== null) {
+        sum += value;
         many += 1;
       }
     });

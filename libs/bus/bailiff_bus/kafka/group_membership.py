@@ -1,0 +1,109 @@
+"""Consumer groups: they assign pools to replicas."""
+
+import asyncio
+from collections.abc import Iterable
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import KafkaError
+
+from bailiff_bus.kafka_settings import KafkaSettings
+from bailiff_bus.lazy_logger import lazy_logger
+from bailiff_bus.port import BusUnavailable
+
+from .errors import broker_call, client_arguments, finish_within
+
+log = lazy_logger()
+
+
+class KafkaGroupMembership(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Membership in a consumer group that fetches no messages.
+
+    A rebalance revokes all partitions for a moment; `owned` keeps the last assignment until the new one is known.
+    Two live members with the same `instance` fence each other without end.
+    """
+
+    def __init__(self, settings: KafkaSettings, group: str, topic: str, instance: str | None) -> None:
+        self._settings = settings
+        self._group = group
+        self._consumer = AIOKafkaConsumer(
+            **client_arguments(settings) | {"request_timeout_ms": settings.request_timeout_ms + settings.session_timeout_ms},
+            group_id=group,
+            group_instance_id=instance,
+            enable_auto_commit=False,
+            session_timeout_ms=settings.session_timeout_ms,
+            heartbeat_interval_ms=settings.session_timeout_ms // 3,
+        )
+        self._consumer.subscribe([topic], listener=self)
+        self._owned: frozenset[int] | None = None
+        self._reported: frozenset[int] = frozenset()
+        self._error: KafkaError | None = None
+        self._changed = asyncio.Event()
+        self._polling: asyncio.Task[None] | None = None
+        self.closed = False
+
+    @property
+    def owned(self) -> frozenset[int]:
+        """The partitions assigned to this member."""
+        return self._owned or frozenset()
+
+    async def start(self) -> None:
+        """Join the group and wait for the first assignment."""
+        try:
+            async with broker_call(
+                self._settings, f"complete joining group {self._group}", extra=self._settings.session_timeout_ms / 1000
+            ):
+                await self._consumer.start()
+                await self._changed.wait()
+        except BaseException:
+            await self.close()
+            raise
+        self._reported = self.owned
+        self._polling = asyncio.create_task(self._poll())
+
+    async def changed(self) -> frozenset[int]:
+        """Wait until `owned` differs from what this call returned last, and return it."""
+        while self.owned == self._reported:
+            if self._error is not None:
+                error, self._error = self._error, None
+                raise BusUnavailable(f"Kafka at {self._settings.bootstrap}: not a member of group {self._group}: {error!r}")
+            self._changed.clear()
+            await self._changed.wait()
+        self._reported = self.owned
+        return self._reported
+
+    async def leave(self) -> None:
+        """Leave the group and release all partitions."""
+        coordinator = self._consumer._coordinator
+        if coordinator is not None:
+            coordinator._group_instance_id = None  # aiokafka sends no LeaveGroup for a static member
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop; a static member (`instance`) keeps its assignment until the session times out."""
+        self.closed = True
+        if self._polling is not None:
+            self._polling.cancel()
+            self._polling = None
+        await finish_within(self._consumer.stop(), self._settings.request_timeout)
+        self._owned = frozenset()
+        self._changed.set()
+
+    async def _poll(self) -> None:
+        """Poll: aiokafka reports errors to polls only, and leaves the group without them."""
+        while True:
+            try:
+                await self._consumer.getmany(timeout_ms=1000)
+            except KafkaError as error:
+                log.warning("consumer group error", group=self._group, error=repr(error))
+                self._error = error
+                self._changed.set()
+                await asyncio.sleep(1)
+
+    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        """Ignored: the new assignment follows."""
+
+    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        """The group has assigned these partitions."""
+        self._consumer.pause(*assigned)
+        self._owned = frozenset(each.partition for each in assigned)
+        self._changed.set()

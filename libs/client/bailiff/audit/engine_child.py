@@ -1,0 +1,65 @@
+"""The process that replays with the engine of another release: `python -I -S engine_child.py WHEEL FOLDER…`.
+
+Of Bailiff it imports only what is in the wheel; numpy and pydantic come from the folders. Records come in as JSON Lines,
+`[headers, value, again]` with bytes as Latin-1; after the last one, or the first difference, one line of JSON goes out. It
+opens no connection, starts no process and writes no file: an engine is pure, and one that is not has no business here.
+"""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+FORBIDDEN = ("socket.", "subprocess.", "os.exec", "os.fork", "os.posix_spawn", "os.spawn", "os.system", "os.remove", "os.rename")
+WRITES = "wax+"
+
+
+class OnlyTheWheel:
+    """Import hook that refuses every package of Bailiff except the engine."""
+
+    def find_spec(self, name: str, _path: object = None, _target: object = None) -> None:
+        """As the import system asks each finder."""
+        room = name.partition(".")[0]
+        if room.startswith("bailiff") and room != "bailiff_core":
+            raise ImportError(f"an engine does not import {name}")
+
+
+def watch(event: str, given: tuple[Any, ...]) -> None:
+    """A Python audit hook; it cannot be removed."""
+    writes = event == "open" and isinstance(given[1], str) and any(letter in given[1] for letter in WRITES)
+    if writes or event.startswith(FORBIDDEN):
+        raise PermissionError(f"an engine does not do this: {event} {given[:1]}")
+
+
+def main(wheel: str, *folders: str) -> dict[str, Any]:
+    """Replay the records on stdin and print the result."""
+    sys.path[:0] = [wheel]
+    sys.path += folders
+    sys.meta_path.insert(0, OnlyTheWheel())
+    spec = importlib.util.spec_from_file_location("replay_worker", Path(__file__).with_name("replay_worker.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    worker = importlib.util.module_from_spec(spec)
+    sys.dont_write_bytecode = True
+    spec.loader.exec_module(worker)
+    if not str(worker.Replay.__init__.__code__.co_filename).startswith(wheel):
+        raise ImportError(f"the engine was not taken from {wheel}")
+    sys.addaudithook(watch)
+    again = worker.ReplayWorker()
+    for line in sys.stdin:
+        headers, value, decide = json.loads(line)
+        pairs = tuple((name, text.encode("latin-1")) for name, text in headers)
+        again.take(worker.Wire(pairs, value.encode("latin-1")), decide)
+        if again.done:
+            break
+    found: dict[str, Any] = again.found()
+    return found
+
+
+if __name__ == "__main__":
+    try:
+        told = main(*sys.argv[1:])
+    except Exception as failure:  # noqa: BLE001 - the parent tells it
+        told = {"cycles": 0, "decisions": 0, "digests": 0, "difference": None, "error": f"{type(failure).__name__}: {failure}"}
+    print(json.dumps(told), flush=True)

@@ -1,0 +1,37 @@
+"""Requests that the auditor moves archived records that the log lost to a fork."""
+
+from typing import TypedDict
+
+from bailiff.client.errors import ExitCode, Problem
+from bailiff_log.archive import ArchiveError, connected, pick_pool
+
+
+class Ordered(TypedDict):
+    """head_seq, head_hash: the head of the archive that the request refers to. broken: the break that the auditor found."""
+
+    pool: str
+    head_seq: int
+    head_hash: str
+    broken: str
+
+
+async def order(address: str, pool: str | None, reason: str, by: str) -> Ordered:
+    """Allow the archive to move records that the log lacks to a fork. Raises `Problem` where the log has all of them."""
+    try:
+        async with connected(address) as connection:
+            row = await pick_pool(connection, pool)
+            if await connection.fetchval("SELECT to_regclass('fork_orders') IS NULL"):
+                raise ArchiveError("its tables are of an earlier release: start the auditor of this release once")
+            if not row["broken"]:
+                text = f"{row['name']}: the auditor has not found that the log lacks anything of this archive"
+                raise Problem(ExitCode.USAGE, text, "is it running? its alarm is archive-log-lost")
+            await connection.execute(
+                """INSERT INTO fork_orders (pool, head_seq, head_hash, reason, ordered_by) VALUES ($1, $2, $3, $4, $5)
+                   ON CONFLICT (pool, head_seq, head_hash) DO UPDATE SET reason = excluded.reason""",
+                row["id"], row["next_seq"] - 1, row["head_hash"], reason, by,
+            )  # fmt: skip
+            return {
+                "pool": row["name"], "head_seq": row["next_seq"] - 1, "head_hash": row["head_hash"], "broken": row["broken"]
+            }  # fmt: skip
+    except ArchiveError as error:
+        raise Problem(ExitCode.UNREACHABLE, f"the archive: {error}") from None

@@ -1,0 +1,106 @@
+"""One connection to the query interface; each request runs in a thread."""
+
+import asyncio
+import http.client
+import json
+import socket
+import ssl
+import threading
+from contextlib import suppress
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from bailiff.client.errors import ExitCode, Problem
+
+PREFIX = "/v1"
+WAITING_S = 15.0  # beyond what an answer takes: as long as the other end may wait for news
+
+
+class Unanswered(Problem):
+    """The request failed. status: of the response; 0 without a response."""
+
+    def __init__(self, status: int, text: str, advice: str = "") -> None:
+        code = ExitCode.NOT_FOUND if status == 404 else ExitCode.UNREACHABLE
+        super().__init__(code, text, advice)
+        self.status = status
+
+
+class ApiLink:
+    """address: `http://host:port`, or https. timeout: of one response, seconds."""
+
+    def __init__(self, address: str, token: str | None, timeout: float) -> None:
+        parts = urlsplit(address)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            advice = "BAILIFF_API: expected an address as in http://127.0.0.1:8620"
+            raise Problem(ExitCode.USAGE, f"BAILIFF_API: {address!r} is no address", advice)
+        self._address, self._token, self._timeout = address, token, timeout
+        self._path = parts.path.rstrip("/") + PREFIX
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._host, self._port, self._kind = parts.hostname, parts.port, kind
+        self._connection: http.client.HTTPConnection | None = None
+        self._one = threading.Lock()
+        self._closed = 0
+
+    async def get(self, path: str, **parameters: Any) -> Any:
+        """The answer. Raises `Unanswered`."""
+        asked = f"{self._path}{quote(path)}" + (f"?{urlencode(parameters)}" if parameters else "")
+        done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+
+        def work() -> None:
+            result = self._ask(asked)
+            with suppress(RuntimeError):  # the loop has ended, and nobody waits
+                loop.call_soon_threadsafe(_give, done, result)
+
+        threading.Thread(target=work, name="bailiff-api", daemon=True).start()  # one that hangs must not keep the command
+        status, raw = await done
+        if status == 200:
+            return json.loads(raw)
+        raise self._refusal(status, raw)
+
+    def close(self) -> None:
+        """Let go of the connection, and of an answer that is awaited."""
+        connection, self._connection = self._connection, None
+        self._closed += 1
+        if connection is not None:
+            with suppress(OSError, AttributeError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+            connection.close()
+
+    def _ask(self, asked: str) -> tuple[int, Any]:
+        """Status and body; status 0 with a reason. A connection that was closed meanwhile is made anew, once."""
+        headers = {"accept": "application/json"} | ({"authorization": f"Bearer {self._token}"} if self._token else {})
+        with self._one:
+            closed = self._closed
+            for again in (True, False):
+                kept = self._connection is not None
+                connection = self._connection = self._connection or self._kind(
+                    self._host, self._port, timeout=self._timeout + WAITING_S
+                )
+                try:
+                    connection.request("GET", asked, headers=headers)
+                    answer = connection.getresponse()
+                    return answer.status, answer.read()
+                except (OSError, http.client.HTTPException, ValueError, ssl.SSLError) as error:
+                    connection.close()
+                    if self._connection is connection:
+                        self._connection = None
+                    if not (again and kept and closed == self._closed and isinstance(error, ConnectionError)):
+                        return 0, str(error) or type(error).__name__
+        return 0, "no answer"
+
+    def _refusal(self, status: int, raw: Any) -> Unanswered:
+        if status == 0:
+            advice = "is it running? BAILIFF_API says where it is; without that the log is read from Kafka"
+            return Unanswered(0, f"the query interface at {self._address} does not answer: {raw}", advice)
+        try:
+            said = json.loads(raw)["detail"]
+        except (ValueError, KeyError, TypeError):
+            said = "is Bailiff's query interface there?"
+        advice = "the token is the setting BAILIFF_API_TOKEN" if status == 401 else ""
+        return Unanswered(status, f"the query interface at {self._address} answers {status}: {said}", advice)
+
+
+def _give(done: "asyncio.Future[Any]", result: Any) -> None:
+    if not done.done():
+        done.set_result(result)

@@ -1,0 +1,112 @@
+"""An exported log: JSON Lines, one message of the partition per line, so that it can be verified and replayed offline.
+
+The first line says what the file is: `{"bailiff_log": 1, "pool": …, "partition": …}`, perhaps with `seals`. Each line
+after it holds `offset`, `time` (µs, the broker's append time), `headers` as [name, text] pairs in their order, and `value`.
+Bytes that are not UTF-8 stand as `{"base64": …}`, so that every byte comes back as it was on the wire. Orphans are exported,
+too. The whole file may be gzipped.
+"""
+
+import gzip
+import json
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any, TextIO
+
+from bailiff.client.errors import ExitCode, Problem
+from bailiff_bus.port import Message
+from bailiff_log.message_json import message_from_json, message_to_json
+
+FORMAT = 1
+GZIP = b"\x1f\x8b"
+LONGEST_LINE = 256 * 1024 * 1024  # characters: the first line may hold the seals of years; what is packed can grow a thousandfold
+
+
+def about_line(pool: str, partition: int, seals: Sequence[dict[str, Any]] = ()) -> str:
+    """The first line of a file."""
+    about = {"bailiff_log": FORMAT, "pool": pool, "partition": partition} | ({"seals": list(seals)} if seals else {})
+    return json.dumps(about) + "\n"
+
+
+def message_line(message: Message) -> str:
+    """One message as a line."""
+    line = message_to_json(message.offset, message.time, message.headers, message.value)
+    return json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+async def write_log(
+    out: TextIO, pool: str, partition: int, messages: AsyncIterable[Message], seals: Sequence[dict[str, Any]] = ()
+) -> int:
+    """Write the file; returns how many messages it holds."""
+    out.write(about_line(pool, partition, seals))
+    written = 0
+    async for message in messages:
+        out.write(message_line(message))
+        written += 1
+    return written
+
+
+class LogFile:
+    """An exported log, read line by line. Raises `Problem` with file and line for what it cannot read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        about = self._parsed(1, next(iter(self._lines()), ""))
+        pool, partition, seals = about.get("pool"), about.get("partition", 0), about.get("seals", [])
+        right = isinstance(pool, str) and pool.isprintable() and isinstance(partition, int) and isinstance(seals, list)
+        if about.get("bailiff_log") != FORMAT or not right:
+            raise self._fault(1, 'expected {"bailiff_log": 1, "pool": …}', "write such a file with: bailiff audit export FILE")
+        self.pool: str = about["pool"]
+        self.partition: int = partition
+        self.seals: list[Any] = seals
+
+    async def messages(self) -> AsyncGenerator[Message, None]:
+        """Every message, in the file's order."""
+        for number, line in enumerate(self._lines(), 1):
+            if number > 1 and line.strip():
+                yield self._message(number, self._parsed(number, line))
+
+    def _lines(self) -> Any:
+        try:
+            with self.path.open("rb") as raw:
+                packed = raw.read(len(GZIP)) == GZIP
+            if packed:
+                with gzip.open(self.path, "rt", encoding="utf-8") as lines:
+                    yield from self._whole(lines)
+            else:
+                with self.path.open(encoding="utf-8") as lines:
+                    yield from self._whole(lines)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise Problem(ExitCode.FOUND_WRONG, f"{self.path}: is damaged or cut short: {error}") from None
+        except OSError as error:
+            raise Problem(ExitCode.USAGE, f"{self.path}: cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise Problem(ExitCode.USAGE, f"{self.path}: is not UTF-8") from None
+
+    def _whole(self, lines: TextIO) -> Iterator[str]:
+        for number in count(1):
+            line = lines.readline(LONGEST_LINE)
+            if not line:
+                return
+            if len(line) == LONGEST_LINE:
+                raise self._fault(number, f"the line has {LONGEST_LINE:,} characters or more, and no export writes such a one")
+            yield line
+
+    def _parsed(self, number: int, line: str) -> dict[str, Any]:
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise self._fault(number, f"not JSON: {error}") from None
+        if not isinstance(value, dict):
+            raise self._fault(number, "expected a JSON object")
+        return value
+
+    def _message(self, number: int, line: dict[str, Any]) -> Message:
+        try:
+            return message_from_json(line, self.partition)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise self._fault(number, f"expected offset, time, headers and value: {error!r}") from None
+
+    def _fault(self, number: int, text: str, advice: str = "") -> Problem:
+        return Problem(ExitCode.USAGE, f"{self.path}:{number}: {text}", advice)

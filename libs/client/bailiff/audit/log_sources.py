@@ -1,0 +1,95 @@
+"""Sources of a log with its seals: Kafka, the archive in PostgreSQL, an exported file, or a folder of segments."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bailiff.client.client import Client
+from bailiff.client.errors import ExitCode, Problem
+from bailiff_bus import topics
+from bailiff_bus.messages import LogSealed, SealingKey, SealsInvalidated
+from bailiff_bus.port import Message
+from bailiff_core.records import ChainHead
+from bailiff_core.records.merkle import Frontier
+from bailiff_log.archive import ArchiveError, open_archive
+from bailiff_log.seals import SealBody, parse_seal
+
+from .log_files import LogFile
+from .segments import SegmentFolder, seal_from
+
+
+@dataclass
+class Source:
+    """One pool's log. start, tree: chain head and Merkle tree before its first message.
+
+    path: of the file or folder; None: it is read where it grows. folder: of stretches, if it is one.
+    """
+
+    pool: str
+    partition: int
+    messages: AsyncGenerator[Message, None]
+    seals: Sequence[SealBody]
+    start: ChainHead
+    tree: Frontier = field(default_factory=Frontier)
+    path: Path | None = None
+    folder: SegmentFolder | None = None
+
+    def from_its_beginning(self, what: str) -> None:
+        """Raises `Problem` where the log's first records are not in it, which `what` needs."""
+        if self.start.next_seq:
+            where = self.path if self.path is not None else "the archive"
+            text = f"{where} begins with record {self.start.next_seq}: {what} needs the log from its first record on"
+            raise Problem(ExitCode.USAGE, text, "use the folder with all segments, with a manifest that names them")
+
+
+async def from_kafka(client: Client, pool: str | None) -> Source:
+    """The current log. Its seals are read first, so that it cannot be shorter than sealed."""
+    where = await client.pool(pool)
+    sealed = []
+    try:
+        spans = await client.bus.spans(topics.SEALS.name)
+    except KeyError:
+        spans = {}  # made by a release that had no seals
+    async for message in client.messages(topics.SEALS.name, spans):
+        body = parse_seal(message, where.name)
+        if body is not None:
+            sealed.append(body)
+    span = {where.partition: (await client.audit_spans())[where.partition]}
+    messages = client.messages(topics.AUDIT.name, span)
+    return Source(where.name, where.partition, messages, sealed, ChainHead(where.name))
+
+
+def from_file(path: Path) -> Source:
+    """An exported log, or a folder of segments."""
+    if path.is_dir():
+        folder = SegmentFolder(path)
+        return Source(folder.pool, folder.partition, folder.messages(), folder.seals, folder.start, folder.tree, path, folder)
+    log = LogFile(path)
+    try:
+        seals = [seal_from(each) for each in log.seals]
+    except (KeyError, TypeError, ValueError) as error:
+        raise Problem(ExitCode.USAGE, f"{path}:1: a seal cannot be read: {error!r}") from None
+    return Source(log.pool, log.partition, log.messages(), seals, ChainHead(log.pool), path=path)
+
+
+@asynccontextmanager
+async def from_archive(address: str, pool: str | None) -> AsyncIterator[Source]:
+    """The auditor's archive."""
+    try:
+        async with open_archive(address, pool) as log:
+            kinds: dict[str, type[SealBody]] = {"seals": LogSealed, "sealing_keys": SealingKey}
+            if await log.connection.fetchval("SELECT to_regclass('forks') IS NOT NULL"):  # an earlier release had none
+                kinds |= {"fork_seals": LogSealed, "forks": SealsInvalidated}
+            parts = [
+                f"SELECT \"offset\", '{table}' AS kind, data FROM {table} WHERE pool = $1 AND data IS NOT NULL"  # noqa: S608
+                for table in kinds
+            ]
+            rows = await log.connection.fetch(f'{" UNION ALL ".join(parts)} ORDER BY "offset"', log.id)
+            try:
+                sealed = [kinds[row["kind"]].model_validate_json(row["data"]) for row in rows]
+            except ValueError as error:
+                raise ArchiveError(f"a seal in it cannot be read: {error}") from None
+            yield Source(log.pool, log.partition, log.messages(), sealed, log.start, log.tree)
+    except ArchiveError as error:
+        raise Problem(ExitCode.UNREACHABLE, f"the archive: {error}") from None

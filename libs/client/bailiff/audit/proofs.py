@@ -1,0 +1,87 @@
+"""Proofs that a record is in the log: made from any source, checked from the file alone."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypedDict
+
+from bailiff.client.errors import ExitCode, Problem
+from bailiff_bus.messages import LogSealed, SealingKey
+from bailiff_bus.port import Message
+from bailiff_core.records.merkle import leaf_hash
+from bailiff_core.records.wire import time_text
+from bailiff_log.chain_verifier import ChainVerifier
+from bailiff_log.seals import VerificationFailed, check_proof, make_proof
+
+from .log_sources import Source
+
+
+class Checked(TypedDict):
+    """What `bailiff audit check-proof` found. `ok` is false where `problem` says why."""
+
+    ok: bool
+    problem: str
+    pool: str
+    seq: int
+    type: str
+    time: str
+    data: Any
+    sealed_records: int
+    sealed_at: str
+    key: str
+    keys: list[str]
+
+
+async def prove(source: Source, seq: int, seal: LogSealed, keys: Sequence[SealingKey] = ()) -> dict[str, Any]:
+    """The proof that record `seq` is in the log under this seal. keys: the key handovers up to that of the seal.
+
+    Raises `Problem` where the log is not what was sealed.
+    """
+    first = source.start.next_seq
+    if seq < first:
+        raise Problem(ExitCode.NOT_FOUND, f"{source.pool}#{seq} is not there: this log begins with record {first}")
+    walk, tree, leaves = ChainVerifier(source.pool), source.tree.copy(), list[bytes]()
+    walk.resume(source.start, "", -1, ())
+    wanted: Message | None = None
+    async for message in source.messages:
+        if walk.verify(message) is None:
+            continue
+        leaves.append(leaf_hash(bytes.fromhex(walk.head.hash)))
+        tree.append(leaves[-1])
+        if tree.size == seq + 1:
+            wanted = message
+        if tree.size == seal.size:
+            break
+    if wanted is None or tree.root().hex() != seal.root:
+        text = f"the log's first {seal.size} records are not those that were sealed"
+        raise Problem(ExitCode.FOUND_WRONG, text, "see: bailiff audit verify")
+    return make_proof(source.pool, seq, wanted.headers, wanted.value, seal, source.tree.followed_by(leaves), keys)
+
+
+def checked(file: Path, trust: list[str]) -> Checked:
+    """The result of checking the proof. Raises `Problem` where the file cannot be read."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Problem(ExitCode.USAGE, f"{file}: cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
+    found: Checked = {
+        "ok": False, "problem": "", "pool": "", "seq": -1, "type": "", "time": "", "data": None, "sealed_records": 0,
+        "sealed_at": "", "key": "", "keys": [],
+    }  # fmt: skip
+    try:
+        proved = check_proof(text, trust)
+    except VerificationFailed as no:
+        return {**found, "problem": str(no)}
+    said = {name: value.decode(errors="replace") for name, value in proved.wire.headers}
+    return {
+        "ok": True, "problem": "", "pool": proved.pool, "seq": proved.seq, "type": said.get("ce_type", ""),
+        "time": said.get("ce_time", ""), "data": _data(proved.wire.value), "sealed_records": proved.seal.size,
+        "sealed_at": time_text(proved.seal.sealed_at), "key": proved.seal.key, "keys": proved.keys,
+    }  # fmt: skip
+
+
+def _data(value: bytes) -> Any:
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,338 @@
+"""Replays a log, each part with the engine named by its records, and reports the first difference.
+
+The log is read twice. First the chain is checked, and it is noted which engine wrote what. Then every engine that is needed
+folds the log from its beginning and decides its own parts again, as far as they are asked for: this release's here, the others
+in processes of their own, from wheels that are kept by digest. What they yield is compared byte for byte. That the second
+reading has the same bytes as the first is checked, too, which is quicker than to check the chain again.
+"""
+
+from collections.abc import AsyncIterable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypedDict
+
+from bailiff.client.errors import ExitCode, Problem
+from bailiff_bus.port import Message
+from bailiff_core.records import Wire
+from bailiff_core.records.facts import NodeLost, PolicyApplied, TaskReleased, TaskVanished, WriterStarted
+from bailiff_core.records.wire import UnreadableRecord, decode, time_text
+from bailiff_log import engine_store
+from bailiff_log.chain_verifier import ChainVerifier, Verification
+from bailiff_log.engine_identity import EngineIdentity, engine_identity
+
+from .engine_process import EngineProcess
+from .log_positions import Point
+from .replay_difference import DifferenceFound, difference_of
+from .replay_worker import ReplayWorker
+
+CYCLE_END = ("ce_cycleend", b"true")
+STARTED = WriterStarted.type_name().encode()
+# Facts after which every engine tries all that wait anew. Between them it remembers what did not fit, which is no part of the
+# state, so that a replay can only begin at one of these.
+AFRESH = {kind.type_name().encode() for kind in (WriterStarted, PolicyApplied, NodeLost, TaskReleased, TaskVanished)}
+Read = Callable[[], AsyncIterable[Message]]
+
+
+class EngineUsed(TypedDict):
+    """An engine named by the records, and the engine that replayed its cycles.
+
+    from_seq, to_seq: the first and the last record of the range under it. decided_by: `this release`; `its wheel`; `this
+    release, by the same logic`, where its own wheel is not kept; empty: nobody, and `advice` says what to do.
+    """
+
+    engine: str
+    release: str
+    digest: str
+    logic: int
+    from_seq: int
+    to_seq: int
+    cycles: int
+    decided_by: str
+    advice: str
+
+
+class Replayed(TypedDict):
+    """The result of `bailiff audit replay`. If `ok` is false, `difference` or `error` says why.
+
+    from_seq, to_seq: what was decided again, whole turns; what stands before was folded. It may begin before what was asked for,
+    at the last turn before it in which room came free. records: of the log so far.
+    """
+
+    pool: str
+    ok: bool
+    records: int
+    from_seq: int
+    to_seq: int
+    cycles: int
+    cycles_replayed: int
+    cycles_of_other_engines: int
+    decisions: int
+    digests: int
+    orphans: int
+    engines: list[EngineUsed]
+    difference: DifferenceFound | None
+    error: str
+
+
+@dataclass(slots=True)
+class Part:
+    """The records of one writer, with its engine."""
+
+    first: int
+    engine: EngineUsed
+    who: "Decider | None" = None
+
+
+class Here:
+    """The engine of this release, with the interface of `EngineProcess`."""
+
+    def __init__(self) -> None:
+        self._worker = ReplayWorker()
+
+    async def take(self, wire: Wire, again: bool) -> bool:
+        """The next record of the log. Whether it takes no more."""
+        self._worker.take(wire, again)
+        return self._worker.done
+
+    async def found(self) -> dict[str, Any]:
+        """What it found."""
+        return self._worker.found()
+
+    async def stop(self) -> None:
+        """Nothing holds it up."""
+
+
+@dataclass(eq=False, slots=True)
+class Decider:
+    """The engine that replays parts of the log: this release, or a wheel. last: the last record that it needs."""
+
+    wheel: Path | None = None
+    last: int = -1
+    engine: EngineProcess | Here = field(default_factory=Here)
+
+
+@dataclass(slots=True)
+class Survey:
+    """The result of the first pass. begin, end: the first and last record of the range; end < begin: none.
+
+    passed_over: which messages do not continue the log, by their place in the reading. bytes_read: stands for all the others.
+    """
+
+    parts: list[Part] = field(default_factory=list)
+    begin: int = -1
+    end: int = -1
+    records: int = 0
+    verification: Verification | None = None
+    orphans: int = 0
+    unreadable: str = ""
+    passed_over: set[int] = field(default_factory=set)
+    bytes_read: int = 0
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is wrong with the log so far."""
+        return not self.unreadable and self.verification is not None and self.verification["broken"] is None
+
+
+async def replay(
+    pool: str, read: Read, *, store: Path | None = None, from_: Point | None = None, to: Point | None = None
+) -> Replayed:
+    """Replay the log, or a range of its cycles. read: opens the log at each call.
+
+    store: where the wheels of engines are kept. Raises `Problem` for what cannot be read, and where no record is in the range.
+    """
+    survey = await _survey(pool, read(), from_ or Point(), to or Point())
+    if survey.begin > survey.end and survey.sound:
+        text = f"no record of {pool} is in the range that was asked for"
+        raise Problem(ExitCode.NOT_FOUND, text, "see where the log ends: bailiff audit verify")
+    deciders = _deal_out(survey, store)
+    async with AsyncExitStack() as stack:
+        for each in deciders:
+            if each.wheel is not None:
+                each.engine = await EngineProcess.start(each.wheel)
+            stack.push_async_callback(each.engine.stop)
+        cycles = await _feed(read(), survey, deciders)
+        found = [(each, await each.engine.found()) for each in deciders]
+    return _told(pool, survey, cycles, found)
+
+
+# --- the first reading
+
+
+async def _survey(pool: str, messages: AsyncIterable[Message], from_: Point, to: Point) -> Survey:
+    walk, found = ChainVerifier(pool), Survey()
+    asked, turn_began, turn_over, afresh = False, 0, True, 0
+    place = -1
+    async for message in messages:
+        place += 1
+        wire = walk.verify(message)
+        if wire is None:
+            found.passed_over.add(place)
+            continue
+        seq, said = walk.head.next_seq - 1, dict(wire.headers)
+        kind = said.get("ce_type")
+        if turn_over or kind == STARTED:
+            if asked and _after(to, seq, walk.head.time):
+                break
+            if asked and found.begin < 0:
+                found.begin = afresh
+            turn_began = seq
+        if kind in AFRESH and found.begin < 0:
+            afresh = turn_began
+        if not asked and not _before(from_, seq, walk.head.time):
+            if _after(to, seq, walk.head.time):
+                break
+            asked = True
+        if kind == STARTED:
+            try:
+                found.parts.append(_part(seq, wire))
+            except UnreadableRecord as error:
+                found.unreadable = str(error)
+                break
+        turn_over = said.get("ce_cycleend") == b"true"
+        found.end, found.records = seq, seq + 1
+        found.bytes_read = hash((found.bytes_read, wire.headers, wire.value))
+    if found.begin < 0:
+        found.begin = afresh if asked else found.records
+    found.verification = walk.verification()
+    found.orphans = sum(walk.kinds.values())
+    return found
+
+
+def _before(point: Point, seq: int, time: str) -> bool:
+    return (point.seq is not None and seq < point.seq) or (point.time is not None and time < time_text(point.time))
+
+
+def _after(point: Point, seq: int, time: str) -> bool:
+    return (point.seq is not None and seq > point.seq) or (point.time is not None and time > time_text(point.time))
+
+
+def _part(seq: int, wire: Wire) -> Part:
+    data = decode(wire).data
+    assert isinstance(data, WriterStarted)
+    return Part(seq, _used(EngineIdentity(data.release, data.digest, data.logic)))
+
+
+def _used(engine: EngineIdentity) -> EngineUsed:
+    return {
+        "engine": str(engine), "release": engine.release, "digest": engine.digest, "logic": engine.logic,
+        "from_seq": -1, "to_seq": -1, "cycles": 0, "decided_by": "", "advice": "",
+    }  # fmt: skip
+
+
+# --- who decides what
+
+
+def _deal_out(survey: Survey, store: Path | None) -> list[Decider]:
+    """Assigns an engine to every part of the range."""
+    parts, own = survey.parts, Decider()
+    if parts:
+        parts[0].first = 0  # what stands before the first writer was written by it
+    else:
+        parts.append(Part(0, _used(engine_identity())))
+    known: dict[str, tuple[EngineUsed, Decider | None]] = {}
+    deciders: list[Decider] = []
+    for at, part in enumerate(parts):
+        last = min(parts[at + 1].first - 1 if at + 1 < len(parts) else survey.end, survey.end)
+        if last < survey.begin or part.first > survey.end:
+            continue
+        key = part.engine["engine"] + part.engine["digest"]
+        if key not in known:
+            part.engine["from_seq"] = max(part.first, survey.begin)
+            known[key] = part.engine, _decider_of(part.engine, own, store)
+        part.engine, part.who = known[key]
+        part.engine["to_seq"] = last
+        who = part.who or own  # where nobody decides it again, it is at least folded
+        who.last = last
+        if who not in deciders:
+            deciders.append(who)
+    return deciders
+
+
+def _decider_of(engine: EngineUsed, own: Decider, store: Path | None) -> Decider | None:
+    mine, problem = engine_identity(), ""
+    if (engine["digest"], engine["logic"]) == (mine.digest, mine.logic):
+        engine["decided_by"] = "this release"
+        return own
+    try:
+        wheel = engine_store.find_engine(store, engine["digest"]) if store is not None else None
+        if wheel is not None:
+            engine["decided_by"] = "its wheel"
+            return Decider(wheel)
+    except engine_store.EngineError as no:
+        problem = f"{no}; remove it, then: "
+    get = (
+        f"bailiff engine keep --digest {engine['digest']} WHEEL, or in Bailiff's repository with --git and that release's commit"
+    )
+    engine["advice"] = f"{problem}keep the engine of release {engine['release']} in {store}: {get}"
+    if engine["logic"] == mine.logic:
+        engine["decided_by"] = "this release, by the same logic"
+        return own
+    return None
+
+
+# --- the second reading
+
+
+async def _feed(messages: AsyncIterable[Message], survey: Survey, deciders: list[Decider]) -> int:
+    """Pass the records up to the end of the range to the engines that need them. Returns the number of cycles in the range.
+
+    Raises `Problem` where the log is not what the first reading found.
+    """
+    cycles, seq, part_at, place, bytes_read = 0, -1, 0, -1, 0
+    async for message in messages:
+        place += 1
+        if place in survey.passed_over:
+            continue
+        if seq == survey.end:
+            break
+        seq += 1
+        bytes_read = hash((bytes_read, message.headers, message.value))
+        while part_at + 1 < len(survey.parts) and survey.parts[part_at + 1].first <= seq:
+            part_at += 1
+        part = survey.parts[part_at]
+        wanted = seq >= survey.begin
+        wire = Wire(message.headers, message.value)
+        for each in deciders:
+            if seq <= each.last and await each.engine.take(wire, wanted and part.who is each):
+                return cycles
+        if wanted and CYCLE_END in message.headers:
+            part.engine["cycles"] += 1
+            cycles += 1
+    if (seq, bytes_read) != (survey.end, survey.bytes_read):
+        text = "the log was changed between its two readings: what was checked is not what was decided again"
+        raise Problem(ExitCode.FOUND_WRONG, text, "try again")
+    return cycles
+
+
+def _told(pool: str, survey: Survey, cycles: int, found: list[tuple[Decider, dict[str, Any]]]) -> Replayed:
+    assert survey.verification is not None
+    used = list({id(part.engine): part.engine for part in survey.parts if part.engine["from_seq"] >= 0}.values())
+    differing = [(told["difference"], who) for who, told in found if told["difference"] is not None]
+    difference: DifferenceFound | None = None
+    if differing:
+        first, who = min(differing, key=lambda each: each[0]["seq"])
+        part = next(part for part in reversed(survey.parts) if part.first <= first["seq"] and part.who is who)
+        difference = difference_of(first, part.engine["engine"], part.engine["decided_by"])
+    error = next((told["error"] for _, told in found if told["error"]), "") or survey.unreadable
+    broken = survey.verification["broken"]
+    if not error and difference is None and broken is not None:
+        error = f"the chain is broken at seq {broken['seq']} (offset {broken['offset']}): {broken['meaning']}"
+    skipped = sum(engine["cycles"] for engine in used if not engine["decided_by"])
+    return {
+        "pool": pool,
+        "ok": difference is None and not error,
+        "records": survey.records,
+        "from_seq": survey.begin,
+        "to_seq": survey.end,
+        "cycles": cycles,
+        "cycles_replayed": sum(told["cycles"] for _, told in found),
+        "cycles_of_other_engines": skipped,
+        "decisions": sum(told["decisions"] for _, told in found),
+        "digests": sum(told["digests"] for _, told in found),
+        "orphans": survey.orphans,
+        "engines": used,
+        "difference": difference,
+        "error": error,
+    }

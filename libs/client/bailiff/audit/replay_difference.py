@@ -1,0 +1,97 @@
+"""The first difference of a replay: the recorded and the replayed decision, and the fields that differ."""
+
+import dataclasses
+import json
+from contextlib import suppress
+from typing import Any, TypedDict
+
+from pydantic import ValidationError
+
+from bailiff.render.record_text.lines import lines
+from bailiff_core.records import AUDIT_TYPES, Record, Wire, decode
+from bailiff_core.records.wire import UnreadableRecord, time_text
+
+MOST_FIELDS = 10
+
+
+class DifferenceFound(TypedDict):
+    """The position of the difference, the engine, and the fields that differ.
+
+    recorded, now: the same two as sentences; expected, found: as the records have them, type and data.
+    """
+
+    seq: int
+    cycle: int
+    time: str
+    engine: str
+    decided_by: str
+    recorded: list[str]
+    now: list[str]
+    expected: str
+    found: str
+    fields: list[str]
+
+
+def difference_of(told: dict[str, Any], engine: str, decided_by: str) -> DifferenceFound:
+    """Built from the result of `replay_worker.ReplayWorker`."""
+    headers = tuple((name, text.encode("latin-1")) for name, text in told["headers"])
+    record: Record | None = None
+    with suppress(UnreadableRecord):  # it may have been written by a later release than this one
+        record = decode(Wire(headers, told["value"].encode("latin-1")))
+    return {
+        "seq": told["seq"],
+        "cycle": told["cycle"],
+        "time": time_text(record.time) if record is not None else "",
+        "engine": engine,
+        "decided_by": decided_by,
+        "recorded": _sentences(record, told["found"]),
+        "now": _sentences(_as_decided(record, told["expected"]), told["expected"]),
+        "expected": told["expected"],
+        "found": told["found"],
+        "fields": differing_fields(told["expected"], told["found"]),
+    }
+
+
+def _as_decided(record: Record | None, expected: str) -> Record | None:
+    """The replayed record."""
+    kind, _, data = expected.removeprefix("one more decision: ").partition(" ")
+    known = AUDIT_TYPES.get(kind)
+    if record is None or known is None or not data:
+        return None
+    try:
+        return dataclasses.replace(record, type=kind, data=known.model_validate_json(data))
+    except ValidationError:
+        return None
+
+
+def _sentences(record: Record | None, otherwise: str) -> list[str]:
+    if record is None or not otherwise.startswith(record.type):
+        return [otherwise]
+    return [
+        " ".join(part for part in (line.statement.what, line.statement.subject, line.statement.detail) if part)
+        for line in lines(record)
+    ]
+
+
+def differing_fields(expected: str, found: str) -> list[str]:
+    """`victims.0.job: train-7 was decided, replay gives train-8`, for two decisions of one type."""
+    (kind, _, left), (other, _, right) = expected.partition(" "), found.partition(" ")
+    try:
+        pairs = [(json.loads(left), json.loads(right))] if kind == other else []
+    except ValueError:
+        pairs = []
+    told: list[str] = []
+    for again, then in pairs:
+        _compare("", again, then, told)
+    return told[:MOST_FIELDS]
+
+
+def _compare(path: str, again: object, then: object, told: list[str]) -> None:
+    if isinstance(again, dict) and isinstance(then, dict):
+        for key in sorted({*again, *then}):
+            _compare(f"{path}.{key}" if path else key, again.get(key), then.get(key), told)
+    elif isinstance(again, list) and isinstance(then, list) and len(again) == len(then):
+        for index, (left, right) in enumerate(zip(again, then, strict=True)):
+            _compare(f"{path}.{index}", left, right, told)
+    elif again != then:
+        told.append(f"{path}: {then!r} was decided, replay gives {again!r}")

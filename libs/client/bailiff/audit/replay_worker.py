@@ -1,0 +1,54 @@
+"""Folds a log and replays a part of it with the core that is imported here: this release's, or another one's.
+
+`engine_child` runs this file beside the wheel of another release. It uses these names of the core, which releases therefore
+keep: `replay.Replay` (`feed`, `state`, its counts, `difference`), `fold.apply`, `records.decode` and `records.Wire`.
+"""
+
+from typing import Any
+
+from bailiff_core.fold import apply
+from bailiff_core.records import Wire, decode
+from bailiff_core.replay import Replay
+
+
+class ReplayWorker:
+    """One engine on one log. Takes every record from the first one on, until it is done.
+
+    done: it takes no more records: it found a difference, or a record that it cannot read.
+    """
+
+    def __init__(self) -> None:
+        self.replay = Replay()
+        self.error = ""
+        self.done = False
+        self._at: Wire | None = None
+
+    def take(self, wire: Wire, again: bool) -> None:
+        """Fold the next record; with `again` also replay it and compare. Errors are kept for `found`."""
+        try:
+            record = decode(wire)
+            if again:
+                self.replay.feed(record, wire)
+            else:
+                apply(self.replay.state, record)
+        except Exception as failure:  # noqa: BLE001 - a log that was tampered with may fail anywhere in the fold
+            unreadable = type(failure).__name__ == "UnreadableRecord"
+            seq = dict(wire.headers).get("ce_seq", b"?").decode(errors="replace")
+            self.error = str(failure) if unreadable else f"#{seq}: {type(failure).__name__}: {failure}"
+        if self.error or self.replay.difference is not None:
+            self.done, self._at = True, wire
+
+    def found(self) -> dict[str, Any]:
+        """The result as JSON. Headers and value of the differing record are in Latin-1, byte for byte."""
+        replay, difference = self.replay, self.replay.difference
+        told = None
+        if difference is not None and self._at is not None:
+            told = {
+                "seq": difference.seq, "cycle": difference.cycle, "expected": difference.expected, "found": difference.found,
+                "headers": [[name, value.decode("latin-1")] for name, value in self._at.headers],
+                "value": self._at.value.decode("latin-1"),
+            }  # fmt: skip
+        return {
+            "cycles": replay.cycles - replay.skipped_cycles, "decisions": replay.decisions, "digests": replay.digests,
+            "difference": told, "error": self.error,
+        }  # fmt: skip

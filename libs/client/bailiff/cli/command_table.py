@@ -1,0 +1,57 @@
+"""Every command of `bailiff`: its module, its panel in the help, and the line that the help and completion show.
+
+The modules themselves are loaded only for the command that runs.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+JOBS, MACHINES, RECORD, HELP, OPERATORS = "Jobs", "Machines and pools", "Audit log", "Help", "Operators"
+
+
+class CommandEntry(NamedTuple):
+    """One command or group of commands of the root. module: of this package."""
+
+    module: str
+    panel: str
+    summary: str
+
+
+COMMANDS: Mapping[str, CommandEntry] = {
+    "submit": CommandEntry("submit", JOBS, "Submit a job: bailiff submit --gpus 4 --class train -- python train.py"),
+    "list": CommandEntry("jobs", JOBS, "List jobs: running ones first, then pending ones in queue order."),
+    "describe": CommandEntry("jobs", JOBS, "Show one job: state, why it is pending, its tasks and its history."),
+    "logs": CommandEntry("jobs", JOBS, "Print the output of a job's tasks."),
+    "cancel": CommandEntry("jobs", JOBS, "Cancel jobs, pending or running."),
+    "delete": CommandEntry("jobs", JOBS, "Alias of cancel."),
+    "scale": CommandEntry("change", JOBS, "Change the number of tasks of a job."),
+    "set": CommandEntry("change", JOBS, "Change the priority class of a pending job."),
+    "evict": CommandEntry("operator_actions", JOBS, "Evict jobs; they return to the queue at their old position."),
+    "pause": CommandEntry("operator_actions", JOBS, "Suspend jobs until they are resumed."),
+    "resume": CommandEntry("operator_actions", JOBS, "Resume paused jobs from their last checkpoints."),
+    "migrate": CommandEntry("operator_actions", JOBS, "Move a running job to other nodes."),
+    "nodes": CommandEntry("pool", MACHINES, "List nodes, their free resources and the jobs on each GPU."),
+    "pools": CommandEntry("pool", MACHINES, "List pools with their log position, nodes and jobs."),
+    "cluster-info": CommandEntry("pool", MACHINES, "Show Kafka, pools, nodes, engines and policies of this cluster."),
+    "drain": CommandEntry("drain", MACHINES, "Drain a node: place nothing new there and evict its jobs."),
+    "undrain": CommandEntry("drain", MACHINES, "Make a drained node schedulable again."),
+    "plan": CommandEntry("plan", MACHINES, "Show what the scheduler would decide next, live or from a file."),
+    "simulate": CommandEntry("simulate", MACHINES, "Compare policies on a recorded trace; needs no cluster."),
+    "project": CommandEntry("project", MACHINES, "Projects: quota, usage and fair share."),
+    "pool": CommandEntry("pool", MACHINES, "Pools: sets of nodes, each with its own log."),
+    "node": CommandEntry("pool", MACHINES, "Nodes: details, quarantined GPUs, replacement."),
+    "class": CommandEntry("classes", MACHINES, "Priority classes."),
+    "policy": CommandEntry("policy", MACHINES, "The policy: show, check, compare, apply, tune."),
+    "events": CommandEntry("events", RECORD, "List events of jobs and nodes: Scheduled, Started, Preempted, Resumed …"),
+    "explain": CommandEntry("explain", RECORD, "Explain why a job is pending, why it was preempted, and by which job."),
+    "what-if": CommandEntry("what_if", RECORD, "Compare the recorded past with another policy."),
+    "audit": CommandEntry("audit", RECORD, "Read, verify, replay, export and prove the audit log."),
+    "engine": CommandEntry("engine", RECORD, "Engine wheels kept for replay."),
+    "doctor": CommandEntry("doctor", HELP, "Check this machine, Kafka, topics, logs and services."),
+    "version": CommandEntry("version", HELP, "Print the release and the engine's digest."),
+    "help-exit-codes": CommandEntry("version", HELP, "List the exit codes."),
+    "notify": CommandEntry("notify", OPERATORS, "Notify job owners of preemptions by webhook or command."),
+    "topics": CommandEntry("admin", OPERATORS, "Create Kafka topics."),
+    "log": CommandEntry("admin", OPERATORS, "Recover a truncated audit log."),
+    "key": CommandEntry("admin", OPERATORS, "Keys that sign requests."),
+}

@@ -1,0 +1,377 @@
+"""The client: publishes requests, waits for their outcome in the audit log, folds and follows a pool's log.
+
+Pools are found in the log itself: each partition of `bailiff.audit` begins with the PoolCreated record. Only records that
+continue the chain count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from bailiff_bus import topics
+from bailiff_bus.port import OffsetOutOfRange
+from bailiff_bus.topics import message_size
+from bailiff_core.fold import apply
+from bailiff_core.fold.log import request_key
+from bailiff_core.records import Break, ChainHead, Wire, continues, decode
+from bailiff_core.records.facts import InputRejected, PoolCreated, RequestId
+from bailiff_core.records.wire import UnreadableRecord
+from bailiff_log.projection import Projection
+from bailiff_log.reader import AuditReader, Entry
+from bailiff_service import tracing
+
+from .errors import ExitCode, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from bailiff_bus.messages import JobSpec, RequestBody
+    from bailiff_bus.port import Bus, Headers, Message, Reader, Span
+    from bailiff_core.model.demand import JobDemand
+    from bailiff_core.model.state import PoolState
+
+    from .settings import ClientSettings
+
+WAIT = 0.5
+
+
+def bus_of(settings: ClientSettings) -> Bus:
+    """Kafka, or where it is set the query interface for the logs and Kafka for all else."""
+    from bailiff_bus.kafka import KafkaBus  # here, so that commands without Kafka do not load its client
+    from bailiff_bus.kafka_settings import secret_of
+
+    kafka = KafkaBus(settings.kafka)
+    if not settings.api:
+        return kafka
+    from bailiff.audit.http_log import ApiBus
+
+    return ApiBus(settings.api, secret_of(settings.api_token), kafka, settings.kafka.request_timeout)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRef:
+    """A pool as its log declares it. identity: the hash of the log's first record."""
+
+    name: str
+    partition: int
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
+class SentRequest:
+    """A request that Kafka acknowledged; (source, id) deduplicates it."""
+
+    pool: str
+    source: str
+    id: str
+    job: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The outcome of a request: the record `seq`; if it was rejected, a code and a reason."""
+
+    accepted: bool
+    seq: int
+    code: str = ""
+    reason: str = ""
+
+
+class NoMetrics:
+    """The counters of a projection that exports none."""
+
+    def count_folded(self, pool: str, records: int, head_seq: int) -> None:
+        """Not counted."""
+
+    def count_orphan(self, pool: str, offset: int) -> bool:  # noqa: ARG002 - the protocol's signature
+        """Not counted; each is reported as new."""
+        return True
+
+
+class Client:
+    """One connection. Use it as an async context manager. `now` gives µs UTC, for the time of requests."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        *,
+        source: str,
+        actor: str = "",
+        private_key: bytes | None = None,
+        cache: Path | None = None,
+        now: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> None:
+        self.bus, self.source, self.actor, self.now = bus, source, actor, now
+        self._private_key, self._cache = private_key, cache
+        self._pools: dict[str, PoolRef] | None = None
+        self._projections: dict[str, Projection] = {}
+        self._answers: dict[tuple[str, str], Outcome] = {}
+
+    @classmethod
+    def connect(cls, settings: ClientSettings | None = None, bus: Bus | None = None) -> Self:
+        """A client with these settings. It connects on first use."""
+        from bailiff_service.settings import load_settings
+
+        from .settings import ClientSettings, read_key
+
+        settings = settings or load_settings(ClientSettings)
+        tracing.configure(settings.otlp_endpoint)
+        return cls(
+            bus or bus_of(settings),
+            source=settings.source,
+            actor=settings.actor,
+            private_key=read_key(settings.key) if settings.key is not None else None,
+            cache=settings.cache,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for projection in self._projections.values():
+            await projection.close()
+        await self.bus.close()
+
+    # --- pools
+
+    async def pools(self) -> Mapping[str, PoolRef]:
+        """Every pool that has a log, by name."""
+        if not self._pools:
+            found: dict[str, PoolRef] = {}
+            for partition, span in (await self.audit_spans()).items():
+                pool = await self._first_record(partition, span)
+                if pool is not None:
+                    found.setdefault(pool.name, pool)
+            self._pools = dict(sorted(found.items()))
+        return self._pools
+
+    async def pool(self, name: str | None = None) -> PoolRef:
+        """The pool of that name, or the only one. Raises `Problem` if there are several or none."""
+        known = await self.pools()
+        names = ", ".join(known)
+        if not known:
+            advice = "is admission running? `bailiff doctor` says what is missing"
+            raise Problem(ExitCode.NOT_FOUND, f"no pool has a log in {topics.AUDIT.name} yet", advice)
+        if name is not None and name not in known:
+            raise Problem(ExitCode.NOT_FOUND, f"there is no pool {name!r}", f"pools with a log: {names}")
+        if name is None and len(known) > 1:
+            raise Problem(ExitCode.USAGE, f"there are {len(known)} pools: {names}", "name one with --pool (-d)")
+        return known[name] if name is not None else next(iter(known.values()))
+
+    async def audit_spans(self) -> Mapping[int, Span]:
+        """The partitions of the audit topic. Raises `Problem` where there is no such topic."""
+        return await self.spans(topics.AUDIT.name)
+
+    async def spans(self, topic: str) -> Mapping[int, Span]:
+        """The partitions of a topic. Raises `Problem` where there is none of that name."""
+        try:
+            return await self.bus.spans(topic)
+        except KeyError:
+            advice = "an operator creates the topics with: bailiff topics create"
+            raise Problem(ExitCode.NOT_FOUND, f"Kafka has no topic {topic}", advice) from None
+
+    async def _first_record(self, partition: int, span: Span) -> PoolRef | None:
+        async for message in self.messages(topics.AUDIT.name, {partition: span}):
+            wire = Wire(message.headers, message.value)
+            name = dict(wire.headers).get("ce_pool", b"").decode(errors="replace")
+            head = continues(ChainHead(name), wire)
+            if isinstance(head, Break):
+                continue
+            try:
+                created = decode(wire).data
+            except UnreadableRecord:
+                continue
+            if isinstance(created, PoolCreated) and created.partition == partition:
+                return PoolRef(name, partition, head.hash)
+        return None
+
+    async def messages(self, topic: str, spans: Mapping[int, Span], *, on: bool = False) -> AsyncGenerator[Message, None]:
+        """Every message in these spans, in order within each partition; with `on` also what is appended later."""
+        wanted = {partition: span for partition, span in spans.items() if on or span.end > span.begin}
+        reader: Reader | None = None
+        try:
+            if wanted:
+                reader = await self.bus.reader([(topic, partition, span.begin) for partition, span in wanted.items()])
+            while reader is not None:
+                for message in await reader.read(wait=WAIT):
+                    if on or message.offset < wanted[message.partition].end:
+                        yield message
+                if not on and all(reader.position(topic, partition) >= span.end for partition, span in wanted.items()):
+                    return
+        finally:
+            if reader is not None:
+                await reader.close()
+
+    # --- asking
+
+    async def request(
+        self, pool: str, body: RequestBody, *, id: str | None = None, actor: str | None = None  # noqa: A002 - CloudEvents' name
+    ) -> SentRequest:  # fmt: skip
+        """Publish a request; returns when Kafka has it. A repeat under the same `id` has no second effect.
+
+        actor: in whose name, where that is not the client's own.
+        """
+        (asked,) = await self.requests(pool, [body], ids=[id] if id is not None else None, actor=actor)
+        return asked
+
+    async def requests(
+        self, pool: str, bodies: Sequence[RequestBody], *, ids: Sequence[str] | None = None, actor: str | None = None
+    ) -> list[SentRequest]:
+        """Publish several requests, in this order; returns when Kafka has all of them."""
+        names, began = ids or [uuid.uuid4().hex for _ in bodies], self.now()
+        by = self.actor if actor is None else actor
+        wires = [self._wrapped(pool, body, name, by) for body, name in zip(bodies, names, strict=True)]
+        await self.spans(topics.REQUESTS.name)
+        producer = await self.bus.producer()
+        try:
+            sent = [
+                await producer.send(topics.REQUESTS.name, value, key=pool.encode(), headers=headers) for headers, value in wires
+            ]
+            for receipt in sent:
+                await receipt
+        finally:
+            await producer.close()
+        await self._trace(pool, bodies, began)
+        return [SentRequest(pool, self.source, name, _job_of(body)) for name, body in zip(names, bodies, strict=True)]
+
+    async def _trace(self, pool: str, bodies: Sequence[RequestBody], began: int) -> None:
+        """Export the first span of each submitted job: the request itself."""
+        from bailiff_bus.messages import SubmitJob
+
+        jobs = [body.demand.job for body in bodies if isinstance(body, SubmitJob)] if tracing.endpoint() is not None else []
+        traces = {job: tracing.trace_of(pool, job) for job in jobs}
+        spans = [
+            tracing.Span(
+                "bailiff-client", f"request {job}", trace, tracing.span_of(trace, "request"), "", began, self.now(),
+                {"bailiff.pool": pool, "bailiff.job": job},
+            )
+            for job, trace in traces.items()
+        ]  # fmt: skip
+        if spans:
+            await asyncio.to_thread(tracing.export, spans)
+
+    def _wrapped(self, pool: str, body: RequestBody, name: str, actor: str) -> tuple[Headers, bytes]:
+        from bailiff_bus.envelope import wrap  # here and below: what only reads loads no message models and no cryptography
+        from bailiff_bus.messages import SubmitJob
+
+        at = self.now()
+        proof: dict[str, Any] = {}
+        if self._private_key is not None:
+            from bailiff_log.signatures import sign
+
+            attributes: dict[str, Any] = {"source": self.source, "id": name, "pool": pool, "time_us": at}
+            keyid, signature = sign(self._private_key, body, actor=actor, **attributes)
+            proof = {"auth": "signed", "keyid": keyid, "sig": signature}
+        context = tracing.header(pool, _job_of(body), "request") if isinstance(body, SubmitJob) else ""
+        headers, value = wrap(
+            body, source=self.source, id=name, pool=pool, time_us=at, actor=actor, traceparent=context, **proof
+        )  # fmt: skip
+        size = message_size(pool.encode(), headers, value)
+        if size > topics.REQUESTS.max_message_bytes:
+            text = f"the request has {size} bytes, and {topics.REQUESTS.name} takes up to {topics.REQUESTS.max_message_bytes}"
+            raise Problem(ExitCode.USAGE, text, "pass large data by reference: a path, a URL, a secret's name")
+        return headers, value
+
+    async def submit(self, demand: JobDemand, spec: JobSpec, *, pool: str | None = None) -> SentRequest:
+        """Submit a job."""
+        from bailiff_bus.messages import SubmitJob
+
+        where = await self.pool(pool)
+        return await self.request(where.name, SubmitJob(demand=demand, spec=spec))
+
+    async def cancel(self, job: str, *, reason: str = "", pool: str | None = None) -> SentRequest:
+        """Cancel a job."""
+        from bailiff_bus.messages import CancelJob
+
+        where = await self.pool(pool)
+        return await self.request(where.name, CancelJob(job=job, reason=reason))
+
+    async def outcome_of(self, asked: SentRequest, timeout: float = 10.0) -> Outcome | None:
+        """The outcome, or None if there is none `timeout` seconds after the log was read to its end."""
+        projection = await self.projection(asked.pool)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout
+        while (found := self._answer_in(projection, asked)) is None:
+            left = until - loop.time()
+            if left <= 0:
+                return None
+            await projection.advance(min(WAIT, left))
+        return found
+
+    def _answer_in(self, projection: Projection, asked: SentRequest) -> Outcome | None:
+        seen = self._answers.get((asked.source, asked.id))
+        if seen is not None:
+            return seen
+        memo = projection.state.requests.get(request_key(asked.source, asked.id))
+        return None if memo is None else Outcome(True, memo.seq)
+
+    def _note_answer(self, entry: Entry) -> None:
+        """Rejections are not part of the state; they are noted as they go by."""
+        data = entry.record.data
+        if isinstance(data, InputRejected) and data.source and data.id:
+            self._answers[data.source, data.id] = Outcome(False, entry.record.seq, data.code, data.reason)
+
+    # --- reading
+
+    async def projection(self, pool: str | None = None) -> Projection:
+        """The pool's current state: its log folded to the end. Later calls advance the same projection."""
+        where = await self.pool(pool)
+        if where.name in self._projections:
+            await self._projections[where.name].catch_up()
+        else:
+            self._projections[where.name] = await self._new_projection(where)
+        return self._projections[where.name]
+
+    async def _new_projection(self, where: PoolRef) -> Projection:
+        """Folded to the end: from the local snapshot if the log confirms it, else from the start."""
+        kept_in = self._cache / where.identity[:16] if self._cache is not None else None
+        projection = Projection(self.bus, where.name, where.partition, NoMetrics(), snapshots=kept_in, observe=self._note_answer)
+        await projection.open()
+        kept = projection.state.seq
+        with suppress(OffsetOutOfRange):  # the log is shorter than what was kept of it
+            await projection.catch_up()
+            if kept < 0 or projection.state.seq > kept:  # the record behind what was kept confirms it
+                return projection
+        await projection.close()
+        projection = Projection(self.bus, where.name, where.partition, NoMetrics(), observe=self._note_answer)
+        await projection.catch_up()
+        return projection
+
+    async def follow(
+        self, pool: str | None = None, from_seq: int = 0, *, state: PoolState | None = None, on: bool = True
+    ) -> AsyncGenerator[Entry, None]:
+        """The pool's records from `from_seq` on, and with `on` those to come, else to where the log ends now.
+
+        pool: an empty one is kept at the state just after the entry that is given out.
+        """
+        where = await self.pool(pool)
+        reader = AuditReader(self.bus, where.name, where.partition)
+        try:
+            end = await reader.end()
+            while on or reader.offset < end:
+                for entry in await reader.read(WAIT):
+                    if state is not None:
+                        apply(state, entry.record)
+                    if entry.record.seq >= from_seq:
+                        yield entry
+        finally:
+            await reader.close()
+
+
+def request_of(entry: Entry) -> RequestId | None:
+    """The request that led to this record, if one did."""
+    found = getattr(entry.record.data, "request", None)
+    return found if isinstance(found, RequestId) else None
+
+
+def _job_of(body: RequestBody) -> str:
+    from bailiff_bus.messages import SubmitJob
+
+    job = body.demand.job if isinstance(body, SubmitJob) else getattr(body, "job", "")
+    return job if isinstance(job, str) else ""

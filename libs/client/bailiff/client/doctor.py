@@ -1,0 +1,326 @@
+"""`bailiff doctor`: is everything there that Bailiff needs, is it set as it must be, and if not, what to do.
+
+Each check is a small function that gives findings and never raises for what it looks for. Reading only: nothing is
+written to Kafka, unless a probe is asked for.
+"""
+
+import asyncio
+import json
+import platform
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal, TypedDict
+
+from bailiff.policy.policy_findings import oddities
+from bailiff_bus import topics
+from bailiff_bus.port import BusUnavailable
+from bailiff_core.humanize import count_text, duration_text
+from bailiff_core.model.state import PoolState
+from bailiff_core.records.wire import UnreadableRecord
+from bailiff_log.engine_identity import engine_identity
+from bailiff_service.settings import SettingsError, read_pools
+
+from .client import Client
+from .errors import Problem
+from .settings import ClientSettings
+
+PACKAGES = ("bailiff", "bailiff-core", "bailiff-bus", "aiokafka", "pydantic", "typer", "rich")
+OLDEST, NEWEST = (3, 11), (3, 13)
+QUIET_AFTER = 600_000_000
+CLOCKS_APART = 5_000_000
+HEALTH_TIMEOUT = 3.0
+
+Status = Literal["ok", "warn", "wrong", "skipped"]
+
+
+class Check(TypedDict):
+    """One finding. advice is empty where nothing is to be done."""
+
+    check: str
+    status: Status
+    found: str
+    advice: str
+
+
+def finding(check: str, status: Status, found: str, advice: str = "") -> Check:
+    """One finding."""
+    return {"check": check, "status": status, "found": found, "advice": advice}
+
+
+async def examine(client: Client, settings: ClientSettings, *, state_dir: Path | None = None, probe: bool = False) -> list[Check]:
+    """Run all checks. Without Kafka, those that need it are skipped."""
+    found = [python_check(), *package_checks()]
+    bootstrap = settings.kafka.bootstrap
+    try:
+        brokers = await _brokers(client)
+        found.append(
+            finding("kafka", "ok", f"{bootstrap} is reachable" + (f", {count_text(brokers, 'broker')}" if brokers else ""))
+        )
+        found += [check async for check in topic_checks(client, brokers)]
+        found += [check async for check in pool_checks(client, settings)]
+        found.append(await clock_check(client, probe=probe))
+    except BusUnavailable as error:
+        advice = "start Kafka, or give its address: --kafka HOST:PORT or BAILIFF_KAFKA__BOOTSTRAP"
+        found.append(finding("kafka", "wrong", str(error), advice))
+        found.append(finding("topics, pools, clock", "skipped", "need Kafka"))
+    found += await health_checks(state_dir)
+    return found
+
+
+# --- this machine
+
+
+def python_check() -> Check:
+    """The Python version is one that Bailiff is tested on."""
+    here = sys.version_info[:2]
+    name = f"{platform.python_implementation()} {platform.python_version()}"
+    if OLDEST <= here <= NEWEST:
+        return finding("python", "ok", name)
+    advice = f"use {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}"
+    return finding("python", "wrong" if here < OLDEST else "warn", f"{name} is not tested", advice)
+
+
+def package_checks() -> list[Check]:
+    """The installed packages, and whether the bailiff packages are of one release."""
+    found: dict[str, str] = {}
+    missing = []
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            missing.append(name)
+    checks = []
+    if missing:
+        checks.append(finding("packages", "wrong", f"not installed: {', '.join(missing)}", f"pip install {' '.join(missing)}"))
+    ours = {name: number for name, number in found.items() if name.startswith("bailiff")}
+    shown = ", ".join(f"{name} {number}" for name, number in found.items())
+    if len(set(ours.values())) > 1:
+        checks.append(finding("packages", "warn", shown, "install the bailiff packages of one release"))
+    elif found:
+        checks.append(finding("packages", "ok", shown))
+    checks.append(finding("engine", "ok", str(engine_identity())))
+    return checks
+
+
+# --- Kafka
+
+
+async def _brokers(client: Client) -> int:
+    """The number of brokers; 0 before the topics exist."""
+    try:
+        return int((await client.bus.topic_settings(topics.AUDIT.name)).get("brokers", 0))
+    except KeyError:
+        return 0
+
+
+async def topic_checks(client: Client, brokers: int) -> AsyncIterator[Check]:
+    """Every topic of the registry exists with the settings of the registry."""
+    missing, fine = [], 0
+    for topic in topics.TOPICS.values():
+        try:
+            settings = await client.bus.topic_settings(topic.name)
+        except KeyError:
+            missing.append(topic.name)
+            continue
+        if topic is topics.AUDIT:
+            wrong = topics.check_audit_settings(settings, brokers)
+        else:
+            wanted = topic.settings_for(brokers).items()
+            wrong = [
+                f"{name} is {settings.get(name, 'not set')}, not {value}" for name, value in wanted if settings.get(name) != value
+            ]
+        if wrong:
+            status: Status = "wrong" if topic is topics.AUDIT else "warn"
+            advice = "kafka-configs --alter --entity-type topics --entity-name " + topic.name
+            yield finding(f"topic {topic.name}", status, " ".join(wrong) if topic is topics.AUDIT else "; ".join(wrong), advice)
+        else:
+            fine += 1
+    if missing:
+        yield finding("topics", "wrong", f"missing: {', '.join(missing)}", "bailiff topics create")
+    if fine:
+        yield finding("topics", "ok", f"{fine} of {len(topics.TOPICS)} exist with the required settings")
+
+
+async def pool_checks(client: Client, settings: ClientSettings) -> AsyncIterator[Check]:
+    """Each pool's log can be folded; the age of its head, and its orphans."""
+    try:
+        known = await client.pools()
+    except Problem as problem:
+        yield finding("pools", "wrong", problem.text, problem.advice)
+        return
+    declared = _declared(settings)
+    silent = [name for name in declared if name not in known]
+    if silent:
+        advice = "is admission running with this pools file?"
+        yield finding("pools", "wrong", f"declared in {settings.pools} but without a log: {', '.join(silent)}", advice)
+    if not known and not silent:
+        yield finding("pools", "wrong", "no pool has a log yet", "start admission; it writes the first record")
+    for name in known:
+        found = await _pool_check(client, name)
+        yield found
+        if found["status"] != "wrong":
+            state = (await client.projection(name)).state
+            for check in (*policy_checks(state), *drain_checks(state), *device_checks(state)):
+                yield check
+
+
+def device_checks(state: PoolState) -> list[Check]:
+    """Quarantined and unhealthy GPUs."""
+    found = []
+    for node in sorted(state.nodes.values(), key=lambda node: node.name):
+        for device in node.devices:
+            dirty = node.quarantined >> device.number & 1
+            if node.state != "lost" and (dirty or not device.healthy):
+                what = "quarantined" if device.healthy else "unhealthy"
+                shown = f"{node.name} GPU {device.number} is {what}: {device.fault or 'reported by its agent'}"
+                advice = f"bailiff node describe {node.name}; once repaired: bailiff node clear {node.name} {device.number}"
+                found.append(finding(f"GPUs {state.pool}", "warn", shown, f"{advice} --reason WHY"))
+    return found
+
+
+def policy_checks(state: PoolState) -> list[Check]:
+    """Disabled actions and likely mistakes in the pool's policy."""
+    check = f"policy {state.pool}"
+    found = [finding(check, "warn", oddity.found, oddity.advice) for oddity in oddities(state)]
+    moves = (
+        "" if state.rules.preemption.max_migrations != 0 else "; consolidate migrates no jobs (preemption.max_migrations is 0)"
+    )
+    return found or [finding(check, "ok", f"in force since #{state.policy_revision}, all actions are enabled{moves}")]
+
+
+def drain_checks(state: PoolState) -> list[Check]:
+    """Drained nodes."""
+    found = []
+    for number in state.draining:
+        node = state.nodes[number]
+        if node.drain is not None:
+            why = f": {node.drain.reason}" if node.drain.reason else ""
+            left = f", {count_text(node.allocated.slots, 'task')} remaining" if node.allocated.slots else ", empty"
+            shown = f"drained ({node.drain.mode}) since #{node.drain.seq}{left}{why}"
+            found.append(finding(f"node {node.name}", "warn", shown, f"to make it schedulable: bailiff undrain {node.name}"))
+    return found
+
+
+def _declared(settings: ClientSettings) -> list[str]:
+    if not settings.pools.exists():
+        return []
+    try:
+        return [pool.name for pool in read_pools(settings.pools)]
+    except SettingsError:
+        return []
+
+
+async def _pool_check(client: Client, name: str) -> Check:
+    check = f"pool {name}"
+    try:
+        projection = await client.projection(name)
+    except (UnreadableRecord, ValueError, KeyError) as error:
+        advice = f"see: bailiff audit verify -d {name}"
+        return finding(check, "wrong", f"its log cannot be folded: {error}", advice)
+    state = projection.state
+    age = max(0, client.now() - state.now)
+    orphans = f", {count_text(projection.reader.orphans, 'orphan')}" if projection.reader.orphans else ""
+    counts = f"{count_text(len(state.nodes), 'node')}, {count_text(len(state.jobs), 'job')}"
+    shown = f"head #{state.seq}, {duration_text(age)} old, epoch {state.epoch}, {counts}{orphans}"
+    if state.silent_nodes:
+        advice = "once they are back: bailiff node return"
+        return finding(check, "wrong", f"{shown}; {len(state.silent_nodes)} nodes became silent at once", advice)
+    if not state.nodes:
+        return finding(check, "warn", shown, "no node has joined: start node agents")
+    if state.queue and age > QUIET_AFTER:
+        return finding(check, "warn", f"{shown}; {count_text(len(state.queue), 'job')} pending", "is admission running?")
+    return finding(check, "ok", shown)
+
+
+async def clock_check(client: Client, *, probe: bool) -> Check:
+    """The offset between the clocks of this machine and the broker: exact with a probe, else bounded by the newest message."""
+    if probe:
+        apart = await _probe(client)
+        return _clock_finding(apart, f"{duration_text(abs(apart))} apart (by a probe)")
+    newest = 0
+    for topic in (topics.NODE_REPORTS.name, topics.AUDIT.name):
+        try:
+            spans = await client.bus.spans(topic)
+        except KeyError:
+            continue
+        tails = {number: type(span)(max(span.begin, span.end - 1), span.end) for number, span in spans.items()}
+        async for message in client.messages(topic, tails):
+            newest = max(newest, message.time)
+    if not newest:
+        return finding("clock", "skipped", "no message to compare with yet", "exactly: bailiff doctor --probe")
+    ahead = newest - client.now()
+    if ahead > CLOCKS_APART:
+        return _clock_finding(ahead, f"the broker's clock is {duration_text(ahead)} or more ahead of this machine's")
+    if -ahead > CLOCKS_APART:
+        found = f"the newest message is {duration_text(-ahead)} old, so this machine's clock is at most that far ahead"
+        return finding("clock", "ok", found, "exactly: bailiff doctor --probe")
+    return finding("clock", "ok", f"less than {duration_text(CLOCKS_APART)} from the broker's")
+
+
+async def _probe(client: Client) -> int:
+    producer = await client.bus.producer()
+    try:
+        before = client.now()
+        receipt = await (await producer.send(topics.JOB_LOGS.name, b"", key=b"doctor"))
+        return receipt.time - (before + client.now()) // 2
+    finally:
+        await producer.close()
+
+
+def _clock_finding(apart: int, shown: str) -> Check:
+    if abs(apart) > CLOCKS_APART:
+        return finding("clock", "wrong", shown, "keep the clocks in step (chrony, ntpd): services stop beyond 5 s")
+    return finding("clock", "ok", shown)
+
+
+# --- services
+
+
+async def health_checks(state_dir: Path | None) -> list[Check]:
+    """The readiness of the services whose address files are found."""
+    if state_dir is None:
+        return [finding("services", "skipped", "addresses unknown", "give their folder: --state-dir DIR")]
+    known = addresses_below(state_dir)
+    if not known:
+        advice = "services write them to BAILIFF_HTTP_ADDRESS_FILE"
+        return [finding("services", "warn", f"no address file below {state_dir}", advice)]
+    asked = [asyncio.to_thread(_health, name, address) for name, address in known.items()]
+    return list(await asyncio.gather(*asked))
+
+
+def addresses_below(state_dir: Path) -> dict[str, str]:
+    """The addresses of services, by file."""
+    files = [path for path in sorted(state_dir.rglob("*address*")) if path.is_file()]
+    found = {str(path.relative_to(state_dir)): _address_in(path) for path in files}
+    return {name: address for name, address in found.items() if address}
+
+
+def _address_in(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return text if text.startswith(("http://", "https://")) else ""
+
+
+def _health(name: str, address: str) -> Check:
+    check = f"service {name.removesuffix('.address')}"
+    try:
+        with urllib.request.urlopen(f"{address}/readyz", timeout=HEALTH_TIMEOUT):  # noqa: S310 - http(s) only, see above
+            return finding(check, "ok", f"ready at {address}")
+    except urllib.error.HTTPError as error:
+        return finding(check, "wrong", f"{address} is not ready: {_reasons(error.read())}", "see its log")
+    except OSError as error:
+        return finding(check, "wrong", f"{address} does not answer: {error}", "restart it")
+
+
+def _reasons(body: bytes) -> str:
+    try:
+        checks = json.loads(body)["checks"]
+        return "; ".join(f"{name}: {why}" for name, why in checks.items() if why) or "no reason given"
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return "no reason given"

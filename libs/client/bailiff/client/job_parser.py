@@ -1,0 +1,395 @@
+"""What people write about a job, made into the contract's integers: `8GiB`, `500m` CPU, half a GPU, a job file.
+
+A job file is YAML with the fields of `JOB_FIELDS`; one kind of task stands at the top level (`tasks`, `gpus`, `cpu`,
+`memory`, each per task), several kinds in a list `groups`. A dash and an underscore in a field's name are the same.
+Every error names the field, what was found and what is allowed, and for a file its line.
+"""
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from bailiff_bus.messages import SubmitJob
+from bailiff_bus.validation_errors import describe_errors, value_text
+from bailiff_core.model.demand import SubGroup, TopologyRule
+from bailiff_core.model.document import SHORTEST_UNITLESS, SMALLEST_UNITLESS, parse_duration
+from bailiff_service import yaml_files
+from bailiff_service.yaml_files import Lines, Place
+
+from .errors import ExitCode, Problem
+
+MEMORY_UNITS = {
+    "": 1, "B": 1,
+    "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
+    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
+}  # fmt: skip
+
+
+LONGEST_NUMBER = 24  # digits
+LARGEST_AMOUNT = 10**12  # of GPUs or cores: far more than there are, and few enough digits to work with
+
+
+class InvalidValue(ValueError):
+    """An invalid value. The text says what was found and what is expected."""
+
+
+def gpus(value: object) -> int:
+    """Thousandths of a GPU from `4`."""
+    return _thousandths(value, "a number of GPUs per task, as in 4", allow_milli=False)
+
+
+def thousandths(value: object, wanted: str) -> int:
+    """Thousandths of whatever `wanted` says."""
+    return _thousandths(value, wanted, allow_milli=False)
+
+
+def cpu(value: object) -> int:
+    """Millicores from `2`, `1.5` or `500m`."""
+    return _thousandths(value, "cores per task, as in 2, 1.5 or 500m", allow_milli=True)
+
+
+def memory(value: object) -> int:
+    """Bytes from `8GiB`, `512MiB`, `16GB`, or a whole number of bytes, where that comes to a MiB."""
+    wanted = "an amount of memory per task with its unit, as in 8GiB (KiB, MiB, GiB, TiB; kB, MB, GB, TB)"
+    text = _text(value, wanted)
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", text, re.ASCII)
+    if match is None or match[2] not in MEMORY_UNITS:
+        raise InvalidValue(f"expected {wanted}, found {_shown(text)}")
+    if len(match[1]) > LONGEST_NUMBER:
+        raise InvalidValue(f"expected {wanted}, found a number of {len(match[1])} digits")
+    amount = Decimal(match[1]) * MEMORY_UNITS[match[2]]
+    if amount != amount.to_integral_value():
+        raise InvalidValue(f"expected {wanted} that comes to whole bytes, found {_shown(text)}")
+    if not match[2] and 0 < amount < SMALLEST_UNITLESS:
+        raise InvalidValue(f"expected {wanted}, found {text}, which would be a number of bytes")
+    return int(amount)
+
+
+def fraction(value: object) -> int:
+    """Thousandths of a GPU from `0.5`."""
+    wanted = "a part of a GPU from 0.1 to 1, as in 0.5"
+    found = _thousandths(value, wanted, allow_milli=False)
+    if not 100 <= found <= 1000:
+        raise InvalidValue(f"expected {wanted}, found {_shown(value)}")
+    return found
+
+
+def seconds(value: object) -> str:
+    """Seconds as text from `90`, `90s` or `5m`: what `BAILIFF_SIM_RUN_FOR` holds."""
+    wanted = "a time, as in 90s or 5m"
+    text = _text(value, wanted)
+    try:
+        if len(text) > LONGEST_NUMBER:
+            raise ValueError(text)
+        micros = parse_duration(text if text[-1:].isalpha() else f"{int(Decimal(text) * 1000)}ms")
+    except (ValueError, ArithmeticError):
+        raise InvalidValue(f"expected {wanted}, found {_shown(text)}") from None
+    assert isinstance(micros, int)
+    return f"{micros / 1_000_000:g}"
+
+
+def duration(value: object) -> object:
+    """A duration as the contract has it; one without a unit would be microseconds."""
+    if type(value) is int and 0 < value < SHORTEST_UNITLESS:
+        raise InvalidValue(f"expected a time with its unit, as in {value}s (us, ms, s, m, h, d), found {value}")
+    return value
+
+
+def pair(text: str) -> tuple[str, str]:
+    """Name and value from `NAME=VALUE`."""
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise InvalidValue(f"expected NAME=VALUE, found {_shown(text)}")
+    return name, value
+
+
+def merged(before: object, more: dict[str, str]) -> object:
+    """Names and values with more of them; what is not names and values is left for its check to find."""
+    return {**(before or {}), **more} if before is None or isinstance(before, dict) else before
+
+
+def _text(value: object, wanted: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise InvalidValue(f"expected {wanted}, found {_shown(value)}")
+    return str(value).strip()
+
+
+def _thousandths(value: object, wanted: str, *, allow_milli: bool) -> int:
+    text = _text(value, wanted)
+    milli = allow_milli and text.endswith("m")
+    try:
+        amount = Decimal(text.removesuffix("m") if milli else text)
+        whole = amount.is_finite() and 0 <= amount <= LARGEST_AMOUNT
+        found = amount * (1 if milli else 1000) if whole else amount
+    except ArithmeticError:
+        raise InvalidValue(f"expected {wanted}, found {_shown(text)}") from None
+    if not whole or found != found.to_integral_value():
+        raise InvalidValue(f"expected {wanted}, found {_shown(text)}")
+    return int(found)
+
+
+def _shown(value: object) -> str:
+    return "nothing" if value is None else value_text(value)
+
+
+# --- a job
+
+
+def _same(value: object) -> object:
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Where a friendly field goes in `SubmitJob`, and how its value is read."""
+
+    path: tuple[str, ...]
+    read: Callable[[object], object] = _same
+
+
+def _one_or_more(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _underscored(fields: Mapping[Any, Any]) -> dict[str, Any]:
+    return {str(name).replace("-", "_"): value for name, value in fields.items()}
+
+
+def _underscored_all(value: object) -> object:
+    return [_underscored(each) if isinstance(each, dict) else each for each in value] if isinstance(value, list) else value
+
+
+JOB_FIELDS: Mapping[str, Field] = {
+    "name": Field(("demand", "job")),
+    "class": Field(("demand", "priority_class")),
+    "project": Field(("demand", "project")),
+    "user": Field(("demand", "user")),
+    "labels": Field(("demand", "labels")),
+    "preemptible": Field(("demand", "preemptible")),
+    "grace": Field(("demand", "grace"), duration),
+    "kill_after": Field(("demand", "kill_after"), duration),
+    "run_time_limit": Field(("demand", "run_time_limit"), duration),
+    "max_failures": Field(("demand", "max_failures")),
+    "elastic": Field(("demand", "elastic")),
+    "on_failure": Field(("demand", "on_failure")),
+    "restart_backoff": Field(("demand", "restart_backoff"), duration),
+    "min_tasks": Field(("demand", "min_tasks")),
+    "sub_groups": Field(("demand", "sub_groups"), _underscored_all),
+    "topology": Field(("demand", "topology")),
+    "preemption_delay": Field(("demand", "preemption_delay"), duration),
+    "stale_grace": Field(("demand", "stale_grace"), duration),
+    "on_eviction": Field(("demand", "on_eviction")),
+    "pack": Field(("demand", "pack")),
+    "command": Field(("spec", "command")),
+    "env": Field(("spec", "env")),
+    "working_dir": Field(("spec", "working_dir")),
+    "secrets": Field(("spec", "secrets")),
+    "runtime": Field(("spec", "runtime")),
+    "image": Field(("spec", "image")),
+}
+GROUP_FIELDS: Mapping[str, Field] = {
+    "tasks": Field(("count",)),
+    "gpus": Field(("gpu_milli",), gpus),
+    "fraction": Field(("gpu_share_milli",), fraction),
+    "gpu_memory": Field(("gpu_share_bytes",), memory),
+    "gpu_devices": Field(("gpu_devices",)),
+    "cpu": Field(("cpu_milli",), cpu),
+    "memory": Field(("memory_bytes",), memory),
+    "gpu_model": Field(("gpu_models",), _one_or_more),
+    "node_labels": Field(("node_labels",)),
+    "nodes": Field(("nodes",), _one_or_more),
+    "sub_group": Field(("sub_group",)),
+    "order": Field(("order",)),
+}
+SHARES = ("fraction", "gpu_memory")
+SIM_RUN_FOR = "BAILIFF_SIM_RUN_FOR"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a job was described: the file, if any, with the line of each field, and the fields given as options."""
+
+    file: str = ""
+    lines: Mapping[Place, int] | None = None
+    options: frozenset[str] = frozenset()
+
+    def where(self, place: Place) -> str:
+        """`job.yaml:7: groups.0.gpus`, or `--gpus` where no file was given."""
+        name = ".".join(str(part).replace("_", "-") for part in place)
+        if not self.file or (place and place[0] in self.options):
+            return {"": "the job", "command": "the command, after --"}.get(name, f"--{name}")
+        known = place
+        while known and known not in (self.lines or {}):
+            known = known[:-1]
+        line = (self.lines or {}).get(known, 1)
+        return f"{self.file}:{line}: {name}" if name else f"{self.file}:{line}"
+
+
+def read_job_file(path: Path) -> tuple[dict[str, Any], Source]:
+    """The fields of a job file, names in their underscore form, and where each stands."""
+    value, lines = read_yaml(path)
+    if not isinstance(value, dict):
+        raise Problem(ExitCode.USAGE, f"{path}:1: {no_job(value)}", _ADVICE)
+    return fields_of(value), Source(str(path), lines_of(lines))
+
+
+def no_job(value: object) -> str:
+    """What is wrong with a file that holds no fields at all."""
+    return f"expected the fields of a job, found {_shown(value)}"
+
+
+def fields_of(value: Mapping[Any, Any]) -> dict[str, Any]:
+    """The fields by their names in the underscore form."""
+    document = _underscored(value)
+    if isinstance(document.get("groups"), list):
+        document["groups"] = [_underscored(group) if isinstance(group, dict) else group for group in document["groups"]]
+    return document
+
+
+def lines_of(lines: Lines) -> Lines:
+    """The same for places."""
+    return {tuple(part.replace("-", "_") if isinstance(part, str) else part for part in at): no for at, no in lines.items()}
+
+
+def job_from(document: Mapping[str, Any], source: Source | None = None) -> SubmitJob:
+    """The request that a job's fields describe. Raises `Problem` with every fault, one per line."""
+    where = (source or Source()).where
+    job, faults = checked(document)
+    if job is None:
+        raise Problem(ExitCode.USAGE, "\n".join(dict.fromkeys(f"{where(place)}: {said}" for place, said in faults)), _ADVICE)
+    return job
+
+
+Faults = list[tuple[Place, str]]
+
+
+def checked(document: Mapping[str, Any]) -> tuple[SubmitJob | None, Faults]:
+    """The request that a job's fields describe, or every fault with its place."""
+    faults: Faults = []
+    demand: dict[str, Any] = {}
+    spec: dict[str, Any] = {}
+    known = {*JOB_FIELDS, *GROUP_FIELDS, "groups", "sim_run_for"}
+    faults += [((name,), _no_such_field(name, known)) for name in document if name not in known]
+    for name, field in JOB_FIELDS.items():
+        if name in document:
+            part, key = field.path
+            try:
+                (demand if part == "demand" else spec)[key] = field.read(document[name])
+            except InvalidValue as error:
+                faults.append(((name,), str(error)))
+    if "image" in document:
+        spec.setdefault("runtime", "docker")
+    if "sim_run_for" in document:
+        spec["runtime"] = "simulated"
+        spec.setdefault("command", ["true"])
+        try:
+            spec["env"] = merged(spec.get("env"), {SIM_RUN_FOR: seconds(document["sim_run_for"])})
+        except InvalidValue as error:
+            faults.append((("sim_run_for",), str(error)))
+    faults += [(place, _no_such_field(str(place[-1]), known)) for place, known in _unknown_inside(document)]
+    demand["tasks"] = _groups(document, faults)
+    try:
+        job = SubmitJob.model_validate_json(json.dumps({"demand": demand, "spec": spec}, default=str))
+    except ValidationError as error:
+        for each in error.errors(include_url=False):
+            place = _friendly_place(each["loc"], "groups" in document)
+            faults.append((place, describe_errors([each]).partition(": ")[2]))
+        return None, faults
+    except ValueError as error:  # a number of thousands of digits
+        return None, [*faults, ((), f"a value cannot be read: {error}")]
+    return (None if faults else job), faults
+
+
+_ADVICE = "an example: bailiff submit --gpus 4 --memory 8GiB -- python train.py"
+
+
+def _unknown_inside(document: Mapping[str, Any]) -> Iterator[tuple[Place, Iterable[str]]]:
+    """Fields of sub-groups and of topology rules that the contract does not have: it would pass over them in silence."""
+    listed = document.get("sub_groups")
+    listed = list(enumerate(listed)) if isinstance(listed, list) else []
+    groups: list[tuple[Place, Any]] = [(("sub_groups", at), _underscored(each)) for at, each in listed if isinstance(each, dict)]
+    rules: list[tuple[Place, Any]] = [(("topology",), document.get("topology"))]
+    rules += [((*place, "topology"), group.get("topology")) for place, group in groups]
+    for kind, found in ((SubGroup, groups), (TopologyRule, rules)):
+        for place, fields in found:
+            unknown = [name for name in fields if name not in kind.model_fields] if isinstance(fields, dict) else []
+            for name in unknown:
+                yield (*place, name), kind.model_fields
+
+
+def _groups(document: Mapping[str, Any], faults: Faults) -> list[dict[str, Any]]:
+    top = [name for name in GROUP_FIELDS if name in document]
+    if "groups" not in document:
+        return [_group(document, (), faults)]
+    groups = document["groups"]
+    if top:
+        faults.append(((top[0],), "stands beside groups; write it into each group"))
+    if not isinstance(groups, list) or not groups:
+        faults.append((("groups",), f"expected a list of task groups, found {_shown(groups)}"))
+        return []
+    found = []
+    for index, group in enumerate(groups):
+        if not isinstance(group, dict):
+            faults.append((("groups", index), f"expected the fields of a group, found {_shown(group)}"))
+            continue
+        unknown = [name for name in group if name not in GROUP_FIELDS]
+        faults += [(("groups", index, name), _no_such_field(name, GROUP_FIELDS)) for name in unknown]
+        found.append(_group(group, ("groups", index), faults))
+    return found
+
+
+def _group(fields: Mapping[str, Any], place: Place, faults: Faults) -> dict[str, Any]:
+    group: dict[str, Any] = {}
+    for name, field in GROUP_FIELDS.items():
+        if name not in fields:
+            continue
+        try:
+            group[field.path[0]] = field.read(fields[name])
+        except InvalidValue as error:
+            faults.append(((*place, name), str(error)))
+    shares = [name for name in SHARES if name in fields]
+    beside = "gpus" if "gpus" in fields else "fraction" if len(shares) > 1 else ""
+    if shares and beside:
+        advice = "leave one out; for a part of each of several GPUs say gpu-devices"
+        faults.append(((*place, shares[-1]), f"cannot be combined with {beside}: {advice}"))
+    elif "gpu_devices" in fields and not shares:
+        faults.append(((*place, "gpu_devices"), "counts GPUs of which a part is asked for: say fraction or gpu-memory, too"))
+    return group
+
+
+INSIDE = ("labels", "env", "secrets", "topology", "sub_groups")
+
+
+def _friendly_place(path: Place, grouped: bool) -> Place:
+    """The field that a person wrote for this place in `SubmitJob`."""
+    if path[:2] == ("demand", "tasks"):
+        names = {field.path[0]: name for name, field in GROUP_FIELDS.items()}
+        inner = tuple(names.get(str(part), part) for part in path[3:4])
+        return ("groups", *path[2:3], *inner) if grouped else inner
+    for name, field in JOB_FIELDS.items():
+        if path[:2] == field.path:
+            return (name, *path[2:]) if name in INSIDE else (name,)
+    return ()
+
+
+def _no_such_field(name: str, known: Iterable[str]) -> str:
+    alike = difflib.get_close_matches(name, known, n=1)
+    if alike:
+        return f"no such field; did you mean {alike[0].replace('_', '-')}?"
+    return f"no such field; there are {', '.join(sorted(each.replace('_', '-') for each in known))}"
+
+
+def read_yaml(path: Path) -> tuple[Any, Lines]:
+    """What the file holds, and the line of every place in it. Raises `Problem` with file and line."""
+    try:
+        return yaml_files.read_yaml(path)
+    except yaml_files.UnreadableFile as fault:
+        raise Problem(ExitCode.USAGE, str(fault)) from None

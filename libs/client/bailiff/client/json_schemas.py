@@ -1,0 +1,98 @@
+"""Writes the JSON Schemas of what people and programs exchange with `bailiff plan`, `bailiff policy` and `bailiff explain`.
+
+python -m bailiff.client.json_schemas docs/schemas            write
+python -m bailiff.client.json_schemas --check docs/schemas    name the files that are not what they should be
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import core_schema
+
+from bailiff.explain.explanations import Explained
+from bailiff_core.model.policy import Policy
+from bailiff_core.plan import PlanReport, Snapshot
+from bailiff_core.plan import snapshot as written
+from bailiff_service.event_reference.schemas import Json, Schemas, json_schema
+
+AMOUNTS: Json = {
+    "gpus": {"description": "GPUs; -1: unlimited", "type": "number", "minimum": -1},
+    "cpus": {"description": "cores; -1: unlimited", "type": "number", "minimum": -1},
+    "memory": {
+        "description": "-1: unlimited",
+        "anyOf": [{"type": "integer", "minimum": -1}, {"type": "string", "examples": ["64GiB"]}],
+    },
+}
+ONE_OR_MORE: dict[Any, Json] = {
+    written.several: {"type": "string"},
+    written.written_ids: {"type": ["string", "integer"]},
+    written.counted: {"type": "integer", "minimum": 1, "description": "so many equal tasks"},
+    written.as_text: {"type": "integer"},
+}
+
+
+class FileSchemas(Schemas):
+    """What may stand in a file that a person writes: also the short forms."""
+
+    def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> JsonSchemaValue:
+        """The short form beside the long one."""
+        inner = super().function_before_schema(schema)
+        function = schema["function"]["function"]
+        if function is written.written_ids:
+            inner = {"type": "array", "items": {"type": ["string", "integer"]}}
+        short = ONE_OR_MORE.get(function)
+        return inner if short is None else {"anyOf": [inner, short]}
+
+
+def schemas() -> dict[str, Json]:
+    """All files by name."""
+    snapshot = _closed(json_schema("snapshot", Snapshot, FileSchemas))
+    snapshot["required"] = ["nodes"]
+    snapshot["$defs"]["Policy"].pop("required", None)
+    tasks = snapshot["$defs"]["JobDoc"]["properties"]["tasks"]
+    snapshot["$defs"]["JobDoc"]["properties"]["tasks"] = {"anyOf": tasks["anyOf"]}
+    return {
+        "snapshot.json": snapshot,
+        "plan.json": json_schema("plan", PlanReport, written=True),
+        "explain.json": json_schema("explain", Explained, written=True),
+        "policy.json": _closed(json_schema("policy", Policy, FileSchemas)),
+    }
+
+
+def _closed(schema: Json) -> Json:
+    """Unknown fields are faults in a file, and amounts may be written in friendly units."""
+    for definition in (schema, *schema["$defs"].values()):
+        if "properties" in definition:
+            definition["additionalProperties"] = False
+    schema["$defs"]["Bounds"]["properties"] |= AMOUNTS
+    weights = schema["$defs"]["Weights"]
+    schema["$defs"]["Weights"] = {"anyOf": [weights, {"type": "integer", "minimum": 0, "description": "for all three"}]}
+    return schema
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("folder", type=Path)
+    asked = parser.parse_args()
+    wrong = []
+    for name, schema in schemas().items():
+        text = json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+        file = asked.folder / name
+        if not asked.check:
+            asked.folder.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        elif not file.exists() or file.read_text(encoding="utf-8") != text:
+            wrong.append(str(file))
+    for file in wrong:
+        print(f"{file} is out of date: make docs")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""Settings of the client: those of all services, and the identity of the requester.
+
+Services and client may share a file, so unknown fields are ignored.
+"""
+
+import base64
+import binascii
+import getpass
+import hashlib
+import os
+import socket
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import ConfigDict, Field, SecretStr
+
+from bailiff_service.settings import ServiceSettings
+
+from .errors import ExitCode, Problem
+
+KEY_BYTES = 32
+
+
+def _opaque_source() -> str:
+    """The same for each call of one person on one machine, and says neither's name: it stands in the log for ever."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())
+    return f"cli-{hashlib.sha256(f'{user}@{socket.gethostname()}'.encode()).hexdigest()[:12]}"
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "bailiff"
+
+
+class ClientSettings(ServiceSettings):
+    """Client settings beside the common ones.
+
+    actor: id of the requester; key: file with the private key that signs requests; pool: default pool; project: default project;
+    source: CloudEvents source of requests; cache: folder for local snapshots; engines: folder of engine wheels, by digest;
+    api, api_token: the query interface from which logs are read instead of Kafka.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+    actor: str = ""
+    key: Path | None = None
+    pool: str | None = None
+    project: str | None = None
+    source: Annotated[str, Field(min_length=1, max_length=256)] = Field(default_factory=_opaque_source)
+    cache: Path = Field(default_factory=_cache)
+    engines: Path = Path(".bailiff/engines")
+    api: str | None = None
+    api_token: SecretStr | None = None
+
+
+def read_key(path: Path) -> bytes:
+    """The Ed25519 private key in this file: 32 bytes, or the same as base64url text."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise Problem(ExitCode.USAGE, f"key {path}: cannot be read: {error.strerror}") from None
+    if len(raw) == KEY_BYTES:
+        return raw
+    text = raw.strip()
+    try:
+        decoded = base64.b64decode(text + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except binascii.Error:
+        decoded = b""
+    if len(decoded) != KEY_BYTES:
+        raise Problem(
+            ExitCode.USAGE,
+            f"key {path}: expected {KEY_BYTES} bytes, or the same as base64url text; found {len(raw)} bytes",
+            f"make a new one: bailiff key new {path}",
+        )
+    return decoded
+
+
+def key_text(private_key: bytes) -> str:
+    """The key as `read_key` reads it."""
+    return base64.urlsafe_b64encode(private_key).decode().rstrip("=") + "\n"

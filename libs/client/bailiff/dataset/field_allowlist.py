@@ -1,0 +1,392 @@
+"""What of a record may leave the house, field by field. A field that does not stand here is left out.
+
+Each field has a rule: what becomes of its value. A record type that is not in `RECORDS` is left out whole. The tests hold
+these tables against the models, so that a new field or type fails them until somebody has decided about it.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+from bailiff_core.engine import RELEASE
+from bailiff_core.model import demand, placement_ranges, policy, proposal, state
+from bailiff_core.model.document import Document
+from bailiff_core.model.resource_vector import Bounds, Weights
+from bailiff_core.protections import RULES
+from bailiff_core.records import decisions, facts
+from bailiff_core.records.payload import Payload
+
+from .pseudonyms import Pseudonyms
+
+
+class LeftOut:
+    """Of a value that does not go."""
+
+
+@dataclass
+class Export:
+    """What rules need to know. shift: µs taken from every time. seqs: the new seq by the old one, of those so far.
+
+    next_seq: of the record that is being looked at, should it go.
+    """
+
+    names: Pseudonyms
+    shift: int
+    seqs: list[int] = field(default_factory=list)
+    next_seq: int = 0
+    ages: dict[int, int] = field(default_factory=dict)
+
+    def time(self, value: int) -> int:
+        """The shifted time; 0 means none, and stays."""
+        return max(1, value - self.shift) if value else 0
+
+    def seq(self, value: int) -> int:
+        """Where that record stands now; where it was left out, the last one before it."""
+        return self.seqs[min(value, len(self.seqs) - 1)] if self.seqs else 0
+
+
+Rule = Callable[[Any, Export], Any]
+
+
+def keep(value: Any, _export: Export) -> Any:
+    """As it is. For numbers, booleans and words of a closed list."""
+    return value
+
+
+def out(_value: Any, _export: Export) -> Any:
+    """Left out."""
+    return LeftOut
+
+
+def named(kind: str) -> Rule:
+    """A pseudonym of this kind, for a name or each of several."""
+
+    def rule(value: Any, export: Export) -> Any:
+        if isinstance(value, tuple):
+            return [export.names.name(kind, each) for each in value]
+        return None if value is None else export.names.name(kind, value)
+
+    return rule
+
+
+def fixed(instead: Any) -> Rule:
+    """Always the same, where a field has to be there."""
+    return lambda _value, _export: instead
+
+
+def word_of(*known: str) -> Rule:
+    """One of these words, else `other`."""
+    return lambda value, _export: value if value in known else "other"
+
+
+def class_name(value: Any, export: Export) -> Any:
+    """A priority class."""
+    return None if value is None else export.names.class_name(value) if value else ""
+
+
+def model(value: Any, export: Export) -> Any:
+    """The model of a GPU, or of several."""
+    return [export.names.model(each) for each in value] if isinstance(value, tuple) else export.names.model(value)
+
+
+def labels(value: Any, export: Export) -> Any:
+    """Labels: keys by themselves, each value under its key."""
+    if isinstance(value, tuple):
+        return [labels(each, export) for each in value]
+    return {export.names.name("label", key): export.names.name("value", f"{len(key)}:{key}{each}") for key, each in value.items()}
+
+
+def time(value: Any, export: Export) -> Any:
+    """A moment."""
+    return None if value is None else export.time(value)
+
+
+def seq(value: Any, export: Export) -> Any:
+    """The place of a record in the log."""
+    return None if value is None else export.seq(value)
+
+
+def age(value: Any, export: Export) -> Any:
+    """When a project was made: only which one came first."""
+    return export.ages.setdefault(value, 0)
+
+
+def ranges(value: Any, _export: Export) -> Any:
+    """Numbers of tasks or devices, as `0-3,7`."""
+    return value if re.fullmatch(r"[0-9,-]*", value) else ""
+
+
+def codes(value: Any, _export: Export) -> Any:
+    """Exit codes by the number of the task."""
+    return {task: code for task, code in value.items() if re.fullmatch(r"[0-9]{1,6}", task)}
+
+
+def rounded(value: Any, _export: Export) -> Any:
+    """Two digits of it: how much, and not which."""
+    unit = 10 ** max(0, len(str(value)) - 2)
+    return -(-value // unit) * unit
+
+
+def request(value: Any, export: Export) -> Any:
+    """A request id that says where it stands, and nothing of who asked."""
+    return None if value is None else {"source": "left-out", "id": f"r{export.next_seq}", "digest": "0" * 64}
+
+
+def release(value: Any, _export: Export) -> Any:
+    """A release that was published."""
+    return value if value == RELEASE or re.fullmatch(r"\d+\.\d+\.\d+", value) else "other"
+
+
+def inside(value: Any, export: Export) -> Any:
+    """A document within, or several: by their own tables."""
+    if isinstance(value, tuple):
+        return [of_document(each, export) for each in value]
+    return None if value is None else of_document(value, export)
+
+
+JOB, NODE, PROJECT, USER, GROUP = named("job"), named("node"), named("project"), named("user"), named("group")
+DEVICE, TOPOLOGY, LABEL, MACHINE = named("device"), named("topology"), named("label"), named("machine")
+NO_TEXT = fixed("")
+CAUSE = word_of(*get_args(state.EvictionCause), "exit")
+SHIELD = word_of(*(rule.name for rule in RULES))
+EXCUSED = word_of(*(rule.name for rule in RULES), "idle", "preemption-delay", "cap-at-fair-share", "ageing", "schedule-timeout")
+
+Fields = Mapping[str, Rule]
+
+
+def kept(*names: str) -> dict[str, Rule]:
+    """These go as they are."""
+    return dict.fromkeys(names, keep)
+
+
+DOCUMENTS: dict[type[Document], Fields] = {
+    facts.DeviceInfo: {
+        "id": DEVICE, "kind": word_of("gpu", "mig"), "model": model, "parent": DEVICE, "labels": labels, "fault": out,
+        **kept("memory_bytes", "healthy"),
+    },
+    facts.DeviceReading: {"device": DEVICE, "memory_used": rounded, **kept("processes")},
+    facts.HostReading: {"memory_bytes": rounded, "scratch_bytes": rounded, **kept("processes")},
+    facts.Checkpoint: {"bytes": rounded, "sha256": fixed("0" * 64), **kept("step", "duration", "agreed")},
+    demand.JobDemand: {
+        "job": JOB, "tasks": inside, "priority_class": class_name, "project": PROJECT, "user": USER, "labels": labels,
+        "sub_groups": inside, "topology": inside,
+        **kept(
+            "min_tasks", "preemptible", "grace", "kill_after", "run_time_limit", "preemption_delay", "stale_grace",
+            "on_eviction", "max_failures", "on_failure", "restart_backoff", "elastic", "pack",
+        ),
+    },
+    demand.TaskGroup: {
+        "gpu_models": model, "node_labels": labels, "nodes": NODE, "sub_group": GROUP,
+        **kept("count", "gpu_milli", "cpu_milli", "memory_bytes", "gpu_share_milli", "gpu_share_bytes", "gpu_devices", "order"),
+    },
+    demand.SubGroup: {"name": GROUP, "parent": GROUP, "topology": inside, **kept("min_tasks", "min_groups")},
+    demand.TopologyRule: {"topology": TOPOLOGY, "required": LABEL, "preferred": LABEL},
+    placement_ranges.NodeShare: {"node": keep, "tasks": ranges, "devices": ranges},
+    proposal.Proposal: {
+        "request": seq, "job": JOB, "tasks": ranges, "victims": inside, "placement": inside, "would_need": out,
+        "explanation": inside, **kept("action", "refused"),
+    },
+    proposal.VictimChoice: {
+        "job": JOB, "class_name": class_name, "project": PROJECT, "tasks": ranges, "moved_to": inside,
+        **kept("attempt", "priority", "gpus", "lost_gpu_ms", "reserved"),
+    },
+    proposal.Excluded: {"rule": EXCUSED, "examples": JOB, **kept("jobs")},
+    proposal.ClassGpus: kept("priority", "gpu_milli"),
+    proposal.Cost: {
+        "classes": inside, **kept("under_share_gpu_milli", "lost_gpu_ms", "jobs_stopped", "tasks", "fragmented_nodes"),
+    },
+    proposal.AttemptedAction: {"would_need": out, "excluded": inside, **kept("action", "refused", "candidates")},
+    proposal.Explanation: {
+        "excluded": inside, "runner_up": JOB, "cost": inside, "lower_bound": inside, "runner_up_cost": inside,
+        "attempted_actions": inside,
+        **kept("candidates", "steps", "proven", "runner_up_lost_gpu_ms"),
+    },
+    decisions.Preemptor: {
+        "job": JOB, "class_name": class_name, "project": PROJECT, **kept("priority", "base_priority"),
+    },
+    policy.Policy: {
+        **dict.fromkeys(
+            ("priority_classes", "preemption", "eviction", "restarts", "nodes", "devices", "idle", "retention", "projects",
+             "topologies", "protections"),
+            inside,
+        ),
+        "identity": out,
+        **kept("max_rejections_per_minute", "backfill", "packing", "unshared_checkpoints"),
+    },
+    policy.PriorityClass: {
+        "name": class_name, "start_slo": inside,
+        **kept(
+            "value", "preemptible", "preemption_policy", "global_default", "grace", "kill_after", "immediate", "immediate_grace",
+        ),
+    },
+    policy.StartSlo: kept("p95", "p99"),
+    policy.MinRuntime: kept("preempt", "reclaim"),
+    policy.Project: {
+        "name": PROJECT, "parent": PROJECT, "created": age, "quota": inside, "limit": inside, "over_quota_weight": inside,
+        "min_runtime": inside, "description": out, **kept("priority"),
+    },
+    Bounds: kept("gpu_milli", "cpu_milli", "memory_bytes"),
+    Weights: kept("gpu", "cpu", "memory"),
+    policy.Topology: {"name": TOPOLOGY, "levels": LABEL},
+    policy.EvictionCap: kept("evictions", "window"),
+    policy.Cooldown: kept("job", "project"),
+    policy.Ageing: kept("boost", "evictions", "waiting"),
+    policy.Budget: {"name": named("budget"), "labels": labels, "project": PROJECT, **kept("max_disruptions")},
+    policy.ScheduleTimeout: kept("after", "action"),
+    policy.Protections: {
+        "min_runtime": inside, "eviction_cap": inside, "cooldown": inside, "ageing": inside, "excluded": labels,
+        "budgets": inside, "schedule_timeout": inside, **kept("preemption_delay", "stale_gang"),
+    },
+    policy.PreemptionRules: kept(
+        "actions", "scope", "quota_shields", "cap_at_fair_share", "max_migrations", "reservation_expiry", "selection_timeout",
+        "selection_backoff", "search_steps", "restart_cost", "max_counted_loss",
+    ),
+    policy.EvictionRules: kept("grace", "short_grace", "kill_after", "stuck_after"),
+    policy.RestartRules: kept("backoff", "max_backoff", "grow_after", "max_failures"),
+    policy.NodeRules: kept("unreachable_after", "lease", "lost_margin", "silent_share_percent"),
+    policy.DeviceRules: kept("over_share"),
+    policy.IdleRules: kept("after", "action"),
+    policy.RetentionRules: kept("ended_jobs", "request_ids", "job_specs"),
+}  # fmt: skip
+
+ASKED: Fields = {"request": request, "job": JOB, "reason": out}
+AT: Fields = {"job": JOB, "node": NODE, **kept("attempt", "task")}
+ON: Fields = {"node": NODE, "device": DEVICE}
+
+RECORDS: dict[type[Payload], Fields] = {
+    # the log itself
+    facts.PoolCreated: {
+        "pool": named("pool"), "partition": fixed(0), "nonce": named("log"), **kept("format", "hash"),
+    },
+    facts.PolicyApplied: {"policy": inside, "request": request, **kept("enforce")},
+    facts.WriterStarted: {
+        "writer": named("writer"), "release": release, "digest": fixed("0" * 64), "logic": fixed(0), "inputs": out,
+        **kept("state_schema"),
+    },
+    facts.ClockAdvanced: {},
+    facts.ClockStepped: kept("jump"),
+    facts.DecisionFailed: {"job": JOB, "error": NO_TEXT},
+    facts.LogTruncated: {"request": request, "epoch": keep, "seq": seq, "reason": out},
+    facts.TruncationReconciled: {},
+    # requests
+    facts.JobSubmitted: {"request": request, "demand": inside, "spec_digest": fixed("0" * 64), "user": USER},
+    facts.JobCancelled: ASKED,
+    facts.JobScaled: {"request": request, "job": JOB, **kept("group", "tasks", "min_tasks")},
+    facts.JobPriorityClassChanged: {"request": request, "job": JOB, "priority_class": class_name},
+    facts.JobEvictionRequested: ASKED,
+    facts.JobPaused: ASKED,
+    facts.JobResumed: ASKED,
+    facts.JobMigrationRequested: {**ASKED, "node": NODE},
+    facts.NodeDrained: {"request": request, "node": NODE, "reason": out, **kept("mode", "deadline")},
+    facts.NodeUndrained: {"request": request, "node": NODE, "reason": out},
+    facts.NodeReplaced: {"request": request, "node": NODE, "machine_id": MACHINE},
+    facts.NodeReturned: {"request": request, "node": NODE},
+    # nodes and devices
+    facts.NodeJoined: {
+        "node": NODE, "incarnation": named("life"), "machine_id": MACHINE, "boot_id": named("boot"), "report_number": fixed(0),
+        "labels": labels, "devices": inside, "checkpoint_store": named("folder"),
+        **kept("number", "cpu_milli", "memory_bytes", "max_tasks"),
+    },
+    facts.NodeUnreachable: {"node": NODE, "last_contact": time},
+    facts.NodeReachable: {"node": NODE},
+    facts.NodeLost: {"node": NODE, "last_contact": time},
+    facts.NodesSilent: {"nodes": NODE},
+    facts.DeviceQuarantined: {
+        **ON, "detail": out, "reading": inside, "baseline": rounded, "job": JOB, **kept("reason", "attempt", "task"),
+    },
+    facts.DeviceClearRequested: {**ON, "request": request, "reason": NO_TEXT},
+    facts.DeviceCleared: {**ON, "reading": inside, "requested_by": seq},
+    facts.DeviceUnhealthy: {**ON, "detail": out, **kept("reason", "code")},
+    facts.DeviceHealthy: {**ON, "detail": out},
+    # tasks
+    facts.TaskStarted: AT,
+    facts.TaskStartRefused: {**AT, "reason": NO_TEXT},
+    facts.TaskExited: {**AT, "reason": out, **kept("exit_code", "step", "unobserved")},
+    facts.TaskProgressed: {**AT, "total_steps": out, "checkpoint": inside, **kept("step", "step_rate_milli", "checkpoint_age")},
+    facts.TaskResumed: {**AT, **kept("step", "from_attempt", "skipped_checkpoints", "steps_lost")},
+    facts.TaskReleased: {**AT, "before": inside, "after": inside, "host_before": out, "host_after": out},
+    facts.ShareExceeded: {**AT, "device": DEVICE, "used_bytes": rounded, **kept("share_bytes")},
+    facts.TaskIdle: {**AT, **kept("idle", "duration")},
+    facts.TaskVanished: AT,
+    facts.EvictionStageReached: {
+        **AT, "checkpoint": inside, **kept("stage", "elapsed", "step", "attached", "term_after", "kill_after",
+        "step_rate_milli", "stuck_in"),
+    },
+    facts.TaskEvictionCancelled: AT,
+    facts.TaskCancelEvictionRefused: AT,
+    # proposals and progress
+    facts.ProposalReceived: {"computed_at": seq, "proposals": inside, **kept("selection", "logic")},
+    facts.EvictionStarted: {"job": JOB, "decided_by": seq, **kept("attempt")},
+    facts.PreemptionAbandoned: {"preemption": seq, "reason": NO_TEXT},
+    # decisions
+    decisions.JobPlaced: {"job": JOB, "placement": inside, "expires": time, **kept("attempt", "action", "reserved")},
+    decisions.JobGrown: {"job": JOB, "placement": inside, "expires": time, **kept("attempt", "action", "reserved")},
+    decisions.JobStarting: {"job": JOB, "tasks": ranges, **kept("attempt")},
+    decisions.ReservationDropped: {"job": JOB, "preemption": seq, "tasks": ranges, **kept("reason")},
+    decisions.JobPending: {"job": JOB, "reason": NO_TEXT},
+    decisions.PreemptionRequested: {
+        "job": JOB, "class_name": class_name, "reason": NO_TEXT, "deadline": time, "tasks": ranges,
+        **kept("action", "selection", "priority", "actions"),
+    },
+    decisions.PreemptionDecided: {
+        "request": seq, "preemptor": inside, "victims": inside, "placement": inside, "expires": time, "explanation": inside,
+        "unneeded_victims": JOB, "cancelled_evictions": JOB, "tasks": ranges, **kept("action", "attempt", "graces"),
+    },
+    decisions.PreemptionRefused: {
+        "request": seq, "preemptor": inside, "would_need": out, "explanation": inside, "retry_at": time, **kept("action",
+        "reason"),
+    },
+    decisions.SelectionTimedOut: {"retry_at": time, **kept("selection", "failures")},
+    decisions.EvictionDecided: {"job": JOB, "reason": out, "tasks": ranges, **kept("attempt", "cause", "grace")},
+    decisions.JobIdle: {"job": JOB, **kept("attempt", "duration", "action")},
+    decisions.DrainDeadlineReached: {"node": NODE},
+    decisions.MigrationDecided: {
+        "job": JOB, "placement": inside, "expires": time, "reason": out, **kept("attempt", "grace", "cause"),
+    },
+    decisions.MigrationRefused: {"job": JOB, "reason": NO_TEXT, **kept("attempt")},
+    decisions.EvictionStuck: {"job": JOB, "tasks": ranges, **kept("attempt")},
+    decisions.EvictionCancelled: {"job": JOB, "preemption": seq, "reason": NO_TEXT, "tasks": ranges, **kept("attempt",
+    "notified")},
+    decisions.JobRequeued: {"job": JOB, "cause": CAUSE, "not_before": time, **kept("attempt", "outcome", "lost_gpu_ms")},
+    decisions.JobEnded: {"job": JOB, "exit_codes": codes, "reason": out, **kept("attempt", "outcome")},
+    decisions.JobShrunk: {
+        "job": JOB, "tasks": ranges, "cause": CAUSE, "not_before": time, **kept("attempt", "outcome", "lost_gpu_ms"),
+    },
+    decisions.JobPriorityBoosted: {"job": JOB, "reason": NO_TEXT, **kept("priority", "effective_priority")},
+    decisions.ScheduleTimedOut: {"job": JOB, "reason": out, **kept("waited", "action")},
+}  # fmt: skip
+
+WHOLLY_LEFT_OUT: Mapping[type[Payload], str] = {
+    facts.InputsAdvanced: "positions of topics, which say nothing about jobs",
+    facts.InputsLost: "of topics, not of jobs",
+    facts.InputRejected: "what somebody got wrong, with names that exist nowhere else; it has no effect",
+    facts.StateDigest: "the hash of a state with the real names",
+    facts.NodeRefused: "a machine that was turned away; it has no effect",
+}
+
+
+def of_record(data: Payload, export: Export) -> dict[str, Any] | None:
+    """What may go of a record's data, or `None` where all of it stays."""
+    fields = RECORDS.get(type(data))
+    if fields is None:
+        return None
+    if isinstance(data, facts.PolicyApplied):
+        created = sorted({project.created for project in data.policy.projects})
+        export.ages = {moment: place for place, moment in enumerate(created)}
+    return _of(data, fields, export)
+
+
+def of_document(data: Document, export: Export) -> dict[str, Any]:
+    """What may go of a document within a record: nothing, where its type has no table."""
+    return _of(data, DOCUMENTS.get(type(data), {}), export)
+
+
+def _of(data: Document, fields: Fields, export: Export) -> dict[str, Any]:
+    found = {}
+    for name in data.model_fields_set:
+        rule = fields.get(name, out)
+        value = rule(getattr(data, name), export)
+        if value is not LeftOut:
+            found[name] = value
+    return found

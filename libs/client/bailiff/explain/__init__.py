@@ -1,0 +1,1 @@
+"""Explanations of jobs, decisions and devices, read from a log."""

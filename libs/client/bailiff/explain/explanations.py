@@ -1,0 +1,256 @@
+"""What `bailiff explain` reads of a log, and what it makes of it: the answer as data, with the schema that is published."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from bailiff.audit.log_positions import Point
+from bailiff.client.errors import ExitCode, Problem
+from bailiff.render.record_text.lines import lines
+from bailiff_bus.port import Message
+from bailiff_core import explain as core
+from bailiff_core.engine import LOGIC
+from bailiff_core.explain.candidate_report import Candidate, candidates
+from bailiff_core.explain.counterfactual import Counterfactual, NextVictims, counterfactual, next_victims
+from bailiff_core.explain.device import DeviceAtTime
+from bailiff_core.explain.victims import Condition
+from bailiff_core.fold import apply
+from bailiff_core.model.state import PoolState
+from bailiff_core.records import Record, Wire, decode
+from bailiff_core.records.decisions import PreemptionDecided, PreemptionRefused, PreemptionRequested
+from bailiff_core.records.facts import ProposalReceived
+from bailiff_log.chain_verifier import ChainVerifier
+
+PROPOSAL, REQUEST = (kind.type_name().encode() for kind in (ProposalReceived, PreemptionRequested))
+Read = Callable[[], AsyncGenerator[Message, None]]
+
+
+class Told(BaseModel):
+    """One sentence, and the records that it cites."""
+
+    text: str
+    seqs: tuple[int, ...]
+
+
+class Answered(BaseModel):
+    """A question and its answers."""
+
+    question: str
+    sentences: tuple[Told, ...]
+
+
+class ThenOnNode(BaseModel):
+    """What was on a node's GPUs at a time (µs), after the record `seq`."""
+
+    node: str
+    time: int
+    seq: int
+    devices: tuple[DeviceAtTime, ...]
+
+
+class Explained(BaseModel):
+    """The output of `bailiff explain -o json`. Fields that do not apply to the question are null.
+
+    about: as it was asked. head_seq: the last record of the log that was read. candidates: with --all, everybody that was
+    considered. instead: with --not. next: whom the same preemptor would displace if it came again. then: of NODE@TIME.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    about: str
+    pool: str
+    head_seq: int
+    sections: tuple[Answered, ...]
+    condition: Condition | None = None
+    candidates: tuple[Candidate, ...] | None = None
+    counterfactual: Counterfactual | None = None
+    next: NextVictims | None = None
+    then: ThenOnNode | None = None
+
+
+@dataclass
+class Found:
+    """What the log gave: the pool at its end, what is about the job, the decision to look at."""
+
+    state: PoolState = field(default_factory=PoolState)
+    history: list[Record] = field(default_factory=list)
+    decision: Record | None = None
+    proposal: Record | None = None
+    outcome: core.Outcome | None = None
+
+
+@dataclass
+class Log:
+    """A log that can be read again and again. pool: the state at its end."""
+
+    pool: str
+    read: Read
+    state: Callable[[], Awaitable[PoolState]]
+
+    async def wires(self) -> AsyncGenerator[tuple[int, Wire], None]:
+        """The records that continue the chain, undecoded, each with its seq."""
+        judge = ChainVerifier(self.pool)
+        async with aclosing(self.read()) as messages:
+            async for message in messages:
+                wire = judge.verify(message)
+                if wire is not None:
+                    yield judge.head.next_seq - 1, wire
+
+    async def folded(self, until: int | None = None) -> PoolState:
+        """The state after the record `until`, or at the end."""
+        state = PoolState()
+        async with aclosing(self.wires()) as wires:
+            async for number, wire in wires:
+                apply(state, decode(wire))
+                if number == until:
+                    break
+        return state
+
+    async def found(self, about: str, seq: int | None) -> Found:
+        """Of the log only what concerns the question: most records are checked and not decoded.
+
+        The decision: the record `seq`, or the newest about the job.
+        """
+        found = Found(state=await self.state())
+        requests: dict[int, Wire] = {}
+        proposal: Wire | None = None
+        async with aclosing(self.wires()) as wires:
+            async for number, wire in wires:
+                if number > found.state.seq or (found.outcome is not None and found.outcome.known):
+                    break
+                kind = dict(wire.headers).get("ce_type")
+                if kind == PROPOSAL:
+                    proposal = wire
+                if kind == REQUEST:
+                    requests[number] = wire
+                if found.outcome is not None:
+                    found.outcome.take(decode(wire))
+                if number != seq if seq is not None else about.encode() not in wire.value:
+                    continue
+                record = decode(wire)
+                if seq is None and about not in core.jobs_of(record):
+                    continue
+                if isinstance(record.data, PreemptionDecided | PreemptionRefused):
+                    found.decision, found.proposal = record, decode(proposal) if proposal is not None else None
+                    if about != record.data.preemptor.job and record.data.request in requests:
+                        found.history.append(decode(requests[record.data.request]))
+                found.history.append(record)
+                if seq is not None:
+                    found.decision, found.outcome = record, core.Outcome(record)
+        return found
+
+
+def explain_job(about: str, found: Found) -> Explained:
+    """One job. Raises `KeyError` where the pool does not know it."""
+    sections = core.explain_job(found.state, found.state.jobs[about], found.history)
+    return _explained(about, found.state, sections, condition=_condition(found, about))
+
+
+async def explain_record(log: Log, about: str, seq: int, found: Found) -> Explained:
+    """One record. Raises `Problem` where there is none."""
+    if found.decision is None:
+        raise Problem(ExitCode.NOT_FOUND, f"{log.pool} has no record #{seq}: its log ends at #{found.state.seq}")
+    told = tuple(core.Sentence(str(line), (seq,)) for line in lines(found.decision, found.state))
+    sections = core.explain_record(found.decision) or [core.Section("What does it say?", told)]
+    later = found.outcome.section() if found.outcome is not None else None
+    explained = _explained(about, found.state, sections if later is None else [*sections, later])
+    if isinstance(found.decision.data, PreemptionDecided) and _by_this_logic(found):
+        return await with_next_victims(log, explained, found)
+    return explained
+
+
+async def with_next_victims(log: Log, explained: Explained, found: Found) -> Explained:
+    """Also whom the same preemptor would displace if it came again right after the decision."""
+    decision = _decision(found, "--next")
+    state = await log.folded(decision.seq)
+    assert isinstance(decision.data, PreemptionDecided | PreemptionRefused)
+    coming = next_victims(state, decision.data.preemptor.job)
+    return _with(explained, core.explain_next_victims(coming, decision.data.preemptor.job, decision.seq), next=coming)
+
+
+async def with_counterfactual(log: Log, explained: Explained, found: Found, other: str) -> Explained:
+    """Also why it was not `other`, or what would have been without it."""
+    decision, answers, pool = await _as_it_was(log, found, "--not")
+    if other not in pool.jobs:
+        raise Problem(ExitCode.NOT_FOUND, f"--not: there was no job {other!r} when #{decision.seq} was decided")
+    assert isinstance(decision.data, PreemptionDecided | PreemptionRefused)
+    would = counterfactual(pool, decision.data, answers, other)
+    return _with(explained, core.explain_counterfactual(would, decision.seq), counterfactual=would)
+
+
+async def with_candidates(log: Log, explained: Explained, found: Found) -> Explained:
+    """Also the full lists: every job that held room when the answer was computed."""
+    decision, answers, pool = await _as_it_was(log, found, "--all")
+    assert isinstance(decision.data, PreemptionDecided | PreemptionRefused)
+    return explained.model_copy(update={"candidates": tuple(candidates(pool, decision.data, answers))})
+
+
+async def explain_node(log: Log, about: str, node: str, device: int | None, when: Point) -> Explained:
+    """What was on a node then, after, and before. Raises `Problem` where the log knows no such node or GPU."""
+    watch = core.NodeHistory(node)
+    async with aclosing(log.wires()) as wires:
+        async for _, wire in wires:
+            watch.take(decode(wire))
+    if node not in watch.state.node_numbers:
+        known = ", ".join(list(watch.state.node_numbers)[:20]) or "none"
+        raise Problem(ExitCode.NOT_FOUND, f"{log.pool} has no node {node!r}", f"known: {known}")
+    then = watch.at(when.at(watch.state.now).time or 0)
+    if device is not None and then.devices and device not in [each.number for each in then.devices]:
+        raise Problem(ExitCode.NOT_FOUND, f"{node} has no GPU {device}: it has {len(then.devices)}, counted from 0")
+    shown = tuple(each for each in then.devices if device is None or each.number == device)
+    on_node = ThenOnNode(node=node, time=then.time, seq=then.seq, devices=shown)
+    return _explained(about, watch.state, core.explain_node(then, device)).model_copy(update={"then": on_node})
+
+
+def _explained(about: str, state: PoolState, sections: list[core.Section], condition: Condition | None = None) -> Explained:
+    return Explained(
+        about=about, pool=state.pool, head_seq=state.seq, sections=tuple(_section(each) for each in sections), condition=condition
+    )
+
+
+def _section(section: core.Section) -> Answered:
+    return Answered(
+        question=section.question, sentences=tuple(Told(text=each.text, seqs=each.seqs) for each in section.sentences)
+    )
+
+
+def _with(explained: Explained, section: core.Section, **more: Any) -> Explained:
+    return explained.model_copy(update={"sections": (*explained.sections, _section(section)), **more})
+
+
+def _condition(found: Found, job: str) -> Condition | None:
+    """The Kubernetes condition of a preempted job."""
+    for record in reversed(found.history):
+        if isinstance(record.data, PreemptionDecided):
+            for choice in record.data.victims:
+                if choice.job == job:
+                    return core.condition_of(record.data, choice)
+    return None
+
+
+def _by_this_logic(found: Found) -> bool:
+    data = found.proposal.data if found.proposal is not None else None
+    return isinstance(data, ProposalReceived) and data.logic == LOGIC
+
+
+def _decision(found: Found, option: str) -> Record:
+    decision = found.decision
+    if decision is None or found.proposal is None or not isinstance(decision.data, PreemptionDecided | PreemptionRefused):
+        raise Problem(ExitCode.NOT_FOUND, f"{option}: no decision with victims found", f"omit {option} for the rest")
+    assert isinstance(found.proposal.data, ProposalReceived)
+    if not _by_this_logic(found):
+        advice = f"the record itself: bailiff audit show {decision.seq}"
+        text = f"{option}: #{decision.seq} was decided with logic {found.proposal.data.logic}, this release has logic {LOGIC}"
+        raise Problem(ExitCode.UNREADABLE, text, advice)
+    return decision
+
+
+async def _as_it_was(log: Log, found: Found, option: str) -> tuple[Record, Any, PoolState]:
+    """The decision, the answers of its proposal, and the pool folded anew to where those were computed."""
+    decision = _decision(found, option)
+    assert found.proposal is not None
+    assert isinstance(found.proposal.data, ProposalReceived)
+    return decision, found.proposal.data.proposals, await log.folded(found.proposal.data.computed_at)

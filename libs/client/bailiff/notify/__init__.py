@@ -1,0 +1,1 @@
+"""Notifications to job owners about evictions and resumptions."""

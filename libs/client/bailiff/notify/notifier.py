@@ -1,0 +1,367 @@
+"""Tells owners of evictions and returns: each event to a webhook or to a local command, at least once.
+
+A hook's position in a pool's log is kept on disk, beside what was folded of the log, and moves on only after a delivery;
+what was delivered and not noted before a crash comes again, under the same id, so that a receiver can pass over it. Events
+of one pool reach a hook in their order; one that is not taken is tried again, ever more slowly, and holds up only its own
+hook.
+"""
+
+import asyncio
+import json
+import os
+import urllib.error
+import urllib.request
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from bailiff.client.client import Client
+from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.job_parser import read_yaml
+from bailiff.client.projects import below
+from bailiff.render.events import EventRow, events_of
+from bailiff.render.plain_text import plain
+from bailiff.render.record_text.event_words import WORDS
+from bailiff_bus.validation_errors import describe_errors
+from bailiff_core.model.document import Document, Duration
+from bailiff_core.model.state import PoolState
+from bailiff_core.records import Record
+
+from .owner_projection import Followed
+
+EVICTIONS_AND_RETURNS = (
+    "Preempted", "Reclaimed", "Moved", "Evicting", "EvictionCancelled", "Shrunk", "Evicted", "Resumed", "Restarted", "Grown",
+)  # fmt: skip
+SECOND = 1_000_000
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+
+
+# --- the file that says whom to tell
+
+
+class Hook(Document):
+    """Who is told of what, and how: by an HTTP POST to `webhook`, or by a local `command`.
+
+    Of a command, each word may name fields of the event in braces, and the event's text is its standard input.
+    header_env: headers whose values stand in environment variables, by header. Left out: projects, owners: all.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][-a-z0-9_.]{0,62}$")]
+    webhook: Annotated[str, Field(pattern=r"^https?://")] | None = None
+    headers: dict[str, str] = Field(default_factory=dict)
+    header_env: dict[str, str] = Field(default_factory=dict)
+    command: tuple[str, ...] = ()
+    events: tuple[str, ...] = EVICTIONS_AND_RETURNS
+    projects: tuple[str, ...] = ()
+    owners: tuple[str, ...] = ()
+    timeout: Annotated[Duration, Field(ge=1)] = 10 * SECOND
+    give_up_after: Duration | None = None
+
+    @field_validator("events")
+    @classmethod
+    def _known(cls, events: tuple[str, ...]) -> tuple[str, ...]:
+        unknown = [word for word in events if word not in WORDS]
+        if unknown:
+            raise ValueError(f"there is no event {unknown[0]!r}; there are {', '.join(WORDS)}")
+        return events
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "Hook":
+        if (self.webhook is None) == (not self.command):
+            raise ValueError("a hook has either webhook or command")
+        try:
+            filled(self.command, dict.fromkeys(FIELDS, ""))
+        except (KeyError, IndexError, ValueError) as fault:
+            raise ValueError(f"command: unknown field {fault}; there are {', '.join(FIELDS)}") from None
+        return self
+
+
+class NotifyFile(Document):
+    """The file that `bailiff notify` reads. positions: where it keeps how far each hook is."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    positions: str
+    pools: tuple[str, ...] = ()
+    hooks: Annotated[tuple[Hook, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _own_names(self) -> "NotifyFile":
+        names = [hook.name for hook in self.hooks]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two hooks are called {name!r}: positions are kept by name")
+        return self
+
+
+def read_notify_file(path: Path) -> NotifyFile:
+    """The file, checked whole. A relative `positions` lies beside it. Raises `Problem` with file, line and field."""
+    value, lines = read_yaml(path)
+    try:
+        found = NotifyFile.model_validate_json(json.dumps(value, default=str))
+    except ValidationError as error:
+        faults = error.errors(include_url=False)
+        text = "\n".join(f"{path}:{_line(lines, fault['loc'])}: {describe_errors([fault])}" for fault in faults)
+        raise Problem(ExitCode.USAGE, text, "an example: docs/how-to/notify.md") from None
+    return found.model_copy(update={"positions": str(path.parent / found.positions)})
+
+
+def _line(lines: Mapping[tuple[int | str, ...], int], place: tuple[int | str, ...]) -> int:
+    while place and place not in lines:
+        place = place[:-1]
+    return lines.get(place, 1)
+
+
+# --- what is told
+
+
+class Notice(EventRow):
+    """An event as owners get it. owner: who the job is for, else who submitted it; text: a sentence."""
+
+    owner: str
+    text: str
+
+
+FIELDS = tuple(name for name in (*EventRow.__annotations__, "owner", "text"))
+
+
+def notice_of(row: EventRow, owner: str) -> Notice:
+    """The event with its owner and a sentence."""
+    where = f" on {row['node']}" if row["node"] else ""
+    tasks = f" (tasks {row['tasks']})" if row["tasks"] else ""
+    when = f"({row['pool']}#{row['seq']}, {row['time']})"
+    text = f"{row['job']}{tasks}{where}: {row['type']}, {WORDS[row['type']]}. {row['reason']} {when}"
+    return {**row, "owner": plain(owner), "text": text}
+
+
+def filled(words: Sequence[str], fields: Mapping[str, object]) -> list[str]:
+    """The command's words with the fields that they name in braces. No field makes an option of a word: `-` is cut off."""
+    harmless = {name: str(value).lstrip("-") for name, value in fields.items()}
+    return [word.format_map(harmless) for word in words]
+
+
+# --- how far each hook is
+
+
+class Positions:
+    """The highest seq that each hook has been given, by pool (its log's identity) and hook; a file, replaced whole."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._seqs: dict[str, dict[str, int]] = self._read()
+
+    def of(self, log: str, hook: str) -> int | None:
+        """None for a hook that was never told anything of this log."""
+        return self._seqs.get(log, {}).get(hook)
+
+    def move(self, log: str, hook: str, seq: int) -> None:
+        """The hook has everything up to `seq`. On disk before this returns."""
+        self._seqs.setdefault(log, {})[hook] = seq
+        draft = self.path.with_name(f"{self.path.name}.draft")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with draft.open("w", encoding="utf-8") as out:
+                json.dump(self._seqs, out, indent=1, sort_keys=True)
+                out.flush()
+                os.fsync(out.fileno())
+            draft.replace(self.path)
+        except OSError as error:
+            raise Problem(ExitCode.USAGE, f"positions {self.path}: cannot be written: {error.strerror}") from None
+
+    def _read(self) -> dict[str, dict[str, int]]:
+        try:
+            found = json.loads(self.path.read_text(encoding="utf-8"))
+            return {str(log): {str(hook): int(seq) for hook, seq in hooks.items()} for log, hooks in found.items()}
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            advice = "put it right, or remove it: hooks then begin with what happens from now on"
+            raise Problem(ExitCode.USAGE, f"positions {self.path}: cannot be read: {error}", advice) from None
+
+
+# --- delivery
+
+
+class NotTaken(Exception):
+    """The receiver did not take the notice; the text says why."""
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+async def deliver(hook: Hook, notice: Notice) -> None:
+    """Give one notice to one hook. Raises `NotTaken`."""
+    if hook.webhook is not None:
+        await asyncio.to_thread(_post, hook, notice)
+    else:
+        await _run(hook, notice)
+
+
+def _post(hook: Hook, notice: Notice) -> None:
+    assert hook.webhook is not None
+    headers = {"Content-Type": "application/json", **hook.headers, "Idempotency-Key": notice["id"]}
+    for header, variable in hook.header_env.items():
+        headers[header] = os.environ[variable]
+    body = json.dumps(notice, ensure_ascii=False).encode()
+    request = urllib.request.Request(hook.webhook, body, headers, method="POST")  # noqa: S310 - http(s) only, see Hook
+    opener = urllib.request.build_opener(_NoRedirect)
+    try:
+        with opener.open(request, timeout=hook.timeout / SECOND):
+            return
+    except urllib.error.HTTPError as error:
+        raise NotTaken(f"{error.code} {error.reason}") from None
+    except (OSError, HTTPException) as error:
+        raise NotTaken(str(error)) from None
+
+
+async def _run(hook: Hook, notice: Notice) -> None:
+    words = filled(hook.command, notice)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *words,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "BAILIFF_EVENT": json.dumps(notice, ensure_ascii=False), "BAILIFF_EVENT_ID": notice["id"]},
+        )
+    except OSError as error:
+        raise NotTaken(f"{words[0]}: {error.strerror}") from None
+    try:
+        _, said = await asyncio.wait_for(process.communicate(f"{notice['text']}\n".encode()), hook.timeout / SECOND)
+    except TimeoutError:
+        raise NotTaken(f"{words[0]} did not end in time") from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode:
+        raise NotTaken(f"{words[0]} ended with {process.returncode}: {said.decode(errors='replace').strip()[-200:]}")
+
+
+# --- following
+
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class _Post:
+    """What one hook of one pool is still to be told. `None` in the queue: the log was read up to that seq."""
+
+    hook: Hook
+    since: int
+    owed: deque[Notice] = field(default_factory=deque)
+    read: int = -1
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Notifier:
+    """Follows the logs of the pools and tells every hook what is for it. `say` tells the operator of trouble."""
+
+    def __init__(self, client: Client, told: NotifyFile, say: Say, *, pause: float = FIRST_PAUSE) -> None:
+        self.client, self.told, self.say, self.pause = client, told, say, pause
+        self.positions = Positions(Path(told.positions))
+
+    async def run(self, *, once: bool = False) -> int:
+        """Until cancelled; with `once` until all that is owed now is delivered. Returns how many notices were delivered."""
+        known = await self.client.pools()
+        for hook in self.told.hooks:
+            for variable in hook.header_env.values():
+                if variable not in os.environ:
+                    raise Problem(ExitCode.USAGE, f"hook {hook.name}: the environment has no variable {variable}")
+        missing = [name for name in self.told.pools if name not in known]
+        if missing:
+            raise Problem(ExitCode.NOT_FOUND, f"there is no pool {missing[0]!r}", f"pools with a log: {', '.join(known)}")
+        counts = await _all([self._pool(name, once=once) for name in self.told.pools or known])
+        return sum(counts)
+
+    async def _pool(self, pool: str, *, once: bool) -> int:
+        log = (await self.client.pool(pool)).identity
+        posts = [_Post(hook, await self._begin(pool, log, hook)) for hook in self.told.hooks]
+        counts = await _all([self._read(pool, posts, once=once), *(self._tell(log, post, once=once) for post in posts)])
+        return sum(counts)
+
+    async def _begin(self, pool: str, log: str, hook: Hook) -> int:
+        """A new hook begins with what happens from now on; that, too, is noted before anything else."""
+        since = self.positions.of(log, hook.name)
+        if since is None:
+            since = (await self.client.projection(pool)).state.seq
+            self.positions.move(log, hook.name, since)
+        return since
+
+    async def _read(self, pool: str, posts: Sequence[_Post], *, once: bool) -> int:
+        def told(record: Record, state: PoolState, owners: Mapping[str, str]) -> None:
+            for row in events_of(record, state):
+                notice = notice_of(row, owners.get(row["job"], ""))
+                for post in posts:
+                    if record.seq > post.since and wants(post.hook, notice, state):
+                        post.owed.append(notice)
+                        post.changed.set()
+
+        folder = self.positions.path.with_name(f"{self.positions.path.name}.folded")
+        followed = Followed(self.client.bus, await self.client.pool(pool), folder, told)
+        head = await followed.run(min(post.since for post in posts), once=once)
+        for post in posts:
+            post.read = head
+            post.changed.set()
+        return 0
+
+    async def _tell(self, log: str, post: _Post, *, once: bool) -> int:
+        """Deliver in order; the position moves on after each record's last notice."""
+        count = 0
+        while True:
+            while not post.owed:
+                if once and post.read >= 0:
+                    self.positions.move(log, post.hook.name, max(post.since, post.read))
+                    return count
+                post.changed.clear()
+                await post.changed.wait()
+            notice = post.owed[0]
+            count += await self._until_taken(post.hook, notice)
+            post.owed.popleft()
+            if not post.owed or post.owed[0]["seq"] != notice["seq"]:
+                self.positions.move(log, post.hook.name, notice["seq"])
+
+    async def _until_taken(self, hook: Hook, notice: Notice) -> int:
+        """Try until it is taken, or for as long as the hook says. Returns 1, or 0 where it was given up."""
+        loop = asyncio.get_running_loop()
+        begun, pause = loop.time(), self.pause
+        while True:
+            try:
+                await deliver(hook, notice)
+            except NotTaken as error:
+                if hook.give_up_after is not None and loop.time() - begun + pause > hook.give_up_after / SECOND:
+                    self.say(f"{hook.name}: {notice['id']} was given up: {error}")
+                    return 0
+                self.say(f"{hook.name}: {notice['id']} was not taken, next try in {pause:g} s: {error}")
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
+            else:
+                return 1
+
+
+def wants(hook: Hook, notice: Notice, state: PoolState) -> bool:
+    """Whether the hook is to be told: by event, by project (and what lies below it), by owner."""
+    if notice["type"] not in hook.events or (hook.owners and notice["owner"] not in hook.owners):
+        return False
+    return not hook.projects or any(notice["project"] in below(state.rules, project) for project in hook.projects)
+
+
+async def _all(running: Sequence[Any]) -> list[int]:
+    """All of them; where one fails the others are stopped and its error is raised as it is."""
+    tasks = [asyncio.ensure_future(each) for each in running]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

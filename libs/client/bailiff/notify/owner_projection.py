@@ -1,0 +1,81 @@
+"""A pool's log as `bailiff notify` follows it: folded, with the owner of every job.
+
+Both are kept on disk at each state digest of the log, so that the next start reads on from there. What was kept counts
+only where the log confirms it, and only where nobody is owed anything from before it; else the log is read from its start.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from bailiff.client.client import WAIT, PoolRef
+from bailiff_bus.port import Bus
+from bailiff_core.model.state import PoolState
+from bailiff_core.records import Record
+from bailiff_core.records.facts import JobSubmitted, StateDigest
+from bailiff_log.projection import Projection
+from bailiff_log.reader import Entry
+from bailiff_service.metrics import Metrics
+
+Tell = Callable[[Record, PoolState, Mapping[str, str]], None]
+
+
+class Followed:
+    """Calls `tell` with each record, the pool just after it, and owners by job. folder: where it keeps what it folded."""
+
+    def __init__(self, bus: Bus, place: PoolRef, folder: Path, tell: Tell) -> None:
+        self.bus, self.place, self.folder, self.tell = bus, place, folder / place.identity[:16], tell
+        self.owners: dict[str, str] = {}
+        self.projection = self._new_projection()
+
+    async def run(self, since: int, *, once: bool) -> int:
+        """Everything after the record `since`, and perhaps some before it; with `once` to the end of the log. Returns its seq."""
+        try:
+            await self.projection.open()
+            kept = self.projection.state.seq
+            if kept >= 0 and (kept > since or not self._owners_as_of(kept)):
+                self.projection = self._new_projection()
+            await self.projection.catch_up()
+            while not once:
+                await self.projection.advance(WAIT)
+            return self.projection.state.seq
+        finally:
+            await self.projection.close()
+
+    def _new_projection(self) -> Projection:
+        place = self.place
+        return Projection(self.bus, place.name, place.partition, Metrics(), snapshots=self.folder, observe=self._folded)
+
+    def _folded(self, entry: Entry) -> None:
+        record, pool, owners = entry.record, self.projection.state, self.owners
+        if record.seq == 0:
+            owners.clear()  # what was kept was not confirmed, and the log is read from its start
+        if isinstance(record.data, JobSubmitted):
+            owners[record.data.demand.job] = record.data.demand.user or record.actor
+        self.tell(record, pool, owners)
+        for job in [name for name in owners if name not in pool.jobs] if len(owners) > 2 * len(pool.jobs) + 100 else []:
+            del owners[job]
+        if isinstance(record.data, StateDigest):
+            self._keep_owners(record.seq - 1)
+
+    @property
+    def _file(self) -> Path:
+        return self.folder / "owners.json"
+
+    def _keep_owners(self, seq: int) -> None:
+        """Beside the view's snapshot, which is of this record, too."""
+        draft = self._file.with_suffix(".draft")
+        with suppress(OSError):  # then the next start reads the whole log
+            self.folder.mkdir(parents=True, exist_ok=True)
+            draft.write_text(json.dumps({"seq": seq, "owners": self.owners}), encoding="utf-8")
+            draft.replace(self._file)
+
+    def _owners_as_of(self, seq: int) -> bool:
+        """Whether the owners that were kept are of this record; then they are the present ones."""
+        try:
+            found = json.loads(self._file.read_text(encoding="utf-8"))
+            self.owners = {str(job): str(owner) for job, owner in found["owners"].items()}
+            return bool(found["seq"] == seq)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return False

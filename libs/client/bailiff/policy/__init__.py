@@ -1,0 +1,1 @@
+"""Policy files, differences between policies, and findings about a policy."""

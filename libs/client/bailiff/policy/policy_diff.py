@@ -1,0 +1,85 @@
+"""What one policy says differently from another, one line per field, in words."""
+
+from typing import Any
+
+from bailiff.policy.policy_files import policy_document
+from bailiff_core.humanize import memory_text, thousandths_text
+from bailiff_core.model.policy import Policy
+
+BY_NAME = ("priority_classes", "projects", "topologies")
+
+
+def changes(before: Policy, after: Policy) -> list[str]:
+    """One line per field that differs: `preemption.search_steps: 20000 → 500`, `projects.vision: new, quota 8 GPUs`."""
+    found: list[str] = []
+    _compare("", _by_name(before), _by_name(after), found)
+    return found
+
+
+def _by_name(policy: Policy) -> dict[str, Any]:
+    """The document with lists of named things as mappings."""
+    data = policy_document(policy)
+    for name in BY_NAME:
+        data[name] = _keyed(data[name])
+    data["protections"]["budgets"] = _keyed(data["protections"]["budgets"])
+    return data
+
+
+def _keyed(entries: list[dict[str, Any]]) -> dict[str, Any]:
+    return {entry["name"]: entry for entry in entries}
+
+
+def _compare(path: str, before: Any, after: Any, found: list[str]) -> None:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in dict.fromkeys([*before, *after]):
+            inner = f"{path}.{key}" if path else str(key)
+            if key not in after:
+                found.append(f"{inner}: gone")
+            elif key not in before:
+                found.append(f"{inner}: new{_about(after[key])}")
+            else:
+                _compare(inner, before[key], after[key], found)
+    elif before != after:
+        name = path.rpartition(".")[2]
+        found.append(f"{path}: {said(name, before)} → {said(name, after)}")
+
+
+def _about(entry: Any) -> str:
+    """What is said of something new: its fields that are not empty."""
+    if not isinstance(entry, dict):
+        return f", {said('', entry)}"
+    fields = [
+        f"{name.replace('_', ' ')} {text}"
+        for name, value in entry.items()
+        if name != "name" and (text := _short(name, value)) and value not in (None, [], {}, "", 0, False)
+    ]
+    return f", {', '.join(fields)}" if fields else ""
+
+
+def _short(name: str, value: Any) -> str:
+    if not isinstance(value, dict):
+        return said(name, value)
+    told = [said(inner, each) for inner, each in value.items() if each is not None]
+    return told[0] if len(told) > 1 and len(set(told)) == 1 else " and ".join(told)
+
+
+def said(name: str, value: Any) -> str:
+    """The value as a person would say it: `8 GPUs`, `unlimited`, `yes`, `nothing`."""
+    if value is None:
+        return "not set"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    unit = {"gpu_milli": " GPUs", "cpu_milli": " cores"}.get(name)
+    if (unit is not None or name == "memory_bytes") and isinstance(value, int):
+        if value < 0:
+            return f"unlimited{unit or ' memory'}"
+        return (
+            f"{thousandths_text(value)}{unit.removesuffix('s') if value == 1000 else unit}"
+            if unit is not None
+            else memory_text(value)
+        )
+    if isinstance(value, list):
+        return ", ".join(said("", each) for each in value) or "none"
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={said('', each)}" for key, each in value.items()) or "none"
+    return str(value)

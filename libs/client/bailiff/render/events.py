@@ -1,0 +1,180 @@
+"""Events of jobs and nodes, under the words of other schedulers: Scheduled, Preempted, Resumed.
+
+`events_of(record, state)` gives the events of one record. The words are those of `record_text`; the keys of an event are a
+contract with programs.
+"""
+
+import csv
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, TextIO, TypedDict
+
+from bailiff.render.plain_text import plain
+from bailiff.render.record_text.event_words import WORDS
+from bailiff.render.record_text.lines import event_word, lines
+from bailiff.render.record_text.phrases import node_name
+from bailiff.render.record_text.placement import how_it_ended
+from bailiff_core.explain import condition_of
+from bailiff_core.humanize import count_text
+from bailiff_core.model.state import PoolState
+from bailiff_core.records import Record, decisions, facts
+from bailiff_core.records.payload import Payload
+from bailiff_core.records.wire import time_text
+
+ACTIONS = {"preempt": "Preempted", "reclaim": "Reclaimed", "consolidate": "Moved", "allocate": "Preempted"}
+
+
+class EventRow(TypedDict):
+    """One event. Empty texts where a field does not apply; condition_*: on victims, as Kubernetes has it.
+
+    id: the same whenever and by whomever the log is read.
+    """
+
+    id: str
+    type: str
+    time: str
+    pool: str
+    seq: int
+    job: str
+    project: str
+    tasks: str
+    node: str
+    reason: str
+    by: str
+    condition_type: str
+    condition_status: str
+    condition_reason: str
+    condition_message: str
+
+
+COLUMNS = tuple(EventRow.__annotations__)
+
+
+def events_of(record: Record, state: PoolState) -> list[EventRow]:
+    """The record's events: none for most records, one, or one per victim. state: folded to just after the record."""
+    data = record.data
+    if isinstance(data, decisions.PreemptionDecided):
+        return list(_decided(record, data, state))
+    word = event_word(record, state)
+    if not word:
+        return []
+    row = _row(record, state, word, _job_in(data), node=_node_in(data, state), tasks=_tasks_in(data))
+    if isinstance(data, decisions.JobEnded):
+        row["reason"] = plain(how_it_ended(data))
+    elif isinstance(data, facts.TaskStarted):
+        row["reason"] = f"attempt {data.attempt}"
+    return [row]
+
+
+def _job_in(data: Payload | None) -> str:
+    """The job that the record is about; empty for one about a node or the pool."""
+    if isinstance(data, facts.JobSubmitted):
+        return data.demand.job
+    preemptor = getattr(data, "preemptor", None)
+    return str(getattr(data, "job", None) or "") if preemptor is None else str(preemptor.job)
+
+
+def _node_in(data: Payload | None, state: PoolState) -> str | None:
+    """The nodes that the record names; None where they are those of the job's tasks."""
+    match data:
+        case decisions.JobPlaced() | decisions.JobGrown() | decisions.MigrationDecided():
+            return _nodes(state, [share.node for share in data.placement])
+        case (
+            facts.NodeJoined() | facts.NodeReachable() | facts.NodeUnreachable() | facts.NodeLost()
+            | facts.NodeDrained() | facts.NodeUndrained()
+            | facts.DeviceQuarantined() | facts.DeviceCleared() | facts.DeviceUnhealthy() | facts.DeviceHealthy()
+        ):  # fmt: skip
+            return data.node
+        case _:
+            return None
+
+
+def _tasks_in(data: Payload | None) -> str:
+    """The tasks that the record names, as in `4-7`; empty for all of the job."""
+    match data:
+        case (
+            decisions.JobStarting() | decisions.EvictionDecided() | decisions.JobShrunk() | decisions.EvictionStuck()
+            | decisions.EvictionCancelled()
+        ):  # fmt: skip
+            return data.tasks
+        case _:
+            return ""
+
+
+def _decided(record: Record, data: decisions.PreemptionDecided, state: PoolState) -> Iterator[EventRow]:
+    preemptor = _row(record, state, "Reserved", data.preemptor.job, node=_nodes(state, [share.node for share in data.placement]))
+    yield {
+        **preemptor,
+        "reason": f"{data.action}: {count_text(len({choice.job for choice in data.victims}), 'victim')}",
+    }
+    for job in dict.fromkeys(choice.job for choice in data.victims):
+        mine = [choice for choice in data.victims if choice.job == job]
+        choice = mine[0]
+        word = "Unreserved" if choice.reserved else "Moved" if choice.relocated else ACTIONS[data.action]
+        tasks = ",".join(each.tasks for each in mine if each.tasks)
+        row = _row(record, state, word, job, tasks=tasks, by=data.preemptor.job)
+        condition = condition_of(data, choice)
+        row["condition_type"], row["condition_status"] = condition.type, condition.status
+        row["condition_reason"], row["condition_message"] = condition.reason, plain(condition.message)
+        yield row
+
+
+def _row(
+    record: Record, state: PoolState, word: str, job: str = "", *, node: str | None = None, tasks: str = "", by: str = ""
+) -> EventRow:
+    assert word in WORDS, word
+    known = state.jobs.get(job)
+    if node is None:
+        node = _nodes(state, [task.node for task in known.tasks]) if known is not None else ""
+    return {
+        "id": f"{record.pool}:{record.seq}:{word}" + (f":{job}" if job else ""),
+        "type": word,
+        "time": time_text(record.time),
+        "pool": record.pool,
+        "seq": record.seq,
+        "job": job,
+        "project": known.project if known is not None else "",
+        "tasks": tasks,
+        "node": node,
+        "reason": _reason(record, state, job),
+        "by": by,
+        "condition_type": "",
+        "condition_status": "",
+        "condition_reason": "",
+        "condition_message": "",
+    }
+
+
+def _reason(record: Record, state: PoolState, job: str) -> str:
+    """The detail of the record's line; of a preemption that of the line about this job."""
+    found = lines(record, state)
+    mine = [
+        line for line in found if line.statement.subject.startswith((f"{job} →", f"{job}/")) and "→" in line.statement.subject
+    ]
+    return plain((mine or found)[-1].statement.detail)
+
+
+def _nodes(state: PoolState, numbers: Iterable[int]) -> str:
+    return ",".join(node_name(state, number) for number in dict.fromkeys(numbers))
+
+
+# --- files
+
+
+def write_jsonl(out: TextIO, rows: Iterable[EventRow]) -> None:
+    """One JSON object per line."""
+    out.writelines(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in rows)
+
+
+def write_csv(out: TextIO, rows: Iterable[EventRow]) -> None:
+    """A heading, and one line per event. Texts that a spreadsheet would take for a formula are quoted by an apostrophe."""
+    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        cells: dict[str, Any] = dict(row)
+        writer.writerow(
+            {
+                name: f"'{value}" if isinstance(value, str) and value[:1] in "=+-@" and value else value
+                for name, value in cells.items()
+            }
+        )

@@ -1,0 +1,127 @@
+"""Text of records about evictions: decided, started, their stages, cancelled."""
+
+from bailiff_core.humanize import duration_text
+from bailiff_core.model.state import PoolState
+from bailiff_core.records import Record, decisions, facts
+
+from .line import Statement
+from .phrases import joined, members, places_text, until
+from .registry import Entries
+from .tasks import _on, _task, checkpoint_text
+
+describes = Entries()
+
+
+def _migration_word(_record: Record, decision: decisions.MigrationDecided, _state: PoolState) -> str:
+    return "Moved" if decision.cause == "migration" else "Resized"
+
+
+STAGES: dict[facts.EvictionStage, str] = {
+    "noticed": "notice delivered",
+    "acknowledged": "notice acknowledged",
+    "step_confirmed": "coordinated checkpoint confirmed",
+    "step_agreed": "checkpoint step agreed",
+    "checkpoint_started": "checkpoint started",
+    "saving_in_flight": "checkpoint in flight",
+    "checkpoint_committed": "checkpoint saved",
+    "yielding": "exiting voluntarily",
+    "term_sent": "TERM sent",
+    "kill_sent": "KILL sent",
+}
+
+
+STUCK: dict[facts.EvictionStage, str] = {
+    "noticed": "notice never acknowledged",
+    "acknowledged": "acknowledged but started no checkpoint",
+    "step_confirmed": "its gang agreed on no checkpoint step",
+    "step_agreed": "did not reach the agreed step",
+    "checkpoint_started": "checkpoint not committed",
+    "saving_in_flight": "checkpoint in flight not committed",
+    "checkpoint_committed": "checkpoint saved but did not exit",
+    "yielding": "announced its exit but did not exit",
+    "term_sent": "did not exit on TERM",
+    "kill_sent": "did not exit on KILL",
+}
+
+
+@describes(facts.EvictionStageReached)
+def _eviction_stage_reached(fact: facts.EvictionStageReached, _state: PoolState) -> Statement:
+    after = f"{duration_text(fact.elapsed)} after the notice" if fact.elapsed else ""
+    return Statement("eviction", _task(fact), joined(STAGES[fact.stage], _on(fact, *stage_facts(fact), after)), "evict")
+
+
+def stage_facts(stage: facts.Stage) -> list[str]:
+    """The details of a stage: step, checkpoint, stage in which it is stuck, grace."""
+    told = [f"step {stage.step}"] if stage.step is not None and stage.checkpoint is None else []
+    told += [checkpoint_text(stage.checkpoint)] if stage.checkpoint is not None else []
+    told += [STUCK[stage.stuck_in]] if stage.stuck_in is not None else []
+    if stage.kill_after is not None:
+        term = f"TERM after {duration_text(stage.term_after or 0)}" if stage.attached else "no notice channel: TERM at once"
+        told.append(f"{term}, KILL after {duration_text(stage.kill_after)}")
+    return told
+
+
+@describes(facts.TaskEvictionCancelled)
+def _task_eviction_cancelled(fact: facts.TaskEvictionCancelled, _state: PoolState) -> Statement:
+    return Statement("eviction cancelled", _task(fact), _on(fact, "keeps running"), "good")
+
+
+@describes(facts.TaskCancelEvictionRefused)
+def _task_cancel_eviction_refused(fact: facts.TaskCancelEvictionRefused, _state: PoolState) -> Statement:
+    return Statement("cancel refused", _task(fact), _on(fact, "too late, the eviction continues"), "warn")
+
+
+@describes(facts.EvictionStarted)
+def _eviction_started(fact: facts.EvictionStarted, _state: PoolState) -> Statement:
+    return Statement("eviction started", fact.job, f"decided at #{fact.decided_by}; notices sent", "evict")
+
+
+CAUSES = {
+    "cancelled": "cancelled",
+    "gang-failure": "another task of the gang failed",
+    "stale-gang": "the gang lacks a required task",
+    "scaled": "the job requests fewer tasks",
+    "policy": "not admitted by the policy in force",
+    "time-limit": "run time limit reached",
+    "paused": "paused",
+    "requested": "requested by a user",
+    "drain": "its node is being drained",
+    "device": "GPU failure",
+    "over-share": "exceeded its GPU share",
+}
+
+
+@describes(decisions.EvictionDecided, event="Evicting")
+def _eviction_decided(decision: decisions.EvictionDecided, _state: PoolState) -> Statement:
+    grace = f"grace {duration_text(decision.grace)}"
+    who = members(decision.job, decision.tasks)
+    return Statement("eviction decided", who, joined(CAUSES[decision.cause], decision.reason, grace), "evict")
+
+
+@describes(decisions.DrainDeadlineReached)
+def _drain_deadline_reached(decision: decisions.DrainDeadlineReached, _state: PoolState) -> Statement:
+    return Statement("drain deadline", decision.node, "remaining jobs are evicted", "warn")
+
+
+@describes(decisions.MigrationDecided, event=_migration_word)
+def _migration_decided(decision: decisions.MigrationDecided, state: PoolState) -> Statement:
+    more = joined(decision.reason, f"grace {duration_text(decision.grace)}", until(decision.expires, "reserved until"))
+    what = "job migrates" if decision.cause == "migration" else "job restarts"
+    return Statement(what, f"{decision.job} → {places_text(state, decision.placement)}", more, "evict")
+
+
+@describes(decisions.MigrationRefused)
+def _migration_refused(decision: decisions.MigrationRefused, _state: PoolState) -> Statement:
+    return Statement("migration refused", decision.job, f"not moved: {decision.reason}", "warn")
+
+
+@describes(decisions.EvictionStuck, event="EvictionStuck")
+def _eviction_stuck(decision: decisions.EvictionStuck, _state: PoolState) -> Statement:
+    who = members(decision.job, decision.tasks)
+    return Statement("eviction stuck", who, "its GPUs were not released in time and count as allocated until they are", "bad")
+
+
+@describes(decisions.EvictionCancelled, event="EvictionCancelled")
+def _eviction_cancelled(decision: decisions.EvictionCancelled, _state: PoolState) -> Statement:
+    told = "its nodes have to confirm" if decision.notified else "no notice had been sent"
+    return Statement("eviction cancelled", members(decision.job, decision.tasks), joined(decision.reason, told), "good")

@@ -1,0 +1,43 @@
+"""Records as short lines and as sentences, rendered from their entries."""
+
+from collections.abc import Sequence
+
+from bailiff.render.plain_text import plain
+from bailiff_core.model.state import PoolState
+from bailiff_core.records import Record
+
+from .entries import ENTRIES
+from .line import Line, Statement
+from .phrases import joined
+
+
+def statements(record: Record, state: PoolState | None = None) -> Sequence[Statement]:
+    """What the record says: one statement, or one per victim. A type of a later release has its name only."""
+    if record.data is None:
+        return [Statement(record.type.removeprefix("bailiff.audit."), "", "written by a later release", "quiet")]
+    return ENTRIES[type(record.data)].describe(record.data, state if state is not None else PoolState())
+
+
+def lines(record: Record, state: PoolState | None = None) -> list[Line]:
+    """The record's lines: one, or one per victim."""
+    by = f"by {record.actor} ({record.auth or 'none'})" if record.actor else ""
+    return [
+        Line(
+            record.time, record.pool, record.seq,
+            Statement(each.what, plain(each.subject), plain(joined(each.detail, by)), each.tone),
+        )
+        for each in statements(record, state)
+    ]  # fmt: skip
+
+
+def sentence(record: Record, state: PoolState | None = None) -> str:
+    """The record as one sentence: `Job pending: train-7, no node has 4 free GPUs.`"""
+    line = lines(record, state)[-1].statement
+    what = line.what[:1].upper() + line.what[1:]
+    rest = joined(line.subject, line.detail)
+    return f"{what}: {rest}." if rest else f"{what}."
+
+
+def event_word(record: Record, state: PoolState) -> str:
+    """The word of the record's event, empty for a record that is none."""
+    return "" if record.data is None else ENTRIES[type(record.data)].event(record, record.data, state)

@@ -1,0 +1,71 @@
+"""Phrases that several entries share."""
+
+from collections.abc import Sequence
+
+from bailiff_core.humanize import gpus_text, memory_text, thousandths_text
+from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.placement_ranges import NodeShare, numbers, ranges
+from bailiff_core.model.state import PoolState
+from bailiff_core.records.wire import time_text
+
+
+def demand_text(demand: JobDemand) -> str:
+    """`2 × 4 GPUs, 2 CPU, 8GiB` for a gang."""
+    groups = []
+    for group in demand.tasks:
+        parts = [part] if (part := gpus_of(group)) else []
+        parts += [f"{thousandths_text(group.cpu_milli)} CPU"] if group.cpu_milli else []
+        parts += [memory_text(group.memory_bytes)] if group.memory_bytes else []
+        text = ", ".join(parts) or "no GPU"
+        shown = f"({text})" if len(parts) > 1 else text
+        groups.append(f"{group.count} × {shown}" if group.count > 1 else text)
+    least = f" (at least {demand.min_tasks} tasks)" if demand.min_tasks is not None else ""
+    return " + ".join(groups) + least
+
+
+def gpus_of(group: TaskGroup) -> str:
+    """`4 GPUs`, `0.5 GPU`, `2 × 4GiB of a GPU`; empty where none is requested."""
+    devices = f"{group.gpu_devices} × " if group.gpu_devices is not None and group.gpu_devices > 1 else ""
+    if group.gpu_share_bytes is not None:
+        return f"{devices}{memory_text(group.gpu_share_bytes)} of a GPU"
+    if group.gpu_share_milli is not None:
+        return f"{devices}{thousandths_text(group.gpu_share_milli)} GPU"
+    return gpus_text(group.gpu_milli) if group.gpu_milli else ""
+
+
+def places_text(state: PoolState, placement: Sequence[NodeShare]) -> str:
+    """`gpu-01 [0-3], gpu-02 [0-3]` for a placement."""
+    devices: dict[int, list[int]] = {}
+    for share in placement:
+        devices.setdefault(share.node, []).extend(numbers(share.devices))
+    shown = [f"{node_name(state, node)}{f' [{ranges(held)}]' if held else ''}" for node, held in list(devices.items())[:4]]
+    if len(devices) > len(shown):
+        shown.append(f"and {len(devices) - len(shown)} more nodes")
+    return ", ".join(shown)
+
+
+def node_name(state: PoolState, number: int) -> str:
+    """The node's name, or its number where the state has none."""
+    node = state.nodes.get(number)
+    return node.name if node is not None else f"node {number}"
+
+
+def class_text(state: PoolState, job: str, priority: int) -> str:
+    """`train 50`."""
+    known = state.jobs.get(job)
+    return f"{known.class_name} {priority}" if known is not None else f"priority {priority}"
+
+
+def joined(*parts: str) -> str:
+    """The parts that are not empty, separated by commas."""
+    return ", ".join(part for part in parts if part)
+
+
+def until(moment: int | None, before: str) -> str:
+    """`reserved until 12:04:31`; nothing where there is no such moment."""
+    return "" if moment is None else f"{before} {time_text(moment)[11:19]}"
+
+
+def members(job: str, tasks: str) -> str:
+    """`train-7`, or `train-7/4-7` where only some of its tasks are meant."""
+    return f"{job}/{tasks}" if tasks else job

@@ -1,0 +1,129 @@
+"""Text of records about jobs: placed, pending, requeued, ended."""
+
+from bailiff_core.humanize import cost_text, count_text, duration_text
+from bailiff_core.model.placement_ranges import numbers
+from bailiff_core.model.state import PoolState
+from bailiff_core.records import Record, decisions
+
+from .line import Statement
+from .phrases import joined, members, places_text, until
+from .registry import Entries
+
+describes = Entries()
+
+
+def _placed_word(_record: Record, decision: decisions.JobPlaced, _state: PoolState) -> str:
+    return "Reserved" if decision.reserved else "Scheduled"
+
+
+def _grown_word(_record: Record, decision: decisions.JobGrown, _state: PoolState) -> str:
+    return "Reserved" if decision.reserved else "Grown"
+
+
+def _starting_word(_record: Record, decision: decisions.JobStarting, _state: PoolState) -> str:
+    return "Grown" if decision.tasks else "Scheduled"
+
+
+def _ended_word(_record: Record, decision: decisions.JobEnded, _state: PoolState) -> str:
+    return decision.outcome.title().replace("-", "")
+
+
+@describes(decisions.JobPlaced, event=_placed_word)
+def _job_placed(decision: decisions.JobPlaced, state: PoolState) -> Statement:
+    places = places_text(state, decision.placement)
+    again = f"attempt {decision.attempt}" if decision.attempt > 1 else ""
+    if decision.reserved:
+        held = until(decision.expires, "reserved until")
+        return Statement("job reserved", decision.job, joined(f"→ {places}", again, "resources are being released", held))
+    return Statement("job placed", decision.job, joined(f"→ {places}", again), "good")
+
+
+@describes(decisions.JobGrown, event=_grown_word)
+def _job_grown(decision: decisions.JobGrown, state: PoolState) -> Statement:
+    added = count_text(sum(len(numbers(share.tasks)) for share in decision.placement), "task")
+    places = places_text(state, decision.placement)
+    if decision.reserved:
+        return Statement("job grown", decision.job, joined(f"{added} more → {places}", "resources are being released"))
+    return Statement("job grown", decision.job, f"{added} more → {places}", "good")
+
+
+@describes(decisions.JobShrunk, event="Shrunk")
+def _job_shrunk(decision: decisions.JobShrunk, _state: PoolState) -> Statement:
+    lost = f"lost {cost_text(decision.lost_gpu_ms)}" if decision.lost_gpu_ms else ""
+    return Statement(
+        "job shrunk", members(decision.job, decision.tasks), joined(f"continues without them: {decision.cause}", lost), "warn"
+    )
+
+
+@describes(decisions.JobStarting, event=_starting_word)
+def _job_starting(decision: decisions.JobStarting, _state: PoolState) -> Statement:
+    return Statement("job starting", members(decision.job, decision.tasks), "its reserved resources are free", "good")
+
+
+REASONS = {
+    "expired": "the reservation expired",
+    "cancelled": "the job was cancelled",
+    "resources-lost": "the reserved resources are no longer available",
+    "abandoned": "its preemption was abandoned",
+    "preempted": "preempted by a job of higher priority",
+    "scaled": "the job no longer requests it",
+    "policy": "the policy does not allow it",
+    "paused": "the job was paused",
+    "requested": "requested by a user",
+    "drain": "the node is being drained",
+}
+
+
+@describes(decisions.ReservationDropped, event="Unreserved")
+def _reservation_dropped(decision: decisions.ReservationDropped, _state: PoolState) -> Statement:
+    plan = f"preemption #{decision.preemption}" if decision.preemption is not None else ""
+    who = members(decision.job, decision.tasks)
+    return Statement("reservation dropped", who, joined(REASONS[decision.reason], plan), "warn")
+
+
+@describes(decisions.JobPending, event="Pending")
+def _job_pending(decision: decisions.JobPending, _state: PoolState) -> Statement:
+    return Statement("job pending", decision.job, decision.reason)
+
+
+@describes(decisions.JobPriorityBoosted, event="PriorityBoosted")
+def _job_priority_boosted(decision: decisions.JobPriorityBoosted, _state: PoolState) -> Statement:
+    now = f"effective priority {decision.effective_priority} instead of {decision.priority}"
+    if decision.effective_priority == decision.priority:
+        now = f"effective priority {decision.priority} again"
+    return Statement("priority boosted", decision.job, joined(now, decision.reason))
+
+
+TIMED_OUT = {"report": "it stays pending", "fail": "it fails", "pass": "smaller jobs may be placed before it"}
+
+
+@describes(decisions.ScheduleTimedOut, event="ScheduleTimedOut")
+def _schedule_timed_out(decision: decisions.ScheduleTimedOut, _state: PoolState) -> Statement:
+    waited = f"unschedulable for {duration_text(decision.waited)}: {TIMED_OUT[decision.action]}"
+    return Statement("schedule timeout", decision.job, joined(waited, decision.reason), "warn")
+
+
+@describes(decisions.JobIdle, event="Idle")
+def _job_idle(decision: decisions.JobIdle, _state: PoolState) -> Statement:
+    follows = {"warn": "it keeps running", "pause": "it is paused"}[decision.action]
+    return Statement("job idle", decision.job, f"its GPUs were idle for {duration_text(decision.duration)}: {follows}", "warn")
+
+
+@describes(decisions.JobRequeued, event="Requeued")
+def _job_requeued(decision: decisions.JobRequeued, _state: PoolState) -> Statement:
+    lost = f"lost {cost_text(decision.lost_gpu_ms)}" if decision.lost_gpu_ms else ""
+    later = until(decision.not_before or None, "not before")
+    how = f"attempt {decision.attempt} {decision.outcome}"
+    return Statement("job requeued", decision.job, joined(f"{how}: {decision.cause}", lost, later), "warn")
+
+
+def how_it_ended(decision: decisions.JobEnded) -> str:
+    """The reason and the exit codes of a job's end."""
+    codes = ", ".join(f"task {task}: {code}" for task, code in list(decision.exit_codes.items())[:4] if code)
+    return joined(decision.reason, f"exit codes {codes}" if codes else "")
+
+
+@describes(decisions.JobEnded, event=_ended_word)
+def _job_ended(decision: decisions.JobEnded, _state: PoolState) -> Statement:
+    more = joined(decision.outcome, how_it_ended(decision))
+    return Statement("job ended", decision.job, more, "good" if decision.outcome == "succeeded" else "bad")

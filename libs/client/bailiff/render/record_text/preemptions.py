@@ -1,0 +1,117 @@
+"""Text of records about preemptions: requested, proposed, decided, refused."""
+
+from collections.abc import Sequence
+
+from bailiff_core.explain import missing_text
+from bailiff_core.humanize import cost_text, count_text
+from bailiff_core.model.proposal import VictimChoice
+from bailiff_core.model.state import PoolState
+from bailiff_core.records import Record, decisions, facts
+
+from .line import Statement
+from .phrases import class_text, joined, members, places_text, until
+from .registry import Entries
+
+describes = Entries()
+
+
+def _refused_word(_record: Record, decision: decisions.PreemptionRefused, _state: PoolState) -> str:
+    return "NoPreemption" if decision.reason in ("impossible", "gave-up") else ""
+
+
+@describes(facts.ProposalReceived)
+def _proposal_received(fact: facts.ProposalReceived, _state: PoolState) -> Statement:
+    found = []
+    for proposal in fact.proposals[:4]:
+        outcome = proposal.refused or count_text(len(proposal.victims), "victim")
+        found.append(f"#{proposal.request} {proposal.job}: {outcome}")
+    if len(fact.proposals) > len(found):
+        found.append(f"and {len(fact.proposals) - len(found)} more")
+    return Statement("proposal", f"selection {fact.selection}", f"computed at #{fact.computed_at}; {', '.join(found)}")
+
+
+@describes(facts.PreemptionAbandoned)
+def _preemption_abandoned(fact: facts.PreemptionAbandoned, _state: PoolState) -> Statement:
+    return Statement("preemption abandoned", f"preemption #{fact.preemption}", f"no eviction needed: {fact.reason}", "good")
+
+
+@describes(decisions.PreemptionRequested)
+def _preemption_requested(decision: decisions.PreemptionRequested, _state: PoolState) -> Statement:
+    rank = f"{decision.class_name} {decision.priority}"
+    return Statement("preemption requested", members(decision.job, decision.tasks), f"({rank}) {decision.reason}", "preempt")
+
+
+@describes(decisions.PreemptionDecided)
+def _preemption_decided(decision: decisions.PreemptionDecided, state: PoolState) -> Sequence[Statement]:
+    preemptor = decision.preemptor
+    places = places_text(state, decision.placement)
+    if not decision.victims:
+        more = joined(f"for {preemptor.job}: resources became free, placed on {places}", _not_evicted(decision))
+        return [Statement("preemption decided", "no victims", more, "preempt")]
+    found = []
+    for choice in decision.victims:
+        sides = _sides(decision, choice, state)
+        action = (
+            f"move to {places_text(state, choice.moved_to)}"
+            if choice.moved_to
+            else "drop reservation"
+            if choice.reserved
+            else "evict"
+        )
+        if choice.moved_to and not choice.relocated:
+            action = f"evict, of these {action}"
+        loses = "" if choice.reserved else f"loses {cost_text(choice.lost_gpu_ms)}"
+        who = f"{members(choice.job, choice.tasks)} → {action}"
+        found.append(Statement("preemption decided", who, joined(f"for {preemptor.job} {sides}", loses), "preempt"))
+    if len(found) > 1 or decision.unneeded_victims or decision.cancelled_evictions:
+        summary = joined(_sum(decision.victims), f"{preemptor.job} is placed on {places}", _not_evicted(decision))
+        found.append(Statement("", "", summary, "preempt"))
+    return found
+
+
+def _sides(decision: decisions.PreemptionDecided, choice: VictimChoice, state: PoolState) -> str:
+    """Why the preemptor takes precedence: by priority, or by the entitlement of the projects."""
+    preemptor = decision.preemptor
+    if decision.action == "reclaim":
+        return f"(reclaim: {preemptor.project or 'no project'} is entitled, {choice.project or 'no project'} is over its share)"
+    if decision.action == "consolidate":
+        return "(consolidate: all victims are moved)"
+    rank = f"{choice.class_name} {choice.priority}" if choice.class_name else class_text(state, choice.job, choice.priority)
+    return f"({preemptor.class_name} {preemptor.priority} > {rank})"
+
+
+def _sum(victims: Sequence[VictimChoice]) -> str:
+    lost = sum(choice.lost_gpu_ms for choice in victims if not choice.reserved)
+    jobs = dict.fromkeys(choice.job for choice in victims)
+    return f"{count_text(len(jobs), 'job')} in total, {cost_text(lost)} lost"
+
+
+def _not_evicted(decision: decisions.PreemptionDecided) -> str:
+    dropped = f"no longer needed: {', '.join(decision.unneeded_victims)}" if decision.unneeded_victims else ""
+    return joined(dropped, f"not evicted: {', '.join(decision.cancelled_evictions)}" if decision.cancelled_evictions else "")
+
+
+REFUSALS = {
+    "impossible": "no set of evictable jobs frees enough resources",
+    "gave-up": "the search reached its step limit",
+    "stale": "the proposal was stale",
+    "not-needed": "no eviction is needed",
+}
+
+
+@describes(decisions.PreemptionRefused, event=_refused_word)
+def _preemption_refused(decision: decisions.PreemptionRefused, _state: PoolState) -> Statement:
+    need = f"it would need: {needs}" if (needs := missing_text(decision)) else ""
+    why = decision.explanation
+    groups = [(f"{tried.action}: ", tried.excluded) for tried in why.attempted_actions]
+    groups.append((f"{decision.action}: " if groups else "", why.excluded))
+    excluded = "; ".join(under + ", ".join(f"{each.jobs} {each.rule}" for each in group) for under, group in groups if group)
+    more = joined(REFUSALS[decision.reason], need, f"excluded: {excluded}" if excluded else "")
+    return Statement("preemption refused", decision.preemptor.job, joined(more, until(decision.retry_at, "retries at")), "warn")
+
+
+@describes(decisions.SelectionTimedOut)
+def _selection_timed_out(decision: decisions.SelectionTimedOut, _state: PoolState) -> Statement:
+    again = until(decision.retry_at, "retries at")
+    more = joined("victim selection did not answer in time", f"failure {decision.failures}", again)
+    return Statement("selection timed out", f"selection {decision.selection}", more, "warn")

@@ -1,0 +1,111 @@
+"""Text of records about tasks, as their nodes report them."""
+
+from bailiff_core.humanize import count_text, duration_text, memory_text
+from bailiff_core.model.state import Job, PoolState
+from bailiff_core.records import Record, facts
+
+from .line import Statement
+from .phrases import joined
+from .registry import Entries
+
+describes = Entries()
+
+
+def _task_started_word(record: Record, fact: facts.TaskStarted, state: PoolState) -> str:
+    """Only the start of a job's last task is an event: then the whole job runs."""
+    job = state.jobs.get(fact.job)
+    if job is None or job.phase != "running" or job.last_start != record.time:
+        return ""
+    task = job.task(fact.task)
+    return _running_word(job) if task is not None and task.started_at == record.time else ""
+
+
+def _running_word(job: Job) -> str:
+    if job.attempt <= 1:
+        return "Started"
+    evicted = job.last_eviction is not None and job.last_eviction >= job.pending_since
+    return "Resumed" if evicted else "Restarted"
+
+
+SECOND = 1_000_000
+
+
+def _task(fact: facts.TaskFact) -> str:
+    return f"{fact.job}/{fact.task}"
+
+
+def _on(fact: facts.TaskFact, *more: str) -> str:
+    return joined(f"on {fact.node}", f"attempt {fact.attempt}" if fact.attempt > 1 else "", *more)
+
+
+@describes(facts.TaskStarted, event=_task_started_word)
+def _task_started(fact: facts.TaskStarted, _state: PoolState) -> Statement:
+    return Statement("task started", _task(fact), _on(fact), "good")
+
+
+@describes(facts.TaskStartRefused)
+def _task_start_refused(fact: facts.TaskStartRefused, _state: PoolState) -> Statement:
+    return Statement("start refused", _task(fact), _on(fact, fact.reason), "bad")
+
+
+@describes(facts.TaskExited)
+def _task_exited(fact: facts.TaskExited, _state: PoolState) -> Statement:
+    code = f"exit code {fact.exit_code}" if fact.exit_code >= 0 else f"by signal {-fact.exit_code}"
+    how = "exit not observed" if fact.unobserved else code
+    last = f"last step {fact.step}" if fact.step is not None else ""
+    return Statement("task exited", _task(fact), _on(fact, how, fact.reason, last), "" if fact.exit_code == 0 else "warn")
+
+
+@describes(facts.TaskProgressed)
+def _task_progressed(fact: facts.TaskProgressed, _state: PoolState) -> Statement:
+    of = f" of {fact.total_steps}" if fact.total_steps is not None else ""
+    step = f"step {fact.step}{of}" if fact.step is not None else ""
+    ago = f"{duration_text(fact.checkpoint_age)} ago" if fact.checkpoint_age >= SECOND else ""
+    saved = f"checkpoint of {checkpoint_text(fact.checkpoint)}" if fact.checkpoint is not None else ""
+    return Statement("progress", _task(fact), _on(fact, step, saved, ago), "quiet")
+
+
+@describes(facts.TaskResumed)
+def _task_resumed(fact: facts.TaskResumed, _state: PoolState) -> Statement:
+    source = f"saved by attempt {fact.from_attempt}" if fact.from_attempt is not None else "from the beginning"
+    damaged = f"{count_text(fact.skipped_checkpoints, 'damaged checkpoint')} skipped" if fact.skipped_checkpoints else ""
+    more = _on(fact, f"at step {fact.step}", source, f"{count_text(fact.steps_lost, 'step')} lost", damaged)
+    return Statement("task resumed", _task(fact), more, "warn" if fact.skipped_checkpoints else "good")
+
+
+def checkpoint_text(checkpoint: facts.Checkpoint) -> str:
+    """`step 120, 256MiB in 0.8s`."""
+    alone = "" if checkpoint.agreed else ", not coordinated with its gang"
+    size = memory_text(checkpoint.bytes)
+    return f"step {checkpoint.step}, {size} in {duration_text(checkpoint.duration)}{alone}"
+
+
+@describes(facts.TaskReleased)
+def _task_released(fact: facts.TaskReleased, state: PoolState) -> Statement:
+    dirty = sum(_is_quarantined(state, fact.node, reading.device) for reading in fact.after)
+    free = len(fact.after) - dirty
+    seen = f"{count_text(free, 'device')} verified free" if free else "" if dirty else "its resources are free"
+    return Statement("task released", _task(fact), _on(fact, seen, f"{dirty} quarantined" if dirty else ""))
+
+
+def _is_quarantined(state: PoolState, name: str, device: str) -> bool:
+    node = state.nodes.get(state.node_numbers.get(name, -1))
+    return node is not None and any(node.quarantined >> each.number & 1 for each in node.devices if each.id == device)
+
+
+@describes(facts.ShareExceeded, event="ShareExceeded")
+def _share_exceeded(fact: facts.ShareExceeded, _state: PoolState) -> Statement:
+    more = f"{memory_text(fact.used_bytes)} of {fact.device}, its share is {memory_text(fact.share_bytes)}"
+    return Statement("share exceeded", _task(fact), _on(fact, more), "warn")
+
+
+@describes(facts.TaskIdle)
+def _task_idle(fact: facts.TaskIdle, _state: PoolState) -> Statement:
+    if not fact.idle:
+        return Statement("task active again", _task(fact), _on(fact, "its GPUs are busy"), "good")
+    return Statement("task idle", _task(fact), _on(fact, f"its GPUs were idle for {duration_text(fact.duration)}"), "warn")
+
+
+@describes(facts.TaskVanished)
+def _task_vanished(fact: facts.TaskVanished, _state: PoolState) -> Statement:
+    return Statement("task vanished", _task(fact), _on(fact, "unknown to its node; exit status unknown"), "bad")

@@ -1,0 +1,255 @@
+"""Jobs and their tasks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from bailiff.client.projects import below
+from bailiff.render.record_text.phrases import node_name
+from bailiff_core.fold.pending_queue import queue_key
+from bailiff_core.humanize import memory_text, thousandths_text
+from bailiff_core.model.placement_ranges import bits
+from bailiff_core.model.state import ENDED
+
+from .times import moment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bailiff_core.model.demand import TaskGroup
+    from bailiff_core.model.state import Job, PoolState, Task
+    from bailiff_core.records import Record
+
+    from .moves import MoveRow
+
+
+class JobRow(TypedDict):
+    """One job in `bailiff list`.
+
+    state: the phase, or `suspended` (a decision about it failed), `cancelling` or `pausing`. jobs_ahead: pending jobs ahead of it
+    in the queue, null unless it is pending. pending_s counts from its submission or last eviction, running_s since all its tasks
+    run. priority: the effective one; base_priority: that of its class. gpus: whole GPUs of the gang; gpus_text includes parts of
+    GPUs, placed_gpus_text those of placed_tasks. reserved_nodes: where resources are reserved for it.
+    """
+
+    job: str
+    project: str
+    priority_class: str
+    priority: int
+    base_priority: int
+    preemptible: bool
+    state: str
+    jobs_ahead: int | None
+    gpus: int
+    gpus_text: str
+    placed_gpus_text: str
+    tasks: int
+    min_tasks: int
+    placed_tasks: int
+    nodes: list[str]
+    reserved_nodes: list[str]
+    attempt: int
+    evictions: int
+    failures: int
+    submitted_at: str | None
+    started_at: str | None
+    ended_at: str | None
+    pending_s: int | None
+    running_s: int | None
+    note: str
+
+
+class TaskRow(TypedDict):
+    """One task of a job's present attempt. stage: how far its eviction has come; step, checkpoint: what it last said of both."""
+
+    task: int
+    node: str
+    devices: list[int]
+    state: str
+    exit_code: int | None
+    started_at: str | None
+    stage: str
+    step: int | None
+    checkpoint_step: int | None
+    checkpoint_at: str | None
+
+
+class JobDetails(TypedDict):
+    """`bailiff describe`. events: lines for people; pending_reason: the newest recorded reason."""
+
+    summary: JobRow
+    demand: str
+    request: dict[str, Any]
+    labels: dict[str, str]
+    spec_digest: str
+    submitted_seq: int
+    eviction: dict[str, Any] | None
+    reserved_until: str | None
+    victims: list[str]
+    task_list: list[TaskRow]
+    pending_reason: str
+    moves: list[MoveRow]
+    events: list[str]
+
+
+def job_rows(state: PoolState, now: int, *, ended: bool = False, project: str | None = None) -> list[JobRow]:
+    """Active jobs in queue order, pending jobs, paused jobs, and with `ended` ended jobs, newest first.
+
+    project: only its jobs and those of subprojects.
+    """
+    mine = None if project is None else dict.fromkeys(below(state.rules, project))
+    active = sorted(state.active_jobs(), key=queue_key)
+    waits = [name for name in state.queue if name not in state.active]  # who runs with fewer tasks than it wants waits, too
+    waiting = [state.jobs[name] for name in waits]
+    paused = sorted((job for job in state.jobs.values() if job.phase == "paused"), key=queue_key)
+    over = [state.jobs[name] for name in reversed(state.ended)] if ended else []
+    ahead = {name: at for at, name in enumerate(waits)}
+    found = [job for job in [*active, *waiting, *paused, *over] if mine is None or job.project in mine]
+    return [job_row(state, job, now, ahead.get(job.id)) for job in found]
+
+
+def job_row(state: PoolState, job: Job, now: int, ahead: int | None = None) -> JobRow:
+    """One job's row."""
+    end = job.ended_at or now
+    running = job.phase in ("running", "evicting") or (job.phase in ENDED and job.last_start is not None)
+    waits = job.phase in ("pending", "reserved", "starting")
+    since = max(job.submitted_at, job.last_eviction or 0)
+    placed = [task for task in job.tasks if task.state in ("starting", "running", "exited")]
+    return {
+        "job": job.id,
+        "project": job.project,
+        "priority_class": job.class_name,
+        "priority": job.priority,
+        "base_priority": job.base_priority,
+        "preemptible": job.preemptible,
+        "state": job_state(job),
+        "jobs_ahead": ahead,
+        "gpus": job.gpus,
+        "gpus_text": gpus_of_tasks(group for group in job.demand.tasks for _ in range(group.count)),
+        "placed_gpus_text": gpus_of_tasks(job.group(task.index) for task in placed),
+        "tasks": job.size,
+        "min_tasks": job.minimum,
+        "placed_tasks": len(placed),
+        "nodes": node_names(state, job.tasks),
+        "reserved_nodes": node_names(state, [*(task for task in job.tasks if task.state == "reserved"), *job.reservation]),
+        "attempt": job.attempt,
+        "evictions": job.evictions,
+        "failures": job.failures,
+        "submitted_at": moment(job.submitted_at),
+        "started_at": moment(job.last_start),
+        "ended_at": moment(job.ended_at),
+        "pending_s": max(0, end - since) // 1_000_000 if waits else None,
+        "running_s": max(0, end - job.last_start) // 1_000_000 if running and job.last_start is not None else None,
+        "note": job_note(state, job),
+    }
+
+
+def node_names(state: PoolState, tasks: list[Task]) -> list[str]:
+    return list(dict.fromkeys(node_name(state, task.node) for task in tasks))
+
+
+def gpus_of_tasks(groups: Iterable[TaskGroup]) -> str:
+    """`4` for whole GPUs, `2.5` with parts of some, `2 × 4GiB` beside them for memory of some. groups: one per task."""
+    milli, bytes_of = 0, dict[int, int]()
+    for group in groups:
+        devices = group.gpu_devices or 1
+        milli += group.gpu_milli + devices * (group.gpu_share_milli or 0)
+        if group.gpu_share_bytes is not None:
+            bytes_of[group.gpu_share_bytes] = bytes_of.get(group.gpu_share_bytes, 0) + devices
+    parts = [thousandths_text(milli)] if milli or not bytes_of else []
+    parts += [f"{f'{count} × ' if count > 1 else ''}{memory_text(size)}" for size, count in bytes_of.items()]
+    return " + ".join(parts)
+
+
+def job_state(job: Job) -> str:
+    """One word."""
+    if job.phase in ENDED:
+        return job.phase
+    if job.suspended_reason is not None:
+        return "suspended"
+    if job.cancelled:
+        return "cancelling"
+    return "pausing" if job.paused_seq is not None and job.phase != "paused" else job.phase
+
+
+def job_note(state: PoolState, job: Job) -> str:
+    """A short note beside the state."""
+    if job.suspended_reason is not None and job.phase not in ENDED:
+        return f"decision failed: {job.suspended_reason}"
+    if job.phase == "paused":
+        return f"since #{job.paused_seq}" + (f": {job.pause_reason}" if job.pause_reason else "")
+    if job.eviction is not None:
+        leaving = f"preempted by {job.eviction.for_job}" if job.eviction.for_job else f"evicting: {job.eviction.cause}"
+        if job.eviction.cause == "migration" and job.reservation:
+            leaving = f"migrating to {', '.join(node_names(state, job.reservation)[:3])}"
+        return leaving + (", stuck" if job.eviction.stuck else "")
+    if job.phase == "reserved":
+        plan = state.preemptions.get(job.preemption) if job.preemption is not None else None
+        return f"waiting for {', '.join(plan.victims[:3])}" if plan and plan.victims else "waiting for reserved resources"
+    if job.phase == "pending" and any(request.job == job.id for request in (state.selection.requests if state.selection else [])):
+        return "victims are being selected"
+    return ""
+
+
+def job_details(state: PoolState, job: Job, now: int, history: list[Record], events: list[str]) -> JobDetails:
+    """One job in detail. history: its records."""
+    from bailiff.render.record_text.phrases import demand_text  # here: a list of jobs needs no sentences about records
+
+    from .moves import moves_of
+
+    waits = [name for name in state.queue if name not in state.active]
+    ahead = waits.index(job.id) if job.id in waits else None
+    plan = state.preemptions.get(job.preemption) if job.preemption is not None else None
+    eviction = job.eviction
+    return {
+        "summary": job_row(state, job, now, ahead),
+        "demand": demand_text(job.demand),
+        "request": job.demand.to_data(),
+        "labels": dict(job.demand.labels),
+        "spec_digest": job.spec_digest,
+        "submitted_seq": job.seq,
+        "eviction": None
+        if eviction is None
+        else {
+            "decided_seq": eviction.decided_seq,
+            "cause": eviction.cause,
+            "for_job": eviction.for_job,
+            "grace_s": eviction.grace // 1_000_000,
+            "started_seq": eviction.started_seq,
+            "stuck": eviction.stuck,
+        },
+        "reserved_until": moment(job.reserved_until),
+        "victims": list(plan.victims) if plan is not None else [],
+        "task_list": [task_row(state, task) for task in job.tasks],
+        "pending_reason": _why(history) if job.phase == "pending" else "",
+        "moves": list(moves_of(state, history)),
+        "events": events,
+    }
+
+
+def task_row(state: PoolState, task: Task) -> TaskRow:
+    """One task's row."""
+    return {
+        "task": task.index,
+        "node": node_name(state, task.node),
+        "devices": bits(task.devices),
+        "state": task.state,
+        "exit_code": task.exit_code,
+        "started_at": moment(task.started_at),
+        "stage": next(reversed(task.stage_times), ""),
+        "step": task.step,
+        "checkpoint_step": task.checkpoint_step,
+        "checkpoint_at": moment(task.checkpoint_at),
+    }
+
+
+WHY = ("JobPending", "PreemptionRequested", "PreemptionRefused", "ReservationDropped")
+
+
+def _why(history: list[Record]) -> str:
+    from bailiff.render.record_text.lines import lines
+
+    for record in reversed(history):
+        if record.data is not None and record.data.NAME in WHY:
+            return f"{lines(record)[0].statement.detail} (#{record.seq})"
+    return ""

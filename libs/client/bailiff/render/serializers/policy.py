@@ -1,0 +1,54 @@
+"""The policy in force, and its priority classes."""
+
+from typing import Any, TypedDict
+
+from bailiff.policy.policy_files import policy_document
+from bailiff_core.model.state import ENDED, PoolState
+
+
+class ClassRow(TypedDict):
+    """One priority class in `bailiff class list`. users: who may use it; null: anybody."""
+
+    priority_class: str
+    value: int
+    preemptible: bool
+    can_preempt: bool
+    is_default: bool
+    immediate: bool
+    grace_s: int
+    users: list[str] | None
+    jobs_running: int
+    jobs_pending: int
+
+
+def class_rows(state: PoolState) -> list[ClassRow]:
+    """Every priority class, the highest first."""
+    jobs = [job for job in state.jobs.values() if job.phase not in ENDED and job.phase != "paused"]
+    rows: list[ClassRow] = []
+    for entry in sorted(state.rules.priority_classes, key=lambda entry: (-entry.value, entry.name)):
+        waits = [job.phase in ("pending", "reserved") for job in jobs if job.class_name == entry.name]
+        users = state.rules.identity.class_users.get(entry.name)
+        rows.append(
+            {
+                "priority_class": entry.name,
+                "value": entry.value,
+                "preemptible": entry.preemptible,
+                "can_preempt": entry.preemption_policy == "PreemptLowerPriority",
+                "is_default": entry.global_default,
+                "immediate": entry.immediate,
+                "grace_s": (state.rules.eviction.grace if entry.grace is None else entry.grace) // 1_000_000,
+                "users": list(users) if users is not None else None,
+                "jobs_running": waits.count(False),
+                "jobs_pending": waits.count(True),
+            }
+        )
+    return rows
+
+
+def policy_in_force(state: PoolState) -> dict[str, Any]:
+    """The policy in force, whole, as a file would hold it (durations such as `30s`), and the record that brought it.
+
+    scope: of preempt, also where the policy leaves it to whether there are projects.
+    """
+    document = policy_document(state.rules)
+    return {"pool": state.pool, "seq": state.policy_revision, "scope": state.rules.scope, "policy": document}

@@ -1,0 +1,36 @@
+"""Records of the log."""
+
+from typing import Any
+
+from bailiff.render.record_text.lines import lines
+from bailiff_core.model.state import PoolState
+from bailiff_log.reader import Entry
+
+from .times import moment
+
+
+def record_data(entry: Entry, state: PoolState | None = None) -> dict[str, Any]:
+    """One record of the log: attributes, data, its place in the chain, and what it says to people."""
+    found = entry.record
+    return {
+        "pool": found.pool,
+        "seq": found.seq,
+        "type": found.type,
+        "time": moment(found.time),
+        "epoch": found.epoch,
+        "cycle": found.cycle,
+        "cycle_end": found.cycle_end,
+        "cause": found.cause,
+        "inputs": dict(found.inputs),
+        "actor": found.actor,
+        "auth": found.auth,
+        "engine": found.engine,
+        "policy": found.policy,
+        "writer": found.writer,
+        "prev": found.prev,
+        "hash": entry.hash,
+        "offset": entry.offset,
+        "append_time": moment(entry.append_time),
+        "lines": [str(line) for line in lines(found, state)],
+        "data": found.data.to_data() if found.data is not None else None,
+    }

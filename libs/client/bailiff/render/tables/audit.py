@@ -1,0 +1,173 @@
+"""Tables of audit results: seals, proofs, chain, replay, engines."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from bailiff.audit.chain_report import ORPHAN_MEANINGS, ORPHANS_SHOWN, Verification
+from bailiff.audit.replay import EngineUsed, Replayed
+from bailiff.render.plain_text import plain
+from bailiff_core.humanize import count_text
+
+from .style import indented, pairs, table, text, time_cell
+
+
+def seals_block(found: Mapping[str, Any]) -> RenderableType:
+    """`bailiff audit seals`."""
+    listed = table("RECORDS", "ROOT", "SEALED AT", "KEY", right=("RECORDS",))
+    for seal in found["seals"]:
+        listed.add_row(str(seal["size"]), seal["root"], seal["sealed_at"], text(seal["key"]))
+    if found["problem"]:
+        head = text(f"{found['pool']}: {found['problem']}", "bold red")
+    elif not found["seals"]:
+        return Text(f"{found['pool']}: nothing is sealed yet")
+    else:
+        head = Text(f"{found['pool']}: each seal is signed and continues the one before it", "bold green")
+    return Group(head, indented(listed))
+
+
+def proof_block(found: Mapping[str, Any]) -> RenderableType:
+    """`bailiff audit check-proof`."""
+    if not found["ok"]:
+        return text(f"not proved: {found['problem']}", "bold red")
+    facts = pairs()
+    facts.add_row("record", text(f"{found['pool']}#{found['seq']}  {found['type']}  {found['time']}"))
+    facts.add_row("data", text(json.dumps(found["data"], ensure_ascii=False)))
+    facts.add_row("seal", text(f"over {count_text(found['sealed_records'], 'record')}, {found['sealed_at']}"))
+    facts.add_row("key", text(found["key"]))
+    if found["keys"][:-1]:
+        facts.add_row("took over from", text(", ".join(reversed(found["keys"][:-1]))))
+    return Group(Text("proved: the record is in the sealed log", "bold green"), indented(facts))
+
+
+def verification_block(found: Verification) -> RenderableType:
+    """`bailiff audit verify`."""
+    facts = pairs()
+    facts.add_row("records", f"{found['records']}")
+    if found["first_seq"]:
+        facts.add_row("begins with", text(f"#{found['first_seq']}: the records before it are kept elsewhere, and not looked at"))
+    facts.add_row("head", f"#{found['head_seq']}  {found['head_hash']}")
+    facts.add_row("head time", found["head_time"])
+    facts.add_row("log identity", found["identity"])
+    for epoch in found["epochs"]:
+        facts.add_row(
+            f"epoch {epoch['epoch']}",
+            text(f"from #{epoch['from_seq']}, {count_text(epoch['records'], 'record')}, writer {epoch['writer'] or '-'}"),
+        )
+    if found["seals"]:
+        facts.add_row("seals", text(f"{found['seals']}, over the first {count_text(found['sealed'], 'record')}"))
+        facts.add_row("sealed by", text(", ".join(found["seal_keys"])))
+    orphans = [
+        f"{count} {kind} ({ORPHAN_MEANINGS[kind]})" for kind, count in found["orphans_by_kind"].items() if kind != "breaks-chain"
+    ]
+    facts.add_row("orphans", text("; ".join(orphans) or "none"))
+    parts: list[RenderableType] = []
+    if found["broken"] is None:
+        parts.append(Text(f"{found['pool']}: the chain is whole", "bold green"))
+    else:
+        parts.append(Text(f"{found['pool']}: the chain is BROKEN", "bold red"))
+    if found["seal_problem"]:
+        parts.append(text(f"{found['pool']}: {found['seal_problem']}", "bold red"))
+    parts += [text(f"{found['pool']}: {each}", "bold red") for each in found["derived"]]
+    for each in found["forked"]:
+        facts.add_row("set aside", text(each, "yellow"))
+    if found["derived_rows"]:
+        said = "not what their records say, see above" if found["derived"] else "as their records say"
+        facts.add_row("tables for people", text(f"{count_text(found['derived_rows'], 'row')} compared, {said}"))
+    parts.append(indented(facts))
+    shown = found["orphan_list"]
+    if shown:
+        listed = table("OFFSET", "KIND", "SAYS SEQ", "EPOCH", "REASON", right=("OFFSET", "SAYS SEQ", "EPOCH"))
+        for orphan in shown:
+            listed.add_row(
+                str(orphan["offset"]), orphan["kind"], text(orphan["seq"]), text(orphan["epoch"]), text(orphan["reason"], "dim")
+            )
+        parts += ["", indented(listed)]
+        more = found["orphans"] - found["unexplained"] - ORPHANS_SHOWN
+        if more > 0:
+            parts.append(Text(f"    … and {more} more orphans", "dim"))
+    broken = found["broken"]
+    if broken is not None:
+        parts += [
+            "",
+            text(
+                f"First break: the record at offset {broken['offset']} that says it is #{broken['seq']}: {broken['reason']}.",
+                "red",
+            ),
+            text(f"That means: {broken['meaning']}."),
+        ]
+        if found["unexplained"] > 1:
+            parts.append(Text(f"{count_text(found['unexplained'], 'record')} in all follow nothing that the log holds."))
+    return Group(*parts)
+
+
+def replayed_block(found: Replayed) -> RenderableType:
+    """`bailiff audit replay`."""
+    facts = pairs()
+    facts.add_row("records", f"{found['records']}, chain checked")
+    if found["from_seq"] or found["to_seq"] + 1 < found["records"]:
+        facts.add_row("decided again", f"#{found['from_seq']} to #{found['to_seq']}, on the fold of what stands before")
+    facts.add_row("cycles", f"{found['cycles']}, {found['cycles_replayed']} replayed")
+    facts.add_row("decisions", str(found["decisions"]))
+    facts.add_row("state digests", str(found["digests"]))
+    if found["orphans"]:
+        facts.add_row("orphans", str(found["orphans"]))
+    parts: list[RenderableType] = [_verdict(found), indented(facts)]
+    if len(found["engines"]) > 1 or any(engine["advice"] for engine in found["engines"]):
+        parts += ["", *_engines(found["engines"])]
+    difference = found["difference"]
+    if difference is not None:
+        where = f"#{difference['seq']}, at {time_cell(difference['time'] or None)}, in cycle {difference['cycle']}"
+        by = difference["decided_by"].replace("its wheel", "the engine that the record names, from its wheel")
+        parts += ["", text(f"First difference: {where}, written by the engine {difference['engine']}.", "red")]
+        for name, told in (("It was recorded: ", difference["recorded"]), (f"Decided again by {by}: ", difference["now"])):
+            parts += [Padding(Text.assemble((name, "dim"), plain(line)), (0, 0, 0, 2)) for line in told]
+        parts += [Padding(text(field, "bold"), (0, 0, 0, 4)) for field in difference["fields"]]
+        for name, said in (("in the log", difference["found"]), ("decided again", difference["expected"])):
+            parts.append(Padding(Text.assemble((f"{name}: ", "dim"), plain(said)), (0, 0, 0, 4)))
+    if found["error"]:
+        parts += ["", text(found["error"], "red")]
+    return Group(*parts)
+
+
+def _verdict(found: Replayed) -> Text:
+    if found["difference"] is not None:
+        return Text(f"{found['pool']}: the replay differs", "bold red")
+    if found["error"]:
+        return Text(f"{found['pool']}: the log could not be replayed to its end", "bold red")
+    if found["cycles_of_other_engines"] and not found["cycles_replayed"]:
+        return Text(f"{found['pool']}: nothing was replayed: the engine of its decisions is not stored here", "bold yellow")
+    if found["cycles_of_other_engines"]:
+        return Text(
+            f"{found['pool']}: the replayed part is identical, byte for byte; not all of the log was replayed", "bold yellow"
+        )
+    if not found["cycles"] and not found["decisions"]:
+        return Text(f"{found['pool']}: no decision cycle has ended yet, nothing to replay", "bold yellow")
+    if not found["decisions"]:
+        return Text(f"{found['pool']}: no decision is recorded, and the replay gives none", "bold green")
+    return Text(f"{found['pool']}: replayed, every byte is identical", "bold green")
+
+
+def _engines(used: Sequence[EngineUsed]) -> Iterable[RenderableType]:
+    listed = table("ENGINE", "RECORDS", "TURNS", "DECIDED AGAIN BY", right=("TURNS",))
+    for engine in used:
+        by = text(engine["decided_by"]) if engine["decided_by"] else Text("nobody: verified and folded only", "yellow")
+        listed.add_row(engine["engine"], f"#{engine['from_seq']} to #{engine['to_seq']}", str(engine["cycles"]), by)
+    yield indented(listed)
+    for engine in used:
+        if engine["advice"]:
+            yield Padding(text(f"To replay the cycles of {engine['engine']}, {engine['advice']}.", "dim"), (0, 0, 0, 2))
+
+
+def engines_block(found: Mapping[str, Any]) -> RenderableType:
+    """`bailiff engine list`."""
+    listed = table("RELEASE", "LOGIC", "DIGEST", "WHEEL'S SHA-256", "", right=("LOGIC",))
+    for row in found["engines"]:
+        note = text(row["problem"], "red") if row["problem"] else Text("this release" if row["running"] else "", "dim")
+        listed.add_row(text(row["release"]), str(row["logic"] or ""), text(row["digest"][:12]), text(row["sha256"][:12]), note)
+    head = text(f"{found['store']}: {count_text(len(found['engines']), 'engine')}; this release is {found['running']['engine']}")
+    return Group(head, indented(listed)) if found["engines"] else head

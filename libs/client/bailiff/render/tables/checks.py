@@ -1,0 +1,28 @@
+"""What `bailiff doctor` found."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from bailiff.client.doctor import Check
+from bailiff.render.plain_text import plain
+
+from .style import state_word, table, text
+
+
+def checks_table(found: Sequence[Check]) -> RenderableType:
+    """`bailiff doctor`."""
+    made = table("", "CHECK", "FOUND")
+    for check in found:
+        said = text(check["found"])
+        if check["advice"]:
+            said.append(f"\n→ {plain(check['advice'])}", "bold" if check["status"] == "wrong" else "")
+        made.add_row(state_word(check["status"]), text(check["check"]), said)
+    wrong = sum(check["status"] == "wrong" for check in found)
+    warned = sum(check["status"] == "warn" for check in found)
+    if wrong:
+        end = Text(f"{wrong} wrong" + (f", {warned} to look at" if warned else ""), "bold red")
+    else:
+        end = Text(f"Nothing is wrong; {warned} to look at" if warned else "Everything is as it should be", "bold green")
+    return Group(made, "", end)

@@ -1,0 +1,160 @@
+"""Tables of jobs: the list, and one in detail."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from bailiff.render.serializers.jobs import JobDetails, JobRow
+from bailiff.render.serializers.moves import MoveRow
+from bailiff_core.humanize import count_text, duration_text
+from bailiff_core.model.placement_ranges import ranges
+
+from .style import (
+    LIST_WIDTH,
+    MOST_WIDTH,
+    Unsqueezed,
+    indented,
+    pairs,
+    seconds_cell,
+    some,
+    state_word,
+    table,
+    text,
+    time_cell,
+)
+
+NUMBERS = ("#", "GPUS", "TRY", "EVICTED")
+MOVES_SHOWN = 3
+
+
+def jobs_table(rows: Sequence[JobRow], *, wide: bool = False) -> RenderableType:
+    """`bailiff list`."""
+    if not rows:
+        return Text("No jobs. Submit one: bailiff submit --gpus 1 -- python train.py", "dim")
+    added = ["TASKS", "RESERVED", "SUBMITTED"] if wide else []
+    notes = any(row["note"] for row in rows)
+    made = table(
+        "#",
+        "JOB",
+        *(["PROJECT"] if wide else []),
+        "CLASS",
+        "STATE",
+        "GPUS",
+        "NODES",
+        "TRY",
+        "EVICTED",
+        "TIME",
+        *added,
+        *(["NOTE"] if notes else []),
+        right=NUMBERS,
+    )
+    for row in rows:
+        cells: list[RenderableType] = [
+            "" if row["jobs_ahead"] is None else str(row["jobs_ahead"]),
+            text(row["job"], "bold"),
+            *([text(row["project"] or "-")] if wide else []),
+            text(f"{row['priority_class']} {row['priority']}"),
+            state_word(row["state"]),
+            _gpus(row),
+            text(some(row["nodes"], 99 if wide else 1)),
+            str(row["attempt"] or "-"),
+            str(row["evictions"] or "-"),
+            _time_spent(row),
+        ]
+        if wide:
+            cells.append(text(_tasks(row)))
+            cells.append(text(some(row["reserved_nodes"], 99)))
+            cells.append(text((row["submitted_at"] or "")[5:16].replace("T", " ")))
+        made.add_row(*cells, *([text(row["note"], "dim")] if notes else []))
+    return Unsqueezed(made, MOST_WIDTH if wide else LIST_WIDTH)
+
+
+def _gpus(row: JobRow) -> str:
+    """What it holds of what it wants, where it runs with fewer tasks."""
+    some = 0 < row["placed_tasks"] < row["tasks"]
+    wanted = "-" if row["gpus_text"] == "0" else row["gpus_text"]
+    return f"{row['placed_gpus_text']}/{wanted}" if some and wanted != "-" else wanted
+
+
+def _tasks(row: JobRow) -> str:
+    least = f", at least {row['min_tasks']}" if row["min_tasks"] < row["tasks"] else ""
+    return f"{row['placed_tasks']}/{row['tasks']}{least}"
+
+
+def _time_spent(row: JobRow) -> str:
+    if row["pending_s"] is not None:
+        return f"pending {seconds_cell(row['pending_s'])}"
+    if row["running_s"] is not None:
+        return f"{'ran' if row['ended_at'] else 'running'} {seconds_cell(row['running_s'])}"
+    return ""
+
+
+def job_block(details: JobDetails) -> RenderableType:
+    """`bailiff describe`, without the events."""
+    row = details["summary"]
+    facts = pairs()
+    place = "" if row["jobs_ahead"] is None else f", {row['jobs_ahead']} ahead" if row["jobs_ahead"] else ", first in the queue"
+    facts.add_row("state", Text.assemble(state_word(row["state"]), place))
+    if details["pending_reason"]:
+        facts.add_row("why", text(details["pending_reason"]))
+    if row["note"]:
+        facts.add_row("note", text(row["note"]))
+    preemptible = "preemptible" if row["preemptible"] else "not preemptible"
+    aged = f" (its class has {row['base_priority']})" if row["base_priority"] != row["priority"] else ""
+    facts.add_row("class", text(f"{row['priority_class']} {row['priority']}{aged}, {preemptible}"))
+    if row["project"]:
+        facts.add_row("project", text(row["project"]))
+    facts.add_row("requests", text(details["demand"]))
+    if row["min_tasks"] < row["tasks"]:
+        facts.add_row("tasks", text(f"{row['placed_tasks']}/{row['tasks']} placed, at least {row['min_tasks']}"))
+    if row["reserved_nodes"]:
+        facts.add_row("reserved on", text(", ".join(row["reserved_nodes"])))
+    request = details["request"]
+    if "run_time_limit" in request:
+        facts.add_row("run time limit", duration_text(request["run_time_limit"]))
+    if "topology" in request:
+        rule = request["topology"]
+        kinds = [f"{kind} {rule[kind]}" for kind in ("required", "preferred") if kind in rule]
+        facts.add_row("topology", text(f"{rule['topology']}: {', '.join(kinds)}"))
+    if "sub_groups" in request:
+        facts.add_row("sub-groups", text(", ".join(group["name"] for group in request["sub_groups"])))
+    evicted, failed = count_text(row["evictions"], "time"), count_text(row["failures"], "time")
+    facts.add_row("attempts", f"{row['attempt']}, evicted {evicted}, failed {failed}")
+    facts.add_row("submitted", f"{time_cell(row['submitted_at'])}  (#{details['submitted_seq']})")
+    if row["started_at"]:
+        facts.add_row(
+            "running since" if not row["ended_at"] else "last start",
+            f"{time_cell(row['started_at'])}  ({seconds_cell(row['running_s'])})",
+        )
+    if row["ended_at"]:
+        facts.add_row("ended", time_cell(row["ended_at"]))
+    if details["reserved_until"]:
+        facts.add_row("reserved until", time_cell(details["reserved_until"]))
+    if details["labels"]:
+        facts.add_row("labels", text(", ".join(f"{key}={value}" for key, value in details["labels"].items())))
+    for move in details["moves"][-MOVES_SHOWN:]:
+        facts.add_row("moved", text(_move(move)))
+    parts: list[RenderableType] = [text(row["job"], "bold"), indented(facts)]
+    if details["task_list"]:
+        talks = any(task["step"] is not None or task["stage"] for task in details["task_list"])
+        more = ("EVICTION", "STEP", "SAVED") if talks else ()
+        tasks = table("TASK", "NODE", "GPUS", "STATE", "EXIT", *more, right=("TASK", "EXIT", "STEP"))
+        for task in details["task_list"]:
+            exit_code = "" if task["exit_code"] is None else str(task["exit_code"])
+            saved = f"{task['checkpoint_step']} at {time_cell(task['checkpoint_at'])}" if task["checkpoint_at"] else ""
+            step = "" if task["step"] is None else str(task["step"])
+            said = (task["stage"].replace("_", " "), step, saved) if talks else ()
+            tasks.add_row(
+                str(task["task"]), text(task["node"]), ranges(task["devices"]), state_word(task["state"]), exit_code, *said
+            )
+        parts += ["", indented(tasks)]
+    return Group(*parts)
+
+
+def _move(move: MoveRow) -> str:
+    """`from gpu-01 to gpu-02 (#118): 2.1s from the notice until it ran again, 1.4s without a process`."""
+    where = f"from {some(move['from_nodes'], 3)} to {some(move['to_nodes'], 3)} (#{move['seq']})"
+    if move["pause_s"] is None or move["down_s"] is None:
+        return f"{where}: not finished"
+    return f"{where}: {move['pause_s']:.1f}s from the notice until it ran again, {move['down_s']:.1f}s without a process"

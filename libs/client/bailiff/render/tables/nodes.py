@@ -1,0 +1,135 @@
+"""Tables of nodes and GPUs: the list, unavailable GPUs, one in detail, and the effect of a drain."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from bailiff.render.plain_text import plain
+from bailiff.render.serializers.drains import AffectedRow
+from bailiff.render.serializers.nodes import DrainRow, NodeRow
+from bailiff_core.humanize import cost_text, count_text, memory_text, thousandths_text
+from bailiff_core.model.placement_ranges import ranges
+
+from .style import STATE_STYLES, indented, seconds_cell, some, state_word, table, text, time_cell
+
+
+def affected_table(rows: Sequence[AffectedRow]) -> RenderableType:
+    """The jobs that a drain affects."""
+    if not rows:
+        return Text("Nobody stands there, and nobody is promised room there.", "dim")
+    made = table("JOB", "CLASS", "EFFECT", "TO", "TASKS", "GPUS", "GRACE", "LOSES", right=("GPUS", "GRACE"))
+    for row in rows:
+        promised = row["effect"] == "reservation moves"
+        made.add_row(
+            text(row["job"], "bold"), text(f"{row['priority_class']} {row['priority']}"), row["effect"],
+            text(", ".join(row["to"]) or ("" if promised else "the queue")), row["tasks"],
+            "-" if row["gpus"] == "0" else row["gpus"], "" if promised else seconds_cell(row["grace_s"]),
+            "nothing" if promised else cost_text(row["lost_gpu_ms"]),
+        )  # fmt: skip
+    return made
+
+
+def _drain(drain: DrainRow) -> str:
+    """`graceful until 2026-11-22 12:00:00 (#118): new driver`."""
+    until = f" until {time_cell(drain['deadline'])}" if drain["deadline"] and not drain["due"] else ""
+    due = ", what stands there leaves" if drain["due"] else ", jobs may finish"
+    return f"{drain['mode']}{until}{due} (#{drain['seq']})" + (f": {drain['reason']}" if drain["reason"] else "")
+
+
+def nodes_table(rows: Sequence[NodeRow], *, wide: bool = False) -> RenderableType:
+    """`bailiff nodes`: one row per node, and under it the jobs on its devices."""
+    if not rows:
+        return Text("No nodes have joined. Start an agent on a machine: python -m bailiff_node_agent", "dim")
+    made = table("NODE", "STATE", "GPU", "FREE", "CPU FREE", "MEMORY FREE", "DEVICES", right=("FREE", "CPU FREE", "MEMORY FREE"))
+    for row in rows:
+        made.add_row(
+            text(row["node"], "bold"),
+            state_word(row["state"]),
+            text(_models(row)),
+            f"{row['gpus_free']}/{row['gpus']}",
+            f"{thousandths_text(row['cpu_milli_free'])}/{thousandths_text(row['cpu_milli'])}",
+            f"{memory_text(row['memory_bytes_free'])}/{memory_text(row['memory_bytes'])}",
+            _device_summary(row),
+        )
+    drained = [row for row in rows if row["drain"] is not None]
+    notes = [text(f"{row['node']} is drained: {_drain(row['drain'])}", "dim") for row in drained if row["drain"] is not None]
+    if not wide:
+        return Group(made, *notes) if notes else made
+    parts: list[RenderableType] = [made, *notes]
+    for row in rows:
+        devices = table("GPU", "ID", "MODEL", "MEMORY", "STATE", "JOB", "RESERVED FOR", right=("GPU",))
+        for device in row["devices"]:
+            holder = f"{device['job']}/{device['task']}" if device["job"] else ""
+            holder = ", ".join(device["shared_by"]) or holder
+            devices.add_row(
+                str(device["number"]), text(device["id"]), text(device["model"]), memory_text(device["memory_bytes"]),
+                state_word(device["state"]), text(holder), text(device["reserved_for"] or ""),
+            )  # fmt: skip
+        labels = ", ".join(f"{key}={value}" for key, value in row["labels"].items())
+        about = f"machine {row['machine_id']}" + (f", labels {labels}" if labels else "")
+        parts += ["", Text.assemble((plain(row["node"]), "bold"), (f"  {plain(about)}", "dim")), indented(devices)]
+    return Group(*parts)
+
+
+def troubles_table(rows: Sequence[NodeRow]) -> RenderableType:
+    """`bailiff node list`: every GPU that nobody can be given, and why; the machines are `bailiff nodes`."""
+    made = table("NODE", "GPU", "ID", "STATE", "SINCE", "LEFT BY", "WHY", right=("GPU",))
+    count = 0
+    for row in rows:
+        for device in row["devices"]:
+            if device["state"] in ("quarantined", "unhealthy"):
+                count += 1
+                made.add_row(
+                    text(row["node"], "bold"), str(device["number"]), text(device["id"]), state_word(device["state"]),
+                    device["fault_since"] or "", text(device["fault_job"] or ""), text(device["fault"]),
+                )  # fmt: skip
+    gpus = sum(row["gpus"] for row in rows)
+    if not count:
+        return Text(f"All {count_text(gpus, 'GPU')} of {count_text(len(rows), 'node')} are in use or available.", "dim")
+    return Group(
+        made, Text("A quarantined GPU is freed once it is seen free, or by: bailiff node clear NODE GPU --reason …", "dim")
+    )
+
+
+def node_block(row: NodeRow) -> RenderableType:
+    """`bailiff node describe`: one machine, and what is wrong with its GPUs."""
+    parts: list[RenderableType] = [nodes_table([row], wide=True)]
+    for device in row["devices"]:
+        if device["fault"]:
+            left = f", after {device['fault_job']}" if device["fault_job"] else ""
+            since = f" since {device['fault_since']}" if device["fault_since"] else ""
+            told = f"GPU {device['number']} is {device['state']}{since}{left}: {plain(device['fault'])}"
+            parts.append(Text(told, "red"))
+    return Group(*parts)
+
+
+def _models(row: NodeRow) -> str:
+    return f"{row['gpus']} × {', '.join(row['gpu_models'])}" if row["gpus"] else "none"
+
+
+def _device_summary(row: NodeRow) -> Text:
+    """`train-7 [0-3], free [4-7]`: who holds which devices."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for device in row["devices"]:
+        kind = device["state"]
+        who = device["job"] or device["reserved_for"] or ""
+        if kind == "shared":
+            left = thousandths_text(device["free_milli"])
+            who = f"{some(list(dict.fromkeys(name.partition('/')[0] for name in device['shared_by'])), 3)}, {left} of it free"
+        label = {
+            "allocated": who,
+            "shared": f"shared by {who}",
+            "free": "free",
+            "releasing": f"{who} releasing",
+            "reserved": f"{who} reserved",
+        }.get(kind, kind)
+        if kind == "releasing" and device["reserved_for"]:
+            label += f", then {device['reserved_for']}"
+        found.setdefault((label, kind), []).append(device["number"])
+    summary = Text()
+    for at, ((label, kind), devices) in enumerate(found.items()):
+        summary.append("; " if at else "")
+        summary.append(plain(label), {"allocated": "bold", "free": "green"}.get(kind, STATE_STYLES.get(kind, "")))
+        summary.append(f" [{ranges(devices)}]", "dim")
+    return summary

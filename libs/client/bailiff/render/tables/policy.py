@@ -1,0 +1,72 @@
+"""The policy in force, and its priority classes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from bailiff.render.plain_text import plain
+from bailiff.render.serializers.policy import ClassRow
+
+from .style import indented, pairs, seconds_cell, some, table, text
+
+
+def classes_table(rows: Sequence[ClassRow]) -> RenderableType:
+    """`bailiff class list`."""
+    numbers = ("VALUE", "RUNNING", "PENDING")
+    made = table("CLASS", "VALUE", "PREEMPTIBLE", "DISPLACES OTHERS", "GRACE", "WHO MAY", *numbers[1:], right=numbers)
+    for row in rows:
+        marks = [mark for mark, wanted in (("default", row["is_default"]), ("immediate", row["immediate"])) if wanted]
+        name = Text(plain(row["priority_class"]), "bold") + Text(f" ({', '.join(marks)})" if marks else "", "dim")
+        made.add_row(
+            name, str(row["value"]), "yes" if row["preemptible"] else "no", "yes" if row["can_preempt"] else "no",
+            seconds_cell(row["grace_s"]), text("anybody" if row["users"] is None else some(row["users"], 3)),
+            str(row["jobs_running"] or "-"), str(row["jobs_pending"] or "-"),
+        )  # fmt: skip
+    return Group(made, Text("Higher values win, everywhere.", "dim"))
+
+
+def policy_block(found: Mapping[str, Any]) -> RenderableType:
+    """`bailiff policy show`."""
+    document = found["policy"]
+    classes = table("CLASS", "VALUE", "PREEMPTIBLE", "DISPLACES OTHERS", "GRACE", right=("VALUE",))
+    for entry in sorted(document["priority_classes"], key=lambda entry: -entry["value"]):
+        name = Text(plain(entry["name"]), "bold") + Text(" (default)" if entry["global_default"] else "", "dim")
+        grace = entry["grace"] or ""
+        displaces = "yes" if entry["preemption_policy"] == "PreemptLowerPriority" else "no"
+        classes.add_row(name, str(entry["value"]), "yes" if entry["preemptible"] else "no", displaces, grace)
+    parts: list[RenderableType] = [Text(f"policy of {found['pool']}, in force since #{found['seq']}", "bold"), indented(classes)]
+    order = pairs()
+    order.add_row("backfill", document["backfill"])
+    order.add_row("packing", document["packing"])
+    projects = ", ".join(project["name"] for project in document["projects"][:10])
+    more = len(document["projects"]) - 10
+    order.add_row("projects", text((projects or "none") + (f" and {more} more" if more > 0 else "")))
+    for topology in document["topologies"]:
+        order.add_row(f"topology {plain(topology['name'])}", text(" > ".join(topology["levels"])))
+    parts += ["", indented(order)]
+    for section in ("preemption", "protections", "eviction", "nodes", "retention", "identity"):
+        rules = pairs()
+        for name, value in document[section].items():
+            left_open = name == "scope" and value is None
+            rules.add_row(
+                name, text(f"{found['scope']} (not stated: project where there are projects)" if left_open else _rule(value))
+            )
+        parts += ["", Text(section, "bold"), indented(rules)]
+    parts += [
+        "",
+        Text(f"At most {document['max_rejections_per_minute']} rejections a minute and source get a record of their own.", "dim"),
+    ]
+    return Group(*parts)
+
+
+def _rule(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(_rule(each) for each in value) or "none"
+    if isinstance(value, dict):
+        pairs = (f"{key} → {_rule(each)}" for key, each in value.items() if each is not None)
+        return "; ".join(pairs) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "off" if value is None else str(value)

@@ -1,0 +1,1 @@
+"""Simulation and what-if as the command line and the console use them."""

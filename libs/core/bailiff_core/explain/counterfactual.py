@@ -1,0 +1,208 @@
+"""Counterfactuals of a preemption decision: the search repeated with or without a given victim, and for one more preemptor."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from bailiff_core.model.policy import Action
+from bailiff_core.model.proposal import ClassGpus, Cost, Proposal
+from bailiff_core.model.state import Job, PoolState
+from bailiff_core.model.units import Unit, next_unit
+from bailiff_core.placement.step_budget import StepBudget
+from bailiff_core.queue.order import shares_now
+from bailiff_core.scheduling_snapshot import Scene, scene_of
+from bailiff_core.victims.batch import DISPLACING_ACTIONS, apply_proposal
+from bailiff_core.victims.candidates import EvictionStep
+from bailiff_core.victims.solve import SelectionBatch, cost_of, select_victims
+
+from .candidate_report import Decided, before, candidates
+
+MAX_PARTS = 16  # number of prefixes of an elastic job's eviction chain to try
+
+
+@dataclass(frozen=True, slots=True)
+class Counterfactual:
+    """The result if `other` had been a victim or, if it was one (`chosen`), if it had not been one.
+
+    rule: that protected `other`; `absent`: it had no resources. jobs, cost: the cheapest set under that condition; empty: there
+    is none, for the reason `why`. needless: with `other` evicted all chosen victims would still be needed. proven: no set is
+    cheaper.
+    """
+
+    other: str
+    action: Action
+    rule: str = ""
+    chosen: bool = False
+    jobs: tuple[str, ...] = ()
+    cost: Cost | None = None
+    chosen_cost: Cost | None = None
+    needless: bool = False
+    proven: bool = False
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NextVictims:
+    """The victims of one more job like the preemptor. action: `allocate` if it would fit without evictions."""
+
+    action: str
+    jobs: tuple[str, ...] = ()
+    cost: Cost | None = None
+    proven: bool = False
+    why: str = ""
+
+
+ABSENT = "absent"
+
+
+def counterfactual(state: PoolState, decision: Decided, proposals: Sequence[Proposal], other: str) -> Counterfactual:
+    """The counterfactual for `other`. state: when the proposals were computed, unchanged; proposals: of the same batch."""
+    action: Action = decision.action
+    mine = [each for each in candidates(state, decision, proposals) if each.job == other and each.action == action]
+    chosen_cost = decision.explanation.cost
+    if not mine:
+        return Counterfactual(other, action, ABSENT, chosen_cost=chosen_cost)
+    if all(each.rule for each in mine):
+        return Counterfactual(other, action, mine[0].rule, chosen_cost=chosen_cost)
+    scene = scene_of(state)
+    mark = scene.mark()
+    try:
+        if any(each.chosen for each in mine):
+            return _without(_batch(scene, state, decision, proposals), decision, other)
+        return _with(scene, state, decision, proposals, other)
+    finally:
+        scene.rollback(mark)
+
+
+def _without(batch: SelectionBatch, decision: Decided, other: str) -> Counterfactual:
+    """The cheapest set without a victim."""
+    state = batch.scene.state
+    batch.index.mark_taken(state.jobs[other], 0)
+    answer = _searched(batch, state.jobs[decision.preemptor.job], decision.action)
+    found = Counterfactual(other, decision.action, chosen=True, chosen_cost=decision.explanation.cost)
+    if answer.refused is not None:
+        return replace(found, proven=answer.explanation.proven, why=answer.would_need)
+    jobs = tuple(choice.job for choice in answer.victims)
+    return replace(found, jobs=jobs, cost=answer.explanation.cost, proven=answer.explanation.proven)
+
+
+def _with(scene: Scene, state: PoolState, decision: Decided, proposals: Sequence[Proposal], other: str) -> Counterfactual:
+    """The cheapest set that includes `other`: for each prefix of its eviction chain, the rest of the set is searched."""
+    preemptor, job = state.jobs[decision.preemptor.job], state.jobs[other]
+    best: Counterfactual | None = None
+    chosen = dict.fromkeys(choice.job for choice in getattr(decision, "victims", ()))
+    for steps in _parts(_batch(scene, state, decision, proposals).index.candidates(decision.action, preemptor).chains[other]):
+        mark = scene.mark()
+        batch = _batch(scene, state, decision, proposals)
+        for step in steps:
+            scene.evict(step.unit)
+        batch.index.mark_taken(job, 0 if steps[-1].whole else len(steps))
+        answer = _searched(batch, preemptor, decision.action)
+        scene.rollback(mark)
+        if answer.refused is not None:
+            best = best or Counterfactual(other, decision.action, chosen_cost=decision.explanation.cost, why=answer.would_need)
+            continue
+        rest = dict.fromkeys(choice.job for choice in answer.victims)
+        cost = sum_costs(cost_of(steps), answer.explanation.cost)
+        if best is None or best.cost is None or cheaper(cost, best.cost):
+            proven = answer.explanation.proven or not rest
+            jobs = (other, *[name for name in rest if name != other])
+            needless = bool(chosen) and all(name in rest for name in chosen)
+            best = Counterfactual(
+                other,
+                decision.action,
+                jobs=jobs,
+                cost=cost,
+                chosen_cost=decision.explanation.cost,
+                needless=needless,
+                proven=proven,
+            )
+    assert best is not None
+    return best
+
+
+def _parts(chain: Sequence[EvictionStep]) -> Iterator[Sequence[EvictionStep]]:
+    for taken in range(1, min(len(chain), MAX_PARTS) + 1):
+        yield chain[:taken]
+    if len(chain) > MAX_PARTS:
+        yield chain
+
+
+def _batch(scene: Scene, state: PoolState, decision: Decided, proposals: Sequence[Proposal]) -> SelectionBatch:
+    """The batch when the search came to this preemptor: earlier proposals are applied."""
+    batch = SelectionBatch.on(scene, shares_now(scene), preemptors=max(1, len(proposals)))
+    for answer in before(decision, proposals, decision.action):
+        unit = next_unit(state.jobs[answer.job])
+        if answer.refused is None and unit is not None:
+            apply_proposal(batch, unit, answer)
+    return batch
+
+
+def _searched(batch: SelectionBatch, preemptor: Job, action: Action) -> Proposal:
+    unit = next_unit(preemptor)
+    assert unit is not None
+    return select_victims(batch, unit, action, StepBudget(batch.scene.state.rules.preemption.search_steps))
+
+
+def next_victims(state: PoolState, preemptor: str) -> NextVictims:
+    """The victims of another job like this one in the current state, which is unchanged."""
+    like = state.jobs[preemptor]
+    again = Job(
+        f"{preemptor[:50]}.again", state.seq + 1, state.now, like.demand, like.class_name, like.priority, like.preemptible,
+        like.may_preempt, like.spec_digest, like.project, like.base_priority, like.scheduling_class, pending_since=state.now,
+        user=like.user,
+    )  # fmt: skip
+    unit = next_unit(again)
+    assert unit is not None
+    return _found_for(state, unit)
+
+
+def _found_for(state: PoolState, unit: Unit) -> NextVictims:
+    scene = scene_of(state)
+    mark, last = scene.mark(), NextVictims("preempt")
+    try:
+        batch = SelectionBatch.on(scene)
+        for action in [action for action in DISPLACING_ACTIONS if action in state.rules.preemption.actions]:
+            answer = select_victims(batch, unit, action, StepBudget(state.rules.preemption.search_steps))
+            if answer.refused is None:
+                jobs = tuple(dict.fromkeys(choice.job for choice in answer.victims))
+                return NextVictims(answer.action, jobs, answer.explanation.cost, answer.explanation.proven)
+            last = NextVictims(action, proven=answer.explanation.proven, why=answer.would_need)
+    finally:
+        scene.rollback(mark)
+    return last
+
+
+# --- costs, level by level
+
+
+def sum_costs(one: Cost, other: Cost | None) -> Cost:
+    """Sum of both costs."""
+    if other is None:
+        return one
+    classes: dict[int, int] = {}
+    for each in (*one.classes, *other.classes):
+        classes[each.priority] = classes.get(each.priority, 0) + each.gpu_milli
+    return Cost(
+        classes=tuple(ClassGpus(priority=priority, gpu_milli=classes[priority]) for priority in sorted(classes, reverse=True)),
+        under_share_gpu_milli=one.under_share_gpu_milli + other.under_share_gpu_milli,
+        lost_gpu_ms=one.lost_gpu_ms + other.lost_gpu_ms,
+        jobs_stopped=one.jobs_stopped + other.jobs_stopped,
+        tasks=one.tasks + other.tasks,
+        fragmented_nodes=one.fragmented_nodes + other.fragmented_nodes,
+    )
+
+
+def levels(one: Cost, other: Cost) -> list[tuple[str, int, int]]:
+    """Levels of the objective in order, with the amounts of both sets. GPUs of one priority are named `priority N`."""
+    of_one, of_other = ({each.priority: each.gpu_milli for each in cost.classes} for cost in (one, other))
+    found = [
+        (f"priority {priority}", of_one.get(priority, 0), of_other.get(priority, 0))
+        for priority in sorted({**of_one, **of_other}, reverse=True)
+    ]
+    names = ("under_share_gpu_milli", "lost_gpu_ms", "jobs_stopped", "tasks", "fragmented_nodes")
+    return [*found, *((name, getattr(one, name), getattr(other, name)) for name in names)]
+
+
+def cheaper(one: Cost, other: Cost) -> bool:
+    """Whether the first costs less: the first level decides at which they differ."""
+    return next((left < right for _, left, right in levels(one, other) if left != right), False)

@@ -1,0 +1,181 @@
+"""Evictions of a job: for each its cause or preemptor, rule, cost and course, and when the job resumes."""
+
+from collections.abc import Iterable, Sequence
+
+from bailiff_core.humanize import cost_text, count_text, duration_text
+from bailiff_core.model.placement_ranges import ranges
+from bailiff_core.model.state import ENDED, Job, PoolState
+from bailiff_core.records import Record, decisions
+
+from .eviction_stages import course
+from .sentences import Section, Sentence, clock, newest, seqs_of, tasks_text, unstopped
+from .unblockers import expected_return
+from .victims import EVICTION_CAUSES, choice_sentences, rule_text, who_text
+
+ENDS = {"failed": "failed", "lost": "was lost"}
+
+
+def times_before(job: Job, evicted: Sequence[Record], history: Sequence[Record]) -> Iterable[Section]:
+    """Sections for each eviction before the last, newest first, with what followed until the next one."""
+    for at in reversed(range(len(evicted) - 1)):
+        record, following = evicted[at], evicted[at + 1]
+        span = [each for each in history if each.seq < following.seq]
+        says = [*why_it_left(job, record, span, count=False), *way_out(job, record, span), *_followed(record, span)]
+        yield Section(
+            f"What happened at the eviction before that ({at + 1} of {len(evicted)}), at {clock(record.time)}?", tuple(says)
+        )
+
+
+def why_it_left(job: Job, record: Record, history: Sequence[Record], *, count: bool = True) -> Iterable[Sentence]:
+    """Preemptor or cause, rule, cost and runner-up. count: also how often the job was requeued in total."""
+    if isinstance(record.data, decisions.EvictionDecided):
+        cause = EVICTION_CAUSES[record.data.cause]
+        reason = f": {record.data.reason}" if record.data.reason else ""
+        which = _subject(record.data.tasks)
+        yield Sentence(f"At {clock(record.time)} {which} evicted, because {cause}{reason}.", seqs_of(record.seq))
+    elif isinstance(record.data, decisions.MigrationDecided):
+        nodes = count_text(len({share.node for share in record.data.placement}), "node")
+        reason = f": {unstopped(record.data.reason)}" if record.data.reason else ""
+        why = "because that was requested" if record.data.cause == "migration" else "because it restarts"
+        text = f"At {clock(record.time)} it was migrated, {why}{reason}; resources on {nodes} are reserved for it."
+        yield Sentence(text, seqs_of(record.seq))
+    else:
+        assert isinstance(record.data, decisions.PreemptionDecided)
+        yield from _as_victim(job.id, record, record.data, history)
+    times = [each for each in history if isinstance(each.data, decisions.JobRequeued) and each.data.outcome != "failed"]
+    if count and len(times) > 1:
+        yield Sentence(f"It was requeued {len(times)} times in total.", tuple(each.seq for each in times))
+
+
+def _subject(tasks: str) -> str:
+    """`it was`, `its task 3 was`, `its tasks 4-7 were`."""
+    return f"its {tasks_text(tasks)} {'was' if tasks.isdigit() else 'were'}" if tasks else "it was"
+
+
+def _as_victim(job: str, record: Record, data: decisions.PreemptionDecided, history: Sequence[Record]) -> Iterable[Sentence]:
+    choice = next(choice for choice in data.victims if choice.job == job)
+    for asked in history:
+        if asked.seq == data.request and isinstance(asked.data, decisions.PreemptionRequested):
+            text = f"{asked.data.job} was unschedulable: {unstopped(asked.data.reason)}."
+            yield Sentence(text, seqs_of(asked.seq))
+    preemptor = data.preemptor
+    text = f"At {clock(record.time)} {_subject(choice.tasks)} preempted by {who_text(preemptor)}, action {data.action}"
+    yield Sentence(f"{text}: {rule_text(data, choice)}.", seqs_of(record.seq, data.request))
+    if choice.reserved:
+        yield Sentence("It had not started: only its reservation is lost.", seqs_of(record.seq))
+    else:
+        yield Sentence(
+            f"Lost: {cost_text(choice.lost_gpu_ms)}, for the work since its last checkpoint and the restart.", seqs_of(record.seq)
+        )
+    nodes = count_text(len({share.node for share in choice.moved_to}), "node")
+    if choice.moved_to and not choice.tasks:
+        yield Sentence(f"It is relocated, not stopped: resources on {nodes} are reserved for it.", seqs_of(record.seq))
+    elif choice.moved_to:
+        who = tasks_text(ranges(choice.relocated_tasks)).capitalize()
+        yield Sentence(f"{who}: relocated while the job continues; resources on {nodes} are reserved.", seqs_of(record.seq))
+    yield from choice_sentences(record, data)
+
+
+def way_out(job: Job, record: Record, history: Sequence[Record]) -> Iterable[Sentence]:
+    """Course of the eviction, task by task."""
+    data = record.data
+    attempt = job.attempt
+    if isinstance(data, decisions.EvictionDecided):
+        attempt = data.attempt
+    elif isinstance(data, decisions.PreemptionDecided):
+        attempt = next((choice.attempt for choice in data.victims if choice.job == job.id), attempt)
+    return course([each for each in history if each.seq > record.seq], attempt)
+
+
+def coming_back(state: PoolState, job: Job, record: Record, history: Sequence[Record]) -> Iterable[Sentence]:
+    """What followed, when the job resumes, and what protects it then."""
+    after = [each for each in history if each.seq > record.seq]
+    yield from _followed(record, history)
+    if newest(after, decisions.EvictionCancelled) is not None:
+        return
+    if job.phase in ENDED:
+        return
+    if job.demand.on_eviction == "end" and job.eviction is not None:
+        yield Sentence("It is not requeued: its on_eviction is `end`.", seqs_of(job.seq))
+        return
+    if job.eviction is not None:
+        yield Sentence(f"It is requeued at its old position within {duration_text(job.eviction.grace)} of its eviction notice.")
+    yield from expected_return(state, job)
+    yield from protections_of(state, job)
+
+
+def _followed(record: Record, history: Sequence[Record]) -> Iterable[Sentence]:
+    """What followed the eviction."""
+    after = [each for each in history if each.seq > record.seq]
+    taken_back = newest(after, decisions.EvictionCancelled)
+    if taken_back is not None:
+        assert isinstance(taken_back.data, decisions.EvictionCancelled)
+        yield Sentence(f"Its eviction was cancelled: {taken_back.data.reason}.", seqs_of(taken_back.seq))
+        return
+    since, back = record, False
+    for each in after:
+        if isinstance(each.data, decisions.JobRequeued):
+            lost = f", with {cost_text(each.data.lost_gpu_ms)} lost" if each.data.lost_gpu_ms else ""
+            again = f" again, as its attempt {each.data.attempt} {ENDS.get(each.data.outcome, 'ended')}," if back else ""
+            since, back = each if back else record, True
+            yield Sentence(f"It was requeued{again} at {clock(each.time)}, at its old position{lost}.", seqs_of(each.seq))
+        elif isinstance(each.data, decisions.JobShrunk):
+            yield Sentence(f"It runs without {tasks_text(each.data.tasks)} since {clock(each.time)}.", seqs_of(each.seq))
+        elif isinstance(each.data, decisions.JobPlaced | decisions.JobGrown):
+            more = "got more tasks" if isinstance(each.data, decisions.JobGrown) else "was placed again"
+            took = f"{duration_text(each.time - since.time)} {'after its eviction' if since is record else 'later'}"
+            yield Sentence(f"It {more} at {clock(each.time)}, {took}.", seqs_of(each.seq))
+        elif isinstance(each.data, decisions.JobEnded):
+            yield Sentence(f"It ended ({each.data.outcome}) at {clock(each.time)}.", seqs_of(each.seq))
+
+
+def protections_of(state: PoolState, job: Job) -> Iterable[Sentence]:
+    """Rules of the policy in force that protect the job from the next eviction."""
+    rules, seqs = state.rules.protections, seqs_of(state.policy_revision)
+    if rules.cooldown.job:
+        yield Sentence(f"Rule cooldown: it is protected for {duration_text(rules.cooldown.job)} once it runs again.", seqs)
+    for action in ("preempt", "reclaim"):
+        shielded = _min_runtime(state, job, action)
+        if shielded:
+            yield Sentence(
+                f"Rule min-runtime: it is protected from {action} for {duration_text(shielded)} after each start.", seqs
+            )
+    cap = rules.eviction_cap
+    if cap is not None:
+        lately = sum(moment > state.now - cap.window for moment in job.eviction_times)
+        text = f"Rule eviction-cap: {lately} of at most {cap.evictions} evictions within {duration_text(cap.window)} are used."
+        yield Sentence(text, seqs)
+    if rules.ageing is not None:
+        when = [f"{rules.ageing.evictions} evictions"] if rules.ageing.evictions is not None else []
+        when += [f"{duration_text(rules.ageing.waiting)} pending"] if rules.ageing.waiting is not None else []
+        yield Sentence(f"Rule ageing: after {' or '.join(when)} its priority is boosted by {rules.ageing.boost}.", seqs)
+    if not job.preemptible:
+        yield Sentence("It is not preemptible: no action can preempt it again.", seqs)
+
+
+def _min_runtime(state: PoolState, job: Job, action: str) -> int:
+    """The nearest setting among the job's project and its ancestors; reclaim may start further up, depending on the preemptor."""
+    projects = {project.name: project for project in state.rules.projects}
+    name: str | None = job.project
+    while name in projects:
+        stated: int | None = getattr(projects[name].min_runtime, action)
+        if stated is not None:
+            return stated
+        name = projects[name].parent
+    return getattr(state.rules.protections.min_runtime, action) or 0
+
+
+def takes(record: Record, job: str) -> bool:
+    """Whether the record evicts the job, or some of its tasks."""
+    data = record.data
+    if isinstance(data, decisions.EvictionDecided | decisions.MigrationDecided):
+        return data.job == job
+    return isinstance(data, decisions.PreemptionDecided) and any(choice.job == job for choice in data.victims)
+
+
+def takes_parts(record: Record, job: str) -> bool:
+    """Whether the record evicts only surplus tasks of the job."""
+    data = record.data
+    if isinstance(data, decisions.PreemptionDecided):
+        return all(choice.tasks for choice in data.victims if choice.job == job)
+    return isinstance(data, decisions.EvictionDecided) and bool(data.tasks)

@@ -1,0 +1,74 @@
+"""Explanations of counterfactuals: why this victim and not that one, and which jobs would be preempted next."""
+
+from collections.abc import Iterable
+
+from bailiff_core.humanize import count_text
+from bailiff_core.model.proposal import Cost
+
+from .counterfactual import ABSENT, Counterfactual, NextVictims, cheaper
+from .sentences import Section, Sentence, few, listed, unstopped
+from .victims import DECIDES, EQUAL, cost_list, first_difference, says_of
+
+MOST_LISTED = 4
+
+
+def explain_counterfactual(found: Counterfactual, seq: int) -> Section:
+    """Section about one counterfactual. seq: of the decision."""
+    question = f"What would have happened without {found.other}?" if found.chosen else f"Why not {found.other}?"
+    return Section(question, tuple(_instead(found, (seq,))))
+
+
+def _instead(found: Counterfactual, seqs: tuple[int, ...]) -> Iterable[Sentence]:
+    if found.rule == ABSENT:
+        yield Sentence(f"{found.other} had no resources allocated at that time.", seqs)
+        return
+    if found.rule:
+        yield Sentence(f"Rule {found.rule} protected {found.other} from {found.action}: it {says_of(found.rule)}.", seqs)
+        return
+    if found.chosen:
+        yield Sentence(f"{found.other} is one of the victims.", seqs)
+    else:
+        yield Sentence(f"No rule protected {found.other}: it was a candidate for {found.action}.", seqs)
+    how = "" if found.proven else "; that is the cheapest set found, not proven"
+    if found.cost is None:
+        condition = f"without {found.other}" if found.chosen else f"with {found.other} as a victim"
+        why = f": {unstopped(found.why)}" if found.why else ""
+        yield Sentence(f"Searched again {condition}, no set of victims is sufficient{why}.", seqs)
+        return
+    if found.chosen and not found.jobs:
+        yield Sentence(f"Searched again without {found.other}, no eviction is needed.", seqs)
+        return
+    condition = f"Without {found.other}" if found.chosen else f"With {found.other}"
+    them = listed(found.jobs) if len(found.jobs) < MOST_LISTED else f"{count_text(len(found.jobs), 'job')} ({few(found.jobs)})"
+    yield Sentence(f"{condition}, searched again, {them} would be preempted: that costs {cost_list(found.cost)}{how}.", seqs)
+    if found.needless:
+        yield Sentence("All chosen victims would still be needed, so its own loss would be for nothing.", seqs)
+    if found.chosen_cost is not None:
+        yield _comparison(found.chosen_cost, found.cost, seqs)
+
+
+def _comparison(chosen: Cost, other: Cost, seqs: tuple[int, ...]) -> Sentence:
+    """Compares the costs: the first level at which they differ decides."""
+    differs = first_difference(chosen, other)
+    if differs is None:
+        return Sentence(f"{EQUAL}.", seqs)
+    if cheaper(other, chosen):
+        return Sentence(f"That is cheaper in {differs}, but was not permitted for a reason other than cost.", seqs)
+    return Sentence(f"That is more expensive. {DECIDES}: {differs}.", seqs)
+
+
+def explain_next_victims(found: NextVictims, preemptor: str, seq: int) -> Section:
+    """Section about the next victims. seq: of the record after which they were searched."""
+    return Section(f"Which jobs would another job like {preemptor} preempt?", tuple(_next(found, (seq,))))
+
+
+def _next(found: NextVictims, seqs: tuple[int, ...]) -> Iterable[Sentence]:
+    if found.why or (not found.jobs and found.action != "allocate"):
+        sure = ", and that is proven" if found.proven else ""
+        yield Sentence(f"No victims were found for it{sure}: {unstopped(found.why)}.", seqs)
+    elif not found.jobs:
+        yield Sentence("None: it would fit without evictions.", seqs)
+    else:
+        sure = "proven to be the cheapest set" if found.proven else "the cheapest set found, not proven"
+        price = f", at {cost_list(found.cost)}" if found.cost is not None else ""
+        yield Sentence(f"{few(found.jobs)}, action {found.action}{price}: {sure}.", seqs)

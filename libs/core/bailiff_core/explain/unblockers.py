@@ -1,0 +1,150 @@
+"""What would unblock a pending job, and when: evictions in progress, reservations, run-time limits, time-based rules."""
+
+from collections.abc import Iterable, Iterator
+
+from bailiff_core.humanize import count_text, duration_text
+from bailiff_core.model.policy import ACTIONS
+from bailiff_core.model.state import Job, Node, PoolState
+from bailiff_core.model.units import next_unit
+from bailiff_core.placement.gang import GangPlacement, place_unit
+from bailiff_core.placement.step_budget import StepBudget
+from bailiff_core.protections import next_to_open
+from bailiff_core.queue.backfill import Backfill
+from bailiff_core.records import Record
+from bailiff_core.scheduling_snapshot import scene_of
+
+from .sentences import NAMED, Sentence, clock, few, have, seqs_of
+from .victims import needs
+
+
+def what_would_free_it(state: PoolState, job: Job, refusal: Record | None) -> Iterable[Sentence]:
+    """Sentences about what would unblock the job. refusal: the newest one with a reason in the pool."""
+    if refusal is not None:
+        yield from needs(refusal)
+    if job.next_request_at > state.now:
+        text = f"Its next preemption request is possible from {clock(job.next_request_at)} on."
+        yield Sentence(text, seqs_of(refusal.seq if refusal else None))
+    opens = next_to_open(state, ACTIONS[1:], job) if state.policy is not None and job.may_preempt else None
+    if opens is not None:
+        yield Sentence(
+            f"At {clock(opens)} a time-based rule that protects a possible victim expires.", seqs_of(state.policy_revision)
+        )
+    yield from _leaving(state)
+    yield from _reserved(state, job)
+    yield from _limits(state)
+    yield from _out_of_use(state)
+    yield from by_limits_alone(state, job)
+
+
+def expected_return(state: PoolState, job: Job) -> Iterable[Sentence]:
+    """When an evicted job resumes, if known; otherwise what that depends on."""
+    if job.reservation and job.reservation_until is not None:
+        nodes = _names(state, (task.node for task in job.reservation))
+        yield Sentence(f"Resources are reserved for it on {nodes} until {clock(job.reservation_until)}.", _decided(job))
+    elif job.phase == "reserved":
+        plan = state.preemptions.get(job.preemption) if job.preemption is not None else None
+        if plan is not None and plan.victims:
+            ends = [end for name in plan.victims if (end := _gone_by(state.jobs[name])) is not None]
+            late = f", at the latest about {clock(max(ends))}" if len(ends) == len(plan.victims) else ""
+            yield Sentence(f"It starts when {few(plan.victims)} {have(plan.victims)} exited{late}.", seqs_of(plan.seq))
+    elif job.phase == "pending":
+        ahead = (
+            [name for name in state.queue[: state.queue.index(job.id)] if name not in state.active]
+            if job.id in state.queue
+            else []
+        )
+        if ahead:
+            yield Sentence(f"Ahead of it in the queue: {few(ahead)}.", tuple(state.jobs[name].seq for name in ahead[:NAMED]))
+        yield from by_limits_alone(state, job)
+
+
+def by_limits_alone(state: PoolState, job: Job) -> Iterator[Sentence]:
+    """When the job fits if each running job uses its full run-time limit and no other job is placed first."""
+    unit = next_unit(job)
+    if unit is None or state.policy is None:
+        return
+    scene, steps = scene_of(state), state.rules.preemption.search_steps
+    mark = scene.mark()
+    fits = isinstance(place_unit(scene.cluster, unit, StepBudget(steps)), GangPlacement)
+    scene.rollback(mark)
+    if fits:
+        return
+    coming = Backfill(scene, unit, StepBudget(steps))
+    if not coming.kept:
+        yield Sentence("Even without any of the jobs that run now, no placement was found for it.")
+    elif coming.starts is not None:
+        text = f"By run-time limits alone it fits at {clock(coming.starts)} at the latest"
+        yield Sentence(
+            f"{text}, in {duration_text(max(0, coming.starts - state.now))}, unless jobs ahead of it are placed there."
+        )
+    else:
+        endless = [each.id for each in state.active_jobs() if each.demand.run_time_limit is None and each.id != job.id]
+        who = f": {few(endless)}" if endless else ""
+        yield Sentence(f"Run-time limits do not bound when it fits: that depends on jobs without a run-time limit{who}.")
+
+
+def _leaving(state: PoolState) -> Iterator[Sentence]:
+    leaving = [state.jobs[name] for name in state.evicting if state.jobs[name].eviction is not None]
+    for job in leaving[:NAMED]:
+        assert job.eviction is not None
+        whom = f", for {job.eviction.for_job}" if job.eviction.for_job else ""
+        end = _gone_by(job)
+        late = " It is overdue." if job.eviction.stuck else ""
+        when = f"ends at {clock(end)}" if end is not None else "starts when its nodes are notified"
+        held = count_text(_gpus_held(job), "GPU")
+        yield Sentence(f"Being evicted now: {job.id}, with {held}{whom}; its grace {when}.{late}", _decided(job))
+    if len(leaving) > NAMED:
+        yield Sentence(f"Not listed: {count_text(len(leaving) - NAMED, 'more job')} being evicted.")
+
+
+def _gone_by(job: Job) -> int | None:
+    eviction = job.eviction
+    return None if eviction is None or eviction.started_at is None else eviction.started_at + eviction.grace
+
+
+def _decided(job: Job) -> tuple[int, ...]:
+    return seqs_of(job.eviction.decided_seq, job.eviction.started_seq) if job.eviction is not None else ()
+
+
+def _reserved(state: PoolState, preemptor: Job) -> Iterator[Sentence]:
+    held = [state.jobs[name] for name in state.reserved if name != preemptor.id]
+    for job in held[:NAMED]:
+        until = f", until {clock(job.reserved_until)} at the latest" if job.reserved_until is not None else ""
+        yield Sentence(f"Reserved for {job.id}: {count_text(job.gpus, 'GPU')}{until}.", seqs_of(job.preemption, job.seq))
+    if len(held) > NAMED:
+        yield Sentence(f"Not listed: reservations for {count_text(len(held) - NAMED, 'more job')}.")
+
+
+def _limits(state: PoolState) -> Iterator[Sentence]:
+    ending = sorted(
+        (job.last_start + job.demand.run_time_limit, job.id)
+        for job in state.active_jobs()
+        if job.demand.run_time_limit is not None and job.last_start is not None
+    )
+    for at, (until, name) in enumerate(ending[:NAMED]):
+        which = "The first job with a run-time limit to reach it is" if not at else "Then"
+        held = count_text(_gpus_held(state.jobs[name]), "GPU")
+        yield Sentence(f"{which} {name}, at {clock(until)}, with {held}.", seqs_of(state.jobs[name].seq))
+
+
+def _out_of_use(state: PoolState) -> Iterator[Sentence]:
+    counts = [(node, _troubled(node)) for node in state.nodes.values()]
+    troubled = [(node.name, count) for node, count in counts if count]
+    if troubled:
+        total = count_text(sum(count for _, count in troubled), "GPU")
+        yield Sentence(
+            f"{total} on {few([name for name, _ in troubled])} cannot be allocated; for the reasons: bailiff node list."
+        )
+
+
+def _troubled(node: Node) -> int:
+    """Number of devices that are quarantined or unhealthy."""
+    return sum(1 for device in node.devices if not device.healthy or node.quarantined >> device.number & 1)
+
+
+def _gpus_held(job: Job) -> int:
+    return sum(task.devices.bit_count() for task in job.tasks if task.state != "released")
+
+
+def _names(state: PoolState, found: Iterable[int]) -> str:
+    return few([state.nodes[number].name for number in dict.fromkeys(found) if number in state.nodes])

@@ -1,0 +1,224 @@
+"""Keeps each node's sums (`allocated`, `releasing`, `reserved`) and the state's indices consistent while tasks change."""
+
+from bisect import insort
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+
+from bailiff_core.model.gpu_shares import amount_of, devices_of
+from bailiff_core.model.placement_ranges import NodeShare, numbers
+from bailiff_core.model.resources import add, remove
+from bailiff_core.model.state import ENDED, Eviction, Job, JobPhase, Node, PoolState, Resources, Task
+
+from .pending_queue import dequeue, enqueue
+
+# --- sums
+
+
+class changing:  # noqa: N801 - reads as a statement; a class, because a generator costs as much as what stands inside
+    """Whatever changes inside about the job's tasks (or the one given) is reflected in the nodes' sums after it."""
+
+    __slots__ = ("_job", "_only", "_state")
+
+    def __init__(self, state: PoolState, job: Job, only: Task | None = None) -> None:
+        self._state, self._job, self._only = state, job, only
+
+    def __enter__(self) -> None:
+        _count(self._state, self._job, self._job.tasks if self._only is None else (self._only,), remove)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            _count(self._state, self._job, self._job.tasks if self._only is None else (self._only,), add)
+
+
+def set_reservation(state: PoolState, job: Job, places: list[Task], until: int | None = None, action: str = "allocate") -> None:
+    """Reserve these places for the job's next attempt, or for these tasks of it; replaces its earlier reservation."""
+    state.indices.changed_jobs[job.id] = None
+    if job.reservation:
+        _count(state, job, job.reservation, remove)
+        state.indices.retry_unschedulable = True
+    job.reservation, job.reservation_until, job.reservation_action = places, until, action
+    if places:
+        _count(state, job, places, add)
+
+
+def drop_reservation(state: PoolState, job: Job, indices: Iterable[int]) -> None:
+    """Drop the reservation of these tasks."""
+    if not job.reservation:
+        set_reservation(state, job, [])
+        return
+    gone = dict.fromkeys(indices)
+    left = [task for task in job.reservation if task.index not in gone]
+    if not left:
+        set_reservation(state, job, [])
+    elif len(left) < len(job.reservation):
+        set_reservation(state, job, left, job.reservation_until, job.reservation_action)
+
+
+def recount_shares(state: PoolState, node: Node) -> None:
+    """The node's devices changed: recount the shares in use on them."""
+    for room in (node.allocated, node.releasing, node.reserved):
+        room.shares.clear()
+    for job in state.active_jobs():
+        for task in (*job.tasks, *job.reservation):
+            if task.node != node.number:
+                continue
+            _, _, _, shares = amount_of(node, job.group(task.index), task.devices)
+            for room in _rooms_of(job, task, node):
+                for number, share in shares.items():
+                    room.shares[number] = room.shares.get(number, 0) + share
+
+
+def _count(state: PoolState, job: Job, tasks: Iterable[Task], change: Callable[..., None]) -> None:
+    state.indices.changed_jobs[job.id] = None
+    for task in tasks:
+        if task.state == "released":
+            continue
+        state.indices.changed_nodes[task.node] = None
+        node = state.nodes[task.node]
+        amount = amount_of(node, job.group(task.index), task.devices)
+        for room in _rooms_of(job, task, node):
+            change(room, *amount)
+
+
+def _rooms_of(job: Job, task: Task, node: Node) -> tuple[Resources, ...]:
+    if task.state == "released":
+        return ()
+    if task.state == "reserved":
+        return (node.reserved,)
+    return (node.allocated, node.releasing) if is_leaving(job, task) else (node.allocated,)
+
+
+def is_leaving(job: Job, task: Task) -> bool:
+    """Whether the task's resources are releasing: it exited, or its eviction is in progress and not stuck."""
+    gang, alone = job.eviction, task.eviction
+    if gang is None and alone is None:
+        return task.state == "exited"
+    evictions = [eviction for eviction in (gang, alone) if eviction is not None]
+    if any(eviction.stuck for eviction in evictions):
+        return False
+    return task.state == "exited" or any(eviction.cancel_seq is None for eviction in evictions)
+
+
+# --- indices
+
+
+def set_phase(state: PoolState, job: Job, phase: JobPhase) -> None:
+    """Set the job's phase and update the indices."""
+    if job.phase != phase:
+        if job.phase == "running":
+            _forget_run_limit(state, job)
+        state.indices.changed_jobs[job.id] = None
+        job.phase = phase
+        if phase == "running":
+            _note_run_limit(state, job)
+        elif phase in ENDED:
+            job.ended_at = state.now
+            state.ended[job.id] = state.now
+    reindex(state, job)
+
+
+def reindex(state: PoolState, job: Job) -> None:
+    """Update queue, active, reserved, starting and evicting after a change of the job's tasks."""
+    state.indices.changed_times[job.id] = state.indices.changed_ends[job.id] = None
+    reserved = starting = alone = False
+    for task in job.tasks:
+        reserved = reserved or task.state == "reserved"
+        starting = starting or (task.state == "starting" and task.eviction is None)
+        alone = alone or task.eviction is not None
+    _keep(state.active, job, job.phase in ("reserved", "starting", "running", "evicting"))
+    _keep(state.reserved, job, reserved)
+    _keep(state.starting, job, starting and job.phase in ("starting", "running"))
+    _keep(state.evicting, job, alone or job.eviction is not None)
+    waits, queued = needs_placement(job), job.id in state.indices.queued
+    if waits and not queued:
+        enqueue(state, job)
+    elif queued and not waits:
+        dequeue(state, job)
+
+
+def needs_placement(job: Job) -> bool:
+    """Whether the job is queued: it is pending, or it runs and lacks tasks that it may get.
+
+    A job with a preemption in progress asks for nothing more, and a gang of which a task exited by itself does not grow.
+    """
+    if job.phase == "pending":
+        return True
+    if job.phase not in ("starting", "running") or job.cancelled or job.preemption is not None or len(job.tasks) >= job.size:
+        return False
+    return not any(task.state in ("exited", "released") and task.eviction is None for task in job.tasks)
+
+
+@contextmanager
+def reordering(state: PoolState, job: Job) -> Iterator[None]:
+    """Whatever changes inside about the job's priority moves it in the queue."""
+    queued = job.id in state.indices.queued
+    if queued:
+        dequeue(state, job)
+    yield
+    if queued:
+        enqueue(state, job)
+    state.indices.changed_jobs[job.id] = state.indices.changed_times[job.id] = None
+
+
+def _keep(index: dict[str, None], job: Job, member: bool) -> None:
+    if member:
+        index.setdefault(job.id, None)
+    else:
+        index.pop(job.id, None)
+
+
+def _note_run_limit(state: PoolState, job: Job) -> None:
+    if job.demand.run_time_limit is not None and job.last_start is not None:
+        insort(state.run_time_limits, (job.last_start + job.demand.run_time_limit, job.id))
+
+
+def _forget_run_limit(state: PoolState, job: Job) -> None:
+    if job.demand.run_time_limit is not None and job.last_start is not None:
+        state.run_time_limits.remove((job.last_start + job.demand.run_time_limit, job.id))
+
+
+# --- gangs
+
+
+def phase_of(job: Job) -> JobPhase:
+    """The phase of a placed job that is not being evicted."""
+    first = job.last_start is None and any(task.state == "starting" for task in job.tasks)
+    return "starting" if first else "running"
+
+
+def tasks_of(state: PoolState, job: Job, placement: tuple[NodeShare, ...], reserved: bool) -> list[Task]:
+    """The gang's tasks at their places; devices are assigned in task order, lowest number first."""
+    tasks = []
+    for share in placement:
+        free = numbers(share.devices)
+        for index in numbers(share.tasks):
+            count = devices_of(job.group(index))
+            mask = 0
+            for device in free[:count]:
+                mask |= 1 << device
+            del free[:count]
+            start_seq = None if reserved else state.seq
+            tasks.append(Task(index, share.node, mask, "reserved" if reserved else "starting", start_seq=start_seq))
+    tasks.sort(key=lambda task: task.index)
+    return tasks
+
+
+def evict_job(state: PoolState, job: Job, eviction: Eviction) -> None:
+    """Evict the whole attempt; reserved tasks are dropped at once."""
+    set_reservation(state, job, [])
+    with changing(state, job):
+        job.tasks = [task for task in job.tasks if task.state != "reserved"]
+        job.eviction = eviction
+    close_preemption(state, job)
+    job.reserved_until = job.stale_since = job.operator_request = None
+    job.restart_pending = job.idle_recorded = False
+    set_phase(state, job, "evicting")
+
+
+def close_preemption(state: PoolState, job: Job) -> None:
+    """The preemption for the job is over; its victims are reconsidered."""
+    plan = state.preemptions.pop(job.preemption, None) if job.preemption is not None else None
+    for victim in plan.victims if plan is not None else ():
+        state.indices.touched[victim] = None
+    job.preemption = None

@@ -1,0 +1,90 @@
+"""Members that join a running job, members that leave it for good, and jobs that ask for another number of them."""
+
+from bailiff_core.model.placement_ranges import NodeShare, numbers
+from bailiff_core.model.scheduling_class import scheduling_class_of
+from bailiff_core.model.state import Job, PoolState, Task
+from bailiff_core.records import decisions, facts
+
+from .allocation import changing, close_preemption, drop_reservation, reindex, set_reservation, tasks_of
+from .gang import note_stale
+from .log import remember
+from .registry import folds
+
+
+@folds(decisions.JobGrown)
+def job_grown(state: PoolState, decision: decisions.JobGrown) -> None:
+    """More members have their place: promised, or about to start."""
+    job = state.jobs[decision.job]
+    drop_reservation(state, job, (index for share in decision.placement for index in numbers(share.tasks)))
+    grow(state, job, decision.placement, decision.reserved, decision.expires)
+
+
+def grow(state: PoolState, job: Job, placement: tuple[NodeShare, ...], reserved: bool, expires: int | None) -> None:
+    """Add members at these places to the present attempt."""
+    with changing(state, job):
+        job.tasks = sorted([*job.tasks, *tasks_of(state, job, placement, reserved)], key=lambda task: task.index)
+    job.pending_recorded = False
+    job.next_request_at = job.refused_requests = 0
+    if expires is not None:
+        job.reserved_until = max(job.reserved_until or 0, expires)
+    note_stale(state, job)
+    reindex(state, job)
+
+
+def drop_reserved(state: PoolState, job: Job, indices: list[int]) -> None:
+    """These members of a running job lose the place that they were promised."""
+    gone = dict.fromkeys(indices)
+    with changing(state, job):
+        job.tasks = [task for task in job.tasks if task.index not in gone or task.state != "reserved"]
+    if not any(task.state == "reserved" for task in job.tasks):
+        job.reserved_until = None
+        close_preemption(state, job)
+    state.indices.retry_unschedulable = True
+    reindex(state, job)
+
+
+@folds(decisions.JobShrunk)
+def job_shrunk(state: PoolState, decision: decisions.JobShrunk) -> None:
+    """These members are forgotten; the job may get others in their place."""
+    job = state.jobs[decision.job]
+    gone = dict.fromkeys(numbers(decision.tasks))
+    with changing(state, job):
+        job.tasks = [task for task in job.tasks if task.index not in gone]
+    job.not_before = max(job.not_before, decision.not_before)
+    job.restart_pending = job.restart_pending or job.demand.elastic == "restart"
+    state.indices.touched[job.id] = None
+    state.indices.retry_unschedulable = True
+    note_stale(state, job)
+    reindex(state, job)
+
+
+@folds(facts.JobScaled)
+def job_scaled(state: PoolState, fact: facts.JobScaled) -> None:
+    """The job asks for another number of tasks; who is one too many leaves by decision.
+
+    A job that has a place keeps the minimum that it had, unless it is told another.
+    """
+    job = state.jobs[fact.job]
+    minimum = fact.min_tasks
+    if minimum is None:
+        minimum = job.demand.min_tasks if job.phase in ("pending", "paused") else job.minimum
+    groups = list(job.demand.tasks)
+    groups[fact.group] = groups[fact.group].model_copy(update={"count": fact.tasks})
+    if minimum is not None:
+        minimum = min(minimum, sum(group.count for group in groups))
+    with changing(state, job):
+        set_reservation(state, job, [])
+        job.demand = job.demand.model_copy(update={"tasks": tuple(groups), "min_tasks": minimum})
+    job.scheduling_class = scheduling_class_of(job.demand)
+    job.pending_recorded = False
+    job.next_request_at = job.refused_requests = 0
+    state.indices.touched[job.id] = None
+    state.indices.retry_unschedulable = True
+    note_stale(state, job)
+    reindex(state, job)
+    remember(state, fact.request)
+
+
+def beyond(job: Job) -> list[Task]:
+    """Members that the job, scaled down, does not ask for any more."""
+    return [task for task in job.tasks if task.index >= job.size]

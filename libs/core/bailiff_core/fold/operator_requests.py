@@ -1,0 +1,113 @@
+"""Requests of operators: evict, pause, resume and migrate jobs; drain nodes."""
+
+from bailiff_core.model.state import Drain, Eviction, OperatorRequest, PoolState
+from bailiff_core.records import decisions, facts
+
+from .allocation import evict_job, reindex, set_phase, set_reservation, tasks_of
+from .log import remember
+from .registry import folds
+from .selection import close_requests_of
+
+
+@folds(facts.JobEvictionRequested)
+def job_eviction_requested(state: PoolState, fact: facts.JobEvictionRequested) -> None:
+    """The request is noted; a decision of the same cycle carries it out."""
+    state.jobs[fact.job].operator_request = OperatorRequest(state.seq, "evict", fact.reason)
+    state.indices.touched[fact.job] = None
+    remember(state, fact.request)
+
+
+@folds(facts.JobMigrationRequested)
+def job_migration_requested(state: PoolState, fact: facts.JobMigrationRequested) -> None:
+    """The request is noted; a decision of the same cycle carries it out or refuses it."""
+    state.jobs[fact.job].operator_request = OperatorRequest(state.seq, "migrate", fact.reason, fact.node)
+    state.indices.touched[fact.job] = None
+    remember(state, fact.request)
+
+
+@folds(facts.JobPaused)
+def job_paused(state: PoolState, fact: facts.JobPaused) -> None:
+    """A pending job is paused at once; one that has a place is evicted by decision."""
+    job = state.jobs[fact.job]
+    job.paused_seq, job.pause_reason = state.seq, fact.reason
+    set_reservation(state, job, [])
+    state.indices.touched[job.id] = None
+    if job.phase == "pending":
+        set_phase(state, job, "paused")
+    close_requests_of(state, job.id)
+    state.indices.retry_unschedulable = True  # the head of the queue, or what is kept for it, may be another now
+    reindex(state, job)
+    remember(state, fact.request)
+
+
+@folds(facts.JobResumed)
+def job_resumed(state: PoolState, fact: facts.JobResumed) -> None:
+    """The job waits again, at its old place; one that is still on its way out goes back to the queue when it has left."""
+    job = state.jobs[fact.job]
+    job.paused_seq, job.pause_reason = None, ""
+    state.indices.touched[job.id] = None
+    if job.phase == "paused":
+        job.pending_since, job.timeout_recorded, job.pending_recorded = state.now, False, False
+        job.next_request_at = job.refused_requests = 0
+        set_phase(state, job, "pending")
+    state.indices.retry_unschedulable = True
+    reindex(state, job)
+    remember(state, fact.request)
+
+
+@folds(facts.NodeDrained)
+def node_drained(state: PoolState, fact: facts.NodeDrained) -> None:
+    """Nothing new is placed there. A later request replaces an earlier one."""
+    number = state.node_numbers[fact.node]
+    deadline = None if fact.deadline is None else state.now + fact.deadline
+    state.nodes[number].drain = Drain(state.seq, fact.mode, fact.reason, deadline, fact.mode != "graceful")
+    state.draining[number] = None
+    _touch_jobs_on(state, number)
+    remember(state, fact.request)
+
+
+@folds(decisions.DrainDeadlineReached)
+def drain_deadline_reached(state: PoolState, decision: decisions.DrainDeadlineReached) -> None:
+    """What is still there leaves now."""
+    number = state.node_numbers[decision.node]
+    drain = state.nodes[number].drain
+    if drain is not None:
+        drain.due = True
+    _touch_jobs_on(state, number)
+
+
+@folds(facts.NodeUndrained)
+def node_undrained(state: PoolState, fact: facts.NodeUndrained) -> None:
+    """It is schedulable again. Evictions that were notified continue; others are cancelled."""
+    number = state.node_numbers[fact.node]
+    state.nodes[number].drain = None
+    state.draining.pop(number, None)
+    state.indices.changed_nodes[number] = None
+    state.indices.infeasible.clear()
+    state.indices.retry_unschedulable = True
+    remember(state, fact.request)
+
+
+def _touch_jobs_on(state: PoolState, number: int) -> None:
+    state.indices.changed_nodes[number] = None
+    state.indices.infeasible.clear()
+    state.indices.retry_unschedulable = True
+    for job in state.active_jobs():
+        if any(task.node == number for task in (*job.tasks, *job.reservation)):
+            state.indices.touched[job.id] = None
+
+
+@folds(decisions.MigrationDecided)
+def migration_decided(state: PoolState, decision: decisions.MigrationDecided) -> None:
+    """It is evicted, and its next place is reserved."""
+    job = state.jobs[decision.job]
+    evict_job(state, job, Eviction(state.seq, decision.cause, decision.grace))
+    action = "migrate" if decision.cause == "migration" else "allocate"
+    set_reservation(state, job, tasks_of(state, job, decision.placement, True), decision.expires, action)
+    state.indices.retry_unschedulable = True
+
+
+@folds(decisions.MigrationRefused)
+def migration_refused(state: PoolState, decision: decisions.MigrationRefused) -> None:
+    """It stays."""
+    state.jobs[decision.job].operator_request = None

@@ -1,0 +1,27 @@
+"""The queue of pending jobs as part of the state: by priority, submission and id."""
+
+from bisect import bisect_left, insort
+
+from bailiff_core.model.state import Job, PoolState
+
+
+def queue_key(job: Job) -> tuple[int, int, str]:
+    """Smaller comes first: higher priority, earlier submitted, smaller id."""
+    return (-job.priority, job.seq, job.id)
+
+
+def enqueue(state: PoolState, job: Job) -> None:
+    """Put a waiting job at its place."""
+    state.indices.changed_jobs[job.id] = state.indices.to_schedule[job.id] = state.indices.queued[job.id] = None
+    insort(state.queue, job.id, key=lambda name: queue_key(state.jobs[name]))
+
+
+def dequeue(state: PoolState, job: Job) -> None:
+    """Take a job out. Raises `ValueError` where it does not wait."""
+    first = bool(state.queue) and state.queue[0] == job.id
+    at = 0 if first else bisect_left(state.queue, queue_key(job), key=lambda name: queue_key(state.jobs[name]))
+    if at == len(state.queue) or state.queue[at] != job.id:
+        raise ValueError(f"job {job.id} does not wait in the queue")
+    del state.queue[at], state.indices.queued[job.id]
+    state.indices.to_schedule.pop(job.id, None)
+    state.indices.backfill_blocked.pop(job.id, None)

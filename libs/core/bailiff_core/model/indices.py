@@ -1,0 +1,41 @@
+"""Indices beside the state: what deciding remembers between cycles. All of it can be rebuilt from the state.
+
+Nothing here is part of the state's digest or snapshot. The fold notes what it changed (`changed_*`); whoever keeps an
+index up to date reads these notes and clears them.
+"""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Indices:
+    """Indices of one pool's state.
+
+    touched: jobs that facts of this cycle are about. queued: the jobs in `PoolState.queue`, for look-up.
+    retry_unschedulable: something that did not fit before may fit now. Until then `unschedulable` holds, by scheduling
+    class, why a gang did not fit. to_schedule: queued jobs that allocate has to try. backfill_blocked: jobs that fit but
+    would have delayed the head of the queue. head_reservation: what was reserved for the head then (`actions/allocate.py`).
+    infeasible: by scheduling class, why such a gang could never run on these nodes; empty: it could.
+    changed_nodes, changed_jobs: changed since `snapshot` was last brought up to date; changed_times: since `timers` was;
+    changed_ends: since `completion_order` was. forgotten: gaps that forgetting left in the state's dicts.
+    snapshot, node_resources, timers, completion_order, project_tree: built by the modules of these names, which check the type.
+    """
+
+    touched: dict[str, None] = field(default_factory=dict)
+    retry_unschedulable: bool = True
+    unschedulable: dict[str, str] = field(default_factory=dict)
+    to_schedule: dict[str, None] = field(default_factory=dict)
+    backfill_blocked: dict[str, None] = field(default_factory=dict)
+    head_reservation: object | None = None
+    infeasible: dict[str, str] = field(default_factory=dict, compare=False)
+    queued: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
+    changed_nodes: dict[int, None] = field(default_factory=dict, compare=False, repr=False)
+    changed_jobs: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
+    changed_times: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
+    changed_ends: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
+    forgotten: int = field(default=0, compare=False, repr=False)
+    snapshot: object | None = field(default=None, compare=False, repr=False)
+    node_resources: object | None = field(default=None, compare=False, repr=False)
+    timers: object | None = field(default=None, compare=False, repr=False)
+    completion_order: object | None = field(default=None, compare=False, repr=False)
+    project_tree: object | None = field(default=None, compare=False, repr=False)

@@ -1,0 +1,296 @@
+"""Index of allocations by node and priority, so that victim search on large pools looks at few jobs; updated incrementally.
+
+Per node and priority: how many whole GPUs preemptible jobs have, and since when the work on each of them would be lost.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bailiff_core.model.gpu_shares import shares_devices
+from bailiff_core.model.state import Job, Node, PoolState
+from bailiff_core.model.units import holds
+
+from .equivalence_classes import EquivalenceClass
+
+Ints = NDArray[np.int64]
+NO_LOSS = 1 << 60  # start of the work to lose, for jobs that have not started
+
+
+@dataclass(slots=True)
+class JobAllocation:
+    """Allocation of one job by node. since: start of the work that an eviction would lose. shrinks: it has surplus tasks."""
+
+    group: EquivalenceClass
+    seq: int
+    since: int
+    shrinks: bool
+    tasks: int
+    nodes: dict[int, "NodeAllocation"]
+
+    @property
+    def gpus(self) -> int:
+        """All its GPUs, shared ones once per task."""
+        return sum(share.gpus + share.cost_free for share in self.nodes.values())
+
+
+@dataclass(slots=True)
+class NodeAllocation:
+    """GPUs of one job on one node: those that are free of cost to take, and per task the others; without evicting tasks.
+
+    staying: all GPUs that are not being evicted.
+    """
+
+    cost_free: int = 0
+    of_tasks: list[int] = field(default_factory=list)
+    staying: int = 0
+
+    @property
+    def gpus(self) -> int:
+        """GPUs with a cost."""
+        return sum(self.of_tasks)
+
+
+@dataclass(slots=True)
+class PriorityLevel:
+    """Preemptible GPUs at one priority, as one row per node.
+
+    gpus: their number. since: start of the work on each, latest first. jobs_for, tasks_for: for each number of GPUs, the
+    fewest jobs or tasks that have so many. shrinks: some job has surplus tasks. youngest: highest seq. cost_free: reserved
+    and shared GPUs. least: for each number of GPUs, the fewest that must be taken to get at least so many, as jobs are taken
+    whole. largest: the most of a single job.
+    """
+
+    gpus: Ints
+    since: Ints
+    jobs_for: Ints
+    tasks_for: Ints
+    shrinks: Ints
+    youngest: Ints
+    cost_free: Ints
+    least: Ints
+    largest: Ints
+
+    @classmethod
+    def empty(cls, rows: int, max_devices: int) -> "PriorityLevel":
+        """No allocation on any node."""
+        gpus, shrinks, youngest, cost_free, largest = (np.zeros(rows, np.int64) for _ in range(5))
+        jobs_for, tasks_for, least = (np.zeros((rows, max_devices + 1), np.int64) for _ in range(3))
+        since = np.full((rows, max_devices), NO_LOSS, np.int64)
+        return cls(gpus, since, jobs_for, tasks_for, shrinks, youngest, cost_free, least, largest)
+
+    def set(self, number: int, here: list[tuple[JobAllocation, NodeAllocation]]) -> None:
+        """Set the row of one node."""
+        self.largest[number] = max((share.staying for _, share in here), default=0)
+        self.cost_free[number] = sum(share.cost_free for _, share in here)
+        gpus = [standing.since for standing, share in here for _ in range(share.gpus)]
+        gpus.sort(reverse=True)
+        self.gpus[number] = len(gpus)
+        self.since[number, : len(gpus)] = gpus
+        self.since[number, len(gpus) :] = NO_LOSS
+        _min_count(self.jobs_for[number], [share.gpus for _, share in here])
+        _min_count(self.tasks_for[number], [gpus for _, share in here for gpus in share.of_tasks])
+        _min_taken(self.least[number], [size for standing, share in here for size in _units_of(standing, share)])
+        self.shrinks[number] = any(standing.shrinks for standing, _ in here)
+        self.youngest[number] = max((standing.seq for standing, _ in here), default=0)
+
+    def set_all(self, by_node: dict[int, list[tuple[JobAllocation, NodeAllocation]]]) -> None:
+        """`set` for many nodes."""
+        width = self.least.shape[1]
+        rows: Ints = np.fromiter(by_node, np.int64, len(by_node))
+        counts: list[int] = []
+        largest: list[int] = []
+        nothing: list[int] = []
+        youngest: list[int] = []
+        shrinks: list[bool] = []
+        since: list[int] = []
+        at: list[int] = []  # where in the flat array each of these belongs
+        fewest_jobs, fewest_tasks, least = (
+            _CachedRows(_min_count, width),
+            _CachedRows(_min_count, width),
+            _CachedRows(_min_taken, width),
+        )
+        for number, here in by_node.items():
+            sizes = [share.gpus for _, share in here]
+            gpus = [standing.since for (standing, _), size in zip(here, sizes, strict=True) for _ in range(size)]
+            gpus.sort(reverse=True)
+            counts.append(len(gpus))
+            since += gpus
+            at += range(number * (width - 1), number * (width - 1) + len(gpus))
+            largest.append(max([share.staying for _, share in here]))
+            nothing.append(sum([share.cost_free for _, share in here]))
+            youngest.append(max([standing.seq for standing, _ in here]))
+            shrinking = any(standing.shrinks for standing, _ in here)
+            shrinks.append(shrinking)
+            fewest_jobs.add(sizes)
+            fewest_tasks.add([size for _, share in here for size in share.of_tasks])
+            least.add([size for standing, share in here for size in _units_of(standing, share)] if shrinking else sizes)
+        self.gpus[rows], self.largest[rows], self.cost_free[rows] = counts, largest, nothing
+        self.shrinks[rows], self.youngest[rows] = shrinks, youngest
+        self.since.reshape(-1)[at] = since
+        self.jobs_for[rows], self.tasks_for[rows], self.least[rows] = fewest_jobs.all(), fewest_tasks.all(), least.all()
+
+
+class _CachedRows:
+    """Rows computed by `count` from many lists of sizes; computed once for equal lists."""
+
+    def __init__(self, count: Callable[[Ints, list[int]], None], width: int) -> None:
+        self._count, self._width = count, width
+        self._known: dict[tuple[int, ...], int] = {}
+        self._made: list[Ints] = []
+        self._wanted: list[int] = []
+
+    def add(self, sizes: list[int]) -> None:
+        """The next list."""
+        key = tuple(sorted(sizes)) if len(sizes) > 1 else tuple(sizes)
+        place = self._known.get(key)
+        if place is None:
+            place = self._known[key] = len(self._made)
+            counts = np.zeros(self._width, np.int64)
+            self._count(counts, sizes)
+            self._made.append(counts)
+        self._wanted.append(place)
+
+    def all(self) -> Ints:
+        """One row for each list."""
+        return np.stack(self._made)[self._wanted]
+
+
+def _units_of(standing: JobAllocation, share: NodeAllocation) -> list[int]:
+    """GPUs that are taken together: all of a job, or those of each task if it can shrink."""
+    return share.of_tasks if standing.shrinks else [share.gpus]
+
+
+def _min_taken(counts: Ints, sizes: list[int]) -> None:
+    """For each number of GPUs, the smallest subset sum of `sizes` that is at least that number."""
+    sums = 1  # bit n: some subset has the sum n
+    for size in sizes:
+        sums |= sums << size
+    for wanted in range(1, min(len(counts), sum(sizes) + 1)):
+        above = sums >> wanted
+        counts[wanted] = wanted + (above & -above).bit_length() - 1
+
+
+def _min_count(counts: Ints, sizes: list[int]) -> None:
+    """For each number of GPUs, the fewest of `sizes` whose sum is at least that number."""
+    by_node = 0
+    for count, size in enumerate(sorted(sizes, reverse=True), start=1):
+        counts[by_node + 1 : by_node + size + 1] = count
+        by_node += size
+
+
+@dataclass(slots=True)
+class AllocationIndex:
+    """Allocations of all active jobs. all_gpus: per node, of jobs that are not evicting. tasks, gpus: totals."""
+
+    of: dict[str, JobAllocation] = field(default_factory=dict)
+    on: dict[int, dict[str, None]] = field(default_factory=dict)
+    levels: dict[int, PriorityLevel] = field(default_factory=dict)
+    all_gpus: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    max_devices: int = 0
+    tasks: int = 0
+    gpus: int = 0
+
+    @classmethod
+    def of_pool(cls, state: PoolState) -> "AllocationIndex":
+        """The index of the current state."""
+        made = cls()
+        rows = max(state.nodes, default=-1) + 1
+        made.all_gpus = np.zeros(rows, np.int64)
+        made.max_devices = max((len(node.devices) for node in state.nodes.values()), default=0)
+        made._fill(state)
+        return made
+
+    def covers(self, nodes: Iterable[Node]) -> bool:
+        """Whether the arrays have rows and columns for these nodes; otherwise the index must be rebuilt."""
+        return all(node.number < len(self.all_gpus) and len(node.devices) <= self.max_devices for node in nodes)
+
+    def refresh(self, state: PoolState, jobs: Iterable[str]) -> None:
+        """Reload these jobs from the state."""
+        rows: dict[int, None] = {}
+        for name in list(jobs):
+            job = state.jobs.get(name)
+            before = self.of.pop(name, None)
+            if before is not None:
+                self._remove(name, before)
+                rows.update(dict.fromkeys(before.nodes))
+            if job is not None and name in state.active:
+                after = self.of[name] = _allocation_of_job(job)
+                self.tasks += after.tasks
+                self.gpus += after.gpus
+                for number in after.nodes:
+                    self.on.setdefault(number, {})[name] = None
+                rows.update(dict.fromkeys(after.nodes))
+        for number in rows:
+            self._count(number)
+
+    def _fill(self, state: PoolState) -> None:
+        """`refresh` of all jobs for an empty index: each list is sorted once, each array written once."""
+        by_node: dict[int, dict[int, list[tuple[JobAllocation, NodeAllocation]]]] = {}
+        staying = [0] * len(self.all_gpus)
+        for name in state.active:
+            standing = self.of[name] = _allocation_of_job(state.jobs[name])
+            phase, priority, _, preemptible = standing.group
+            self.tasks += standing.tasks
+            for number, share in standing.nodes.items():
+                self.gpus += share.gpus + share.cost_free
+                self.on.setdefault(number, {})[name] = None
+                staying[number] += share.staying
+                if preemptible and phase != "evicting":
+                    by_node.setdefault(priority, {}).setdefault(number, []).append((standing, share))
+        self.all_gpus[:] = staying
+        for priority in sorted(by_node):
+            self.levels[priority] = PriorityLevel.empty(len(self.all_gpus), self.max_devices)
+            self.levels[priority].set_all(by_node[priority])
+
+    def _remove(self, name: str, before: JobAllocation) -> None:
+        self.tasks -= before.tasks
+        self.gpus -= before.gpus
+        for number in before.nodes:
+            del self.on[number][name]
+
+    def _count(self, number: int) -> None:
+        by_priority: dict[int, list[tuple[JobAllocation, NodeAllocation]]] = {}
+        everybody = 0
+        for name in self.on[number]:
+            standing = self.of[name]
+            phase, priority, _, preemptible = standing.group
+            share = standing.nodes[number]
+            everybody += share.staying
+            if preemptible and phase != "evicting":  # its resources are releasing already
+                by_priority.setdefault(priority, []).append((standing, share))
+        self.all_gpus[number] = everybody
+        for priority in by_priority:
+            if priority not in self.levels:
+                self.levels[priority] = PriorityLevel.empty(len(self.all_gpus), self.max_devices)
+        for priority, level in self.levels.items():
+            here = by_priority.get(priority, [])
+            if here or level.gpus[number] or level.cost_free[number]:
+                level.set(number, here)
+
+
+def _allocation_of_job(job: Job) -> JobAllocation:
+    nodes: dict[int, NodeAllocation] = {}
+    count = 0
+    staying, shared = job.phase != "evicting", any(map(shares_devices, job.demand.tasks))
+    for task in job.tasks:
+        if not holds(task):
+            continue
+        count += 1
+        share = nodes.get(task.node)
+        if share is None:
+            share = nodes[task.node] = NodeAllocation()
+        if task.eviction is not None:
+            continue
+        gpus = task.devices.bit_count()
+        if staying:
+            share.staying += gpus
+        if task.state == "reserved" or (shared and shares_devices(job.group(task.index))):
+            share.cost_free += gpus
+        else:
+            share.of_tasks.append(gpus)
+    since = NO_LOSS if job.last_start is None else max(job.last_start, job.last_checkpoint or 0)
+    shrinks = count > job.minimum or bool(job.demand.sub_groups)
+    return JobAllocation((job.phase, job.priority, job.project, job.preemptible), job.seq, since, shrinks, count, nodes)

@@ -1,0 +1,366 @@
+"""Free resources of every node, on which placements and evictions are tried and rolled back."""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, Protocol, TypeVar
+
+from bailiff_core.model.gpu_shares import amount_of, units_of
+from bailiff_core.model.resources import add, both, contains, less, more
+from bailiff_core.model.state import Node, PoolState, Resources
+from bailiff_core.model.units import Unit, holds
+
+from .result import GangPlacement
+from .task_requirements import NodeSelector, TaskRequirements
+
+Allocation = list[tuple["NodeResources", Resources]]
+AllocationKey = tuple[str, int, tuple[int, ...]]
+EligibleKey = tuple[NodeSelector, tuple[str, ...], int, int]
+ELIGIBLE_CACHE_SIZE = 64
+MAX_CHANGES = 100_000
+
+
+class NodeResources:
+    """Free resources of one node.
+
+    `unallocated` is not allocated to any task, reserved or not. `future` is what is neither allocated nor reserved once all
+    releasing resources are free. A task may start now on what both contain: a reservation is backed by releasing resources
+    first (model/resources.py). Both are replaced, never mutated, so that a rollback restores the old objects.
+    units: total units of each usable device, by number. removed: the node is no longer schedulable.
+    """
+
+    __slots__ = (
+        "_devices",
+        "_now",
+        "future",
+        "labels",
+        "models",
+        "name",
+        "node",
+        "number",
+        "removed",
+        "unallocated",
+        "units",
+        "usable",
+    )
+
+    def __init__(self, node: Node, usable: int, unallocated: Resources, future: Resources) -> None:
+        self.node = node
+        self.number = node.number
+        self.name = node.name
+        self.labels = node.labels
+        self.usable = usable
+        self.removed = False
+        self._devices = node.devices
+        self.models, self.units = _kinds(
+            tuple([(d.number, d.model, units_of(d)) for d in node.devices if usable >> d.number & 1])
+        )
+        self.set(unallocated, future)
+
+    def describes(self, node: Node) -> bool:
+        """Whether name, labels and devices of the node are unchanged. The device list is replaced when devices change."""
+        if self._devices is not node.devices:
+            return False
+        return (self.name, self.usable) == (node.name, _usable(node)) and self.labels == node.labels
+
+    def set(self, unallocated: Resources, future: Resources) -> None:
+        """Replace the free resources."""
+        self.unallocated, self.future = unallocated, future
+        self._now: Resources | None = None
+
+    def now(self) -> Resources:
+        """Resources on which a task may start now."""
+        if self._now is None:
+            self._now = both(self.unallocated, self.future)
+        return self._now
+
+    def devices_of(self, models: Sequence[str]) -> int:
+        """Mask of the usable devices, free or not, of one of these models; of any model if none is given."""
+        if not models:
+            return self.usable
+        mask = 0
+        for model in models:
+            mask |= self.models.get(model, 0)
+        return mask
+
+    def is_shared(self, number: int) -> bool:
+        """Whether a share of the device is allocated or reserved."""
+        return number in self.unallocated.shares or number in self.future.shares
+
+    def fits_now(self, amount: Resources) -> bool:
+        """Whether that much is free now."""
+        return contains(self.now(), amount)
+
+    def fits_again(self, amount: Resources) -> bool:
+        """Whether tasks evicted from this node still fit in their original place. Devices that failed since do not count."""
+        shares = {number: share for number, share in amount.shares.items() if number in self.units}
+        return contains(self.future, replace(amount, devices=amount.devices & self.usable, shares=shares))
+
+
+class ClusterView(Protocol):
+    """An index derived from the free resources, brought up to date by `refresh`. seen: entries of `changed` processed."""
+
+    seen: int
+
+    def refresh(self) -> None: ...
+
+
+View = TypeVar("View", bound=ClusterView)
+
+
+class ClusterResources:
+    """Free resources of all schedulable nodes, and a log of changes for rollback.
+
+    node_diagnostics: cached facts for unschedulable reasons, valid while nodes stay as they are (unschedulable_reasons.py).
+    changed: every node that changed, in order, for the `views` (indices over this object) to catch up with.
+    labels: of all nodes, including those not schedulable now. empty: the same pool without any task.
+    """
+
+    def __init__(self, nodes: Iterable[NodeResources], state: PoolState) -> None:
+        self.nodes = {node.number: node for node in sorted(nodes, key=lambda node: node.number)}
+        self.policy = state.policy
+        self.labels = {number: node.labels for number, node in state.nodes.items()}
+        self.changed: list[NodeResources] = []
+        self._views: dict[type[ClusterView], dict[Hashable, Any]] = {}
+        self._changes: list[tuple[NodeResources, Resources, Resources]] = []
+        self._allocations: dict[AllocationKey, Allocation] = {}
+        self._allocations_on: dict[int, dict[AllocationKey, None]] = {}
+        self.empty: ClusterResources | None = None
+        self._by_name: dict[str, NodeResources] | None = None
+        self._largest: int | None = None
+        self.node_diagnostics: dict[EligibleKey, tuple[int, list[str]]] = {}
+        self._eligible: dict[EligibleKey, list[tuple[NodeResources, int]]] = {}
+
+    @classmethod
+    def of(cls, state: PoolState) -> "ClusterResources":
+        """Free resources of the schedulable nodes."""
+        return cls((_node_resources(node) for node in state.nodes.values() if node.schedulable), state)
+
+    @classmethod
+    def of_empty_pool(cls, state: PoolState) -> "ClusterResources":
+        """The pool without any task, with all devices healthy and unreachable nodes back: an upper bound of what can be free."""
+        found = []
+        for node in state.nodes.values():
+            if node.state != "lost":
+                devices = sum(1 << device.number for device in node.devices)
+                room = replace(node.capacity, devices=devices)
+                found.append(NodeResources(node, devices, room, room))
+        return cls(found, state)
+
+    def views(self, kind: type[View]) -> dict[Hashable, View]:
+        """The indices of this kind on these resources, by key; callers add and drop entries."""
+        found: dict[Hashable, View] = self._views.setdefault(kind, {})
+        return found
+
+    def refresh(self, state: PoolState, nodes: Iterable[int]) -> None:
+        """Roll back all trials and reload these nodes from the state. No other node may have changed."""
+        self.rollback(0)
+        self.policy = state.policy
+        for number in nodes:
+            for key in self._allocations_on.pop(number, ()):
+                self._allocations.pop(key, None)
+            node, known = state.nodes[number], self.nodes.get(number)
+            self.labels[number] = node.labels
+            if known is not None and node.schedulable and known.describes(node):
+                known.node = node
+                unallocated, future = _free(node, known.usable, known.units)
+                if (known.unallocated, known.future) != (unallocated, future):
+                    known.set(unallocated, future)
+                    self.changed.append(known)
+            elif known is not None or node.schedulable:
+                self._replace_node(number, known, _node_resources(node) if node.schedulable else None)
+        self._trim_changes()
+
+    def _replace_node(self, number: int, known: NodeResources | None, fresh: NodeResources | None) -> None:
+        self._eligible.clear()
+        self.node_diagnostics.clear()
+        self._by_name = self._largest = None
+        if known is not None:
+            known.removed = True
+            self.changed.append(known)
+            del self.nodes[number]
+        if fresh is not None:
+            self.changed.append(fresh)
+            last = next(reversed(self.nodes), -1)
+            self.nodes[number] = fresh
+            if number < last:
+                self.nodes = dict(sorted(self.nodes.items()))
+
+    def _trim_changes(self) -> None:
+        """Bring all views up to date and clear `changed` when it is long, so that it does not grow without bound."""
+        if len(self.changed) > MAX_CHANGES:
+            for views in self._views.values():
+                for view in views.values():
+                    view.refresh()
+                    view.seen = 0
+            self.changed.clear()
+
+    def by_name(self) -> dict[str, NodeResources]:
+        """All nodes, ordered by name."""
+        if self._by_name is None:
+            self._by_name = {node.name: node for node in sorted(self.nodes.values(), key=lambda node: node.name)}
+        return self._by_name
+
+    def largest_device(self) -> int:
+        """Units of the largest device of any node; at least 1."""
+        if self._largest is None:
+            self._largest = max((units for node in self.nodes.values() for units in node.units.values()), default=1)
+        return self._largest
+
+    def eligible_nodes(self, need: TaskRequirements) -> list[tuple[NodeResources, int]]:
+        """Nodes that match the requirements, full or not, ordered by name, each with the mask of matching devices."""
+        key = eligible_key(need)
+        if key not in self._eligible:
+            if len(self._eligible) >= ELIGIBLE_CACHE_SIZE:
+                self._eligible.clear()
+            by_name = self.by_name()
+            listed = [by_name[name] for name in sorted(dict.fromkeys(need.nodes)) if name in by_name]
+            every = need._replace(nodes=())  # `listed` contains only nodes that the task names
+            among = listed if need.nodes else by_name.values()
+            self._eligible[key] = [(node, node.devices_of(need.models)) for node in among if is_eligible(every, node)]
+        return self._eligible[key]
+
+    def mark(self) -> int:
+        """A savepoint for `rollback`."""
+        return len(self._changes)
+
+    def rollback(self, mark: int) -> None:
+        """Undo all changes since `mark`, last first."""
+        while len(self._changes) > mark:
+            node, unallocated, future = self._changes.pop()
+            node.set(unallocated, future)
+            self.changed.append(node)
+
+    def take(self, node: NodeResources, amount: Resources, *, future: bool) -> None:
+        """Take resources of the node: for tasks that start now, or with `future` as a reservation."""
+        self._change(
+            node,
+            node.unallocated if future else less(node.unallocated, amount, node.units),
+            less(node.future, amount, node.units),
+        )
+
+    def set_future(self, node: NodeResources, future: Resources) -> None:
+        """Set the node's `future` free resources."""
+        self._change(node, node.unallocated, future)
+
+    def close(self, node: NodeResources) -> None:
+        """Make the node unavailable: nothing is free on it, now or in future."""
+        self._change(node, Resources(), Resources())
+
+    def evict(self, unit: Unit) -> None:
+        """Simulate the unit's eviction: its resources become releasing; reservations of tasks not started are dropped."""
+        for node, amount in self.allocation_of(unit):
+            self._change(node, node.unallocated, more(node.future, amount, node.units, node.usable))
+
+    def restore(self, unit: Unit) -> None:
+        """Undo `evict` of this unit."""
+        for node, amount in self.allocation_of(unit):
+            self._change(node, node.unallocated, less(node.future, amount, node.units))
+
+    def place(self, unit: Unit, place: GangPlacement) -> None:
+        """Take the resources of a placement, which was found on these or on equal resources."""
+        groups = unit.job.groups()
+        for task in place.tasks:
+            node = self.nodes[task.node]
+            devices, cpu_milli, memory_bytes, shares = amount_of(node.node, groups[task.index], task.devices)
+            self.take(node, Resources(devices, cpu_milli, memory_bytes, 1, dict(shares)), future=place.future)
+
+    def original_place_is_free(self, unit: Unit) -> bool:
+        """Whether an evicted unit still fits where it was."""
+        return all(node.fits_again(amount) for node, amount in self.allocation_of(unit))
+
+    def allocation_of(self, unit: Unit) -> Allocation:
+        """Resources allocated to or reserved for the unit's tasks, summed by node, in task order; cached until a node changes."""
+        job = unit.job
+        key = (job.id, job.attempt, unit.indices)
+        found = self._allocations.get(key)
+        if found is not None:
+            return found
+        groups = job.groups()
+        sums: dict[int, Resources] = {}
+        for index in unit.indices:
+            task = job.task(index)
+            if task is None:
+                continue
+            self._allocations_on.setdefault(task.node, {})[key] = None
+            if holds(task) and task.node in self.nodes:
+                room = sums.setdefault(task.node, Resources())
+                add(room, *amount_of(self.nodes[task.node].node, groups[index], task.devices))
+        found = [(self.nodes[number], room) for number, room in sums.items()]
+        if found:
+            self._allocations[key] = found
+        return found
+
+    def _change(self, node: NodeResources, unallocated: Resources, future: Resources) -> None:
+        self._changes.append((node, node.unallocated, node.future))
+        self.changed.append(node)
+        node.set(unallocated, future)
+
+
+def eligible_key(need: TaskRequirements) -> EligibleKey:
+    """Equal for requirements with the same eligible nodes and devices."""
+    return need.selector, need.nodes, need.devices, need.share_bytes
+
+
+def is_eligible(need: TaskRequirements, node: NodeResources) -> bool:
+    """Whether the node matches the requirements, full or not."""
+    if not need.selector.admits(node.labels) or (need.nodes and node.name not in need.nodes):
+        return False
+    return need.hosts(node.units, node.devices_of(need.models)) >= need.devices
+
+
+def slots_for(need: TaskRequirements, node: NodeResources, room: Resources, eligible: int) -> int:
+    """How many tasks of these requirements fit in `room` of the node, on these of its devices."""
+    count = room.slots
+    if need.cpu_milli:
+        count = min(count, room.cpu_milli // need.cpu_milli)
+    if need.memory_bytes:
+        count = min(count, room.memory_bytes // need.memory_bytes)
+    if count <= 0:
+        return 0
+    if need.gpus:
+        count = min(count, (room.devices & eligible).bit_count() // need.gpus)
+    elif need.devices:
+        count = need.sharers(count, need.capacities(room, node.units, eligible))
+    return count
+
+
+def _usable(node: Node) -> int:
+    usable = node.capacity.devices & ~node.quarantined
+    for device in node.devices:
+        if not device.healthy:
+            usable &= ~(1 << device.number)
+    return usable
+
+
+@lru_cache(maxsize=1024)  # many nodes are identical
+def _kinds(devices: tuple[tuple[int, str, int], ...]) -> tuple[Mapping[str, int], Mapping[int, int]]:
+    """Masks by model, and total units by number, of these devices (number, model, units)."""
+    models: dict[str, int] = {}
+    for number, model, _ in devices:
+        models[model] = models.get(model, 0) | 1 << number
+    return models, {number: units for number, _, units in devices}
+
+
+def _node_resources(node: Node) -> NodeResources:
+    usable = _usable(node)
+    made = NodeResources(node, usable, Resources(), Resources())
+    made.set(*_free(node, usable, made.units))
+    return made
+
+
+def _free(node: Node, usable: int, units: Mapping[int, int]) -> tuple[Resources, Resources]:
+    """`unallocated` and `future` of the node, see `NodeResources`."""
+    held, releasing, reserved, capacity = node.allocated, node.releasing, node.reserved, node.capacity
+    free = Resources(usable, capacity.cpu_milli, capacity.memory_bytes, capacity.slots)
+    staying = Resources(
+        held.devices & ~releasing.devices | reserved.devices,
+        held.cpu_milli - releasing.cpu_milli + reserved.cpu_milli,
+        held.memory_bytes - releasing.memory_bytes + reserved.memory_bytes,
+        held.slots - releasing.slots + reserved.slots,
+    )
+    for number in (*held.shares, *reserved.shares):
+        used = held.shares.get(number, 0) - releasing.shares.get(number, 0) + reserved.shares.get(number, 0)
+        if used:
+            staying.shares[number] = used
+    return less(free, held, units), less(free, staying, units)

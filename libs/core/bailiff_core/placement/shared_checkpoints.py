@@ -1,0 +1,47 @@
+"""Checks that a gang spanning nodes has a checkpoint directory that all its members see."""
+
+from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.gpu_shares import devices_of
+from bailiff_core.model.state import Node, PoolState
+
+MAX_NAMED = 5
+
+
+def unshared_checkpoints(state: PoolState, demand: JobDemand) -> str | None:
+    """Why members of a gang that does not fit on one node may not share a checkpoint directory; `None` if they do.
+
+    Based on the directories that node agents announced; the placement is not known yet.
+    """
+    may = [node for node in state.nodes.values() if any(_fits_task(node, group) for group in demand.tasks)]
+    if sum(group.count for group in demand.tasks) == 1 or any(_fits_gang(node, demand) for node in may):
+        return None
+    if not may or (len({node.checkpoint_store for node in may}) == 1 and may[0].checkpoint_store is not None):
+        return None
+    alone = [node.name for node in may if node.checkpoint_store is None]
+    what = f"{_first_names(alone)} share{'s' if len(alone) == 1 else ''} none" if alone else "there is more than one of them"
+    return (
+        f"this gang does not fit on one node, so its members need a shared checkpoint directory, and among the nodes that may "
+        f"run it {what}: set BAILIFF_SHARED_CHECKPOINTS to a shared directory on the node agents, or select nodes that share one"
+    )
+
+
+def _fits_task(node: Node, group: TaskGroup) -> bool:
+    models = not group.gpu_models or any(device.model in group.gpu_models for device in node.devices)
+    labels = all(node.labels.get(name) == value for name, value in group.node_labels.items())
+    return models and labels and (not group.nodes or node.name in group.nodes) and len(node.devices) >= devices_of(group)
+
+
+def _fits_gang(node: Node, demand: JobDemand) -> bool:
+    if not all(_fits_task(node, group) for group in demand.tasks):
+        return False
+    groups = demand.tasks
+    return (
+        sum(group.count * group.gpu_milli for group in groups) <= 1000 * len(node.devices)
+        and sum(group.count * group.cpu_milli for group in groups) <= node.capacity.cpu_milli
+        and sum(group.count * group.memory_bytes for group in groups) <= node.capacity.memory_bytes
+        and sum(group.count for group in groups) <= node.capacity.slots
+    )
+
+
+def _first_names(names: list[str]) -> str:
+    return ", ".join(names[:MAX_NAMED]) + (f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else "")

@@ -1,0 +1,32 @@
+"""Step budget of a search: counted steps instead of wall time, so that every machine gives up at the same point."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class StepBudget:
+    """Steps left and steps used."""
+
+    remaining: int
+    used: int = 0
+
+    def spend(self, steps: int = 1) -> bool:
+        """Use `steps`; false, and nothing used, if fewer are left."""
+        if steps > self.remaining:
+            return False
+        self.remaining -= steps
+        self.used += steps
+        return True
+
+    def charge(self, steps: int) -> None:
+        """Count `steps` that were used elsewhere, at most what is left."""
+        self.spend(min(steps, self.remaining))
+
+    def part(self, steps: int) -> "StepBudget":
+        """A separate budget for a sub-search, at most what is left; call `join` afterwards."""
+        return StepBudget(min(steps, self.remaining))
+
+    def join(self, part: "StepBudget") -> None:
+        """Count the steps that the sub-search used."""
+        self.remaining -= part.used
+        self.used += part.used

@@ -1,0 +1,98 @@
+"""One scheduling cycle over all pending jobs: the actions in order, each decision applied by the fold as in production.
+
+What production spreads over several cycles and services happens at once: a preemption request is answered in the same cycle.
+Backoffs between two attempts of one job do not apply.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from bailiff_core.actions.allocate import allocate
+from bailiff_core.actions.preempt import answered_requests, request_preemptions
+from bailiff_core.actions.schedule_timeouts import schedule_timeouts
+from bailiff_core.engine import LOGIC
+from bailiff_core.fold import close_cycle, enact
+from bailiff_core.lifecycle.ageing import ageing
+from bailiff_core.lifecycle.evictions import cancelled_evictions_of_preemptions
+from bailiff_core.lifecycle.reservations import moved_jobs
+from bailiff_core.lifecycle.stale_gang import stale_gangs
+from bailiff_core.model.policy import ACTIONS, Action
+from bailiff_core.model.state import PoolState
+from bailiff_core.records.decisions import PreemptionDecided
+from bailiff_core.records.facts import ClockAdvanced, ProposalReceived
+from bailiff_core.records.payload import Decision
+from bailiff_core.victims.batch import select_batch
+
+from .build import append_facts
+
+UNLIMITED_REQUESTS = 1 << 30
+MAX_ROUNDS = 1000
+LAST_SHOWN = 100
+Rule = Callable[[PoolState], Iterator[Decision]]
+BEFORE: tuple[Rule, ...] = (ageing, schedule_timeouts)
+
+
+def run_cycle(state: PoolState, *, stale: bool = True) -> list[tuple[int, Decision]]:
+    """All decisions of the cycle with their seqs, in order."""
+    append_facts(state, ClockAdvanced(), close=False)
+    _reset_backoffs(state)
+    made = [each for rule in (*BEFORE, allocate) for each in _all_of(state, rule)]
+    made += displace(state)
+    if stale:
+        made += _all_of(state, stale_gangs)
+    close_cycle(state)
+    return made
+
+
+def displace(state: PoolState) -> list[tuple[int, Decision]]:
+    """Consolidate, reclaim and preempt for all jobs still pending, until no request is open.
+
+    Raises `RuntimeError` if jobs keep preempting each other.
+    """
+    made: list[tuple[int, Decision]] = []
+    began = state.seq
+    for _ in range(MAX_ROUNDS):
+        opened = _all_of(state, lambda state: request_preemptions(state, UNLIMITED_REQUESTS))
+        made += opened
+        if not opened or state.selection is None:
+            return made
+        number, steps = state.selection.number, state.rules.preemption.search_steps
+        proposals = select_batch(state, state.selection.requests, steps)
+        append_facts(
+            state,
+            ProposalReceived(selection=number, computed_at=state.seq, logic=LOGIC, proposals=tuple(proposals)),
+            close=False,
+        )
+        for rule in (answered_requests, moved_jobs, cancelled_evictions_of_preemptions):
+            made += _all_of(state, rule)
+    preemptors = ", ".join(
+        dict.fromkeys(each.preemptor.job for _, each in made[-LAST_SHOWN:] if isinstance(each, PreemptionDecided))
+    )
+    raise RuntimeError(
+        f"preemption requests did not converge within {MAX_ROUNDS} rounds of one cycle after #{began}; "
+        f"the last preemptors were {preemptors}"
+    )
+
+
+def _all_of(state: PoolState, rule: Rule) -> list[tuple[int, Decision]]:
+    return list(_enacted(state, rule(state)))
+
+
+def _enacted(state: PoolState, decisions: Iterable[Decision]) -> Iterator[tuple[int, Decision]]:
+    for decision in decisions:
+        enact(state, decision)
+        yield state.seq, decision
+
+
+def _reset_backoffs(state: PoolState) -> None:
+    """Clear backoffs and recorded reasons, so that every pending job is tried and its reason recorded again."""
+    for name in state.queue:
+        job = state.jobs[name]
+        job.not_before = job.next_request_at = job.refused_requests = 0
+        job.pending_recorded = False
+    state.indices.retry_unschedulable = True
+
+
+def actions_to_run(names: Iterable[str], allowed: tuple[Action, ...]) -> tuple[Action, ...]:
+    """The actions that are both requested and allowed by the policy, in execution order."""
+    wanted = list(names)
+    return tuple(action for action in ACTIONS if action in wanted and action in allowed)

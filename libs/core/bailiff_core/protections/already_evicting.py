@@ -1,0 +1,24 @@
+"""A job on its way out is room to come, not a victim once more. So is a surplus task that leaves by itself."""
+
+from bailiff_core.model.policy import Action
+from bailiff_core.model.state import Job, PoolState
+from bailiff_core.model.units import Unit
+
+from .rule import Rule, Shield
+
+NAME = "already-evicting"
+
+
+def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:  # noqa: ARG001
+    """Jobs, and single tasks, that are being evicted."""
+    return _leaving
+
+
+def _leaving(unit: Unit) -> bool:
+    if unit.core or unit.job.phase == "evicting":
+        return unit.job.phase == "evicting"
+    tasks = (unit.job.task(index) for index in unit.indices)
+    return any(task is not None and task.eviction is not None for task in tasks)
+
+
+PROTECTION = Rule(10, NAME, shield, "is already being evicted")

@@ -1,8 +1,0 @@
-"""Since when a job waits: what rules about waiting count from."""
-
-from bailiff_core.model.pool import Job
-
-
-def waiting_since(job: Job) -> int:
-    """When it last joined the queue, µs: submitted, evicted, failed or lost. A dropped reservation begins no new wait."""
-    return max(job.submitted_at, job.last_eviction or 0, job.waiting_since)

@@ -1,0 +1,103 @@
+"""Fair shares (semantics §2): what each project is entitled to, resource by resource, from the root downwards.
+
+All amounts are whole numbers; requests in bytes of a device are exact fractions, and so is then what follows from them.
+Fair shares gate reclaim and order projects; they never keep idle room from anybody.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from bailiff_core.model.project_tree import ROOT, Branch, Family, Tree
+from bailiff_core.model.resource_vector import NOTHING, UNLIMITED, Amount, Amounts
+
+STEPS = (1000, 1, 1)  # shares are cut down to whole GPUs, millicores and bytes
+Divided = tuple[Amounts, list[Amounts], list[Amounts]]
+
+
+def fair_shares(
+    tree: Tree, total: Amounts, requested: Mapping[str, Amounts], known: dict[str, Divided] | None = None
+) -> dict[str, Amounts]:
+    """Every project's fair share of `total`, the root's own included. `requested`: by project, what lies below it included.
+
+    known: how each project's share was divided the last time, for the same tree; where nothing changed it is taken from there.
+    """
+    known = {} if known is None else known
+    shares = {ROOT: total}
+    for family in tree.families:
+        above = shares[family.parent]
+        asked = [requested.get(name, NOTHING) for name in family.names]
+        before = known.get(family.parent)
+        if before is None or before[0] != above or before[1] != asked:
+            requests = tuple(zip(*asked, strict=True))
+            columns = [_divide(above[at], requests[at], family, at) for at in range(3)]
+            before = known[family.parent] = above, asked, [Amounts._make(row) for row in zip(*columns, strict=True)]
+        shares.update(zip(family.names, before[2], strict=True))
+    return shares
+
+
+def allocatable(branch: Branch, share: Amounts) -> Amounts:
+    """What the project may come to use: `min(limit, max(quota, fair share))`; -1 where neither quota nor limit bounds it."""
+    return Amounts(*(_allocatable(*bounds) for bounds in zip(branch.quota, branch.limit, share, strict=True)))
+
+
+def _allocatable(quota: Amount, limit: Amount, share: Amount) -> Amount:
+    most = UNLIMITED if quota == UNLIMITED else max(quota, share)
+    if limit == UNLIMITED or most == UNLIMITED:
+        return max(limit, most)
+    return min(limit, most)
+
+
+def _divide(total: Amount, requested: Sequence[Amount], family: Family, at: int) -> Sequence[Amount]:
+    """One resource among the children of one project."""
+    weights = family.weights[at]
+    wanted = requested
+    if family.limited[at]:
+        pairs = zip(requested, family.limits[at], strict=True)
+        wanted = [asked if limit < 0 or asked < limit else limit for asked, limit in pairs]
+    if not family.weightless[at] and sum(wanted) <= total:
+        return wanted  # there is enough for all
+    # 1. Quotas, whatever they sum up to.
+    bounds = zip(family.quotas[at], wanted, strict=True)
+    if family.unlimited[at]:
+        shares = [total if quota < 0 and total < want else quota if 0 <= quota < want else want for quota, want in bounds]
+    else:
+        shares = [quota if quota < want else want for quota, want in bounds]  # noqa: FURB136 - a call takes longer
+    rest = total - sum(shares)
+    if rest <= 0:
+        return shares
+    # 2. What is left over, by priority and weight, until a round satisfies nobody.
+    step = STEPS[at]
+    cut: list[list[tuple[Amount, int]]] = []
+    for rank in family.ranks[at]:
+        if rest <= 0:
+            break
+        asking = [place for place in rank if shares[place] < wanted[place]]
+        lost: list[tuple[Amount, int]] = []
+        while asking and rest > 0:
+            offered, all_weights = rest, sum([weights[place] for place in asking])
+            whole_step = all_weights * step
+            still: list[int] = []
+            lost = []
+            for place in asking:
+                mine, lacks = offered * weights[place], wanted[place] - shares[place]
+                if lacks * all_weights <= mine:
+                    give = lacks
+                else:
+                    still.append(place)
+                    steps, remainder = divmod(mine, whole_step)
+                    give = steps * step
+                    if remainder:
+                        lost.append((-remainder, place))
+                shares[place] += give
+                rest -= give
+            if len(still) == len(asking):
+                break
+            asking = still
+        cut.append(lost)
+    # 3. What the floors left over: one step each, most lost first, then the older.
+    for lost in cut:
+        lost.sort()
+        for _, place in lost:
+            give = min(step, rest)
+            shares[place] += give
+            rest -= give
+    return shares

@@ -1,0 +1,107 @@
+"""Places a unit where it keeps to limit and quota: what MiB of a device come to depends on the device.
+
+The best place is tried first. Where it would cost too much, larger devices are tried, from the smallest that is larger;
+at last as many tasks as fit stand on the largest, and so on down, which costs least of all.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from bailiff_core.model.state import Job
+from bailiff_core.model.units import Unit
+from bailiff_core.placement.cluster_resources import ClusterResources
+from bailiff_core.placement.gang import GangPlacement, NoFit, TaskPlacement, place_unit
+from bailiff_core.placement.packing import ANYWHERE, capacity
+from bailiff_core.placement.step_budget import StepBudget
+from bailiff_core.placement.task_requirements import requirements_of_unit
+from bailiff_core.placement.topology_parts import has_topology_constraints
+
+from .demand_vector import by_bytes
+from .quota_checks import over_bounds
+from .resource_snapshot import ResourceSnapshot
+
+NOWHERE = ("",)
+Over = Callable[[GangPlacement], str | None]
+
+
+def place_within_bounds(
+    scene: ResourceSnapshot, unit: Unit, budget: StepBudget, *, reserve: bool = False, over: Over | None = None
+) -> GangPlacement | NoFit | str:
+    """A place, or why there is none, or which bound every place would break. On success its room is taken in the scene's rooms.
+
+    Units without MiB of a device are placed as ever: their bounds are tested before. over: says which bound a place would
+    break; left out: a limit or a quota.
+    """
+    breaks: Over = over or (lambda place: over_bounds(scene, unit, place))
+    cluster = scene.cluster
+    mark = cluster.mark()
+    first = place_unit(cluster, unit, budget, reserve=reserve)
+    if isinstance(first, NoFit) or not by_bytes(unit.job):
+        return first
+    told = breaks(first)
+    if told is None:
+        return first
+    cluster.rollback(mark)
+    sizes = _sizes(cluster)
+    for least in sorted(dict.fromkeys(sizes.values()))[1:]:
+        found = place_unit(cluster, _only_on(unit, [name for name in sizes if sizes[name] >= least]), budget, reserve=reserve)
+        if isinstance(found, GangPlacement) and breaks(found) is None:
+            return found
+        cluster.rollback(mark)
+    spread = _largest_first(cluster, unit, sizes, budget, reserve=reserve)
+    if spread is not None and breaks(spread) is None:
+        return spread
+    cluster.rollback(mark)
+    return told
+
+
+def _sizes(cluster: ClusterResources) -> dict[str, int]:
+    """By node, the units of its smallest device."""
+    return {node.name: min(node.units.values()) for node in cluster.nodes.values() if node.units}
+
+
+def _only_on(unit: Unit, nodes: list[str]) -> Unit:
+    """The unit with its MiB on these nodes alone."""
+    job = unit.job
+    groups = []
+    for group in job.demand.tasks:
+        allowed = tuple(name for name in nodes if not group.nodes or name in group.nodes)
+        bound = group.gpu_share_bytes is not None
+        groups.append(group.model_copy(update={"nodes": allowed or NOWHERE}) if bound else group)
+    asks: Job = replace(job, demand=job.demand.model_copy(update={"tasks": tuple(groups)}))
+    return Unit(asks, unit.indices, unit.core)
+
+
+def _largest_first(
+    cluster: ClusterResources, unit: Unit, sizes: dict[str, int], budget: StepBudget, *, reserve: bool
+) -> GangPlacement | None:
+    """Kind by kind, those that ask for MiB after the others, as many as fit on the largest devices; their room is taken."""
+    if has_topology_constraints(unit.job.demand):
+        return None
+    places: list[TaskPlacement] = []
+    future = reserve
+    for share, indices in sorted(((need.share_bytes, tuple(each)) for need, each in requirements_of_unit(unit).items())):
+        for part in _parts(cluster, unit, indices, sizes if share else {}, future=True):
+            found = place_unit(cluster, part, budget, reserve=reserve)
+            if isinstance(found, NoFit):
+                return None
+            places += found.tasks
+            future = future or found.future
+    return GangPlacement(tuple(sorted(places, key=lambda task: task.index)), future) if len(places) == len(unit.indices) else None
+
+
+def _parts(
+    cluster: ClusterResources, unit: Unit, indices: tuple[int, ...], sizes: dict[str, int], *, future: bool
+) -> Iterator[Unit]:
+    if not sizes:
+        yield Unit(unit.job, indices, unit.core)
+        return
+    for size in sorted(dict.fromkeys(sizes.values()), reverse=True):
+        part = _only_on(Unit(unit.job, indices, unit.core), [name for name in sizes if sizes[name] == size])
+        need = next(iter(requirements_of_unit(part)))
+        count = min(len(indices), capacity(cluster, need, ANYWHERE, future=future))
+        if count:
+            yield Unit(part.job, indices[:count], unit.core)
+            indices = indices[count:]
+        if not indices:
+            return

@@ -1,0 +1,280 @@
+"""Limits and quotas: what projects may use, and what may be reclaimed from them. Each refusal is a sentence.
+
+Every gate looks at the scene as it stands, trials included, before the unit is placed in it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+
+from bailiff_core.model.project_tree import NO_BOUNDS, called
+from bailiff_core.model.resource_vector import NOTHING, RESOURCES, UNLIMITED, Amount, Amounts, in_words
+from bailiff_core.model.state import Job
+from bailiff_core.model.units import Unit
+from bailiff_core.placement.gang import GangPlacement
+
+from .demand_vector import of_unit
+from .fair_share import allocatable
+from .resource_snapshot import ResourceSnapshot
+from .usage import Usage
+
+Shares = Mapping[str, Amounts]
+Margin = tuple[Amount | None, ...]
+FIRM = " for work that is not preemptible"
+
+
+def over_bounds(scene: ResourceSnapshot, unit: Unit, place: GangPlacement | None = None) -> str | None:
+    """Why the unit may not be added to what its projects use: `over_limit`, or `over_quota`."""
+    return over_limit(scene, unit, place) or over_quota(scene, unit, place)
+
+
+def over_limit(scene: ResourceSnapshot, unit: Unit, place: GangPlacement | None = None) -> str | None:
+    """Why the unit would take a project above its limit. Without a place: whatever device it lands on."""
+    usage = scene.usage
+    asked: Amounts | None = None
+    for project in usage.tree.branches[usage.leaf_of(unit.job)].path:
+        limit = usage.tree.branches[project].limit
+        if limit == NO_BOUNDS:
+            continue
+        asked = asked or _at_least(usage, unit, place)
+        over = _beyond(usage.allocated(project), asked, limit)
+        if over is not None:
+            return _would_use(project, over, usage.allocated(project).plus(asked), limit, "limit")
+    return None
+
+
+def over_quota(scene: ResourceSnapshot, unit: Unit, place: GangPlacement | None = None) -> str | None:
+    """Why a unit that is not preemptible would take its project's use of that kind over quota."""
+    if unit.job.preemptible:
+        return None
+    usage = scene.usage
+    asked = _at_least(usage, unit, place)
+    for project in usage.tree.branches[usage.leaf_of(unit.job)].path:
+        quota = usage.tree.branches[project].quota
+        over = _beyond(usage.non_preemptible(project), asked, quota)
+        if over is not None:
+            used = usage.non_preemptible(project).plus(asked)
+            return _would_use(project, over, used, quota, "quota", FIRM)
+    return None
+
+
+def never_within_bounds(scene: ResourceSnapshot, unit: Unit) -> str | None:
+    """Why the unit would be above a limit or, not preemptible, above a quota, even if nobody else used anything."""
+    usage = scene.usage
+    asked = of_unit(unit, usage.smallest)
+    for project in usage.tree.branches[usage.leaf_of(unit.job)].path:
+        branch = usage.tree.branches[project]
+        over = _beyond(NOTHING, asked, branch.limit)
+        if over is not None:
+            return _would_use(project, over, asked, branch.limit, "limit")
+        over = None if unit.job.preemptible else _beyond(NOTHING, asked, branch.quota)
+        if over is not None:
+            return _would_use(project, over, asked, branch.quota, "quota", FIRM)
+    return None
+
+
+def may_reclaim(scene: ResourceSnapshot, shares: Shares, unit: Unit) -> str | None:
+    """Why the unit's project is not entitled to take it from others."""
+    usage = scene.usage
+    project = usage.leaf_of(unit.job)
+    share = shares.get(project, NOTHING)
+    used = usage.allocated(project).plus(of_unit(unit, usage.smallest))
+    for at in range(3):
+        if used[at] > share[at]:
+            return _would_use(project, at, used, share, "fair share")
+    return over_quota(scene, unit)
+
+
+def loser(scene: ResourceSnapshot, preemptor: Job, victim: Job) -> str:
+    """The project that is tested when the victim loses: just below the lowest common ancestor, on the victim's side."""
+    usage = scene.usage
+    return usage.tree.sides(usage.leaf_of(preemptor), usage.leaf_of(victim))[1]
+
+
+class Reclaim:
+    """The test of what one unit may take from other projects, on the scene as it was when this was made.
+
+    Units that are placed again in the same plan are not taken: leave them out. `place`: of the preemptor, once it is known.
+    """
+
+    def __init__(self, scene: ResourceSnapshot, shares: Shares, unit: Unit, place: GangPlacement | None = None) -> None:
+        usage = scene.usage
+        self._usage = usage
+        self._shares = shares
+        self._before = usage.all_allocated()
+        self._asker = usage.leaf_of(unit.job)
+        self._asked = of_unit(unit, usage.smallest) if place is None else usage.taken_by(unit, place)
+        self._sides: dict[str, tuple[str, str]] = {}
+        self._bounds: dict[str, Amounts] = {}
+        self._within_quota: dict[str, bool] = {}
+        self._spare: dict[str, Margin] = {}
+
+    def loser(self, victim: Job) -> str:
+        """The project that loses what this victim holds."""
+        return self._side(victim)[1]
+
+    def may_take_more(self, victim: Job, taken: Amounts) -> bool:
+        """Whether a unit of this job may still be taken when its side has lost so much already."""
+        return _below(taken, self.spare(victim))
+
+    def spare(self, victim: Job) -> Margin:
+        """A unit of this job may still be taken while its side has lost less than this of any resource."""
+        leaf = self._usage.leaf_of(victim)
+        if leaf not in self._spare:
+            self._spare[leaf] = tuple(self._spare_of(*self._side(victim)))
+        return self._spare[leaf]
+
+    def _spare_of(self, mine: str, theirs: str) -> Iterator[Amount | None]:
+        """What it uses beyond its allocatable share, or where the preemptor stays within its quota, beyond its own quota."""
+        bounds = [self._bound(theirs)]
+        if self._fits_quota(mine):
+            bounds.append(self._usage.tree.branches[theirs].quota)
+        used = self._before.get(theirs, NOTHING)
+        for at in range(3):
+            beyond = [used[at] - bound[at] for bound in bounds if bound[at] != UNLIMITED and mine != theirs]
+            yield max(beyond, default=None)
+
+    def admits(self, units: Iterable[Unit]) -> bool:
+        """Whether all these units may be taken, in some order in which no job loses its core before its surplus.
+
+        What remains only shrinks, so the last unit of each losing project decides; it may be any job's last one.
+        """
+        taken: dict[str, Amounts] = {}
+        last: dict[str, dict[str, tuple[Unit, Amounts]]] = {}
+        for unit in units:
+            project, held = self.loser(unit.job), self._usage.held_by(unit)
+            taken[project] = taken.get(project, NOTHING).plus(held)
+            ends = last.setdefault(project, {})
+            if unit.job.id not in ends or not ends[unit.job.id][0].core:
+                ends[unit.job.id] = unit, held
+        for project, ends in last.items():
+            by_amount = {held: unit.job for unit, held in ends.values()}
+            if not any(self.may_take_more(job, taken[project].minus(held)) for held, job in by_amount.items()):
+                return False
+        return True
+
+    def unbalanced(self, units: Iterable[Unit]) -> str | None:
+        """Why the plan would only turn the tables: an ancestor of the preemptor would end up above its fair share and fuller
+        than a sibling that lost.
+        """
+        tree = self._usage.tree
+        lost: dict[str, Amounts] = {}
+        for unit in units:
+            held = self._usage.held_by(unit)
+            for project in tree.branches[self._usage.leaf_of(unit.job)].path:
+                lost[project] = lost.get(project, NOTHING).plus(held)
+        path = tree.branches[self._asker].path
+        for project, parent in pairwise(path):
+            mine = self._before.get(project, NOTHING).minus(lost.get(project, NOTHING)).plus(self._asked)
+            for sibling in tree.children[parent]:
+                if sibling in lost and sibling != project:
+                    theirs = self._before.get(sibling, NOTHING).minus(lost[sibling])
+                    at = self._fuller(project, mine, sibling, theirs)
+                    if at is not None:
+                        share = self._shares.get(project, NOTHING)
+                        says = _would_use(project, at, mine, share, "fair share")
+                        return f"{says}, a larger part of it than {called(sibling)} would be left with"
+        return None
+
+    def _fuller(self, project: str, mine: Amounts, sibling: str, theirs: Amounts) -> int | None:
+        my_share, their_share = self._shares.get(project, NOTHING), self._shares.get(sibling, NOTHING)
+        for at in range(3):
+            if mine[at] <= my_share[at]:
+                continue
+            if their_share[at] > 0 and mine[at] * their_share[at] >= theirs[at] * my_share[at]:
+                return at
+            # Nobody entitled to anything (quotas below a project that has none): without this they would go on for ever.
+            if my_share[at] == their_share[at] == 0 and theirs[at] < mine[at]:
+                return at
+        return None
+
+    def _side(self, victim: Job) -> tuple[str, str]:
+        leaf = self._usage.leaf_of(victim)
+        if leaf not in self._sides:
+            self._sides[leaf] = self._usage.tree.sides(self._asker, leaf)
+        return self._sides[leaf]
+
+    def _bound(self, project: str) -> Amounts:
+        if project not in self._bounds:
+            branch = self._usage.tree.branches[project]
+            self._bounds[project] = allocatable(branch, self._shares.get(project, NOTHING))
+        return self._bounds[project]
+
+    def _fits_quota(self, project: str) -> bool:
+        if project not in self._within_quota:
+            with_unit = self._before.get(project, NOTHING).plus(self._asked)
+            self._within_quota[project] = not _exceeds(with_unit, self._usage.tree.branches[project].quota)
+        return self._within_quota[project]
+
+
+class Losses:
+    """`Reclaim.admits` of units that are taken one after the other, and given back in the opposite order.
+
+    What was taken must be admitted before more is. A job's later units are taken before its earlier ones.
+    """
+
+    def __init__(self, reclaim: Reclaim, usage: Usage) -> None:
+        self._reclaim, self._usage = reclaim, usage
+        self._taken: dict[str, Amounts] = {}
+        self._last: dict[str, Amounts] = {}  # of each job, what the unit holds that may be the last to go
+        self._ends: dict[str, dict[Amounts, int]] = {}  # of each losing project, how often that is so much
+        self._order: list[tuple[str, str, Amounts, Amounts | None]] = []
+
+    def take(self, unit: Unit) -> bool:
+        """Whether all that is taken now may be."""
+        job, held = unit.job, self._usage.held_by(unit)
+        project = self._reclaim.loser(job)
+        before = self._last.get(job.id)
+        self._order.append((project, job.id, held, before))
+        if before is None or unit.core:
+            self._put(project, job.id, held)
+        taken = self._taken[project] = self._taken.get(project, NOTHING).plus(held)
+        spare = self._reclaim.spare(job)
+        return any(_below(taken.minus(last), spare) for last in self._ends[project])
+
+    def give_back(self) -> None:
+        """What was taken last is not."""
+        project, job, held, before = self._order.pop()
+        self._taken[project] = self._taken[project].minus(held)
+        if self._last[job] != before:
+            self._put(project, job, before)
+
+    def _put(self, project: str, job: str, held: Amounts | None) -> None:
+        ends, before = self._ends.setdefault(project, {}), self._last.pop(job, None)
+        if before is not None:
+            ends[before] -= 1
+            if not ends[before]:
+                del ends[before]
+        if held is not None:
+            self._last[job] = held
+            ends[held] = ends.get(held, 0) + 1
+
+
+def _below(lost: Amounts, spare: Margin) -> bool:
+    """Whether less is lost than that of any resource; `None`: of this one nothing is to spare."""
+    gpus, cpus, memory = spare
+    return (
+        (gpus is not None and lost[0] < gpus)
+        or (cpus is not None and lost[1] < cpus)
+        or (memory is not None and lost[2] < memory)
+    )
+
+
+def _at_least(usage: Usage, unit: Unit, place: GangPlacement | None) -> Amounts:
+    return of_unit(unit, usage.largest) if place is None else usage.taken_by(unit, place)
+
+
+def _beyond(used: Amounts, asked: Amounts, bound: Amounts) -> int | None:
+    """The first resource that is asked for and in which the bound would not be kept."""
+    for at in range(3):
+        if asked[at] > 0 and bound[at] != UNLIMITED and used[at] + asked[at] > bound[at]:
+            return at
+    return None
+
+
+def _exceeds(used: Amounts, bound: Amounts) -> bool:
+    return any(bound[at] != UNLIMITED and used[at] > bound[at] for at in range(3))
+
+
+def _would_use(project: str, at: int, used: Amounts, bound: Amounts, word: str, what: str = "") -> str:
+    mine, most = in_words(at, used[at]), in_words(at, bound[at], up=False)
+    return f"{called(project)} would use {mine} of its {word} of {most} {RESOURCES[at]}{what}"

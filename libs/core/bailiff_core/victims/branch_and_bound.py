@@ -1,0 +1,111 @@
+"""Branch and bound over sets of victims: reprieve candidates, most valuable first, and branch on evicting them anyway."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from bailiff_core.placement.step_budget import StepBudget
+
+from .candidates import EvictionChain, EvictionStep
+from .fit_oracle import FitOracle
+
+Test = Callable[[list[EvictionStep], StepBudget], bool]
+
+
+class SetConstraint(Protocol):
+    """Incremental test of a growing set of victims: if a set is forbidden, so is every larger one. `pop` undoes `push`."""
+
+    def push(self, step: EvictionStep) -> bool: ...
+    def pop(self) -> None: ...
+
+
+def reprieve_order(chains: Sequence[EvictionChain], weights: Mapping[EvictionStep, int]) -> list[EvictionStep]:
+    """Order for reprieves: heaviest first; within a job the last step first, as a step can stay only if later ones stay."""
+    keys: dict[EvictionStep, tuple[int, int]] = {}
+    for chain in chains:
+        heaviest = 0
+        for depth, step in enumerate(chain):
+            heaviest = max(heaviest, weights[step])
+            keys[step] = (heaviest, depth)
+    return sorted(keys, key=lambda step: keys[step], reverse=True)
+
+
+def reprieve_all(oracle: FitOracle, evicted: Sequence[EvictionStep]) -> list[EvictionStep]:
+    """Reprieve, in this order, each step that still fits. The rest is irreducible, as more free resources never hurt."""
+    remaining: dict[EvictionStep, None] = {}
+    needed: dict[EvictionStep, None] = {}  # a later step of the same job is evicted, so these are
+    for step in evicted:
+        if step in needed or not oracle.reprieve(step):
+            remaining[step] = None
+            if step.before is not None:
+                needed[step.before] = None
+    return list(remaining)
+
+
+def branch_and_bound(
+    oracle: FitOracle,
+    order: Sequence[EvictionStep],
+    weights: Mapping[EvictionStep, int],
+    limit: int | None,
+    budget: StepBudget,
+    *,
+    set_constraint: SetConstraint | None = None,
+    accept: Test | None = None,
+) -> tuple[list[EvictionStep] | None, bool]:
+    """The lightest set below `limit` whose eviction makes the unit fit, or `None`; and whether the search is complete.
+
+    All of `order` is evicted at the start and at the end; later steps of a job come before earlier ones. Each step is
+    reprieved if the unit still fits, and then, as the other branch, evicted. accept: final test of a complete set. Each
+    reprieve costs steps in proportion to the nodes it touches; `accept` charges its own.
+    """
+    best: list[EvictionStep] | None = None
+    back: list[bool] = []
+    evicted: list[EvictionStep] = []
+    needed: dict[EvictionStep, int] = {}
+    cost = 0
+    finished = True
+    dead = False  # the set so far is forbidden
+
+    def leave(step: EvictionStep) -> None:
+        nonlocal cost, dead
+        evicted.append(step)
+        cost += weights[step]
+        if step.before is not None:
+            needed[step.before] = needed.get(step.before, 0) + 1
+        dead = set_constraint is not None and not set_constraint.push(step)
+
+    def unleave() -> None:
+        nonlocal cost
+        step = evicted.pop()
+        if set_constraint is not None:
+            set_constraint.pop()
+        cost -= weights[step]
+        if step.before is not None:
+            needed[step.before] -= 1
+
+    while True:
+        if len(back) < len(order) and not dead and (limit is None or cost < limit):
+            step = order[len(back)]
+            if not budget.spend(oracle.effort(step)):
+                finished = False
+                break
+            stays = not needed.get(step) and oracle.reprieve(step)
+            back.append(stays)
+            if not stays:
+                leave(step)
+            continue
+        if not dead and (limit is None or cost < limit) and (accept is None or accept(list(evicted), budget)):
+            best, limit = list(evicted), cost
+        dead = False
+        while back and not back[-1]:
+            back.pop()
+            unleave()
+        if not back:
+            break
+        step = order[len(back) - 1]
+        oracle.evict(step)
+        back[-1] = False
+        leave(step)
+    for step, stays in zip(order, back, strict=False):
+        if stays:
+            oracle.evict(step)
+    return best, finished

@@ -1,0 +1,125 @@
+"""Conditions of an action on the preemptor and on the victim set as a whole (docs/concepts/semantics/actions.md)."""
+
+from collections.abc import Iterable, Sequence
+
+from bailiff_core.model.policy import Action
+from bailiff_core.model.project_tree import NO_BOUNDS, called
+from bailiff_core.model.units import Unit
+from bailiff_core.placement.gang import GangPlacement, NoFit
+from bailiff_core.placement.step_budget import StepBudget
+from bailiff_core.protections import Together
+from bailiff_core.quota.cap_at_fair_share import CapAtFairShare
+from bailiff_core.quota.demand_vector import by_bytes
+from bailiff_core.quota.project_cooldown import keeps_from_borrowing
+from bailiff_core.quota.quota_aware_placement import place_within_bounds
+from bailiff_core.quota.quota_checks import Reclaim, Shares, may_reclaim, over_limit, over_quota
+from bailiff_core.scheduling_snapshot import Scene
+
+
+def action_not_permitted(scene: Scene, shares: Shares, unit: Unit, action: Action) -> str | None:
+    """Why the unit may not use this action, whatever the victims; `None` if it may."""
+    rules = scene.state.rules.preemption
+    if action not in rules.actions:
+        return f"the policy does not allow {action}"
+    if action == "preempt" and not unit.job.may_preempt:
+        return "its priority class may not preempt"
+    if action == "reclaim" and not scene.state.rules.projects:
+        return "the policy has no projects to reclaim from"
+    if action == "reclaim":
+        return may_reclaim(scene, shares, unit)
+    if action == "consolidate":
+        if rules.max_migrations == 0:
+            return "the policy does not allow migrations (max_migrations is 0)"
+        if not unit.job.preemptible:
+            return "no job is relocated for a job that is not preemptible itself"
+        return over_limit(scene, unit) or keeps_from_borrowing(scene, unit)
+    return over_quota(scene, unit)
+
+
+class Constraints:
+    """Tests victim sets for one preemptor. Created before anything is evicted in `scene`.
+
+    earlier: units evicted for earlier preemptors of the same batch.
+    """
+
+    def __init__(self, scene: Scene, shares: Shares, unit: Unit, action: Action, earlier: Sequence[Unit] = ()) -> None:
+        self.scene = scene
+        self.unit = unit
+        self.action = action
+        self.together = Together(scene.state, action, unit.job, earlier)
+        self.reclaim = Reclaim(scene, shares, unit) if action == "reclaim" else None
+        self.cap_at_fair_share = CapAtFairShare.of(scene, shares, unit, action)
+        self.limited = self.over_limit_now() is not None
+        self.constrains_placement = (
+            by_bytes(unit.job) and self._has_bounds()
+        )  # and so what it takes depends on the devices it lands on
+        self.has_limits = (
+            self.limited or self.constrains_placement
+        )  # somebody may have to leave for the sake of the preemptor's bounds alone
+        self.constrains_set = self.reclaim is not None or self.together.on
+
+    def violation(self, leaving: Sequence[Unit], taken: Sequence[Unit] | None = None) -> str | None:
+        """Why these may not all be evicted; subsets of permitted sets are too. taken: those not relocated (default: all)."""
+        if not self.constrains_set:
+            return None
+        violation = self.together.forbids(leaving)
+        if violation is not None or self.reclaim is None:
+            return violation
+        taken = leaving if taken is None else taken
+        return None if self.reclaim.admits(taken) else self._loses_too_much(self.reclaim, taken)
+
+    def allows(self, leaving: Sequence[Unit], taken: Sequence[Unit] | None = None) -> bool:
+        """Whether `violation` is None, without building the sentence."""
+        if not self.constrains_set:
+            return True
+        if self.together.forbids(leaving) is not None:
+            return False
+        return self.reclaim is None or self.reclaim.admits(leaving if taken is None else taken)
+
+    def imbalance(self, taken: Sequence[Unit]) -> str | None:
+        """Why a permitted set may not be taken as a whole."""
+        return None if self.reclaim is None else self.reclaim.unbalanced(taken)
+
+    def _has_bounds(self) -> bool:
+        """Whether any limit of its projects could apply to the preemptor."""
+        branches, leaf = self.scene.usage.tree.branches, self.scene.usage.leaf_of(self.unit.job)
+        limited = any(branches[name].limit != NO_BOUNDS for name in branches[leaf].path)
+        firm = not self.unit.job.preemptible and bool(self.scene.state.rules.projects)
+        return limited or firm or self.cap_at_fair_share is not None
+
+    def rejects(self, taken: Sequence[Unit]) -> bool:
+        """Whether this set is not permitted: forbidden, imbalanced, or too small to keep the preemptor within its limits."""
+        if not self.allows(taken) or self.imbalance(taken) is not None:
+            return True
+        return self.limited and self.over_limit_after(taken) is not None
+
+    def _loses_too_much(self, reclaim: Reclaim, taken: Iterable[Unit]) -> str:
+        of_project: dict[str, list[Unit]] = {}
+        for unit in taken:
+            of_project.setdefault(reclaim.loser(unit.job), []).append(unit)
+        names = [called(project) for project, units in of_project.items() if not reclaim.admits(units)]
+        return f"{names[0]} would lose more than it has above its fair share and its quota"
+
+    def over_limit_after(self, leaving: Iterable[Unit], place: GangPlacement | None = None) -> str | None:
+        """Why the preemptor would exceed a limit or its fair share, or violate a cooldown, even after these evictions."""
+        usage = self.scene.usage
+        mark = usage.mark()
+        for unit in leaving:
+            usage.evict(unit)
+        over = self.over_limit_now(place)
+        usage.rollback(mark)
+        return over
+
+    def over_limit_now(self, place: GangPlacement | None = None) -> str | None:
+        """`over_limit_after` on the current snapshot."""
+        over = over_limit(self.scene, self.unit, place)
+        if over is None and self.cap_at_fair_share is not None:
+            over = self.cap_at_fair_share.forbids(place)
+        return over if over is not None or self.action == "reclaim" else keeps_from_borrowing(self.scene, self.unit)
+
+    def place(self, budget: StepBudget) -> GangPlacement | NoFit | str:
+        """A reserved placement of the preemptor within its limits on the current snapshot; its resources are taken."""
+        return place_within_bounds(self.scene, self.unit, budget, reserve=True, over=self._over)
+
+    def _over(self, place: GangPlacement) -> str | None:
+        return self.over_limit_now(place) or over_quota(self.scene, self.unit, place)

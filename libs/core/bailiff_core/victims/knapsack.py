@@ -1,0 +1,440 @@
+"""Exact search for equal tasks: the cheapest evictions per additional slot in each component, combined by a knapsack.
+
+A component is a set of nodes connected by candidates that run on several of them. Within a component every sensible victim
+set is tried once and cached for later preemptors with the same requirements; over the components the cheapest combination
+is found by dynamic programming over slots. If one additional slot suffices, every node is a component of its own.
+"""
+
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush, nsmallest
+from itertools import groupby
+
+from bailiff_core.model.resources import more
+from bailiff_core.model.state import Resources
+from bailiff_core.placement.cluster_resources import ClusterResources, NodeResources, slots_for
+from bailiff_core.placement.step_budget import StepBudget
+from bailiff_core.placement.task_requirements import TaskRequirements
+
+from .candidates import Candidates, EvictionChain, EvictionStep
+
+COMBINATIONS_PER_STEP = 50
+SETS_PER_STEP = 16
+MAX_SETS_PER_COMPONENT = 3_000
+
+
+OptionKey = tuple[int, int, tuple[tuple[int, str, int], ...]]  # weight, number of steps, their youth keys
+
+
+@dataclass(slots=True)
+class Option:
+    """Evicting these steps of one component gains `gain` slots. key: total order, cheapest first."""
+
+    gain: int
+    key: OptionKey
+    steps: tuple[EvictionStep, ...]
+
+
+@dataclass(slots=True)
+class Component:
+    """Nodes that can be searched on their own. options: by ascending gain and cost; `None`: too many sets to try."""
+
+    nodes: list[NodeResources]
+    names: dict[str, None] = field(default_factory=dict)
+    slots: int = 0
+    options: list[Option] | None = None
+    known: bool = False
+
+
+@dataclass(slots=True)
+class _Increment:
+    """Steps that are evicted together, and the resources that this frees, by index of the node in the component."""
+
+    steps: tuple[EvictionStep, ...]
+    weight: int
+    frees: list[tuple[int, Resources]]
+    nodes: list[int]
+
+
+class Knapsack:
+    """Eviction options for tasks of one requirements. single: every node is a component. eligible: only these nodes."""
+
+    def __init__(
+        self,
+        cluster: ClusterResources,
+        need: TaskRequirements,
+        candidates: Candidates,
+        *,
+        single: bool,
+        eligible: dict[NodeResources, int] | None = None,
+    ) -> None:
+        self.cluster = cluster
+        self.need = need
+        self.candidates = candidates
+        self.single = single
+        self.eligible_nodes = dict(cluster.eligible_nodes(need)) if eligible is None else eligible
+        self.parts = self._parts()
+        self._part_of = {node.number: at for at, part in enumerate(self.parts) for node in part.nodes}
+        self._queue: list[
+            tuple[OptionKey, int, int, bool]
+        ] = []  # for one slot: cheapest component first, by lower bound or exact
+        self._version = [0] * len(self.parts)
+        for at, part in enumerate(self.parts):
+            part.slots = sum(self._count(node) for node in part.nodes)
+            if single:
+                self._enqueue(at)
+        self.free = sum(part.slots for part in self.parts)
+
+    def touch(self, nodes: Iterable[int]) -> None:
+        """Process nodes that changed permanently."""
+        for at in dict.fromkeys(self._part_of[number] for number in nodes if number in self._part_of):
+            part = self.parts[at]
+            part.known = False
+            before, part.slots = part.slots, sum(self._count(node) for node in part.nodes)
+            self.free += part.slots - before
+            if self.single:
+                self._enqueue(at)
+
+    def cheapest(
+        self, short: int, budget: StepBudget, without: EvictionStep | None = None
+    ) -> tuple[list[EvictionStep] | None, bool]:
+        """The cheapest set that gains `short` slots, or `None`; and whether that is certain. without: a step not to evict."""
+        if self.single and short == 1:
+            return self._one_more(budget, without)
+        found: list[list[Option]] = []
+        gains = 0
+        for part in self.parts:
+            if without is not None and without.job.id in part.names:
+                options = self._search(part, budget, without)
+            else:
+                options = part.options if part.known else self.options(part, budget)
+            if options is None:
+                return None, False
+            if options:
+                found.append(options)
+                gains += options[-1].gain
+        return (None, True) if gains < short else _best_combination(found, short, budget)
+
+    def _one_more(self, budget: StepBudget, without: EvictionStep | None) -> tuple[list[EvictionStep] | None, bool]:
+        """The cheapest option for one additional slot; only nodes whose lower bound is low enough are searched."""
+        best: Option | None = None
+        aside: list[tuple[OptionKey, int, int, bool]] = []
+        while self._queue and (best is None or self._queue[0][0] < best.key):
+            key, at, version, sure = heappop(self._queue)
+            part = self.parts[at]
+            if version != self._version[at]:
+                continue
+            if not sure:
+                options = self.options(part, budget)
+                if options is None:
+                    heappush(self._queue, (key, at, version, sure))
+                    for entry in aside:
+                        heappush(self._queue, entry)
+                    return None, False
+                if options:
+                    heappush(self._queue, (options[0].key, at, version, True))
+                continue
+            aside.append((key, at, version, sure))
+            if without is None or without.job.id not in part.names:
+                best = part.options[0] if part.options else None
+                break
+            options = self._search(part, budget, without)
+            if options is None:
+                best = None
+                break
+            if options and (best is None or options[0].key < best.key):
+                best = options[0]
+        for entry in aside:
+            heappush(self._queue, entry)
+        return (None if best is None else list(best.steps)), True
+
+    def _enqueue(self, at: int) -> None:
+        self._version[at] += 1
+        bound = self._bound(self.parts[at])
+        if bound is not None:
+            heappush(self._queue, ((bound, 0, ()), at, self._version[at], False))
+
+    def _bound(self, part: Component) -> int | None:
+        """Lower bound of the weight for one additional slot on the node; `None`: impossible."""
+        weights: list[int] = []
+        most = 1
+        for name in part.names:
+            for step in self.candidates.chains.get(name, ()):
+                weights.append(step.weight)
+                for node, room in self.cluster.allocation_of(step.unit):
+                    if node is part.nodes[0]:
+                        most = max(most, room.devices.bit_count() + len(room.shares))
+        if not weights:
+            return None
+        if not self.need.gpus:
+            return min(weights)
+        node = part.nodes[0]
+        lacking = self.need.gpus * (part.slots + 1) - (node.future.devices & self.eligible_nodes[node]).bit_count()
+        weights.sort()
+        return sum(weights[: max(1, -(-lacking // most))])
+
+    def options(self, part: Component, budget: StepBudget) -> list[Option] | None:
+        """The component's options, cached."""
+        if not part.known:
+            part.options, part.known = self._search(part, budget, None), True
+        return part.options
+
+    def _count(self, node: NodeResources) -> int:
+        return slots_for(self.need, node, node.future, self.eligible_nodes[node])
+
+    def _parts(self) -> list[Component]:
+        """Connected components of eligible nodes; two nodes are connected if a candidate runs on both."""
+        root: dict[int, int] = {node.number: node.number for node in self.eligible_nodes}
+
+        def find(number: int) -> int:
+            while root[number] != number:
+                root[number] = number = root[root[number]]
+            return number
+
+        stands_on: dict[str, list[int]] = {}
+        for name, chain in self.candidates.chains.items():
+            here: dict[int, None] = {}
+            for step in chain:
+                for node, _ in self.cluster.allocation_of(step.unit):
+                    if node in self.eligible_nodes:
+                        here[node.number] = None
+            numbers = stands_on[name] = list(here)
+            if not self.single:
+                for number in numbers[1:]:
+                    root[find(number)] = find(numbers[0])
+        parts: dict[int, Component] = {}
+        for node in self.eligible_nodes:
+            parts.setdefault(find(node.number), Component([])).nodes.append(node)
+        for name, numbers in stands_on.items():
+            for number in numbers:
+                parts[find(number)].names[name] = None
+        return list(parts.values())
+
+    def _search(self, part: Component, budget: StepBudget, without: EvictionStep | None) -> list[Option] | None:
+        """Pareto-optimal eviction options of the component; `None`: too many sets to try."""
+        nodes, place = part.nodes, {node: at for at, node in enumerate(part.nodes)}
+        sequences = [[self._increment(steps, place) for steps in sequence] for sequence in self._sequences(part, place, without)]
+        if not sequences:
+            return []
+        free = [node.future for node in nodes]  # per node, with the chosen steps evicted
+        counts = [self._count(node) for node in nodes]
+
+        def leave(increment: _Increment) -> int:
+            for at, amount in increment.frees:
+                free[at] = more(free[at], amount, nodes[at].units, nodes[at].usable)
+            gained = 0
+            for at in increment.nodes:
+                before, counts[at] = counts[at], slots_for(self.need, nodes[at], free[at], self.eligible_nodes[nodes[at]])
+                gained += counts[at] - before
+            return gained
+
+        most = -1
+        if len(sequences) > 1:
+            before = free[:], counts[:]
+            most = sum(leave(increment) for sequence in sequences for increment in sequence)
+            if not most:
+                return []
+            free[:], counts[:] = before
+        tries: list[Option] = []
+        limit: list[int | None] = [None]  # lowest weight of a set with the maximum gain
+        allowed = min(MAX_SETS_PER_COMPONENT, budget.remaining * SETS_PER_STEP)
+
+        def walk(at: int, gain: int, weight: int, chosen: tuple[EvictionStep, ...]) -> bool:
+            for number in range(at, len(sequences)):
+                before = free[:], counts[:]
+                gained, heavier, evicted = gain, weight, chosen
+                for increment in sequences[number]:
+                    heavier += increment.weight
+                    if limit[0] is not None and heavier > limit[0]:
+                        break
+                    gained += leave(increment)
+                    evicted = (*evicted, *increment.steps)
+                    tries.append(Option(gained, (heavier, len(evicted), ()), evicted))
+                    if len(tries) > allowed:
+                        return False
+                    if gained == most:
+                        limit[0] = heavier if limit[0] is None else min(limit[0], heavier)
+                        break
+                    if not walk(number + 1, gained, heavier, evicted):
+                        return False
+                free[:], counts[:] = before
+            return True
+
+        if not walk(0, 0, 0, ()) or not budget.spend(len(tries) // SETS_PER_STEP):
+            return None
+        return _best_of(tries)
+
+    def _increment(self, steps: tuple[EvictionStep, ...], place: dict[NodeResources, int]) -> "_Increment":
+        standing = [self.cluster.allocation_of(step.unit) for step in steps]
+        frees = [(place[node], amount) for each in standing for node, amount in each if node in place]
+        return _Increment(steps, sum([step.weight for step in steps]), frees, list(dict.fromkeys([at for at, _ in frees])))
+
+    def _sequences(
+        self, part: Component, here: Container[NodeResources], without: EvictionStep | None
+    ) -> list[list[tuple[EvictionStep, ...]]]:
+        """Steps with one sensible order: those of a job, and of jobs that free equal resources, cheapest first."""
+        alike: dict[object, list[EvictionStep]] = {}
+        sequences: list[list[tuple[EvictionStep, ...]]] = []
+        for name in part.names:
+            chain = self.candidates.chains.get(name)
+            if chain is None:
+                continue
+            if len(chain) == 1:
+                if chain[0] is not without:
+                    alike.setdefault(self._footprint(chain[0], here), []).append(chain[0])
+                continue
+            increments = self._increments(chain, here, without)
+            if increments:
+                sequences.append(increments)
+        for same in alike.values():
+            same.sort(key=lambda step: (step.weight, step.youth))
+            sequences.append([(step,) for step in same])
+        return sequences
+
+    def _increments(
+        self, chain: EvictionChain, here: Container[NodeResources], without: EvictionStep | None
+    ) -> list[tuple[EvictionStep, ...]]:
+        increments: list[tuple[EvictionStep, ...]] = []
+        waiting: list[EvictionStep] = []
+        for step in chain:
+            if step is without:
+                break
+            waiting.append(step)
+            if any(node in here for node, _ in self.cluster.allocation_of(step.unit)):
+                increments.append(tuple(waiting))
+                waiting = []
+        return increments
+
+    def _footprint(self, step: EvictionStep, here: Container[NodeResources]) -> object:
+        """Resources that its eviction frees, as far as they matter to the requirements."""
+        print_ = []
+        for node, room in self.cluster.allocation_of(step.unit):
+            if node in here:
+                devices = (room.devices & self.eligible_nodes[node]).bit_count()
+                shares = tuple(sorted(room.shares.items()))
+                print_.append((node.number, devices, room.cpu_milli, room.memory_bytes, room.slots, shares))
+        return tuple(sorted(print_))
+
+
+KnapsackCache = dict[tuple[int, TaskRequirements, bool], Knapsack]
+
+
+def knapsack_for(
+    cache: KnapsackCache, cluster: ClusterResources, need: TaskRequirements, candidates: Candidates, wanted: int
+) -> tuple[Knapsack, int]:
+    """The knapsack for these requirements, and how many slots `wanted` tasks lack. Fills `cache`."""
+    known = cache.get((id(candidates), need, True)) or cache.get((id(candidates), need, False))
+    if known is not None:
+        short = wanted - known.free
+    else:
+        short = wanted - sum(slots_for(need, node, node.future, eligible) for node, eligible in cluster.eligible_nodes(need))
+    key = (id(candidates), need, short == 1)
+    if key not in cache:
+        cache[key] = Knapsack(cluster, need, candidates, single=short == 1)
+    return cache[key], short
+
+
+def _best_of(tries: list[Option]) -> list[Option]:
+    """Options that no cheaper option equals in gain."""
+    found: list[Option] = []
+    most = 0
+    tries.sort(key=_cost)
+    for _, same in groupby(tries, key=_cost):
+        better = [option for option in same if option.gain > most]
+        for option in better:
+            option.key = (*option.key[:2], tuple(sorted([step.youth for step in option.steps])))
+        better.sort(key=lambda option: option.key)
+        for option in better:
+            if option.gain > most:
+                found.append(option)
+                most = option.gain
+    return found
+
+
+def _cost(option: Option) -> OptionKey:
+    """Sort key before the youth keys are filled in."""
+    return option.key
+
+
+def _best_combination(parts: list[list[Option]], short: int, budget: StepBudget) -> tuple[list[EvictionStep] | None, bool]:
+    parts = _relevant(parts, short)
+    if sum(options[-1].gain for options in parts) == short:
+        return [step for options in parts for step in options[-1].steps], True
+    if all(len(options) == 1 and options[0].gain == 1 for options in parts):
+        singles = sorted((options[0] for options in parts), key=lambda option: option.key)
+        return [step for option in singles[:short] for step in option.steps], True
+    marginals = _marginals(parts)
+    if marginals is not None:
+        marginals.sort(key=lambda entry: entry[0])
+        return [step for _, steps in marginals[:short] for step in steps], True
+    return _knapsack(parts, short, budget)
+
+
+def _relevant(parts: list[list[Option]], short: int) -> list[list[Option]]:
+    """At most `short` components are used: for each gain, keep only the `short` cheapest components."""
+    if len(parts) <= short:
+        return parts
+    most = min(short, max(options[-1].gain for options in parts))
+    able: list[list[tuple[OptionKey, int]]] = [[] for _ in range(most)]
+    for at, options in enumerate(parts):
+        enough = 0  # gain covered by the options before
+        for option in options:
+            for gain in range(enough, min(option.gain, most)):
+                able[gain].append((option.key, at))
+            enough = option.gain
+    cache = {at: None for some in able for _, at in nsmallest(short, some)}
+    return [parts[at] for at in sorted(cache)]
+
+
+def _marginals(parts: list[list[Option]]) -> list[tuple[OptionKey, tuple[EvictionStep, ...]]] | None:
+    """Cost of each additional slot, if it never decreases within a component: then the cheapest slots are the optimum."""
+    found = []
+    for options in parts:
+        before: tuple[EvictionStep, ...] = ()
+        last = None
+        for number, option in enumerate(options, start=1):
+            if option.gain != number or option.steps[: len(before)] != before:
+                return None
+            steps = option.steps[len(before) :]
+            key = (sum(step.weight for step in steps), len(steps), tuple(sorted(step.youth for step in steps)))
+            if last is not None and key < last:
+                return None
+            found.append((key, steps))
+            before, last = option.steps, key
+    return found
+
+
+def _knapsack(parts: list[list[Option]], short: int, budget: StepBudget) -> tuple[list[EvictionStep] | None, bool]:
+    """Dynamic program over components: the best combination per number of slots gained."""
+    weights = tie_broken_weights([step for options in parts for option in options for step in option.steps])
+    best: list[tuple[int, object] | None] = [(0, None)] + [None] * short
+    for options in parts:
+        if not budget.spend(1 + len(options) * short // COMBINATIONS_PER_STEP):
+            return None, False
+        before = list(best)
+        for option in options:
+            weight = sum(weights[step] for step in option.steps)
+            for gained in range(1, short + 1):
+                base = before[gained - option.gain] if gained > option.gain else before[0]
+                if base is None:
+                    break  # a larger gain is impossible as well
+                known = best[gained]
+                if known is None or base[0] + weight < known[0]:
+                    best[gained] = (base[0] + weight, (base[1], option))
+    found = best[short]
+    if found is None:
+        return None, True
+    steps: list[EvictionStep] = []
+    link = found[1]
+    while link is not None:
+        link, option = link  # type: ignore[misc]
+        steps += option.steps
+    return steps, True
+
+
+def tie_broken_weights(steps: Sequence[EvictionStep]) -> dict[EvictionStep, int]:
+    """Weights for which no two sets of these steps are equal: ties are broken in favour of evicting younger jobs."""
+    order = sorted(dict.fromkeys(steps), key=lambda step: step.youth, reverse=True)  # oldest first
+    size = len(order)
+    # Of sets of equal size the youngest has the smallest sum, and fewer steps are always less.
+    return {step: (step.weight * (size + 1) << size) + (1 << size) - (1 << rank) for rank, step in enumerate(order)}

@@ -1,0 +1,98 @@
+"""Relocates victims: finds new placements for evicted units, as close to their original ones as possible."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from bailiff_core.model.state import Job
+from bailiff_core.model.units import Unit
+from bailiff_core.placement.cluster_resources import ClusterResources
+from bailiff_core.placement.gang import GangPlacement, TaskPlacement, place_unit
+from bailiff_core.placement.step_budget import StepBudget
+from bailiff_core.placement.task_requirements import requirements_of_unit
+from bailiff_core.placement.topology_parts import has_topology_constraints
+
+from .candidates import EvictionStep
+from .fit_oracle import cannot_fit
+
+STEPS_PER_MOVE = 200
+
+
+def units_by_job(steps: Iterable[EvictionStep]) -> list[Unit]:
+    """Evicted units merged into one unit per job."""
+    indices: dict[str, list[int]] = {}
+    jobs: dict[str, tuple[Job, bool]] = {}
+    for step in steps:
+        indices.setdefault(step.job.id, []).extend(step.unit.indices)
+        jobs[step.job.id] = (step.job, jobs.get(step.job.id, (step.job, False))[1] or step.whole)
+    return [Unit(job, tuple(sorted(indices[name])), core) for name, (job, core) in jobs.items()]
+
+
+def find_relocations(cluster: ClusterResources, steps: Sequence[EvictionStep], budget: StepBudget) -> dict[str, GangPlacement]:
+    """New placements of victims, by job, most valuable first; victims without one are left out.
+
+    The victims are evicted and the preemptor is placed in `cluster`; new placements are taken there. A gang is relocated as
+    a whole; tasks whose original place is free keep it. Surplus tasks of a job that continues are relocated one by one, the
+    last step first: some may find a place and others not.
+    """
+    value: dict[str, int] = {}
+    parts: dict[str, list[Unit]] = {}
+    for step in steps:
+        value[step.job.id] = value.get(step.job.id, 0) + step.weight
+        parts.setdefault(step.job.id, []).append(step.unit)
+    found: dict[str, GangPlacement] = {}
+    dead_ends: dict[object, None] = {}  # free resources only shrink
+    for unit in sorted(units_by_job(steps), key=lambda unit: (-value[unit.job.id], -unit.job.seq, unit.job.id)):
+        places: list[TaskPlacement] = []
+        for each in (unit,) if unit.core else reversed(parts[unit.job.id]):
+            shape = _shape(each)
+            place = relocate(cluster, each, budget) if shape not in dead_ends else None
+            if place is None:
+                dead_ends[shape] = None
+            else:
+                places += place.tasks
+        if places:
+            found[unit.job.id] = GangPlacement(tuple(sorted(places, key=lambda task: task.index)), future=True)
+    return found
+
+
+def _shape(unit: Unit) -> object:
+    """Equal for units that either all fit or all do not."""
+    if has_topology_constraints(unit.job.demand):
+        return unit.job.id, unit.indices
+    return tuple((need, len(indices)) for need, indices in requirements_of_unit(unit).items())
+
+
+def units_without_relocation(leaving: Iterable[Unit], moved: Mapping[str, GangPlacement]) -> list[Unit]:
+    """Units with at least one task that is not relocated."""
+    there = {name: dict.fromkeys(task.index for task in place.tasks) for name, place in moved.items()}
+    return [unit for unit in leaving if not all(index in there.get(unit.job.id, ()) for index in unit.indices)]
+
+
+def relocate(cluster: ClusterResources, unit: Unit, budget: StepBudget) -> GangPlacement | None:
+    """A new placement of an evicted unit, keeping original places where possible; its resources are taken in `cluster`."""
+    part = budget.part(STEPS_PER_MOVE)
+    mark = cluster.mark()
+    kept: list[TaskPlacement] = []
+    missing: list[int] = []
+    for index in unit.indices:
+        alone = Unit(unit.job, (index,), unit.core)
+        task = unit.job.task(index)
+        if task is not None and cluster.allocation_of(alone) and cluster.original_place_is_free(alone):
+            cluster.restore(alone)
+            kept.append(TaskPlacement(index, task.node, task.devices))
+        else:
+            missing.append(index)
+    place: GangPlacement | None = None
+    if not missing:
+        place = GangPlacement(tuple(kept), future=True)
+    elif kept:
+        found = place_unit(cluster, Unit(unit.job, tuple(missing), unit.core), part, reserve=True)
+        if isinstance(found, GangPlacement):
+            place = GangPlacement(tuple(sorted((*kept, *found.tasks), key=lambda task: task.index)), future=True)
+    if place is None:
+        cluster.rollback(mark)
+        if cannot_fit(cluster, unit):
+            return None
+        found = place_unit(cluster, unit, part, reserve=True)
+        place = found if isinstance(found, GangPlacement) else None
+    budget.join(part)
+    return place

@@ -1,0 +1,275 @@
+"""Revalidates a proposal against the current state, which may have changed since the proposal was computed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bailiff_core.model.placement_ranges import NodeShare, numbers, ranges
+from bailiff_core.model.proposal import Proposal, VictimChoice
+from bailiff_core.model.resources import contains
+from bailiff_core.model.state import Job, PoolState, Task
+from bailiff_core.model.units import Unit, next_unit
+from bailiff_core.placement.cluster_resources import ClusterResources, is_eligible
+from bailiff_core.placement.gang import GangPlacement, TaskPlacement
+from bailiff_core.placement.placement_codec import decode_placement, encode_placement
+from bailiff_core.placement.task_requirements import requirements_of_unit
+from bailiff_core.placement.topology_domains import key_of
+from bailiff_core.placement.topology_parts import TopologyPart, topology_parts_of
+from bailiff_core.protections import Shields
+from bailiff_core.quota.quota_checks import Shares, over_limit
+from bailiff_core.scheduling_snapshot import Scene
+
+from .batch import units_of_choice
+from .constraints import Constraints, action_not_permitted
+from .objective import EvictionCost, eviction_cost
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The proposal holds. victims: still needed, with their current losses. dropped: ended, or no longer needed."""
+
+    unit: Unit
+    victims: tuple[VictimChoice, ...]
+    dropped: tuple[str, ...]
+    placement: tuple[NodeShare, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """The proposal does not hold in the current state."""
+
+    reason: str
+
+
+@dataclass(slots=True)
+class _Victim:
+    """One victim as it is now: its units to evict, and the new places of its relocated tasks."""
+
+    state: PoolState
+    job: Job
+    units: list[Unit]
+    moved: dict[int, TaskPlacement]
+
+    def whole(self) -> Unit:
+        """All its units as one."""
+        return Unit(self.job, tuple(sorted(index for unit in self.units for index in unit.indices)), self.units[-1].core)
+
+    def goes(self) -> list[Unit]:
+        """Units that are relocated or not as a whole, last step first: the whole job, or each surplus unit."""
+        return [self.whole()] if self.units[-1].core else self.units[::-1]
+
+    def eviction_cost(self) -> EvictionCost:
+        """Current cost of its eviction."""
+        return eviction_cost(self.state, self.job, _tasks(self.job, self.units), whole=self.units[-1].core)
+
+    def value(self) -> tuple[int, EvictionCost, int, str]:
+        """Sort key; the most valuable is last."""
+        return (self.job.priority, self.eviction_cost(), -self.job.seq, self.job.id)
+
+    def choice(self) -> VictimChoice:
+        """The victim as written to the record."""
+        job, indices = self.job, [index for unit in self.units for index in unit.indices]
+        cost = self.eviction_cost()
+        return VictimChoice(
+            job=job.id,
+            attempt=job.attempt,
+            priority=job.priority,
+            gpus=sum(job.group(index).gpu_milli for index in indices) // 1000,
+            lost_gpu_ms=cost.lost_gpu_ms,
+            reserved=bool(cost.reservations),
+            class_name=job.class_name,
+            project=job.project,
+            tasks="" if self.units[-1].core else ranges(indices),
+            moved_to=encode_placement(GangPlacement(tuple(self.moved.values()), future=True)),
+        )
+
+
+def revalidate_proposal(scene: Scene, shares: Shares, preemptor: Job, answer: Proposal) -> Accepted | Stale:
+    """Whether the proposal (not a refusal) still holds, with the placement it names. The snapshot is unchanged."""
+    mark = scene.mark()
+    try:
+        return _check(scene, shares, preemptor, answer)
+    except ValueError as error:
+        return Stale(str(error))
+    finally:
+        scene.rollback(mark)
+
+
+def _check(scene: Scene, shares: Shares, preemptor: Job, answer: Proposal) -> Accepted | Stale:
+    if answer.refused is not None or answer.job != preemptor.id:
+        return Stale("the proposal is a refusal or for another job")
+    unit = next_unit(preemptor)
+    if unit is None or preemptor.phase not in ("pending", "starting", "running") or bool(answer.tasks) != bool(preemptor.tasks):
+        return Stale(f"{preemptor.id!r} is no longer pending")
+    if answer.tasks and sorted(numbers(answer.tasks)) != sorted(unit.indices):
+        return Stale(f"{preemptor.id!r} needs other tasks now")
+    try:
+        place = GangPlacement(tuple(decode_placement(preemptor, answer.placement, unit.indices)), future=True)
+    except ValueError as error:
+        return Stale(f"the placement is invalid: {error}")
+    if answer.action == "allocate" or not answer.victims:
+        problem = over_limit(scene, unit, place) or _obstacle(scene.cluster, unit, place)
+        return Stale(problem) if problem else Accepted(unit, (), (), answer.placement)
+    why = action_not_permitted(scene, shares, unit, answer.action)
+    if why is not None:
+        return Stale(f"{preemptor.id!r} may no longer use {answer.action}: {why}")
+    constraints = Constraints(scene, shares, unit, answer.action)
+    dropped: list[str] = []
+    victims = _present(scene, preemptor, answer, dropped)
+    if isinstance(victims, Stale):
+        return victims
+    cluster = scene.cluster
+    for victim in victims:
+        for one in victim.units:
+            cluster.evict(one)
+    problem = _obstacle(cluster, unit, place)
+    if problem is not None:
+        return Stale(problem)
+    cluster.place(unit, place)
+    if answer.action == "consolidate":
+        problem = _moved_together(cluster, victims, dropped)
+        if problem is not None:
+            return Stale(problem)
+        victims = [victim for victim in victims if victim.units]
+    else:
+        victims = _filled_back(cluster, victims, dropped, constraints, place)
+        for victim in victims:
+            _move(cluster, victim, at_all=not constraints.has_limits)
+    allowed = scene.state.rules.preemption.max_migrations
+    if answer.action == "consolidate" and allowed is not None and allowed < len(victims):
+        return Stale("the policy does not allow that many migrations")
+    leaving = [one for victim in victims for one in victim.units]
+    moved = {victim.job.id: victim.moved for victim in victims}
+    taken = [one for one in leaving if not all(index in moved.get(one.job.id, ()) for index in one.indices)]
+    problem = constraints.over_limit_after(taken, place) or constraints.violation(leaving, taken) or constraints.imbalance(taken)
+    if problem is not None:
+        return Stale(problem)
+    return Accepted(unit, tuple(victim.choice() for victim in victims), tuple(dropped), answer.placement)
+
+
+def _present(scene: Scene, preemptor: Job, answer: Proposal, dropped: list[str]) -> list[_Victim] | Stale:
+    """The victims as they are now. Those that ended, or are evicting already, are added to `dropped`."""
+    state = scene.state
+    shields = Shields(state, answer.action, preemptor)
+    found: dict[str, _Victim] = {}
+    for choice in answer.victims:
+        job = state.jobs.get(choice.job)
+        if choice.job in found or choice.job in dropped:
+            return Stale(f"victim {choice.job!r} is named twice")
+        if job is None or job.attempt != choice.attempt or job.phase not in ("reserved", "starting", "running"):
+            dropped.append(choice.job)
+            continue
+        units = units_of_choice(job, choice)
+        if not units:
+            dropped.append(choice.job)
+            continue
+        if choice.reserved and any(task.state != "reserved" for task in _tasks(job, units)):
+            return Stale(f"victim {job.id!r} has started since")
+        for unit in units:
+            rule = shields.excluded_by(unit)
+            if rule is not None:
+                return Stale(f"victim {job.id!r} is now protected by rule {rule!r}")
+        moved = decode_placement(job, choice.moved_to, choice.relocated_tasks)
+        leaves = dict.fromkeys(index for unit in units for index in unit.indices)
+        found[job.id] = _Victim(state, job, units, {place.index: place for place in moved if place.index in leaves})
+    return list(found.values())
+
+
+def _filled_back(
+    cluster: ClusterResources, victims: Sequence[_Victim], dropped: list[str], constraints: Constraints, place: GangPlacement
+) -> list[_Victim]:
+    """Reprieve victims that fit in their original place, most valuable first; the preemptor is placed in `cluster`.
+
+    A job to be relocated whole stays whole or is relocated whole: losing a part of it may not be permitted.
+    """
+    for victim in sorted(victims, key=lambda victim: victim.value(), reverse=True):
+        if victim.moved and victim.units[-1].core and not cluster.original_place_is_free(victim.whole()):
+            continue
+        while victim.units and cluster.original_place_is_free(victim.units[-1]):
+            unit = victim.units.pop()
+            if constraints.has_limits and constraints.over_limit_after([one for each in victims for one in each.units], place):
+                victim.units.append(unit)
+                break
+            cluster.restore(unit)
+            for index in unit.indices:
+                victim.moved.pop(index, None)
+        if not victim.units:
+            dropped.append(victim.job.id)
+    return [victim for victim in victims if victim.units]
+
+
+def _move(cluster: ClusterResources, victim: _Victim, *, at_all: bool = True) -> str | None:
+    """Take the victim's new places and drop those that are not free. Returns the reason for the last one dropped."""
+    problem: str | None = None
+    for unit in victim.goes():
+        if not any(index in victim.moved for index in unit.indices):
+            continue
+        if not at_all or not all(index in victim.moved for index in unit.indices):
+            obstacle: str | None = "not all of its tasks have one"
+        else:
+            there = GangPlacement(tuple(victim.moved[index] for index in unit.indices), future=True)
+            obstacle = _obstacle(cluster, unit, there)
+            if obstacle is None:
+                cluster.place(unit, there)
+                continue
+        problem = obstacle
+        for index in unit.indices:
+            victim.moved.pop(index, None)
+    return problem
+
+
+def _moved_together(cluster: ClusterResources, victims: Sequence[_Victim], dropped: list[str]) -> str | None:
+    """Relocate all victims as proposed, then keep those in place that can stay. Returns why a relocation is impossible."""
+    for victim in victims:
+        problem = _move(cluster, victim)
+        if len(victim.moved) < len(victim.whole().indices):
+            return f"there is no new place for {victim.job.id!r}: {problem or 'the proposal has none'}"
+    for victim in sorted(victims, key=lambda victim: victim.value(), reverse=True):
+        while victim.units:
+            unit = victim.goes()[0]
+            if not cluster.original_place_is_free(unit):
+                break
+            cluster.restore(unit)  # its new place stays taken, so that no other victim relies on it
+            del victim.units[0 if unit.core else -1 :]
+            for index in unit.indices:
+                del victim.moved[index]
+        if not victim.units:
+            dropped.append(victim.job.id)
+    return None
+
+
+def _obstacle(cluster: ClusterResources, unit: Unit, place: GangPlacement) -> str | None:
+    """Why the unit cannot be placed exactly there, or `None`."""
+    mark = cluster.mark()
+    need_of = {index: need for need, indices in requirements_of_unit(unit).items() for index in indices}
+    problem = None
+    for task in place.tasks:
+        need, node = need_of[task.index], cluster.nodes.get(task.node)
+        if node is None:
+            problem = f"node {task.node} is not schedulable now"
+        elif not is_eligible(need, node) or task.devices & ~node.devices_of(need.models):
+            problem = f"task {task.index} may not run on {node.name} with these devices"
+        elif not contains(node.future, need.amount(node.units, task.devices)):
+            problem = f"task {task.index} does not fit on {node.name}"
+        else:
+            cluster.take(node, need.amount(node.units, task.devices), future=True)
+            continue
+        break
+    cluster.rollback(mark)
+    return problem or _apart(cluster, topology_parts_of(unit, cluster.policy), {task.index: task.node for task in place.tasks})
+
+
+def _apart(cluster: ClusterResources, part: TopologyPart, node_of: dict[int, int]) -> str | None:
+    """The topology level at which tasks that must share a domain do not, or `None`."""
+    rule = part.rule
+    if rule is not None and rule.required is not None:
+        level = rule.required + 1
+        nodes = [*part.running_on, *(node_of[index] for indices in part.wanted().values() for index in indices)]
+        keys = dict.fromkeys(key_of(cluster.nodes[node].labels, rule.levels[:level]) for node in nodes if node in cluster.nodes)
+        if len(keys) != 1 or len(next(iter(keys))) < level:
+            return f"the tasks are no longer in one domain at level {rule.levels[rule.required]!r}"
+    return next((problem for problem in (_apart(cluster, inner, node_of) for inner in part.parts) if problem), None)
+
+
+def _tasks(job: Job, units: Sequence[Unit]) -> list[Task]:
+    found = [job.task(index) for unit in units for index in unit.indices]
+    return [task for task in found if task is not None]

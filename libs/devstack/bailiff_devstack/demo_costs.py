@@ -1,0 +1,99 @@
+"""The cost of each interruption of one job, from its records: the time of every stage, and the steps lost."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rich.table import Table
+
+from bailiff.render.plain_text import plain
+from bailiff_core.records import Record, decisions, facts
+
+STAGES: dict[facts.EvictionStage, str] = {
+    "noticed": "notice",
+    "acknowledged": "acknowledged",
+    "checkpoint_started": "checkpoint started",
+    "checkpoint_committed": "checkpoint committed",
+    "yielding": "yielding",
+    "term_sent": "TERM sent",
+    "kill_sent": "KILL sent",
+}
+ORDER = (
+    "decided", "eviction started", *STAGES.values(), "exited", "GPU released", "requeued", "placed",
+    "restarted", "resumed",
+)  # fmt: skip
+
+
+@dataclass
+class PreemptionCost:
+    """One interruption. at: append times, µs UTC. stages: of the task, µs after the notice, by its node's clock.
+
+    notice_by: latest time of the notice. Steps: None where unknown.
+    """
+
+    how: str
+    at: dict[str, int] = field(default_factory=dict)
+    stages: dict[str, int] = field(default_factory=dict)
+    notice_by: int = 0
+    last_step: int | None = None
+    resumed_at: int | None = None
+    steps_lost: int | None = None
+
+    def since(self) -> dict[str, int]:
+        """µs from the decision, or the kill, to each stage."""
+        began = min(self.at.values())
+        stages = {name: self.notice_by + after - began for name, after in self.stages.items()}
+        return {name: at - began for name, at in self.at.items()} | stages
+
+
+def preemption_costs(records: Sequence[Record], job: str, killed_at: int) -> list[PreemptionCost]:
+    """Every interruption of the job. killed_at: when it was killed, µs UTC."""
+    found: list[PreemptionCost] = []
+    for record in records:
+        data, now = record.data, found[-1] if found else PreemptionCost("")
+        match data:
+            case decisions.PreemptionDecided() if any(victim.job == job for victim in data.victims):
+                found.append(PreemptionCost(f"by {plain(data.preemptor.job)}", {"decided": record.time}))
+            case decisions.EvictionDecided(job=it, cause=cause) if it == job:
+                found.append(PreemptionCost(cause, {"decided": record.time}))
+            case facts.EvictionStarted(job=it) if it == job:
+                now.at["eviction started"] = record.time
+            case facts.EvictionStageReached(job=it, stage=stage) if it == job and stage in STAGES:
+                # `noticed` is reported once all of it is on disk
+                now.stages[STAGES[stage]] = 0 if stage == "noticed" else data.elapsed
+                now.notice_by = min(now.notice_by or record.time, record.time - data.elapsed)
+            case facts.TaskExited(job=it) if it == job and data.exit_code != 0:
+                if "exited" in now.at or not found:
+                    found.append(now := PreemptionCost("kill -9", {"killed": killed_at}))
+                now.at["exited"], now.last_step = record.time, data.step
+            case facts.TaskReleased(job=it) if it == job:
+                now.at.setdefault("GPU released", record.time)
+            case decisions.JobRequeued(job=it) if it == job:
+                now.at["requeued"] = record.time
+            case decisions.JobPlaced(job=it) if it == job:
+                now.at["placed"] = record.time
+            case facts.TaskStarted(job=it) if it == job:
+                now.at["restarted"] = record.time
+            case facts.TaskResumed(job=it) if it == job:
+                now.at["resumed"], now.resumed_at, now.steps_lost = record.time, data.step, data.steps_lost
+    return found
+
+
+def table(found: Sequence[PreemptionCost]) -> Table:
+    """A column for each interruption, a row for each stage: milliseconds since the decision, or the kill."""
+    shown = Table(title="ms from the decision, or the kill, to each stage", title_justify="left", box=None)
+    shown.title_style, shown.header_style = "bold", "bold"
+    shown.add_column("")
+    for loss in found:
+        shown.add_column(loss.how, justify="right", min_width=12)
+    since = [loss.since() for loss in found]
+    for stage in ORDER:
+        if any(stage in each for each in since):
+            shown.add_row(stage, *(f"{each[stage] / 1000:,.0f}" if stage in each else "–" for each in since))
+    shown.add_section()
+    for what, values in (
+        ("last step", [loss.last_step for loss in found]),
+        ("resumed at step", [loss.resumed_at for loss in found]),
+        ("steps lost", [loss.steps_lost for loss in found]),
+    ):
+        shown.add_row(what, *("?" if value is None else str(value) for value in values), style="bold" if "lost" in what else "")
+    return shown

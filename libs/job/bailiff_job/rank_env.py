@@ -1,0 +1,69 @@
+"""The rank of this process in its job, from the environment that Bailiff sets and that launchers like torchrun change."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class RankEnv:
+    """job: empty outside Bailiff. workers: how many processes share this task's control directory; this one is `worker`."""
+
+    job: str
+    attempt: int
+    rank: int
+    world_size: int
+    worker: int
+    workers: int
+    restart: str
+    socket: str
+    control: Path | None
+    checkpoints: Path | None
+    grace_s: float
+
+    @property
+    def is_only_rank(self) -> bool:
+        """Whether it is the only process of its job, so that no agreement is needed."""
+        return self.world_size == 1
+
+
+def read_rank_env(
+    directory: str | os.PathLike[str] | None = None,
+    *,
+    rank: int | None = None,
+    world_size: int | None = None,
+    local_rank: int | None = None,
+    local_world_size: int | None = None,
+) -> RankEnv:
+    """Arguments override the environment. Raises `ValueError` for a variable that is not a number."""
+    job = os.environ.get("BAILIFF_JOB_ID", "")
+    by_torchrun = (
+        "TORCHELASTIC_RUN_ID" in os.environ
+    )  # LOCAL_RANK counts processes within the task; otherwise it is that of the task
+    control = os.environ.get("BAILIFF_CONTROL_DIR") if job else None
+    checkpoints = (os.environ.get("BAILIFF_CHECKPOINT_DIR") if job else None) or directory
+    return RankEnv(
+        job=job,
+        attempt=_number("BAILIFF_ATTEMPT", 1) if job else 1,
+        rank=_number("RANK", 0) if rank is None else rank,
+        world_size=_number("WORLD_SIZE", 1) if world_size is None else world_size,
+        worker=(_number("LOCAL_RANK", 0) if by_torchrun else 0) if local_rank is None else local_rank,
+        workers=(_number("LOCAL_WORLD_SIZE", 1) if by_torchrun else 1) if local_world_size is None else local_world_size,
+        restart=os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"),
+        socket=os.environ.get("BAILIFF_SOCKET", "") if job else "",
+        control=Path(control) if control else None,
+        checkpoints=Path(checkpoints).absolute() if checkpoints else None,
+        grace_s=float(_number("BAILIFF_GRACE_S", 120)),
+    )
+
+
+def _number(name: str, otherwise: int) -> int:
+    text = os.environ.get(name, "")
+    if not text:
+        return otherwise
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"the environment variable {name}={text!r} is not a whole number") from None

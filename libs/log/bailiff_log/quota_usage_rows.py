@@ -1,0 +1,52 @@
+"""A look at a pool as rows of the archive: each project's use against quota, limit and fair share."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from bailiff_core.model.resource_vector import UNLIMITED
+from bailiff_core.model.state import PoolState
+from bailiff_core.queue.order import shares_now
+from bailiff_core.records import Record
+from bailiff_core.records.wire import EPOCH_START, MICROSECOND
+from bailiff_core.scheduling_snapshot import scene_of
+
+USAGE_COLUMNS = (
+    "pool", "seq", "project", "time", "used_gpu_milli", "fixed_gpu_milli", "requested_gpu_milli", "quota_gpu_milli",
+    "limit_gpu_milli", "share_gpu_milli", "used_cpu_milli", "used_memory_bytes",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class UsageSchedule:
+    """When a look is due: at the first turn that ends in each stretch, µs of log time. last: the stretch of the newest look."""
+
+    stretch: int
+    last: int = -1
+
+    def at(self, state: PoolState, record: Record) -> bool:
+        """Whether one is due now, of the pool as after this record; then the next is due in a later stretch."""
+        now = record.time // self.stretch
+        if not record.cycle_end or now <= self.last or state.policy is None:
+            return False
+        self.last = now
+        return True
+
+
+def rows_of(state: PoolState, pool: int, seq: int, time: int) -> list[tuple[Any, ...]]:
+    """One row for each project, and one for the whole pool."""
+    scene = scene_of(state)
+    usage, shares = scene.usage, shares_now(scene)
+    at = EPOCH_START + time * MICROSECOND
+    rows = []
+    for name, branch in usage.tree.branches.items():
+        used, share = usage.allocated(name), shares.get(name)
+        rows.append((
+            pool, seq, name, at, int(used.gpu_milli), int(usage.non_preemptible(name).gpu_milli),
+            int(usage.requested(name).gpu_milli), _bound(branch.quota.gpu_milli), _bound(branch.limit.gpu_milli),
+            int(share.gpu_milli) if share is not None else 0, int(used.cpu_milli), int(used.memory_bytes),
+        ))  # fmt: skip
+    return rows
+
+
+def _bound(amount: Any) -> int | None:
+    return None if amount == UNLIMITED else int(amount)

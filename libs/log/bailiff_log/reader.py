@@ -1,0 +1,171 @@
+"""Reading one pool's audit log: yields the records that continue the chain, and counts the orphans.
+
+See docs/reference/log-protocol.md#chain-rule. What the records mean is not known here.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from bailiff_bus.port import Bus, Message, OffsetOutOfRange, Reader
+from bailiff_bus.topics import AUDIT
+from bailiff_core.records import Break, ChainHead, Record, Wire, follow, record_hash
+
+MAX_LATEST_ORPHANS = 20
+READ_WAIT = 0.5
+
+
+@dataclass(slots=True)  # immutable by convention: created for every record, see `Wire`
+class Entry:
+    """A record that continues the chain, as stored. append_time: the broker's, µs UTC."""
+
+    record: Record
+    wire: Wire
+    offset: int
+    append_time: int
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A message in the partition that does not continue the chain."""
+
+    offset: int
+    reason: str
+    hash: str
+
+
+OnEntries = Callable[[Sequence[Entry]], Awaitable[None]]
+
+
+class AuditReader:
+    """Follows the chain of one pool in its partition, from the start or from a snapshot's (head, offset).
+
+    head: the chain after the last record read. offset: the next Kafka offset to read. known_end: the end of the partition
+    when it was last queried.
+    """
+
+    topic = AUDIT.name
+
+    def __init__(
+        self,
+        bus: Bus,
+        pool: str,
+        partition: int,
+        head: ChainHead | None = None,
+        offset: int = 0,
+        on_orphan: Callable[[Orphan], None] = lambda _: None,
+    ) -> None:
+        self.bus = bus
+        self.pool = pool
+        self.partition = partition
+        self.head = head or ChainHead(pool)
+        self.offset = offset
+        self.known_end = 0
+        self.orphans = 0
+        self.latest_orphans: deque[Orphan] = deque(maxlen=MAX_LATEST_ORPHANS)
+        self._on_orphan = on_orphan
+        self._orphans_counted_to = offset
+        self._head_offset: int | None = None  # offset of the record whose hash is `head`
+        self._reader: Reader | None = None
+
+    async def read(self, wait: float = READ_WAIT) -> list[Entry]:
+        """The next records of the chain; waits up to `wait` seconds for a first message, which may be an orphan.
+
+        Raises `UnreadableRecord` and stays before that record; raises `OffsetOutOfRange` if records read before are gone.
+        """
+        return [found for found in await self.read_all(wait) if isinstance(found, Entry)]
+
+    async def read_all(self, wait: float = READ_WAIT) -> list[Entry | Orphan]:
+        """As `read`, including orphans."""
+        if self._reader is None:
+            self._reader = await self.bus.reader([(AUDIT.name, self.partition, self.offset)])
+        messages = await self._reader.read(wait=wait)
+        found: list[Entry | Orphan] = []
+        try:
+            for message in messages:
+                found.append(self._classify(message))
+                self.offset = message.offset + 1
+        except Exception:
+            self.move(self.head, self.offset)
+            if found:
+                return found  # the next call reads the unreadable record first
+            raise
+        self.offset = self._reader.position(AUDIT.name, self.partition)
+        if self._head_offset is not None and all(isinstance(each, Orphan) for each in found) and found:
+            await self._verify_head(self._reader, self._head_offset)
+        return found
+
+    async def _verify_head(self, reader: Reader, head_offset: int) -> None:
+        """Read the head record again: if it changed, the log was truncated and has grown past this reader since."""
+        reader.follow(AUDIT.name, self.partition, head_offset)
+        found: Sequence[Message] = ()
+        while not found:
+            span = (await self.bus.spans(AUDIT.name))[self.partition]
+            if head_offset >= span.end:
+                raise OffsetOutOfRange(AUDIT.name, self.partition, head_offset, span)
+            found = await reader.read(wait=READ_WAIT)
+        reader.follow(AUDIT.name, self.partition, self.offset)
+        if found[0].offset != head_offset or record_hash(Wire(found[0].headers, found[0].value)) != self.head.hash:
+            raise OffsetOutOfRange(AUDIT.name, self.partition, head_offset, span)
+
+    async def end(self) -> int:
+        """The offset of the partition's next message. Raises `OffsetOutOfRange` if this reader's offset is outside the
+        partition.
+        """
+        spans = await self.bus.spans(AUDIT.name)
+        if self.partition not in spans:
+            raise KeyError(f"{AUDIT.name} has no partition {self.partition}: create the topics for pool {self.pool}")
+        span = spans[self.partition]
+        if not span.begin <= self.offset <= span.end:
+            raise OffsetOutOfRange(AUDIT.name, self.partition, self.offset, span)
+        self.known_end = span.end
+        return span.end
+
+    async def catch_up(self, on_entries: OnEntries) -> None:
+        """Read to the present end of the partition and pass the records to `on_entries`."""
+        end = await self.end()
+        while self.offset < end:
+            entries = await self.read()
+            if entries:
+                await on_entries(entries)
+            else:
+                end = min(end, await self.end())  # the log may have been truncated meanwhile
+
+    def classify(self, message: Message) -> Entry | Orphan:
+        """Entry or orphan, for a message at `offset` that another reader fetched; then advance past it.
+
+        Raises `UnreadableRecord`.
+        """
+        if message.offset < self.offset:
+            raise ValueError(f"offset {message.offset} of {self.topic}/{self.partition} was classified before")
+        found = self._classify(message)
+        self.offset = message.offset + 1
+        return found
+
+    def move(self, head: ChainHead, offset: int) -> None:
+        """Continue at `offset`, as the reader of a log with this head."""
+        self.head, self.offset, self._head_offset = head, offset, None
+        if self._reader is not None:
+            self._reader.follow(AUDIT.name, self.partition, offset)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        if self._reader is not None:
+            await self._reader.close()
+            self._reader = None
+
+    def _classify(self, message: Message) -> Entry | Orphan:
+        wire = Wire(message.headers, message.value)
+        found = follow(self.head, wire)
+        if isinstance(found, Break):
+            orphan = Orphan(message.offset, found.reason, record_hash(wire))
+            if message.offset >= self._orphans_counted_to:  # a segment may be read again
+                self.orphans += 1
+                self.latest_orphans.append(orphan)
+                self._orphans_counted_to = message.offset + 1
+                self._on_orphan(orphan)
+            return orphan
+        self.head, record = found
+        self._head_offset = message.offset
+        return Entry(record, wire, message.offset, message.time, self.head.hash)

@@ -1,0 +1,102 @@
+"""Who asks: Ed25519 signed requests (log protocol §9).
+
+A consumer cannot see which principal wrote a Kafka record, so a request may carry a proof of its own: `keyid`, the
+public key (32 bytes, base64url without padding), and `sig`, the signature in the same spelling. Signed are the bytes
+
+    canonical JSON of ["bailiff-request-1", digest, source, id, time]
+
+`digest` being the hex digest of the envelope (SHA-256 of type, pool, actor, data), and `time` the request's own in
+µs UTC: without it an old request could be sent again under a new time. Which keys count, and for whom, is the policy's
+to say (`identity.keys`: key id → actor). The holder may speak for names below its own: the key of `console` signs for
+`console/alice`.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from bailiff_bus.envelope import Auth, Envelope, InvalidMessage, content_digest
+from bailiff_bus.messages import MessageBody
+from bailiff_bus.validation_errors import value_text
+from bailiff_core.canonical import canonical_json
+
+SIGNED_TAG = "bailiff-request-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who asked, and what speaks for that: `none` (their word), `acl` (the topic's access list), `signed`."""
+
+    actor: str
+    auth: Auth
+
+
+def new_private_key() -> bytes:
+    """A fresh private key, 32 bytes."""
+    return Ed25519PrivateKey.generate().private_bytes_raw()
+
+
+def key_id(private_key: bytes) -> str:
+    """The key's public half as it stands in `keyid` and in the policy."""
+    return _text(Ed25519PrivateKey.from_private_bytes(private_key).public_key().public_bytes_raw())
+
+
+def sign(
+    private_key: bytes,
+    body: MessageBody,
+    *,
+    source: str,
+    id: str,  # noqa: A002 - the name that CloudEvents gives it
+    pool: str,
+    time_us: int,
+    actor: str = "",
+) -> tuple[str, str]:
+    """`keyid` and `sig` for `envelope.wrap` with the same arguments."""
+    digest = content_digest(body.TYPE, pool, body.to_json(), actor)
+    signature = Ed25519PrivateKey.from_private_bytes(private_key).sign(_signed_bytes(digest, source, id, time_us))
+    return key_id(private_key), _text(signature)
+
+
+def verify(envelope: Envelope, keys: Mapping[str, str], *, unsigned: Auth = "none") -> Identity:
+    """Who asked. Raises `InvalidMessage` where a signature is there and does not hold.
+
+    keys: the policy's key ids and their holders. unsigned: what an unsigned request of this topic counts for.
+    """
+    if not envelope.sig:
+        return Identity(envelope.actor, unsigned)
+    holder = keys.get(envelope.keyid)
+    if holder is None:
+        raise _refused(envelope, "unknown-key", f"keyid: the policy names no key {value_text(envelope.keyid)}")
+    try:
+        key = Ed25519PublicKey.from_public_bytes(_bytes(envelope.keyid))
+        key.verify(_bytes(envelope.sig), _signed_bytes(envelope.digest, envelope.source, envelope.id, envelope.time))
+    except (ValueError, InvalidSignature):
+        raise _refused(envelope, "bad-signature", "sig: does not fit the request and its key") from None
+    actor = envelope.actor or holder
+    if actor != holder and not actor.startswith(f"{holder}/"):
+        reason = f"actor: the key is that of {value_text(holder)}, which may not speak for {value_text(actor)}"
+        raise _refused(envelope, "wrong-actor", reason)
+    return Identity(actor, "signed")
+
+
+def _signed_bytes(digest: str, source: str, id_: str, time_us: int) -> bytes:
+    return canonical_json([SIGNED_TAG, digest, source, id_, time_us])
+
+
+def _refused(envelope: Envelope, code: str, reason: str) -> InvalidMessage:
+    return InvalidMessage(code, reason, source=envelope.source, id=envelope.id, pool=envelope.pool)
+
+
+def _text(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, UnicodeEncodeError) as error:
+        raise ValueError("not base64url") from error

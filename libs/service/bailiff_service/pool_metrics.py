@@ -1,0 +1,89 @@
+"""Metrics of a pool's state: pure functions from the state to samples of `metrics.POOL_METRICS`."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from bailiff_core.model.evictions import ActiveEviction, active_evictions
+from bailiff_core.model.state import Node, PoolState, Task
+from bailiff_core.queue import start_slo
+
+from .metrics import DEVICES, LATE_STARTS, LATE_STARTS_ALLOWED, NODES, OPEN_EVICTIONS, PAUSED_JOBS, QUEUE_LENGTH, Sample
+
+NODE_STATES = ("ready", "drained", "unreachable", "lost")
+TASK_STAGES = (
+    "noticed", "acknowledged", "checkpoint-started", "checkpoint-committed", "yielding", "term-sent", "kill-sent",
+)  # fmt: skip
+STAGES = ("decided", "started", *TASK_STAGES, "exited", "cancelled", "stuck")
+DEVICE_STATES = ("healthy", "unhealthy", "releasing", "quarantined")
+
+
+def pool_samples(state: PoolState) -> Iterator[Sample]:
+    """Queue, nodes, devices, start SLOs, evictions."""
+    if state.policy is None:
+        return
+    pending = Counter(state.jobs[name].class_name for name in state.queue)
+    for entry in state.rules.priority_classes:
+        yield QUEUE_LENGTH, (entry.name,), pending[entry.name]
+    yield PAUSED_JOBS, (), sum(job.phase == "paused" for job in state.jobs.values())
+    states = Counter(state_of(node) for node in state.nodes.values())
+    for name in NODE_STATES:
+        yield NODES, (name,), states[name]
+    yield from _devices(state)
+    for slo in start_slo.kept(state):
+        labels = (slo.class_name, str(slo.percent))
+        yield LATE_STARTS, labels, slo.late
+        yield LATE_STARTS_ALLOWED, labels, slo.allowed
+    yield from evictions(state)
+
+
+def state_of(node: Node) -> str:
+    """The node's state; `drained` for a ready node that is drained."""
+    return "drained" if node.state == "ready" and node.drain is not None else node.state
+
+
+def evictions(state: PoolState) -> Iterator[Sample]:
+    """Open evictions by the stage of their slowest task."""
+    stages = Counter(stage_of(entry) for entry in active_evictions(state))
+    for stage in STAGES:
+        yield OPEN_EVICTIONS, (stage,), stages[stage]
+
+
+def stage_of(entry: ActiveEviction) -> str:
+    """The stage of an eviction: that of its slowest task."""
+    if entry.eviction.stuck:
+        return "stuck"
+    if entry.eviction.cancel_seq is not None:
+        return "cancelled"
+    if entry.eviction.started_seq is None:
+        return "decided"
+    return min((_stage_of_task(task) for task in entry.tasks), key=STAGES.index, default="started")
+
+
+def _stage_of_task(task: Task) -> str:
+    if task.state in ("exited", "released"):
+        return "exited"
+    reached = {
+        "noticed": task.noticed,
+        "acknowledged": task.acknowledged,
+        "checkpoint-started": "checkpoint_started" in task.stage_times,
+        "checkpoint-committed": "checkpoint_committed" in task.stage_times,
+        "yielding": "yielding" in task.stage_times,
+        "term-sent": task.term_sent,
+        "kill-sent": task.kill_sent,
+    }
+    return next((stage for stage in reversed(TASK_STAGES) if reached[stage]), "started")
+
+
+def _devices(state: PoolState) -> Iterator[Sample]:
+    """GPUs of nodes that are not lost. releasing: the task exited, the device is not free yet; quarantined: not free in time."""
+    healthy = unhealthy = quarantined = 0
+    for node in state.nodes.values():
+        if node.state != "lost":
+            usable = node.capacity.devices.bit_count()
+            healthy += usable
+            unhealthy += len(node.devices) - usable
+            quarantined += node.quarantined.bit_count()
+    exited = (task for name in state.active for task in state.jobs[name].tasks if task.state == "exited")
+    releasing = sum(task.devices.bit_count() for task in exited)
+    for name, count in zip(DEVICE_STATES, (healthy, unhealthy, releasing, quarantined), strict=True):
+        yield DEVICES, (name,), count

@@ -1,0 +1,210 @@
+"""Assigns pools to replicas: all replicas follow all pools, a consumer group assigns each to one of them.
+
+The group only selects which replica tries; the chain rule decides which one writes. Takeover of a dead replica's pool works
+like a restart: catch up, begin.
+"""
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+
+from bailiff_bus import topics
+from bailiff_bus.envelope import wrap
+from bailiff_bus.messages import Alarm
+from bailiff_bus.port import Bus, BusUnavailable, OffsetOutOfRange
+from bailiff_core.decision_cycle import build_indices
+from bailiff_core.model.state import PoolState
+from bailiff_log.projection import Projection, StateDiverged
+from bailiff_log.writer import OutcomeUnknown, SteppedDown
+
+from .clock_and_ids import SYSTEM, ClockAndIds
+from .exit_code import ExitCode, MustStop
+from .gc_tuning import freeze_objects, unfreeze_and_collect
+from .logs import logger
+from .metrics import Metrics
+from .race import race
+from .settings import PoolDeclaration, ServiceSettings, read_pools
+
+OpenProjection = Callable[[PoolDeclaration], Awaitable[Projection]]
+Work = Callable[[Projection], Awaitable[None]]
+
+RESTART_PAUSE_S = 0.2
+LAG_INTERVAL_S = 5.0
+
+
+class PoolOwnership:
+    """Follows every declared pool, and runs `work` on those assigned to this replica.
+
+    work: one incarnation of the service on one pool's projection; it ends only by an exception. After `SteppedDown` and
+    `OutcomeUnknown` a new projection is opened and it starts again; any other exception ends the service.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        group: str,
+        instance: str | None,
+        pools: tuple[PoolDeclaration, ...],
+        open_view: OpenProjection,
+        work: Work,
+        metrics: Metrics,
+        clock_and_ids: ClockAndIds = SYSTEM,
+    ) -> None:
+        self._bus, self._group, self._instance, self._clock_and_ids = bus, group, instance, clock_and_ids
+        self._pools, self._open_projection, self._work, self._metrics = pools, open_view, work, metrics
+        self._states: dict[str, str | None] = {pool.name: "reading its log" for pool in pools}
+        self._projections: dict[str, Projection] = {}
+        self._owned: frozenset[int] = frozenset()
+        self._changed = asyncio.Event()
+        self._log = logger()
+
+    def readiness(self) -> Mapping[str, str | None]:
+        """By pool: None once its log exists and was read to its end."""
+        return {name: state or self._empty_log(name) for name, state in self._states.items()}
+
+    def _empty_log(self, name: str) -> str | None:
+        projection = self._projections.get(name)
+        return "its log is empty" if projection is None or projection.state.seq < 0 else None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run until `stop` is set. Raises the exception of the first task that fails."""
+        gc.disable()  # folding creates no reference cycles, and scanning a growing state repeatedly is expensive
+        try:
+            await race(*map(self._run_pool, self._pools), self._follow_group(), self._measure_lag(), stop.wait())
+        finally:
+            gc.enable()
+
+    async def _follow_group(self) -> None:
+        while any(self._states.values()):
+            await self._next_change()
+        membership = await self._bus.join(self._group, topics.AUDIT.name, self._instance)
+        try:
+            owned = membership.owned
+            while True:
+                self._owned = owned
+                self._log.info("pools owned", partitions=sorted(owned))
+                self._wake()
+                owned = await membership.changed()
+        finally:
+            with suppress(asyncio.CancelledError):
+                await membership.leave()
+
+    async def _run_pool(self, pool: PoolDeclaration) -> None:
+        while True:
+            reopened = pool.name in self._projections
+            projection = self._projections[pool.name] = await self._open_projection(pool)
+            if reopened:
+                unfreeze_and_collect()  # the view's before this one
+            try:
+                await projection.open()
+                await projection.catch_up()
+                self._states[pool.name] = None
+                if not any(self._states.values()):
+                    freeze_objects()
+                    gc.enable()
+                self._wake()
+                await self._follow_until_owned(projection, pool.partition)
+                await self._work_while_owned(projection, pool)
+            except (SteppedDown, OutcomeUnknown) as reason:
+                self._log.warning("stepped down", pool=pool.name, reason=str(reason))
+                await asyncio.sleep(RESTART_PAUSE_S)
+            except StateDiverged as diverged:
+                await self._alarm(pool.name, "state-diverged", str(diverged))
+                raise MustStop(ExitCode.STATE_DIVERGED, str(diverged)) from None
+            except OffsetOutOfRange as gone:
+                self._log.error("the log was truncated; reading the rest", pool=pool.name, reason=str(gone))
+            finally:
+                await projection.close()
+
+    async def _measure_lag(self) -> None:
+        while True:
+            await asyncio.sleep(LAG_INTERVAL_S)
+            with suppress(BusUnavailable):
+                spans = await self._bus.spans(topics.AUDIT.name)
+                for pool in self._pools:
+                    if pool.name in self._projections and pool.partition in spans:
+                        behind = spans[pool.partition].end - self._projections[pool.name].offset
+                        self._metrics.log_lag.labels(pool.name).set(max(0, behind))
+
+    async def _alarm(self, pool: str, code: str, text: str) -> None:
+        alarm = Alarm(severity="critical", code=code, text=text)
+        at = self._clock_and_ids.wall()
+        headers, value = wrap(alarm, source=f"/bailiff/{pool}/{self._group}", id=f"{code}/{at}", pool=pool, time_us=at)
+        producer = await self._bus.producer()
+        try:
+            await (await producer.send(topics.ALARMS.name, value, key=pool.encode(), headers=headers))
+        finally:
+            await producer.close(1.0)
+
+    async def _follow_until_owned(self, projection: Projection, partition: int) -> None:
+        while partition not in self._owned:
+            await projection.advance(0.5)
+
+    async def _work_while_owned(self, projection: Projection, pool: PoolDeclaration) -> None:
+        work = asyncio.ensure_future(self._work(projection))
+        try:
+            while pool.partition in self._owned:
+                change = asyncio.ensure_future(self._next_change())
+                await asyncio.wait({work, change}, return_when=asyncio.FIRST_COMPLETED)
+                change.cancel()
+                if work.done():
+                    work.result()
+                    return
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+    async def _next_change(self) -> None:
+        await self._changed.wait()
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+
+async def check_topics(bus: Bus) -> None:
+    """Verify that the audit topic's settings cannot lose, truncate or reorder the log. Raises `MustStop`."""
+    try:
+        found = await bus.topic_settings(topics.AUDIT.name)
+        faults = topics.check_audit_settings(found, int(found["brokers"]))
+    except KeyError:
+        raise MustStop(
+            ExitCode.KAFKA_SETTINGS, f"topic {topics.AUDIT.name} does not exist: run `bailiff topics create` first"
+        ) from None
+    if faults:
+        raise MustStop(ExitCode.KAFKA_SETTINGS, "; ".join(faults))
+
+
+class PoolService:
+    """A service that follows every declared pool and runs `work` on those assigned to this replica."""
+
+    def __init__(self, name: str, settings: ServiceSettings, metrics: Metrics, bus: Bus, work: Work) -> None:
+        self.name = name
+        self._settings, self._metrics, self._bus = settings, metrics, bus
+        self._pools = read_pools(settings.pools)
+        self._ownership = PoolOwnership(
+            bus, f"bailiff-{name}", settings.instance, self._pools, self._open_projection, work, metrics
+        )
+
+    def readiness(self) -> Mapping[str, str | None]:
+        """Ready when every pool's log exists and was read to its end."""
+        return self._ownership.readiness()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run until `stop` is set."""
+        try:
+            await check_topics(self._bus)
+            await self._ownership.run(stop)
+        finally:
+            await self._bus.close()
+
+    async def _open_projection(self, pool: PoolDeclaration) -> Projection:
+        snapshots = self._settings.state_dir / self.name
+        return Projection(self._bus, pool.name, pool.partition, self._metrics, snapshots=snapshots)
+
+
+def prepare_state(state: PoolState) -> None:
+    """Build the scheduling indices before the first decision, and exclude all objects from garbage collection."""
+    build_indices(state)
+    freeze_objects()

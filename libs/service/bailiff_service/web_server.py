@@ -1,0 +1,46 @@
+"""uvicorn as the services use it: the listening socket, its address, and a server that leaves signals to the service."""
+
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+
+from .exit_code import ExitCode, MustStop
+
+BACKLOG = 1024
+SEND_BUFFER = 128 * 1024
+
+
+class Server(uvicorn.Server):
+    """A uvicorn server without signal handlers: the service has its own."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def open_socket(host: str, port: int) -> socket.socket:
+    """A listening TCP socket. port: 0 for a free one. Raises `OSError`."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=BACKLOG)
+
+
+def address_of(listening: socket.socket) -> str:
+    """The socket's address as a URL, such as `http://127.0.0.1:8620`."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def listen(host: str, port: int, settings: str) -> tuple[socket.socket, str]:
+    """A listening socket for browsers and API clients, and its URL. port: 0 for a free one.
+
+    settings: the names of the settings that give host and port. Raises `MustStop` where the address cannot be bound.
+    """
+    try:
+        listening = open_socket(host, port)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)  # inherited by each connection
+    except OSError as error:
+        text = f"cannot listen on {host}:{port} ({settings}): {error.strerror or error}"
+        raise MustStop(ExitCode.SETTINGS, text) from None
+    return listening, address_of(listening)

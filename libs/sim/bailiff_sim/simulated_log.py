@@ -1,0 +1,101 @@
+"""The log of a simulation: real records, chained and hashed as by admission, in memory or passed to a sink."""
+
+from collections.abc import Callable, Iterable
+
+from bailiff_core.decision_cycle import decide, decision_record
+from bailiff_core.engine import LOGIC, RELEASE, STATE_SCHEMA
+from bailiff_core.fold import close_cycle, fold
+from bailiff_core.model.policy import Policy
+from bailiff_core.model.state import PoolState
+from bailiff_core.records import Record, Wire, encode, facts, record_hash
+from bailiff_core.records.chain import GENESIS
+from bailiff_core.records.payload import Decision, Fact
+
+from .digest import digest_of
+
+DIGEST = "0" * 64  # of the code: a simulation names its engine by release and logic
+ENGINE = f"{RELEASE}+{DIGEST[:12]}/{LOGIC}"
+WRITER = "5" * 32
+REQUESTS, REPORTS = "bailiff.requests/0", "bailiff.node-reports/0"
+PROPOSALS, PROGRESS = "bailiff.proposals/0", "bailiff.eviction-progress/0"
+Given = tuple[Fact, str]
+Sink = Callable[[Record, Wire], None]
+
+
+class SimulatedLog:
+    """One pool and the log that leads to it. sink: gets every record with its bytes, in order.
+
+    digest: the hash of the newest record, which covers all before it: two runs with one digest have the same bytes.
+    """
+
+    def __init__(self, pool: str, policy: Policy, begin: int, sink: Sink | None = None) -> None:
+        self.state = PoolState()
+        self.digest = GENESIS
+        self.records = 0
+        self._pool = pool
+        self._sink = sink
+        self._last: Record | None = None
+        self._offsets = {REQUESTS: 0, REPORTS: 0, PROPOSALS: 0, PROGRESS: 0}
+        self._write(facts.PoolCreated(pool=pool, partition=0, nonce="00" * 16), begin, 0)
+        self._write(facts.PolicyApplied(policy=policy.complete()), begin, 0, cycle_end=True)
+        close_cycle(self.state)
+        self.state.epoch += 1
+        started = facts.WriterStarted(
+            writer=WRITER, release=RELEASE, digest=DIGEST, logic=LOGIC, state_schema=STATE_SCHEMA, inputs={}
+        )
+        self.cycle(begin, [(started, "")])
+
+    def cycle(self, time: int, given: Iterable[Given]) -> tuple[list[str], list[Decision]] | None:
+        """One turn of these facts, each with the topic that it came by, if any; each is folded before the next one is asked for.
+
+        The jobs that it was about, and what the core decided; None where there were no facts, and so no turn.
+        """
+        state = self.state
+        number, before = state.cycle + 1, state.seq
+        for fact, topic in given:
+            self._write(fact, time, number, topic)
+        if state.seq == before:
+            return None
+        said = []
+        for decision in decide(state):
+            said.append(decision)
+            self._keep(decision_record(state, decision, "", False))
+        touched = list(state.indices.touched)
+        close_cycle(state)
+        assert self._last is not None
+        self._last.cycle_end = True
+        self._flush()
+        return touched, said
+
+    def _write(self, fact: Fact, time: int, cycle: int, topic: str = "", cycle_end: bool = False) -> None:
+        state = self.state
+        cause = ""
+        inputs: tuple[tuple[str, int], ...] = ()
+        if topic:
+            offset = self._offsets[topic]
+            self._offsets[topic] = offset + 1
+            cause, inputs = f"{topic}/{offset}", ((topic, offset + 1),)
+        record = Record(
+            self._pool, state.seq + 1, state.epoch, cycle, cycle_end, time, "", state.writer or WRITER, ENGINE,
+            state.policy_revision, fact.type_name(), fact, cause, inputs,
+        )  # fmt: skip
+        fold(state, record)
+        self._keep(record)
+
+    def _keep(self, record: Record) -> None:
+        """A record goes out when the next one is there: only then is it known whether it ends its turn."""
+        self._flush()
+        self._last = record
+
+    def _flush(self) -> None:
+        record, self._last = self._last, None
+        if record is None:
+            return
+        record.prev = self.digest
+        self.records += 1
+        if self._sink is None:
+            self.digest = digest_of(record)
+            return
+        wire = encode(record)
+        self.digest = record_hash(wire)
+        self._sink(record, wire)

@@ -1,0 +1,145 @@
+"""Decodes one input message into facts: pool, envelope, identity, and the handler for its type."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from bailiff_admission.request_handlers.reports import joined_node, orphans_of
+from bailiff_admission.request_handlers.requests import ReceivedRequest, digest_of_spec
+from bailiff_bus import topics
+from bailiff_bus.envelope import Envelope, InvalidMessage, ReceivedMessage
+from bailiff_bus.messages import (
+    AbandonPreemption,
+    NodeInventory,
+    ProposalBatch,
+    ReportBody,
+    RequestBody,
+    StartEviction,
+    SubmitJob,
+    TaskReleasedReport,
+    TrackedTask,
+)
+from bailiff_bus.messages.reports import TaskReport
+from bailiff_bus.port import Message
+from bailiff_core.model.state import PoolState
+from bailiff_core.records.payload import Fact
+from bailiff_log.signatures import verify
+from bailiff_service.clock_and_ids import ClockAndIds
+
+from .liveness import Liveness
+from .request_handlers import Rejected, ReportNumbers, facts_of_progress, facts_of_proposal, facts_of_report, facts_of_request
+from .truncation import TruncationReconciliation, check_report
+
+BODIES: dict[str, tuple[type, ...]] = {
+    topics.REQUESTS.name: (RequestBody,),
+    topics.PROPOSALS.name: (ProposalBatch,),
+    topics.EVICTION_PROGRESS.name: (StartEviction, AbandonPreemption),
+    topics.NODE_REPORTS.name: (ReportBody,),
+}
+
+
+@dataclass(slots=True)
+class DecodedInput:
+    """The result of one message. submitted: an accepted job, whose spec must be stored with this salt first.
+
+    missed: a report that shows that admission has missed others of the agent.
+    """
+
+    facts: list[Fact] = field(default_factory=list)
+    rejected: Rejected | None = None
+    source: str | None = None
+    id: str | None = None
+    actor: str = ""
+    auth: str = ""
+    submitted: SubmitJob | None = None
+    salt: bytes = b""
+    spec_digest: str = ""
+    missed: ReportBody | None = None
+
+
+class InputDecoder:
+    """Reads messages for one pool. strays: also reject messages that name no declared pool."""
+
+    def __init__(
+        self,
+        pool: str,
+        strays: bool,
+        declared: frozenset[str],
+        clock_and_ids: ClockAndIds,
+        liveness: Liveness,
+        unsigned: Literal["none", "acl"] = "none",
+    ) -> None:
+        self._pool, self._strays, self._declared = pool, strays, declared
+        self._clock_and_ids, self._liveness, self._unsigned = clock_and_ids, liveness, unsigned
+        self._numbers = ReportNumbers()
+        self.orphans: dict[tuple[str, str, int, int], TrackedTask] = {}
+        self.reconciliation = TruncationReconciliation()
+
+    def read(self, state: PoolState, message: Message) -> DecodedInput | None:
+        """None for messages of other pools. Raises `TruncationDetected`."""
+        received = ReceivedMessage(message)
+        pool = received.pool
+        if pool != self._pool and not (self._strays and pool not in self._declared):
+            return None
+        try:
+            envelope = received.envelope(BODIES[message.topic])
+            if pool != self._pool:
+                known = ", ".join(sorted(self._declared))
+                return DecodedInput(rejected=Rejected("unknown-pool", f"there is no pool {pool!r}; known pools: {known}"))
+            return self._handle(state, message, envelope)
+        except InvalidMessage as error:
+            rejected = Rejected(error.code, error.reason, error.job)
+            return DecodedInput(rejected=rejected, source=error.source, id=error.id)
+
+    def _handle(self, state: PoolState, message: Message, envelope: Envelope) -> DecodedInput:
+        body = envelope.body
+        found = DecodedInput(source=envelope.source, id=envelope.id)
+        outcome: list[Fact] | Rejected
+        if isinstance(body, RequestBody):
+            outcome = self._request(state, envelope, body, found)
+        elif isinstance(body, ProposalBatch):
+            outcome = facts_of_proposal(state, body)
+        elif isinstance(body, StartEviction | AbandonPreemption):
+            outcome = facts_of_progress(state, body)
+        else:
+            assert isinstance(body, ReportBody)
+            outcome = self._report(state, message, body, found)
+        if isinstance(outcome, Rejected):
+            found.rejected = outcome
+        else:
+            found.facts = outcome
+        return found
+
+    def _request(self, state: PoolState, envelope: Envelope, body: RequestBody, found: DecodedInput) -> list[Fact] | Rejected:
+        identity = verify(envelope, state.rules.identity.keys, unsigned=self._unsigned)
+        found.actor, found.auth = identity.actor, identity.auth
+        if isinstance(body, SubmitJob):
+            found.salt = self._clock_and_ids.random_bytes()
+            found.spec_digest = digest_of_spec(found.salt, body.spec)
+        asked = ReceivedRequest(envelope.source, envelope.id, envelope.digest, envelope.time, identity.actor, identity.auth, body)
+        outcome = facts_of_request(state, asked, found.spec_digest)
+        if outcome and isinstance(outcome, list) and isinstance(body, SubmitJob):
+            found.submitted = body
+        return outcome
+
+    def _report(self, state: PoolState, message: Message, report: ReportBody, found: DecodedInput) -> list[Fact]:
+        self._liveness.observe(report.node, report.incarnation, message.time)
+        check_report(state, report)
+        inventory_known = self.reconciliation.observe(state, report, message.time)
+        if isinstance(report, NodeInventory):
+            for key in [key for key in self.orphans if key[0] == report.node]:
+                del self.orphans[key]
+            for entry in orphans_of(state, report):
+                self.orphans[(report.node, entry.job, entry.attempt, entry.task)] = entry
+        elif report.node not in state.node_numbers:
+            found.missed = report
+            return []
+        else:
+            joined = joined_node(state, report)
+            if joined is not None and joined.state == "lost":
+                found.missed = report  # it is alive after all: its inventory lets it join again
+        number = self._numbers.take(report, joined_node(state, report))
+        if not inventory_known or number == "gap" or not self._numbers.complete(report):
+            found.missed = report
+        if isinstance(report, TaskReport) and isinstance(report, TaskReleasedReport):
+            self.orphans.pop((report.node, report.job, report.attempt, report.task), None)
+        return facts_of_report(state, report) if number == "next" else []

@@ -1,0 +1,93 @@
+"""Reactions to single committed records: fences, inventory requests, alarms. Not retried; the recipient can ask again."""
+
+from collections.abc import Sequence
+
+from bailiff_bus.messages import SendInventory
+from bailiff_core.model.state import PoolState
+from bailiff_core.records import Record
+from bailiff_core.records.facts import (
+    DecisionFailed,
+    DeviceClearRequested,
+    DeviceQuarantined,
+    DeviceUnhealthy,
+    InputsLost,
+    NodeJoined,
+    NodesSilent,
+    PolicyApplied,
+)
+from bailiff_service.clock_and_ids import ClockAndIds
+
+from .fencing import Fencing
+from .pending_commands import RESEND_AFTER
+from .poison_inputs import PoisonInputs
+from .publisher import Publisher
+from .reconciler import Reconciler
+
+
+class Reactions:
+    """Reactions of one writer incarnation."""
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        fencing: Fencing,
+        reconciler: Reconciler,
+        poison_inputs: PoisonInputs,
+        clock_and_ids: ClockAndIds,
+    ) -> None:
+        self._publisher, self._fencing, self._reconciler, self._poison_inputs = publisher, fencing, reconciler, poison_inputs
+        self._clock_and_ids = clock_and_ids
+        self._requested_at: dict[str, int] = {}
+
+    async def react(self, state: PoolState, records: Sequence[Record]) -> None:
+        """React to these committed records."""
+        for record in records:
+            match record.data:
+                case NodeJoined(node=node, incarnation=incarnation):
+                    self._fencing.observe(node, incarnation)
+                    fence = self._fencing.of(state, node)
+                    if fence is not None:
+                        await self._publisher.command(fence)
+                case PolicyApplied():
+                    await self.fence_all(state)  # fences carry the lease
+                case NodesSilent(nodes=nodes):
+                    text = f"{len(nodes)} nodes became silent at once: {', '.join(nodes[:20])}. None is declared lost"
+                    await self._publisher.alarm("critical", "nodes-silent", text, record.seq)
+                case DecisionFailed(job=job, error=error):
+                    self._poison_inputs.jobs.pop(job, None)
+                    await self._publisher.alarm("critical", "decision-failed", f"{job} is suspended: {error}", record.seq)
+                case InputsLost() as gone:
+                    text = f"{gone.topic}/{gone.partition}: offsets {gone.from_offset} to {gone.to_offset} were deleted unread"
+                    await self._publisher.alarm("critical", "inputs-lost", text, record.seq)
+                    await self.request_inventories(state)
+                case DeviceQuarantined() as quarantined:
+                    text = (
+                        f"{quarantined.device} of {quarantined.node} is quarantined ({quarantined.reason}): {quarantined.detail}"
+                    )
+                    await self._publisher.alarm("warning", "device-quarantined", text, record.seq)
+                case DeviceUnhealthy() as unhealthy:
+                    text = f"{unhealthy.device} of {unhealthy.node} is unhealthy ({unhealthy.reason}): {unhealthy.detail}"
+                    await self._publisher.alarm("critical", "device-unhealthy", text, record.seq)
+                case DeviceClearRequested():
+                    self._reconciler.resend_clears()
+
+    async def fence_all(self, state: PoolState) -> None:
+        """Send fences to all nodes; afterwards agents refuse commands of earlier epochs."""
+        fences = [self._publisher.prepare(fence) for fence in self._fencing.all(state)]
+        for batch in await self._publisher.commands(fences):
+            await batch.first
+
+    async def request_inventories(self, state: PoolState) -> None:
+        """Request the inventory of every node."""
+        for node in state.nodes.values():
+            await self.request_inventory(state, node.name, node.incarnation)
+
+    async def request_inventory(self, state: PoolState, node: str, incarnation: str) -> None:
+        """Rate limited: a gap shows in every report until the inventory arrives."""
+        boot = self._clock_and_ids.boot()
+        if boot - self._requested_at.get(incarnation, -RESEND_AFTER) < RESEND_AFTER:
+            return
+        self._requested_at[incarnation] = boot
+        await self._publisher.command(
+            SendInventory(node=node, incarnation=incarnation, sender="admission", sender_epoch=state.epoch)
+        )

@@ -1,0 +1,54 @@
+"""Rejections as facts, limited per source: beyond the limit one record per minute counts the rest."""
+
+import hashlib
+
+from bailiff_bus.port import Message
+from bailiff_core.model.state import PoolState
+from bailiff_core.records.facts import InputRejected
+
+from .clock import LogClock
+from .request_handlers import Rejected
+
+MINUTE = 60_000_000
+
+
+class RejectionLimiter:
+    """The limiter of one writer incarnation. Times are log time."""
+
+    def __init__(self) -> None:
+        self._limited: dict[str, tuple[int, InputRejected]] = {}
+
+    def take(
+        self, state: PoolState, clock: LogClock, message: Message, rejected: Rejected, source: str | None, message_id: str | None
+    ) -> list[InputRejected]:
+        """The rejection as a fact, unless its source is over the limit. source, message_id: if known."""
+        fact = InputRejected(
+            topic=message.topic,
+            partition=message.partition,
+            offset=message.offset,
+            digest=hashlib.sha256(message.value).hexdigest(),
+            code=rejected.code,
+            reason=rejected.text,
+            source=source,
+            id=message_id,
+            job=rejected.job,
+        )
+        key = source or message.topic
+        recent = state.rejections.get(key)
+        if recent is None or recent.count < state.rules.max_rejections_per_minute:
+            return [fact]
+        if clock.now() - recent.since >= MINUTE and key not in self._limited:
+            return [fact]
+        count = self._limited[key][0] if key in self._limited else 0
+        self._limited[key] = (count + 1, fact)
+        return []
+
+    def due(self, state: PoolState, clock: LogClock) -> list[InputRejected]:
+        """One record per limited source with the number of its rejections, when its minute is over."""
+        found = []
+        for source in list(self._limited):
+            recent = state.rejections.get(source)
+            if recent is None or clock.now() - recent.since >= MINUTE:
+                count, newest = self._limited.pop(source)
+                found.append(newest.model_copy(update={"count": count}))
+        return found

@@ -1,0 +1,245 @@
+"""`bailiff.node-reports`: reports of agents; accepted from the joined incarnation only, each number once."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from bailiff_bus.messages import (
+    DeviceReport,
+    EvictionStageReport,
+    NodeHeartbeat,
+    NodeInventory,
+    ReportBody,
+    ShareExceededReport,
+    TaskCancelEvictionRefusedReport,
+    TaskEvictionCancelledReport,
+    TaskExitedReport,
+    TaskIdleReport,
+    TaskProgressReport,
+    TaskReleasedReport,
+    TaskResumedReport,
+    TaskStartedReport,
+    TaskStartRefusedReport,
+    TrackedTask,
+)
+from bailiff_bus.messages.reports import TaskReport
+from bailiff_core.model.state import Job, Node, PoolState, Task
+from bailiff_core.records.facts import (
+    EvictionStage,
+    EvictionStageReached,
+    NodeJoined,
+    NodeRefused,
+    ShareExceeded,
+    Stage,
+    TaskCancelEvictionRefused,
+    TaskEvictionCancelled,
+    TaskExited,
+    TaskIdle,
+    TaskProgressed,
+    TaskReleased,
+    TaskResumed,
+    TaskStarted,
+    TaskStartRefused,
+    TaskVanished,
+)
+from bailiff_core.records.payload import Fact
+
+from .devices import facts_of_device, facts_of_quarantined
+
+_OLD_STAGES: tuple[EvictionStage, ...] = ("noticed", "term_sent", "kill_sent")  # reported by agents of earlier releases
+
+
+@dataclass(slots=True)
+class ReportNumbers:
+    """The newest report number of each incarnation, to drop repeats and detect gaps. Rebuilt after a restart.
+
+    A gap remains until the missing report or an inventory arrives.
+    """
+
+    newest: dict[str, int] = field(default_factory=dict)
+    inventoried: set[str] = field(default_factory=set)
+
+    def take(self, report: ReportBody, joined: Node | None) -> str:
+        """`next`, `repeat`, or `gap`. joined: the node, where this incarnation is the one that joined.
+
+        For an incarnation that is new to this writer, numbering starts after the inventory in the log.
+        """
+        known = self.newest.get(report.incarnation)
+        oldest_repeat = known if known is not None else joined.last_report if joined is not None else -1
+        if isinstance(report, NodeHeartbeat):
+            return "next" if known is None or report.number <= known else "gap"
+        if report.number <= oldest_repeat:
+            return "repeat"
+        if isinstance(report, NodeInventory):
+            self.inventoried.add(report.incarnation)
+        elif known is not None and report.number > known + 1:
+            return "gap"
+        self.newest[report.incarnation] = report.number
+        return "next"
+
+    def complete(self, report: ReportBody) -> bool:
+        """Whether the incarnation has sent this writer an inventory: an earlier writer may have missed reports."""
+        return report.incarnation in self.inventoried
+
+
+def facts_of_report(state: PoolState, report: ReportBody) -> list[Fact]:
+    """New facts of the report; none for heartbeats and for known or outdated reports."""
+    if isinstance(report, NodeInventory):
+        return _inventoried(state, report)
+    node = joined_node(state, report)
+    if node is not None and isinstance(report, DeviceReport):
+        return facts_of_device(node, report)
+    if node is None or not isinstance(report, TaskReport):
+        return []
+    found = _task(state, node, report.job, report.attempt, report.task)
+    if found is None or _is_about_earlier_start(found[1], report):
+        return []
+    return _task_facts(*found, node, report)
+
+
+def joined_node(state: PoolState, report: ReportBody) -> Node | None:
+    """The node whose present incarnation sent the report."""
+    number = state.node_numbers.get(report.node)
+    node = state.nodes[number] if number is not None else None
+    return node if node is not None and node.incarnation == report.incarnation else None
+
+
+def _task(state: PoolState, node: Node, name: str, attempt: int, index: int) -> tuple[Job, Task] | None:
+    job = state.jobs.get(name)
+    task = job.task(index) if job is not None and job.attempt == attempt else None
+    if job is None or task is None or task.node != node.number or task.state in ("reserved", "released"):
+        return None
+    return job, task
+
+
+def _is_about_earlier_start(task: Task, report: TaskReport | TrackedTask) -> bool:
+    """Whether the report is about an earlier task of the same index."""
+    return report.ordered_by is not None and task.start_seq is not None and report.ordered_by < task.start_seq
+
+
+def _task_facts(job: Job, task: Task, node: Node, report: TaskReport) -> list[Fact]:
+    at: dict[str, Any] = {"job": job.id, "attempt": job.attempt, "task": task.index, "node": node.name}
+    cancelling = any(eviction is not None and eviction.cancel_seq is not None for eviction in (job.eviction, task.eviction))
+    match report:
+        case TaskStartedReport() if task.state == "starting":
+            return [TaskStarted(**at)]
+        case TaskStartRefusedReport() if task.state == "starting":
+            return [TaskStartRefused(**at, reason=report.reason)]
+        case EvictionStageReport() if _is_new(task, report):
+            return [_staged(at, report)]
+        case TaskProgressReport() if task.state in ("starting", "running") and _is_new_progress(task, report):
+            fields = {
+                name: getattr(report, name) for name in ("step", "total_steps", "step_rate_milli", "checkpoint", "checkpoint_age")
+            }
+            return [TaskProgressed(**at, **fields)]
+        case TaskResumedReport() if task.state in ("starting", "running") and task.resumed_step is None:
+            lost = 0 if job.step is None else max(0, job.step + 1 - report.step)
+            fields = {name: getattr(report, name) for name in ("step", "from_attempt", "skipped_checkpoints")}
+            return [TaskResumed(**at, **fields, steps_lost=lost)]
+        case TaskExitedReport() if task.state in ("starting", "running"):
+            return [_exit(at, report.exit_code, report)]
+        case TaskReleasedReport():
+            readings = {"before": report.before, "after": report.after}
+            hosts = {"host_before": report.host_before, "host_after": report.host_after}
+            return [TaskReleased.model_validate({**at, **readings, **hosts})]
+        case ShareExceededReport() if task.state == "running":
+            over = {"device": report.device, "used_bytes": report.used_bytes, "share_bytes": report.share_bytes}
+            return [ShareExceeded.model_validate({**at, **over})]
+        case TaskIdleReport() if task.state == "running" and report.idle != (task.idle_since is not None):
+            return [TaskIdle(**at, idle=report.idle, duration=report.duration)]
+        case TaskEvictionCancelledReport() if cancelling and not task.eviction_cancelled:
+            return [TaskEvictionCancelled(**at)]
+        case TaskCancelEvictionRefusedReport() if cancelling:
+            return [TaskCancelEvictionRefused(**at)]
+    return []
+
+
+def _is_new(task: Task, stage: Stage) -> bool:
+    """Whether the stage is new to the log. A later step may be confirmed again."""
+    if stage.stage == "step_confirmed" and stage.step is not None:
+        return task.confirmed_step is None or stage.step > task.confirmed_step
+    return stage.stage not in task.stage_times and not getattr(task, stage.stage, False)
+
+
+def _is_new_progress(task: Task, report: TaskProgressReport) -> bool:
+    """Whether the report has progress beyond the state; a restarted agent repeats reports."""
+    saved = report.checkpoint is not None and report.checkpoint.step != task.checkpoint_step
+    return saved or (report.step is not None and (task.step is None or report.step > task.step))
+
+
+def _staged(at: dict[str, Any], stage: Stage) -> EvictionStageReached:
+    return EvictionStageReached(**at, **{name: getattr(stage, name) for name in Stage.model_fields})
+
+
+def _inventoried(state: PoolState, report: NodeInventory) -> list[Fact]:
+    number = state.node_numbers.get(report.node)
+    known = state.nodes[number] if number is not None else None
+    if known is not None and known.machine_id != report.machine_id and known.state != "lost":
+        reason = f"{report.node} is machine {known.machine_id}, which is not lost: an operator must replace the node"
+        return [NodeRefused(node=report.node, machine_id=report.machine_id, reason=reason)]
+    joined = NodeJoined(
+        node=report.node,
+        number=len(state.nodes) if number is None else number,
+        incarnation=report.incarnation,
+        machine_id=report.machine_id,
+        boot_id=report.boot_id,
+        report_number=report.number,
+        cpu_milli=report.cpu_milli,
+        memory_bytes=report.memory_bytes,
+        max_tasks=report.max_tasks,
+        labels=report.labels,
+        devices=report.devices,
+        checkpoint_store=report.checkpoint_store,
+    )
+    dirty = facts_of_quarantined(known, report)
+    if known is None:
+        return [joined, *dirty]
+    return [joined, *dirty, *_reconciled(state, known, report)]
+
+
+def _reconciled(state: PoolState, node: Node, report: NodeInventory) -> list[Fact]:
+    """Facts of the inventory beyond the log: tasks that started, ended or vanished."""
+    tracked = {(entry.job, entry.attempt, entry.task): entry for entry in report.tasks}
+    rebooted = node.boot_id != report.boot_id or node.machine_id != report.machine_id
+    facts: list[Fact] = []
+    for job in state.active_jobs():
+        for task in job.tasks:
+            if task.node != node.number or task.state in ("reserved", "released"):
+                continue
+            entry = tracked.get((job.id, job.attempt, task.index))
+            if entry is not None and not _is_about_earlier_start(task, entry):
+                facts += _caught_up(job, task, node, entry)
+            elif task.state != "starting" or rebooted:
+                facts.append(TaskVanished(job=job.id, attempt=job.attempt, task=task.index, node=node.name))
+    return facts
+
+
+def _caught_up(job: Job, task: Task, node: Node, entry: TrackedTask) -> list[Fact]:
+    at: dict[str, Any] = {"job": job.id, "attempt": job.attempt, "task": task.index, "node": node.name}
+    facts: list[Fact] = []
+    if task.state == "starting":
+        facts.append(TaskStarted(**at))
+    known = [stage.stage for stage in entry.stages]
+    old = [Stage(stage=name) for name in _OLD_STAGES if getattr(entry, name) and name not in known]
+    facts.extend(_staged(at, stage) for stage in (*old, *entry.stages) if _is_new(task, stage))
+    if entry.state != "running" and task.state != "exited" and entry.exit_code is not None:
+        facts.append(_exit(at, entry.exit_code, entry))
+    if entry.state == "released":
+        facts.append(TaskReleased(**at))
+    return facts
+
+
+def _exit(at: dict[str, Any], code: int, fields: TaskExitedReport | TrackedTask) -> TaskExited:
+    return TaskExited(**at, exit_code=code, reason=fields.reason, step=fields.step, unobserved=fields.unobserved)
+
+
+def orphans_of(state: PoolState, report: NodeInventory) -> list[TrackedTask]:
+    """Tasks that the agent tracks and the log does not: ended attempts, or lost records."""
+    found = []
+    for entry in report.tasks:
+        job = state.jobs.get(entry.job)
+        task = job.task(entry.task) if job is not None and job.attempt == entry.attempt else None
+        on_node = task is not None and task.node == state.node_numbers.get(report.node)
+        current = task is not None and on_node and task.state not in ("reserved", "released")
+        if entry.state != "released" and not current:
+            found.append(entry)
+    return found

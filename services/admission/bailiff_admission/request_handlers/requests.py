@@ -1,0 +1,132 @@
+"""`bailiff.requests`: dispatches requests to their handlers."""
+
+import hashlib
+from dataclasses import dataclass
+
+from bailiff_bus.messages import (
+    AcceptTruncation,
+    ApplyPolicy,
+    CancelJob,
+    ClearQuarantine,
+    DrainNode,
+    EvictJob,
+    JobSpec,
+    MigrateJob,
+    PauseJob,
+    ReplaceNode,
+    RequestBody,
+    ResumeJob,
+    ReturnNode,
+    ScaleJob,
+    SetPriorityClass,
+    SubmitJob,
+    UndrainNode,
+)
+from bailiff_core.fold.log import request_key
+from bailiff_core.model.policy import Policy
+from bailiff_core.model.state import ENDED, PoolState
+from bailiff_core.records.facts import LogTruncated, PolicyApplied, RequestId
+from bailiff_core.records.payload import Fact
+
+from .job_changes import cancelled, reclassified, scaled
+from .nodes import request_for_node
+from .operator_actions import request_for_job
+from .rejected import Rejected
+from .submission import submitted
+
+OPERATORS_ONLY = (
+    ApplyPolicy, DrainNode, UndrainNode, ReplaceNode, ReturnNode, AcceptTruncation, ClearQuarantine,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedRequest:
+    """A request with its identity. time: the sender's, µs. digest: of its content."""
+
+    source: str
+    id: str
+    digest: str
+    time: int | None
+    actor: str
+    auth: str
+    body: RequestBody
+
+
+def facts_of_request(state: PoolState, received: ReceivedRequest, spec_digest: str = "") -> list[Fact] | Rejected:
+    """The fact of the request; none for a repeat; or a rejection. spec_digest: of a submitted job."""
+    seen = state.requests.get(request_key(received.source, received.id))
+    if seen is not None:
+        if seen.digest == received.digest:
+            return []
+        return Rejected(
+            "id-reused",
+            f"the id {received.id!r} of {received.source!r} was used at #{seen.seq} for another request: use a new id",
+        )
+    retention = state.rules.retention.request_ids
+    if received.time is not None and received.time < state.now - retention:
+        return Rejected(
+            "expired", f"the request is older than the {retention // 86_400_000_000} days for which ids are remembered"
+        )
+    identity = state.rules.identity
+    if received.auth not in identity.accept:
+        return Rejected(
+            "not-signed", f"this pool accepts requests with auth {', '.join(identity.accept)}, this request is unsigned"
+        )
+    if isinstance(received.body, OPERATORS_ONLY) and identity.operators and received.actor not in identity.operators:
+        return Rejected("not-permitted", "only operators named in the policy may send this request")
+    request = RequestId(source=received.source, id=received.id, digest=received.digest)
+    match received.body:
+        case SubmitJob() as submit:
+            return submitted(state, request, received.actor, submit, spec_digest)
+        case CancelJob() as cancel:
+            return cancelled(state, request, cancel)
+        case ScaleJob() as scale:
+            return scaled(state, request, received.actor, scale)
+        case SetPriorityClass() as change:
+            return reclassified(state, request, received.actor, change)
+        case EvictJob() | PauseJob() | ResumeJob() | MigrateJob() as job_request:
+            return request_for_job(state, request, received.actor, job_request)
+        case DrainNode() | UndrainNode() | ReplaceNode() | ReturnNode() | ClearQuarantine() as node_request:
+            return request_for_node(state, request, node_request)
+        case ApplyPolicy() as apply:
+            return _policy(state, request, apply)
+        case AcceptTruncation() as accept:
+            return [LogTruncated(request=request, epoch=accept.epoch, seq=accept.seq, reason=accept.reason)]
+    return Rejected("unknown-type", f"{received.body.TYPE} is not a request")
+
+
+def _policy(state: PoolState, request: RequestId, apply: ApplyPolicy) -> list[Fact] | Rejected:
+    if apply.expected_revision is not None and apply.expected_revision != state.policy_revision:
+        return Rejected(
+            "policy-changed",
+            f"the policy in force is #{state.policy_revision}, this one is based on #{apply.expected_revision}: "
+            "get the current policy, repeat the change, and apply it",
+        )
+    for job in state.jobs.values():
+        if job.phase not in ENDED and apply.policy.find_class(job.class_name) is None:
+            return Rejected(
+                "class-in-use", f"job {job.id!r} has the class {job.class_name!r}, which is missing in the new policy"
+            )
+    remaining = dict.fromkeys(project.name for project in apply.policy.projects)
+    removed = dict.fromkeys(project.name for project in state.rules.projects if project.name not in remaining)
+    for job in state.jobs.values() if removed else ():
+        if job.phase not in ENDED and job.project in removed:
+            return Rejected(
+                "project-in-use", f"job {job.id!r} is in the project {job.project!r}, which is missing in the new policy"
+            )
+    missing = unsupported_policy(apply.policy)
+    if missing is not None:
+        return Rejected("not-supported", missing)
+    return [PolicyApplied(policy=apply.policy.complete(), request=request, enforce=apply.enforce)]
+
+
+def unsupported_policy(policy: Policy) -> str | None:
+    """Why the policy is refused, if it could never be changed again; else None."""
+    if policy.identity.accept == ("signed",) and not policy.identity.keys:
+        return "identity: accepts signed requests only, but has no keys: it could never be changed again; add a key"
+    return None
+
+
+def digest_of_spec(salt: bytes, spec: JobSpec) -> str:
+    """SHA-256(salt ‖ canonical JSON of the spec), in hex."""
+    return hashlib.sha256(salt + spec.to_json()).hexdigest()

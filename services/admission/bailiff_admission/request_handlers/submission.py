@@ -1,0 +1,169 @@
+"""Handler of job submissions: accepts the job, or rejects it with a reason."""
+
+from collections.abc import Iterator
+
+from bailiff_bus.messages import JobSpec, SubmitJob
+from bailiff_bus.messages.requests import EVERY_NODE_RUNTIMES, runtime_label
+from bailiff_core.model.demand import JobDemand, TopologyRule
+from bailiff_core.model.document import in_order
+from bailiff_core.model.policy import PriorityClass
+from bailiff_core.model.state import Job, PoolState
+from bailiff_core.model.units import next_unit, sub_group_problem
+from bailiff_core.placement.feasibility import could_ever_fit
+from bailiff_core.placement.shared_checkpoints import unshared_checkpoints
+from bailiff_core.quota.quota_checks import never_within_bounds
+from bailiff_core.records.facts import JobSubmitted, RequestId
+from bailiff_core.records.payload import Fact
+from bailiff_core.scheduling_snapshot import scene_of
+
+from .rejected import Rejected
+from .start_size import start_command_too_large
+
+DEFAULT_PROJECT = "default"
+NAMED = 20
+
+
+def submitted(state: PoolState, request: RequestId, actor: str, submit: SubmitJob, spec_digest: str) -> list[Fact] | Rejected:
+    """The job with its project and defaults filled in."""
+    demand = submit.demand
+    job = demand.job
+    if job in state.jobs:
+        return Rejected("job-exists", f"job {job!r} exists already ({state.jobs[job].phase}): choose another name", job)
+    entry = class_for(state, actor, demand.priority_class, job)
+    if isinstance(entry, Rejected):
+        return entry
+    project = _project_of(state, demand)
+    if isinstance(project, Rejected):
+        return project
+    demand = demand.model_copy(update={**_defaults(state, demand), "project": project})
+    malformed = next(_malformed(demand), None) or sub_group_problem(demand) or _image_problem(submit.spec)
+    if malformed is not None:
+        return Rejected("malformed", malformed, job)
+    runtime = submit.spec.runtime
+    if runtime not in EVERY_NODE_RUNTIMES:
+        label = runtime_label(runtime)
+        if state.nodes and not any(node.labels.get(label) == "true" for node in state.nodes.values()):
+            why = f"no node of this pool has the runtime {runtime}: leave the image out, or add it to the runtimes of a node"
+            return Rejected("never-fits", why, job)
+        demand = _on_nodes_with(demand, label)
+    unknown = _unknown_topology(state, demand)
+    if unknown is not None:
+        return Rejected("unknown-topology", unknown, job)
+    if state.nodes:
+        obstacle = could_ever_fit(state, demand)
+        if obstacle is not None:
+            return Rejected("never-fits", obstacle, job)
+    if state.rules.unshared_checkpoints == "refuse" and submit.spec.runtime != "simulated":
+        unshared = unshared_checkpoints(state, demand)
+        if unshared is not None:
+            return Rejected("unshared-checkpoints", unshared, job)
+    bound = _never_within_bounds(state, demand, entry)
+    if bound is not None:
+        return Rejected("over-limit", f"the job could never run: {bound}", job)
+    too_large = start_command_too_large(state, demand, submit.spec)
+    if too_large is not None:
+        return Rejected("too-large", too_large, job)
+    return [JobSubmitted(request=request, demand=demand, spec_digest=spec_digest, user=actor)]
+
+
+def _image_problem(spec: JobSpec) -> str | None:
+    runs_images = spec.runtime not in EVERY_NODE_RUNTIMES
+    if runs_images and spec.image is None:
+        return f"image: missing; the runtime {spec.runtime} runs container images"
+    if not runs_images and spec.image is not None:
+        return f"image: the runtime {spec.runtime} runs no images: leave it out, or choose another runtime, such as docker"
+    return None
+
+
+def _on_nodes_with(demand: JobDemand, label: str) -> JobDemand:
+    groups = tuple(
+        group.model_copy(update={"node_labels": in_order({**group.node_labels, label: "true"})}) for group in demand.tasks
+    )
+    return demand.model_copy(update={"tasks": groups})
+
+
+def _defaults(state: PoolState, demand: JobDemand) -> dict[str, object]:
+    """Defaults, recorded in the log so that a change of policy or release does not affect the job."""
+    return {
+        "max_failures": state.rules.restarts.max_failures if demand.max_failures is None else demand.max_failures,
+        "elastic": demand.elastic or "restart",
+    }
+
+
+def class_for(state: PoolState, actor: str, name: str | None, job: str) -> PriorityClass | Rejected:
+    """The priority class of that name, if it exists and the policy allows the actor to use it."""
+    entry = state.rules.find_class(name)
+    if entry is None:
+        known = ", ".join(entry.name for entry in state.rules.priority_classes)
+        return Rejected("unknown-class", f"there is no priority class {name!r}; the policy has {known}", job)
+    users = state.rules.identity.class_users.get(entry.name)
+    if users is not None and actor not in users:
+        who = actor or "an unnamed sender"
+        return Rejected("not-permitted", f"the policy does not let {who} use the class {entry.name!r}", job)
+    return entry
+
+
+def _project_of(state: PoolState, demand: JobDemand) -> str | Rejected | None:
+    known = [project.name for project in state.rules.projects]
+    if demand.project is None:
+        if not known:
+            return None
+        if DEFAULT_PROJECT in known:
+            return DEFAULT_PROJECT
+        return Rejected("no-project", f"set the job's project: the policy has {_some(known)}", demand.job)
+    if demand.project not in known:
+        there = f"the policy has {_some(known)}" if known else "the policy has none: remove it"
+        return Rejected("unknown-project", f"there is no project {demand.project!r}; {there}", demand.job)
+    return demand.project
+
+
+def _malformed(demand: JobDemand) -> Iterator[str]:
+    """Contradictions in the demand, with their fields."""
+    for at, group in enumerate(demand.tasks):
+        parts = [name for name in ("gpu_share_milli", "gpu_share_bytes") if getattr(group, name) is not None]
+        if len(parts) > 1:
+            yield f"tasks.{at}: gpu_share_milli and gpu_share_bytes are alternatives: remove one"
+        if parts and group.gpu_milli:
+            yield f"tasks.{at}: a task has whole GPUs (gpu_milli) or parts of them ({parts[0]}), not both"
+        if group.gpu_devices is not None and not parts:
+            yield f"tasks.{at}.gpu_devices: it counts shared devices and requires gpu_share_milli or gpu_share_bytes"
+        if group.gpu_milli % 1000:
+            yield (
+                f"tasks.{at}.gpu_milli is {group.gpu_milli}: it counts whole GPUs (multiples of 1000); "
+                "a part of one is gpu_share_milli, 100 to 1000"
+            )
+    if demand.sub_groups and demand.min_tasks is not None:
+        yield "min_tasks: not with sub-groups, which have their own min_tasks or min_groups: remove it"
+
+
+def _unknown_topology(state: PoolState, demand: JobDemand) -> str | None:
+    rules = [("topology", demand.topology), *((f"sub_groups.{group.name}", group.topology) for group in demand.sub_groups)]
+    for where, rule in rules:
+        problem = _topology_problem(state, rule) if rule is not None else None
+        if problem is not None:
+            return f"{where}: {problem}"
+    return None
+
+
+def _topology_problem(state: PoolState, rule: TopologyRule) -> str | None:
+    known = {topology.name: topology.levels for topology in state.rules.topologies}
+    if rule.topology not in known:
+        has = f"the policy has {_some(list(known))}" if known else "the policy has none"
+        return f"there is no topology {rule.topology!r}; {has}"
+    for name, level in (("required", rule.required), ("preferred", rule.preferred)):
+        if level is not None and level not in known[rule.topology]:
+            levels = ", ".join(known[rule.topology])
+            return f"{name} is {level!r}, which is no level of the topology {rule.topology!r}; it has {levels}"
+    return None
+
+
+def _never_within_bounds(state: PoolState, demand: JobDemand, entry: PriorityClass) -> str | None:
+    preemptible = entry.preemptible if demand.preemptible is None else demand.preemptible
+    job = Job(demand.job, 0, 0, demand, entry.name, entry.value, preemptible, True, "", project=demand.project or "")
+    unit = next_unit(job)
+    return never_within_bounds(scene_of(state), unit) if unit is not None else None
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more

@@ -1,0 +1,210 @@
+"""Truncated logs: detecting missing records, and reconciling with agents (docs/reference/log-protocol-fences.md#truncation)."""
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Literal
+
+from bailiff_admission.request_handlers.requests import ReceivedRequest
+from bailiff_bus import topics
+from bailiff_bus.envelope import InvalidMessage, pool_of, unwrap
+from bailiff_bus.messages import AcceptTruncation, NodeHeartbeat, NodeInventory, ReportBody, RequestBody
+from bailiff_bus.messages.commands import CommandBody
+from bailiff_bus.port import Bus, Message, OffsetOutOfRange
+from bailiff_core.model.state import PoolState
+from bailiff_core.records.payload import Fact
+from bailiff_log.signatures import Identity, verify
+
+from .request_handlers import facts_of_request
+
+NEWEST_REPORTS = 2_000  # of each partition; includes a report of every live agent
+NEWEST_COMMANDS = 500
+LONGEST_WAIT = 0.2
+
+Position = tuple[int, int]
+
+
+class TruncationDetected(Exception):
+    """A node refers to a record that the log lacks: the log was truncated. (epoch, seq): the record; seq 0: a writer's epoch."""
+
+    def __init__(self, node: str, epoch: int, seq: int) -> None:
+        super().__init__(f"{node} refers to #{seq} of epoch {epoch}, which this log does not contain: the log was truncated")
+        self.node, self.epoch, self.seq = node, epoch, seq
+
+
+def beyond_log_end(state: PoolState, epoch: int, seq: int) -> bool:
+    """Whether the log lacks record `seq` of that epoch and no operator has accepted the loss. seq 0: the epoch's writer."""
+    if (epoch, seq) <= state.accepted_truncation or (epoch, seq) == (0, 0):
+        return False
+    if seq == 0:
+        return epoch > max(state.epoch, state.accepted_truncation[0])
+    return seq > state.seq or state.epoch_of(seq) != epoch
+
+
+async def detect_truncation(state: PoolState, bus: Bus, positions: dict[str, int], observe: Callable[[str, str], None]) -> None:
+    """Check recent reports and commands for records that the log lacks. Raises `TruncationDetected`.
+
+    observe: called with node and incarnation of each report.
+    """
+    losses = []
+    for message in await newest(bus, topics.NODE_REPORTS.name, state.pool, NEWEST_REPORTS, positions):
+        try:
+            with suppress(InvalidMessage):
+                report = unwrap(message, accept=(ReportBody,)).body
+                check_report(state, report)
+                if isinstance(report, ReportBody):
+                    observe(report.node, report.incarnation)
+        except TruncationDetected as loss:
+            losses.append(loss)
+    for message in await newest(bus, topics.NODE_COMMANDS.name, state.pool, NEWEST_COMMANDS, {}):
+        try:
+            check_command(state, message)
+        except TruncationDetected as loss:
+            losses.append(loss)
+    if losses:
+        raise max(losses, key=lambda loss: (loss.epoch, loss.seq))
+
+
+def check_report(state: PoolState, report: object) -> None:
+    """Raise `TruncationDetected` if the agent's fence is beyond the log."""
+    if isinstance(report, NodeInventory | NodeHeartbeat):
+        fence = report.fence
+        _raise_if_beyond(state, report.node, [(fence.epoch, fence.seq), (fence.newest_epoch or 0, 0)])
+
+
+def check_command(state: PoolState, message: Message) -> None:
+    """Raise `TruncationDetected` if the command refers to a record beyond the log. Only its positions are parsed."""
+    try:
+        data = json.loads(message.value)
+        order = data.get("ordered_by") or {"epoch": 0, "seq": 0}
+        positions = [(int(order["epoch"]), int(order["seq"])), (int(data["sender_epoch"]), 0)]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return  # not written by our services
+    _raise_if_beyond(state, str(data.get("node")), positions)
+
+
+def _raise_if_beyond(state: PoolState, node: str, positions: list[Position]) -> None:
+    beyond = [position for position in positions if beyond_log_end(state, *position)]
+    if beyond:
+        raise TruncationDetected(node, *max(beyond))
+
+
+async def newest(bus: Bus, topic: str, pool: str, count: int, positions: dict[str, int]) -> list[Message]:
+    """The newest messages of the pool, at most `count` per partition, none before these positions."""
+    spans = await bus.spans(topic)
+    begins = {at: max(positions.get(f"{topic}/{at}", 0), span.begin, span.end - count) for at, span in spans.items()}
+    found = await _between(bus, topic, begins, {at: span.end for at, span in spans.items()})
+    return [message for message in found if pool_of(message) == pool]
+
+
+async def oldest_append_time(bus: Bus, topic: str, now: int) -> int:
+    """Append time, µs, from which all partitions are complete: the latest of their oldest messages; `now` without any.
+
+    0 if nothing was deleted.
+    """
+    begins = {at: span.begin for at, span in (await bus.spans(topic)).items() if span.begin > 0}
+    oldest = dict.fromkeys(begins, now)
+    for message in await _between(bus, topic, begins, {at: begin + 1 for at, begin in begins.items()}):
+        oldest[message.partition] = min(message.time, oldest[message.partition])
+    return max(oldest.values(), default=0)
+
+
+async def _between(bus: Bus, topic: str, begins: dict[int, int], ends: dict[int, int]) -> list[Message]:
+    """Messages from `begins` at least up to `ends`; fewer if the topic is truncated meanwhile."""
+    unread = [(topic, at, begin) for at, begin in begins.items() if begin < ends[at]]
+    if not unread:
+        return []
+    found: list[Message] = []
+    reader = await bus.reader(unread)
+    try:
+        while any(reader.position(topic, at) < ends[at] for _, at, _ in unread):
+            messages = await reader.read(wait=LONGEST_WAIT)
+            found += messages
+            if not messages:  # the topic may have been truncated, too
+                ends = {at: min(ends[at], span.end) for at, span in (await bus.spans(topic)).items() if at in ends}
+    except OffsetOutOfRange:
+        pass  # the rest is read later
+    finally:
+        await reader.close()
+    return found
+
+
+@dataclass(slots=True)
+class TruncationReconciliation:
+    """Tracks which agents have sent an inventory to this writer; until all have, no task is started.
+
+    Earlier reports are read again meanwhile, so that the log recovers lost facts. Tasks unknown to the log are evicted.
+
+    If reports are lost as well, the log may lack an agent completely. A known agent is waited for until its lease and margin
+    are over: then none of its tasks runs. If the retained reports are younger than that, there may be unknown agents, which
+    are waited for in the same way.
+
+    until: end of the reports when this writer started. oldest_append_time: reports before it may be lost. Times on the
+    broker's clock, µs.
+    """
+
+    until: dict[str, int] = field(default_factory=dict)
+    oldest_append_time: int = 0
+    _last_seen: dict[str, tuple[int, str]] = field(default_factory=dict)
+    _inventoried: set[str] = field(default_factory=set)
+
+    async def begin(self, state: PoolState, bus: Bus, now: int) -> None:
+        """Collect agents from the retained reports and commands."""
+        self.until = await ends_of_reports(bus)
+        self.oldest_append_time = await oldest_append_time(bus, topics.NODE_REPORTS.name, now)
+        for topic, count in ((topics.NODE_REPORTS, NEWEST_REPORTS), (topics.NODE_COMMANDS, NEWEST_COMMANDS)):
+            for message in await newest(bus, topic.name, state.pool, count, {}):
+                with suppress(InvalidMessage):
+                    body = unwrap(message, accept=(ReportBody, CommandBody)).body
+                    assert isinstance(body, ReportBody | CommandBody)
+                    self._note(body.node, body.incarnation, message.time)
+
+    def observe(self, state: PoolState, report: ReportBody, append_time: int) -> bool:
+        """Track the report. Returns False if an inventory of the agent is needed."""
+        if not state.truncation_unreconciled:
+            return True
+        self._note(report.node, report.incarnation, append_time)
+        if isinstance(report, NodeInventory) and (report.fence.newest_epoch is None or report.fence.newest_epoch >= state.epoch):
+            self._inventoried.add(report.incarnation)
+        return report.incarnation in self._inventoried
+
+    def is_over(self, state: PoolState, positions: dict[str, int], now: int) -> bool:
+        """All earlier reports were read, and every node has sent an inventory, is lost, or cannot run tasks any more."""
+        if any(positions.get(name, 0) < end for name, end in self.until.items()):
+            return False
+        if any(node.state != "lost" and node.incarnation not in self._inventoried for node in state.nodes.values()):
+            return False
+        answered = self._inventoried | {node.incarnation for node in state.nodes.values()}
+        forgotten = [at for at, incarnation in self._last_seen.values() if incarnation not in answered]
+        longest = state.rules.nodes.lease + state.rules.nodes.lost_margin
+        return all(at + longest <= now for at in (self.oldest_append_time, *forgotten))
+
+    def _note(self, node: str, incarnation: str, at: int) -> None:
+        """Only the last incarnation of a node counts: its inventory includes tasks of earlier ones."""
+        self._last_seen[node] = max((at, incarnation), self._last_seen.get(node, (0, "")))
+
+
+async def ends_of_reports(bus: Bus) -> dict[str, int]:
+    """End offsets of the node reports, by `topic/partition`."""
+    topic = topics.NODE_REPORTS.name
+    return {f"{topic}/{partition}": span.end for partition, span in (await bus.spans(topic)).items()}
+
+
+def accepted(
+    state: PoolState, message: Message, loss: TruncationDetected, unsigned: Literal["none", "acl"]
+) -> tuple[Fact, Identity] | None:
+    """An operator's `AcceptTruncation` as a fact, with the identity; None for any other message."""
+    if message.topic != topics.REQUESTS.name or pool_of(message) != state.pool:
+        return None
+    try:
+        envelope = unwrap(message, accept=(RequestBody,))
+        identity = verify(envelope, state.rules.identity.keys, unsigned=unsigned)
+    except InvalidMessage:
+        return None
+    body = envelope.body
+    if not isinstance(body, AcceptTruncation) or (body.epoch, body.seq) < (loss.epoch, loss.seq):
+        return None
+    request = ReceivedRequest(envelope.source, envelope.id, envelope.digest, envelope.time, identity.actor, identity.auth, body)
+    facts = facts_of_request(state, request)
+    return (facts[0], identity) if isinstance(facts, list) and facts else None

@@ -1,0 +1,65 @@
+"""Stores GPU allocations and GPU states over time, with their position, from the fold of `quota_usage`."""
+
+from dataclasses import dataclass, field
+
+from asyncpg import Connection
+
+from bailiff_core.model.state import PoolState
+from bailiff_log.gpu_allocation_rows import GpuAllocations
+from bailiff_log.reader import Entry
+
+
+class LogReplaced(Exception):
+    """The log lost stored records and continues with others."""
+
+
+@dataclass
+class GpuAllocationWriter:
+    """Both tables of one pool. after, after_hash: the newest stored record. seq, hash: the newest folded one."""
+
+    pool: int
+    after: int
+    after_hash: str = ""
+    seq: int = -1
+    hash: str = ""
+    of_another_log: bool = False
+    held: GpuAllocations = field(default_factory=GpuAllocations)
+
+    @classmethod
+    async def load(cls, connection: Connection, pool: int) -> "GpuAllocationWriter":
+        """Load the stored position."""
+        found = await connection.fetchrow("SELECT allocations_seq, allocations_hash FROM followed WHERE pool = $1", pool)
+        return cls(pool, -1) if found is None else cls(pool, found["allocations_seq"], found["allocations_hash"])
+
+    def at(self, state: PoolState, entry: Entry) -> None:
+        """Observe the state after this record."""
+        record = entry.record
+        self.seq, self.hash = record.seq, entry.hash
+        if record.seq == self.after and entry.hash != self.after_hash:
+            self.of_another_log = True
+        self.held.at(state, record, stored=record.seq <= self.after)
+
+    async def write(self, connection: Connection) -> None:
+        """Write pending rows and the position in one transaction. Raises `LogReplaced` after deleting what is stored."""
+        if self.of_another_log:
+            await self.forget(connection)
+        if self.seq <= self.after:
+            return
+        seq, digest = self.seq, self.hash
+        async with connection.transaction():
+            await self.held.write(connection, self.pool)
+            await connection.execute(
+                """INSERT INTO followed (pool, allocations_seq, allocations_hash) VALUES ($1, $2, $3)
+                   ON CONFLICT (pool) DO UPDATE SET allocations_seq = excluded.allocations_seq, allocations_hash =
+                   excluded.allocations_hash""",
+                self.pool, seq, digest,
+            )  # fmt: skip
+        self.after, self.after_hash = seq, digest
+
+    async def forget(self, connection: Connection) -> None:
+        """Delete all stored rows, because they are of another log. Raises `LogReplaced`."""
+        async with connection.transaction():
+            await connection.execute("DELETE FROM gpu_allocations WHERE pool = $1", self.pool)
+            await connection.execute("DELETE FROM gpu_states WHERE pool = $1", self.pool)
+            await connection.execute("UPDATE followed SET allocations_seq = -1, allocations_hash = '' WHERE pool = $1", self.pool)
+        raise LogReplaced(f"GPU allocations were stored up to #{self.after} of another log: rebuilding them")

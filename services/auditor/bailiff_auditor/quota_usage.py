@@ -1,0 +1,95 @@
+"""Samples project usage against quota and fair share over time, from a separate fold of the log.
+
+A sample belongs to the first decision cycle that ends in each interval of log time, so every replica takes the same one, and
+storing it is idempotent. This reader has its own snapshots.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from asyncpg import Connection
+
+from bailiff_bus.port import Bus
+from bailiff_core.model.state import PoolState
+from bailiff_core.records.wire import EPOCH_START, MICROSECOND
+from bailiff_log.projection import Projection
+from bailiff_log.quota_usage_rows import USAGE_COLUMNS, UsageSchedule, rows_of
+from bailiff_log.reader import Entry
+from bailiff_service.metrics import Metrics
+from bailiff_service.settings import PoolDeclaration
+
+from .gpu_allocations import GpuAllocationWriter
+
+WAIT = 1.0
+PLACES = ", ".join(f"${number}" for number in range(1, len(USAGE_COLUMNS) + 1))
+INSERT = f"INSERT INTO project_usage ({', '.join(USAGE_COLUMNS)}) VALUES ({PLACES}) ON CONFLICT DO NOTHING"  # noqa: S608 - our own names
+INSERT_INTERVAL = """INSERT INTO usage_intervals (pool, from_seq, interval_us) SELECT $1, $2, $3 WHERE $3 IS DISTINCT FROM
+    (SELECT interval_us FROM usage_intervals WHERE pool = $1 ORDER BY from_seq DESC LIMIT 1)
+    ON CONFLICT (pool, from_seq) DO UPDATE SET interval_us = excluded.interval_us"""
+
+
+@dataclass
+class UsageSampler:
+    """Takes due samples. after: the newest stored seq."""
+
+    pool_id: int
+    due: UsageSchedule
+    after: int = -1
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def at(self, state: PoolState, entry: Entry) -> None:
+        """Sample the state after this record if a sample is due."""
+        record = entry.record
+        if record.seq > self.after and self.due.at(state, record):
+            self.rows += rows_of(state, self.pool_id, record.seq, record.time)
+
+
+async def follow_usage(
+    bus: Bus, pool: PoolDeclaration, pool_id: int, connection: Connection, interval: int, snapshots: Path
+) -> None:
+    """Run forever; also stores GPU allocations. Raises `StateDiverged` if the log's digests contradict this fold."""
+    newest = await connection.fetchrow("SELECT seq, time FROM project_usage WHERE pool = $1 ORDER BY seq DESC LIMIT 1", pool_id)
+    sampler = UsageSampler(pool_id, UsageSchedule(interval))
+    if newest is not None:
+        sampler.after = newest["seq"]
+        sampler.due.last = (newest["time"] - EPOCH_START) // MICROSECOND // interval
+    await connection.execute(INSERT_INTERVAL, pool_id, sampler.after + 1, interval)
+    allocations = await GpuAllocationWriter.load(connection, pool_id)
+
+    def look(entry: Entry) -> None:
+        sampler.at(view.state, entry)
+        allocations.at(view.state, entry)
+
+    async def write() -> None:
+        if sampler.rows:
+            rows, sampler.rows = sampler.rows, []
+            await connection.executemany(INSERT, rows)
+        await allocations.write(connection)
+
+    def new_projection() -> Projection:
+        return Projection(bus, pool.name, pool.partition, Metrics(), snapshots=snapshots, observe=look)
+
+    view = new_projection()
+    catching_up: asyncio.Task[None] | None = None
+    try:
+        await view.open()
+        if view.state.seq > allocations.after:  # changes before the snapshot are not all stored: fold from the start
+            view = new_projection()
+        allocations.held.begin(view.state)
+        catching_up = asyncio.create_task(view.catch_up())
+        while not catching_up.done():
+            await asyncio.wait([catching_up], timeout=WAIT)
+            await write()
+        catching_up.result()
+        if view.state.seq < allocations.after:
+            await allocations.forget(connection)
+        while True:
+            await write()
+            await view.advance(WAIT)
+    finally:
+        if catching_up is not None:
+            catching_up.cancel()
+            await asyncio.gather(catching_up, return_exceptions=True)
+        await view.close()

@@ -1,1 +1,0 @@
-"""What people ask for through the page: said beforehand what it would cause, then published with their name."""

@@ -1,0 +1,109 @@
+"""Texts and rows shared by the previews."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.preview import Forecast
+from bailiff.render.serializers.drains import AffectedRow
+from bailiff.render.serializers.jobs import gpus_of_tasks
+from bailiff_core.humanize import count_text
+from bailiff_core.model.grace import grace_of
+from bailiff_core.model.placement_ranges import numbers, ranges
+from bailiff_core.model.state import Job, Node, PoolState
+from bailiff_core.model.work_lost import held_gpu_milli, lost_gpu_ms
+from bailiff_core.records import decisions
+
+MOST_NAMED = 8
+
+
+@dataclass
+class Preview:
+    """sentences: the effects, in order. affected: rows of affected jobs. faults: why the request would be rejected now."""
+
+    sentences: list[str] = field(default_factory=list)
+    affected: list[AffectedRow] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON."""
+        faults = [{"where": "", "text": text} for text in self.faults]
+        return {"sentences": self.sentences, "affected": self.affected, "faults": faults}
+
+
+def job_of(state: PoolState, name: str) -> Job:
+    """The job. Raises `Problem` if it does not exist."""
+    found = state.jobs.get(name)
+    if found is None:
+        raise Problem(ExitCode.NOT_FOUND, f"no job {name!r} in {state.pool}")
+    return found
+
+
+def node_of(state: PoolState, name: str) -> Node:
+    """The node. Raises `Problem` if it does not exist."""
+    if name not in state.node_numbers:
+        raise Problem(ExitCode.NOT_FOUND, f"no node {name!r} in {state.pool}")
+    return state.nodes[state.node_numbers[name]]
+
+
+def news(found: Forecast, otherwise: Forecast, but: str) -> dict[str, list[str]]:
+    """Nodes by job, of jobs that are placed only because of the request. but: a job to leave out."""
+    before = otherwise.placed()
+    return {job: nodes for job, nodes in found.placed().items() if job != but and job not in before}
+
+
+def row(state: PoolState, job: Job, effect: str, to: Sequence[str] = (), tasks: Sequence[int] | None = None) -> AffectedRow:
+    members = [task for task in job.tasks if tasks is None or task.index in tasks]
+    return {
+        "job": job.id,
+        "priority_class": job.class_name,
+        "priority": job.priority,
+        "effect": effect,
+        "to": list(to),
+        "tasks": ranges(task.index for task in members),
+        "gpus": gpus_of_tasks(job.group(task.index) for task in members),
+        "grace_s": grace_of(state, job) // 1_000_000,
+        "lost_gpu_ms": lost_gpu_ms(state, job, held_gpu_milli(state, job, members)),
+    }
+
+
+def starting(state: PoolState, gained: dict[str, list[str]]) -> Iterator[AffectedRow]:
+    for name, nodes in gained.items():
+        yield {**row(state, state.jobs[name], "starts", nodes), "grace_s": 0, "lost_gpu_ms": 0}
+
+
+def victims(state: PoolState, found: Forecast) -> Iterator[AffectedRow]:
+    for decision in found.now:
+        for choice in decision.victims if isinstance(decision, decisions.PreemptionDecided) else ():
+            effect = (
+                "reservation moves"
+                if choice.reserved
+                else "migrates"
+                if choice.relocated
+                else "shrinks"
+                if choice.tasks
+                else "evicted"
+            )
+            tasks = list(numbers(choice.tasks)) if choice.tasks else None
+            found_row = row(state, state.jobs[choice.job], effect, found.nodes(choice.moved_to), tasks)
+            yield {**found_row, "lost_gpu_ms": choice.lost_gpu_ms}
+
+
+def jobs_ahead(state: PoolState, job: str) -> str:
+    pending = [name for name in state.queue if name not in state.active]
+    ahead = pending.index(job) if job in pending else 0
+    return f", with {count_text(ahead, 'job')} ahead of it" if ahead else ""
+
+
+def some(names: Iterable[str]) -> str:
+    all_of_them = list(names)
+    more = f" and {len(all_of_them) - MOST_NAMED} more" if len(all_of_them) > MOST_NAMED else ""
+    return ", ".join(all_of_them[:MOST_NAMED]) + more
+
+
+def listed(names: Iterable[str]) -> str:
+    all_of_them = list(names)
+    if len(all_of_them) > MOST_NAMED:
+        return some(all_of_them)
+    return " and ".join([", ".join(all_of_them[:-1]), all_of_them[-1]] if len(all_of_them) > 1 else all_of_them)

@@ -1,0 +1,137 @@
+"""Requests of signed-in users: authorized, previewed, published in their name; waits for the outcome."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bailiff.client.client import Client, Outcome
+from bailiff.render.serializers.policy import policy_in_force
+from bailiff_bus.envelope import content_digest
+from bailiff_bus.messages import RequestBody, SubmitJob
+from bailiff_console.auth.permissions import OF_NODES, refusal
+from bailiff_console.auth.principal import Principal
+from bailiff_console.problems import ApiError, Fault
+from bailiff_core.fold.log import request_key
+from bailiff_core.model.state import PoolState
+
+from .outcomes import PendingOutcomes
+from .pool_access import FollowedPool, Pools
+from .preview_text import job_of
+from .request_parser import ParsedRequest
+from .request_types import SUBMIT
+from .worker import Worker
+
+OUTCOME_TIMEOUT_S = 10.0
+
+
+class RequestService:
+    """now: clock, µs UTC."""
+
+    def __init__(
+        self, pools: Pools, client: Client, worker: Worker, *, outcome_timeout: float = OUTCOME_TIMEOUT_S,
+        now: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> None:  # fmt: skip
+        self._pools, self._client, self.worker, self._now = pools, client, worker, now
+        self._outcome_timeout = outcome_timeout
+        self.answers = PendingOutcomes(client.source)
+
+    def followed(self, name: str) -> FollowedPool:
+        """The pool. Raises `ApiError`."""
+        found = self._pools.get(name)
+        if found.state.policy is None:
+            raise ApiError(503, f"no policy is applied in {name} yet", headers={"retry-after": "2"})
+        found.on_record = self.answers.take
+        return found
+
+    async def request(self, name: str, principal: Principal, parsed: ParsedRequest) -> dict[str, Any]:
+        """Publish the request. `accepted` is null if its outcome is not known in time. Raises `ApiError`, `Problem`."""
+        followed = self.followed(name)
+        body, job, project = await self._read(followed.state, principal, parsed)
+        _allow(principal, parsed.kind, project, followed.state)
+        id = parsed.id or uuid.uuid4().hex  # noqa: A001 - of the request
+        actor = f"{self._client.actor}/{principal.name}" if self._client.actor else principal.name
+        outcome = self._known_outcome(followed.state, id, content_digest(body.TYPE, name, body.to_json(), actor))
+        if outcome is None:
+            with self.answers.awaited(id) as answer:
+                await self._client.request(name, body, id=id, actor=actor)
+                if (await asyncio.wait({answer}, timeout=self._outcome_timeout))[0]:
+                    outcome = answer.result()
+        result: dict[str, Any] = {"id": id, "job": job, "accepted": None, "seq": None, "code": "", "reason": ""}
+        if outcome is not None:
+            result |= {"accepted": outcome.accepted, "seq": outcome.seq, "code": outcome.code, "reason": outcome.reason}
+        return result
+
+    def _known_outcome(self, state: PoolState, id: str, digest: str) -> Outcome | None:  # noqa: A002
+        """The outcome if the same request was made before. Raises `ApiError` if the id was used for a different request."""
+        known = state.requests.get(request_key(self._client.source, id))
+        if known is not None and known.digest != digest:
+            raise ApiError(409, f"request id {id} was used for a different request (#{known.seq}): choose a new id")
+        return Outcome(True, known.seq) if known is not None else None
+
+    async def preview(self, name: str, principal: Principal, parsed: ParsedRequest) -> dict[str, Any]:
+        """The effects of the request, and why this user may not make it."""
+        state = self.followed(name).state
+        fields: dict[str, Any] = {"kind": parsed.kind, "now": self._now(), "project": own_project(principal)}
+        if parsed.body is None:
+            fields["yaml"] = parsed.yaml
+            project = (await self.worker.run("job", {"yaml": parsed.yaml, "project": own_project(principal)}, state))["project"]
+        else:
+            fields["body"] = parsed.body.model_dump_json()
+            project = "" if parsed.kind in OF_NODES else job_of(state, _job(parsed.body)).project
+        found = await self.worker.run("preview", fields, state)
+        forbidden = refusal(principal, parsed.kind, project, state.policy)
+        if forbidden is not None:
+            found["faults"] = [{"where": "", "text": forbidden}, *found["faults"]]
+        return found
+
+    async def plan(self, name: str, principal: Principal, yaml: str) -> dict[str, Any]:
+        """What would happen to this job if it were submitted now."""
+        return await self.worker.run(
+            "plan", {"yaml": yaml, "now": self._now(), "project": own_project(principal)}, self.followed(name).state
+        )
+
+    async def plan_policy(self, name: str, yaml: str) -> dict[str, Any]:
+        """What this policy would change now."""
+        return await self.worker.run("plan-policy", {"yaml": yaml, "now": self._now()}, self.followed(name).state)
+
+    def policy(self, name: str) -> dict[str, Any]:
+        """The policy in force."""
+        return policy_in_force(self.followed(name).state)
+
+    async def _read(self, state: PoolState, principal: Principal, parsed: ParsedRequest) -> tuple[RequestBody, str, str]:
+        """The message, its job, and the job's project."""
+        if parsed.body is not None:
+            if parsed.kind in OF_NODES:
+                return parsed.body, "", ""
+            job = _job(parsed.body)
+            if job not in state.jobs:
+                _allow(principal, parsed.kind, "", state)  # unauthorized users must not learn which jobs existed
+            return parsed.body, job, job_of(state, job).project
+        assert parsed.kind == SUBMIT
+        found = await self.worker.run("job", {"yaml": parsed.yaml, "project": own_project(principal)}, state)
+        if found["job"] is None:
+            raise faulty(found["faults"])
+        submit = SubmitJob.model_validate_json(found["job"])
+        return submit, submit.demand.job, found["project"]
+
+
+def _job(body: RequestBody) -> str:
+    return str(getattr(body, "job", ""))
+
+
+def faulty(faults: Sequence[Fault]) -> ApiError:
+    """400 with these faults."""
+    return ApiError(400, "; ".join(f"{each['where']}: {each['text']}" for each in faults[:5]), faults)
+
+
+def own_project(principal: Principal) -> str | None:
+    """Default project of a submitted job: the user's, if there is exactly one."""
+    return principal.projects[0] if principal.projects is not None and len(principal.projects) == 1 else None
+
+
+def _allow(principal: Principal, kind: str, project: str, state: PoolState) -> None:
+    forbidden = refusal(principal, kind, project, state.policy)
+    if forbidden is not None:
+        raise ApiError(403, forbidden)

@@ -1,0 +1,121 @@
+"""HTTP routes of requests, previews, plans, policies and what-ifs."""
+
+from typing import Annotated, Any
+
+import yaml
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+
+from bailiff.audit.log_positions import point
+from bailiff.client.errors import Problem
+from bailiff_console.auth.body import whole_body
+from bailiff_console.auth.headers import OWN
+from bailiff_console.auth.routes import SignedIn
+from bailiff_console.problems import ApiError
+
+from .request_parser import MAX_JOB, MAX_POLICY, fields_of, parse_request, text_in
+from .request_service import RequestService, faulty
+from .what_ifs import WhatIfs
+
+router = APIRouter()
+REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+MAX_POINT = 64
+
+Body = Annotated[bytes, Depends(whole_body)]
+
+
+def request_service_of(request: Request) -> RequestService:
+    """The request service of the application."""
+    request_service: RequestService = request.app.state.request_service
+    return request_service
+
+
+def what_ifs_of(request: Request) -> WhatIfs:
+    """The what-ifs of the application."""
+    found: WhatIfs = request.app.state.what_ifs
+    return found
+
+
+WithRequestService = Annotated[RequestService, Depends(request_service_of)]
+WithWhatIfs = Annotated[WhatIfs, Depends(what_ifs_of)]
+
+
+@router.post("/api/pools/{pool}/requests")
+async def request(pool: str, principal: SignedIn, request_service: WithRequestService, body: Body) -> dict[str, Any]:
+    """Publish a request."""
+    return await request_service.request(pool, principal, parse_request(body))
+
+
+@router.post("/api/pools/{pool}/preview")
+async def preview(pool: str, principal: SignedIn, request_service: WithRequestService, body: Body) -> dict[str, Any]:
+    """The effects of a request. Nothing is published."""
+    return await request_service.preview(pool, principal, parse_request(body))
+
+
+@router.post("/api/pools/{pool}/plan")
+async def plan(pool: str, principal: SignedIn, request_service: WithRequestService, body: Body) -> dict[str, Any]:
+    """What would happen to a job."""
+    return await request_service.plan(pool, principal, text_in(fields_of(body, {"yaml": True}), "yaml", MAX_JOB))
+
+
+@router.get("/api/pools/{pool}/policy")
+async def policy(pool: str, _: SignedIn, request_service: WithRequestService) -> dict[str, Any]:
+    """The policy in force, as YAML."""
+    found = request_service.policy(pool)
+    return {"seq": found["seq"], "yaml": yaml.safe_dump(found["policy"], sort_keys=False, allow_unicode=True)}
+
+
+@router.post("/api/pools/{pool}/plan-policy")
+async def plan_policy(pool: str, _: SignedIn, request_service: WithRequestService, body: Body) -> dict[str, Any]:
+    """What another policy would change now."""
+    return await request_service.plan_policy(pool, text_in(fields_of(body, {"yaml": True}), "yaml", MAX_POLICY))
+
+
+@router.post("/api/pools/{pool}/what-if")
+async def what_if(
+    pool: str, principal: SignedIn, request_service: WithRequestService, what_ifs: WithWhatIfs, body: Body
+) -> Response:
+    """What would have happened under another policy."""
+    fields = fields_of(body, {"yaml": True, "from": False, "to": False})
+    query: dict[str, Any] = {"yaml": text_in(fields, "yaml", MAX_POLICY)}
+    for name in ("from", "to"):
+        query[name] = fields.get(name) or None
+        if query[name] is not None:
+            _check_point(query[name], name)
+    followed = request_service.followed(pool)
+    faults = (await request_service.worker.run("policy", {"yaml": query["yaml"]}, followed.state))["faults"]
+    if faults:
+        raise faulty(faults)
+    records = followed.state.seq + 1
+    started = what_ifs.start(principal, followed.name, {**query, "records": records}, records)
+    return JSONResponse({"id": started.id}, 202)
+
+
+def _check_point(text: object, name: str) -> None:
+    if not isinstance(text, str) or len(text) > MAX_POINT:
+        raise ApiError(400, f"{name}: expected a record's number or a time, as text")
+    try:
+        point(text, name)
+    except Problem as problem:
+        raise ApiError(400, str(problem), [{"where": name, "text": str(problem)}]) from None
+
+
+@router.get("/api/what-ifs/{id}")
+async def what_if_state(id: str, principal: SignedIn, what_ifs: WithWhatIfs) -> dict[str, Any]:  # noqa: A002 - in the address
+    """Progress and result."""
+    return what_ifs.find(principal, id).to_data()
+
+
+@router.get("/api/what-ifs/{id}/report")
+async def what_if_report(id: str, principal: SignedIn, what_ifs: WithWhatIfs) -> Response:  # noqa: A002
+    """The report as an HTML page with plots, sandboxed and without scripts."""
+    found = what_ifs.find(principal, id)
+    if not found.report:
+        raise ApiError(404, "this what-if has no report")
+    return HTMLResponse(found.report, headers={"content-security-policy": REPORT_POLICY, OWN: "yes"})
+
+
+@router.delete("/api/what-ifs/{id}")
+async def cancel_what_if(id: str, principal: SignedIn, what_ifs: WithWhatIfs) -> dict[str, Any]:  # noqa: A002
+    """Cancel the what-if."""
+    return (await what_ifs.cancel(principal, id)).to_data()

@@ -1,0 +1,168 @@
+"""Tasks of the worker process: parse a job, plan it, preview a request, plan a policy."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from bailiff.client import live_plan
+from bailiff.client.job_request import Fault, fault_of, job_in
+from bailiff.client.preview import anyway, at, fact_of, forecast
+from bailiff.policy.policy_diff import changes
+from bailiff.render.record_text.phrases import demand_text
+from bailiff_bus.messages import ApplyPolicy, SubmitJob
+from bailiff_core.humanize import count_text
+from bailiff_core.model.demand import JobDemand
+from bailiff_core.model.policy import Policy
+from bailiff_core.model.state import ENDED, PoolState
+from bailiff_service.policy_files import Faults, inner_policy, line_of, policy_from
+from bailiff_service.yaml_files import Lines, UnreadableFile, parse_foreign_yaml
+
+from .preview_text import Preview
+from .previews import preview
+from .request_types import KINDS, SUBMIT
+
+Fields = Mapping[str, Any]
+TaskResult = dict[str, Any]
+MAX_FAULTS = 100
+DEFAULT_PROJECT = "default"
+
+
+def run_task(task: str, fields: Fields, state: PoolState) -> TaskResult:
+    """The result as JSON. `state` is only read. Raises `Problem`."""
+    return TASKS[task](fields, state)
+
+
+def _job(fields: Fields, state: PoolState) -> TaskResult:
+    """The job described by a YAML text, and the project it will be in."""
+    job, faults = job_in(fields["yaml"], fields.get("project"))
+    if job is None:
+        return {"faults": _fault_rows(faults), "job": None, "project": ""}
+    return {"faults": [], "job": job.model_dump_json(), "project": project_of(state, job.demand)}
+
+
+def project_of(state: PoolState, demand: JobDemand) -> str:
+    """The project the job will be in: its own, else the policy's default project."""
+    if demand.project is not None:
+        return demand.project
+    known = state.policy is not None and any(each.name == DEFAULT_PROJECT for each in state.policy.projects)
+    return DEFAULT_PROJECT if known else ""
+
+
+def _plan(fields: Fields, state: PoolState) -> TaskResult:
+    """What would happen to the job if it were submitted now."""
+    job, faults = job_in(fields["yaml"], fields.get("project"))
+    if job is None:
+        return {"faults": _fault_rows(faults), "demand": "", "answer": None, "sentences": [], "job": "", "project": ""}
+    answer, sentences = live_plan.ask(at(state, fields["now"]), job.demand, fields["now"])
+    about = {"demand": demand_text(job.demand), "job": job.demand.job, "project": project_of(state, job.demand)}
+    return {"faults": [], "answer": answer, "sentences": sentences, **about}
+
+
+def _preview(fields: Fields, state: PoolState) -> TaskResult:
+    if fields["kind"] != SUBMIT:
+        body = KINDS[fields["kind"]].model_validate_json(fields["body"])
+        return preview(state, body, fields["now"]).to_data()
+    job, faults = job_in(fields["yaml"], fields.get("project"))
+    if job is None:
+        return {**Preview().to_data(), "faults": _fault_rows(faults)}
+    return _submission(state, job, fields["now"])
+
+
+def _submission(state: PoolState, job: SubmitJob, now: int) -> TaskResult:
+    answer, sentences = live_plan.ask(at(state, now), job.demand, now)
+    victims = answer["decision"]["victims"] if answer["decision"] is not None else []
+    rejected = [answer["reason"]] if answer["outcome"] == "rejected" else []
+    result = Preview([] if rejected else sentences, faults=rejected).to_data()
+    result["affected"] = [
+        {
+            "job": each["job"],
+            "priority_class": state.jobs[each["job"]].class_name,
+            "priority": each["priority"],
+            "effect": "migrates" if each["moved_to"] else "evicted" if each["stopped"] else "shrinks",
+            "to": list(dict.fromkeys(each["moved_to"])),
+            "tasks": "",
+            "gpus": f"{each['gpus']:g}",
+            "grace_s": 0,
+            "lost_gpu_ms": round(each["lost_gpu_seconds"] * 1000),
+        }
+        for each in victims
+    ]
+    return result
+
+
+def _plan_policy(fields: Fields, state: PoolState) -> TaskResult:
+    """The differences of this policy from the one in force, and their immediate effects."""
+    policy, faults = policy_in(fields["yaml"])
+    if policy is None:
+        return {"faults": _fault_rows(faults), "diff": [], "sentences": []}
+    diff = changes(state.rules, policy)
+    sentences = (
+        _changed_now(at(state, fields["now"]), policy)
+        if diff
+        else ["It is identical to the policy in force: nothing would change."]
+    )
+    return {"faults": [], "diff": diff, "sentences": sentences}
+
+
+def _policy(fields: Fields, _: PoolState) -> TaskResult:
+    return {"faults": _fault_rows(policy_in(fields["yaml"])[1])}
+
+
+def policy_in(text: str) -> tuple[Policy | None, list[Fault]]:
+    """The policy in this YAML, or every fault."""
+    try:
+        value, lines = inner_policy(*parse_foreign_yaml(text, ""))
+    except UnreadableFile as error:
+        return None, [fault_of(error)]
+    policy, faults = policy_from(value)
+    return policy, _placed(faults, lines)
+
+
+def _placed(faults: Faults, lines: Lines) -> list[Fault]:
+    found = (Fault(line_of(lines, place), ".".join(map(str, place)), text) for place, text in faults)
+    return sorted(dict.fromkeys(found), key=lambda fault: fault.line)
+
+
+def _changed_now(state: PoolState, policy: Policy) -> list[str]:
+    rejected = [*_missing_references(state, policy)]
+    if rejected:
+        return rejected
+    found, before = forecast(state, fact_of(ApplyPolicy(policy=policy))).placed(), anyway(state).placed()
+    gained = {job: nodes for job, nodes in found.items() if job not in before}
+    lost = [job for job in before if job not in found]
+    sentences = [f"{job} could start on {', '.join(nodes[:5])}." for job, nodes in list(gained.items())[:10]]
+    sentences += [f"{job} could no longer start." for job in lost[:10]]
+    more = max(0, len(gained) - 10) + max(0, len(lost) - 10)
+    return [*sentences, *([f"And {count_text(more, 'more job')}."] if more else [])] or ["No job would start or stop at once."]
+
+
+def _missing_references(state: PoolState, policy: Policy) -> Iterable[str]:
+    """Why the policy would be rejected: a job that has not ended refers to a class or project that it lacks."""
+    projects = dict.fromkeys(each.name for each in policy.projects)
+    known = dict.fromkeys(each.name for each in state.rules.projects)
+    for job in state.jobs.values():
+        if job.phase in ENDED:
+            continue
+        if policy.find_class(job.class_name) is None:
+            yield f"It would be rejected: job {job.id} has priority class {job.class_name}, which the policy lacks."
+            return
+        if job.project in known and job.project not in projects:
+            yield f"It would be rejected: job {job.id} is in project {job.project}, which the policy lacks."
+            return
+
+
+def _fault_rows(faults: Iterable[Fault]) -> list[TaskResult]:
+    rows = [
+        {
+            "where": f"line {each.line}{f': {each.field}' if each.field else ''}",
+            "line": each.line,
+            "field": each.field,
+            "text": each.text,
+        }
+        for each in faults
+    ]
+    return rows[:MAX_FAULTS]
+
+
+TASKS: Mapping[str, Callable[[Fields, PoolState], TaskResult]] = {
+    "job": _job, "plan": _plan, "preview": _preview, "plan-policy": _plan_policy, "policy": _policy,
+}  # fmt: skip

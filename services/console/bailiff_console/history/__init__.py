@@ -1,0 +1,1 @@
+"""State of a pool after any record, or at any time."""

@@ -1,0 +1,121 @@
+"""`/decisions/{seq}`: one decision with its preemptor, candidates, victims, and the state before and after."""
+
+import asyncio
+from typing import Any
+
+from fastapi import APIRouter, Request
+
+from bailiff.explain import explanations
+from bailiff.render.serializers.nodes import node_row
+from bailiff_console.live.follower import PoolFollower
+from bailiff_console.live.pools import Pools
+from bailiff_console.live.rows import holders_of, live_job, node_cells
+from bailiff_console.responses import JsonResponse
+from bailiff_core.engine import LOGIC
+from bailiff_core.explain import jobs_of
+from bailiff_core.explain.candidate_report import candidates
+from bailiff_core.model.state import ENDED
+from bailiff_core.records import Record
+from bailiff_core.records.decisions import PreemptionDecided, PreemptionRefused
+from bailiff_core.records.facts import ProposalReceived
+from bailiff_core.records.wire import time_text
+
+from .explain import log_around, record_at
+from .snapshots import PointInTime
+
+router = APIRouter()
+Rows = dict[str, Any]
+
+
+@router.get("/api/pools/{pool}/decisions/{seq}")
+async def decision(request: Request, pool: str, seq: int) -> JsonResponse:
+    """The decision, from the nearest snapshot."""
+    pools: Pools = request.app.state.pools
+    followed = pools.get(pool)
+    record = await record_at(followed, seq)
+    log = await log_around(followed, record)
+    found = await log.found(str(seq), seq)
+    listed, not_listed_reason = await _candidates(followed, record, found.proposal)
+    about = list(jobs_of(record))
+    async with followed.history.at(seq=max(0, seq - 1), end=followed.state.seq) as then:
+        numbers = _nodes_of(then, about, record)
+        before = await asyncio.to_thread(_rows, then, about, numbers)
+    async with followed.history.at(seq=seq, end=followed.state.seq) as then:
+        numbers = list(
+            dict.fromkeys([*numbers, *_nodes_of(then, about, record)])
+        )  # a node that joins exists only after the record
+        after = await asyncio.to_thread(_rows, then, about, numbers)
+    explained = await explanations.explain_record(log, str(seq), seq, found)
+    data = record.data
+    decided = data if isinstance(data, PreemptionDecided | PreemptionRefused) else None
+    victims = data.victims if isinstance(data, PreemptionDecided) else ()
+    return JsonResponse(
+        {
+            "pool": pool, "seq": seq, "time": time_text(record.time), "type": record.type, "cycle": record.cycle,
+            "engine": record.engine, "action": getattr(data, "action", None), "head_seq": followed.state.seq,
+            "decision": data.to_data() if data is not None else None,
+            "preemptor": decided.preemptor.model_dump(mode="json") if decided is not None else None,
+            "candidates": listed, "no_candidates_reason": not_listed_reason,
+            "chosen": [choice.model_dump(mode="json") for choice in victims],
+            "runner_up": _runner_up(decided),
+            "sections": [section.model_dump(mode="json") for section in explained.sections],
+            "next": explained.model_dump(mode="json")["next"],
+            "before": before, "after": after,
+            "raw": f"/api/archive/pools/{pool}/records/{seq}",
+        },
+        headers={"cache-control": "no-store"},
+    )  # fmt: skip
+
+
+async def _candidates(followed: PoolFollower, record: Record, proposal: Record | None) -> tuple[list[Any] | None, str | None]:
+    """All jobs with allocations when the proposal was computed; or None and the reason."""
+    data = record.data
+    if not isinstance(data, PreemptionDecided | PreemptionRefused):
+        return None, "this record selects no victims"
+    if proposal is None or not isinstance(proposal.data, ProposalReceived):
+        return None, "no proposal precedes it"
+    if proposal.data.logic != LOGIC:
+        return None, f"it was decided by engine logic {proposal.data.logic}; this release has {LOGIC}"
+    async with followed.history.at(seq=proposal.data.computed_at, end=followed.state.seq) as then:
+        return await asyncio.to_thread(candidates, then.state, data, proposal.data.proposals), None
+
+
+def _runner_up(decided: PreemptionDecided | PreemptionRefused | None) -> Rows | None:
+    if decided is None:
+        return None
+    explanation = decided.explanation
+    return {
+        "jobs": list(explanation.runner_up), "lost_gpu_ms": explanation.runner_up_lost_gpu_ms, "proven": explanation.proven,
+        "steps": explanation.steps,
+        "cost": explanation.runner_up_cost.model_dump(mode="json") if explanation.runner_up_cost is not None else None,
+        "chosen_cost": explanation.cost.model_dump(mode="json") if explanation.cost is not None else None,
+        "lower_bound": explanation.lower_bound.model_dump(mode="json") if explanation.lower_bound is not None else None,
+    }  # fmt: skip
+
+
+def _nodes_of(then: PointInTime, about: list[str], record: Record) -> list[int]:
+    """Nodes the record is about: where these jobs are placed, and where tasks are to be placed."""
+    found = [share.node for share in getattr(record.data, "placement", ())]
+    found += [share.node for victim in getattr(record.data, "victims", ()) for share in victim.moved_to]
+    for name in about:
+        job = then.state.jobs.get(name)
+        if job is not None and job.phase not in ENDED:
+            found += [task.node for task in (*job.tasks, *job.reservation) if task.state != "released"]
+    named = then.state.node_numbers.get(str(getattr(record.data, "node", "")))
+    return sorted(dict.fromkeys([*found, *([named] if named is not None else [])]))
+
+
+def _rows(then: PointInTime, about: list[str], numbers: list[int]) -> Rows:
+    """Rows of these nodes, of these jobs, and of all jobs placed on these nodes."""
+    state = then.state
+    placed = {
+        number: [job for job in state.active_jobs() if any(task.node == number for task in job.tasks)]
+        for number in numbers if number in state.nodes
+    }  # fmt: skip
+    nodes = {
+        state.nodes[number].name: node_cells(node_row(state.nodes[number], holders_of(state.nodes[number], jobs)))
+        for number, jobs in placed.items()
+    }
+    names = dict.fromkeys([*about, *(job.id for jobs in placed.values() for job in jobs)])
+    jobs = {name: live_job(state, state.jobs[name], then.view_cache) for name in names if name in state.jobs}
+    return {"seq": state.seq, "nodes": nodes, "jobs": jobs}

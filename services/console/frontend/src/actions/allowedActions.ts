@@ -1,0 +1,83 @@
+import type { CurrentUser } from "../shell/currentUser";
+import type { LiveJob, LiveProject } from "../live/types";
+
+export type JobAction = "pause" | "resume" | "migrate" | "scale" | "set" | "evict" | "cancel";
+
+/** An action on a job. disabledReason: why it is disabled, as part of a sentence about the job; null: it is enabled. */
+export interface Choice {
+  action: JobAction;
+  name: string;
+  disabledReason: string | null;
+}
+
+export const NAMES: Record<JobAction, string> = {
+  pause: "Pause",
+  resume: "Resume",
+  migrate: "Migrate",
+  scale: "Scale",
+  set: "Set class",
+  evict: "Evict",
+  cancel: "Cancel",
+};
+
+const ENDED = ["succeeded", "failed", "cancelled"];
+const RUNNING_STATES = ["starting", "running"];
+const PENDING_STATES = ["pending", "paused"];
+
+export const hasEnded = (job: Pick<LiveJob, "state">): boolean => ENDED.includes(job.state);
+
+/** The actions on a job in the order of the buttons, enabled as admission would accept them. Of pause and resume, the applicable one. */
+export function actionChoices(job: Pick<LiveJob, "state" | "nodes">): Choice[] {
+  const paused = job.state === "paused" || job.state === "pausing";
+  const actions: JobAction[] = [paused ? "resume" : "pause", "migrate", "scale", "set", "evict", "cancel"];
+  return actions.map((action) => ({ action, name: NAMES[action], disabledReason: disabledReason(action, job) }));
+}
+
+function disabledReason(action: JobAction, { state, nodes }: Pick<LiveJob, "state" | "nodes">): string | null {
+  if (ENDED.includes(state)) return "the job has ended";
+  if (state === "cancelling") return "the job is already being cancelled";
+  switch (action) {
+    case "migrate":
+      if (state === "suspended") return "the job is suspended because a decision about it failed; it can only be cancelled";
+      return RUNNING_STATES.includes(state) ? null : "only a running job can be migrated";
+    case "evict":
+      if (state === "evicting" || state === "pausing") return "the job is already being evicted";
+      return RUNNING_STATES.includes(state) || state === "reserved" || (state === "suspended" && nodes.length > 0) ? null : "the job has no resources to give up";
+    case "set":
+      return PENDING_STATES.includes(state) ? null : "the class can only be changed while the job is pending or paused";
+    default:
+      return null;
+  }
+}
+
+/** Why the user may not act on jobs of the project; null: they may. Rights on a project include its children. */
+export function permissionError(who: CurrentUser | null, project: string, projects: ReadonlyMap<string, Pick<LiveProject, "parent">>): string | null {
+  if (who === null) return "You are not signed in.";
+  if (who.operator || who.projects === null) return null;
+  const passed = new Set<string>();
+  for (let at: string | null = project; at && !passed.has(at); at = projects.get(at)?.parent ?? null) {
+    if (who.projects.includes(at)) return null;
+    passed.add(at);
+  }
+  if (!who.projects.length) return "You have read-only access: you are not a submitter of any project.";
+  return `You have read-only access to this job: ${project ? `it belongs to project ${project}` : "it has no project"}; you are a submitter of ${who.projects.join(", ")}.`;
+}
+
+/** The reasons why actions are disabled, each once: `Migrate, Evict: only a running job can be migrated`. */
+export function disabledReasons(found: Choice[]): string[] {
+  const byReason = new Map<string, string[]>();
+  for (const { name, disabledReason } of found) {
+    if (disabledReason !== null) byReason.set(disabledReason, [...(byReason.get(disabledReason) ?? []), name]);
+  }
+  return [...byReason].map(([reason, names]) => `${names.join(", ")}: ${reason}`);
+}
+
+/** Shown in an open dialog when its job ends before the request was sent. */
+export const endedText = (job: string): string => `${job} has ended in the meantime; no request is possible.`;
+
+/** Why no request can be sent now; null: it can. */
+export function offlineReason(connection: "opening" | "live" | "lost", kafka: boolean): string | null {
+  if (connection === "lost") return "The connection to the console is lost. The data shown is stale, and requests cannot be sent until it is restored.";
+  if (connection === "opening") return "Connecting to the console…";
+  return kafka ? null : "Kafka is unavailable. Requests cannot be sent until it responds.";
+}

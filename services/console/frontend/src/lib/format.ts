@@ -1,0 +1,75 @@
+// Formats durations, sizes, counts, GPU amounts and lists for display.
+
+const STEPS: [number, string][] = [
+  [86_400, "d"],
+  [3_600, "h"],
+  [60, "min"],
+  [1, "s"],
+];
+
+/** `42 s`, `3 min`, `2 h 5 min`, `4 d 3 h`. */
+export function duration(seconds: number): string {
+  const whole = Math.max(0, Math.floor(seconds));
+  const at = STEPS.findIndex(([size]) => whole >= size);
+  if (at < 0) return "0 s";
+  const [size, unit] = STEPS[at]!;
+  const first = `${Math.floor(whole / size)} ${unit}`;
+  const next = STEPS[at + 1];
+  const rest = next && unit !== "min" ? Math.floor((whole % size) / next[0]) : 0;
+  return rest ? `${first} ${rest} ${next![1]}` : first;
+}
+
+export function bytes(size: number): string {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let at = 0;
+  let left = size;
+  while (left >= 1024 && at < units.length - 1) {
+    left /= 1024;
+    at += 1;
+  }
+  return `${left >= 100 || at === 0 ? Math.round(left) : Math.round(left * 10) / 10} ${units[at]}`;
+}
+
+/** Thousandths of a GPU: `4`, `2.5`. */
+export const gpus = (milli: number): string => String(Math.round(milli) / 1000);
+
+export const count = (many: number, one: string, more = `${one}s`): string => `${many.toLocaleString("en")} ${many === 1 ? one : more}`;
+
+export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+
+/** How often: `once`, `twice`, `3 times`. */
+export const times = (many: number): string => (many === 1 ? "once" : many === 2 ? "twice" : `${many.toLocaleString("en")} times`);
+
+/** `2026-01-01 00:01:05 UTC`. */
+export const moment = (text: string): string => text.replace("T", " ").replace(/(\.\d+)?Z$/, " UTC");
+
+/** GPU time in a readable unit: `3.1 GPU-min`. */
+export function gpuTime(gpuMs: number): string {
+  for (const [size, unit] of [[3_600_000, "GPU-h"], [60_000, "GPU-min"]] as const) {
+    if (gpuMs >= size) return `${(Math.round((gpuMs * 10) / size) / 10).toFixed(1)} ${unit}`;
+  }
+  return `${Math.round(gpuMs / 1000)} GPU-s`;
+}
+
+/** `1 GPU`, `2.5 GPUs`, of thousandths. */
+export const gpuCount = (milli: number): string => (milli === 1000 ? "1 GPU" : `${milli / 1000} GPUs`);
+
+/** The GPU request of a job: `4 GPUs`, `0.5 GPUs`, `2 × 4GiB` for shared GPUs. */
+export const gpusText = ({ gpus_text: text }: { gpus_text: string }): string => (/^[\d.]+$/.test(text) ? `${text} ${text === "1" ? "GPU" : "GPUs"}` : text);
+
+/** `a`, `a and b`, `a, b and 3 more`. */
+export function few(names: readonly string[], most = 3, all = names.length): string {
+  if (all > most) return `${names.slice(0, most - 1).join(", ")} and ${all - Math.min(most - 1, names.length)} more`;
+  return names.length < 2 ? (names[0] ?? "") : `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`;
+}
+
+/** The numbers of `0-3,7`; empty for any other text. */
+export function numbers(text: string): number[] {
+  const found: number[] = [];
+  for (const part of text.split(",")) {
+    const [, low, high] = /^(\d+)(?:-(\d+))?$/.exec(part) ?? [];
+    if (low === undefined) continue;
+    for (let at = Number(low); at <= Number(high ?? low) && found.length < 100_000; at += 1) found.push(at);
+  }
+  return found;
+}

@@ -1,0 +1,103 @@
+import { bytes, count, moment } from "../../lib/format";
+import { sanitizeLine } from "../../lib/sanitizeLine";
+import { ACTION_TEXTS } from "../../lib/decisionText";
+import type { LiveJob } from "../../live/types";
+import { RelativeTime } from "../../ui/RelativeTime";
+import { DescriptionItem } from "../../ui/DescriptionItem";
+import { Badge } from "../../ui/Badge";
+import { decisionPath, JobLink, SeqLink } from "../../ui/Links";
+import { alternatives, evictionReason } from "./evictionReason";
+import type { Eviction, RecordItem } from "./types";
+import { afterText, proofsOf, type Stage, liveStages, evictionStages } from "./evictionStages";
+
+interface Props {
+  pool: string;
+  eviction: Eviction;
+  live: LiveJob | null;
+  ended: string | null;
+  last: boolean;
+  urgent: boolean;
+  records: RecordItem[];
+  explanation: string[];
+}
+
+/** One eviction: preemptor, rule, work lost, restart; its stages; the alternatives. */
+export function EvictionCard({ pool, eviction, live, ended, last, urgent, records, explanation }: Props) {
+  const answers = evictionReason(eviction, live, ended, last);
+  const current = last && live?.eviction?.decided_seq === eviction.decided_seq ? live.eviction : null;
+  const stages = Object.keys(eviction.stages).length || !current ? evictionStages(eviction) : liveStages(current);
+  const other = alternatives(eviction.explanation);
+  const proofs = proofsOf(records, eviction.attempt ?? -1);
+  const preempted = eviction.cause === "preemption";
+  return (
+    <section class="card eviction-card" id={`eviction-${eviction.decided_seq}`} data-urgent={urgent}>
+      <header>
+        <h2>{urgent ? (current ? "Why it is being evicted" : "Why it was evicted") : `Attempt ${eviction.attempt ?? "?"}: evicted`}</h2>
+        {eviction.action && <Badge tone="warn" title={ACTION_TEXTS[eviction.action] ?? ""}>{eviction.action}</Badge>}
+        {eviction.tasks && <Badge>only tasks {eviction.tasks}</Badge>}
+        <span class="spring" />
+        {eviction.decided_at && <span class="soft"><RelativeTime at={eviction.decided_at} /></span>}
+        {preempted ? <a href={decisionPath(pool, eviction.decided_seq)}>Decision #{eviction.decided_seq}</a> : <SeqLink pool={pool} seq={eviction.decided_seq} />}
+      </header>
+      <div class="body">
+        <dl class="key-facts">
+          <DescriptionItem name="Preempted by">
+            {answers.forJob ? (
+              <>
+                <strong><JobLink pool={pool} job={answers.forJob} /></strong> {answers.preemptorText && <span class="soft">{answers.preemptorText}</span>}
+              </>
+            ) : (
+              answers.preemptorText
+            )}
+          </DescriptionItem>
+          <DescriptionItem name="Rule">{sanitizeLine(answers.rule)}</DescriptionItem>
+          <DescriptionItem name="Work lost">{answers.workLost}</DescriptionItem>
+          <DescriptionItem name="Resumed?">
+            <span class={answers.hasRestarted ? "good" : undefined}>{answers.hasRestarted ? "✓ " : ""}{answers.restart}</span>
+          </DescriptionItem>
+        </dl>
+        <EvictionStageList stages={stages} done={!current} deadline={current?.deadline ?? null} />
+        {proofs.length > 0 && (
+          <p class="soft note">
+            Proof of release: {proofs.slice(0, 4).map((proof, at) => (
+              <span key={proof.seq}>
+                {at > 0 && "; "}
+                {proof.devices ? count(proof.devices, "GPU") : "the resources"} of task {proof.task} on {proof.node}
+                {proof.after !== null && <>, {bytes(proof.before ?? 0)} in use before, {bytes(proof.after)} and {count(proof.processes ?? 0, "process", "processes")} after</>} <SeqLink pool={pool} seq={proof.seq} />
+              </span>
+            ))}
+            {proofs.length > 4 && `; and ${proofs.length - 4} more tasks`}.
+          </p>
+        )}
+        {(other.length > 0 || explanation.length > 0) && (
+          <details open={urgent}>
+            <summary>Could another job have been evicted instead?</summary>
+            <ul class="sentences">{(other.length ? other : explanation).map((text) => <li key={text}>{sanitizeLine(text)}</li>)}</ul>
+          </details>
+        )}
+      </div>
+    </section>
+  );
+}
+
+/** The stages reached so far, in order. */
+function EvictionStageList({ stages, done, deadline }: { stages: Stage[]; done: boolean; deadline: string | null }) {
+  return (
+    <ol class="stages" aria-label="Eviction stages">
+      {stages.map((stage) => (
+        <li key={stage.name} data-stage={stage.name} title={stage.at ? moment(stage.at) : ""}>
+          <span class="sign" aria-hidden="true">{stage.sign}</span>
+          <span class="word">{stage.word}</span>
+          {stage.after !== null && <span class="after number">{afterText(stage.after)}</span>}
+        </li>
+      ))}
+      {!done && (
+        <li data-stage="next">
+          <span class="sign" aria-hidden="true">…</span>
+          <span class="word">eviction in progress</span>
+          {deadline && <span class="after">KILL <RelativeTime at={deadline} /> at the latest</span>}
+        </li>
+      )}
+    </ol>
+  );
+}

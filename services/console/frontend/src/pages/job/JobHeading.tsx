@@ -1,0 +1,92 @@
+import { count, duration, gpusText, moment, times } from "../../lib/format";
+import { evictionCauseText } from "../../lib/decisionText";
+import { sanitizeLine } from "../../lib/sanitizeLine";
+import type { LiveJob } from "../../live/types";
+import { RelativeTime, Elapsed } from "../../ui/RelativeTime";
+import { Card } from "../../ui/Card";
+import { NodeLinks, SeqLink } from "../../ui/Links";
+import { projectPath } from "../projects/projectPath";
+import type { JobDetails, JobHistory } from "./types";
+
+interface Props {
+  live: LiveJob | null;
+  whole: JobHistory | null;
+  details: JobDetails | null;
+}
+
+/** The job's status in one sentence. */
+export function JobStatusLine({ pool, live, whole, details }: Props & { pool: string }) {
+  if (!live) return <Ended pool={pool} whole={whole} details={details} />;
+  const gpus = gpusText(live);
+  const part = live.placed_tasks > 0 && live.placed_tasks < live.tasks ? `, ${live.placed_tasks} of ${live.tasks} tasks` : "";
+  return (
+    <p class="lead">
+      {live.state === "running" && <>Running on <NodeLinks pool={pool} nodes={live.nodes} /> with {gpus}{part}{live.started_at && <> for <Elapsed at={live.started_at} /></>}.</>}
+      {live.state === "starting" && <>Starting on <NodeLinks pool={pool} nodes={live.nodes} /> with {gpus}.</>}
+      {live.state === "reserved" && <>{gpus} reserved on <NodeLinks pool={pool} nodes={live.reserved_nodes.length ? live.reserved_nodes : live.nodes} />: <bdi>{sanitizeLine(live.note || "it starts when they are released")}</bdi>.</>}
+      {live.state === "pending" && <>Pending: requests {gpus}{live.pending_since && <> for <Elapsed at={live.pending_since} /></>}.</>}
+      {live.state === "evicting" && (
+        <>
+          Being evicted from <NodeLinks pool={pool} nodes={live.nodes} /> ({gpus}){live.eviction && (live.eviction.for_job ? <>, preempted by <bdi>{live.eviction.for_job}</bdi></> : `, because ${evictionCauseText(live.eviction.cause)}`)}.
+        </>
+      )}
+      {!["running", "starting", "reserved", "pending", "evicting"].includes(live.state) && <>State: {live.state}{live.note && <>: <bdi>{sanitizeLine(live.note)}</bdi></>}; requests {gpus}.</>}{" "}
+      <span class="soft">
+        {live.project && <ProjectLink pool={pool} project={live.project} />}class {live.priority_class} {live.priority}
+        {live.preemptible ? "" : ", not preemptible"}
+        {live.attempt > 0 && `, attempt ${live.attempt}`}
+        {live.evictions > 0 && `, evicted ${times(live.evictions)}`}
+      </span>
+    </p>
+  );
+}
+
+const ProjectLink = ({ pool, project }: { pool: string; project: string }) => (
+  <>
+    Project <a href={projectPath(pool, project)}>{project}</a>,{" "}
+  </>
+);
+
+function Ended({ pool, whole, details }: { pool: string; whole: JobHistory | null; details: JobDetails | null }) {
+  const summary = details?.summary;
+  const [state, at] = [whole?.outcome ?? whole?.state ?? summary?.state ?? "ended", whole?.ended_at ?? summary?.ended_at ?? null];
+  const project = whole?.project ?? summary?.project;
+  const from = whole?.submitted_at ?? summary?.submitted_at ?? null;
+  return (
+    <p class="lead">
+      Ended: {state}
+      {at && <> <RelativeTime at={at} /></>}
+      {whole?.reason && <>: <bdi>{sanitizeLine(whole.reason)}</bdi></>}
+      {at && from && `, ${duration((Date.parse(at) - Date.parse(from)) / 1000)} after it was submitted`}.{" "}
+      <span class="soft">
+        {project && <ProjectLink pool={pool} project={project} />}class {whole?.priority_class ?? summary?.priority_class ?? "unknown"}
+        {(whole?.evictions.length ?? 0) > 0 && `, evicted ${times(whole!.evictions.length)}`}
+        {!whole && ". Its attempts and evictions are in the archive, which is unavailable"}
+      </span>
+    </p>
+  );
+}
+
+/** The job's specification. */
+export function JobFacts({ pool, live, whole, details }: Props & { pool: string }) {
+  const labels = Object.entries(details?.labels ?? {});
+  const submitted = live?.submitted_at ?? whole?.submitted_at ?? details?.summary.submitted_at;
+  const seq = details?.submitted_seq ?? whole?.submitted_seq;
+  const user = live?.user || whole?.user;
+  const digest = details?.spec_digest;
+  return (
+    <Card title="Specification">
+      <dl class="facts">
+        {details?.demand && <><dt>Demand</dt><dd>{details.demand}</dd></>}
+        {!details?.demand && whole && <><dt>Demand</dt><dd>{count(whole.tasks ?? 0, "task")}, {whole.gpus ?? 0} GPUs in total</dd></>}
+        {live && live.min_tasks < live.tasks && <><dt>Elastic</dt><dd>at least {live.min_tasks} of {live.tasks} tasks</dd></>}
+        {submitted && <><dt>Submitted</dt><dd><RelativeTime at={submitted} /> <span class="soft">{moment(submitted)}</span> {seq !== undefined && <SeqLink pool={pool} seq={seq} />}</dd></>}
+        {user && <><dt>Submitted by</dt><dd>{user}</dd></>}
+        {whole?.waited_s !== null && whole?.waited_s !== undefined && <><dt>Time to first start</dt><dd>{duration(whole.waited_s)}</dd></>}
+        {labels.length > 0 && <><dt>Labels</dt><dd>{labels.map(([name, value]) => <div key={name} class="mono">{sanitizeLine(`${name}=${value}`)}</div>)}</dd></>}
+        {digest && <><dt>Spec</dt><dd><span class="mono digest" title={digest}>{digest.slice(0, 16)}…</span> <span class="soft">salted SHA-256; the log does not contain the command</span></dd></>}
+        {details && details.victims.length > 0 && <><dt>Preempting</dt><dd>{details.victims.join(", ")}</dd></>}
+      </dl>
+    </Card>
+  );
+}

@@ -1,0 +1,81 @@
+import { bytes, duration } from "../../lib/format";
+import type { LiveJob } from "../../live/types";
+import { RelativeTime } from "../../ui/RelativeTime";
+import { Bar } from "../../ui/Bar";
+import { Card } from "../../ui/Card";
+import { DataTable } from "../../ui/DataTable";
+import { NodeLink, SeqLink } from "../../ui/Links";
+import { checkpoints, jobProgress } from "./progressModel";
+import type { JobDetails, RecordItem, TaskRow } from "./types";
+
+const SHOWN = 5;
+const whole = (value: number): string => value.toLocaleString("en");
+
+/** The job's progress and checkpoints, as it reports them. */
+export function JobProgress({ pool, live, details, records }: { pool: string; live: LiveJob | null; details: JobDetails | null; records: RecordItem[] }) {
+  const found = jobProgress(live, details, records);
+  const saved = checkpoints(records);
+  const left = found.pace && found.total !== null && found.step !== null ? (found.total - found.step) / found.pace : null;
+  return (
+    <Card title="Progress and checkpoints">
+      {found.step === null && found.savedStep === null ? (
+        <p class="soft">The job reports no progress. With the job library (docs/how-to/survive-preemption.md) it reports steps and checkpoints, and loses less work when it is evicted.</p>
+      ) : (
+        <>
+          {found.step !== null && (
+            <p class="lead">
+              Step <strong class="number">{whole(found.step)}</strong>
+              {found.total !== null && <> of {whole(found.total)}</>}
+              {found.pace !== null && <span class="soft"> at {found.pace >= 1 ? `${Math.round(found.pace * 10) / 10} steps a second` : `${Math.round(1 / found.pace)} s a step`}</span>}
+              {left !== null && left > 0 && live?.state === "running" && <span class="soft">, about {duration(left)} left</span>}
+            </p>
+          )}
+          {found.step !== null && found.total !== null && (
+            <Bar used={found.step} quota={null} of={found.total} marks={found.savedStep !== null ? [found.savedStep] : []} words={`Step ${found.step} of ${found.total}, checkpoint at step ${found.savedStep ?? 0}`} />
+          )}
+          <p>
+            {found.savedStep === null ? "No checkpoint yet." : <>Last checkpoint at step <strong class="number">{whole(found.savedStep)}</strong>{found.savedAt && <>, <RelativeTime at={found.savedAt} /></>}.</>}
+            {found.unsaved !== null && found.unsaved > 0 && live && <> {whole(found.unsaved)} {found.unsaved === 1 ? "step" : "steps"} {live.state === "running" ? "would be lost without another checkpoint" : live.state === "evicting" ? "are lost unless it saves a checkpoint before it exits" : "will be repeated after it resumes"}.</>}
+          </p>
+        </>
+      )}
+      {saved.length > 0 && (
+        <DataTable
+          caption="Checkpoints, newest first"
+          rows={saved.slice(0, SHOWN)}
+          rowKey={(row) => row.seq}
+          columns={[
+            { head: "Step", right: true, cell: (row) => whole(row.step) },
+            { head: "Saved", cell: (row) => <RelativeTime at={row.at} /> },
+            { head: "Size", right: true, cell: (row) => bytes(row.bytes) },
+            { head: "Duration", right: true, cell: (row) => `${Math.round(row.micros / 100_000) / 10} s` },
+            { head: "Record", cell: (row) => <><SeqLink pool={pool} seq={row.seq} />{row.evicted && " during eviction"}</> },
+          ]}
+        />
+      )}
+    </Card>
+  );
+}
+
+/** The tasks of the job: node, GPUs, state and progress. */
+export function TaskTable({ pool, tasks }: { pool: string; tasks: TaskRow[] }) {
+  if (!tasks.length) return null;
+  return (
+    <Card title="Tasks">
+      <DataTable
+        caption="Tasks of the current attempt"
+        rows={tasks}
+        rowKey={(row) => row.task}
+        columns={[
+          { head: "Task", right: true, cell: (row) => row.task },
+          { head: "Node", cell: (row) => <NodeLink pool={pool} node={row.node} /> },
+          { head: "GPUs", cell: (row) => row.devices.join(", ") },
+          { head: "State", cell: (row) => (row.stage ? `${row.state}, ${row.stage.replaceAll("_", " ")}` : row.state) },
+          { head: "Started", cell: (row) => (row.started_at ? <RelativeTime at={row.started_at} /> : "") },
+          { head: "Step", right: true, cell: (row) => row.step?.toLocaleString("en") ?? "" },
+          { head: "Exit code", right: true, cell: (row) => row.exit_code ?? "" },
+        ]}
+      />
+    </Card>
+  );
+}

@@ -1,0 +1,60 @@
+import { brief } from "../../lib/recordText";
+import { ruleTitle } from "../../lib/decisionText";
+import type { Fetched } from "../../lib/useFetch";
+import type { LiveJob } from "../../live/types";
+import { Badge } from "../../ui/Badge";
+import { Card } from "../../ui/Card";
+import { Loading } from "../../ui/Loading";
+import { SeqLink } from "../../ui/Links";
+import { type ExplanationResponse, ExplanationSections, type Section, SentenceList } from "../../ui/ExplanationSections";
+import { Elapsed } from "../../ui/RelativeTime";
+
+const WHY_PENDING = "Why is it pending?";
+const UNBLOCKERS = "What would unblock it?";
+
+/** Why a job is pending, and what would unblock it. */
+export function PendingReasons({ pool, live, explained }: { pool: string; live: LiveJob; explained: Fetched<ExplanationResponse> }) {
+  const of = (question: string): Section | undefined => explained.value?.sections.find((section) => section.question === question);
+  const [why, frees] = [of(WHY_PENDING), of(UNBLOCKERS)];
+  const place = live.jobs_ahead === null ? "" : live.jobs_ahead === 0 ? "First in the queue" : `${live.jobs_ahead} ${live.jobs_ahead === 1 ? "job" : "jobs"} ahead of it in the queue`;
+  return (
+    <Card
+      title={WHY_PENDING}
+      aside={
+        <span class="soft">
+          {place}
+          {live.pending_since && <>{place && ", "}for <Elapsed at={live.pending_since} /></>}
+        </span>
+      }
+    >
+      {live.pending_reason && (
+        <p class="lead">
+          {brief(live.pending_reason)} {live.pending_rule && <Badge title={ruleTitle(live.pending_rule)}>{live.pending_rule}</Badge>} {live.pending_reason_seq !== null && <SeqLink pool={pool} seq={live.pending_reason_seq} />}
+        </p>
+      )}
+      {explained.loading && !explained.value && <Loading what="the reasons" />}
+      {explained.failure && !live.pending_reason && <p class="soft">The reasons are unavailable: {explained.failure.detail || explained.failure.title}</p>}
+      {why && <SentenceList pool={pool} sentences={why.sentences.filter((sentence) => !live.pending_reason || !sentence.text.includes(live.pending_reason.replace(/\.$/, "")) || sentence.seqs[0] !== live.pending_reason_seq)} />}
+      {frees && (
+        <>
+          <h3 class="gap">{UNBLOCKERS}</h3>
+          <SentenceList pool={pool} sentences={frees.sentences} />
+        </>
+      )}
+    </Card>
+  );
+}
+
+/** The full explanation of the job, collapsed. */
+export function FullExplanation({ pool, explained }: { pool: string; explained: Fetched<ExplanationResponse> }) {
+  if (!explained.value?.sections.length) return null;
+  return (
+    <details class="card full-explanation">
+      <summary>Full explanation, with links to the records</summary>
+      <div class="body">
+        <ExplanationSections pool={pool} sections={explained.value.sections} />
+      </div>
+    </details>
+  );
+}
+

@@ -1,0 +1,87 @@
+// The stages of an eviction, with their labels.
+import type { LiveEviction } from "../../live/types";
+import type { Eviction, RecordItem } from "./types";
+
+export interface Stage {
+  name: string;
+  sign: string;
+  word: string;
+  at: string | null;
+  /** Seconds since the decision. */
+  after: number | null;
+}
+
+const STAGE_LABELS: [string, string, string][] = [
+  ["started", "▸", "started"],
+  ["noticed", "N", "notice delivered"],
+  ["acknowledged", "A", "acknowledged"],
+  ["step_confirmed", "A", "step confirmed"],
+  ["step_agreed", "A", "step agreed"],
+  ["checkpoint_started", "C", "checkpointing"],
+  ["saving_in_flight", "C", "checkpointing"],
+  ["checkpoint_committed", "C", "checkpoint saved"],
+  ["yielding", "Y", "yielding"],
+  ["term_sent", "T", "TERM"],
+  ["kill_sent", "K", "KILL"],
+  ["exited", "X", "exited"],
+  ["stuck", "!", "stuck"],
+  ["released", "R", "GPUs released"],
+  ["cancelled", "↩", "cancelled"],
+  ["resumed", "▶", "resumed"],
+];
+
+/** The stages reached, by time (and by the order of the stages where times are equal). */
+export function evictionStages(eviction: Pick<Eviction, "decided_at" | "stages">): Stage[] {
+  const decided = Date.parse(eviction.decided_at);
+  const found = STAGE_LABELS.flatMap(([name, sign, word], place) => {
+    const at = eviction.stages[name];
+    return at ? [{ name, sign, word, at, after: (Date.parse(at) - decided) / 1000, place }] : [];
+  });
+  found.sort((left, right) => left.after - right.after || left.place - right.place);
+  const first: Stage = { name: "decided", sign: "D", word: "decided", at: eviction.decided_at, after: 0 };
+  return [first, ...found.map(({ place: _, ...stage }) => stage)];
+}
+
+/** The stages known from the live row. */
+export function liveStages(eviction: LiveEviction): Stage[] {
+  const stage: Stage = { name: "decided", sign: "D", word: "decided", at: null, after: null };
+  const word = STAGE_LABELS.find(([name]) => name === eviction.stage);
+  const started: Stage[] = eviction.started_at ? [{ name: "started", sign: "▸", word: "started", at: eviction.started_at, after: null }] : [];
+  return word && word[0] !== "started" ? [stage, ...started, { name: word[0], sign: word[1], word: word[2], at: null, after: null }] : [stage, ...started];
+}
+
+/** `0 s`, `0.4 s`, `12 s`: how long after the decision. */
+export const afterText = (seconds: number): string => (seconds > 0 && seconds < 9.95 ? `+${Math.round(seconds * 10) / 10} s` : `+${Math.round(seconds)} s`);
+
+export interface Proof {
+  seq: number;
+  at: string;
+  task: number;
+  node: string;
+  devices: number;
+  /** Bytes in use on its GPUs before and after, processes on them after; null: not recorded. */
+  before: number | null;
+  after: number | null;
+  processes: number | null;
+}
+
+interface Reading {
+  memory_used: number;
+  processes: number;
+}
+
+/** The device readings that prove the release of each task of this attempt. */
+export function proofsOf(records: RecordItem[], attempt: number): Proof[] {
+  return records
+    .filter((record) => record.type === "TaskReleased" && record.data.attempt === attempt)
+    .map((record) => {
+      const before = (record.data.before ?? []) as Reading[];
+      const after = (record.data.after ?? []) as Reading[];
+      return {
+        seq: record.seq, at: record.time, task: Number(record.data.task ?? 0), node: String(record.data.node ?? ""),
+        devices: after.length, before: used(before), after: used(after), processes: after.length ? after.reduce((sum, each) => sum + each.processes, 0) : null,
+      };
+    });
+}
+
+const used = (readings: Reading[]): number | null => (readings.length ? readings.reduce((sum, each) => sum + each.memory_used, 0) : null);

@@ -1,0 +1,32 @@
+// Whether a job exists, from three sources that may each be unavailable: the live state, the job's details, the archive.
+import type { ApiError } from "../../lib/api";
+import type { ArchiveState } from "../../lib/useArchive";
+import type { Connection } from "../../live/livePool";
+import type { LiveJob } from "../../live/types";
+import type { JobDetails, JobHistory } from "./types";
+
+/** live: it has not ended. unsure: not in the live state, and the archive is unavailable. */
+export type Presence = "loading" | "live" | "ended" | "unknown" | "unsure" | "failed";
+
+interface FetchState<T> {
+  value: T | undefined;
+  failure: ApiError | undefined;
+}
+
+export interface Sources {
+  connection: Connection;
+  live: LiveJob | null;
+  details: FetchState<JobDetails>;
+  whole: FetchState<JobHistory>;
+  archive: ArchiveState;
+}
+
+export function jobPresence({ connection, live, details, whole, archive }: Sources): Presence {
+  if (live) return "live";
+  if (connection === "opening" && !details.failure) return "loading";
+  if (details.value || whole.value) return "ended";
+  if (!details.failure) return "loading";
+  if (archive === "loading" || (archive === "there" && !whole.failure)) return "loading";
+  if (details.failure.status !== 404) return "failed";
+  return archive === "there" && whole.failure?.status === 404 ? "unknown" : "unsure";
+}

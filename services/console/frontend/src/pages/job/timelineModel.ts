@@ -1,0 +1,119 @@
+// A job's timeline as lanes: the queue, then one lane per attempt. Times in ms.
+import type { LiveJob } from "../../live/types";
+import type { Attempt, JobHistory } from "./types";
+
+export type Kind = "pending" | "reserved" | "running" | "evicting";
+
+export interface Segment {
+  kind: Kind;
+  from: number;
+  to: number;
+  open: boolean;
+}
+
+export interface Mark {
+  at: number;
+  seq: number | null;
+  text: string;
+}
+
+export interface Lane {
+  key: string;
+  name: string;
+  nodes: string[];
+  segments: Segment[];
+  marks: Mark[];
+  end: string;
+}
+
+export interface JobTimeline {
+  from: number;
+  to: number;
+  lanes: Lane[];
+  complete: boolean;
+}
+
+const ms = (text: string | null | undefined): number | null => (text ? Date.parse(text) : null);
+const ENDED = new Set(["succeeded", "failed", "cancelled", "evicted", "timed-out"]);
+
+/** The timeline from the archive and the live row; complete: false if only the live row is available. */
+export function jobTimeline(history: JobHistory | null, live: LiveJob | null, now: number): JobTimeline | null {
+  const submitted = ms(history?.submitted_at ?? live?.submitted_at);
+  if (submitted === null) return null;
+  const attempts = attemptsOf(history, live);
+  const hasEnded = live === null && history !== null && (history.ended_at !== null || ENDED.has(history.state));
+  const to = Math.max(hasEnded ? (ms(history.ended_at) ?? now) : now, submitted + 1000, ...(history?.evictions ?? []).flatMap((each) => Object.values(each.stages).map(Date.parse)));
+  const queue: Lane = { key: "queue", name: "In the queue", nodes: [], segments: [], marks: [], end: "" };
+  const lanes = [queue];
+  let pendingFrom: number | null = submitted;
+  for (const attempt of attempts) {
+    const lane = laneOf(attempt, history, live, to);
+    const first = lane.segments[0];
+    if (first && pendingFrom !== null && first.from > pendingFrom) queue.segments.push({ kind: "pending", from: pendingFrom, to: first.from, open: false });
+    if (first) pendingFrom = lane.segments.at(-1)!.open ? null : lane.segments.at(-1)!.to;
+    lanes.push(lane);
+  }
+  if (!history && live?.pending_since) pendingFrom = Math.max(pendingFrom ?? 0, Date.parse(live.pending_since));
+  if (!history && live && attempts.length && live.attempt > 1 && !live.pending_since) queue.segments.length = 0;
+  if (pendingFrom !== null && !hasEnded && to > pendingFrom && (live === null || !live.started_at || live.pending_since)) queue.segments.push({ kind: "pending", from: pendingFrom, to, open: true });
+  return { from: submitted, to, lanes, complete: history !== null };
+}
+
+/** The archive's attempts; the current one from the live row, which may be newer. */
+function attemptsOf(history: JobHistory | null, live: LiveJob | null): Attempt[] {
+  const found = [...(history?.attempts ?? [])];
+  if (!live || live.attempt < 1 || live.pending_since !== null) return found;
+  const last = found.at(-1);
+  const nodes = live.nodes.length ? live.nodes : live.reserved_nodes;
+  if (last?.attempt === live.attempt) {
+    if (!last.ended_at) found[found.length - 1] = { ...last, started_at: last.started_at ?? live.started_at, nodes: nodes.length ? nodes : last.nodes };
+  } else if (!history && live.started_at) {
+    found.push({
+      job: live.job, submitted_seq: 0, attempt: live.attempt, action: null, nodes, placed_seq: null, placed_at: null, started_at: live.started_at,
+      ended_at: null, ended_seq: null, ran_s: null, outcome: null, cause: null, lost_gpu_hours: null,
+    });
+  }
+  return found;
+}
+
+function laneOf(attempt: Attempt, history: JobHistory | null, live: LiveJob | null, to: number): Lane {
+  const evictions = (history?.evictions ?? []).filter((each) => each.attempt === attempt.attempt);
+  const eviction = evictions.find((each) => !each.tasks && each.outcome !== "eviction-cancelled");
+  const now = live?.attempt === attempt.attempt ? live : null;
+  const [placed, started, ended] = [ms(attempt.placed_at), ms(attempt.started_at), ms(attempt.ended_at)];
+  const evictedAt = ms(eviction?.decided_at) ?? (now?.eviction ? (ms(now.eviction.started_at) ?? to) : null);
+  const releasedAt = ms(eviction?.stages.released) ?? ended;
+  const segments: Segment[] = [];
+  const add = (kind: Kind, from: number | null, until: number | null): void => {
+    if (from === null || (until !== null && until < from)) return;
+    segments.push({ kind, from, to: until ?? to, open: until === null });
+  };
+  add("reserved", placed ?? (started === null ? evictedAt : null), started ?? evictedAt ?? ended);
+  if (started !== null) add("running", started, evictedAt !== null && evictedAt >= started ? evictedAt : ended);
+  if (evictedAt !== null && (started === null || evictedAt >= started)) add("evicting", evictedAt, releasedAt !== null && ended !== null ? Math.max(releasedAt, evictedAt) : ended);
+  const marks = evictions.map((each) => ({ at: Date.parse(each.decided_at), seq: each.decided_seq, text: each.for_job ? `for ${each.for_job}` : (each.cause ?? "") }));
+  return { key: `attempt-${attempt.attempt}`, name: `Attempt ${attempt.attempt}`, nodes: attempt.nodes, segments, marks, end: attempt.outcome ?? "" };
+}
+
+const STEPS = [1, 5, 15, 30, 60, 300, 900, 1_800, 3_600, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800, 2_592_000].map((seconds) => seconds * 1000);
+
+export interface Tick {
+  at: number;
+  text: string;
+}
+
+/** Round UTC times within the range, at most `most`. */
+export function ticks(from: number, to: number, most: number): Tick[] {
+  const step = STEPS.find((each) => (to - from) / each <= most) ?? STEPS.at(-1)! * Math.ceil((to - from) / STEPS.at(-1)! / most);
+  const found: Tick[] = [];
+  for (let at = Math.ceil(from / step) * step; at <= to; at += step) found.push({ at, text: tickText(at, step) });
+  return found;
+}
+
+function tickText(at: number, step: number): string {
+  const text = new Date(at).toISOString();
+  if (step >= 86_400_000) return step < 2_592_000_000 ? text.slice(5, 10) : text.slice(0, 10);
+  if (at % 86_400_000 === 0) return text.slice(5, 10);
+  if (step >= 21_600_000) return `${text.slice(5, 10)} ${text.slice(11, 16)}`;
+  return step < 60_000 ? text.slice(11, 19) : text.slice(11, 16);
+}

@@ -1,0 +1,46 @@
+import { useLayoutEffect, useRef } from "preact/hooks";
+
+import { Button } from "../../../ui/Button";
+
+interface Props {
+  x: number;
+  y: number;
+  below: number;
+  width: number;
+  title: string;
+  sentences: () => string[];
+  hint: string | null;
+  actions: { job: string | null; onJob: (job: string) => void; onNode: () => void; onClose: () => void } | null;
+}
+
+const DISTANCE = 8;
+
+/** The tooltip of a GPU, placed above it if it fits. */
+export function Tooltip({ x, y, below, width, title, sentences, hint, actions }: Props) {
+  const box = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    const tip = box.current!;
+    const left = Math.max(0, Math.min(x - tip.offsetWidth / 2, width - tip.offsetWidth));
+    const above = y - tip.offsetHeight - DISTANCE;
+    const frame = tip.parentElement!.getBoundingClientRect().top;
+    tip.style.transform = `translate(${Math.round(left)}px, ${Math.round(frame + above < 0 ? below + DISTANCE : above)}px)`;
+  });
+  return (
+    <div class="map-tooltip" ref={box} data-touch={actions ? "" : undefined} aria-hidden={actions ? undefined : "true"}>
+      <strong>{title}</strong>
+      {sentences().map((text) => (
+        <p key={text}>{text}</p>
+      ))}
+      {hint && <p class="soft">{hint}</p>}
+      {actions && (
+        <div class="map-tooltip-actions">
+          {actions.job && <Button onClick={() => actions.onJob(actions.job!)}>Open job</Button>}
+          <Button onClick={actions.onNode}>Open node</Button>
+          <Button quiet onClick={actions.onClose}>
+            Close
+          </Button>
+        </div>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,70 @@
+import { useSignal } from "@preact/signals";
+
+import { archivePath, get } from "../../lib/api";
+import { usePolling } from "../../lib/usePolling";
+import { moment } from "../../lib/format";
+import { Card } from "../../ui/Card";
+import { EmptyState } from "../../ui/EmptyState";
+import { ErrorMessage } from "../../ui/ErrorMessage";
+import { Loading } from "../../ui/Loading";
+import { useShowMore } from "../../ui/useShowMore";
+import { SegmentedControl } from "../../ui/SegmentedControl";
+import { borrowedText, borrowers, HEIGHT, stepsPath, type BorrowingResponse, type BorrowingRow } from "./borrowingSeries";
+import { projectPath } from "./projectPath";
+import { RANGES, rangeStart, type Range } from "./usageSeries";
+
+const POINTS = 160;
+const AT_FIRST = 8;
+const STEP = 40;
+
+/** Borrowing of every project over time, as strips on one time axis. to: the newest time of the log. */
+export function BorrowingHistory({ pool, to }: { pool: string; to: string | null }) {
+  const range = useSignal<Range>("6h");
+  const { value, failure, refresh } = usePolling<BorrowingResponse>(to === null ? null : `${pool} ${range.value}`, (signal) =>
+    get(archivePath(pool, `borrowing?points=${POINTS}&from=${encodeURIComponent(rangeStart(to!, range.value))}`), signal),
+  );
+  return (
+    <Card title="Borrowed GPUs over time" aside={<SegmentedControl legend="Borrowed GPUs: time range" options={RANGES} value={range.value} onChange={(next) => (range.value = next)} />}>
+      {value ? <BorrowingStrips pool={pool} found={value} /> : failure ? <ErrorMessage error={failure} retry={refresh} /> : <Loading what="borrowed GPUs" />}
+    </Card>
+  );
+}
+
+function BorrowingStrips({ pool, found }: { pool: string; found: BorrowingResponse }) {
+  const rows = borrowers(found);
+  const [shown, more] = useShowMore(rows, AT_FIRST, STEP);
+  if (!found.times.length) return <EmptyState title="No data for this time range">The archive records usage per project while it follows the log.</EmptyState>;
+  if (!rows.length) return <p class="soft">No project borrowed GPUs in this time range, up to {moment(found.to!)}.</p>;
+  const most = Math.max(...rows.flatMap((row) => row.borrowed.map((value) => value ?? 0)));
+  return (
+    <>
+      <ul class="strips">
+        {shown.map((row) => (
+          <BorrowingStrip key={row.project} pool={pool} row={row} most={most} />
+        ))}
+        <li class="strip-times soft number">
+          <span>{moment(found.from!)}</span>
+          <span>{moment(found.to!)}</span>
+        </li>
+      </ul>
+      {more}
+      <p class="soft note">GPUs above the quota, all strips on one scale. Usage includes that of child projects.</p>
+    </>
+  );
+}
+
+function BorrowingStrip({ pool, row, most }: { pool: string; row: BorrowingRow; most: number }) {
+  const words = borrowedText(row);
+  return (
+    <li class="strip">
+      <a class="cut" href={projectPath(pool, row.project)}>
+        {row.project}
+      </a>
+      <svg viewBox={`0 0 ${row.borrowed.length} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={`${row.project} borrowed ${words}`}>
+        <title>{`${row.project} borrowed ${words}`}</title>
+        <path d={stepsPath(row.borrowed, most)} />
+      </svg>
+      <small class="soft">{words}</small>
+    </li>
+  );
+}

@@ -1,0 +1,103 @@
+import { few, gpusText } from "../../lib/format";
+import type { LivePool } from "../../live/livePool";
+import type { LiveProject } from "../../live/types";
+import { Elapsed } from "../../ui/RelativeTime";
+import { DescriptionItem } from "../../ui/DescriptionItem";
+import { Badge, StateBadge } from "../../ui/Badge";
+import { Card } from "../../ui/Card";
+import { DataTable } from "../../ui/DataTable";
+import { JobLink } from "../../ui/Links";
+import { projectSubtree } from "../pool/map/gpuFilter";
+import { ProjectEvictions } from "./ProjectEvictions";
+import { UsageHistory } from "./UsageHistory";
+import { projectPath } from "./projectPath";
+import { ShareBar, ShareBarLegend } from "./ShareBar";
+import { amount, borrowings, evictionsText, nameOf, RESOURCES, lendersText, scaleOf, shareStatus } from "./shareText";
+import { jobsOf } from "./projectJobs";
+import { ProjectTree } from "./ProjectTree";
+import { pathTo } from "./treeRows";
+
+const MAX_PROJECTS_QUERIED = 100;
+
+/** One project: share of each resource, usage over time, jobs and evictions. */
+export function ProjectDetails({ pool, live, row }: { pool: string; live: LivePool; row: LiveProject }) {
+  const { projects, jobs } = live;
+  const subtree = projectSubtree(projects, row.project);
+  const ancestors = pathTo(projects, row.project).slice(0, -1);
+  const { tone, word, text } = shareStatus(row);
+  const borrowing = borrowings(projects, (live.row.value?.gpus ?? 0) * 1000).find((each) => each.borrower === row);
+  const lending = borrowings(projects, 0).filter((each) => each.lenders.some((lender) => lender.project === row));
+  const ownJobs = jobsOf(jobs.values(), row.project === "" ? (name) => !projects.has(name) || name === "" : (name) => subtree.has(name));
+  return (
+    <div class="page">
+      <nav class="crumbs" aria-label="Parent projects">
+        <a href={`/${encodeURIComponent(pool)}/projects`}>All projects</a>
+        {ancestors.map((name) => (
+          <span key={name}>
+            {" / "}
+            <a href={projectPath(pool, name)}>{name}</a>
+          </span>
+        ))}
+      </nav>
+      <div class="page-head">
+        <h1 class="cut">{nameOf(row)}</h1>
+        <Badge tone={tone}>{word}</Badge>
+        {row.description && <span class="soft cut">{row.description}</span>}
+      </div>
+      <div class="project-summary">
+        <p>{text}</p>
+        {borrowing && <p>Resources to borrow: {lendersText(borrowing)}.</p>}
+        {lending.length > 0 && <p>Part of its quota is unused and may be borrowed by {lending.map((each) => nameOf(each.borrower)).join(", ")}.</p>}
+        <p>{evictionsText(row)}</p>
+      </div>
+      <div class="with-side project-grid">
+        <Card title="Share of each resource">
+          <ul class="resources">
+            {RESOURCES.map(([resource, name]) => (
+              <li key={resource}>
+                <div class="resource-head">
+                  <h3>{name}</h3>
+                  <span class="number">
+                    {amount(row.used[resource] ?? 0, resource)} <span class="soft">used</span>
+                  </span>
+                </div>
+                <ShareBar row={row} resource={resource} scale={Math.max(scaleOf([row], resource), row.limit[resource] ?? 0)} />
+                <dl class="resource-facts">
+                  <DescriptionItem name="quota">{amount(row.quota[resource], resource)}</DescriptionItem>
+                  <DescriptionItem name="fair share">{amount(row.fair_share[resource], resource)}</DescriptionItem>
+                  <DescriptionItem name="borrowed">{amount(row.borrowed[resource] ?? 0, resource)}</DescriptionItem>
+                  <DescriptionItem name="limit">{amount(row.limit[resource], resource)}</DescriptionItem>
+                </dl>
+              </li>
+            ))}
+          </ul>
+          <ShareBarLegend limited={RESOURCES.some(([resource]) => row.limit[resource] !== null)} />
+        </Card>
+        {row.project !== "" && <UsageHistory key={row.project} pool={pool} project={row.project} to={live.time.value} />}
+      </div>
+      {subtree.size > 1 && <ProjectTree pool={pool} projects={projects} root={row.project} title="Child projects" />}
+      <Card title="Jobs" aside={<span class="soft number">{ownJobs.length}</span>}>
+        {ownJobs.length === 0 ? (
+          <p class="soft">No running or pending jobs.</p>
+        ) : (
+          <DataTable
+            caption="Jobs of the project"
+            rows={ownJobs}
+            rowKey={(job) => job.job}
+            columns={[
+              { head: "Job", cell: (job) => <span class="table-job"><JobLink pool={pool} job={job.job} /></span> },
+              { head: "State", cell: (job) => <StateBadge state={job.state} /> },
+              { head: "Class", cell: (job) => job.priority_class },
+              ...(subtree.size > 1 ? [{ head: "Project", cell: (job: (typeof ownJobs)[number]) => job.project }] : []),
+              { head: "GPUs", right: true, cell: (job) => <span class="nowrap">{gpusText(job)}</span> },
+              { head: "Nodes", cell: (job) => few(job.nodes) || "–" },
+              { head: "Duration", right: true, cell: (job) => (job.pending_since ?? job.started_at ? <Elapsed at={(job.pending_since ?? job.started_at)!} /> : "–") },
+              { head: "Evictions", right: true, cell: (job) => (job.evictions ? `${job.evictions} ×` : "–") },
+            ]}
+          />
+        )}
+      </Card>
+      <ProjectEvictions pool={pool} projects={[...subtree].slice(0, MAX_PROJECTS_QUERIED)} newest={row.evictions_suffered} />
+    </div>
+  );
+}

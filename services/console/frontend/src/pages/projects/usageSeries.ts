@@ -1,0 +1,61 @@
+// A project's usage over time, as recorded by the archive about once a minute.
+import { archivePath, get, type Page } from "../../lib/api";
+
+export interface UsageItem {
+  project: string;
+  seq: number;
+  time: string;
+  gpus: number;
+  quota: number | null;
+  limit: number | null;
+  fair_share: number;
+  borrowed: number | null;
+}
+
+export type Range = "1h" | "6h" | "24h" | "7d";
+export const RANGES: readonly [Range, string][] = [
+  ["1h", "1 hour"],
+  ["6h", "6 hours"],
+  ["24h", "24 hours"],
+  ["7d", "7 days"],
+];
+const HOURS: Record<Range, number> = { "1h": 1, "6h": 6, "24h": 24, "7d": 168 };
+const PAGES = 12;
+
+/** The start of the range; `to`: the newest time of the log. */
+export const rangeStart = (to: string, range: Range): string => new Date(Date.parse(to) - HOURS[range] * 3_600_000).toISOString();
+
+/** All usage items, oldest first. project "": the whole pool. Throws `ApiError`. */
+export async function loadUsage(pool: string, project: string, from: string, signal: AbortSignal): Promise<UsageItem[]> {
+  const question = `usage?project=${encodeURIComponent(project)}&from=${encodeURIComponent(from)}&order=asc&limit=1000`;
+  const found: UsageItem[] = [];
+  let cursor: string | null = null;
+  for (let page = 0; page < PAGES; page += 1) {
+    const answer: Page<UsageItem> = await get<Page<UsageItem>>(archivePath(pool, cursor === null ? question : `${question}&cursor=${encodeURIComponent(cursor)}`), signal);
+    found.push(...answer.items);
+    cursor = answer.next;
+    if (cursor === null) break;
+  }
+  return found;
+}
+
+/** Chart columns (the whole pool has no share): seconds, usage, quota, fair share, upper edge of the borrowed area. */
+export function columns(items: readonly UsageItem[]): [number[], number[], (number | null)[], (number | null)[], (number | null)[]] {
+  return [
+    items.map((item) => Date.parse(item.time) / 1000),
+    items.map((item) => item.gpus),
+    items.map((item) => item.quota),
+    items.map((item) => (item.project === "" ? null : item.fair_share)),
+    items.map((item) => (item.quota === null ? null : Math.max(item.gpus, item.quota))),
+  ];
+}
+
+/** `Used at most 9 GPUs, and borrowed at most 6, 20 % of the time.` */
+export function usageText(items: readonly UsageItem[]): string {
+  const most = items.reduce((found, item) => Math.max(found, item.borrowed ?? 0), 0);
+  const peak = items.reduce((found, item) => Math.max(found, item.gpus), 0);
+  const above = items.filter((item) => (item.borrowed ?? 0) > 0).length;
+  const used = `Used at most ${peak} ${peak === 1 ? "GPU" : "GPUs"}`;
+  if (items.every((item) => item.quota === null)) return `${used}.`;
+  return `${used}, and borrowed ${most > 0 ? `at most ${most}, ${Math.round((100 * above) / items.length)} % of the time` : "nothing"}.`;
+}

@@ -1,0 +1,93 @@
+import { useSignal } from "@preact/signals";
+
+import type { Archive } from "../../lib/useArchive";
+import { sanitizeLine } from "../../lib/sanitizeLine";
+import { count, moment } from "../../lib/format";
+import type { LivePool } from "../../live/livePool";
+import type { EventLine } from "../../live/types";
+import { RelativeTime } from "../../ui/RelativeTime";
+import { Button } from "../../ui/Button";
+import { Card } from "../../ui/Card";
+import { EmptyState } from "../../ui/EmptyState";
+import { JobLink } from "../../ui/Links";
+import { Loading } from "../../ui/Loading";
+import type { RecordItem } from "../job/types";
+import { archiveQuery, type Filter, matches, mergeRows, NO_FILTER } from "./recordRows";
+import { useRecords } from "./useRecords";
+
+const INITIAL_ROWS = 100;
+const MAX_ROWS = 20_000;
+
+interface Props {
+  pool: string;
+  live: LivePool;
+  archive: Archive;
+  filter: Filter;
+  setFilter: (filter: Filter) => void;
+  openRecord: (seq: number) => void;
+}
+
+/** The records of the log, newest first, updated live, with filters. */
+export function RecordList({ pool, live, archive, filter, setFilter, openRecord }: Props) {
+  const frozen = useSignal<{ lines: EventLine[]; items: RecordItem[] } | null>(null);
+  const visible = useSignal(INITIAL_ROWS);
+  const records = useRecords(pool, archiveQuery(filter), archive, live, frozen.value !== null);
+  const lines = frozen.value?.lines ?? live.events.value;
+  const rows = mergeRows(lines, records.items, MAX_ROWS).filter((row) => matches(row, filter));
+  const kinds = [...new Set(rows.map((row) => row.event))].sort();
+  const isFiltering = Object.values(filter).some(Boolean);
+  const field = (name: keyof Filter, label: string, list?: string) => (
+    <label class="record-field">
+      <span>{label}</span>
+      <input class="input" type="search" value={filter[name]} list={list} onInput={(event) => setFilter({ ...filter, [name]: event.currentTarget.value })} />
+    </label>
+  );
+  const aside = <Button onClick={() => (frozen.value = frozen.value ? null : { lines: live.events.peek(), items: records.items })}>{frozen.value ? "Resume" : "Pause"}</Button>;
+  return (
+    <Card title="Records" aside={aside}>
+      <form class="record-filter" role="search" onSubmit={(event) => event.preventDefault()}>
+        {field("search", "Search")}
+        {field("type", "Type", "kinds")}
+        {field("job", "Job")}
+        {field("project", "Project")}
+        {field("node", "Node")}
+        <label class="record-internal">
+          <input type="checkbox" checked={filter.showQuiet !== ""} onChange={(event) => setFilter({ ...filter, showQuiet: event.currentTarget.checked ? "1" : "" })} /> with the showQuiet ones (clock, proposals, progress)
+        </label>
+        <datalist id="kinds">{kinds.map((kind) => <option key={kind} value={kind} />)}</datalist>
+        {isFiltering && <Button onClick={() => setFilter(NO_FILTER)}>Clear</Button>}
+      </form>
+      {rows.length > 0 ? (
+        <ul class="record-list">
+          {rows.slice(0, visible.value).map((row) => <RecordRow key={row.seq} pool={pool} row={row} openRecord={openRecord} />)}
+        </ul>
+      ) : records.loading && archive.state !== "none" ? (
+        <Loading what="the records" />
+      ) : (
+        <EmptyState title={isFiltering ? "No records match the filter" : "No records yet"}>
+          {isFiltering ? "Load older records, or clear the filter." : "Records appear here as they are written."}
+        </EmptyState>
+      )}
+      <div class="more record-more">
+        {rows.length > visible.value && <Button onClick={() => (visible.value += 1_000)}>{count(rows.length - visible.value, "more record")}</Button>}
+        {archive.state === "there" && records.more && records.items.length > 0 && <Button onClick={() => { visible.value += INITIAL_ROWS; records.loadOlder(); }}>Older records</Button>}
+        {archive.state === "there" && !records.more && <span class="soft">Beginning of the log.</span>}
+        {archive.state === "none" && <span class="soft">Older and internal records are in the archive, and none is configured.</span>}
+        {records.failure && <span class="bad" role="alert">Older records are unavailable: {records.failure.detail || records.failure.title}</span>}
+      </div>
+    </Card>
+  );
+}
+
+function RecordRow({ pool, row, openRecord }: { pool: string; row: EventLine; openRecord: (seq: number) => void }) {
+  return (
+    <li class="record-row">
+      <button type="button" class="record-seq number" onClick={() => openRecord(row.seq)} title="Open record">#{row.seq}</button>
+      <span class="record-time number" title={moment(row.time)}><RelativeTime at={row.time} /></span>
+      <span class="record-event">{row.event}</span>
+      <span class="record-message" title={row.message}>
+        {row.job && <JobLink pool={pool} job={row.job} />} {row.node && <span class="mono">{row.node}</span>} <bdi>{sanitizeLine(row.message)}</bdi>
+      </span>
+    </li>
+  );
+}

@@ -1,0 +1,129 @@
+import type { ComponentChildren } from "preact";
+import { useId } from "preact/hooks";
+
+import type { Fault } from "../../lib/api";
+import { Button } from "../../ui/Button";
+import type { JobFields, Pair, PairField, TextField } from "./jobFields";
+
+/** Props of every part of the form: the fields, their errors, and a setter. */
+export interface FormProps {
+  fields: JobFields;
+  faults: ReadonlyMap<string, Fault[]>;
+  set: (some: Partial<JobFields>) => void;
+}
+
+interface Shown {
+  label: string;
+  hint?: ComponentChildren;
+  wide?: boolean;
+}
+
+/** A form row: label, input, errors or a hint. */
+export function FieldRow({ label, hint, wide, faults, children }: Shown & { faults: Fault[] | undefined; children: (ids: { id: string; "aria-describedby": string; "aria-invalid": boolean }) => ComponentChildren }) {
+  const id = useId();
+  const about = `${id}-about`;
+  return (
+    <div class="field" data-wide={wide}>
+      <label for={id}>{label}</label>
+      {children({ id, "aria-describedby": about, "aria-invalid": Boolean(faults) })}
+      <div id={about}>
+        {faults?.map((fault) => (
+          <p key={fault.text} class="fault">
+            {fault.text}
+          </p>
+        ))}
+        {!faults && hint && <p class="hint">{hint}</p>}
+      </div>
+    </div>
+  );
+}
+
+export function TextInput({ of, name, placeholder, numeric, ...shown }: Shown & { of: FormProps; name: TextField; placeholder?: string; numeric?: boolean }) {
+  return (
+    <FieldRow {...shown} faults={of.faults.get(name)}>
+      {(ids) => (
+        <input
+          {...ids}
+          class="input"
+          value={of.fields[name]}
+          placeholder={placeholder}
+          inputMode={numeric ? "decimal" : undefined}
+          autocomplete="off"
+          spellcheck={false}
+          onInput={(event) => of.set({ [name]: event.currentTarget.value })}
+        />
+      )}
+    </FieldRow>
+  );
+}
+
+/** A select field. options: value and label; an unknown value is shown as it is. */
+export function SelectInput({ of, name, options, ...shown }: Shown & { of: FormProps; name: TextField; options: [string, string][] }) {
+  const value = of.fields[name];
+  const all = options.some(([each]) => each === value) ? options : [...options, [value, value] as [string, string]];
+  return (
+    <FieldRow {...shown} faults={of.faults.get(name)}>
+      {(ids) => (
+        <select {...ids} class="input" value={value} onChange={(event) => of.set({ [name]: event.currentTarget.value })}>
+          {all.map(([each, text]) => (
+            <option key={each} value={each}>
+              {text}
+            </option>
+          ))}
+        </select>
+      )}
+    </FieldRow>
+  );
+}
+
+/** Name-value pairs. */
+export function PairsInput({ of, name, label, hint, names, values }: { of: FormProps; name: PairField; label: string; hint: string; names: string; values: string }) {
+  const rows = of.fields[name];
+  const put = (next: Pair[]) => of.set({ [name]: next });
+  const faults = of.faults.get(name);
+  return (
+    <fieldset class="pairs" data-wide>
+      <legend>{label}</legend>
+      {rows.map((row, at) => (
+        <div key={at} class="pair-row">
+          <input class="input mono" aria-label={`${label}: ${names} ${at + 1}`} placeholder={names} value={row.name} spellcheck={false} onInput={(event) => put(rows.with(at, { ...row, name: event.currentTarget.value }))} />
+          <input class="input mono" aria-label={`${label}: ${values} ${at + 1}`} placeholder={values} value={row.value} spellcheck={false} onInput={(event) => put(rows.with(at, { ...row, value: event.currentTarget.value }))} />
+          <Button quiet title="Remove" onClick={() => put(rows.toSpliced(at, 1))}>
+            ✕<span class="visually-hidden">Remove {row.name || `row ${at + 1}`}</span>
+          </Button>
+        </div>
+      ))}
+      {faults?.map((fault) => (
+        <p key={fault.text} class="fault">
+          {fault.text}
+        </p>
+      ))}
+      <div class="pair-foot">
+        <Button onClick={() => put([...rows, { name: "", value: "" }])}>Add</Button>
+        <span class="hint">{hint}</span>
+      </div>
+    </fieldset>
+  );
+}
+
+/** A collapsible section, with the number of fields set and an error mark. */
+export function FoldedFields({ of, title, what, names, children }: { of: FormProps; title: string; what: string; names: string[]; children: ComponentChildren }) {
+  const many = names.filter((name) => isSet(of.fields, name)).length;
+  const wrong = names.some((name) => of.faults.has(name));
+  return (
+    <details class="fold" open={wrong || undefined}>
+      <summary>
+        <strong>{title}</strong> <span class="soft">{what}</span>
+        <span class="spring" />
+        {wrong ? <span class="fault">! error</span> : many > 0 && <span class="soft">{many} set</span>}
+      </summary>
+      <div class="grid">{children}</div>
+    </details>
+  );
+}
+
+function isSet(fields: JobFields, name: string): boolean {
+  const value = fields[name as keyof JobFields];
+  if (Array.isArray(value)) return value.some((pair) => pair.name !== "");
+  return typeof value === "object" ? Object.values(value).some(Boolean) : Boolean(value);
+}

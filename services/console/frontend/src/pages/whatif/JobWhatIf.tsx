@@ -1,0 +1,58 @@
+import { useSignal } from "@preact/signals";
+import { useLocation } from "preact-iso";
+import { useEffect, useMemo } from "preact/hooks";
+
+import { DebouncedQuery } from "../../actions/debouncedQuery";
+import { useLive } from "../../live/livePool";
+import { Button } from "../../ui/Button";
+import { Card } from "../../ui/Card";
+import { loadDraft, saveDraft } from "../submit/draftStorage";
+import { YamlEditor } from "../submit/YamlEditor";
+import { prefillSubmit } from "../submit/jobDraft";
+import { fetchPlan, type Plan } from "../submit/planResponse";
+import { PlanResult } from "../submit/PlanResult";
+
+const EXAMPLE = `name: what-if
+command: python train.py
+gpus: 8
+`;
+
+/** Plans a job against the current state without submitting it. */
+export function JobWhatIf({ pool }: { pool: string }) {
+  const live = useLive(pool);
+  const { route } = useLocation();
+  const key = `what-if-job-${pool}`;
+  const yaml = useSignal(loadDraft<string>(key) ?? EXAMPLE);
+  const plan = useMemo(() => new DebouncedQuery<string, Plan>((text) => fetchPlan(pool, text), 500), []);
+  const empty = !yaml.value.trim();
+  useEffect(() => plan.set(empty ? null : yaml.value, plan.state.peek().of === null ? 0 : 500), [yaml.value]);
+  useEffect(() => () => plan.stop(), []);
+  const write = (text: string) => {
+    yaml.value = text;
+    saveDraft(key, text);
+  };
+  return (
+    <div class="submit">
+      <Card title="Job">
+        <YamlEditor label="Job as YAML" value={yaml.value} onInput={write} faults={plan.state.value.answer?.faults ?? []} />
+      </Card>
+      <div class="submit-side">
+        <Card title="Plan">
+          <PlanResult pool={pool} live={live} state={plan.state.value} empty={empty} refresh={() => plan.set(yaml.value, 0)} />
+        </Card>
+        <div class="sender">
+          <Button
+            disabled={empty}
+            onClick={() => {
+              prefillSubmit(pool, yaml.value);
+              route(`/${encodeURIComponent(pool)}/submit`);
+            }}
+          >
+            Open in Submit
+          </Button>
+          <span class="soft">There it can be edited and submitted.</span>
+        </div>
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,154 @@
+import { useSignal } from "@preact/signals";
+
+import { moment } from "../../lib/format";
+import { Badge } from "../../ui/Badge";
+import { Card } from "../../ui/Card";
+import { DataTable } from "../../ui/DataTable";
+import { JobLink } from "../../ui/Links";
+import { ViewSwitch } from "../../ui/ViewSwitch";
+import { GROUP_FIELDS, gpuHours, groupRows, HEADS, hours, LABELS, shares, summary, totals, verdict, VERDICTS, type GroupField, type GroupRow, type Measure, type ChangedJob, type WhatIfResult } from "./resultMeasures";
+
+/** The recorded run, its simulation, and the simulation under the other policy, compared. */
+export function SimulationResult({ pool, result, report, outdated }: { pool: string; result: WhatIfResult; report: string | null; outdated: boolean }) {
+  return (
+    <div class="result">
+      {outdated && <p class="caution">The policy was edited after this simulation.</p>}
+      <Card
+        title="Result"
+        aside={
+          <span class="soft">
+            {at(result.from)} to {at(result.to)}
+          </span>
+        }
+      >
+        <p class="result-verdict">{summary(result)}</p>
+        <Totals rows={totals(result)} />
+        <div class="result-trust">
+          <strong>Confidence</strong>
+          <p>{result.confidence}</p>
+          <p class="soft">“Recorded” is the log. “Simulated” is the same engine under the policies that were in force; its deviation from the log is the simulation error, which also applies to “Other policy”.</p>
+        </div>
+        {report && (
+          <p>
+            <a href={report} target="_blank" rel="noopener">
+              Full report with plots
+            </a>{" "}
+            <span class="soft">(opens in a new tab)</span>
+          </p>
+        )}
+      </Card>
+      <Groups result={result} />
+      <ChangedJobs pool={pool} title="Most improved jobs" rows={result.improved} />
+      <ChangedJobs pool={pool} title="Most worsened jobs" rows={result.worsened} />
+      <Card title="Assumptions">
+        <ul class="assumptions">
+          {result.assumptions.map((sentence) => (
+            <li key={sentence}>{sentence}</li>
+          ))}
+        </ul>
+      </Card>
+    </div>
+  );
+}
+
+const at = (micros: number): string => moment(new Date(micros / 1000).toISOString());
+
+const figure = (measure: Measure, label: (typeof LABELS)[number]): string => {
+  const value = measure.figures[label];
+  return value === null ? "–" : measure.show(value);
+};
+
+function Change({ measure }: { measure: Measure }) {
+  const found = verdict(measure);
+  if (!found) return <span class="soft">–</span>;
+  const { sign, text, tone } = VERDICTS[found.verdict];
+  const by = found.verdict === "same" ? "" : `${found.by < 0 ? "−" : "+"}${(measure.showBy ?? measure.show)(Math.abs(found.by))} `;
+  return (
+    <Badge tone={tone}>
+      <span aria-hidden="true">{sign}</span> {by}
+      {text}
+    </Badge>
+  );
+}
+
+function Totals({ rows }: { rows: Measure[] }) {
+  return (
+    <DataTable
+      caption="All jobs, in three runs"
+      rows={rows}
+      rowKey={(row) => row.name}
+      columns={[{ head: "", cell: (row) => row.name }, ...LABELS.map((label) => ({ head: HEADS[label], right: true, cell: (row: Measure) => figure(row, label) })), { head: "Other vs. simulated", cell: (row) => <Change measure={row} /> }]}
+    />
+  );
+}
+
+type Chosen = GroupField | "shares";
+
+function Groups({ result }: { result: WhatIfResult }) {
+  const chosen = useSignal<Chosen>("waited_mean");
+  const rows = chosen.value === "shares" ? shares(result) : groupRows(result, chosen.value);
+  const most = Math.max(...rows.flatMap((row) => LABELS.map((label) => row.measure.figures[label] ?? 0)), 1e-9);
+  const options: [Chosen, string][] = [...GROUP_FIELDS.map(({ field, name }): [Chosen, string] => [field, name]), ["shares", "Share of entitlement"]];
+  return (
+    <Card
+      title="By class and project"
+      aside={<ViewSwitch wrapping legend="Figure" options={options} value={chosen.value} onChange={(next) => (chosen.value = next)} />}
+    >
+      <DataTable
+        caption="By class and project"
+        rows={rows}
+        rowKey={(row) => `${row.kind} ${row.name}`}
+        columns={[
+          { head: "", cell: (row) => <><span class="soft">{row.kind}</span> {row.name}</> },
+          { head: "Jobs", right: true, cell: (row) => row.jobs },
+          ...LABELS.map((label) => ({ head: HEADS[label], right: true, cell: (row: GroupRow) => figure(row.measure, label) })),
+          { head: "Other vs. simulated", cell: (row) => <Change measure={row.measure} /> },
+          { head: "Comparison", cell: (row) => <RunBars row={row} most={most} /> },
+        ]}
+      />
+      <p class="runs-legend soft" aria-hidden="true">
+        {LABELS.map((label) => (
+          <span key={label}>
+            <i data-run={label} /> {HEADS[label]}
+          </span>
+        ))}
+      </p>
+    </Card>
+  );
+}
+
+/** Bars of the three runs, beside the figures. */
+function RunBars({ row, most }: { row: GroupRow; most: number }) {
+  return (
+    <div class="run-bars" aria-hidden="true">
+      {LABELS.map((label) => (
+        <span key={label} data-run={label} style={{ "--part": (row.measure.figures[label] ?? 0) / most }} />
+      ))}
+    </div>
+  );
+}
+
+function ChangedJobs({ pool, title, rows }: { pool: string; title: string; rows: ChangedJob[] }) {
+  const two = ([before, after]: [number, number], show: (value: number) => string) => (show(before) === show(after) ? show(after) : `${show(before)} → ${show(after)}`);
+  return (
+    <Card title={title}>
+      {rows.length ? (
+        <DataTable
+          caption={`${title}: simulated → other policy`}
+          rows={rows}
+          rowKey={(row) => row.job}
+          columns={[
+            { head: "Job", cell: (row) => <><JobLink pool={pool} job={row.job} /> <span class="soft">{row.class}{row.project && `, ${row.project}`}</span></> },
+            { head: "GPUs", right: true, cell: (row) => row.gpus },
+            { head: "Time lost", right: true, cell: (row) => `${row.time_lost_hours > 0 ? "+" : ""}${hours(row.time_lost_hours)}` },
+            { head: "Wait time", cell: (row) => two(row.waited_hours, hours) },
+            { head: "Evictions", cell: (row) => two(row.evictions, String) },
+            { head: "GPU-h lost", cell: (row) => two(row.gpu_hours_lost, gpuHours) },
+          ]}
+        />
+      ) : (
+        <p class="soft">None.</p>
+      )}
+    </Card>
+  );
+}

@@ -1,0 +1,37 @@
+import { useLocation } from "preact-iso";
+import { useEffect } from "preact/hooks";
+
+import { count } from "../lib/format";
+import { Card } from "../ui/Card";
+import { EmptyState } from "../ui/EmptyState";
+import type { Pools } from "./poolsResponse";
+
+/** The start page: the list of pools; with a single pool, redirects to it. */
+export function PoolList({ pools }: { pools: Pools }) {
+  const { route } = useLocation();
+  const only = pools.pools.length === 1 ? pools.pools[0]!.pool : null;
+  useEffect(() => {
+    if (only !== null) route(`/${encodeURIComponent(only)}`, true);
+  }, [only]);
+  if (only !== null) return null;
+  if (!pools.pools.length) {
+    return (
+      <EmptyState title="No pool exists yet">
+        A pool is created when admission writes its first record. Run <code>bailiff doctor</code> to see what is missing.
+      </EmptyState>
+    );
+  }
+  return (
+    <div class="page">
+      <h1>Pools</h1>
+      <div class="cards">
+        {pools.pools.map((row) => (
+          <Card key={row.pool} title={<a href={`/${encodeURIComponent(row.pool)}`}>{row.pool}</a>}>
+            {count(row.nodes, "node")}, {count(row.gpus, "GPU")}, {row.gpus_free} free; {count(row.jobs_running, "job")} running,{" "}
+            {row.jobs_pending} pending
+          </Card>
+        ))}
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,52 @@
+import type { NodeCells } from "../live/types";
+import { cellText, colourOf, signOf } from "./gpuCellStyle";
+import { GpuMiniMapCanvas } from "./GpuMiniMapCanvas";
+import "./minimap.css";
+import "./sections.css";
+
+const MAX_DETAILED_NODES = 96;
+
+/** A small map of the GPUs of some nodes. changed: `node/gpu` of GPUs to mark. Many nodes are drawn on a canvas without letters. */
+export function GpuMiniMap({ nodes, changed, label }: { nodes: NodeCells[]; changed?: ReadonlySet<string>; label: string }) {
+  if (nodes.length > MAX_DETAILED_NODES) return <GpuMiniMapCanvas nodes={nodes} label={label} />;
+  return (
+    <ul class="minimap" aria-label={label}>
+      {nodes.map((node) => (
+        <li key={node.node}>
+          <span class="minimap-node" title={node.node}>
+            {node.node}
+          </span>
+          <span class="minimap-cells" role="img" aria-label={node.gpus.map((cell, gpu) => `GPU ${gpu} ${cellText(cell)}`).join("; ") || "no GPUs"}>
+            {node.gpus.map((cell, gpu) => (
+              <span
+                key={gpu}
+                class="minimap-cell"
+                data-state={cell[0]}
+                data-changed={changed?.has(`${node.node}/${gpu}`)}
+                data-colour={cell[1] !== null ? colourOf(cell[1]) : cell[2] !== null ? colourOf(cell[2]) : undefined}
+                title={`${node.node}, GPU ${gpu}: ${cellText(cell)}`}
+              >
+                {signOf(cell)}
+              </span>
+            ))}
+          </span>
+          {node.state !== "ready" && <span class="minimap-state">{node.state}</span>}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** Legend of the map. */
+export function MiniMapLegend({ changes = false }: { changes?: boolean }) {
+  return (
+    <ul class="legend">
+      <li><span class="minimap-cell" data-state="allocated" data-colour="0" aria-hidden="true">A</span> allocated (first letter of the job)</li>
+      <li><span class="minimap-cell" data-state="releasing" data-colour="0" aria-hidden="true">A</span> releasing</li>
+      <li><span class="minimap-cell" data-state="reserved" data-colour="0" aria-hidden="true">B</span> reserved</li>
+      <li><span class="minimap-cell" data-state="free" aria-hidden="true" /> free</li>
+      <li><span class="minimap-cell" data-state="unhealthy" aria-hidden="true">✕</span> unavailable</li>
+      {changes && <li><span class="minimap-cell" data-state="free" data-changed="true" aria-hidden="true" /> changed</li>}
+    </ul>
+  );
+}

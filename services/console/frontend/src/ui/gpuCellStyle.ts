@@ -1,0 +1,30 @@
+// Colour, letter and text of a GPU on the small map. A letter accompanies each colour.
+import type { Cell } from "../live/types";
+
+const COLOURS = 10;
+
+/** Index of a categorical colour, derived from the job's name. */
+export function colourOf(job: string): number {
+  let hash = 7;
+  for (let at = 0; at < job.length; at += 1) hash = (hash * 31 + job.charCodeAt(at)) >>> 0;
+  return hash % COLOURS;
+}
+
+/** The symbol in a cell: the job's first letter; ◌ reserved, ✕ unavailable, empty if free. */
+export function signOf([state, job, reserved, others]: Cell): string {
+  if (state === "unhealthy" || state === "quarantined") return "✕";
+  if (state === "shared") return String(others.length);
+  if (state === "reserved") return reserved ? initial(reserved) : "◌";
+  return job ? initial(job) : "";
+}
+
+/** The state of a GPU as text. */
+export function cellText([state, job, reserved, others, problem]: Cell): string {
+  if (state === "allocated") return `allocated to ${job}`;
+  if (state === "releasing") return `being released by ${job ?? "a job"}${reserved ? `, reserved for ${reserved}` : ""}`;
+  if (state === "reserved") return `reserved for ${reserved}`;
+  if (state === "shared") return `shared by ${others.join(", ")}`;
+  return problem ? `${state}: ${problem}` : state;
+}
+
+const initial = (job: string): string => [...job][0]!.toUpperCase();

@@ -1,0 +1,105 @@
+"""Pending messages of evictions: pure functions from the state to messages."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from bailiff_bus.messages import AbandonPreemption, CancelEviction, CheckpointAtStep, Evict, StartEviction
+from bailiff_bus.messages.commands import RecordRef
+from bailiff_core.actions.fits_now import fits_without_evictions
+from bailiff_core.lifecycle.coordinated_checkpoint import common_step
+from bailiff_core.model.evictions import active_evictions, evictions_of
+from bailiff_core.model.grace import term_after
+from bailiff_core.model.state import Job, PoolState, Preemption, Task
+from bailiff_core.scheduling_snapshot import scene_of
+
+
+def pending_progress(state: PoolState) -> Iterator[StartEviction | AbandonPreemption]:
+    """Start each eviction that is decided, or abandon its preemption if a last check shows that it is not needed."""
+    reasons: dict[int, str | None] = {}
+    for entry in active_evictions(state):
+        eviction = entry.eviction
+        if eviction.started_seq is not None or eviction.cancel_seq is not None:
+            continue
+        plan = state.preemptions.get(eviction.preemption) if eviction.preemption is not None else None
+        if eviction.cause == "preemption" and plan is None:
+            continue  # its preemption has ended: admission is about to cancel the eviction
+        if plan is not None:
+            if plan.seq not in reasons:
+                reasons[plan.seq] = not_needed_reason(state, plan)
+                reason = reasons[plan.seq]
+                if reason is not None:
+                    yield AbandonPreemption(preemption=plan.seq, reason=reason)
+            if reasons[plan.seq] is not None:
+                continue
+        yield StartEviction(job=entry.job.id, attempt=entry.job.attempt, decided_by=eviction.decided_seq)
+
+
+def not_needed_reason(state: PoolState, plan: Preemption) -> str | None:
+    """Why a preemption with no started eviction is not needed: the preemptor fits by now. None if it is needed."""
+    for name in plan.victims:
+        for entry in evictions_of(state.jobs[name]) if name in state.jobs else ():
+            if entry.eviction.preemption == plan.seq and entry.eviction.started_seq is not None:
+                return None
+    if fits_without_evictions(scene_of(state).cluster, state, state.jobs[plan.job]):
+        return f"{plan.job} fits without evictions"
+    return None
+
+
+def pending_commands(state: PoolState) -> Iterator[Evict | CancelEviction]:
+    """Commands to nodes without effect so far: evict for started evictions, cancel for cancelled ones."""
+    for entry in active_evictions(state):
+        job, eviction = entry.job, entry.eviction
+        if eviction.cancel_seq is not None:
+            waiting = [task for task in entry.tasks if not task.eviction_cancelled and task.state not in ("exited", "released")]
+            for node, tasks in _by_node(waiting):
+                yield CancelEviction(**_common(state, job, node, eviction.cancel_seq), tasks=tasks)
+        elif eviction.started_seq is not None:
+            unnotified = [task for task in entry.tasks if task.state in ("starting", "running") and not _is_notified(task)]
+            for node, tasks in _by_node(unnotified):
+                yield Evict(
+                    **_common(state, job, node, eviction.started_seq),
+                    tasks=tasks,
+                    grace=eviction.grace,
+                    term_after=term_after(state, job, eviction.grace),
+                    cause=eviction.cause,
+                    for_job=eviction.for_job,
+                )
+
+
+def pending_checkpoint_steps(state: PoolState) -> Iterator[CheckpointAtStep]:
+    """The common checkpoint step of a gang that is evicted as a whole, until every agent has confirmed it."""
+    for entry in active_evictions(state):
+        begun = entry.eviction.started_seq
+        found = common_step(entry) if begun is not None and entry.eviction.cancel_seq is None else None
+        if begun is None or found is None:
+            continue
+        step, agreed = found
+        waiting = [
+            task
+            for task in entry.tasks
+            if task.attached and ("step_agreed" not in task.stage_times if agreed else task.confirmed_step != step)
+        ]
+        for node, tasks in _by_node(waiting):
+            yield CheckpointAtStep(**_common(state, entry.job, node, begun), tasks=tasks, step=step, agreed=agreed)
+
+
+def _is_notified(task: Task) -> bool:
+    return task.noticed or task.term_sent or task.kill_sent
+
+
+def _by_node(tasks: list[Task]) -> list[tuple[int, tuple[int, ...]]]:
+    numbers = dict.fromkeys(task.node for task in tasks)
+    return [(number, tuple(task.index for task in tasks if task.node == number)) for number in numbers]
+
+
+def _common(state: PoolState, job: Job, number: int, seq: int) -> dict[str, Any]:
+    node = state.nodes[number]
+    return {
+        "node": node.name,
+        "incarnation": node.incarnation,
+        "sender": "executor",
+        "sender_epoch": state.epoch,
+        "ordered_by": RecordRef(epoch=state.epoch_of(seq), seq=seq),
+        "job": job.id,
+        "attempt": job.attempt,
+    }

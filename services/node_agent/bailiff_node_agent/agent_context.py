@@ -1,0 +1,58 @@
+"""What an agent is given: its node's devices, runtimes, folders and durable state."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from structlog.typing import FilteringBoundLogger
+
+from bailiff_service.logs import logger
+
+from .devices import DeviceInventory
+from .disk import EvictionStore, Fences, Incarnation, Reports, Storage
+from .runtime import Runtime
+from .settings import NodeDeclaration
+from .users import Users
+
+
+@dataclass(slots=True)
+class AgentContext:
+    """runtimes: by name. folder: the node's state folder.
+
+    checkpoints: where jobs keep their checkpoints; by default below `folder`. checkpoints_identity: identifies that folder where
+    nodes share it.
+    """
+
+    node: NodeDeclaration
+    inventory: DeviceInventory
+    runtimes: dict[str, Runtime]
+    storage: Storage
+    fences: Fences
+    reports: Reports
+    evictions: EvictionStore
+    incarnation: Incarnation
+    folder: Path
+    checkpoints: Path | None = None
+    checkpoints_identity: str | None = None
+    secrets: Path | None = None
+    master_address: str | None = None
+    users: Users = field(default_factory=Users)
+    release_poll_s: float = 0.1
+    release_timeout_s: float = 60.0
+    device_poll_s: float = 5.0
+
+    def checkpoints_of(self, job: str) -> Path:
+        """The job's checkpoint directory, the same in every attempt."""
+        return (self.checkpoints or self.folder / "checkpoints") / job
+
+    def renew_incarnation(self, incarnation: str) -> None:
+        """Continue under another incarnation."""
+        self.incarnation = replace(self.incarnation, incarnation=incarnation)
+
+    def discard_reports(self) -> None:
+        """Drop reports that were not sent: the inventory that follows covers them."""
+        if self.reports.next_number:
+            self.reports.sent(self.reports.next_number - 1)
+
+    def log(self) -> FilteringBoundLogger:
+        """A logger that names the node."""
+        return logger(pool=self.node.pool, node=self.node.name)

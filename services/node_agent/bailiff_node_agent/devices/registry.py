@@ -1,0 +1,46 @@
+"""The inventories that a node can have, by its setting `gpus`. A new kind of device adds one entry to `PLUGINS`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from .inventory import DeviceInventory
+from .nvml import NvmlInventory
+from .simulated import SimulatedInventory
+
+
+@dataclass(frozen=True)
+class InventoryContext:
+    """spec: the setting `gpus`. identify: what a pid's process is now, None once it is gone. faults: for simulated devices."""
+
+    spec: str
+    node: str
+    identify: Callable[[int], int | None]
+    faults: Path
+
+
+@dataclass(frozen=True)
+class InventoryPlugin:
+    """matches: whether the setting `gpus` means this inventory. real: the devices are this machine's own, and so are the
+    node's CPU and memory. open: raises `NoDriver`, or `ValueError` for a malformed setting.
+    """
+
+    matches: Callable[[str], bool]
+    real: bool
+    open: Callable[[InventoryContext], DeviceInventory]
+
+
+PLUGINS = (
+    InventoryPlugin(lambda spec: spec == "nvml", real=True, open=lambda _: NvmlInventory()),
+    InventoryPlugin(
+        lambda _: True,
+        real=False,
+        open=lambda given: SimulatedInventory(given.spec, given.node, given.identify, given.faults),
+    ),
+)
+"""The first that matches is taken."""
+
+
+def inventory_plugin(spec: str) -> InventoryPlugin:
+    """The inventory that the setting `gpus` names."""
+    return next(each for each in PLUGINS if each.matches(spec))

@@ -1,0 +1,52 @@
+"""What a runtime's module defines to be found: `PLUGIN = RuntimePlugin(name, open)` (registry.py)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from .port import DeviceUsers, Runtime
+from .simulated_tasks import SimulatedMachine
+
+
+class RuntimeSettings(Protocol):
+    """The agent's settings that runtimes read (settings.py)."""
+
+    @property
+    def cgroups(self) -> bool: ...
+
+    @property
+    def cgroup_root(self) -> Path | None: ...
+
+    @property
+    def docker_engine(self) -> str: ...
+
+    @property
+    def docker_network(self) -> str: ...
+
+    @property
+    def durable(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class NodeParts:
+    """What a runtime may use of its node.
+
+    folder: the node's state folder. devices: to be told which process uses which device; None where a driver knows it.
+    machine: the node's simulated tasks. labels: identify the node in another system, such as on containers.
+    """
+
+    node: str
+    folder: Path
+    settings: RuntimeSettings
+    machine: SimulatedMachine
+    devices: DeviceUsers | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RuntimePlugin:
+    """One kind of runtime."""
+
+    name: str
+    open: Callable[[NodeParts], Runtime]

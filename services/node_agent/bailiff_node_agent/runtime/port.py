@@ -1,0 +1,268 @@
+"""The runtime port: what every runtime offers the agent. tests/contract/test_runtime_contract.py tests each of them.
+
+Tasks are named by their `TaskKey` alone. How a runtime identifies what it started (a pid, a container, a pod) is its own
+matter; the agent passes `Running.instance` on and never interprets it. All times are µs on the agent's boot-time clock. A
+runtime whose times come from another clock converts them by their age when it reads them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import quote
+
+
+class UnknownTask(Exception):
+    """No task with this key: it was never started here, or it was forgotten."""
+
+
+class TaskStillRunning(Exception):
+    """Only a task that has exited can be forgotten."""
+
+
+@dataclass(frozen=True, order=True)
+class TaskKey:
+    """One attempt of one task. `str(key)` is a valid file name, and unique to the key."""
+
+    job: str
+    attempt: int
+    task: str
+
+    def __post_init__(self) -> None:
+        if not self.job or not self.task or self.attempt < 0:
+            raise ValueError(f"a task key needs a job, an attempt from 0 and a task, not {self!r}")
+        if len(str(self)) > 200:
+            raise ValueError(f"the names of job and task are too long for a folder name: {self!r}")
+
+    def __str__(self) -> str:
+        # Without dashes in the task, the last two dashes separate: "a-1" + 2 + "x" is not "a" + 1 + "2-x".
+        return f"{quote(self.job, safe='')}-{self.attempt}-{quote(self.task, safe='').replace('-', '%2D')}"
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a runtime can do. The agent offers, checks and calls only what is declared here.
+
+    images: runs the job's container image. host_resources: tasks use this machine's users, disk and memory, so they get
+    a scratch folder and a user, and their host usage is measured. shares_gpus: a task may get a part of a GPU; `pids` must then
+    name its processes, so that their memory can be counted. notices: delivers eviction notices, steps and messages between
+    node and job; without it a task gets TERM at once. outlives_agent: tasks go on without the agent, so the runtime must
+    enforce the node's lease by itself.
+    """
+
+    images: bool = False
+    host_resources: bool = True
+    shares_gpus: bool = True
+    notices: bool = True
+    outlives_agent: bool = True
+
+
+@dataclass(frozen=True)
+class User:
+    """A user of this machine's operating system, with its groups."""
+
+    name: str
+    uid: int
+    gid: int
+    groups: tuple[int, ...] = ()
+    home: str = "/"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What to run. A command given as one string is run by `/bin/sh`; a list is executed as it is.
+
+    Output goes to `<log_dir>/<key>.log`, or into the task's own folder where log_dir is None. cpu_milli, memory_bytes: host
+    limits where the runtime can enforce them; 0: no limit. user: None runs the task as the agent's user. ordered_by: seq of the
+    record that ordered the start; it is returned with the task's state. For runtimes with images: the image, the
+    host folders mounted at the same path inside, and the grace between TERM and KILL where the engine itself stops the container.
+    """
+
+    key: TaskKey
+    command: list[str] | str
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    working_dir: str | None = None
+    device_ids: tuple[str, ...] = ()
+    log_dir: Path | None = None
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    user: User | None = None
+    image: str = ""
+    folders: tuple[Path, ...] = ()
+    grace_s: int = 10
+    ordered_by: int | None = None
+
+    @property
+    def is_only_task(self) -> bool:
+        """Whether the job has no other rank: it may checkpoint at any step, without agreement."""
+        return self.env.get("WORLD_SIZE", "1") == "1"
+
+
+@dataclass(frozen=True)
+class Running:
+    """A started task. instance: the runtime's own name for it, such as a pid or a pod's uid; opaque to the agent."""
+
+    key: TaskKey
+    instance: str
+    started_at: int
+    device_ids: tuple[str, ...]
+    ordered_by: int | None = None
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a task ended. By then its whole process tree is gone.
+
+    code: the main process's exit code, or minus the signal that ended it; for a container it may also be 128 plus the signal.
+    leftovers: how many processes outlived the main process and were killed after it. error: why the task could not be started,
+    without command or paths. ended_at: when; after a reboot, when the exit was found. lease_stages: what the runtime did
+    because the node's lease expired, of `noticed`, `term_sent`, `kill_sent`; deadline_stages: what it did because an eviction
+    deadline passed while the agent was down.
+    """
+
+    key: TaskKey
+    code: int
+    ended_at: int
+    device_ids: tuple[str, ...] = ()
+    leftovers: int = 0
+    error: str | None = None
+    supervisor_lost: bool = False
+    lease_stages: tuple[str, ...] = ()
+    deadline_stages: tuple[str, ...] = ()
+    ordered_by: int | None = None
+
+
+@dataclass(frozen=True)
+class JobMessage:
+    """A message from the job to its node, numbered from 1. content: `type` and fields (docs/how-to/survive-preemption.md)."""
+
+    number: int
+    at: int
+    content: Mapping[str, Any]
+
+    @property
+    def type(self) -> str:
+        """The type of the message, such as `progress`."""
+        return str(self.content["type"])
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Progress that the job publishes in shared memory. confirmed: the step at which it would checkpoint with its gang.
+
+    pace: steps per 1,000 s; 0: unknown.
+    """
+
+    published: int | None = None
+    confirmed: int | None = None
+    pace: int = 0
+
+
+class DeviceUsers(Protocol):
+    """Records which process uses which device, for simulated devices. A driver knows it by itself."""
+
+    def attach(self, device_id: str, pid: int) -> None:
+        """The process uses the device from now on."""
+        ...
+
+    def detach(self, device_id: str, pid: int) -> None:
+        """The process no longer uses the device."""
+        ...
+
+
+class Runtime(Protocol):
+    """Starts, watches and stops tasks. See `Capabilities` for what may be missing."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this runtime can do."""
+        ...
+
+    async def adopt(self) -> list[Running | Exit]:
+        """Every task that earlier agents started here and that was not forgotten. Called once, before anything else.
+
+        `wait_exit` does not repeat an `Exit` that was returned here.
+        """
+        ...
+
+    async def start(self, launch: Launch) -> Running | Exit:
+        """Start the task, once per key: for a key that was started before, return its present state.
+
+        The first call returns `Running`, also for a task that has exited meanwhile, and `wait_exit` returns its exit. It returns
+        `Exit` only where the task was lost before it began; `wait_exit` does not repeat that one.
+        """
+        ...
+
+    async def notice(self, key: TaskKey, payload: Mapping[str, Any], soft_us: int = 0, hard_us: int = 0) -> None:
+        """Deliver an eviction notice with its deadlines. A later notice replaces an earlier one."""
+        ...
+
+    async def deadlines(self, key: TaskKey, term_us: int, kill_us: int) -> None:
+        """Have TERM and KILL sent at these times even if the agent is down by then."""
+        ...
+
+    async def cancel_eviction(self, key: TaskKey) -> None:
+        """Withdraw notice and deadlines. Idempotent; does nothing without a notice."""
+        ...
+
+    def propose_step(self, key: TaskKey, step: int, *, agreed: bool) -> None:
+        """The step at which the gang is to checkpoint: proposed, to be confirmed by the job, or agreed."""
+        ...
+
+    def steps(self, key: TaskKey) -> Steps:
+        """The progress that the job publishes."""
+        ...
+
+    def messages(self, key: TaskKey, after: int = 0) -> list[JobMessage]:
+        """The job's messages with a number above `after`; of each type at least the newest."""
+        ...
+
+    async def wait_message(self) -> TaskKey:
+        """Wait for a task that sent a message or confirmed a step. May return a task without news."""
+        ...
+
+    async def terminate(self, key: TaskKey, grace_s: float = 30.0) -> None:
+        """Send TERM. Processes that outlive the main process are left alone until `grace_s` is over."""
+        ...
+
+    async def kill(self, key: TaskKey) -> None:
+        """Kill every process of the task. `wait_exit` returns when they are gone."""
+        ...
+
+    def renew(self, until_us: int, grace_us: int) -> None:
+        """Renew the node's lease: tasks may run until then without the agent.
+
+        After that the runtime stops each task by itself: notice and TERM at once, KILL when the grace is over. There is no
+        limit before the first call. Not called for runtimes whose tasks do not outlive the agent.
+        """
+        ...
+
+    async def wait_exit(self) -> Exit:
+        """The next task that has exited; each is returned once. Raises where an exit cannot be read."""
+        ...
+
+    def pids(self, key: TaskKey) -> tuple[int, ...]:
+        """All living processes of the task on this machine, ascending; empty for an unknown task, or where they are not visible.
+
+        After its `Exit` these are processes that escaped their supervisor; `kill` ends them as well.
+        """
+        ...
+
+    def memory(self, key: TaskKey) -> int:
+        """Host memory in use by the task, bytes, as far as the host tells."""
+        ...
+
+    def log_path(self, key: TaskKey) -> Path | None:
+        """The task's log file on this machine; None where it writes none. Raises `UnknownTask`."""
+        ...
+
+    async def forget(self, key: TaskKey) -> None:
+        """Remove everything kept about a task whose `Exit` was returned, its log included if it lies in the task's folder.
+
+        The key could then be started again; the fences on disk forbid it.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Stop watching. The tasks go on."""
+        ...

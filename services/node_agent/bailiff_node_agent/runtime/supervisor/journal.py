@@ -1,0 +1,91 @@
+"""The messages that a job may send to its node, and the journal in which they are kept."""
+
+import contextlib
+import json
+import os
+from typing import Any
+
+from .host import boottime_us
+
+MAX_JOURNAL_BYTES = 256 * 1024
+MAX_COUNT = 2**53 - 1
+COUNT, OPTIONAL, FLAG, DIGEST = f"a whole number from 0 to {MAX_COUNT}", "such a number or null", "true or false", "64 hex digits"
+MESSAGE_FIELDS: dict[str, dict[str, str]] = {
+    "hello": {"v": COUNT, "rank": COUNT, "pid": COUNT},
+    "acknowledged": {"step": OPTIONAL},
+    "progress": {"step": COUNT, "total": OPTIONAL},
+    "checkpoint_started": {"step": OPTIONAL},
+    "checkpoint_committed": {"step": COUNT, "bytes": COUNT, "microseconds": COUNT, "sha256": DIGEST, "agreed": FLAG},
+    "saving_in_flight": {"step": OPTIONAL},
+    "yielding": {},
+    "resumed": {"step": COUNT, "from_attempt": OPTIONAL, "skipped_checkpoints": COUNT},
+}
+
+
+def parse_message(line: bytes) -> dict[str, Any]:
+    """The message in this line, with its known fields only. Raises `ValueError`; its text is sent back to the job."""
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        raise ValueError("the line is not a JSON object") from None
+    if not isinstance(message, dict):
+        raise ValueError("the line is not a JSON object")
+    kind = message.get("type")
+    fields = MESSAGE_FIELDS.get(kind) if isinstance(kind, str) else None
+    if fields is None:
+        raise ValueError(f"type: must be one of {', '.join(MESSAGE_FIELDS)}")
+    for name, expected in fields.items():
+        if not _is(expected, message.get(name)):
+            raise ValueError(f"{name} of {kind}: must be {expected}")
+    if kind == "hello" and message["v"] != 1:
+        raise ValueError("v of hello: this node supports version 1 only")
+    return {"type": kind, **{name: message.get(name) for name in fields}}
+
+
+def _is(expected: str, value: object) -> bool:
+    if expected == FLAG:
+        return isinstance(value, bool)
+    if expected == DIGEST:
+        return isinstance(value, str) and len(value) == 64 and all(char in "0123456789abcdef" for char in value)
+    number = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT
+    return number or (expected == OPTIONAL and value is None)
+
+
+class Journal:
+    """The task's messages, one numbered line each. A full journal keeps only the newest message of each type."""
+
+    def __init__(self, path: str) -> None:
+        self.path, self._number, self._size = path, 0, 0
+
+    def add(self, message: dict[str, Any]) -> None:
+        """Durable when this returns, except for progress, which is soon replaced. Raises `OSError`."""
+        line = self._line(self._number + 1, boottime_us(), message)
+        if self._size + len(line) > MAX_JOURNAL_BYTES:
+            self._compact()
+        with open(self.path, "ab", buffering=0) as file:
+            try:
+                if file.write(line) != len(line):
+                    raise OSError("the disk is full")
+                if message["type"] != "progress":
+                    os.fsync(file.fileno())
+            except OSError:
+                with contextlib.suppress(OSError):
+                    file.truncate(self._size)
+                raise
+        self._number, self._size = self._number + 1, self._size + len(line)
+
+    def _line(self, number: int, at_us: int, message: dict[str, Any]) -> bytes:
+        return json.dumps({"n": number, "at_us": at_us, **message}).encode() + b"\n"
+
+    def _compact(self) -> None:
+        newest: dict[str, bytes] = {}
+        with open(self.path, "rb") as file:
+            for line in file:
+                kind = json.loads(line)["type"]
+                newest.pop(kind, None)
+                newest[kind] = line
+        with open(f"{self.path}.new", "wb") as file:
+            self._size = file.write(b"".join(newest.values()))
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(f"{self.path}.new", self.path)

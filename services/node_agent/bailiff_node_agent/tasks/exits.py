@@ -1,0 +1,51 @@
+"""Exits of tasks: reported once when they happen, and again on request."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from bailiff_bus.messages import TaskExitedReport, TaskReleasedReport
+from bailiff_node_agent.background import Background
+from bailiff_node_agent.reporter import Reporter
+from bailiff_node_agent.runtime import Exit, Runtime
+
+from .message_pump import MessagePump
+from .release import Releaser
+from .stages import EvictionStages
+from .task_table import LocalTask, TaskTable
+
+
+@dataclass(frozen=True, slots=True)
+class ExitHandler:
+    tasks: TaskTable
+    messages: MessagePump
+    stages: EvictionStages
+    releaser: Releaser
+    reporter: Reporter
+    background: Background
+
+    async def watch(self, runtime: Runtime) -> None:
+        """Handle exits of this runtime's tasks, without end."""
+        while True:
+            end = await runtime.wait_exit()
+            task = self.tasks.get(end.key)
+            if task is not None:
+                self.exited(task, end)
+
+    def exited(self, task: LocalTask, end: Exit) -> None:
+        """Report the exit after all messages that the task sent before, and begin its release."""
+        self.messages.read(task)
+        task.mark_exited(end)
+        self.stages.record_supervisor_stages(task, end)
+        self._report_exit(task, step=self.messages.published(task))
+        self.background.spawn(self.releaser.release(task))
+
+    def report_again(self, task: LocalTask) -> None:
+        """Report exit and release once more, as far as they have happened."""
+        if task.state in ("exited", "released") and task.exit_code is not None:
+            self._report_exit(task)
+        if task.state == "released":
+            task.last_report = self.reporter.report_task(task.key, task.ordered_by, TaskReleasedReport)
+
+    def _report_exit(self, task: LocalTask, **known: Any) -> None:
+        end = {"exit_code": task.exit_code, "unobserved": task.unobserved, "reason": task.reason}
+        self.reporter.report_task(task.key, task.ordered_by, TaskExitedReport, **end, **known)

@@ -1,0 +1,148 @@
+"""Starts of tasks, each carried out once; a repeated command is answered with the task's present state."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bailiff_bus.messages import StartTask, TaskAssignment, TaskStartedReport, TaskStartRefusedReport
+from bailiff_node_agent.agent_context import AgentContext
+from bailiff_node_agent.device_quarantine import DeviceQuarantine
+from bailiff_node_agent.devices.ledger import ShareLedger, part_of
+from bailiff_node_agent.disk.fences import Verdict
+from bailiff_node_agent.environment import SecretMissing, environment, host_folders
+from bailiff_node_agent.reporter import Reporter
+from bailiff_node_agent.runtime import Exit, Launch, TaskKey, User
+from bailiff_node_agent.scratch import Scratch
+from bailiff_node_agent.users import NotRunnable, first_inaccessible, make_owned
+
+from .exits import ExitHandler
+from .release import Releaser
+from .task_table import LocalTask, TaskTable
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStarter:
+    context: AgentContext
+    tasks: TaskTable
+    quarantine: DeviceQuarantine
+    shares: ShareLedger
+    scratch: Scratch
+    exits: ExitHandler
+    releaser: Releaser
+    reporter: Reporter
+
+    async def start(self, command: StartTask, verdicts: Mapping[int, Verdict]) -> None:
+        """Start the command's tasks concurrently, each under its own fence: a repeated command starts nothing."""
+        launches = list[Launch | None]()
+        for assigned in command.tasks:
+            key = TaskKey(command.job, command.attempt, str(assigned.task))
+            if verdicts[assigned.task] == "stale":
+                continue
+            if verdicts[assigned.task] == "same":
+                self._report_again(key, command.ordered_by.seq)
+                continue
+            refusal = self._missing(command, assigned) or self._in_use(key, assigned)
+            if refusal is not None:
+                self.reporter.report_task(key, command.ordered_by.seq, TaskStartRefusedReport, reason=refusal)
+            else:
+                launches.append(await self._prepare(command, assigned, key))
+        await asyncio.gather(*(self._launch(launch) for launch in launches if launch is not None))
+
+    def _missing(self, command: StartTask, assigned: TaskAssignment) -> str | None:
+        """Why this node cannot run the task at all."""
+        present = {device.id for device in self.context.inventory.list()}
+        if gone := [device for device in assigned.devices if device not in present]:
+            return f"this node does not have device {', '.join(gone)[:500]}"
+        name = command.spec.runtime
+        if name not in self.context.runtimes:
+            return f"this node has no runtime {name!r}; it has {', '.join(self.context.runtimes)}"
+        if part_of(assigned, ()) is not None and not self.context.runtimes[name].capabilities.shares_gpus:
+            return f"the runtime {name} cannot share a GPU: ask for whole GPUs"
+        return None
+
+    def _in_use(self, key: TaskKey, assigned: TaskAssignment) -> str | None:
+        """Why the task's devices are not free."""
+        earlier = self.tasks.get(key)
+        if earlier is not None and earlier.state != "released":
+            return f"attempt {key.attempt} of it is still here, from a command that the log no longer has"
+        part = part_of(assigned, self.context.inventory.list())
+        for device in assigned.devices:
+            others = [task for task in self.tasks.unreleased(device) if task.key != key]
+            if self.shares.exceeds(part, (str(task.key) for task in others)):
+                holder = others[0].key
+                return f"{device} is still in use by {holder.job}, attempt {holder.attempt}"
+        return self.quarantine.refusal(assigned.devices, exclusive=part is None)
+
+    async def _prepare(self, command: StartTask, assigned: TaskAssignment, key: TaskKey) -> Launch | None:
+        """From here on its devices are taken. None where it cannot be started, which is then reported."""
+        context = self.context
+        await self.releaser.wait_forgotten(key)
+        devices = [device for device in context.inventory.list() if device.id in assigned.devices]
+        capabilities = context.runtimes[command.spec.runtime].capabilities
+        try:
+            user = self._user(command) if capabilities.host_resources else None
+            env = environment(
+                command,
+                assigned,
+                checkpoints=context.checkpoints_of(command.job),
+                secrets=context.secrets,
+                master_address=context.master_address,
+                device_bytes=min((device.memory for device in devices), default=0),
+                scratch=self.scratch.make(key, user) if capabilities.host_resources else None,
+            )
+        except (SecretMissing, NotRunnable) as problem:
+            self.reporter.report_task(key, command.ordered_by.seq, TaskStartRefusedReport, reason=str(problem))
+            return None
+        part = part_of(assigned, devices)
+        if part is not None:
+            self.shares.add(str(key), part)
+        spec = command.spec
+        order = command.ordered_by.seq
+        launch = Launch(
+            key,
+            spec.command if isinstance(spec.command, str) else list(spec.command),
+            env,
+            spec.working_dir,
+            assigned.devices,
+            context.folder / "logs",
+            cpu_milli=assigned.cpu_milli,
+            memory_bytes=assigned.memory_bytes,
+            user=user,
+            image=spec.image or "",
+            folders=host_folders(env) if capabilities.images else (),
+            grace_s=command.grace // 1_000_000,
+            ordered_by=order,
+        )
+        self.tasks.add(LocalTask(key, spec.runtime, assigned.devices, ordered_by=order))
+        return launch
+
+    async def _launch(self, launch: Launch) -> None:
+        task = self.tasks[launch.key]
+        state = await self.context.runtimes[task.runtime].start(launch)
+        self.reporter.report_task(task.key, task.ordered_by, TaskStartedReport)
+        if isinstance(state, Exit):
+            self.exits.exited(task, state)
+
+    def _user(self, command: StartTask) -> User | None:
+        """The user that the job runs as, who gets its checkpoint directory; None: the agent's. Raises `NotRunnable`."""
+        context = self.context
+        user = context.users.of(command.user)
+        if user is not None:
+            own = context.checkpoints_of(command.job)
+            closed = first_inaccessible(user, context.folder) or first_inaccessible(user, own.parent)
+            if closed is not None:
+                raise NotRunnable(f"{user.name} has no access to {closed}, where its jobs keep files: run chmod o+x {closed}")
+            make_owned(own, user)
+        return user
+
+    def _report_again(self, key: TaskKey, order: int) -> None:
+        """The same command once more: report the present state. A start that was lost is not made up for."""
+        task = self.tasks.get(key)
+        if task is None or (
+            task.ordered_by is not None and task.ordered_by < order
+        ):  # what is here was started by an earlier command
+            reason = "it was started here before, and is not here any more"
+            self.reporter.report_task(key, order, TaskStartRefusedReport, reason=reason)
+            return
+        self.reporter.report_task(task.key, task.ordered_by, TaskStartedReport)
+        self.exits.report_again(task)

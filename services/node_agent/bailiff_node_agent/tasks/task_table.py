@@ -1,0 +1,123 @@
+"""The tasks of a node, each from its start until its release was reported and the report has reached Kafka."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from bailiff_bus.messages import TrackedTask
+from bailiff_core.records.facts import Stage
+from bailiff_node_agent.device_quarantine import TaskOfJob
+from bailiff_node_agent.devices import DeviceReading
+from bailiff_node_agent.runtime import Exit, TaskKey
+
+from .task_messages import TaskMessages
+
+
+@dataclass(slots=True)
+class LocalTask:
+    """One task. state: `running`, `exited` or `released`. runtime: its name. ordered_by: seq of the record behind its start.
+
+    before, pids: its devices and processes when its eviction began. last_report: number of its release report.
+    stages: reached stages of its eviction. lock: held while its eviction is carried out or cancelled.
+    """
+
+    key: TaskKey
+    runtime: str
+    devices: tuple[str, ...]
+    state: str = "running"
+    exit_code: int | None = None
+    unobserved: bool = False
+    reason: str = ""
+    stages: dict[str, Stage | None] = field(default_factory=dict)
+    messages: TaskMessages = field(default_factory=TaskMessages)
+    before: tuple[DeviceReading, ...] | None = None
+    pids: tuple[int, ...] = ()
+    last_report: int | None = None
+    ordered_by: int | None = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def mark_exited(self, end: Exit) -> None:
+        """The task has exited."""
+        self.state, self.exit_code, self.unobserved, self.reason = "exited", end.code, end.supervisor_lost, _reason(end)
+
+    def to_report(self, step: int | None) -> TrackedTask:
+        """The task in its node's inventory. step: its published step, where it has exited."""
+        return TrackedTask.model_validate(
+            {
+                "job": self.key.job,
+                "attempt": self.key.attempt,
+                "task": int(self.key.task),
+                "devices": self.devices,
+                "state": self.state,
+                "exit_code": self.exit_code,
+                "unobserved": self.unobserved,
+                "reason": self.reason,
+                **{stage: stage in self.stages for stage in ("noticed", "term_sent", "kill_sent")},
+                "stages": tuple(stage for stage in self.stages.values() if stage is not None),
+                "step": step,
+                "ordered_by": self.ordered_by,
+            }
+        )
+
+
+class TaskTable:
+    """The tasks of one node, in the order in which they started."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[TaskKey, LocalTask] = {}
+
+    def __iter__(self) -> Iterator[LocalTask]:
+        """Over a copy, so that tasks may be added and removed meanwhile."""
+        return iter(list(self._by_key.values()))
+
+    def __contains__(self, key: TaskKey) -> bool:
+        return key in self._by_key
+
+    def __getitem__(self, key: TaskKey) -> LocalTask:
+        return self._by_key[key]
+
+    def get(self, key: TaskKey) -> LocalTask | None:
+        return self._by_key.get(key)
+
+    def add(self, task: LocalTask) -> None:
+        """Replaces a task of the same key."""
+        self._by_key[task.key] = task
+
+    def remove(self, key: TaskKey) -> LocalTask:
+        return self._by_key.pop(key)
+
+    def running(self) -> list[LocalTask]:
+        """Tasks that have not exited."""
+        return [task for task in self._by_key.values() if task.state == "running"]
+
+    def unreleased(self, device: str) -> list[LocalTask]:
+        """Tasks of this device that are not released."""
+        return [task for task in self._by_key.values() if device in task.devices and task.state != "released"]
+
+    def holders(self) -> dict[str, set[TaskOfJob]]:
+        """By device, its tasks that are not released."""
+        found: dict[str, set[TaskOfJob]] = {}
+        for task in self._by_key.values():
+            for device in task.devices if task.state != "released" else ():
+                found.setdefault(device, set()).add((task.key.job, task.key.attempt, int(task.key.task)))
+        return found
+
+    def jobs_by_device(self) -> dict[str, list[str]]:
+        """By device, the jobs of its running tasks; once for each task."""
+        found: dict[str, list[str]] = {}
+        for task in self.running():
+            for device in task.devices:
+                found.setdefault(device, []).append(task.key.job)
+        return found
+
+
+def _reason(end: Exit) -> str:
+    if end.lease_stages:
+        return "its supervisor stopped it: the node's lease expired because its agent could not reach Kafka"
+    if end.deadline_stages:
+        return "its supervisor stopped it at its deadline, because the agent was down"
+    if end.error is not None:
+        return end.error
+    if end.supervisor_lost:
+        return "its supervisor was lost, and its remaining processes were killed"
+    return f"{end.leftovers} processes that outlived it were killed" if end.leftovers else ""

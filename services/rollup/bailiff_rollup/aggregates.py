@@ -1,0 +1,157 @@
+"""Aggregates of one pool: counters since its log began and since each open window began.
+
+A pure function of the log's records up to `next_seq`: replicas agree, and no record counts twice. A counter has a name and
+labels; levels (GPUs in use, pending jobs) are integrated over log time.
+"""
+
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self
+
+from bailiff_core.records.chain import GENESIS
+
+from .telemetry_rollup import TelemetryRollup
+from .windowed_counters import LENGTHS, Counters, WindowName, found, listed
+
+SCHEMA = 1
+PACKED_FROM = 256 * 1024  # bytes: the aggregates of a thousand projects exceed Kafka's message size
+
+
+@dataclass(slots=True)
+class Window:
+    """Counters since `begin`, µs on log time, aligned to UTC. first_seq: the record that opened the window."""
+
+    begin: int
+    first_seq: int
+    sums: Counters = field(default_factory=dict)
+
+
+class WindowSnapshot(NamedTuple):
+    """A window as of `end`, µs. over: whether it ended there."""
+
+    name: WindowName
+    window: Window
+    end: int
+    over: bool
+
+
+class Entitlement(NamedTuple):
+    """A project's quota, limit and fair share in thousandths of GPUs; None: unlimited. wanted: used and requested."""
+
+    quota: int | None
+    limit: int | None
+    share: int
+    wanted: int
+
+
+@dataclass(slots=True)
+class Aggregates:
+    """next_seq: of the first record not included; hash: of the last one included. since: levels are integrated up to it.
+
+    sample: each project's entitlement at the newest sample; sampled: its minute of log time. traces: open spans of
+    `traces.py`. telemetry: aggregates of telemetry, stored together so that both are one value.
+    """
+
+    next_seq: int = 0
+    hash: str = GENESIS
+    since: int = 0
+    totals: Counters = field(default_factory=dict)
+    windows: dict[WindowName, Window] = field(default_factory=dict)
+    levels: Counters = field(default_factory=dict)
+    sample: dict[str, Entitlement] = field(default_factory=dict)
+    sampled: int = -1
+    traces: dict[str, Any] = field(default_factory=dict)
+    telemetry: TelemetryRollup = field(default_factory=TelemetryRollup)
+
+    @property
+    def size(self) -> int:
+        """Number of records and telemetry messages included."""
+        return self.next_seq + self.telemetry.taken
+
+    def add(self, *key: str, amount: int = 1) -> None:
+        """Add to a counter, in the totals and in every open window."""
+        if amount:
+            self.totals[key] = self.totals.get(key, 0) + amount
+            for window in self.windows.values():
+                window.sums[key] = window.sums.get(key, 0) + amount
+
+    def add_to_window(self, name: WindowName, *key: str) -> None:
+        """Count in this window only; in the totals, with the window's name as the last label."""
+        whole = (*key, name)
+        self.totals[whole] = self.totals.get(whole, 0) + 1
+        if name in self.windows:
+            sums = self.windows[name].sums
+            sums[key] = sums.get(key, 0) + 1
+
+    def level(self, *key: str, change: int) -> None:
+        """Change a level, which is integrated up to now already."""
+        if change:
+            self.levels[key] = self.levels.get(key, 0) + change
+            if not self.levels[key]:
+                del self.levels[key]
+
+    def advance(self, time: int, stepped: int = 0) -> Iterator[WindowSnapshot]:
+        """Advance log time to `time`. stepped: the last part is a clock step, which is not integrated, µs.
+
+        Yields windows to publish, each valid until the next one is requested: every window at its end, and the longer ones
+        also at the end of the last minute.
+        """
+        if not self.windows:
+            self.since = time
+            for name, length in LENGTHS.items():
+                self.windows[name] = Window(time - time % length, self.next_seq)
+        if stepped > 0:
+            yield from self._roll(time - stepped)
+            self.since = time
+        yield from self._roll(time)
+
+    def _roll(self, time: int) -> Iterator[WindowSnapshot]:
+        end = self.windows["1m"].begin + LENGTHS["1m"]
+        while end <= time:
+            self._accumulate(end)
+            for name, window in self.windows.items():
+                over = window.begin + LENGTHS[name] <= end
+                if over or end + LENGTHS["1m"] > time:
+                    yield WindowSnapshot(name, window, end, over)
+                if over:
+                    self.windows[name] = Window(end, self.next_seq)
+            end += LENGTHS["1m"]
+        self._accumulate(time)
+
+    def _accumulate(self, until: int) -> None:
+        """Integrate the levels up to this time."""
+        lasted = until - self.since
+        if lasted > 0:
+            for key, level in self.levels.items():
+                self.add(*key, amount=level * lasted)
+            self.since = until
+
+    def to_bytes(self) -> bytes:
+        """Serialize without the levels, which follow from the state. Counters exceed the integers of other JSON writers."""
+        data = {
+            "schema": SCHEMA, "next_seq": self.next_seq, "hash": self.hash, "since": self.since, "sampled": self.sampled,
+            "traces": self.traces, "telemetry": self.telemetry.to_data(),
+            "totals": listed(self.totals), "sample": self.sample,
+            "windows": {
+                name: [window.begin, window.first_seq, listed(window.sums)] for name, window in self.windows.items()
+            },
+        }  # fmt: skip
+        plain = json.dumps(data, separators=(",", ":")).encode()
+        return zlib.compress(plain, level=1) if len(plain) >= PACKED_FROM else plain
+
+    @classmethod
+    def from_bytes(cls, stored: bytes) -> Self | None:
+        """Deserialize; None if the schema is another release's."""
+        data = json.loads(stored if stored.startswith(b"{") else zlib.decompress(stored))
+        if data["schema"] != SCHEMA:
+            return None
+        return cls(
+            next_seq=data["next_seq"], hash=data["hash"], since=data["since"], sampled=data["sampled"],
+            traces=data["traces"],
+            telemetry=TelemetryRollup.from_data(data["telemetry"]) if "telemetry" in data else TelemetryRollup(),
+            totals=found(data["totals"]),
+            sample={name: Entitlement(*values) for name, values in data["sample"].items()},
+            windows={name: Window(begin, seq, found(sums)) for name, (begin, seq, sums) in data["windows"].items()},
+        )  # fmt: skip

@@ -1,0 +1,140 @@
+"""Prometheus collector for the aggregates of this replica's pools.
+
+Counters cover the whole log, so they continue after a crash or a failover. Possible series are exported as 0 before their
+first event: `increase()` would miss the first event of a new series.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import get_args
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from bailiff_core.model.state import EvictionCause, PoolState
+from bailiff_core.queue import start_slo
+from bailiff_core.records import decisions
+from bailiff_core.records.payload import Decision
+from bailiff_service import metrics
+
+from .aggregates import Aggregates, Entitlement
+from .aggregators import EVICTION_RULES, START_LIMITS, entitlements
+from .windowed_counters import LENGTHS, Counters, Key, of
+
+MICROSECONDS = 1_000_000
+GPU_MICROSECONDS = 1_000 * MICROSECONDS  # sums of GPUs are in thousandths of them
+UNITS: tuple[tuple[metrics.Metric, str, int], ...] = (
+    (metrics.EVICTIONS, "evictions", 1),
+    (metrics.REPEAT_EVICTIONS, "again", 1),
+    (metrics.EVICTIONS_CANCELLED, "withdrawn", 1),
+    (metrics.GPU_SECONDS_LOST, "lost", 1_000),
+    (metrics.GPU_SECONDS_SAVED, "saved", 1_000),
+    (metrics.GPU_SECONDS_USED, "used", GPU_MICROSECONDS),
+    (metrics.GPU_SECONDS_IDLE, "idle", GPU_MICROSECONDS),
+    (metrics.GPU_SECONDS_FAIR_SHARE, "entitled", GPU_MICROSECONDS),
+    (metrics.GPU_SECONDS_AVAILABLE, "available", GPU_MICROSECONDS),
+    (metrics.JOBS_SUBMITTED, "submitted", 1),
+    (metrics.PENDING_SECONDS, "waiting", MICROSECONDS),
+    (metrics.STARTS_LATE, "late", 1),
+)
+MEASURED: tuple[tuple[metrics.Metric, str, int], ...] = (
+    (metrics.GPU_SECONDS_MEASURED, "gpu", 100 * MICROSECONDS),
+    (metrics.GPU_SECONDS_BUSY, "busy", 100 * MICROSECONDS),
+    (metrics.GPU_MEMORY_MEASURED, "memory", MICROSECONDS),
+    (metrics.GPU_MEMORY_USED, "memory-used", MICROSECONDS),
+)
+
+
+Found = Mapping[str, tuple[Aggregates, PoolState]]
+
+
+class RollupCollector(Collector):
+    """found: returns the aggregates and the state of each pool of this replica."""
+
+    def __init__(self, found: Callable[[], Found]) -> None:
+        self._found = found
+        self._entitled: dict[str, tuple[int, dict[str, Entitlement]]] = {}
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics."""
+        found = self._found()
+        sums = {pool: {**_zero_counters(state), **aggregates.totals} for pool, (aggregates, state) in found.items()}
+        yield from self._counters(UNITS, sums)
+        yield from self._counters(MEASURED, {pool: aggregates.telemetry.totals for pool, (aggregates, _) in found.items()})
+        yield self._starts(sums)
+        yield self._start_slos(found)
+        yield from self._gauges(found)
+
+    def _counters(self, units: Sequence[tuple[metrics.Metric, str, int]], found: Mapping[str, Counters]) -> Iterator[Metric]:
+        for metric, name, unit in units:
+            family = CounterMetricFamily(metric.name, metric.help, labels=metric.labels)
+            for pool, sums in found.items():
+                for labels, value in of(sums, name).items():
+                    family.add_metric([pool, *labels], value / unit)
+            yield family
+
+    def _starts(self, found: Mapping[str, Counters]) -> Metric:
+        metric = metrics.START_SECONDS
+        family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+        for pool, sums in found.items():
+            within = of(sums, "started-within")
+            for name in sorted({labels[0] for labels in within}):
+                so_far, buckets = 0, []
+                for limit in (*map(str, START_LIMITS), "+Inf"):
+                    so_far += within.get((name, limit), 0)
+                    buckets.append((limit, so_far))
+                waited = sums.get(("start-ms", name), 0) / 1_000
+                family.add_metric([pool, name], buckets=buckets, sum_value=waited)
+        return family
+
+    def _start_slos(self, found: Found) -> Metric:
+        metric = metrics.START_SLO
+        family = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
+        for pool, (_, state) in found.items():
+            for entry in state.rules.priority_classes if state.policy is not None else ():
+                for percent, time in start_slo.promises(entry):
+                    family.add_metric([pool, entry.name, str(percent)], time / MICROSECONDS)
+        return family
+
+    def _gauges(self, found: Found) -> Iterator[Metric]:
+        gpus = GaugeMetricFamily(metrics.PROJECT_GPUS.name, metrics.PROJECT_GPUS.help, labels=metrics.PROJECT_GPUS.labels)
+        time = GaugeMetricFamily(metrics.ROLLUP_TIME.name, metrics.ROLLUP_TIME.help, labels=metrics.ROLLUP_TIME.labels)
+        for pool, (aggregates, state) in found.items():
+            time.add_metric([pool], aggregates.since / MICROSECONDS)
+            levels = aggregates.levels
+            gpus.add_metric([pool, "", "available"], levels.get(("available",), 0) / 1_000)
+            for project, entitlement in self._entitlements(pool, aggregates, state).items():
+                kinds = {
+                    "used": levels.get(("used", project), 0), "idle": levels.get(("idle", project), 0),
+                    "wanted": entitlement.wanted, "quota": entitlement.quota, "limit": entitlement.limit,
+                    "fair_share": entitlement.share,
+                }  # fmt: skip
+                for kind, milli in kinds.items():
+                    if milli is not None:
+                        gpus.add_metric([pool, project, kind], milli / 1_000)
+        yield gpus
+        yield time
+
+    def _entitlements(self, pool: str, aggregates: Aggregates, state: PoolState) -> Mapping[str, Entitlement]:
+        """Entitlements as of the last record; the stored sample may be old if the log is quiet."""
+        seq, entitlement = self._entitled.get(pool, (-1, aggregates.sample))
+        if seq != state.seq and state.policy is not None and not state.cycle_open:
+            seq, entitlement = self._entitled[pool] = state.seq, entitlements(state)
+        return entitlement
+
+
+def _zero_counters(state: PoolState) -> dict[Key, int]:
+    """Counters of all possible events, as 0. Continuously growing counters do not need it."""
+    keys: list[Key] = [("withdrawn",), ("saved",)]
+    keys += [("evictions", action, right) for action, right in EVICTION_RULES.items()]
+    keys += [("evictions", "evict", cause) for cause in _causes_of(decisions.EvictionDecided)]
+    keys += [("evictions", "migrate", cause) for cause in _causes_of(decisions.MigrationDecided)]
+    keys += [("lost", cause) for cause in (*get_args(EvictionCause), "failed", "lost")]
+    keys += [("again", window) for window in LENGTHS]
+    for entry in state.rules.priority_classes if state.policy is not None else ():
+        keys += [("submitted", entry.name), ("waiting", entry.name), ("started-within", entry.name, "+Inf")]
+        keys += [("late", entry.name, str(percent)) for percent, _ in start_slo.promises(entry)]
+    return dict.fromkeys(keys, 0)
+
+
+def _causes_of(decision: type[Decision]) -> tuple[str, ...]:
+    return get_args(decision.model_fields["cause"].annotation)

@@ -1,0 +1,56 @@
+"""Exports spans to the trace collector, best effort: if it is unavailable, spans are dropped."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from time import monotonic, time_ns
+
+from bailiff_bus.port import Bus, OffsetOutOfRange
+from bailiff_service import tracing
+from bailiff_service.logs import logger
+from bailiff_service.tracing import Span
+
+from .traces import RequestSpan
+
+QUIET_S = 30.0  # pause after a failed export, because each attempt may take seconds
+OLDEST = 24 * 3600 * 1_000_000  # µs: older spans are dropped when a long log is read for the first time
+READ_WITHIN = 1.0
+
+
+class SpanSender:
+    """Sends spans that ended within the last day; request spans begin with their message."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus, self._quiet_until = bus, 0.0
+
+    async def send(self, traced: Sequence[Span | RequestSpan]) -> None:
+        """Send these spans, or drop them."""
+        after, spans = time_ns() // 1_000 - OLDEST, []
+        for each in traced if monotonic() >= self._quiet_until else ():
+            span = each.span if isinstance(each, RequestSpan) else each
+            if span.end > after:
+                spans.append(await _with_request(self._bus, each) if isinstance(each, RequestSpan) else span)
+        if spans and not await asyncio.to_thread(tracing.export, spans):
+            self._quiet_until = monotonic() + QUIET_S
+            logger().warning(
+                "the trace collector rejected spans or is unavailable", endpoint=tracing.endpoint(), spans=len(spans)
+            )
+
+
+async def _with_request(bus: Bus, request: RequestSpan) -> Span:
+    """The span with start and parent of its request message; unchanged if Kafka no longer has the message."""
+    topic, partition, offset = request.cause.split("/") if request.cause.count("/") == 2 else ("", "", "")
+    if not topic:
+        return request.span
+    reader = await bus.reader([(topic, int(partition), int(offset))])
+    try:
+        for message in await reader.read(limit=1, wait=READ_WITHIN):
+            if message.offset == int(offset):
+                parent = tracing.parent_in(message.headers)
+                span = parent[1] if parent is not None and parent[0] == request.span.trace else ""
+                return replace(request.span, parent=span, start=min(message.time, request.span.start))
+    except OffsetOutOfRange:
+        pass
+    finally:
+        await reader.close()
+    return request.span

@@ -1,0 +1,90 @@
+"""Aggregates of GPU telemetry, in total and per open window.
+
+A pure function of the messages up to `offsets` and of the jobs' projects. Windows use the broker's append time. Units:
+percent of a GPU, or bytes, times µs.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from bailiff_bus.messages import NodeTelemetry, ProjectTelemetry, TelemetryWindow
+from bailiff_bus.port import Message
+
+from .windowed_counters import LENGTHS, Counters, WindowName, found, listed, of
+
+MILLISECOND, SECOND = 1_000, 1_000_000
+MIB = 1 << 20
+Paths = Mapping[str, tuple[str, ...]]
+
+
+@dataclass(slots=True)
+class TelemetryRollup:
+    """offsets: next offset by partition; taken: number of messages read; windows: begin and counters of each."""
+
+    offsets: dict[int, int] = field(default_factory=dict)
+    taken: int = 0
+    totals: Counters = field(default_factory=dict)
+    windows: dict[WindowName, tuple[int, Counters]] = field(default_factory=dict)
+
+    def passed(self, message: Message) -> None:
+        """Advance past this message."""
+        self.offsets[message.partition] = message.offset + 1
+        self.taken += 1
+
+    def count(self, time: int, body: NodeTelemetry, paths: Paths) -> Iterator[TelemetryWindow]:
+        """Aggregate this sample, appended at `time`, µs; yields windows that have ended.
+
+        paths: project and ancestors of each known job; GPUs of unknown jobs count for the pool only.
+        """
+        for name, length in LENGTHS.items():
+            begin = time - time % length
+            before = self.windows.get(name)
+            if before is None or before[0] < begin:
+                self.windows[name] = (begin, {})
+                if before is not None:
+                    yield _told(name, *before)
+        lasted = body.interval_ms * MILLISECOND
+        for device in body.devices:
+            for job in device.jobs:
+                for project in paths.get(job, ("",)):
+                    part = lasted // len(device.jobs)
+                    if device.busy_percent is not None:
+                        self._add("gpu", project, 100 * part)
+                        self._add("busy", project, device.busy_percent * part)
+                    self._add("memory", project, device.memory_bytes * part)
+                    self._add("memory-used", project, device.memory_used * part)
+
+    def _add(self, name: str, project: str, amount: int) -> None:
+        key = (name, project)
+        for sums in (self.totals, *(sums for _, sums in self.windows.values())):
+            sums[key] = sums.get(key, 0) + amount
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON."""
+        windows = {name: [begin, listed(sums)] for name, (begin, sums) in self.windows.items()}
+        return {"offsets": list(self.offsets.items()), "taken": self.taken, "totals": listed(self.totals), "windows": windows}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Self:
+        """Parse `to_data`."""
+        windows = {name: (begin, found(sums)) for name, (begin, sums) in data["windows"].items()}
+        return cls(dict(data["offsets"]), data["taken"], found(data["totals"]), windows)
+
+
+def _told(name: WindowName, begin: int, sums: Counters) -> TelemetryWindow:
+    def amount(what: str, project: str, unit: int) -> int:
+        return sums.get((what, project), 0) // unit
+
+    return TelemetryWindow(
+        window=name, begin=begin, end=begin + LENGTHS[name],
+        projects=tuple(
+            ProjectTelemetry(
+                name=project, gpu_ms=amount("gpu", project, 100 * MILLISECOND),
+                busy_gpu_ms=amount("busy", project, 100 * MILLISECOND),
+                memory_used_mib_s=amount("memory-used", project, MIB * SECOND),
+                memory_mib_s=amount("memory", project, MIB * SECOND),
+            )
+            for (project,) in sorted(of(sums, "memory"))
+        ),
+    )  # fmt: skip

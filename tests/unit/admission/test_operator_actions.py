@@ -1,0 +1,117 @@
+"""Evict, pause, go on, move, drain: what becomes of a request, who may ask, and what is refused."""
+
+import pytest
+from tests.log_builder import digest, policy
+
+from bailiff_admission.request_handlers.rejected import Rejected
+from bailiff_admission.request_handlers.requests import ReceivedRequest, facts_of_request
+from bailiff_bus.messages import DrainNode, EvictJob, MigrateJob, PauseJob, ResumeJob, UndrainNode
+from bailiff_core.records.facts import (
+    JobEvictionRequested,
+    JobMigrationRequested,
+    JobPaused,
+    JobResumed,
+    NodeDrained,
+    NodeUndrained,
+)
+
+
+def ask(story, body, actor="alice", auth="none"):
+    return facts_of_request(story.state, ReceivedRequest("laptop", f"q-{story.state.seq}", digest("c"), None, actor, auth, body))
+
+
+def refused(story, body, code, **how):
+    found = ask(story, body, **how)
+    assert isinstance(found, Rejected), found
+    assert found.code == code, found
+    return found.reason
+
+
+@pytest.fixture
+def running(story):
+    """`train` runs on n1, `waits` has no place."""
+    story.runs("train", gpus=4)
+    story.submit("waits", gpus=8)
+    return story
+
+
+@pytest.mark.parametrize(
+    ("body", "fact"),
+    [
+        (EvictJob(job="train", reason="noon"), JobEvictionRequested),
+        (PauseJob(job="train", reason="noon"), JobPaused),
+        (PauseJob(job="waits", reason="noon"), JobPaused),
+    ],
+)
+def test_what_is_asked_of_a_job_becomes_its_record_with_the_reason(running, body, fact):
+    (found,) = ask(running, body)
+    assert found == fact(request=found.request, job=body.job, reason="noon")
+
+
+def test_paused_and_unpaused_once_each(running):
+    refused(running, ResumeJob(job="train"), "not-paused")
+    running.pause("train")
+    assert "paused already, since #" in refused(running, PauseJob(job="train"), "already-paused")
+    (found,) = ask(running, ResumeJob(job="train"))
+    assert found == JobResumed(request=found.request, job="train")
+
+
+def test_who_has_no_place_cannot_leave_it(running):
+    assert "waits is pending" in refused(running, EvictJob(job="waits"), "not-placed")
+    running.evict("train")
+    refused(running, EvictJob(job="train"), "not-placed")
+
+
+def test_a_move_is_refused_with_the_reason_where_there_is_no_place(running):
+    reason = refused(running, MigrateJob(job="train"), "cannot-migrate")
+    assert "train cannot be migrated: needs 1 task of 4 GPUs, no node fits one" in reason
+    refused(running, MigrateJob(job="waits"), "not-running")
+    refused(running, MigrateJob(job="train", node="n9"), "no-such-node")
+    running.node("n3", gpus=4)
+    (found,) = ask(running, MigrateJob(job="train", node="n3"))
+    assert found == JobMigrationRequested(request=found.request, job="train", node="n3")
+    running.drain("n3", "graceful")
+    assert "is draining" in refused(running, MigrateJob(job="train", node="n3"), "node-unschedulable")
+    running.silent("n3")
+    assert "is unreachable" in refused(running, MigrateJob(job="train", node="n3"), "node-unschedulable")
+
+
+def test_who_is_not_there_over_or_cancelled(running):
+    for body in (EvictJob, PauseJob, ResumeJob, MigrateJob):
+        refused(running, body(job="nobody"), "no-such-job")
+    running.cancel("train")
+    refused(running, PauseJob(job="train"), "cancelled")
+    running.ends("train")
+    refused(running, PauseJob(job="train"), "already-ended")
+
+
+def test_who_may_not_use_its_class_may_ask_nothing_of_a_job_but_an_operator_may(running):
+    running.apply_policy(policy(identity={"class_users": {"train": ["bob"]}, "operators": ["ops"]}))
+    for body in (EvictJob(job="train"), PauseJob(job="train")):
+        refused(running, body, "not-permitted", actor="alice")
+        assert isinstance(ask(running, body, actor="bob"), list)
+        assert isinstance(ask(running, body, actor="ops"), list)
+
+
+def test_only_operators_drain(running):
+    running.apply_policy(policy(identity={"operators": ["ops"]}))
+    refused(running, DrainNode(node="n1"), "not-permitted", actor="alice")
+    (found,) = ask(running, DrainNode(node="n1", mode="quick", reason="driver"), actor="ops")
+    assert found == NodeDrained(request=found.request, node="n1", mode="quick", reason="driver")
+
+
+def test_where_requests_are_signed_these_are_too(running):
+    keys = {"3sQ8x0l7mJ2r5Yt1vN9aZc4eKb6gWd8fHu0iPqRsTwE": "alice"}
+    running.apply_policy(policy(identity={"accept": ["signed"], "keys": keys}))
+    for body in (EvictJob(job="train"), PauseJob(job="train"), MigrateJob(job="train"), DrainNode(node="n1")):
+        refused(running, body, "not-signed")
+    assert isinstance(ask(running, PauseJob(job="train"), auth="signed"), list)
+
+
+def test_what_is_not_drained_cannot_be_undrained(running):
+    refused(running, UndrainNode(node="n1"), "not-drained")
+    refused(running, UndrainNode(node="n9"), "no-such-node")
+    refused(running, DrainNode(node="n9"), "no-such-node")
+    running.drain("n1", "graceful")
+    (found,) = ask(running, UndrainNode(node="n1", reason="done"))
+    assert found == NodeUndrained(request=found.request, node="n1", reason="done")

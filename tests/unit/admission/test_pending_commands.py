@@ -1,0 +1,31 @@
+"""When a start is sent that no agent has confirmed, and to whom."""
+
+from tests.unit.admission.test_reports import announced
+from tests.unit.admission.test_time import Watch
+
+from bailiff_admission.pending_commands import RESEND_AFTER, PendingStarts
+from bailiff_admission.request_handlers.reports import facts_of_report
+
+
+def due(starts, story):
+    return [(job.id, node.incarnation) for job, node, _ in starts.due(story.state)]
+
+
+def test_a_start_is_sent_again_each_time_after_twice_as_long(story):
+    watch = Watch()
+    starts = PendingStarts(watch.clock_and_ids)
+    story.submit("new")
+    for pause in (RESEND_AFTER, 2 * RESEND_AFTER):
+        assert due(starts, story) == [("new", "n2-life-1")]
+        watch.passes(pause - 1)
+        assert due(starts, story) == []
+        watch.passes(1)
+
+
+def test_an_agent_that_begins_anew_is_sent_it_at_once(story):
+    starts = PendingStarts(Watch().clock_and_ids)
+    story.submit("new")
+    assert due(starts, story) == [("new", "n2-life-1")]
+    story.cycle(*facts_of_report(story.state, announced("n2")))
+    assert due(starts, story) == [("new", "n2-life-2")]
+    assert due(starts, story) == []

@@ -1,0 +1,203 @@
+"""A log that was cut short: what tells of it, and when it has settled."""
+
+import pytest
+from tests.unit.admission.test_reports import announced, report
+
+from bailiff_admission.truncation import (
+    TruncationDetected,
+    TruncationReconciliation,
+    beyond_log_end,
+    check_command,
+    check_report,
+    newest,
+)
+from bailiff_bus import topics
+from bailiff_bus.envelope import wrap
+from bailiff_bus.messages import Evict, Fence, NodeHeartbeat, SendInventory
+from bailiff_bus.messages.commands import CommandBody, RecordRef
+from bailiff_bus.messages.reports import FenceStatus
+from bailiff_bus.port import Message
+from bailiff_bus.testing import MemoryCluster
+from bailiff_core.canonical import canonical_json
+from bailiff_core.records.facts import LogTruncated, NodeLost
+
+NOW = 1_800_000_000_000_000  # µs UTC
+
+
+def sent(body: CommandBody) -> Message:
+    return Message("bailiff.node-commands", 0, 0, 0, None, (), canonical_json(body.to_data()))
+
+
+def fence(epoch):
+    return Fence(node="n1", incarnation="n1-life-1", sender="admission", sender_epoch=epoch)
+
+
+def evict(epoch, seq):
+    return Evict(
+        node="n1", incarnation="n1-life-1", sender="executor", sender_epoch=epoch, ordered_by=RecordRef(epoch=epoch, seq=seq),
+        job="low", attempt=1, tasks=(0,), grace=0, cause="preemption",
+    )  # fmt: skip
+
+
+def test_a_record_that_an_agent_has_obeyed_is_in_the_log_or_lost(story):
+    state = story.state
+    assert not beyond_log_end(state, state.epoch, state.seq)
+    assert beyond_log_end(state, state.epoch, state.seq + 1)
+    assert beyond_log_end(state, state.epoch + 1, state.seq), "the same number, of a writer that the log does not know"
+    check_report(state, report(NodeHeartbeat, fence=FenceStatus(epoch=state.epoch, seq=state.seq)))
+    with pytest.raises(TruncationDetected, match=rf"n1 .*#{state.seq + 1} of epoch {state.epoch}"):
+        check_report(state, report(NodeHeartbeat, fence=FenceStatus(epoch=state.epoch, seq=state.seq + 1)))
+
+
+def test_a_writer_that_was_heard_of_and_ordered_nothing_is_missed_too(story):
+    """Its successor would take its epoch again, and agents would refuse all that it says."""
+    state = story.state
+    check_report(state, report(NodeHeartbeat, fence=FenceStatus(newest_epoch=state.epoch)))
+    with pytest.raises(TruncationDetected) as found:
+        check_report(state, report(NodeHeartbeat, fence=FenceStatus(newest_epoch=state.epoch + 1)))
+    assert (found.value.epoch, found.value.seq) == (state.epoch + 1, 0)
+
+
+def test_commands_tell_of_what_is_lost_before_any_agent_does(story):
+    state = story.state
+    check_command(state, sent(evict(state.epoch, state.seq)))
+    check_command(state, Message("bailiff.node-commands", 0, 0, 0, None, (), b"[1]"))
+    for lost in (evict(state.epoch, state.seq + 5), fence(state.epoch + 2)):
+        with pytest.raises(TruncationDetected):
+            check_command(state, sent(lost))
+
+
+def test_what_was_given_up_is_no_loss_any_more(story):
+    state = story.state
+    end = state.seq
+    story.cycle(LogTruncated(request=story.request(), epoch=state.epoch + 1, seq=end + 50))
+    check_command(state, sent(evict(state.epoch + 1, end + 50)))
+    check_command(state, sent(fence(state.epoch + 1)))
+    with pytest.raises(TruncationDetected):
+        check_command(state, sent(fence(state.epoch + 2)))
+
+
+def cut_short(story):
+    """The operator has accepted that a part of the log is lost."""
+    story.cycle(LogTruncated(request=story.request(), epoch=story.state.epoch, seq=story.state.seq + 9))
+    return story.state
+
+
+def inventory(pool, node, incarnation, heard=None):
+    body = announced(node)
+    seen = FenceStatus(newest_epoch=pool.epoch if heard is None else heard)
+    return body.model_copy(update={"incarnation": incarnation, "fence": seen})
+
+
+def all_answer(reconciliation, pool):
+    for node in pool.nodes.values():
+        assert reconciliation.observe(pool, inventory(pool, node.name, node.incarnation), NOW)
+
+
+def longest_life(pool):
+    """Without a word to Kafka, of an agent's tasks."""
+    return pool.rules.nodes.lease + pool.rules.nodes.lost_margin
+
+
+def test_a_log_has_settled_when_every_node_has_answered_this_writer_and_what_came_before_was_read(story):
+    pool, reconciliation = cut_short(story), TruncationReconciliation(until={"bailiff.node-reports/0": 7})
+    nodes = [node for node in pool.nodes.values() if node.state != "lost"]
+
+    def says(node, heard):
+        return reconciliation.observe(pool, inventory(pool, node.name, node.incarnation, heard), NOW)
+
+    before = [says(node, heard=pool.epoch - 1) for node in nodes]
+    assert not any(before), "they said it to another writer: they are to be asked"
+    assert not reconciliation.is_over(pool, {"bailiff.node-reports/0": 7}, NOW)
+    now = [says(node, heard=pool.epoch) for node in nodes]
+    assert all(now)
+    assert not reconciliation.is_over(pool, {"bailiff.node-reports/0": 6}, NOW)
+    assert reconciliation.is_over(pool, {"bailiff.node-reports/0": 7}, NOW)
+
+
+def test_a_node_that_the_log_has_forgotten_is_waited_for_once_it_was_heard_of(story):
+    pool, reconciliation = cut_short(story), TruncationReconciliation()
+    all_answer(reconciliation, pool)
+    assert not reconciliation.observe(pool, report(NodeHeartbeat, node="n9"), NOW), "it is to be asked"
+    assert not reconciliation.is_over(pool, {}, NOW)
+    assert reconciliation.observe(pool, inventory(pool, "n9", "n9-life-1"), NOW + 1)
+    assert reconciliation.is_over(pool, {}, NOW + 1)
+
+
+def test_a_node_that_the_log_has_forgotten_and_that_falls_silent_is_waited_for_until_its_tasks_cannot_live(story):
+    pool, reconciliation = cut_short(story), TruncationReconciliation()
+    all_answer(reconciliation, pool)
+    reconciliation.observe(pool, report(NodeHeartbeat, node="n9"), NOW)
+    assert not reconciliation.is_over(pool, {}, NOW + longest_life(pool) - 1)
+    assert reconciliation.is_over(pool, {}, NOW + longest_life(pool))
+
+
+def test_a_node_that_has_joined_anew_in_what_is_lost_is_waited_for_although_its_name_is_known(story):
+    pool, reconciliation = cut_short(story), TruncationReconciliation()
+    all_answer(reconciliation, pool)
+    reconciliation.observe(pool, report(NodeHeartbeat, node="n1", life=7), NOW)
+    assert not reconciliation.is_over(pool, {}, NOW)
+
+
+def test_a_node_that_was_declared_lost_is_not_waited_for_again_because_it_spoke_before(story):
+    story.cycle(NodeLost(node="n2", last_contact=0))
+    pool, reconciliation = cut_short(story), TruncationReconciliation()
+    reconciliation.observe(pool, report(NodeHeartbeat, node="n2"), NOW)
+    reconciliation.observe(pool, inventory(pool, "n1", "n1-life-1"), NOW)
+    assert reconciliation.is_over(pool, {}, NOW)
+
+
+HEARTBEAT = report(NodeHeartbeat, node="n9")
+QUESTION = SendInventory(node="n9", incarnation="n9-life-1", sender="admission", sender_epoch=1)
+
+
+@pytest.mark.parametrize(("topic", "body"), [(topics.NODE_REPORTS, HEARTBEAT), (topics.NODE_COMMANDS, QUESTION)])
+async def test_a_node_that_only_an_earlier_writer_has_heard_or_spoken_to_is_waited_for_too(story, topic, body):
+    pool, bus, reconciliation = cut_short(story), Topics(), TruncationReconciliation()
+    bus.put(topic, body, at=NOW - 5)
+    await reconciliation.begin(pool, bus.client("admission"), NOW)
+    all_answer(reconciliation, pool)
+    assert not reconciliation.is_over(pool, reconciliation.until, NOW - 5 + longest_life(pool) - 1)
+    assert reconciliation.is_over(pool, reconciliation.until, NOW - 5 + longest_life(pool))
+
+
+@pytest.mark.parametrize(("left", "since"), [(0, NOW), (1, NOW - 20)])
+async def test_where_reports_are_lost_too_whoever_may_have_spoken_in_them_is_waited_for(story, left, since):
+    pool, bus = cut_short(story), Topics()
+    for at in (NOW - 30, NOW - 20):
+        bus.put(topics.NODE_REPORTS, report(NodeHeartbeat, node="n1"), at=at)
+    bus.keep_newest(topics.NODE_REPORTS, left)
+    reconciliation = TruncationReconciliation()
+    await reconciliation.begin(pool, bus.client("admission"), NOW)
+    all_answer(reconciliation, pool)
+    assert reconciliation.until == {"bailiff.node-reports/0": 2}
+    assert not reconciliation.is_over(pool, reconciliation.until, since + longest_life(pool) - 1)
+    assert reconciliation.is_over(pool, reconciliation.until, since + longest_life(pool))
+
+
+async def test_the_newest_messages_are_found_where_the_oldest_are_gone():
+    bus = Topics()
+    for number in range(5):
+        bus.put(topics.NODE_REPORTS, report(NodeHeartbeat, number=number), at=NOW)
+    bus.keep_newest(topics.NODE_REPORTS, 2)
+    for count, positions, offsets in ((100, {}, [3, 4]), (1, {}, [4]), (100, {"bailiff.node-reports/0": 4}, [4])):
+        found = await newest(bus.client("admission"), topics.NODE_REPORTS.name, "test", count, positions)
+        assert [message.offset for message in found] == offsets
+
+
+class Topics(MemoryCluster):
+    """Reports and commands, each appended when the story says."""
+
+    def __init__(self):
+        super().__init__(lambda: self.at)
+        self.at = NOW
+        for topic in (topics.NODE_REPORTS, topics.NODE_COMMANDS):
+            self.add_partitions(topic.name, 1)
+
+    def put(self, topic, body, at):
+        self.at = at
+        self.store(topic.name, 0, None, *wrap(body, source="/some", id="1", pool="test", time_us=at))
+
+    def keep_newest(self, topic, left):
+        """Retention deletes the others."""
+        self.trim(topic.name, 0, self.partitions(topic.name)[0].end - left)

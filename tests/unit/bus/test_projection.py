@@ -1,0 +1,107 @@
+"""A view and its local snapshot: where the log has lost the record that speaks for it, and how often one is taken."""
+
+from pathlib import Path
+
+import pytest
+from tests.log_builder import Story
+
+from bailiff_bus.testing import MemoryCluster
+from bailiff_bus.topics import AUDIT
+from bailiff_core.engine import STATE_SCHEMA
+from bailiff_core.fold.snapshot import state_digest
+from bailiff_core.records.facts import StateDigest
+from bailiff_log.projection import Projection, StateDiverged
+from bailiff_service.metrics import Metrics
+
+from .virtual_time import run
+
+
+def test_a_snapshot_whose_digest_was_cut_off_the_log_is_not_used(tmp_path: Path) -> None:
+    async def main() -> None:
+        story = Story()
+        story.node("n1", gpus=8)
+        before = len(story.wires)
+        story.cycle(StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(story.state)))
+        cluster = MemoryCluster(lambda: 0)
+        cluster.create_topics(pools=1)
+        for wire in story.wires:
+            cluster.store(AUDIT.name, 0, None, wire.headers, wire.value)
+
+        def projection() -> Projection:
+            return Projection(cluster.client("one"), story.state.pool, 0, Metrics(), snapshots=tmp_path)
+
+        await projection().catch_up()
+        cluster.truncate(AUDIT.name, 0, before)
+        after = projection()
+        await after.open()
+        await after.catch_up()
+        assert after.state.seq == before - 1
+        other = Story()
+        other.node("n1", gpus=8)
+        assert [wire.value for wire in other.wires] == [wire.value for wire in story.wires[:before]]
+        other.submit("next", gpus=1)
+        for wire in other.wires[before:]:
+            cluster.store(AUDIT.name, 0, None, wire.headers, wire.value)
+        await after.advance(1.0)
+        assert "next" in after.state.jobs
+
+    run(main())
+    assert list(tmp_path.iterdir()), "it keeps a snapshot of what the log confirmed"
+
+
+class Reading:
+    """A log with a digest after each job, and a view of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.story, self.digests = folder, Story(), []
+        self.story.node("n1", gpus=8)
+        self.cluster = MemoryCluster(lambda: 0)
+        self.cluster.create_topics(pools=1)
+        self.stored = 0
+
+    def jobs(self, *names: str, lie: bool = False) -> None:
+        for name in names:
+            self.story.submit(name, gpus=1)
+            self.digests.append(len(self.story.wires))
+            self.story.cycle(StateDigest(schema_version=STATE_SCHEMA, digest="0" * 64 if lie else state_digest(self.story.state)))
+        for wire in self.story.wires[self.stored :]:
+            self.cluster.store(AUDIT.name, 0, None, wire.headers, wire.value)
+        self.stored = len(self.story.wires)
+
+    def projection(self) -> Projection:
+        return Projection(self.cluster.client("one"), self.story.state.pool, 0, Metrics(), snapshots=self.folder)
+
+
+def test_far_from_the_end_states_are_not_compared_at_every_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first and the last are, and there the snapshot is taken."""
+    reading, kept = Reading(tmp_path), []
+    reading.jobs("a", "b", "c", "d", "e")
+    monkeypatch.setattr("bailiff_log.projection.NEAR_END", reading.stored - reading.digests[3])
+    monkeypatch.setattr("bailiff_log.projection._write_snapshot", lambda _path, _state, _head, offset: kept.append(offset))
+    projection = reading.projection()
+    run(projection.catch_up())
+    assert kept == [reading.digests[0], *reading.digests[3:]]
+    assert state_digest(projection.state) == state_digest(reading.story.state)
+    assert projection.digest_seq == reading.digests[-1]
+
+
+def test_a_fold_that_differs_is_found_at_the_end_at_the_latest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = Reading(tmp_path)
+    reading.jobs("a", "b", "c")
+    reading.jobs("d", lie=True)
+    monkeypatch.setattr("bailiff_log.projection.NEAR_END", 5)
+    with pytest.raises(StateDiverged):
+        run(reading.projection().catch_up())
+
+
+def test_a_view_that_follows_compares_at_each_digest(tmp_path: Path) -> None:
+    async def main() -> None:
+        reading = Reading(tmp_path)
+        reading.jobs("a")
+        projection = reading.projection()
+        await projection.catch_up()
+        reading.jobs("b", lie=True)
+        await projection.advance(1.0)
+
+    with pytest.raises(StateDiverged):
+        run(main())

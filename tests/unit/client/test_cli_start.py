@@ -1,0 +1,81 @@
+"""Short commands load only what they need: what each may import is held here, what that costs is measured by the bench."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pytest
+import typer.main
+
+from bailiff.cli import app
+from bailiff.cli.command_table import COMMANDS
+
+ENGINE_RULES = tuple(
+    f"bailiff_core.{name}"
+    for name in ("victims", "placement", "actions", "protections", "explain", "scheduling_snapshot", "decision_cycle", "plan")
+)
+NEVER = ("numpy", "matplotlib", "docker", "structlog", "prometheus_client", "cryptography", "yaml", *ENGINE_RULES)
+NO_DATA = ("asyncio", "aiokafka", "bailiff_core.model", "bailiff_bus.messages", *NEVER)
+
+RUN = """
+import atexit, json, sys
+sys.argv = ["bailiff", *json.loads(sys.argv[1])]
+atexit.register(lambda: print(json.dumps(sorted(sys.modules)), file=sys.stderr))
+from bailiff.cli import main
+main()
+"""
+LIST = """
+import json, sys
+import bailiff.cli.jobs, bailiff.client.client, bailiff.client.settings, bailiff_bus.kafka
+import bailiff.render.serializers.jobs, bailiff.render.tables.jobs
+from bailiff_core.model.state import PoolState
+from bailiff.client.settings import ClientSettings
+from bailiff.client.client import Client, bus_of
+settings = ClientSettings()
+Client.connect(settings, bus_of(settings))
+bailiff.render.tables.jobs.jobs_table(bailiff.render.serializers.jobs.job_rows(PoolState(), 0))
+print(json.dumps(sorted(sys.modules)), file=sys.stderr)
+"""
+
+
+def loaded(code: str, *arguments: str, environment: dict[str, str] | None = None) -> list[str]:
+    """The modules that a process of its own has loaded at its end."""
+    command = [sys.executable, "-c", code, json.dumps(arguments)]
+    done = subprocess.run(command, env={**os.environ, **(environment or {})}, capture_output=True, text=True, check=True)
+    found: list[str] = json.loads(done.stderr.splitlines()[-1])
+    return found
+
+
+def among(modules: Sequence[str], forbidden: Sequence[str]) -> list[str]:
+    return [name for name in forbidden if name in modules]
+
+
+@pytest.mark.parametrize("arguments", [["version"], ["--help"]])
+def test_help_and_version_load_neither_data_models_nor_kafka(arguments: list[str]) -> None:
+    assert among(loaded(RUN, *arguments), ("pydantic", *NO_DATA)) == []
+
+
+@pytest.mark.parametrize(("line", "word"), [("bailiff li", "1"), ("bailiff list --", "2"), ("bailiff audit ", "2")])
+def test_completion_loads_no_data_models_and_no_kafka(line: str, word: str) -> None:
+    shell = {"_BAILIFF_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": word}
+    assert among(loaded(RUN, environment=shell), NO_DATA) == []
+
+
+def test_version_loads_no_parser_of_options() -> None:
+    assert among(loaded(RUN, "version"), ["typer", "rich", "click"]) == []
+
+
+def test_list_loads_no_rule_of_the_engine() -> None:
+    assert among(loaded(LIST), NEVER) == []
+
+
+def test_the_table_of_commands_names_every_command_with_its_module_and_panel() -> None:
+    root = typer.main.get_command(app)
+    for name, entry in COMMANDS.items():
+        command = root.commands[name]  # type: ignore[attr-defined]
+        assert command.name == name
+        assert command.rich_help_panel == entry.panel, name
+        assert entry.summary.endswith((".", "…", "train.py")), name
+    assert set(root.commands.loaded) == set(COMMANDS)  # type: ignore[attr-defined]

@@ -1,0 +1,103 @@
+"""A console in this process on a pool in memory, whose admission answers each request the moment it is stored."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from tests.console_kit import Console, sign_in
+from tests.http_kit import problem
+from tests.log_builder import policy
+from tests.unit.client.kit import MINUTE, AnsweringBus, Scribe
+
+from bailiff_bus.port import Producer, Receipt
+from bailiff_bus.testing import MemoryBus
+from bailiff_console.actions.worker_tasks import run_task
+
+EIGHT = {"gpus": 8}
+PROJECTS = [
+    {"name": "research", "quota": EIGHT},
+    {"name": "vision", "parent": "research", "quota": EIGHT},
+    {"name": "speech", "quota": EIGHT},
+]
+
+
+class _Sending:
+    def __init__(self, inner: Producer, answer: Callable[[], None]) -> None:
+        self._inner, self._answer = inner, answer
+
+    async def send(self, topic: str, value: bytes, **rest: Any) -> Receipt:
+        return await self._inner.send(topic, value, **rest)
+
+    async def close(self) -> None:
+        await self._inner.close()
+        self._answer()
+
+
+class AnsweringInProcessBus(AnsweringBus):
+    """Answers without being asked. mute: admission is away."""
+
+    def __init__(self, scribe: Scribe) -> None:
+        super().__init__(scribe)
+        self.mute = False
+
+    async def producer(self) -> Any:
+        inner = await MemoryBus.producer(self)
+        return _Sending(inner, self.answer)
+
+    def answer(self) -> None:
+        if not self.mute:
+            super().answer()
+
+
+def story() -> Scribe:
+    """Two nodes of four GPUs: train-7 (vision) runs on the first, train-8 (speech) on the second, and train-9 waits for room."""
+    scribe = Scribe()
+    scribe.begin(policy(projects=PROJECTS))
+    scribe.node("gpu-01", gpus=4)
+    scribe.node("gpu-02", gpus=4)
+    scribe.submit("train-7", gpus=4, project="vision")
+    scribe.start("train-7")
+    scribe.submit("train-8", gpus=4, project="speech")
+    scribe.start("train-8")
+    scribe.after(10 * MINUTE).submit("train-9", gpus=4, project="speech")
+    scribe.propose()
+    return scribe
+
+
+class RequestService:
+    """Somebody at the console."""
+
+    def __init__(self, console: Console, scribe: Scribe, bus: AnsweringInProcessBus, headers: dict[str, str]) -> None:
+        self.console, self.scribe, self.bus, self.headers = console, scribe, bus, headers
+
+    async def post(self, what: str, body: Any) -> httpx.Response:
+        """Ask for it."""
+        return await self.console.http.post(f"/api/pools/pool-a/{what}", json=body, headers=self.headers)
+
+    async def posted(self, what: str, **body: Any) -> Any:
+        """The answer, which must be one."""
+        answer = await self.post(what, body)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def refused(self, status: int, what: str, **body: Any) -> Any:
+        """The problem."""
+        return problem(await self.post(what, body), status)
+
+
+@asynccontextmanager
+async def running_console(folder: Path, scribe: Scribe | None = None, **settings: Any) -> AsyncIterator[RequestService]:
+    """While this lasts."""
+    found = scribe or story()
+    bus = AnsweringInProcessBus(found)
+    told = {"console_user": "ada", "console_posts_per_minute": 100_000, "console_sign_ins_per_minute": 1000, **settings}
+    console = Console(bus, MemoryBus(found.cluster, "watch"), folder, **told)
+    async with console.running("pool-a"):
+        yield RequestService(console, found, bus, await sign_in(console.http))
+
+
+def task_result(scribe: Scribe, question: str, **fields: Any) -> Any:
+    """What the process that thinks would answer, without one."""
+    return run_task(question, {"now": scribe.now, **fields}, scribe.state)

@@ -1,0 +1,201 @@
+"""Requests through the page, on a console over real HTTP: published with the person's name, answered, or refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.client.kit import request_id
+from tests.unit.console.actions.kit import RequestService, running_console, story
+from tests.unit.console.auth.kit import roles_file
+
+from bailiff_bus import topics
+from bailiff_bus.envelope import Envelope, unwrap
+from bailiff_bus.messages import DrainNode, PauseJob, SubmitJob
+from bailiff_core.records import facts
+
+JOB = "name: new\nclass: train\nproject: vision\ngpus: 1\ncommand: [python, train.py]\nenv: {A: b}\n"
+
+
+def published(request_service: RequestService) -> list[Envelope]:
+    """What has gone to Kafka."""
+    partitions = range(topics.REQUESTS.partition_count(1))
+    return [
+        unwrap(each) for number in partitions for each in request_service.scribe.cluster.messages(topics.REQUESTS.name, number)
+    ]
+
+
+@pytest.mark.slow
+async def test_each_verb_is_published_in_the_persons_name_and_answered(tmp_path: Path) -> None:
+    scribe = story()
+    scribe.cycle(facts.NodeDrained(request=request_id("d"), node="gpu-02"))
+    async with running_console(tmp_path, scribe) as request_service:
+        for asked in (
+            {"kind": "set", "job": "train-9", "priority_class": "inference"},
+            {"kind": "scale", "job": "train-9", "tasks": 2},
+            {"kind": "pause", "job": "train-9", "reason": "bad data"},
+            {"kind": "resume", "job": "train-9"},
+            {"kind": "migrate", "job": "train-7", "node": "gpu-01"},
+            {"kind": "evict", "job": "train-7"},
+            {"kind": "cancel", "job": "train-8"},
+            {"kind": "undrain", "node": "gpu-02"},
+            {"kind": "drain", "node": "gpu-01", "mode": "graceful", "deadline": "30m", "reason": "a fan"},
+        ):
+            answer = await request_service.posted("requests", **asked)
+            assert answer["accepted"] is True, (asked, answer)
+            assert answer["job"] == asked.get("job", "")
+            record = scribe.records[answer["seq"]]
+            assert record.data.request.id == answer["id"]
+        sent = published(request_service)
+        assert len(sent) == 9
+        assert {each.actor for each in sent} == {"ada"}
+        assert sent[2].body == PauseJob(job="train-9", reason="bad data")
+        assert sent[-1].body == DrainNode(node="gpu-01", deadline=30 * 60_000_000, reason="a fan")
+
+
+@pytest.mark.slow
+async def test_a_job_is_submitted_as_it_was_written(tmp_path: Path) -> None:
+    async with running_console(tmp_path) as request_service:
+        answer = await request_service.posted("requests", kind="submit", yaml=JOB)
+        assert (answer["accepted"], answer["job"]) == (True, "new")
+        (sent,) = published(request_service)
+        assert isinstance(sent.body, SubmitJob)
+        assert (sent.body.spec.command, sent.body.spec.env) == (("python", "train.py"), {"A": "b"})
+        again = await request_service.posted("requests", kind="submit", yaml=JOB)
+        assert (again["accepted"], again["code"]) == (False, "job-exists")
+        assert "choose another name" in again["reason"]
+        problem = await request_service.refused(400, "requests", kind="submit", yaml="gpus: many\ncommand: x\n")
+        assert problem["faults"][0] | {"line": 1, "field": "gpus"} == problem["faults"][0]
+        assert len(published(request_service)) == 2
+
+
+@pytest.mark.slow
+async def test_whoever_repeats_a_request_under_its_id_has_asked_once(tmp_path: Path) -> None:
+    async with running_console(tmp_path) as request_service:
+        asked = {"kind": "pause", "job": "train-9", "id": "a-1_B"}
+        first = await request_service.posted("requests", **asked)
+        again = await request_service.posted("requests", **asked)
+        assert first == again
+        assert len(published(request_service)) == 1
+        await request_service.refused(409, "requests", **{**asked, "reason": "another"})
+        for wrong in ("a b", "x" * 65, 7, None, "é"):
+            await request_service.refused(400, "requests", **{**asked, "id": wrong})
+
+
+@pytest.mark.slow
+async def test_where_admission_is_away_the_answer_says_that_there_is_none_yet(tmp_path: Path) -> None:
+    async with running_console(tmp_path) as request_service:
+        request_service.bus.mute = True
+        request_service.console.service.request_service._outcome_timeout = 0.05
+        answer = await request_service.posted("requests", kind="pause", job="train-9")
+        assert (answer["accepted"], answer["seq"]) == (None, None)
+        assert len(published(request_service)) == 1
+
+
+# --- who may
+
+
+async def as_(request_service: RequestService, name: str) -> None:
+    """The same browser, signed in anew as somebody else."""
+    auth = request_service.console.service.auth
+    auth.settings = auth.settings.model_copy(update={"console_user": name})
+    await request_service.console.http.get("/auth/sign-in")
+    me = (await request_service.console.http.get("/api/me")).json()
+    assert me["name"] == name
+    request_service.headers = {"x-csrf-token": me["csrf"]}
+
+
+OF_JOBS: dict[str, dict[str, Any]] = {
+    "cancel": {}, "pause": {}, "resume": {}, "migrate": {}, "evict": {}, "scale": {"tasks": 2},
+    "set": {"priority_class": "train"},
+}  # fmt: skip
+
+
+@pytest.mark.slow
+async def test_each_verb_for_each_role(tmp_path: Path) -> None:
+    roles = roles_file(
+        tmp_path,
+        operators={"users": ["op"]},
+        submitters={"vision": {"users": ["sue"]}, "research": {"users": ["rik"]}, "*": {"users": ["al"]}},
+    )
+    may = {"vic": set(), "sue": {"vision"}, "rik": {"vision"}, "al": {"vision", "speech"}, "op": {"vision", "speech", "nodes"}}
+    async with running_console(tmp_path, console_roles=roles) as request_service:
+        for name, allowed in may.items():
+            await as_(request_service, name)
+            for kind, more in OF_JOBS.items():
+                for job, project in (("train-7", "vision"), ("train-8", "speech")):
+                    before = len(published(request_service))
+                    found = await request_service.post("preview", {"kind": kind, "job": job, **more})
+                    barred = f"{name} may not {kind}" in found.text
+                    assert (found.status_code, barred) == (200, project not in allowed), (name, kind, job)
+                    if project not in allowed:
+                        problem = await request_service.refused(403, "requests", kind=kind, job=job, **more)
+                        assert f"{name} may not {kind} a job of project {project}" in problem["detail"]
+                        assert len(published(request_service)) == before
+            for kind in ("drain", "undrain"):
+                if "nodes" not in allowed:
+                    await request_service.refused(403, "requests", kind=kind, node="gpu-01")
+                    await request_service.refused(403, "requests", kind=kind, node="nowhere")
+            for project in ("vision", "speech"):
+                text = JOB.replace("project: vision", f"project: {project}").replace("new", f"{name}-{project}")
+                answer = await request_service.post("requests", {"kind": "submit", "yaml": text})
+                assert answer.status_code == (200 if project in allowed else 403), (name, project, answer.text)
+            # to look, to plan and to ask what if is for everybody
+            assert (await request_service.posted("plan", yaml=JOB))["answer"]
+            assert (await request_service.console.http.get("/api/pools/pool-a/policy")).status_code == 200
+
+
+@pytest.mark.slow
+async def test_a_submitter_of_one_project_need_not_name_it(tmp_path: Path) -> None:
+    roles = roles_file(tmp_path, submitters={"vision": {"users": ["sue"]}})
+    async with running_console(tmp_path, console_user="sue", console_roles=roles) as request_service:
+        answer = await request_service.posted("requests", kind="submit", yaml=JOB.replace("project: vision\n", ""))
+        assert answer["accepted"] is True
+        assert request_service.scribe.state.jobs["new"].project == "vision"
+
+
+@pytest.mark.slow
+async def test_who_may_nothing_learns_nothing_about_jobs_that_are_gone(tmp_path: Path) -> None:
+    roles = roles_file(tmp_path, operators={"users": ["op"]})
+    async with running_console(tmp_path, console_user="vic", console_roles=roles) as request_service:
+        await request_service.refused(403, "requests", kind="pause", job="nobody")
+        await as_(request_service, "op")
+        await request_service.refused(404, "requests", kind="pause", job="nobody")
+
+
+@pytest.mark.slow
+async def test_nothing_is_asked_for_without_the_token_or_a_session(tmp_path: Path) -> None:
+    async with running_console(tmp_path) as request_service:
+        request_service.headers = {}
+        for what in ("requests", "preview", "plan", "plan-policy", "what-if"):
+            await request_service.refused(403, what, kind="pause", job="train-7")
+        request_service.console.http.cookies.clear()
+        for what in ("requests", "preview", "plan", "plan-policy", "what-if"):
+            await request_service.refused(401, what, kind="pause", job="train-7")
+        assert (await request_service.console.http.get("/api/pools")).status_code == 401
+        assert published(request_service) == []
+
+
+# --- reading
+
+
+@pytest.mark.slow
+async def test_the_policy_in_force_is_given_as_a_file(tmp_path: Path) -> None:
+    async with running_console(tmp_path) as request_service:
+        found = (await request_service.console.http.get("/api/pools/pool-a/policy")).json()
+        assert found["seq"] == request_service.scribe.state.policy_revision
+        planned = await request_service.posted("plan-policy", yaml=found["yaml"])
+        assert (planned["faults"], planned["diff"]) == ([], [])
+
+
+@pytest.mark.slow
+async def test_a_pool_that_is_not_there_is_a_404_whatever_is_asked(tmp_path: Path) -> None:
+    async with running_console(tmp_path) as request_service:
+        for what, body in (
+            ("requests", {"kind": "pause", "job": "x"}),
+            ("preview", {"kind": "pause", "job": "x"}),
+            ("plan", {"yaml": JOB}),
+        ):
+            answer = await request_service.console.http.post(
+                f"/api/pools/nowhere/{what}", json=body, headers=request_service.headers
+            )
+            assert answer.status_code == 404, answer.text

@@ -1,0 +1,168 @@
+"""Whatever is sent to the console: it is refused with a sentence, and never breaks anything."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.console.actions.kit import RequestService, running_console, story, task_result
+
+from bailiff_console.actions.request_parser import parse_request
+from bailiff_console.problems import ApiError
+
+SEEDS = 50
+JOB = {"name": "new", "project": "vision", "gpus": 1, "command": "x"}
+ODD: list[Any] = [
+    None, True, 0, -1, 1.5, 10**30, 2**63, "", "x", "x" * 5000, "\x00", "\x1b[31m", "<script>alert(1)</script>", "a\nb",
+    "é" * 100, [], {}, [[]], {"a": {"b": []}}, ["x"] * 500, "1e999999999",
+    "-1", "NaN", "30m", "*", "../..", "0x" + "f" * 2000, ".inf", "9" * 4400,
+]  # fmt: skip
+FIELDS = [
+    "kind",
+    "job",
+    "node",
+    "reason",
+    "tasks",
+    "min_tasks",
+    "group",
+    "priority_class",
+    "mode",
+    "deadline",
+    "yaml",
+    "id",
+    "x",
+    "__proto__",
+]
+KINDS = ["submit", "cancel", "pause", "resume", "migrate", "evict", "scale", "set", "drain", "undrain", "apply", None, 7]
+
+
+def odd_body(chance: random.Random) -> dict[str, Any]:
+    body = {name: chance.choice([*ODD, "train-7", "gpu-01", 2, "train"]) for name in chance.sample(FIELDS, chance.randint(0, 6))}
+    return {"kind": chance.choice(KINDS), **body} if chance.random() < 0.9 else body
+
+
+def odd_job(chance: random.Random) -> str:
+    fields = [
+        *JOB,
+        "tasks",
+        "memory",
+        "cpu",
+        "fraction",
+        "env",
+        "grace",
+        "groups",
+        "sub-groups",
+        "topology",
+        "labels",
+        "sim-run-for",
+        "user",
+    ]
+    document = {**JOB, **{chance.choice(fields): chance.choice(ODD) for _ in range(chance.randint(1, 4))}}
+    text = json.dumps(document)
+    if chance.random() < 0.3:
+        at = chance.randrange(len(text))
+        text = (
+            text[:at]
+            + chance.choice(["[", "{", "&a ", "*a", "!!python/object:os.system ", "\t", "\x00", "'", ": ", "- "])
+            + text[at:]
+        )
+    return text
+
+
+BROKEN = [
+    b"", b"{", b"[]", b"null", b'"x"', b"1" * 5000, b"{" * 100_000, b"[" * 100_000, b'{"kind": NaN}', b"\xff\xfe",
+    b'{"kind": "\\ud800"}',
+    b'{"kind":"pause","job":"\\ud800"}', b'{"kind":"pause"}',
+    b'{"kind":"pause","job":"a","job":"b","x":1}', b'{"kind":"pause","job":7}',
+    b'{"kind":"scale","job":"a","tasks":1e400}', b'{"kind":"scale","job":"a","tasks":' + b"9" * 5000 + b"}", b"\x00",
+    b'{"kind":["pause"]}', b'{"kind":{"a":1}}', b'{"kind":"drain","node":"n","deadline":5}',
+    b'{"kind":"drain","node":"n","mode":"now"}',
+    b'{"kind":"pause","job":"' + b"a" * 200 + b'"}', b'{"kind":"pause","job":"A B"}',
+    b'{"kind":"pause","job":"a","reason":"' + b"r" * 1001 + b'"}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("raw", BROKEN, ids=range(len(BROKEN)))
+def test_what_is_no_request_is_refused_with_a_sentence(raw: bytes) -> None:
+    with pytest.raises(ApiError) as refused:
+        parse_request(raw)
+    assert refused.value.status == 400
+    assert refused.value.detail
+    assert len(refused.value.detail) < 3000
+
+
+def test_a_field_that_nobody_knows_is_named_with_the_nearest() -> None:
+    with pytest.raises(ApiError) as refused:
+        parse_request(b'{"kind":"pause","job":"a","reson":"x"}')
+    assert refused.value.faults == [{"where": "reson", "text": "no such field; did you mean reason?"}]
+
+
+async def answered(request_service: RequestService, what: str, content: bytes, at: Any) -> None:
+    headers = {**request_service.headers, "content-type": "application/json"}
+    answer = await request_service.console.http.post(f"/api/pools/pool-a/{what}", content=content, headers=headers)
+    assert answer.status_code < 500, (at, what, content[:500], answer.text)
+    assert "text/html" not in answer.headers["content-type"]
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.slow
+async def test_odd_requests_break_nothing(tmp_path: Path) -> None:
+    """Over HTTP, as they would come."""
+    async with running_console(tmp_path) as request_service:
+        chance = random.Random(7)
+        for seed in range(SEEDS // 2):
+            what = chance.choice(["requests", "preview", "plan", "plan-policy", "what-if"])
+            body = odd_body(chance)
+            if what.startswith("plan"):
+                body = {
+                    "yaml": chance.choice([*ODD, odd_job(chance), odd_job(chance)]),
+                    **({"x": 1} if chance.random() < 0.1 else {}),
+                }
+            await answered(request_service, what, json.dumps(body).encode(), seed)
+        for at, raw in enumerate(BROKEN):
+            await answered(request_service, "requests", raw, at)
+            await answered(request_service, "plan", raw, at)
+        sound = await request_service.posted("preview", kind="pause", job="train-7")
+        assert sound["sentences"]
+
+
+def test_odd_jobs_and_policies_have_faults_and_no_errors() -> None:
+    scribe = story()
+    chance = random.Random(8)
+    policy = {"priority_classes": [{"name": "a", "value": 1, "global_default": True}]}
+    for _ in range(SEEDS):
+        found = task_result(scribe, "plan", yaml=odd_job(chance), project=None)
+        assert found["faults"] or found["answer"]
+        text = json.dumps({**policy, chance.choice(["projects", "eviction", "preemption", "identity", "x"]): chance.choice(ODD)})
+        assert set(task_result(scribe, "plan-policy", yaml=text)) == {"faults", "diff", "sentences"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 60_000, "{a: " * 20_000, "- " * 30_000, "\n".join(" " * at + "a:" for at in range(300)),
+        "a: &a [x]\nb: *a\n", "&a [*a]", "name: !!python/object:os.system x", "x: " + "9" * 60_000,
+        "a: !!bool maybe", "a: !!timestamp x", "a: !!int ''",
+    ],
+)  # fmt: skip
+def test_yaml_that_would_grow_or_dig_is_refused(text: str) -> None:
+    scribe = story()
+    for question in ("plan", "plan-policy", "job"):
+        found = task_result(scribe, question, yaml=text, project=None)
+        assert found["faults"]
+        assert found["faults"][0]["line"] >= 1
+
+
+@pytest.mark.slow
+async def test_texts_have_a_largest_size(tmp_path: Path) -> None:
+    async with running_console(tmp_path) as request_service:
+        for what, body in (
+            ("requests", {"kind": "submit", "yaml": "x" * 70_000}),
+            ("preview", {"kind": "submit", "yaml": "x" * 70_000}),
+            ("plan", {"yaml": "x" * 70_000}),
+            ("plan-policy", {"yaml": "x" * 300_000}),
+            ("what-if", {"yaml": "x" * 300_000}),
+            ("plan", {"yaml": "x" * 1_100_000}),
+        ):
+            await request_service.refused(413, what, **body)

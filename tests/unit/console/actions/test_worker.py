@@ -1,0 +1,64 @@
+"""The process that thinks: it is asked in turn, ends when it takes too long, and comes back when it was killed."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.unit.console.actions.kit import story
+
+from bailiff.client.errors import Problem
+from bailiff_bus.messages import PauseJob
+from bailiff_console.actions.worker import Worker
+from bailiff_console.problems import ApiError
+
+PAUSE = {"kind": "pause", "body": PauseJob(job="train-7").model_dump_json(), "now": 0}
+
+
+@pytest.fixture
+async def worker() -> AsyncIterator[Worker]:
+    made = Worker()
+    yield made
+    await made.close()
+
+
+async def test_it_answers_about_the_pool_as_it_is(worker: Worker) -> None:
+    scribe = story()
+    first, second = await asyncio.gather(*(worker.run("preview", PAUSE, scribe.state) for _ in range(2)))
+    assert first == second
+    assert "train-9 (gpu-01) can start" in " ".join(first["sentences"])
+    scribe.node("gpu-03")
+    scribe.start("train-9")
+    assert "4 GPUs become free" in " ".join((await worker.run("preview", PAUSE, scribe.state))["sentences"])
+    with pytest.raises(Problem, match="no job 'x'"):
+        await worker.run("preview", {**PAUSE, "body": PauseJob(job="x").model_dump_json()}, scribe.state)
+
+
+async def test_killed_it_says_so_and_the_next_question_is_answered(worker: Worker) -> None:
+    state = story().state
+    assert await worker.run("preview", PAUSE, state)
+    assert worker._process is not None
+    os.kill(worker._process.pid, signal.SIGKILL)
+    await worker._process.wait()
+    assert await worker.run("preview", PAUSE, state)
+
+
+@pytest.mark.slow
+async def test_what_takes_too_long_is_given_up_and_its_process_is_gone() -> None:
+    worker = Worker(timeout=0.05)
+    process = await worker._started()
+    process.send_signal(signal.SIGSTOP)  # it would never answer
+    with pytest.raises(ApiError) as refused:
+        await worker.run("preview", PAUSE, story().state)
+    assert refused.value.status == 503
+    assert worker._process is None
+    assert process.returncode is not None
+
+
+async def test_an_error_of_ours_is_told_as_one_and_breaks_nothing(worker: Worker) -> None:
+    state = story().state
+    with pytest.raises(ApiError) as refused:
+        await worker.run("nonsense", {}, state)
+    assert refused.value.status == 500
+    assert await worker.run("preview", PAUSE, state)

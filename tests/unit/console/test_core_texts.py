@@ -1,0 +1,20 @@
+"""The console's texts for rules, eviction causes and refusals equal the core's, and its list of decisions is complete."""
+
+import json
+from pathlib import Path
+
+from bailiff_core.explain.victims import EVICTION_CAUSES, REFUSAL_REASONS
+from bailiff_core.protections import RULES
+from bailiff_core.records.payload import AUDIT_TYPES
+
+TEXTS = Path(__file__).parents[3] / "services/console/frontend/src/lib/core-texts.json"
+
+
+def test_the_console_has_the_texts_of_the_core() -> None:
+    expected = {
+        "rules": {rule.name: rule.says for rule in RULES},
+        "evictions": dict(EVICTION_CAUSES),
+        "refusals": dict(REFUSAL_REASONS),
+        "decisions": sorted(kind.NAME for kind in AUDIT_TYPES.values() if kind.KIND == "decision"),
+    }
+    assert json.loads(TEXTS.read_text(encoding="utf-8")) == expected

@@ -1,0 +1,140 @@
+"""The past from kept states: the same as folded from the start, and what is told of it the same as from the whole log."""
+
+from collections.abc import AsyncGenerator
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.archive_kit import Log
+from tests.history_files import from_lines
+
+from bailiff.client.client import PoolRef
+from bailiff.explain import explanations
+from bailiff_bus import topics
+from bailiff_bus.port import Message
+from bailiff_console.history import snapshots
+from bailiff_console.history.explain import PoolLog, log_around, record_at
+from bailiff_console.live.follower import PoolFollower
+from bailiff_core.fold import apply
+from bailiff_core.fold.snapshot import to_snapshot
+from bailiff_core.model.state import PoolState
+from bailiff_core.records import Wire, decode
+from bailiff_service.metrics import Metrics
+
+HISTORIES = Path(__file__).parents[2] / "histories"
+STORIES = ("operator-requests-5", "borrow-and-reclaim-5", "no-counter-reclaim-5")
+
+
+class Kept:
+    """A history in a log in memory, and a follower that has read it, with many states kept."""
+
+    def __init__(self, name: str, folder: Path, most: int = 8) -> None:
+        self.wires = from_lines((HISTORIES / f"{name}.jsonl").read_text())
+        self.pool = decode(self.wires[0]).pool
+        self.log = Log(self.pool)
+        self.log.append(self.wires)
+        self.bus = self.log.cluster.client("console")
+        self.followed = PoolFollower(self.bus, PoolRef(self.pool, 0, "identity"), Metrics(), folder, most)
+
+    async def read(self) -> "Kept":
+        await self.followed.log_projection.catch_up()
+        self.followed.history.snapshots.flush()
+        return self
+
+    @property
+    def files(self) -> list[Path]:
+        return sorted(self.followed.history.snapshots.folder.glob("*.past"))
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These histories are short."""
+    monkeypatch.setattr(snapshots, "MIN_GAP", 5)
+
+
+def folded(wires: list[Wire], seq: int) -> PoolState:
+    state = PoolState()
+    for wire in wires[: seq + 1]:
+        apply(state, decode(wire))
+    return state
+
+
+def without_turn(state: PoolState) -> PoolState:
+    """So that it can be compared in the middle of a turn, too."""
+    state.cycle_open = False
+    return state
+
+
+@pytest.mark.parametrize("name", STORIES)
+async def test_the_pool_after_any_record_is_what_the_log_folds_to(name: str, tmp_path: Path) -> None:
+    kept = await Kept(name, tmp_path).read()
+    assert 4 <= len(kept.files) <= 8
+    end = len(kept.wires) - 1
+    order = [*range(0, end, 7), *range(end, 0, -11), 0, end]
+    for seq in order:
+        async with kept.followed.history.at(seq=seq, end=end) as then:
+            assert then.seq == then.state.seq == seq
+            assert to_snapshot(without_turn(folded(kept.wires, seq))) == to_snapshot(_copy(then.state)), seq
+    for seq in range(0, end, 13):
+        time = decode(kept.wires[seq]).time
+        async with kept.followed.history.at(time=time, end=end) as then:
+            last = max(n for n, wire in enumerate(kept.wires) if decode(wire).time <= time)
+            assert then.seq == min(last, end)
+        if last == end:
+            break
+    await kept.followed.history.close()
+
+
+def _copy(state: PoolState) -> PoolState:
+    return without_turn(copy(state))
+
+
+async def test_states_that_cannot_be_read_are_thrown_away_and_one_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    kept = await Kept(STORIES[0], tmp_path).read()
+    end = len(kept.wires) - 1
+    for file in kept.files[1:]:
+        file.write_bytes(file.read_bytes()[:-40])
+    async with kept.followed.history.at(seq=end, end=end) as then:
+        assert then.state.seq == end
+    await kept.followed.history.close()
+    assert len(kept.files) < 8
+    nowhere = tmp_path / "a-file"
+    nowhere.write_text("")
+    other = await Kept(STORIES[0], nowhere).read()
+    assert other.followed.history.snapshots.fault is not None
+    assert "a-file" in other.followed.history.snapshots.fault
+    async with other.followed.history.at(seq=end, end=end) as then:
+        assert then.state.seq == end
+    await other.followed.history.close()
+
+
+@pytest.mark.parametrize("name", STORIES)
+async def test_what_is_explained_is_what_the_whole_log_says(name: str, tmp_path: Path) -> None:
+    kept = await Kept(name, tmp_path).read()
+    whole = explanations.Log(kept.pool, lambda: _messages(kept.log), _pool_of(kept))
+    for job in kept.followed.state.jobs:
+        found = await PoolLog(kept.followed, job=job).found(job, None)
+        expected = await whole.found(job, None)
+        progress = "TaskProgressed"
+        assert [each.seq for each in found.history] == [each.seq for each in expected.history if progress not in each.type]
+        assert explanations.explain_job(job, found) == explanations.explain_job(job, expected)
+    decided = [n for n, wire in enumerate(kept.wires) if b"Decided" in dict(wire.headers)["ce_type"]]
+    for seq in [*decided, *range(0, len(kept.wires), 9)]:
+        log = await log_around(kept.followed, await record_at(kept.followed, seq))
+        told = await explanations.explain_record(log, str(seq), seq, await log.found(str(seq), seq))
+        expected_told = await explanations.explain_record(whole, str(seq), seq, await whole.found(str(seq), seq))
+        assert told == expected_told, seq
+    await kept.followed.history.close()
+
+
+def _pool_of(kept: Kept) -> Any:
+    async def pool() -> PoolState:
+        return folded(kept.wires, len(kept.wires) - 1)
+
+    return pool
+
+
+async def _messages(log: Log) -> AsyncGenerator[Message, None]:
+    for message in log.cluster.messages(topics.AUDIT.name, 0):
+        yield message

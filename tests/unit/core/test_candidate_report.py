@@ -1,0 +1,93 @@
+"""The full lists behind an explanation, made again: they agree with what the record counted."""
+
+from tests.log_builder import MINUTE, Story, folded, policy
+
+from bailiff_core.explain.candidate_report import Candidate, candidates
+from bailiff_core.records import decisions, facts
+
+
+def listed(story: Story) -> tuple[decisions.PreemptionDecided | decisions.PreemptionRefused, list[Candidate]]:
+    """The newest decision about victims, and everybody that was considered for it."""
+    at = next(at for at in reversed(range(len(story.records))) if isinstance(story.records[at].data, KINDS))
+    decision = story.records[at].data
+    assert isinstance(decision, KINDS)
+    proposal = next(record.data for record in reversed(story.records[:at]) if isinstance(record.data, facts.ProposalReceived))
+    assert isinstance(proposal, facts.ProposalReceived)
+    state = folded(story.wires[: proposal.computed_at + 1])
+    return decision, candidates(state, decision, proposal.proposals)
+
+
+KINDS = (decisions.PreemptionDecided, decisions.PreemptionRefused)
+
+
+def test_everybody_is_listed_with_the_rule_that_shielded_it() -> None:
+    story = Story(policy(protections={"excluded": [{"keep": "yes"}]}))
+    story.node("n1", gpus=8)
+    story.runs("old", gpus=2)
+    story.runs("fixed", gpus=2, preemptible=False)
+    story.runs("kept", gpus=1, labels={"keep": "yes"})
+    story.runs("peer", gpus=1, cls="inference")
+    story.runs("young", gpus=2, after=5 * MINUTE)
+    story.submit("high", gpus=2, cls="inference", after=MINUTE)
+    story.propose()
+    decision, found = listed(story)
+    assert isinstance(decision, decisions.PreemptionDecided)
+    assert [(each.job, each.rule, each.chosen) for each in found] == [
+        ("old", "", False),
+        ("fixed", "not-preemptible", False),
+        ("kept", "excluded", False),
+        ("peer", "not-preemptible", False),
+        ("young", "", True),
+    ]
+    assert {each.job: each.lost_gpu_ms for each in found if not each.rule} == {"old": 2 * 420_000, "young": 2 * 120_000}
+
+
+def test_the_lists_agree_with_what_the_record_counted() -> None:
+    story = Story()
+    story.node("n1", gpus=8)
+    for number in range(6):
+        story.runs(f"j{number}", gpus=1, preemptible=number % 3 != 0)
+    story.submit("high", gpus=4, cls="inference", after=MINUTE)
+    story.propose()
+    decision, found = listed(story)
+    why = decision.explanation
+    assert why.candidates == len({each.job for each in found if not each.rule})
+    assert {group.rule: group.jobs for group in why.excluded} == {"not-preemptible": 2}
+    assert [each.job for each in found if each.rule] == ["j0", "j3"]
+
+
+def test_a_refusal_has_its_list_too() -> None:
+    story = Story()
+    story.node("n1", gpus=2)
+    story.runs("a", gpus=1)
+    story.runs("b", gpus=1, preemptible=False)
+    story.submit("high", gpus=2, cls="inference")
+    story.propose()
+    decision, found = listed(story)
+    assert isinstance(decision, decisions.PreemptionRefused)
+    assert [(each.job, each.rule, each.chosen) for each in found] == [("a", "", False), ("b", "not-preemptible", False)]
+
+
+def test_what_an_earlier_answer_took_is_leaving_already() -> None:
+    story = Story()
+    story.node("n1", gpus=2)
+    story.runs("a", gpus=1)
+    story.runs("b", gpus=1)
+    story.cycle(
+        story.submitted("first", gpus=1, cls="inference"), story.submitted("second", gpus=1, cls="inference"), after=MINUTE
+    )
+    story.propose()
+    decision, found = listed(story)
+    assert isinstance(decision, decisions.PreemptionDecided)
+    assert decision.preemptor.job == "second"
+    assert sorted((each.rule, each.chosen) for each in found) == [("", True), ("already-evicting", False)]
+
+
+def test_surplus_tasks_are_units_of_their_own() -> None:
+    story = Story()
+    story.node("n1", gpus=4)
+    story.runs("elastic", gpus=1, tasks=4, min_tasks=2)
+    story.submit("high", gpus=1, cls="inference", after=MINUTE)
+    story.propose()
+    _, found = listed(story)
+    assert [(each.tasks, each.chosen) for each in found] == [("0-1", False), ("2", False), ("3", True)]

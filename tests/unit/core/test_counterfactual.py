@@ -1,0 +1,154 @@
+"""Why this one and not that one, and who would be next: searched again, on the pool as it was."""
+
+import random
+
+from tests.log_builder import HOUR, MINUTE, SECOND, Story, folded, policy
+
+from bailiff_core.explain import explain_counterfactual, explain_next_victims
+from bailiff_core.explain.counterfactual import Counterfactual, cheaper, counterfactual, next_victims
+from bailiff_core.fold.snapshot import state_digest
+from bailiff_core.records import decisions, facts
+
+
+def asked(story: Story, other: str) -> tuple[Counterfactual, int]:
+    """Of the newest decision, what would have been with the other one, or without it."""
+    decision = next(record for record in reversed(story.records) if isinstance(record.data, decisions.PreemptionDecided))
+    told = story.records[: decision.seq]
+    proposal = next(record.data for record in reversed(told) if isinstance(record.data, facts.ProposalReceived))
+    assert isinstance(proposal, facts.ProposalReceived)
+    state = folded(story.wires[: proposal.computed_at + 1])
+    before = state_digest(state)
+    assert isinstance(decision.data, decisions.PreemptionDecided)
+    found = counterfactual(state, decision.data, proposal.proposals, other)
+    assert state_digest(state) == before
+    return found, decision.seq
+
+
+def sentences(found: Counterfactual, seq: int) -> str:
+    return " ".join(each.text for each in explain_counterfactual(found, seq).sentences)
+
+
+def crowded() -> Story:
+    """Eight GPUs: old and young trains, one that is not preemptible; an inference job takes two GPUs of the youngest."""
+    story = Story()
+    story.node("n1", gpus=8)
+    story.runs("old", gpus=2)
+    story.runs("fixed", gpus=2, preemptible=False)
+    story.runs("one", gpus=1)
+    story.runs("other", gpus=1)
+    story.runs("young", gpus=2, after=5 * MINUTE)
+    story.submit("high", gpus=2, cls="inference", after=MINUTE)
+    story.propose()
+    assert story.job("young").eviction is not None
+    return story
+
+
+def test_who_was_shielded_is_told_the_rule() -> None:
+    found, seq = asked(crowded(), "fixed")
+    assert found.rule == "not-preemptible"
+    assert sentences(found, seq) == "Rule not-preemptible protected fixed from preempt: it is not preemptible."
+
+
+def test_who_could_have_left_is_told_what_that_would_have_cost() -> None:
+    found, seq = asked(crowded(), "old")
+    assert (found.jobs, found.needless, found.proven) == (("old",), False, True)
+    assert found.cost is not None
+    assert found.chosen_cost is not None
+    assert (found.cost.lost_gpu_ms, found.chosen_cost.lost_gpu_ms) == (2 * 420_000, 2 * 120_000)
+    told = sentences(found, seq)
+    assert "No rule protected old" in told
+    assert "work lost, 14.0 GPU-min against 4.0 GPU-min of the chosen set" in told
+
+
+def test_who_is_too_small_alone_leaves_together_with_others() -> None:
+    found, _ = asked(crowded(), "one")
+    assert found.jobs == ("one", "other")
+    assert not found.needless
+
+
+def test_who_would_be_of_no_use_is_told_so() -> None:
+    story = Story()
+    story.node("n1", gpus=4)
+    story.node("n2", gpus=2)
+    story.runs("wide", gpus=4)
+    story.runs("small", gpus=2)
+    story.submit("high", gpus=4, cls="inference", after=MINUTE)
+    story.propose()
+    found, seq = asked(story, "small")
+    assert found.needless
+    assert "for nothing" in sentences(found, seq)
+
+
+def test_a_victim_is_told_what_would_have_been_without_it() -> None:
+    story = crowded()
+    found, seq = asked(story, "young")
+    assert found.chosen
+    assert found.jobs == ("old",)
+    assert "Without young, searched again, old would be preempted: that costs 2 GPUs of priority 50" in sentences(found, seq)
+
+
+def test_who_held_no_room_then_had_none_to_give() -> None:
+    story = Story()
+    story.node("n1", gpus=2)
+    story.runs("low", gpus=2)
+    story.submit("waits", gpus=2)
+    story.submit("high", gpus=2, cls="inference", after=MINUTE)
+    story.propose()
+    found, seq = asked(story, "waits")
+    assert found.rule == "absent"
+    assert "had no resources allocated at that time" in sentences(found, seq)
+
+
+def test_nothing_is_cheaper_than_what_was_proven() -> None:
+    """Whoever is forced in or spared, on small random pools: the chosen set is never dearer."""
+    compared = 0
+    for seed in range(12):
+        told = random.Random(seed)
+        story = Story(policy(preemption={"actions": ["allocate", "preempt"]}))
+        for number in range(2):
+            story.node(f"n{number}", gpus=4)
+        for number in range(8):
+            story.submit(f"j{number}", gpus=told.choice((1, 1, 2, 3)), after=told.randrange(1, 20) * MINUTE)
+            for name in list(story.state.starting):
+                story.started(name)
+        story.submit("high", gpus=told.choice((2, 3, 4)), cls="inference", after=MINUTE)
+        if story.state.selection is None:
+            continue
+        story.propose()
+        decided = [record.data for record in story.records if isinstance(record.data, decisions.PreemptionDecided)]
+        if not decided or not decided[-1].explanation.proven:
+            continue
+        for name in [name for name in story.state.jobs if name != "high"]:
+            found, _ = asked(story, name)
+            if found.cost is not None and found.chosen_cost is not None:
+                compared += 1
+                assert not cheaper(found.cost, found.chosen_cost), (seed, name, found)
+                assert found.chosen == (name not in found.jobs)
+    assert compared > 20
+
+
+def test_who_would_be_next_is_searched_on_the_pool_after_the_decision() -> None:
+    story = crowded()
+    found = next_victims(story.state, "high")
+    assert (found.action, found.jobs) == ("preempt", ("old",))
+    told = explain_next_victims(found, "high", 7)
+    assert told.question == "Which jobs would another job like high preempt?"
+    assert told.sentences[0].text.startswith("old, action preempt, at 2 GPUs of priority 50")
+    story.yields("young", after=SECOND)
+    story.started("high")
+    story.ends("high", 0, after=HOUR)
+    story.ends("old", 0)
+    assert (
+        explain_next_victims(next_victims(story.state, "high"), "high", 7).sentences[0].text
+        == "None: it would fit without evictions."
+    )
+
+
+def test_nobody_is_next_where_all_are_shielded() -> None:
+    story = Story()
+    story.node("n1", gpus=2)
+    story.runs("low", gpus=2)
+    story.submit("high", gpus=2, cls="inference", after=MINUTE)
+    story.propose()
+    told = explain_next_victims(next_victims(story.state, "high"), "high", 7).sentences[0].text
+    assert told.startswith("No victims were found for it")

@@ -1,0 +1,40 @@
+"""Who stands where, counted of all jobs at once or of one after the other."""
+
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from tests.builders import MINUTE, Sketch, group
+
+from bailiff_core.placement.allocation_index import AllocationIndex
+
+
+@pytest.fixture
+def sketch() -> Sketch:
+    made = Sketch()
+    for name, gpus in (("a", 8), ("b", 4), ("c", 2), ("d", 0)):
+        made.node(name, gpus=gpus)
+    made.running("one", "a", [0], age=5 * MINUTE)
+    made.running("two", "a", [1, 2], age=3 * MINUTE, priority=75)
+    made.running("alike", "b", [0], age=5 * MINUTE)
+    made.running("firm", "b", [1], preemptible=False)
+    made.running("promised", "b", [2], phase="reserved")
+    made.running("leaving", "a", [3], phase="evicting")
+    made.at(made.job("gang", group(2, gpus=2), priority=10), ("a", [4, 5]), ("c", [0, 1]))
+    made.at(made.job("shared", group(1, gpu_share_milli=500)), ("b", [3]))
+    return made
+
+
+def test_all_at_once_is_what_one_after_the_other_comes_to(sketch: Sketch) -> None:
+    at_once, singly = AllocationIndex.of_pool(sketch.state), AllocationIndex()
+    singly.all_gpus, singly.max_devices = np.zeros(4, np.int64), 8
+    for name in sketch.state.active:
+        singly.refresh(sketch.state, [name])
+    for one in ("of", "tasks", "gpus"):
+        assert getattr(at_once, one) == getattr(singly, one), one
+    assert {node: here for node, here in singly.on.items() if here} == at_once.on
+    assert at_once.all_gpus.tolist() == singly.all_gpus.tolist() == [5, 4, 2, 0]
+    assert at_once.levels.keys() == singly.levels.keys() == {10, 50, 75}
+    for priority, level in at_once.levels.items():
+        for part in fields(level):
+            assert getattr(level, part.name).tolist() == getattr(singly.levels[priority], part.name).tolist(), part.name

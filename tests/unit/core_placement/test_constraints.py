@@ -1,0 +1,87 @@
+"""What a action asks of its preemptor, and of a set of victims as a whole: each line of it."""
+
+import pytest
+from tests.builders import HOUR, Sketch, asking, group
+from tests.unit.core_placement.test_revalidate import policy
+
+from bailiff_core.model.policy import Action
+from bailiff_core.model.state import Job
+from bailiff_core.model.units import Unit, whole
+from bailiff_core.queue.order import shares_now
+from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.victims.constraints import Constraints, action_not_permitted
+
+WEB = {"budgets": [{"name": "web", "labels": {"app": "web"}, "max_disruptions": 1}]}
+
+
+@pytest.fixture
+def sketch() -> Sketch:
+    """Two nodes of four GPUs, which `one` and `two` of project `a` hold."""
+    made = Sketch()
+    for node, name in (("m", "one"), ("n", "two")):
+        made.node(node, gpus=4)
+        job = made.running(name, node, range(4))
+        job.project = "a"
+        job.demand = job.demand.model_copy(update={"labels": {"app": "web"}})
+    return made
+
+
+@pytest.fixture
+def preemptor(sketch: Sketch) -> Job:
+    job = sketch.job("preemptor", group(gpus=4), priority=75)
+    job.project = "b"
+    return job
+
+
+def why(sketch: Sketch, preemptor: Job, action: Action) -> str | None:
+    scene = scene_of(sketch.state)
+    return action_not_permitted(scene, shares_now(scene), asking(preemptor), action)
+
+
+def terms(sketch: Sketch, preemptor: Job, action: Action, *earlier: Unit) -> Constraints:
+    scene = scene_of(sketch.state)
+    return Constraints(scene, shares_now(scene), asking(preemptor), action, earlier)
+
+
+def test_without_projects_there_is_nothing_to_reclaim(sketch, preemptor):
+    assert why(sketch, preemptor, "reclaim") == "the policy has no projects to reclaim from"
+
+
+def test_nobody_moves_for_a_job_above_its_limit(sketch, preemptor):
+    sketch.state.policy = policy({"name": "b", "limit": {"gpus": 3}}, preemption={"max_migrations": None})
+    assert "limit of 3 GPUs" in (why(sketch, preemptor, "consolidate") or "")
+
+
+def test_nobody_leaves_for_firm_work_above_its_quota(sketch, preemptor):
+    preemptor.preemptible = False
+    sketch.state.policy = policy({"name": "b", "quota": {"gpus": 3}})
+    assert "quota of 3 GPUs" in (why(sketch, preemptor, "preempt") or "")
+
+
+def test_who_was_reclaimed_from_does_not_get_it_back_by_another_verb(sketch, preemptor):
+    rules = {"cooldown": {"project": "1h"}}
+    sketch.state.policy = policy({"name": "b", "quota": {"gpus": 0}}, protections=rules, preemption={"max_migrations": None})
+    sketch.state.reclaimed_at["b"] = sketch.state.now - HOUR // 2
+    assert "does not borrow back yet" in (why(sketch, preemptor, "consolidate") or "")
+    assert terms(sketch, preemptor, "preempt").limited
+    assert not terms(sketch, preemptor, "reclaim").limited
+
+
+def test_who_leaves_for_earlier_askers_of_the_batch_counts(sketch, preemptor):
+    sketch.state.policy = policy(protections=WEB)
+    one, two = (whole(sketch.state.jobs[name]) for name in ("one", "two"))
+    assert terms(sketch, preemptor, "preempt").violation([two]) is None
+    assert terms(sketch, preemptor, "preempt", one).violation([two]) is not None
+
+
+def test_under_reclaim_a_budget_holds_as_well(sketch, preemptor):
+    sketch.state.policy = policy({"name": "a"}, {"name": "b", "quota": {"gpus": 8}}, protections=WEB)
+    both = [whole(sketch.state.jobs[name]) for name in ("one", "two")]
+    assert (terms(sketch, preemptor, "reclaim").violation(both) or "").startswith("budget 'web'")
+
+
+def test_reclaim_does_not_take_what_is_placed_again(sketch, preemptor):
+    sketch.state.policy = policy({"name": "a", "quota": {"gpus": 8}}, {"name": "b", "quota": {"gpus": 8}})
+    both = [whole(sketch.state.jobs[name]) for name in ("one", "two")]
+    assert terms(sketch, preemptor, "reclaim").violation(both) is not None
+    assert terms(sketch, preemptor, "reclaim").violation(both, []) is None

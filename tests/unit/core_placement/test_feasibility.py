@@ -1,0 +1,53 @@
+"""Whether a gang could ever stand: the kept answer follows the nodes."""
+
+import pytest
+from tests.builders import Sketch, group
+
+from bailiff_core.fold.registry import FOLDS
+from bailiff_core.model.demand import JobDemand
+from bailiff_core.model.state import PoolState
+from bailiff_core.placement.feasibility import CACHE_SIZE, could_ever_fit
+from bailiff_core.records import facts
+from bailiff_core.records.payload import Fact
+
+BIG = JobDemand(job="big", tasks=(group(gpus=8),))
+
+
+def folded(state: PoolState, fact: Fact) -> None:
+    FOLDS[type(fact)](state, fact)
+
+
+def joined(number: int, gpus: int) -> facts.NodeJoined:
+    devices = tuple(facts.DeviceInfo(id=f"g-{number}-{n}", kind="gpu", model="h100", memory_bytes=80 << 30) for n in range(gpus))
+    return facts.NodeJoined(
+        node=f"node-{number}", number=number, incarnation="i", machine_id="m", boot_id="b", report_number=0, cpu_milli=8000,
+        memory_bytes=1 << 40, max_tasks=10, labels={}, devices=devices,
+    )  # fmt: skip
+
+
+def test_a_node_that_joins_or_is_lost_changes_the_answer() -> None:
+    state = Sketch().state
+    folded(state, joined(0, gpus=4))
+    assert could_ever_fit(state, BIG) is not None
+    folded(state, joined(1, gpus=8))
+    assert could_ever_fit(state, BIG) is None
+    folded(state, facts.NodeLost(node="node-1", last_contact=0))
+    assert could_ever_fit(state, BIG) is not None
+    folded(state, joined(1, gpus=8))
+    assert could_ever_fit(state, BIG) is None
+
+
+@pytest.mark.parametrize("gpus", [1, 8])
+def test_the_second_answer_is_the_first(gpus: int) -> None:
+    state = Sketch().state
+    folded(state, joined(0, gpus=4))
+    demand = JobDemand(job="a", tasks=(group(gpus=gpus),))
+    assert could_ever_fit(state, demand) == could_ever_fit(state, demand)
+
+
+def test_many_shapes_do_not_pile_up() -> None:
+    state = Sketch().state
+    folded(state, joined(0, gpus=4))
+    for cpu in range(CACHE_SIZE + 10):
+        could_ever_fit(state, JobDemand(job="a", tasks=(group(cpu=cpu),)))
+    assert len(state.indices.infeasible) <= CACHE_SIZE

@@ -1,0 +1,397 @@
+"""An answer comes back to a pool that may have moved on: each thing that can have changed meanwhile, and what is said of it."""
+
+import json
+
+import pytest
+from tests.builders import Sketch, asking, group
+
+from bailiff_core.model.placement_ranges import NodeShare
+from bailiff_core.model.policy import DEFAULT_POLICY, Action, Policy
+from bailiff_core.model.proposal import Proposal
+from bailiff_core.model.state import Eviction, Job
+from bailiff_core.placement import StepBudget
+from bailiff_core.queue.order import shares_now
+from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.victims import Accepted, SelectionBatch, Stale, revalidate_proposal, select_victims
+
+
+def policy(*projects: dict[str, object], **rest: object) -> Policy:
+    document = {**DEFAULT_POLICY.model_dump(mode="json"), "projects": projects, **rest}
+    return Policy.model_validate_json(json.dumps(document))
+
+
+def ask(sketch: Sketch, preemptor: Job, action: Action = "preempt") -> Proposal:
+    sketch.state.indices.snapshot = None
+    answer = select_victims(SelectionBatch.on(scene_of(sketch.state)), asking(preemptor), action, StepBudget(20_000))
+    assert answer.victims, answer.would_need
+    assert isinstance(verdict(sketch, preemptor, answer), Accepted), "as nothing has changed, it holds"
+    return answer
+
+
+def verdict(sketch: Sketch, preemptor: Job, answer: Proposal) -> Accepted | Stale:
+    sketch.state.indices.snapshot = None
+    scene = scene_of(sketch.state)
+    return revalidate_proposal(scene, shares_now(scene), preemptor, answer)
+
+
+def why(sketch: Sketch, preemptor: Job, answer: Proposal) -> str:
+    found = verdict(sketch, preemptor, answer)
+    assert isinstance(found, Stale), found
+    return found.reason
+
+
+@pytest.fixture
+def sketch() -> Sketch:
+    """Two nodes of four GPUs: `one` has the first, `two` the second."""
+    made = Sketch()
+    made.node("a", gpus=4)
+    made.node("b", gpus=4)
+    made.running("one", "a", range(4))
+    made.running("two", "b", range(4), priority=75)
+    return made
+
+
+@pytest.fixture
+def preemptor(sketch: Sketch) -> Job:
+    return sketch.job("preemptor", group(gpus=4), priority=75)
+
+
+def test_it_must_be_an_answer_for_this_job(sketch, preemptor):
+    answer = ask(sketch, preemptor)
+    other = "the proposal is a refusal or for another job"
+    assert why(sketch, preemptor, answer.model_copy(update={"refused": "gave-up"})) == other
+    assert why(sketch, preemptor, answer.model_copy(update={"job": "two"})) == other
+
+
+def test_the_job_must_still_wait(sketch, preemptor):
+    answer = ask(sketch, preemptor)
+    preemptor.phase = "evicting"
+    assert why(sketch, preemptor, answer) == "'preemptor' is no longer pending"
+
+
+def test_a_job_that_runs_must_ask_for_the_same_tasks(sketch):
+    sketch.node("c", gpus=1)
+    wide = sketch.job("wide", group(gpus=1), priority=75)
+    sketch.at(wide, ("c", [0]))
+    wide.demand = wide.demand.model_copy(update={"tasks": (group(3, gpus=1),), "min_tasks": 1})
+    answer = ask(sketch, wide)
+    assert answer.tasks == "1"
+    assert why(sketch, wide, answer.model_copy(update={"tasks": "2"})) == "'wide' needs other tasks now"
+    assert why(sketch, wide, answer.model_copy(update={"tasks": ""})) == "'wide' is no longer pending"
+
+
+def test_the_placement_must_make_sense(sketch, preemptor):
+    answer = ask(sketch, preemptor)
+    nonsense = answer.model_copy(update={"placement": (NodeShare(node=0, tasks="0", devices="0-2"),)})
+    assert why(sketch, preemptor, nonsense) == "the placement is invalid: tasks 0 need 4 devices on node 0, got 3"
+
+
+def test_room_that_was_free_must_still_be(sketch, preemptor):
+    free = Proposal(request=1, job="preemptor", action="allocate", placement=(NodeShare(node=0, tasks="0", devices="0-3"),))
+    assert why(sketch, preemptor, free) == "task 0 does not fit on a"
+    sketch.node("c", gpus=4)
+    there = free.model_copy(update={"placement": (NodeShare(node=2, tasks="0", devices="0-3"),)})
+    assert isinstance(verdict(sketch, preemptor, there), Accepted)
+    sketch.state.policy = policy({"name": "p", "limit": {"gpus": 3}})
+    preemptor.project = "p"
+    assert why(sketch, preemptor, there) == "project p would use 4 of its limit of 3 GPUs"
+
+
+def test_a_victim_is_named_once(sketch, preemptor):
+    answer = ask(sketch, preemptor)
+    assert why(sketch, preemptor, answer.model_copy(update={"victims": answer.victims * 2})) == "victim 'one' is named twice"
+
+
+def test_a_victim_that_was_only_promised_room_must_not_have_started(preemptor, sketch):
+    sketch.state.jobs["two"].priority = 200
+    held = sketch.state.jobs["one"]
+    held.phase = "reserved"
+    held.tasks[0].state = "reserved"
+    node = sketch.state.nodes[0]
+    node.allocated, node.reserved = node.reserved, node.allocated
+    answer = ask(sketch, preemptor)
+    assert answer.victims[0].reserved
+    held.phase = "starting"
+    held.tasks[0].state = "starting"
+    node.allocated, node.reserved = node.reserved, node.allocated
+    assert why(sketch, preemptor, answer) == "victim 'one' has started since"
+
+
+def test_a_victim_of_a_newer_attempt_is_not_meant(sketch, preemptor):
+    answer = ask(sketch, preemptor)
+    sketch.state.jobs["one"].attempt += 1
+    assert why(sketch, preemptor, answer) == "task 0 does not fit on a"
+
+
+def test_its_nodes_must_suit_it(sketch, preemptor):
+    answer = ask(sketch, preemptor)
+    preemptor.demand = preemptor.demand.model_copy(update={"tasks": (group(gpus=4, gpu_models=("a100",)),)})
+    assert why(sketch, preemptor, answer) == "task 0 may not run on a with these devices"
+
+
+def test_and_so_must_the_devices_on_them():
+    made = Sketch()
+    made.node("a", gpus=4, models=("h100", "a100"))
+    made.running("low", "a", range(4))
+    preemptor = made.job("preemptor", group(gpus=2), priority=75)
+    answer = ask(made, preemptor)
+    preemptor.demand = preemptor.demand.model_copy(update={"tasks": (group(gpus=2, gpu_models=("a100",)),)})
+    assert why(made, preemptor, answer) == "task 0 may not run on a with these devices"
+
+
+def test_all_victims_together_must_still_be_allowed_to_leave(sketch):
+    sketch.state.jobs["two"].priority = 50
+    for name in ("one", "two"):
+        job = sketch.state.jobs[name]
+        job.demand = job.demand.model_copy(update={"labels": {"app": "web"}})
+    pair = sketch.job("pair", group(2, gpus=4), priority=75)
+    answer = ask(sketch, pair)
+    sketch.state.policy = policy(protections={"budgets": [{"name": "web", "labels": {"app": "web"}, "max_disruptions": 1}]})
+    assert why(sketch, pair, answer) == "budget 'web' lets at most 1 of its jobs leave at a time, 1 more now"
+
+
+def test_victims_of_another_project_must_together_be_above_its_quota(sketch):
+    sketch.state.jobs["two"].priority = 50
+    for name in ("one", "two"):
+        sketch.state.jobs[name].project = "theirs"
+    pair = sketch.job("pair", group(2, gpus=4), priority=75)
+    pair.project = "ours"
+    wide = {"scope": "pool", "actions": ["allocate", "preempt"]}
+    sketch.state.policy = policy(
+        {"name": "theirs", "quota": {"gpus": 3}}, {"name": "ours", "quota": {"gpus": 8}}, preemption=wide
+    )
+    answer = ask(sketch, pair)
+    sketch.state.policy = policy(
+        {"name": "theirs", "quota": {"gpus": 5}}, {"name": "ours", "quota": {"gpus": 8}}, preemption=wide
+    )
+    assert why(sketch, pair, answer) == "project theirs would lose more than it uses beyond its quota"
+
+
+def test_the_asker_must_still_keep_its_limit_beside_those_who_stay(sketch, preemptor):
+    sketch.state.policy = policy({"name": "p", "limit": {"gpus": 8}}, {"name": "q"})
+    for name in ("one", "preemptor"):
+        sketch.state.jobs[name].project = "p"
+    answer = ask(sketch, preemptor)
+    sketch.state.policy = policy({"name": "p", "limit": {"gpus": 3}}, {"name": "q"})
+    assert "limit of 3 GPUs" in why(sketch, preemptor, answer)
+
+
+def test_a_victim_that_left_for_a_limit_does_not_come_back_above_it(sketch):
+    """`small` has room beside `preemptor`, and its project's limit does not let both run."""
+    sketch.node("c", gpus=4)
+    small = sketch.running("small", "c", [0])
+    preemptor = sketch.job("preemptor", group(gpus=2), priority=75)
+    sketch.state.policy = policy({"name": "p", "limit": {"gpus": 2}})
+    for job in (small, preemptor):
+        job.project = "p"
+    answer = ask(sketch, preemptor)
+    assert [(choice.job, choice.moved_to) for choice in answer.victims] == [("small", ())]
+    there = answer.victims[0].model_copy(update={"moved_to": (NodeShare(node=2, tasks="0", devices="3"),)})
+    found = verdict(sketch, preemptor, answer.model_copy(update={"victims": (there,)}))
+    assert isinstance(found, Accepted)
+    assert [(choice.job, choice.moved_to) for choice in found.victims] == [("small", ())]
+
+
+def reclaiming(sketch: Sketch) -> tuple[Job, Proposal]:
+    sketch.state.policy = policy({"name": "a", "quota": {"gpus": 4}}, {"name": "b", "quota": {"gpus": 4}})
+    for name in ("one", "two"):
+        sketch.state.jobs[name].project = "a"
+    owner = sketch.job("owner", group(gpus=4), priority=50)
+    owner.project = "b"
+    return owner, ask(sketch, owner, "reclaim")
+
+
+def test_reclaim_takes_only_what_is_still_beyond_the_share(sketch):
+    owner, answer = reclaiming(sketch)
+    sketch.state.jobs["two"].project = "c"
+    sketch.state.policy = policy(*({"name": name, "quota": {"gpus": 4}} for name in "abc"))
+    assert why(sketch, owner, answer) == "project a would lose more than it has above its fair share and its quota"
+
+
+def test_nor_does_it_turn_the_tables(sketch):
+    """Meanwhile another project of the preemptor's department has begun to borrow."""
+    sketch.state.policy = policy(
+        {"name": "mine", "quota": {"gpus": 4}},
+        {"name": "a", "parent": "mine", "quota": {"gpus": 4}},
+        {"name": "c", "parent": "mine", "quota": {"gpus": 0}},
+        {"name": "theirs", "quota": {"gpus": 4}},
+        {"name": "b", "parent": "theirs", "quota": {"gpus": 4}},
+    )
+    for name in ("one", "two"):
+        sketch.state.jobs[name].project = "b"
+    owner = sketch.job("owner", group(gpus=4), priority=50)
+    owner.project = "a"
+    answer = ask(sketch, owner, "reclaim")
+    sketch.node("c", gpus=4)
+    sketch.running("borrower", "c", range(3)).project = "c"
+    assert why(sketch, owner, answer) == (
+        "project mine would use 7 of its fair share of 6 GPUs, a larger part of it than project theirs would be left with"
+    )
+
+
+def scattered() -> tuple[Sketch, Job]:
+    """Two nodes half full: one job has to move for `big`."""
+    made = Sketch()
+    for name in ("a", "b"):
+        made.node(name, gpus=4)
+        made.running(f"on-{name}", name, [0, 1])
+    made.state.policy = policy(preemption={"max_migrations": None})
+    return made, made.job("big", group(gpus=4))
+
+
+def test_everybody_who_moves_must_have_a_place():
+    made, big = scattered()
+    answer = ask(made, big, "consolidate")
+    nowhere = answer.victims[0].model_copy(update={"moved_to": ()})
+    assert why(made, big, answer.model_copy(update={"victims": (nowhere,)})).endswith("the proposal has none")
+
+
+def test_no_more_may_move_than_the_policy_lets_move_now():
+    made = Sketch()
+    for name in ("a", "b", "c"):
+        made.node(name, gpus=4)
+        for device in (0, 1):
+            made.running(f"on-{name}-{device}", name, [device], preemptible=name == "a")
+    made.state.policy = policy(preemption={"max_migrations": 2})
+    big = made.job("big", group(gpus=4))
+    answer = ask(made, big, "consolidate")
+    assert len(answer.victims) == 2
+    made.state.policy = policy(preemption={"max_migrations": 1})
+    assert why(made, big, answer) == "the policy does not allow that many migrations"
+
+
+def test_surplus_whose_new_place_is_gone_leaves_and_the_rest_of_it_moves():
+    made = Sketch()
+    made.node("a", gpus=4)
+    made.node("b", gpus=1)
+    made.node("c", gpus=1)
+    wide = made.job("wide", group(4, gpus=1))
+    made.at(wide, *[("a", [device]) for device in range(4)])
+    wide.demand = wide.demand.model_copy(update={"min_tasks": 1})
+    preemptor = made.job("preemptor", group(gpus=2), priority=75)
+    answer = ask(made, preemptor)
+    assert [(choice.tasks, choice.relocated_tasks) for choice in answer.victims] == [("2-3", [2, 3])]
+    made.state.nodes[answer.victims[0].moved_to[0].node].state = "silent"
+    found = verdict(made, preemptor, answer)
+    assert isinstance(found, Accepted)
+    assert [(choice.tasks, len(choice.relocated_tasks)) for choice in found.victims] == [("2-3", 1)]
+
+
+def test_surplus_that_can_stay_after_all_stays_and_needs_no_place():
+    made = Sketch()
+    made.node("a", gpus=4)
+    wide = made.job("wide", group(4, gpus=1))
+    made.at(wide, *[("a", [device]) for device in range(4)])
+    wide.demand = wide.demand.model_copy(update={"min_tasks": 1})
+    preemptor = made.job("preemptor", group(2, gpus=1), priority=75)
+    answer = ask(made, preemptor)
+    assert [choice.tasks for choice in answer.victims] == ["2-3"]
+    made.node("b", gpus=1)
+    made.node("c", gpus=1)
+    other = (NodeShare(node=0, tasks="0", devices="3"), NodeShare(node=1, tasks="1", devices="0"))
+    both = answer.victims[0].model_copy(update={"moved_to": (NodeShare(node=2, tasks="2", devices="0"),)})
+    found = verdict(made, preemptor, answer.model_copy(update={"placement": other, "victims": (both,)}))
+    assert isinstance(found, Accepted)
+    assert [(choice.tasks, choice.moved_to) for choice in found.victims] == [("3", ())]
+
+
+def test_also_one_that_is_gone_by_now_is_named_once(sketch, preemptor):
+    answer = ask(sketch, preemptor)
+    sketch.state.jobs["one"].attempt += 1
+    assert why(sketch, preemptor, answer.model_copy(update={"victims": answer.victims * 2})) == "victim 'one' is named twice"
+
+
+def test_a_victim_that_leaves_by_itself_meanwhile_is_not_told_to(sketch, preemptor):
+    answer = ask(sketch, preemptor)
+    one, node = sketch.state.jobs["one"], sketch.state.nodes[0]
+    one.phase, one.eviction = "evicting", Eviction(1, "cancelled", 0)
+    node.releasing = node.allocated
+    found = verdict(sketch, preemptor, answer)
+    assert isinstance(found, Accepted), found
+    assert (found.victims, found.dropped) == ((), ("one",))
+
+
+def two_of_three() -> tuple[Sketch, Job, Proposal]:
+    """A node with CPUs for two, and an answer by which both who are there leave for a third."""
+    made = Sketch()
+    made.node("a", gpus=0, cpu=4)
+    for name, priority in (("dear", 60), ("cheap", 50)):
+        made.at(made.job(name, group(cpu=2), priority=priority), ("a", []))
+    preemptor = made.job("preemptor", group(cpu=2), priority=75)
+    answer = ask(made, preemptor)
+    (cheap,) = answer.victims
+    assert cheap.job == "cheap"
+    return made, preemptor, answer.model_copy(update={"victims": (cheap, cheap.model_copy(update={"job": "dear"}))})
+
+
+def test_of_two_that_could_stay_the_most_valuable_does_and_the_other_leaves():
+    found = verdict(*two_of_three())
+    assert isinstance(found, Accepted)
+    assert ([choice.job for choice in found.victims], found.dropped) == (["cheap"], ("dear",))
+
+
+def test_a_job_that_was_to_move_whole_does_not_lose_a_part_instead():
+    made = Sketch()
+    made.node("a", gpus=2)
+    wide = made.job("wide", group(2, gpus=1))
+    made.at(wide, ("a", [0]), ("a", [1]))
+    wide.demand = wide.demand.model_copy(update={"min_tasks": 1})
+    preemptor = made.job("preemptor", group(gpus=1), priority=75)
+    answer = ask(made, preemptor)
+    made.node("b", gpus=2)
+    there = (NodeShare(node=1, tasks="0-1", devices="0-1"),)
+    whole = answer.victims[0].model_copy(update={"tasks": "", "moved_to": there})
+    placement = (NodeShare(node=0, tasks="0", devices="1"),)
+    found = verdict(made, preemptor, answer.model_copy(update={"victims": (whole,), "placement": placement}))
+    assert isinstance(found, Accepted)
+    assert [(choice.tasks, choice.moved_to) for choice in found.victims] == [("", there)]
+
+
+def test_a_place_for_a_member_that_does_not_leave_is_forgotten():
+    made = Sketch()
+    made.node("a", gpus=2)
+    wide = made.job("wide", group(2, gpus=1))
+    made.at(wide, ("a", [0]), ("a", [1]))
+    wide.demand = wide.demand.model_copy(update={"min_tasks": 1})
+    preemptor = made.job("preemptor", group(gpus=1), priority=75)
+    answer = ask(made, preemptor)
+    assert [choice.tasks for choice in answer.victims] == ["1"]
+    made.node("b", gpus=2)
+    other = answer.victims[0].model_copy(update={"moved_to": (NodeShare(node=1, tasks="0", devices="0"),)})
+    found = verdict(made, preemptor, answer.model_copy(update={"victims": (other,)}))
+    assert isinstance(found, Accepted)
+    assert [(choice.tasks, choice.moved_to) for choice in found.victims] == [("1", ())]
+
+
+def test_two_do_not_move_to_one_place():
+    made = Sketch()
+    made.node("a", gpus=2)
+    made.running("x", "a", [0])
+    made.running("y", "a", [1])
+    preemptor = made.job("preemptor", group(gpus=2), priority=75)
+    answer = ask(made, preemptor)
+    made.node("b", gpus=1)
+    there = (NodeShare(node=1, tasks="0", devices="0"),)
+    both = tuple(choice.model_copy(update={"moved_to": there}) for choice in answer.victims)
+    found = verdict(made, preemptor, answer.model_copy(update={"victims": both}))
+    assert isinstance(found, Accepted)
+    assert sorted(choice.moved_to for choice in found.victims) == [(), there]
+
+
+def test_of_two_that_were_to_move_one_stays_where_there_is_room_for_one():
+    made, preemptor, answer = two_of_three()
+    made.node("b", gpus=0, cpu=4)
+    made.state.policy = policy(preemption={"max_migrations": None})
+    there = (NodeShare(node=1, tasks="0", devices=""),)
+    moving = tuple(choice.model_copy(update={"moved_to": there}) for choice in answer.victims)
+    found = verdict(made, preemptor, answer.model_copy(update={"action": "consolidate", "victims": moving}))
+    assert isinstance(found, Accepted), found
+    assert ([choice.job for choice in found.victims], found.dropped) == (["cheap"], ("dear",))
+
+
+def test_there_must_be_room_for_all_its_tasks_at_once():
+    made = Sketch()
+    made.node("a", gpus=0, cpu=3)
+    pair = made.job("pair", group(2, cpu=2))
+    both = Proposal(request=1, job="pair", action="allocate", placement=(NodeShare(node=0, tasks="0-1", devices=""),))
+    assert why(made, pair, both) == "task 1 does not fit on a"

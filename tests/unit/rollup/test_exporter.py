@@ -1,0 +1,74 @@
+"""What Prometheus is told of a pool: also before anything happened in it, and while its log is quiet."""
+
+from typing import Any
+
+from tests.log_builder import MINUTE, SECOND, Story, policy
+from tests.unit.rollup.test_aggregators import Counter, project
+
+from bailiff_rollup.exporter import RollupCollector
+from bailiff_service.metrics import Metrics
+
+CLASSES = [
+    {"name": "inference", "value": 125, "preemptible": False, "start_slo": {"p95": "30s", "p99": "2m"}},
+    {"name": "train", "value": 50, "preemptible": True, "global_default": True},
+]
+
+
+class Scraped:
+    """A story's log, counted, and what was scraped after that."""
+
+    def __init__(self, story: Story) -> None:
+        counter = Counter().feed(story.wires)
+        metrics = Metrics()
+        metrics.registry.register(RollupCollector(lambda: {"test": (counter.aggregates, counter.state)}))
+        self._value = metrics.registry.get_sample_value
+
+    def __call__(self, name: str, **labels: str) -> float | None:
+        return self._value(name, {"pool": "test", **labels})
+
+
+def pool_of_two(**parts: Any) -> Story:
+    """Eight GPUs, of which two projects have four each."""
+    story = Story(policy(priority_classes=CLASSES, projects=[project("lab", 4), project("ward", 4)], **parts))
+    story.node("n1", gpus=8)
+    return story
+
+
+def test_what_can_come_is_told_as_zero_before_it_does() -> None:
+    scraped = Scraped(pool_of_two())
+    assert scraped("bailiff_evictions_total", action="preempt", rule="priority") == 0
+    assert scraped("bailiff_evictions_total", action="evict", rule="drain") == 0
+    assert scraped("bailiff_evictions_total", action="migrate", rule="resize") == 0
+    assert scraped("bailiff_repeat_evictions_total", window="1h") == 0
+    assert scraped("bailiff_evictions_cancelled_total") == 0
+    assert scraped("bailiff_gpu_seconds_lost_total", cause="preemption") == 0
+    assert scraped("bailiff_gpu_seconds_lost_total", cause="lost") == 0
+    assert scraped("bailiff_gpu_seconds_saved_total") == 0
+    assert scraped("bailiff_jobs_submitted_total", priority_class="train") == 0
+    assert scraped("bailiff_start_seconds_count", priority_class="inference") == 0
+    assert scraped("bailiff_start_seconds_bucket", priority_class="inference", le="+Inf") == 0
+    assert scraped("bailiff_starts_late_total", priority_class="inference", percent="99") == 0
+
+
+def test_a_class_without_a_promise_has_none_and_cannot_be_late() -> None:
+    scraped = Scraped(pool_of_two())
+    assert scraped("bailiff_start_slo_seconds", priority_class="inference", percent="95") == 30
+    assert scraped("bailiff_start_slo_seconds", priority_class="inference", percent="99") == 120
+    assert scraped("bailiff_start_slo_seconds", priority_class="train", percent="95") is None
+    assert scraped("bailiff_starts_late_total", priority_class="train", percent="95") is None
+
+
+def test_what_projects_want_and_may_have_is_as_of_the_last_record_and_not_of_the_last_look() -> None:
+    story = pool_of_two()
+    story.submit("first", gpus=8, project="lab", after=MINUTE)
+    story.started("first", after=SECOND)
+    story.submit("second", gpus=2, project="ward", after=SECOND)  # then nothing for hours, nor a new minute
+    scraped = Scraped(story)
+    of = {
+        (name, kind): scraped("bailiff_project_gpus", project=name, kind=kind)
+        for name in ("lab", "ward", "")
+        for kind in ("used", "wanted", "fair_share", "available")
+    }
+    assert (of["lab", "used"], of["lab", "wanted"], of["lab", "fair_share"]) == (8, 8, 6)
+    assert (of["ward", "used"], of["ward", "wanted"], of["ward", "fair_share"]) == (0, 2, 2)
+    assert (of["", "used"], of["", "available"], of["lab", "available"]) == (8, 8, None)

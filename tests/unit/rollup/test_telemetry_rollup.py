@@ -1,0 +1,129 @@
+"""What agents measured, summed up by project and window; and that a crash between two looks changes nothing."""
+
+import json
+from random import Random
+
+import pytest
+
+from bailiff_bus import topics
+from bailiff_bus.messages import DeviceTelemetry, NodeTelemetry, TelemetryWindow
+from bailiff_bus.port import Message
+from bailiff_rollup.aggregates import Aggregates, Entitlement
+from bailiff_rollup.telemetry_rollup import TelemetryRollup
+from bailiff_rollup.windowed_counters import of
+
+SECOND, MINUTE = 1_000_000, 60_000_000
+MIDNIGHT = 1_800_057_600 * SECOND
+GIB = 1 << 30
+PATHS = {"train-1": ("vision", "research", ""), "train-2": ("speech", "research", "")}
+
+
+def device(*jobs: str, busy: int | None = 50, used: int = 20) -> DeviceTelemetry:
+    return DeviceTelemetry(device="GPU-0", jobs=jobs, busy_percent=busy, memory_used=used * GIB, memory_bytes=80 * GIB)
+
+
+def look(*devices: DeviceTelemetry, seconds: int = 15) -> NodeTelemetry:
+    return NodeTelemetry(node="n1", interval_ms=seconds * 1000, devices=devices)
+
+
+def gpu_seconds(telemetry: TelemetryRollup, name: str) -> dict[str, float]:
+    return {project: amount / (100 * SECOND) for (project,), amount in of(telemetry.totals, name).items()}
+
+
+def test_a_look_counts_for_the_project_and_for_all_above_it() -> None:
+    telemetry = TelemetryRollup()
+    assert list(telemetry.count(MIDNIGHT, look(device("train-1"), device("train-2", busy=100)), PATHS)) == []
+    assert gpu_seconds(telemetry, "gpu") == {"vision": 15, "speech": 15, "research": 30, "": 30}
+    assert gpu_seconds(telemetry, "busy") == {"vision": 7.5, "speech": 15, "research": 22.5, "": 22.5}
+    assert of(telemetry.totals, "memory-used")[("vision",)] == 20 * GIB * 15 * SECOND
+    assert of(telemetry.totals, "memory")[("",)] == 160 * GIB * 15 * SECOND
+
+
+def test_a_gpu_that_several_share_counts_once() -> None:
+    telemetry = TelemetryRollup()
+    list(telemetry.count(MIDNIGHT, look(device("train-1", "train-1", "train-2")), PATHS))
+    assert gpu_seconds(telemetry, "gpu") == {"vision": 10, "speech": 5, "research": 15, "": 15}
+
+
+def test_where_nobody_can_tell_how_busy_a_gpu_is_its_memory_counts_alone() -> None:
+    telemetry = TelemetryRollup()
+    list(telemetry.count(MIDNIGHT, look(device("train-1", busy=None)), PATHS))
+    assert gpu_seconds(telemetry, "gpu") == {}
+    assert set(of(telemetry.totals, "memory")) == {("vision",), ("research",), ("",)}
+
+
+def test_a_job_that_is_not_known_any_more_counts_for_the_pool_alone() -> None:
+    telemetry = TelemetryRollup()
+    list(telemetry.count(MIDNIGHT, look(device("gone")), PATHS))
+    assert gpu_seconds(telemetry, "gpu") == {"": 15}
+
+
+def test_windows_are_told_when_something_newer_comes() -> None:
+    telemetry, told = TelemetryRollup(), list[TelemetryWindow]()
+    for number in range(5):
+        told += telemetry.count(MIDNIGHT + number * 30 * SECOND, look(device("train-1"), seconds=30), PATHS)
+    told += telemetry.count(MIDNIGHT + 61 * MINUTE, look(device("train-1"), seconds=30), PATHS)
+    assert [(each.window, (each.begin - MIDNIGHT) // MINUTE, each.end - each.begin) for each in told] == [
+        ("1m", 0, MINUTE), ("1m", 1, MINUTE), ("1m", 2, MINUTE), ("1h", 0, 60 * MINUTE),
+    ]  # fmt: skip
+    whole = {window.window: window.projects[0] for window in told[2:]}
+    assert [each.name for each in told[0].projects] == ["", "research", "vision"]
+    assert (whole["1h"].gpu_ms, whole["1h"].busy_gpu_ms) == (150_000, 75_000)
+    assert (whole["1h"].memory_used_mib_s, whole["1h"].memory_mib_s) == (20 * 1024 * 150, 80 * 1024 * 150)
+    assert whole["1m"].gpu_ms == 30_000
+
+
+@pytest.mark.parametrize("crash_after", range(6))
+def test_what_is_read_again_after_a_crash_comes_to_the_same(crash_after: int) -> None:
+    places = [Message("t", 3, at, MIDNIGHT + at * 40 * SECOND, None, (), b"") for at in range(6)]
+    looks = [(place, look(device("train-1", busy=10 * place.offset))) for place in places]
+
+    def counted(aggregates: Aggregates, begin: int, end: int) -> list[TelemetryWindow]:
+        told = []
+        for message, body in looks[begin:end]:
+            told += aggregates.telemetry.count(message.time, body, PATHS)
+            aggregates.telemetry.passed(message)
+        return told
+
+    whole, stopped = Aggregates(), Aggregates()
+    windows = counted(whole, 0, 6)
+    counted(stopped, 0, crash_after)
+    stored = stopped.to_bytes()
+    counted(stopped, crash_after, 6)  # and is lost
+    again = Aggregates.from_bytes(stored)
+    assert again is not None
+    begin = again.telemetry.offsets.get(3, 0)
+    assert begin == crash_after
+    assert [window for window in counted(again, begin, 6) if window not in windows] == []
+    assert again.to_bytes() == whole.to_bytes()
+    assert again.size == 6
+
+
+def test_aggregates_stored_without_telemetry_are_continued() -> None:
+    stored = json.loads(Aggregates(next_seq=7).to_bytes())
+    del stored["telemetry"]
+    aggregates = Aggregates.from_bytes(json.dumps(stored).encode())
+    assert aggregates is not None
+    assert (aggregates.next_seq, aggregates.telemetry) == (7, TelemetryRollup())
+
+
+@pytest.mark.slow
+def test_the_sums_of_a_thousand_projects_fit_into_one_message() -> None:
+    """And come back from it; those of a few stand in it as any reader of JSON has them."""
+    few, many = Aggregates(), Aggregates()
+    dice = Random(7)
+    for aggregates, projects in ((few, 3), (many, 1_000)):
+        list(aggregates.advance(MIDNIGHT))
+        for number in range(projects):
+            name = f"team-{number:04}-of-a-department"
+            aggregates.sample[name] = Entitlement(8_000, 16_000, 8_000, 24_000)
+            for sum_ in ("used", "idle", "entitled"):
+                aggregates.add(sum_, name, amount=dice.randrange(10**15, 10**17))
+            for each in aggregates.telemetry.count(MIDNIGHT, look(device("train-1")), {"train-1": (name, "")}):
+                pytest.fail(f"no window is over: {each}")
+            for sums in (aggregates.telemetry.totals, *(sums for _, sums in aggregates.telemetry.windows.values())):
+                sums |= {key: dice.randrange(10**15, 10**17) for key in sums}
+    assert len(many.to_bytes()) < topics.ROLLUP_STATE.max_message_bytes
+    assert json.loads(few.to_bytes())["schema"] == 1
+    for aggregates in (few, many):
+        assert Aggregates.from_bytes(aggregates.to_bytes()) == aggregates
