@@ -12,7 +12,8 @@ import socket
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import ConfigDict, Field, SecretStr
+from pydantic import Field, SecretStr
+from pydantic_settings import SettingsConfigDict
 
 from bailiff_service.settings import ServiceSettings
 
@@ -42,7 +43,7 @@ class ClientSettings(ServiceSettings):
     api, api_token: the query interface from which logs are read instead of Kafka.
     """
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = SettingsConfigDict(extra="ignore")
 
     actor: str = ""
     key: Path | None = None

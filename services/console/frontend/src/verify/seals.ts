@@ -82,7 +82,7 @@ function addKey(pool: string, result: SealVerification, body: Key): string {
 
 function invalidateSeals(pool: string, result: SealVerification, body: InvalidatedSeals): string {
   const [size, seq, reason] = [body.size ?? 0, body.from_seq ?? 0, body.reason ?? ""];
-  const signedValues = ["bailiff-seals-aside-1", pool, body.identity, size, body.invalidated_size, body.invalidated_root, seq, reason, body.invalidated_at];
+  const signedValues = ["bailiff-seals-invalidated-1", pool, body.identity, size, body.invalidated_size, body.invalidated_root, seq, reason, body.invalidated_at];
   if (body.key !== result.keys.at(-1) || !signed(body.key, body.signature, signedValues)) return "an invalidation of seals is not signed by the log's key";
   const left = result.seals.filter((seal) => seal.size <= size);
   const last = result.seals.at(-1);
