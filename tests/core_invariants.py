@@ -15,7 +15,7 @@ from bailiff_core.model.units import core_stands
 from bailiff_core.placement.cluster_resources import ClusterResources
 from bailiff_core.records.decisions import PreemptionDecided
 from bailiff_core.records.payload import Decision
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 
 
 def no_device_over_its_whole(state: PoolState) -> None:
@@ -99,11 +99,11 @@ def nothing_over_filled(state: PoolState) -> None:
         assert node.allocated.slots <= node.capacity.slots, node.name
 
 
-def the_scene_is_true(state: PoolState) -> None:
+def the_snapshot_is_true(state: PoolState) -> None:
     """Free room and use of projects as they are kept from turn to turn are what a look at everything finds."""
-    scene = scene_of(state)
+    snapshot = current_snapshot(state)
     fresh = ClusterResources.of(state)
-    assert {number: (node.unallocated, node.future) for number, node in scene.cluster.nodes.items()} == {
+    assert {number: (node.unallocated, node.future) for number, node in snapshot.cluster.nodes.items()} == {
         number: (node.unallocated, node.future) for number, node in fresh.nodes.items()
     }
 

@@ -37,7 +37,7 @@ from bailiff_core.records.decisions import (
 )
 from bailiff_core.records.facts import EvictionStageReached, EvictionStarted, JobSubmitted, WriterStarted
 from bailiff_core.replay import Replay
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 
 Complaints = Iterator[str]
 HOLDING = ("starting", "running", "exited")
@@ -212,8 +212,8 @@ def nothing_is_owed(state: PoolState) -> Complaints:
             unit = next_unit(job)
             budget = StepBudget(state.rules.preemption.search_steps)  # with too few of them a hard packing may not be found
             fits = unit is not None and not isinstance(place_unit(ClusterResources.of(state), unit, budget), NoFit)
-            scene = scene_of(state)
-            forbidden = unit is not None and over_bounds(scene, unit)
+            snapshot = current_snapshot(state)
+            forbidden = unit is not None and over_bounds(snapshot, unit)
             if fits and not forbidden and job.suspended_reason is None:
                 yield f"{job.id} waits, although there is room"
         elif job.phase not in ENDED:

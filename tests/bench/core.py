@@ -14,7 +14,7 @@ from bailiff_core.decision_cycle import decide
 from bailiff_core.fold import enact
 from bailiff_core.model.state import OpenRequest, PoolState
 from bailiff_core.queue.order import shares_now
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims.batch import select_batch
 from bailiff_core.victims.revalidate import Accepted, revalidate_proposal
 
@@ -52,7 +52,7 @@ def _preempt(run: Run, nodes: int, times: int) -> list[Row]:
         found.append(time.process_time() - began)
         assert len(answer.victims) == preemptor.gpus, answer
         began = time.process_time()
-        accepted = revalidate_proposal(scene_of(state), shares_now(scene_of(state)), preemptor, answer)
+        accepted = revalidate_proposal(current_snapshot(state), shares_now(current_snapshot(state)), preemptor, answer)
         checked.append(time.process_time() - began)
         assert isinstance(accepted, Accepted), accepted
     run.say(f"select_batch p99 {percentile(found, 99) * 1000:.0f} ms, check p99 {percentile(checked, 99) * 1000:.1f} ms")

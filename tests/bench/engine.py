@@ -22,7 +22,7 @@ from bailiff_core.model.state import Job, PoolState, Task
 from bailiff_core.quota.fair_share import fair_shares
 from bailiff_core.records.facts import ProposalReceived, TaskExited, TaskReleased, TaskStarted
 from bailiff_core.records.payload import Fact
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims.batch import select_batch
 from bailiff_service.gc_tuning import raise_thresholds
 
@@ -195,7 +195,7 @@ def _large_reclaim(run: Run) -> Row:
 def _one_selection(state: PoolState, preemptor: Job):
     from bailiff_core.model.state import OpenRequest
 
-    assert scene_of(state).allocation_index  # a service holds the state already; building it is no part of a decision
+    assert current_snapshot(state).allocation_index  # a service holds the state already; building it is no part of a decision
     began = time.process_time()
     (answer,) = select_batch(state, [OpenRequest(1, preemptor.id)], state.rules.preemption.search_steps)
     return time.process_time() - began, answer
@@ -222,7 +222,7 @@ def _fair_share(run: Run) -> Row:
         sketch.node(f"node-{n}")
     for n, project in enumerate(projects):
         _of(sketch.job(f"job-{n}", group(1 + n % 5, gpus=1 + n % 3, cpu=4, gib=8)), str(project["name"]))
-    usage = scene_of(sketch.state).usage
+    usage = current_snapshot(sketch.state).usage
     seconds = []
     for _ in range(20):
         began = time.process_time()

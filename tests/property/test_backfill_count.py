@@ -17,7 +17,7 @@ from bailiff_core.placement.feasibility import could_ever_fit
 from bailiff_core.placement.gang import GangPlacement, place_unit
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue.backfill import Backfill, what_to_keep
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 
 QUICK = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 ENOUGH = 100_000
@@ -26,7 +26,7 @@ PARTS = 10  # each a run of a minute or two, more on a busy machine
 
 def counted(state: PoolState, job: Job) -> tuple[dict[int, Resources], int | None]:
     """What backfill keeps for the job, and when it says that the job starts."""
-    backfill = Backfill(scene_of(state), asking(job), StepBudget(ENOUGH))
+    backfill = Backfill(current_snapshot(state), asking(job), StepBudget(ENOUGH))
     return backfill.kept, backfill.starts
 
 

@@ -9,7 +9,7 @@ from bailiff_core.lifecycle.enforcement import _bounds, enforcement
 from bailiff_core.model.placement_ranges import numbers
 from bailiff_core.model.units import Unit, whole
 from bailiff_core.records.decisions import EvictionDecided
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 
 PARENTS = {"lab": None, "a": "lab", "b": "lab", "web": None}
 JOBS = st.tuples(
@@ -40,7 +40,7 @@ def test_all_bounds_hold_and_the_set_is_irreducible(jobs, limits, quotas):
         sketch.at(job, *((f"n{number}", range(at * gpus, (at + 1) * gpus)) for at in range(tasks)))
     state.enforcing = True
     said = list(enforcement(state))
-    usage = scene_of(state).usage
+    usage = current_snapshot(state).usage
     gone = []
     for decision in said:
         assert isinstance(decision, EvictionDecided)

@@ -30,9 +30,9 @@ def bounds(amounts: Amounts) -> list[int]:
     return [ENDLESS if amount == UNLIMITED else amount for amount in amounts]
 
 
-def in_this_order(scene: Trials, shares: dict[str, Amounts], preemptor: Unit, units: tuple[Unit, ...]) -> bool:
+def in_this_order(snapshot: Trials, shares: dict[str, Amounts], preemptor: Unit, units: tuple[Unit, ...]) -> bool:
     """The loser is tested before each unit is taken."""
-    usage, tree = scene.usage, scene.usage.tree
+    usage, tree = snapshot.usage, snapshot.usage.tree
     remaining = {name: usage.allocated(name) for name in tree.branches}
     mine_path = tree.branches[tree.leaf_of(preemptor.job.project)].path
     for unit in units:
@@ -65,9 +65,9 @@ def may_leave_so(units: tuple[Unit, ...]) -> bool:
     return True
 
 
-def turned(scene: Trials, shares: dict[str, Amounts], preemptor: Unit, units: list[Unit]) -> bool:
+def turned(snapshot: Trials, shares: dict[str, Amounts], preemptor: Unit, units: list[Unit]) -> bool:
     """Whether some ancestor of the preemptor ends above its share, and as full as a sibling that lost, or fuller."""
-    usage, tree = scene.usage, scene.usage.tree
+    usage, tree = snapshot.usage, snapshot.usage.tree
     left = {name: usage.allocated(name) for name in tree.branches}
     lost = set()
     for unit in units:
@@ -109,15 +109,17 @@ def check(seed: int) -> None:
         units = victim_units(job)
         possible += units[: rng.randrange(len(units) + 1)]
     preemptor = whole(town.waits("preemptor", rng.choice(names), group(gpus=rng.randrange(1, 4), cpu=rng.randrange(2))))
-    scene = town.scene()
-    shares = shares_now(scene)
+    snapshot = town.snapshot()
+    shares = shares_now(snapshot)
     chosen = possible[:5]
-    reclaim = Reclaim(scene, shares, preemptor)
+    reclaim = Reclaim(snapshot, shares, preemptor)
     orders = [order for order in permutations(chosen) if may_leave_so(order)]
-    assert reclaim.admits(chosen) == any(in_this_order(scene, shares, preemptor, order) for order in orders)
+    assert reclaim.admits(chosen) == any(in_this_order(snapshot, shares, preemptor, order) for order in orders)
     chains = [[unit for unit in chosen if unit.job.id == job] for job in dict.fromkeys(unit.job.id for unit in chosen)]
-    assert_counted_alike(reclaim, Losses(reclaim, scene.usage), [unit for chain in chains for unit in reversed(chain)], [], rng)
-    assert (reclaim.unbalanced(chosen) is None) == (not turned(scene, shares, preemptor, chosen))
+    assert_counted_alike(
+        reclaim, Losses(reclaim, snapshot.usage), [unit for chain in chains for unit in reversed(chain)], [], rng
+    )
+    assert (reclaim.unbalanced(chosen) is None) == (not turned(snapshot, shares, preemptor, chosen))
 
 
 @settings(max_examples=200, deadline=None)

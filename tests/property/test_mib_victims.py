@@ -18,7 +18,7 @@ from bailiff_core.model.state import Device, Job
 from bailiff_core.placement import StepBudget
 from bailiff_core.placement.placement_codec import decode_placement
 from bailiff_core.queue.order import shares_now
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims import Accepted, SelectionBatch, revalidate_proposal, select_victims
 
 LOW, HIGH = 50, 75
@@ -110,7 +110,7 @@ def answered(seed: int) -> tuple[Sketch, Job, Proposal]:
     return (
         sketch,
         preemptor,
-        select_victims(SelectionBatch.on(scene_of(sketch.state)), asking(preemptor), "preempt", StepBudget(20_000)),
+        select_victims(SelectionBatch.on(current_snapshot(sketch.state)), asking(preemptor), "preempt", StepBudget(20_000)),
     )
 
 
@@ -134,7 +134,7 @@ def check(seed: int) -> None:
 
 def accepted(sketch: Sketch, preemptor: Job, answer: Proposal) -> Accepted:
     """What admission makes of it: the same answer, on the same pool, with nobody spared."""
-    checked = revalidate_proposal(scene_of(sketch.state), shares_now(scene_of(sketch.state)), preemptor, answer)
+    checked = revalidate_proposal(current_snapshot(sketch.state), shares_now(current_snapshot(sketch.state)), preemptor, answer)
     assert isinstance(checked, Accepted), checked
     assert not checked.dropped
     return checked
@@ -171,7 +171,9 @@ def check_moves(seed: int) -> None:
     sketch, preemptor = world(seed)
     moving = sketch.state.policy.preemption.model_copy(update={"max_migrations": None, "actions": ("allocate", "consolidate")})
     sketch.state.policy = sketch.state.policy.model_copy(update={"preemption": moving})
-    answer = select_victims(SelectionBatch.on(scene_of(sketch.state)), asking(preemptor), "consolidate", StepBudget(20_000))
+    answer = select_victims(
+        SelectionBatch.on(current_snapshot(sketch.state)), asking(preemptor), "consolidate", StepBudget(20_000)
+    )
     if answer.refused is None and answer.victims:
         assert uses_what_it_may(sketch, preemptor, accepted(sketch, preemptor, answer))
 
@@ -204,7 +206,7 @@ def test_the_story_who_leaves_for_the_sake_of_the_limit_alone_is_not_put_back_an
     preemptor = sketch.job("preemptor", group(gpu_share_bytes=40 * GIB), priority=HIGH)
     preemptor.project = "mine"
     sketch.state.indices.snapshot = None
-    answer = select_victims(SelectionBatch.on(scene_of(sketch.state)), asking(preemptor), "preempt", StepBudget(20_000))
+    answer = select_victims(SelectionBatch.on(current_snapshot(sketch.state)), asking(preemptor), "preempt", StepBudget(20_000))
     assert [(choice.job, choice.moved_to) for choice in answer.victims] == [("on-small", ()), ("on-tiny", ())], (
         "all of the small device and a GPU are 2 of 1.5; on the large one it would be half a GPU"
     )
@@ -224,5 +226,5 @@ def test_the_story_the_large_device_is_dearer_and_the_only_one_within_the_limit(
     preemptor = sketch.job("preemptor", group(gpu_share_bytes=40 * GIB), priority=HIGH)
     preemptor.project = "mine"
     sketch.state.indices.snapshot = None
-    answer = select_victims(SelectionBatch.on(scene_of(sketch.state)), asking(preemptor), "preempt", StepBudget(20_000))
+    answer = select_victims(SelectionBatch.on(current_snapshot(sketch.state)), asking(preemptor), "preempt", StepBudget(20_000))
     assert [choice.job for choice in answer.victims] == ["on-large"], "all of the small device would be more than the limit"

@@ -18,7 +18,7 @@ from bailiff_core.model.policy import DEFAULT_POLICY, Action, Policy, Project
 from bailiff_core.model.proposal import Cost, Proposal
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.placement import StepBudget
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims import SelectionBatch, select_victims
 
 cp_model = pytest.importorskip("ortools.sat.python.cp_model", reason="the solver is a development dependency")
@@ -266,7 +266,7 @@ def check(seed: int, action: Action) -> Proposal:
     """No gap where the answer says that it is proven; never better than the solver."""
     sketch, preemptor = random_pool(Random(seed), action)
     state = sketch.state
-    batch = SelectionBatch.on(scene_of(state))
+    batch = SelectionBatch.on(current_snapshot(state))
     answer = select_victims(batch, asking(preemptor), action, StepBudget(20_000))
     if answer.refused is None and not answer.victims:
         return answer

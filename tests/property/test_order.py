@@ -27,13 +27,13 @@ ENDLESS = 10**30
 class Slow:
     """Looks at everything anew for each step."""
 
-    scene: Trials
+    snapshot: Trials
     shares: dict[str, Amounts]
     waiting: list[Job]
 
     def best(self, project: str = ROOT) -> Unit | None:
         """Level by level."""
-        tree = self.scene.usage.tree
+        tree = self.snapshot.usage.tree
         if project not in tree.children:
             jobs = [job for job in self.waiting if tree.leaf_of(job.project) == project]
             jobs.sort(key=lambda job: (-job.priority, self.stage(job), job.seq, job.id))
@@ -52,7 +52,7 @@ class Slow:
         raise AssertionError("two projects of one age")
 
     def clauses(self, name: str, unit: Unit) -> list[object]:
-        usage = self.scene.usage
+        usage = self.snapshot.usage
         branch, share = usage.tree.branches[name], self.shares[name]
         used = usage.allocated(name)
         asked = NOTHING
@@ -120,9 +120,9 @@ def take_steps(seed: int) -> None:
         task = task.model_copy(update={"count": size})
         priority, minimum = rng.choice([50, 50, 75]), rng.randrange(1, size + 1)
         jobs.append(town.waits(f"w{number}", rng.choice(names), task, minimum=minimum, priority=priority))
-    scene = town.scene()
-    shares = shares_now(scene)
-    order, slow = Pass(scene, jobs), Slow(scene, shares, list(jobs))
+    snapshot = town.snapshot()
+    shares = shares_now(snapshot)
+    order, slow = Pass(snapshot, jobs), Slow(snapshot, shares, list(jobs))
     evictable = [town.state.jobs[name] for name in town.state.active]
     for _ in range(100):
         expected, found = slow.best(), order.next()
@@ -130,12 +130,12 @@ def take_steps(seed: int) -> None:
         if found is None:
             return
         slow.waiting.remove(found.job)
-        mark = scene.usage.mark()
-        scene.usage.place(found, GangPlacement(tuple(TaskPlacement(index, 0, 0) for index in found.indices), future=False))
+        mark = snapshot.usage.mark()
+        snapshot.usage.place(found, GangPlacement(tuple(TaskPlacement(index, 0, 0) for index in found.indices), future=False))
         if evictable and rng.randrange(3) == 0:
-            scene.usage.evict(whole(evictable.pop()))
+            snapshot.usage.evict(whole(evictable.pop()))
         if rng.randrange(3) == 0:
-            scene.usage.rollback(mark)  # it did not fit after all
+            snapshot.usage.rollback(mark)  # it did not fit after all
         elif rng.randrange(2):
             found.job.tasks = [*found.job.tasks, *Town().runs("x", "", group(count=len(found.indices))).tasks]
             for index, task in enumerate(found.job.tasks):

@@ -38,11 +38,11 @@ def idle(town: Town, gpus: int) -> int:
     return gpus - sum(job.gpus for job in jobs(town, "running"))
 
 
-def victims_for(town: Town, scene: Trials, shares: Shares, unit: Unit, lacks: int) -> list[Job] | None:
+def victims_for(town: Town, snapshot: Trials, shares: Shares, unit: Unit, lacks: int) -> list[Job] | None:
     """The first few that the unit may take so many GPUs from, none of them in vain."""
-    if over_limit(scene, unit) is not None or may_reclaim(scene, shares, unit) is not None:
+    if over_limit(snapshot, unit) is not None or may_reclaim(snapshot, shares, unit) is not None:
         return None
-    test = Reclaim(scene, shares, unit)
+    test = Reclaim(snapshot, shares, unit)
     for count in range(1, lacks + 1):
         for chosen in combinations(jobs(town, "running"), count):
             sizes = [job.gpus for job in chosen]
@@ -57,14 +57,14 @@ def one_round(town: Town, usage: Usage, gpus: int) -> int:
     evicted = 0
     for may_evict in (False, True):
         usage.refresh(town.state, town.state.indices.changed_jobs)
-        scene = Trials(usage)
-        order = Pass(scene, jobs(town, "pending"))
+        snapshot = Trials(usage)
+        order = Pass(snapshot, jobs(town, "pending"))
         while (unit := order.next()) is not None:
             lacks = unit.job.gpus - idle(town, gpus)
             if lacks <= 0:
-                if over_limit(scene, unit) is not None:
+                if over_limit(snapshot, unit) is not None:
                     continue
-            elif may_evict and (victims := victims_for(town, scene, order.shares, unit, lacks)) is not None:
+            elif may_evict and (victims := victims_for(town, snapshot, order.shares, unit, lacks)) is not None:
                 for victim in victims:
                     goes(town, victim)
                 evicted += len(victims)
@@ -93,11 +93,11 @@ def check(seed: int) -> None:
         rounds += 1
         assert rounds < MOST_ROUNDS, "jobs go on displacing each other"
     usage.refresh(town.state, town.state.indices.changed_jobs)
-    scene, shares = Trials(usage), Pass(Trials(usage), []).shares
+    snapshot, shares = Trials(usage), Pass(Trials(usage), []).shares
     assert usage.allocated("") == Amounts(1000 * (gpus - idle(town, gpus)))
     for job in jobs(town, "pending"):
         lacks = job.gpus - idle(town, gpus)
-        assert lacks <= 0 or victims_for(town, scene, shares, whole(job), lacks) is None
+        assert lacks <= 0 or victims_for(town, snapshot, shares, whole(job), lacks) is None
 
 
 @settings(max_examples=100, deadline=None)

@@ -15,7 +15,7 @@ from tests.core_invariants import (
     no_device_over_its_whole,
     nothing_over_filled,
     sums_recompute,
-    the_scene_is_true,
+    the_snapshot_is_true,
 )
 
 from bailiff.client.plan_files import Source, snapshot_from
@@ -26,11 +26,11 @@ from bailiff_core.plan.build import append_facts, submission
 from bailiff_core.plan.report import PlanReport, Round
 from bailiff_core.plan.snapshot_validation import validate_snapshot
 from bailiff_core.queue.order import shares_now
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 
 Fields = dict[str, Any]
 MOST_ROUNDS = 40
-SOUND = (no_device_over_its_whole, sums_recompute, nothing_over_filled, the_scene_is_true, gangs_are_whole)
+SOUND = (no_device_over_its_whole, sums_recompute, nothing_over_filled, the_snapshot_is_true, gangs_are_whole)
 CLASSES = ("train", "train", "train", "interactive", "interactive", "build", "inference")
 TREES: tuple[tuple[Fields, ...], ...] = (
     (),
@@ -203,8 +203,8 @@ def _claims(state: PoolState, waiting: Mapping[str, Sequence[str]]) -> list[str]
 
     waiting: with those whom the job may not take, because they displaced it.
     """
-    scene = scene_of(state)
-    shares = shares_now(scene)
+    snapshot = current_snapshot(state)
+    shares = shares_now(snapshot)
     rules = {project.name: project for project in state.rules.projects}
     quota = {name: project.quota.gpu_milli or 0 for name, project in rules.items()}
     active = [state.jobs[each] for each in state.active]

@@ -10,7 +10,7 @@ from bailiff_core.model.proposal import Cost
 from bailiff_core.model.state import Job, OpenRequest
 from bailiff_core.placement import StepBudget
 from bailiff_core.queue.order import shares_now
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims import Accepted, SelectionBatch, heterogeneous_gangs, revalidate_proposal, select_victims, shortlist
 from bailiff_core.victims.batch import select_batch
 
@@ -88,17 +88,19 @@ def test_of_gangs_of_several_kinds_the_same_is_found_or_a_bound_is_told(monkeypa
     seen: Counter[str] = Counter()
     for seed in range(200):
         sketch, preemptor = gang_of_two_kinds(seed)
-        best = select_victims(SelectionBatch.on(scene_of(sketch.state)), asking(preemptor), "preempt", StepBudget(20_000))
+        best = select_victims(SelectionBatch.on(current_snapshot(sketch.state)), asking(preemptor), "preempt", StepBudget(20_000))
         monkeypatch.setattr(shortlist, "INITIAL_SIZE", 1)
         monkeypatch.setattr(heterogeneous_gangs, "MIN_ACTIVE_JOBS", 0)
         monkeypatch.setattr(shortlist, "MIN_ACTIVE_JOBS", 0)
-        quick = select_victims(SelectionBatch.on(scene_of(sketch.state)), asking(preemptor), "preempt", StepBudget(20_000))
+        quick = select_victims(
+            SelectionBatch.on(current_snapshot(sketch.state)), asking(preemptor), "preempt", StepBudget(20_000)
+        )
         monkeypatch.undo()
         assert quick.refused == best.refused, f"seed {seed}"
         if not best.victims:
             continue
-        scene = scene_of(sketch.state)
-        checked = revalidate_proposal(scene, shares_now(scene), preemptor, quick)
+        snapshot = current_snapshot(sketch.state)
+        checked = revalidate_proposal(snapshot, shares_now(snapshot), preemptor, quick)
         assert isinstance(checked, Accepted), f"seed {seed}: {checked}"
         assert (checked.victims, checked.dropped) == (quick.victims, ()), f"seed {seed}: somebody could stay"
         if quick.explanation.proven and best.explanation.proven:
@@ -131,7 +133,7 @@ def test_kinds_that_fit_one_by_one_and_not_together_are_refused_by_counting(ones
     preemptor = sketch.job("mixed", group(29, gpus=8), group(ones, gpus=1), priority=30)
     if refused is not None:
         monkeypatch.setattr(heterogeneous_gangs, "search_shortlist", None)  # nobody is looked at
-    answer = select_victims(SelectionBatch.on(scene_of(sketch.state)), asking(preemptor), "preempt", StepBudget(20_000))
+    answer = select_victims(SelectionBatch.on(current_snapshot(sketch.state)), asking(preemptor), "preempt", StepBudget(20_000))
     assert (answer.refused, answer.explanation.proven) == (refused, True)
     if refused is not None:
         assert answer.would_need.endswith("equivalent to 241 × (1 GPU); with all permitted victims evicted at most 240 fit")

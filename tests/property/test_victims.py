@@ -38,7 +38,7 @@ from bailiff_core.model.resource_vector import Amounts
 from bailiff_core.model.state import Job, OpenRequest, PoolState
 from bailiff_core.placement import GangPlacement, StepBudget, decode_placement
 from bailiff_core.queue.order import shares_now
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims import Accepted, SelectionBatch, revalidate_proposal, select_batch, select_victims
 
 SEEDS = st.integers(0, 2**48)
@@ -46,14 +46,14 @@ SEEDS = st.integers(0, 2**48)
 
 def answer_for(seed: int, steps: int = 20_000, shuffled: int | None = None) -> Proposal:
     sketch, preemptor = random_pool(Random(seed), shuffled)
-    return select_victims(SelectionBatch.on(scene_of(sketch.state)), asking(preemptor), "preempt", StepBudget(steps))
+    return select_victims(SelectionBatch.on(current_snapshot(sketch.state)), asking(preemptor), "preempt", StepBudget(steps))
 
 
 def check(seed: int, steps: int) -> Proposal:
     sketch, preemptor = random_pool(Random(seed))
     state = sketch.state
-    scene = scene_of(state)
-    answer = select_victims(SelectionBatch.on(scene), asking(preemptor), "preempt", StepBudget(steps))
+    snapshot = current_snapshot(state)
+    answer = select_victims(SelectionBatch.on(snapshot), asking(preemptor), "preempt", StepBudget(steps))
     best = best_set(state, preemptor)
     if answer.refused is not None:
         assert answer.would_need
@@ -77,7 +77,7 @@ def check(seed: int, steps: int) -> Proposal:
         second = frozenset(answer.explanation.runner_up)
         assert second != names
         assert fits(state, preemptor, second)
-    checked = revalidate_proposal(scene, shares_now(scene), preemptor, answer)
+    checked = revalidate_proposal(snapshot, shares_now(snapshot), preemptor, answer)
     assert isinstance(checked, Accepted)
     assert checked.victims == answer.victims
     assert not checked.dropped
@@ -152,8 +152,8 @@ def test_the_hash_seed_does_not_matter() -> None:
 
 def answer_in_a_world(seed: int, action: Action, steps: int = 20_000) -> tuple[Sketch, Job, Mapping[str, Amounts], Proposal]:
     sketch, preemptor = random_world(Random(seed), action)
-    scene = scene_of(sketch.state)
-    batch = SelectionBatch.on(scene)
+    snapshot = current_snapshot(sketch.state)
+    batch = SelectionBatch.on(snapshot)
     return sketch, preemptor, batch.shares, select_victims(batch, asking(preemptor), action, StepBudget(steps))
 
 
@@ -220,7 +220,7 @@ def check_world(seed: int, action: Action, steps: int = 20_000) -> Proposal:
         assert ours == [sum(levels[:classes]), *levels[classes : classes + 2]]
         assert [told.jobs_stopped, told.tasks] == list(levels[classes + 2 : classes + 4])
     everyone_stands(state, preemptor, answer)
-    checked = revalidate_proposal(scene_of(state), shares, preemptor, answer)
+    checked = revalidate_proposal(current_snapshot(state), shares, preemptor, answer)
     assert isinstance(checked, Accepted), checked
     assert checked.victims == answer.victims
     assert not checked.dropped
@@ -240,7 +240,7 @@ def check_moves(seed: int, steps: int = 20_000) -> Proposal:
         if answer.explanation.proven:
             assert chosen(state, answer) == best_moves(state, preemptor)
         everyone_stands(state, preemptor, answer)
-        assert isinstance(revalidate_proposal(scene_of(state), shares, preemptor, answer), Accepted)
+        assert isinstance(revalidate_proposal(current_snapshot(state), shares, preemptor, answer), Accepted)
     return answer
 
 
@@ -250,15 +250,15 @@ def check_moves_in_racks(seed: int) -> Proposal:
     sketch, preemptor = random_world(random, "consolidate")
     state = sketch.state
     bound = in_racks(random, sketch)
-    scene = scene_of(state)
-    answer = select_victims(SelectionBatch.on(scene), asking(preemptor), "consolidate", StepBudget(20_000))
+    snapshot = current_snapshot(state)
+    answer = select_victims(SelectionBatch.on(snapshot), asking(preemptor), "consolidate", StepBudget(20_000))
     if answer.refused == "impossible":
         assert not within_limits(state, preemptor, {}) or best_moves(state, preemptor, bound) is None
     if answer.victims:
         assert all(victim.relocated for victim in answer.victims)
         if answer.explanation.proven:
             assert chosen(state, answer) == best_moves(state, preemptor, bound)
-        assert isinstance(revalidate_proposal(scene, shares_now(scene), preemptor, answer), Accepted)
+        assert isinstance(revalidate_proposal(snapshot, shares_now(snapshot), preemptor, answer), Accepted)
     return answer
 
 

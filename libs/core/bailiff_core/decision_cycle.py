@@ -31,7 +31,7 @@ from bailiff_core.model.state import Job, PoolState
 from bailiff_core.quota import project_cooldown
 from bailiff_core.records.payload import Decision
 from bailiff_core.records.wire import Record
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.scheduling_snapshot.completion_order import completion_order
 
 Rule = Callable[[PoolState], Iterator[Decision]]
@@ -153,7 +153,7 @@ def decision_record(state: PoolState, decision: Decision, prev: str, cycle_end: 
 def build_indices(state: PoolState) -> None:
     """Build what decisions keep up to date once a log has been read, so that the first decision does not wait for it."""
     if state.policy is not None:
-        snapshot = scene_of(state)
+        snapshot = current_snapshot(state)
         _ = snapshot.equivalence_classes, snapshot.allocation_index, timers_of(state), completion_order(state)
 
 

@@ -8,7 +8,7 @@ from bailiff_core.model.state import PoolState
 from bailiff_core.queue.order import shares_now
 from bailiff_core.records import Record
 from bailiff_core.records.wire import EPOCH_START, MICROSECOND
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 
 USAGE_COLUMNS = (
     "pool", "seq", "project", "time", "used_gpu_milli", "fixed_gpu_milli", "requested_gpu_milli", "quota_gpu_milli",
@@ -34,8 +34,8 @@ class UsageSchedule:
 
 def rows_of(state: PoolState, pool: int, seq: int, time: int) -> list[tuple[Any, ...]]:
     """One row for each project, and one for the whole pool."""
-    scene = scene_of(state)
-    usage, shares = scene.usage, shares_now(scene)
+    snapshot = current_snapshot(state)
+    usage, shares = snapshot.usage, shares_now(snapshot)
     at = EPOCH_START + time * MICROSECOND
     rows = []
     for name, branch in usage.tree.branches.items():

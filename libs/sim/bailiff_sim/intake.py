@@ -8,7 +8,7 @@ from bailiff_core.placement.feasibility import could_ever_fit
 from bailiff_core.quota.quota_checks import never_within_bounds
 from bailiff_core.records import facts
 from bailiff_core.records.payload import Fact
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 
 DEFAULT_PROJECT = "default"
 NO_DIGEST = "0" * 64
@@ -73,7 +73,9 @@ class Intake:
         preemptible = entry.preemptible if demand.preemptible is None else demand.preemptible
         job = Job(demand.job, 0, 0, demand, entry.name, entry.value, preemptible, True, "", project=demand.project or "")
         unit = next_unit(job)
-        return never_within_bounds(scene_of(state), unit) if unit is not None else "none of its tasks could ever be placed"
+        return (
+            never_within_bounds(current_snapshot(state), unit) if unit is not None else "none of its tasks could ever be placed"
+        )
 
 
 def rejected(code: str, reason: str, job: Name) -> facts.InputRejected:

@@ -10,7 +10,7 @@ from bailiff_core.lifecycle.coordinated_checkpoint import common_step
 from bailiff_core.model.evictions import active_evictions, evictions_of
 from bailiff_core.model.grace import term_after
 from bailiff_core.model.state import Job, PoolState, Preemption, Task
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 
 
 def pending_progress(state: PoolState) -> Iterator[StartEviction | AbandonPreemption]:
@@ -40,7 +40,7 @@ def not_needed_reason(state: PoolState, plan: Preemption) -> str | None:
         for entry in evictions_of(state.jobs[name]) if name in state.jobs else ():
             if entry.eviction.preemption == plan.seq and entry.eviction.started_seq is not None:
                 return None
-    if fits_without_evictions(scene_of(state).cluster, state, state.jobs[plan.job]):
+    if fits_without_evictions(current_snapshot(state).cluster, state, state.jobs[plan.job]):
         return f"{plan.job} fits without evictions"
     return None
 

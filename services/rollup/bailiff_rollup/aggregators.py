@@ -12,7 +12,7 @@ from bailiff_core.model.work_lost import held_gpu_milli
 from bailiff_core.queue import start_slo
 from bailiff_core.queue.order import shares_now
 from bailiff_core.records import Record, decisions, facts
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_log.reader import Entry
 
 from .aggregates import Aggregates, Entitlement, WindowSnapshot
@@ -191,14 +191,14 @@ class Aggregator:
 
 def entitlements(state: PoolState) -> dict[str, Entitlement]:
     """Each project's entitlement now. Requires a policy and no open decision cycle."""
-    scene = scene_of(state)
-    shares = shares_now(scene)
+    snapshot = current_snapshot(state)
+    shares = shares_now(snapshot)
     return {
         name: Entitlement(
             _bound(branch.quota.gpu_milli), _bound(branch.limit.gpu_milli),
-            int(shares[name].gpu_milli) if name in shares else 0, int(scene.usage.requested(name).gpu_milli),
+            int(shares[name].gpu_milli) if name in shares else 0, int(snapshot.usage.requested(name).gpu_milli),
         )
-        for name, branch in scene.usage.tree.branches.items()
+        for name, branch in snapshot.usage.tree.branches.items()
     }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from tests.log_builder import HOUR, MINUTE, policy
 
 from bailiff_core.model.demand import TaskGroup
 from bailiff_core.records.facts import ClockStepped, JobCancelled, JobEvictionRequested, TaskProgressed
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 
 
 def running(story, *jobs):
@@ -171,9 +171,9 @@ def test_it_asks_for_no_share_while_it_is_paused(tell):
     story.runs("there", gpus=8, project="blue")
     story.submit("train", gpus=8, project="red")
     story.pause("train")
-    assert scene_of(story.state).usage.requested("red")[0] == 0
+    assert current_snapshot(story.state).usage.requested("red")[0] == 0
     story.resume("train")
-    assert scene_of(story.state).usage.requested("red")[0] == 8000
+    assert current_snapshot(story.state).usage.requested("red")[0] == 8000
 
 
 def test_finished_inside_its_grace_it_has_ended(story):

@@ -11,7 +11,7 @@ from bailiff_core.model.proposal import Proposal
 from bailiff_core.model.state import Job, OpenRequest
 from bailiff_core.placement import StepBudget
 from bailiff_core.queue.order import shares_now
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims import Accepted, SelectionBatch, Stale, revalidate_proposal, select_batch, select_victims
 
 
@@ -36,13 +36,13 @@ def of(project: str, job: Job) -> Job:
 
 def ask(sketch: Sketch, preemptor: Job, action: Action, steps: int = 20_000) -> Proposal:
     sketch.state.indices.snapshot = None
-    return select_victims(SelectionBatch.on(scene_of(sketch.state)), asking(preemptor), action, StepBudget(steps))
+    return select_victims(SelectionBatch.on(current_snapshot(sketch.state)), asking(preemptor), action, StepBudget(steps))
 
 
 def verdict(sketch: Sketch, preemptor: Job, answer: Proposal) -> Accepted | Stale:
     sketch.state.indices.snapshot = None
-    scene = scene_of(sketch.state)
-    return revalidate_proposal(scene, shares_now(scene), preemptor, answer)
+    snapshot = current_snapshot(sketch.state)
+    return revalidate_proposal(snapshot, shares_now(snapshot), preemptor, answer)
 
 
 def victims(answer: Proposal) -> dict[str, str]:

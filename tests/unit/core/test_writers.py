@@ -136,10 +136,10 @@ def test_a_job_that_cannot_be_decided_on_is_held(story, monkeypatch):
     story.node("n1", gpus=8)
     real = allocate.place_within_bounds
 
-    def fails(scene, unit, budget):
+    def fails(snapshot, unit, budget):
         if unit.job.id == "odd":
             raise ZeroDivisionError("odd indeed")
-        return real(scene, unit, budget)
+        return real(snapshot, unit, budget)
 
     monkeypatch.setattr(allocate, "place_within_bounds", fails)
     check, story.check = story.check, None

@@ -8,7 +8,7 @@ from bailiff_core.model.policy import Action
 from bailiff_core.model.state import Job
 from bailiff_core.model.units import Unit, whole
 from bailiff_core.queue.order import shares_now
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims.constraints import Constraints, action_not_permitted
 
 WEB = {"budgets": [{"name": "web", "labels": {"app": "web"}, "max_disruptions": 1}]}
@@ -34,13 +34,13 @@ def preemptor(sketch: Sketch) -> Job:
 
 
 def why(sketch: Sketch, preemptor: Job, action: Action) -> str | None:
-    scene = scene_of(sketch.state)
-    return action_not_permitted(scene, shares_now(scene), asking(preemptor), action)
+    snapshot = current_snapshot(sketch.state)
+    return action_not_permitted(snapshot, shares_now(snapshot), asking(preemptor), action)
 
 
 def terms(sketch: Sketch, preemptor: Job, action: Action, *earlier: Unit) -> Constraints:
-    scene = scene_of(sketch.state)
-    return Constraints(scene, shares_now(scene), asking(preemptor), action, earlier)
+    snapshot = current_snapshot(sketch.state)
+    return Constraints(snapshot, shares_now(snapshot), asking(preemptor), action, earlier)
 
 
 def test_without_projects_there_is_nothing_to_reclaim(sketch, preemptor):

@@ -11,7 +11,7 @@ from bailiff_core.model.proposal import Proposal
 from bailiff_core.model.state import Eviction, Job
 from bailiff_core.placement import StepBudget
 from bailiff_core.queue.order import shares_now
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims import Accepted, SelectionBatch, Stale, revalidate_proposal, select_victims
 
 
@@ -22,7 +22,7 @@ def policy(*projects: dict[str, object], **rest: object) -> Policy:
 
 def ask(sketch: Sketch, preemptor: Job, action: Action = "preempt") -> Proposal:
     sketch.state.indices.snapshot = None
-    answer = select_victims(SelectionBatch.on(scene_of(sketch.state)), asking(preemptor), action, StepBudget(20_000))
+    answer = select_victims(SelectionBatch.on(current_snapshot(sketch.state)), asking(preemptor), action, StepBudget(20_000))
     assert answer.victims, answer.would_need
     assert isinstance(verdict(sketch, preemptor, answer), Accepted), "as nothing has changed, it holds"
     return answer
@@ -30,8 +30,8 @@ def ask(sketch: Sketch, preemptor: Job, action: Action = "preempt") -> Proposal:
 
 def verdict(sketch: Sketch, preemptor: Job, answer: Proposal) -> Accepted | Stale:
     sketch.state.indices.snapshot = None
-    scene = scene_of(sketch.state)
-    return revalidate_proposal(scene, shares_now(scene), preemptor, answer)
+    snapshot = current_snapshot(sketch.state)
+    return revalidate_proposal(snapshot, shares_now(snapshot), preemptor, answer)
 
 
 def why(sketch: Sketch, preemptor: Job, answer: Proposal) -> str:

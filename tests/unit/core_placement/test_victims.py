@@ -11,7 +11,7 @@ from bailiff_core.placement import ClusterResources, StepBudget, decode_placemen
 from bailiff_core.placement.gang import GangPlacement
 from bailiff_core.protections import excluded_by
 from bailiff_core.queue.order import shares_now
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims import (
     Accepted,
     SelectionBatch,
@@ -25,10 +25,10 @@ from bailiff_core.victims import (
 
 def ask(sketch: Sketch, preemptor: Job, steps: int = 20_000, action: Action = "preempt") -> Proposal:
     sketch.state.indices.snapshot = None
-    scene = scene_of(sketch.state)
-    before = [(node.unallocated, node.future) for node in scene.cluster.nodes.values()]
-    answer = select_victims(SelectionBatch.on(scene), asking(preemptor), action, StepBudget(steps), request=7)
-    assert [(node.unallocated, node.future) for node in scene.cluster.nodes.values()] == before
+    snapshot = current_snapshot(sketch.state)
+    before = [(node.unallocated, node.future) for node in snapshot.cluster.nodes.values()]
+    answer = select_victims(SelectionBatch.on(snapshot), asking(preemptor), action, StepBudget(steps), request=7)
+    assert [(node.unallocated, node.future) for node in snapshot.cluster.nodes.values()] == before
     assert (answer.request, answer.job) == (7, preemptor.id)
     return answer
 
@@ -216,8 +216,8 @@ def answered(sketch: Sketch) -> tuple[Sketch, Job, Proposal]:
 
 def verdict(sketch: Sketch, preemptor: Job, answer: Proposal) -> Accepted | Stale:
     sketch.state.indices.snapshot = None
-    scene = scene_of(sketch.state)
-    return revalidate_proposal(scene, shares_now(scene), preemptor, answer)
+    snapshot = current_snapshot(sketch.state)
+    return revalidate_proposal(snapshot, shares_now(snapshot), preemptor, answer)
 
 
 def test_an_answer_holds_on_an_unchanged_pool(answered) -> None:

@@ -14,7 +14,7 @@ from bailiff_core.model.state import Job
 from bailiff_core.placement.gang import GangPlacement, place_unit
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue.backfill import Backfill
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 
 STEPS = 10_000
 
@@ -27,16 +27,16 @@ def limited(job: Job, limit: int) -> Job:
 
 def backfill(sketch: Sketch, head: Job) -> Backfill:
     sketch.state.indices.snapshot = sketch.state.indices.timers = None
-    return Backfill(scene_of(sketch.state), asking(head), StepBudget(STEPS))
+    return Backfill(current_snapshot(sketch.state), asking(head), StepBudget(STEPS))
 
 
 def may_start(sketch: Sketch, head: Job, job: Job) -> bool:
     """Whether the job finds a place now, behind the head; nothing is left of the trial."""
     found = backfill(sketch, head)
-    before = {number: (node.unallocated, node.future) for number, node in found._scene.cluster.nodes.items()}
+    before = {number: (node.unallocated, node.future) for number, node in found._snapshot.cluster.nodes.items()}
     place = found.place(asking(job), StepBudget(STEPS))
-    found._scene.cluster.rollback(0)
-    assert {number: (node.unallocated, node.future) for number, node in found._scene.cluster.nodes.items()} == before
+    found._snapshot.cluster.rollback(0)
+    assert {number: (node.unallocated, node.future) for number, node in found._snapshot.cluster.nodes.items()} == before
     return isinstance(place, GangPlacement) and not place.future
 
 
@@ -149,7 +149,7 @@ def test_a_head_that_fits_nowhere_even_empty_keeps_nobody_waiting(sketch):
 
 def test_a_search_that_gives_up_keeps_nobody_waiting(sketch):
     head = sketch.job("head", group(gpus=8))
-    found = Backfill(scene_of(sketch.state), asking(head), StepBudget(0))
+    found = Backfill(current_snapshot(sketch.state), asking(head), StepBudget(0))
     assert found.kept == {}
 
 
@@ -198,15 +198,15 @@ def run(nodes: int, gang: int, stream: list[tuple[int, int, bool]], *, reserve: 
         if says:
             limited(small, lasts * MINUTE)
         if head is not None:
-            place = place_unit(scene_of(sketch.state).cluster, asking(head), StepBudget(STEPS))
+            place = place_unit(current_snapshot(sketch.state).cluster, asking(head), StepBudget(STEPS))
             if isinstance(place, GangPlacement):
                 return minute - 10
-        scene = scene_of(sketch.state)
-        scene.cluster.rollback(0)
+        snapshot = current_snapshot(sketch.state)
+        snapshot.cluster.rollback(0)
         if head is not None and reserve:
-            place = Backfill(scene, asking(head), StepBudget(STEPS)).place(asking(small), StepBudget(STEPS))
+            place = Backfill(snapshot, asking(head), StepBudget(STEPS)).place(asking(small), StepBudget(STEPS))
         else:
-            place = place_unit(scene.cluster, asking(small), StepBudget(STEPS))
+            place = place_unit(snapshot.cluster, asking(small), StepBudget(STEPS))
         if isinstance(place, GangPlacement):
             cluster.place(small, place, lasts * MINUTE)
         else:

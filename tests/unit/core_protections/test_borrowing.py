@@ -6,7 +6,7 @@ from tests.unit.core_protections.kit import MINUTE, Bench
 
 from bailiff_core.fold.displacements import note_reclaimed
 from bailiff_core.quota import project_cooldown
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 
 PROJECTS = [
     {"name": "lab", "quota": {"gpus": 4}},
@@ -22,7 +22,7 @@ def bench(cooldown="5m") -> Bench:
 
 def barred(bench: Bench, job) -> str | None:
     bench.state.indices.snapshot = None
-    return project_cooldown.keeps_from_borrowing(scene_of(bench.state), asking(job))
+    return project_cooldown.keeps_from_borrowing(current_snapshot(bench.state), asking(job))
 
 
 def test_who_lost_by_reclaim_waits_before_it_goes_beyond_its_quota_again():

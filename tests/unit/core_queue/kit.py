@@ -1,4 +1,4 @@
-"""Pools with projects, made by hand: who runs, who waits, and the scene on which trials are made."""
+"""Pools with projects, made by hand: who runs, who waits, and the snapshot on which trials are made."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,7 +35,7 @@ def project(name: str, parent: str | None = None, *, quota: Any = 0, limit: Any 
 
 
 class Trials:
-    """The part of a scene that shares, order and gates look at."""
+    """The part of a snapshot that shares, order and gates look at."""
 
     def __init__(self, usage: Usage) -> None:
         self.usage = usage
@@ -76,7 +76,7 @@ class Town(Sketch):
         job.tasks = [Task(index, 0, devices, "running") for index in range(job.size if placed is None else placed)]
         return job
 
-    def scene(self) -> Trials:
+    def snapshot(self) -> Trials:
         """Use as it is now."""
         return Trials(Usage.of(self.state))
 

@@ -15,36 +15,38 @@ def test_a_limit_holds_at_every_ancestor() -> None:
     town = Town(project("lab", limit=8), project("a", "lab", limit=6), project("b", "lab"))
     town.runs("r", "a", group(gpus=4))
     town.runs("s", "b", group(gpus=3))
-    scene = town.scene()
-    assert over_limit(scene, whole(town.waits("small", "a"))) is None
-    assert over_limit(scene, whole(town.waits("big", "a", group(gpus=3)))) == "project a would use 7 of its limit of 6 GPUs"
-    assert over_limit(scene, whole(town.waits("other", "b", group(gpus=2)))) == "project lab would use 9 of its limit of 8 GPUs"
-    assert over_limit(scene, whole(town.waits("cpu", "b", group(cpu=99)))) is None
+    snapshot = town.snapshot()
+    assert over_limit(snapshot, whole(town.waits("small", "a"))) is None
+    assert over_limit(snapshot, whole(town.waits("big", "a", group(gpus=3)))) == "project a would use 7 of its limit of 6 GPUs"
+    assert (
+        over_limit(snapshot, whole(town.waits("other", "b", group(gpus=2)))) == "project lab would use 9 of its limit of 8 GPUs"
+    )
+    assert over_limit(snapshot, whole(town.waits("cpu", "b", group(cpu=99)))) is None
 
 
 def test_limits_are_tested_after_victims_are_gone() -> None:
     town = Town(project("a", limit=4))
     victim = town.runs("r", "a", group(gpus=4))
     unit = whole(town.waits("w", "a", group(gpus=2)))
-    scene = town.scene()
-    assert over_limit(scene, unit) == "project a would use 6 of its limit of 4 GPUs"
-    scene.usage.evict(whole(victim))
-    assert over_limit(scene, unit) is None
+    snapshot = town.snapshot()
+    assert over_limit(snapshot, unit) == "project a would use 6 of its limit of 4 GPUs"
+    snapshot.usage.evict(whole(victim))
+    assert over_limit(snapshot, unit) is None
 
 
 def test_who_asks_for_none_of_a_resource_is_not_refused_for_it() -> None:
     town = Town(project("a", limit=2, quota=2))
     town.runs("from-before-the-limit-was-lowered", "a", group(gpus=4), preemptible=False)
     unit = whole(town.waits("w", "a", group(cpu=1), preemptible=False))
-    scene = town.scene()
-    assert (over_limit(scene, unit), over_quota(scene, unit)) == (None, None)
+    snapshot = town.snapshot()
+    assert (over_limit(snapshot, unit), over_quota(snapshot, unit)) == (None, None)
 
 
 def test_other_resources_are_named_as_people_name_them() -> None:
     town = Town(project("a", limit={"cpus": 1.5, "memory": "3GiB"}))
-    scene = town.scene()
-    assert over_limit(scene, whole(town.waits("x", "a", group(cpu=2)))) == "project a would use 2 of its limit of 1.5 CPUs"
-    assert over_limit(scene, whole(town.waits("y", "a", group(gib=4)))) == (
+    snapshot = town.snapshot()
+    assert over_limit(snapshot, whole(town.waits("x", "a", group(cpu=2)))) == "project a would use 2 of its limit of 1.5 CPUs"
+    assert over_limit(snapshot, whole(town.waits("y", "a", group(gib=4)))) == (
         "project a would use 4 of its limit of 3 GiB of memory"
     )
 
@@ -52,30 +54,30 @@ def test_other_resources_are_named_as_people_name_them() -> None:
 def test_bytes_are_refused_only_where_no_device_would_do_and_at_last_by_their_place() -> None:
     town = Town(project("a", limit={"gpus": 0.2}), gpus=2, memory=(40, 80))
     unit = whole(town.waits("w", "a", group(gpu_share_bytes=10 * GIB)))
-    scene = town.scene()
-    assert over_limit(scene, unit) is None
-    assert over_limit(scene, unit, GangPlacement((TaskPlacement(0, 0, 0b10),), future=False)) is None
-    small = over_limit(scene, unit, GangPlacement((TaskPlacement(0, 0, 0b01),), future=False))
+    snapshot = town.snapshot()
+    assert over_limit(snapshot, unit) is None
+    assert over_limit(snapshot, unit, GangPlacement((TaskPlacement(0, 0, 0b10),), future=False)) is None
+    small = over_limit(snapshot, unit, GangPlacement((TaskPlacement(0, 0, 0b01),), future=False))
     assert small == "project a would use 0.25 of its limit of 0.2 GPUs"
 
 
 def test_more_than_the_limit_never_reads_like_the_limit() -> None:
     town = Town(project("a", limit={"memory": 3 * GIB + 1}))
     unit = whole(town.waits("w", "a", group(memory_bytes=3 * GIB + 2)))
-    assert over_limit(town.scene(), unit) == "project a would use 3.001 of its limit of 3 GiB of memory"
+    assert over_limit(town.snapshot(), unit) == "project a would use 3.001 of its limit of 3 GiB of memory"
 
 
 def test_work_that_is_not_preemptible_stays_within_quota_at_every_ancestor() -> None:
     town = Town(project("lab", quota=5), project("a", "lab", quota=4), project("b", "lab", quota=4))
     town.runs("borrows", "a", group(gpus=4))
     town.runs("serves", "b", group(gpus=3), preemptible=False)
-    scene = town.scene()
-    assert over_quota(scene, whole(town.waits("free", "a", group(gpus=9)))) is None
-    assert over_quota(scene, whole(town.waits("fits", "a", group(gpus=2), preemptible=False))) is None
-    assert over_quota(scene, whole(town.waits("more", "a", group(gpus=3), preemptible=False))) == (
+    snapshot = town.snapshot()
+    assert over_quota(snapshot, whole(town.waits("free", "a", group(gpus=9)))) is None
+    assert over_quota(snapshot, whole(town.waits("fits", "a", group(gpus=2), preemptible=False))) is None
+    assert over_quota(snapshot, whole(town.waits("more", "a", group(gpus=3), preemptible=False))) == (
         "project lab would use 6 of its quota of 5 GPUs for work that is not preemptible"
     )
-    assert over_quota(scene, whole(town.waits("most", "a", group(gpus=5), preemptible=False))) == (
+    assert over_quota(snapshot, whole(town.waits("most", "a", group(gpus=5), preemptible=False))) == (
         "project a would use 5 of its quota of 4 GPUs for work that is not preemptible"
     )
 
@@ -83,8 +85,8 @@ def test_work_that_is_not_preemptible_stays_within_quota_at_every_ancestor() -> 
 def test_without_projects_nothing_bounds_anybody() -> None:
     town = Town()
     unit = whole(town.waits("w", "", group(gpus=4), preemptible=False))
-    scene = town.scene()
-    assert (over_limit(scene, unit), over_quota(scene, unit)) == (None, None)
+    snapshot = town.snapshot()
+    assert (over_limit(snapshot, unit), over_quota(snapshot, unit)) == (None, None)
 
 
 def test_who_would_rise_above_its_fair_share_reclaims_nothing() -> None:
@@ -92,22 +94,24 @@ def test_who_would_rise_above_its_fair_share_reclaims_nothing() -> None:
     town.runs("r", "a", group(gpus=1))
     town.runs("s", "b", group(gpus=7))
     one, two = whole(town.waits("one", "a")), whole(town.waits("two", "a", group(gpus=2)))
-    scene = town.scene()
-    shares = shares_now(scene)
+    snapshot = town.snapshot()
+    shares = shares_now(snapshot)
     assert shares["a"] == gpus(2)
-    assert may_reclaim(scene, shares, one) is None
-    assert may_reclaim(scene, shares, two) == "project a would use 3 of its fair share of 2 GPUs"
+    assert may_reclaim(snapshot, shares, one) is None
+    assert may_reclaim(snapshot, shares, two) == "project a would use 3 of its fair share of 2 GPUs"
 
 
 def test_who_is_not_preemptible_reclaims_within_quota_only() -> None:
     town = Town(project("a", quota=2), project("b", quota=2))
     town.runs("s", "b", group(gpus=8))
     free, fixed = (whole(town.waits(name, "a", group(gpus=3), preemptible=name == "free")) for name in ("free", "fixed"))
-    scene = town.scene()
-    shares = shares_now(scene)
+    snapshot = town.snapshot()
+    shares = shares_now(snapshot)
     assert shares["a"] == gpus(4)
-    assert may_reclaim(scene, shares, free) is None
-    assert may_reclaim(scene, shares, fixed) == ("project a would use 3 of its quota of 2 GPUs for work that is not preemptible")
+    assert may_reclaim(snapshot, shares, free) is None
+    assert may_reclaim(snapshot, shares, fixed) == (
+        "project a would use 3 of its quota of 2 GPUs for work that is not preemptible"
+    )
 
 
 def departments() -> Town:
@@ -120,9 +124,9 @@ def departments() -> Town:
 def test_the_loser_is_just_below_the_lowest_common_ancestor() -> None:
     town = departments()
     preemptor, near, far = (town.waits(name, name) for name in ("a", "b", "z"))
-    scene = town.scene()
-    assert (loser(scene, preemptor, near), loser(scene, preemptor, far)) == ("b", "shop")
-    assert loser(scene, far, preemptor) == "lab"
+    snapshot = town.snapshot()
+    assert (loser(snapshot, preemptor, near), loser(snapshot, preemptor, far)) == ("b", "shop")
+    assert loser(snapshot, far, preemptor) == "lab"
 
 
 def over_share(*victims: int, gpus_asked: int, quota_a: int, quota_b: int, weight: int = 1) -> tuple[Trials, Reclaim, list[Unit]]:
@@ -130,8 +134,8 @@ def over_share(*victims: int, gpus_asked: int, quota_a: int, quota_b: int, weigh
     town = Town(project("a", quota=quota_a), project("b", quota=quota_b, weight=weight))
     units = [whole(town.runs(f"v{number}", "b", group(gpus=size))) for number, size in enumerate(victims)]
     preemptor = whole(town.waits("preemptor", "a", group(gpus=gpus_asked)))
-    scene = town.scene()
-    return scene, Reclaim(scene, shares_now(scene), preemptor), units
+    snapshot = town.snapshot()
+    return snapshot, Reclaim(snapshot, shares_now(snapshot), preemptor), units
 
 
 def test_each_unit_is_taken_from_a_project_that_is_still_above_its_share() -> None:
@@ -154,8 +158,8 @@ def test_a_core_leaves_after_its_surplus_whatever_the_order_given() -> None:
     job = town.runs("v", "b", group(gpus=3), group(gpus=5), minimum=1)
     preemptor = whole(town.waits("preemptor", "a", group(gpus=4)))
     core, top = Unit(job, (0,), core=True), surplus(job, 1)
-    scene = town.scene()
-    reclaim = Reclaim(scene, shares_now(scene), preemptor)
+    snapshot = town.snapshot()
+    reclaim = Reclaim(snapshot, shares_now(snapshot), preemptor)
     assert reclaim.admits([top])
     assert not reclaim.admits([top, core])  # the core would come last, and then only 3 are left
     assert not reclaim.admits([core, top])
@@ -180,17 +184,17 @@ def test_every_loser_is_tested_by_itself() -> None:
     near = whole(town.runs("near", "b", group(gpus=3)))
     far = whole(town.runs("far", "z", group(gpus=4)))
     preemptor = whole(town.waits("preemptor", "a"))
-    scene = town.scene()
-    reclaim = Reclaim(scene, shares_now(scene), preemptor)
+    snapshot = town.snapshot()
+    reclaim = Reclaim(snapshot, shares_now(snapshot), preemptor)
     assert reclaim.admits([near])
     assert not reclaim.admits([far])
     assert not reclaim.admits([near, far])
 
 
-def test_the_same_answer_whatever_is_evicted_in_the_scene_meanwhile() -> None:
-    scene, reclaim, units = over_share(4, 4, gpus_asked=4, quota_a=4, quota_b=4)
+def test_the_same_answer_whatever_is_evicted_in_the_snapshot_meanwhile() -> None:
+    snapshot, reclaim, units = over_share(4, 4, gpus_asked=4, quota_a=4, quota_b=4)
     for unit in units:
-        scene.usage.evict(unit)
+        snapshot.usage.evict(unit)
     assert reclaim.admits(units[:1])
     assert not reclaim.admits(units)
 
@@ -198,8 +202,8 @@ def test_the_same_answer_whatever_is_evicted_in_the_scene_meanwhile() -> None:
 def test_nobody_reclaims_from_its_own_project() -> None:
     town = Town(project("a", quota=1))
     victim = whole(town.runs("v", "a", group(gpus=8)))
-    scene = town.scene()
-    assert not Reclaim(scene, shares_now(scene), whole(town.waits("w", "a"))).admits([victim])
+    snapshot = town.snapshot()
+    assert not Reclaim(snapshot, shares_now(snapshot), whole(town.waits("w", "a"))).admits([victim])
 
 
 @pytest.mark.parametrize(("asked", "balanced"), [(2, True), (3, False)])
@@ -210,9 +214,9 @@ def test_an_ancestor_must_not_end_up_fuller_than_a_sibling_that_lost(asked: int,
     victim = whole(town.runs("z1", "z", group(gpus=2)))
     town.runs("z2", "z", group(gpus=3))
     preemptor = whole(town.waits("preemptor", "a", group(gpus=asked)))
-    scene = town.scene()
+    snapshot = town.snapshot()
     shares = {"lab": gpus(4), "shop": gpus(4), "a": gpus(3), "b": gpus(2), "z": gpus(4)}
-    reclaim = Reclaim(scene, shares, preemptor)
+    reclaim = Reclaim(snapshot, shares, preemptor)
     assert (reclaim.unbalanced([victim]) is None) is balanced
     if not balanced:
         assert reclaim.unbalanced([victim]) == (
@@ -227,16 +231,16 @@ def test_departments_entitled_to_nothing_do_not_take_from_each_other_for_ever() 
     )  # fmt: skip
     victim = whole(town.runs("z1", "z"))
     preemptor = whole(town.waits("preemptor", "a"))
-    scene = town.scene()
-    shares = shares_now(scene)
+    snapshot = town.snapshot()
+    shares = shares_now(snapshot)
     assert (shares["lab"], shares["shop"]) == (Amounts(), Amounts())
-    assert may_reclaim(scene, shares, preemptor) is None
-    reclaim = Reclaim(scene, shares, preemptor)
+    assert may_reclaim(snapshot, shares, preemptor) is None
+    reclaim = Reclaim(snapshot, shares, preemptor)
     assert reclaim.admits([victim])
     assert reclaim.unbalanced([victim]) is not None
     town.runs("z2", "z")
-    scene = town.scene()
-    assert Reclaim(scene, shares, preemptor).unbalanced([victim]) is None  # one each is no worse than two and none
+    snapshot = town.snapshot()
+    assert Reclaim(snapshot, shares, preemptor).unbalanced([victim]) is None  # one each is no worse than two and none
 
 
 def test_above_its_share_is_no_harm_while_the_sibling_stays_fuller_or_lost_nothing() -> None:
@@ -246,11 +250,13 @@ def test_above_its_share_is_no_harm_while_the_sibling_stays_fuller_or_lost_nothi
     far = whole(town.runs("z", "z", group(gpus=1)))
     town.runs("z2", "z", group(gpus=8))
     preemptor = whole(town.waits("preemptor", "a"))
-    scene = town.scene()
+    snapshot = town.snapshot()
     shares = {"lab": gpus(4), "shop": gpus(4), "a": gpus(3), "b": gpus(2), "z": gpus(4)}
-    assert Reclaim(scene, shares, preemptor).unbalanced([near]) is None  # shop lost nothing
-    assert Reclaim(scene, shares, preemptor).unbalanced([far]) is None  # lab 6/4, shop 8/4
-    assert Reclaim(scene, {**shares, "lab": gpus(3)}, preemptor).unbalanced([far]) is not None  # 6/3 and 8/4: as full is too full
+    assert Reclaim(snapshot, shares, preemptor).unbalanced([near]) is None  # shop lost nothing
+    assert Reclaim(snapshot, shares, preemptor).unbalanced([far]) is None  # lab 6/4, shop 8/4
     assert (
-        Reclaim(scene, {**shares, "shop": Amounts()}, preemptor).unbalanced([far]) is None
+        Reclaim(snapshot, {**shares, "lab": gpus(3)}, preemptor).unbalanced([far]) is not None
+    )  # 6/3 and 8/4: as full is too full
+    assert (
+        Reclaim(snapshot, {**shares, "shop": Amounts()}, preemptor).unbalanced([far]) is None
     )  # a sibling entitled to nothing is no measure

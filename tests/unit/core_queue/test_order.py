@@ -14,13 +14,13 @@ from bailiff_core.queue.order import Pass
 
 def tried(town: Town, shares: dict[str, Amounts] | None = None, *, placed: bool = False) -> list[str]:
     """All jobs in the order of one pass; `placed`: each gets what it asks for."""
-    scene = town.scene()
-    order = Pass(scene, [town.state.jobs[name] for name in town.state.queue], shares)
+    snapshot = town.snapshot()
+    order = Pass(snapshot, [town.state.jobs[name] for name in town.state.queue], shares)
     found = []
     while (unit := order.next()) is not None:
         found.append(unit.job.id)
         if placed:
-            scene.usage.place(unit, GangPlacement(tuple(TaskPlacement(index, 0, 0) for index in unit.indices), future=False))
+            snapshot.usage.place(unit, GangPlacement(tuple(TaskPlacement(index, 0, 0) for index in unit.indices), future=False))
     return found
 
 
@@ -46,7 +46,7 @@ def test_a_job_that_is_put_back_asks_for_its_surplus_after_those_below_their_min
     town = Town()
     elastic = town.waits("elastic", "", group(count=3, gpus=1), minimum=1)
     town.waits("young", "")
-    order = Pass(town.scene(), [town.state.jobs[name] for name in town.state.queue])
+    order = Pass(town.snapshot(), [town.state.jobs[name] for name in town.state.queue])
     first = order.next()
     assert first is not None
     assert (first.job.id, first.indices, first.core) == ("elastic", (0,), True)
@@ -65,7 +65,7 @@ def test_a_job_that_is_put_back_asks_for_its_surplus_after_those_below_their_min
 def test_a_job_that_waits_already_is_not_put_back_twice_and_a_new_one_may_join() -> None:
     town = Town(project("a"))
     first, second = town.waits("first", "a"), town.waits("second", "a")
-    order = Pass(town.scene(), [first])
+    order = Pass(town.snapshot(), [first])
     order.put_back(first)
     order.put_back(second)
     found = [order.next(), order.next(), order.next()]
@@ -160,9 +160,9 @@ def test_victims_that_left_in_the_meantime_bring_their_project_forward() -> None
     town.runs("middle", "b", group(gpus=3))
     for name in ("c1", "c2", "b1", "a1"):
         town.waits(name, name[0])
-    scene = town.scene()
-    order = Pass(scene, [town.state.jobs[name] for name in town.state.queue], dict.fromkeys(["a", "b", "c"], PLENTY))
+    snapshot = town.snapshot()
+    order = Pass(snapshot, [town.state.jobs[name] for name in town.state.queue], dict.fromkeys(["a", "b", "c"], PLENTY))
     first = order.next()
-    scene.usage.evict(whole(victim))
+    snapshot.usage.evict(whole(victim))
     second = order.next()
     assert [first and first.job.id, second and second.job.id] == ["c1", "a1"]

@@ -55,7 +55,7 @@ def test_age_is_the_date_then_the_name() -> None:
 
 def test_a_pool_keeps_its_tree_until_another_policy_is_in_force() -> None:
     town = Town(project("a"))
-    town.state.indices.snapshot = town.scene()
+    town.state.indices.snapshot = town.snapshot()
     kept = tree_of(town.state)
     assert kept is tree_of(town.state)
     town.state.policy = Town(project("b")).state.policy

@@ -48,10 +48,10 @@ class ProjectRow(TypedDict):
 def rows(state: PoolState) -> list[ProjectRow]:
     """Every project under its parent, siblings in the policy's order."""
     from bailiff_core.queue.order import shares_now  # not at the top: `bailiff list` uses this module and loads no engine rules
-    from bailiff_core.scheduling_snapshot import scene_of
+    from bailiff_core.scheduling_snapshot import current_snapshot
 
-    scene = scene_of(state)
-    usage, shares = scene.usage, shares_now(scene)
+    snapshot = current_snapshot(state)
+    usage, shares = snapshot.usage, shares_now(snapshot)
     found = []
     counts = _counts(state)
     for project, depth in in_tree_order(state.rules):

@@ -19,7 +19,7 @@ from bailiff_core.quota.quota_aware_placement import place_within_bounds
 from bailiff_core.quota.quota_checks import over_bounds
 from bailiff_core.records.decisions import JobGrown, JobPending, JobPlaced
 from bailiff_core.records.payload import Decision
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 
 from .failure import about
 
@@ -51,8 +51,8 @@ def allocate(state: PoolState) -> Iterator[Decision]:
     head = None if everybody else _head(state)
     if head is not None and head.id not in state.indices.to_schedule:
         waiting.append(head)
-    began = scene_of(state).usage.changes_since(0)[0]
-    order = Pass(scene_of(state), waiting)
+    began = current_snapshot(state).usage.changes_since(0)[0]
+    order = Pass(current_snapshot(state), waiting)
     backfill: Backfill | None = None
     while (unit := order.next()) is not None:
         job = unit.job
@@ -60,7 +60,7 @@ def allocate(state: PoolState) -> Iterator[Decision]:
             found = _find(state, unit, backfill if job is not head else None)
             if isinstance(found, GangPlacement):
                 yield _placed(state, unit, found)
-                scene_of(state)  # brought up to date: the pass goes by its use of projects
+                current_snapshot(state)  # brought up to date: the pass goes by its use of projects
                 order.put_back(job)
                 if job is head:
                     head = _head(state)
@@ -70,7 +70,7 @@ def allocate(state: PoolState) -> Iterator[Decision]:
             if everybody:  # all are in the pass, in the order of the queue: who is its head is known when one fails
                 everybody, head = False, _head(state)
             if job is head:
-                backfill = Backfill(scene_of(state), unit, _budget(state))
+                backfill = Backfill(current_snapshot(state), unit, _budget(state))
             if unit.core and not job.pending_recorded:
                 yield JobPending(job=job.id, reason=found[:LONGEST_REASON])
     if backfill is not None and state.indices.backfill_blocked:
@@ -79,8 +79,8 @@ def allocate(state: PoolState) -> Iterator[Decision]:
 
 def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacement | str:
     """Where the unit can stand, or a sentence why it cannot now. What only time keeps out is tried again."""
-    scene = scene_of(state)
-    too_soon = keeps_from_borrowing(scene, unit)
+    snapshot = current_snapshot(state)
+    too_soon = keeps_from_borrowing(snapshot, unit)
     if members_started(state, unit.job):
         if unit.job.phase == "starting":
             too_soon = "it grows once all of it runs"
@@ -92,7 +92,7 @@ def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacem
     shape = scheduling_class_of(unit)
     if shape in state.indices.unschedulable and (unit.job.pending_recorded or not unit.core):
         return state.indices.unschedulable[shape]  # nobody is told why
-    forbidden = over_bounds(scene, unit)
+    forbidden = over_bounds(snapshot, unit)
     if forbidden is not None:
         return forbidden
     if shape in state.indices.unschedulable:
@@ -100,15 +100,15 @@ def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacem
     waits = backfill is not None and not backfill.over_before(unit)
     if backfill is not None and waits and shape in backfill.kept_out:
         return _pass_over(state, unit, backfill)
-    mark = scene.mark()
+    mark = snapshot.mark()
     beside: GangPlacement | NoFit | None = None
     if backfill is not None and waits and backfill.known and has_uniform_tasks(unit):
         beside = backfill.place(unit, _budget(state))  # where there is room beside what is kept, there is room
-        scene.rollback(mark)
+        snapshot.rollback(mark)
         if isinstance(beside, GangPlacement):
-            return over_bounds(scene, unit, beside) or beside
-    place = place_within_bounds(scene, unit, _budget(state))
-    scene.rollback(mark)
+            return over_bounds(snapshot, unit, beside) or beside
+    place = place_within_bounds(snapshot, unit, _budget(state))
+    snapshot.rollback(mark)
     if isinstance(place, str):
         return place
     if not isinstance(place, GangPlacement):
@@ -116,11 +116,11 @@ def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacem
         return place.why
     if backfill is not None and waits:
         place = beside or backfill.place(unit, _budget(state))
-        scene.rollback(mark)
+        snapshot.rollback(mark)
         if not isinstance(place, GangPlacement):
             backfill.kept_out[shape] = None
             return _pass_over(state, unit, backfill)
-        return over_bounds(scene, unit, place) or place
+        return over_bounds(snapshot, unit, place) or place
     return place
 
 
@@ -151,8 +151,8 @@ def why_it_waits(state: PoolState, job: Job) -> str:
     unit = next_unit(job)
     if unit is None:
         return "it does not fit"
-    scene = scene_of(state)
-    forbidden = over_bounds(scene, unit)
+    snapshot = current_snapshot(state)
+    forbidden = over_bounds(snapshot, unit)
     return forbidden or state.indices.unschedulable.get(scheduling_class_of(unit), "it does not fit")
 
 
@@ -160,14 +160,14 @@ def _head(state: PoolState) -> Job | None:
     """The first job of the queue that waits for nothing but room: with `reserve` no other may delay it."""
     if state.rules.backfill != "reserve":
         return None
-    scene = scene_of(state)
+    snapshot = current_snapshot(state)
     for job in map(state.jobs.__getitem__, state.queue):
         if behind_selection(state, job):  # and so are all after it
             return None
         if job.phase != "pending" or not ready_to_try(state, job) or lets_others_pass(state, job):
             continue
         unit = next_unit(job)
-        if unit is None or over_bounds(scene, unit) or keeps_from_borrowing(scene, unit):
+        if unit is None or over_bounds(snapshot, unit) or keeps_from_borrowing(snapshot, unit):
             continue
         if could_ever_fit(state, job.demand) is None:
             return job
@@ -176,14 +176,14 @@ def _head(state: PoolState) -> Job | None:
 
 def _passed_over_for_good(state: PoolState) -> bool:
     """Whether nothing has changed that could let somebody pass who was passed over: the order, or what is kept."""
-    scene, noted = scene_of(state), state.indices.head_reservation
+    snapshot, noted = current_snapshot(state), state.indices.head_reservation
     assert isinstance(noted, tuple)
     position, kept = noted
-    if scene.usage.changes_since(position)[1] != []:
+    if snapshot.usage.changes_since(position)[1] != []:
         return False
     head = _head(state)
     unit = next_unit(head) if head is not None else None
-    return unit is not None and Backfill(scene, unit, _budget(state)).keeps() == kept
+    return unit is not None and Backfill(snapshot, unit, _budget(state)).keeps() == kept
 
 
 def _budget(state: PoolState) -> StepBudget:

@@ -13,7 +13,7 @@ from bailiff_core.placement.placement_codec import encode_placement
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.records.decisions import MigrationDecided, MigrationRefused
 from bailiff_core.records.payload import Decision
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 
 from .failure import about
 
@@ -75,7 +75,7 @@ def place_elsewhere(state: PoolState, job: Job, node: str | None) -> GangPlaceme
 
     Its own room does not count: the place has to be there before the job is told to leave the one that it has.
     """
-    cluster = scene_of(state).cluster
+    cluster = current_snapshot(state).cluster
     own = dict.fromkeys(task.node for task in job.tasks)
     closed = [room for room in cluster.nodes.values() if (room.number in own if node is None else room.name != node)]
     if len(closed) == len(cluster.nodes):

@@ -22,7 +22,7 @@ from bailiff_core.records.decisions import (
     SelectionTimedOut,
 )
 from bailiff_core.records.payload import Decision
-from bailiff_core.scheduling_snapshot import Scene, scene_of
+from bailiff_core.scheduling_snapshot import SchedulingSnapshot, current_snapshot
 from bailiff_core.victims.batch import DISPLACING_ACTIONS, units_of_choice
 from bailiff_core.victims.consolidation import FreeTotals
 from bailiff_core.victims.constraints import action_not_permitted
@@ -74,11 +74,11 @@ def _askers(state: PoolState, losers: "Losers", most: int) -> list[tuple[Unit, t
     ready = [job for job in map(state.jobs.__getitem__, state.queue) if losers.for_anyone(job) and _may_ask(state, job)]
     if not ready:
         return []
-    scene = scene_of(state)
-    cycle = Pass(scene, ready)
+    snapshot = current_snapshot(state)
+    cycle = Pass(snapshot, ready)
     found: list[tuple[Unit, tuple[Action, ...]]] = []
     while len(found) < most and (unit := cycle.next()) is not None:
-        actions = verbs_for(scene, cycle.shares, unit, losers)
+        actions = verbs_for(snapshot, cycle.shares, unit, losers)
         if actions:
             found.append((unit, actions))
     return found
@@ -97,12 +97,14 @@ class Losers:
     def __init__(self, state: PoolState) -> None:
         self.state = state
         self.lowest: dict[str, int] = {}
-        for phase, priority, project, preemptible in scene_of(state).equivalence_classes.groups:
+        for phase, priority, project, preemptible in current_snapshot(state).equivalence_classes.groups:
             if preemptible and phase != "evicting":
                 self.lowest[project] = min(priority, self.lowest.get(project, priority))
         self.anybody = bool(self.lowest)
         self.idle = (
-            FreeTotals.of(scene_of(state).cluster) if self.anybody and state.rules.preemption.max_migrations != 0 else None
+            FreeTotals.of(current_snapshot(state).cluster)
+            if self.anybody and state.rules.preemption.max_migrations != 0
+            else None
         )
         self._least = min(self.lowest.values(), default=0)
         self._for_alike: dict[tuple[int, str, bool], bool] = {}
@@ -128,12 +130,12 @@ class Losers:
         return self._for_alike[alike]
 
 
-def verbs_for(scene: Scene, shares: Shares, unit: Unit, losers: Losers) -> tuple[Action, ...]:
+def verbs_for(snapshot: SchedulingSnapshot, shares: Shares, unit: Unit, losers: Losers) -> tuple[Action, ...]:
     """The actions that may make room for the unit, as far as is known without looking for victims."""
     able = [
         action
         for action in DISPLACING_ACTIONS
-        if losers.to(unit.job, action) and action_not_permitted(scene, shares, unit, action) is None
+        if losers.to(unit.job, action) and action_not_permitted(snapshot, shares, unit, action) is None
     ]
     if losers.idle is None or losers.idle.missing(unit) is not None:
         able = [action for action in able if action != "consolidate"]
@@ -144,7 +146,7 @@ def answered_requests(state: PoolState) -> Iterator[Decision]:
     """Check each answer of the proposal on the state as it is now, in queue order, each after the ones before."""
     if state.proposals is None or state.selection is None:
         return
-    shares = shares_now(scene_of(state))
+    shares = shares_now(current_snapshot(state))
     for request in list(state.selection.requests):
         job = state.jobs[request.job]
         with about(job):
@@ -174,7 +176,7 @@ def _answer(state: PoolState, shares: Shares, job: Job, request: OpenRequest, an
             explanation=answer.explanation,
             retry_at=retry_at,
         )
-    checked = revalidate_proposal(scene_of(state), shares, job, answer)
+    checked = revalidate_proposal(current_snapshot(state), shares, job, answer)
     if not isinstance(checked, Accepted):
         why = checked.reason[:LONGEST_TEXT]
         return PreemptionRefused(
@@ -201,7 +203,7 @@ def _answer(state: PoolState, shares: Shares, job: Job, request: OpenRequest, an
 
 def _spared(state: PoolState, checked: Accepted) -> tuple[str, ...]:
     """Victims of promises dropped for this preemptor that may stay, because their room is not needed."""
-    cluster = scene_of(state).cluster
+    cluster = current_snapshot(state).cluster
     mark = cluster.mark()
     victims = [(state.jobs[choice.job], choice) for choice in checked.victims]
     for victim, choice in victims:

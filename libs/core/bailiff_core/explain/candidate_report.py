@@ -12,7 +12,7 @@ from bailiff_core.model.proposal import Proposal
 from bailiff_core.model.state import PoolState
 from bailiff_core.model.units import Unit
 from bailiff_core.records import decisions
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims.candidates import CandidateIndex, evictable_units
 from bailiff_core.victims.objective import EvictionCost, eviction_cost
 
@@ -54,7 +54,7 @@ def _under(state: PoolState, decision: Decided, proposals: Sequence[Proposal], a
     taken: dict[str, list[int]] = {}
     for choice in decision.victims if isinstance(decision, decisions.PreemptionDecided) and action == decision.action else ():
         taken.setdefault(choice.job, []).extend(numbers(choice.tasks))
-    index = CandidateIndex(scene_of(state))
+    index = CandidateIndex(current_snapshot(state))
     for answer in before(decision, proposals, action):
         for choice in answer.victims:
             gone = dict.fromkeys(numbers(choice.tasks))

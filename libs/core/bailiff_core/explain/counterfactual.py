@@ -9,7 +9,7 @@ from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit, next_unit
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue.order import shares_now
-from bailiff_core.scheduling_snapshot import Scene, scene_of
+from bailiff_core.scheduling_snapshot import SchedulingSnapshot, current_snapshot
 from bailiff_core.victims.batch import DISPLACING_ACTIONS, apply_proposal
 from bailiff_core.victims.candidates import EvictionStep
 from bailiff_core.victims.solve import SelectionBatch, cost_of, select_victims
@@ -63,19 +63,19 @@ def counterfactual(state: PoolState, decision: Decided, proposals: Sequence[Prop
         return Counterfactual(other, action, ABSENT, chosen_cost=chosen_cost)
     if all(each.rule for each in mine):
         return Counterfactual(other, action, mine[0].rule, chosen_cost=chosen_cost)
-    scene = scene_of(state)
-    mark = scene.mark()
+    snapshot = current_snapshot(state)
+    mark = snapshot.mark()
     try:
         if any(each.chosen for each in mine):
-            return _without(_batch(scene, state, decision, proposals), decision, other)
-        return _with(scene, state, decision, proposals, other)
+            return _without(_batch(snapshot, state, decision, proposals), decision, other)
+        return _with(snapshot, state, decision, proposals, other)
     finally:
-        scene.rollback(mark)
+        snapshot.rollback(mark)
 
 
 def _without(batch: SelectionBatch, decision: Decided, other: str) -> Counterfactual:
     """The cheapest set without a victim."""
-    state = batch.scene.state
+    state = batch.snapshot.state
     batch.index.mark_taken(state.jobs[other], 0)
     answer = _searched(batch, state.jobs[decision.preemptor.job], decision.action)
     found = Counterfactual(other, decision.action, chosen=True, chosen_cost=decision.explanation.cost)
@@ -85,19 +85,21 @@ def _without(batch: SelectionBatch, decision: Decided, other: str) -> Counterfac
     return replace(found, jobs=jobs, cost=answer.explanation.cost, proven=answer.explanation.proven)
 
 
-def _with(scene: Scene, state: PoolState, decision: Decided, proposals: Sequence[Proposal], other: str) -> Counterfactual:
+def _with(
+    snapshot: SchedulingSnapshot, state: PoolState, decision: Decided, proposals: Sequence[Proposal], other: str
+) -> Counterfactual:
     """The cheapest set that includes `other`: for each prefix of its eviction chain, the rest of the set is searched."""
     preemptor, job = state.jobs[decision.preemptor.job], state.jobs[other]
     best: Counterfactual | None = None
     chosen = dict.fromkeys(choice.job for choice in getattr(decision, "victims", ()))
-    for steps in _parts(_batch(scene, state, decision, proposals).index.candidates(decision.action, preemptor).chains[other]):
-        mark = scene.mark()
-        batch = _batch(scene, state, decision, proposals)
+    for steps in _parts(_batch(snapshot, state, decision, proposals).index.candidates(decision.action, preemptor).chains[other]):
+        mark = snapshot.mark()
+        batch = _batch(snapshot, state, decision, proposals)
         for step in steps:
-            scene.evict(step.unit)
+            snapshot.evict(step.unit)
         batch.index.mark_taken(job, 0 if steps[-1].whole else len(steps))
         answer = _searched(batch, preemptor, decision.action)
-        scene.rollback(mark)
+        snapshot.rollback(mark)
         if answer.refused is not None:
             best = best or Counterfactual(other, decision.action, chosen_cost=decision.explanation.cost, why=answer.would_need)
             continue
@@ -127,9 +129,9 @@ def _parts(chain: Sequence[EvictionStep]) -> Iterator[Sequence[EvictionStep]]:
         yield chain
 
 
-def _batch(scene: Scene, state: PoolState, decision: Decided, proposals: Sequence[Proposal]) -> SelectionBatch:
+def _batch(snapshot: SchedulingSnapshot, state: PoolState, decision: Decided, proposals: Sequence[Proposal]) -> SelectionBatch:
     """The batch when the search came to this preemptor: earlier proposals are applied."""
-    batch = SelectionBatch.on(scene, shares_now(scene), preemptors=max(1, len(proposals)))
+    batch = SelectionBatch.on(snapshot, shares_now(snapshot), preemptors=max(1, len(proposals)))
     for answer in before(decision, proposals, decision.action):
         unit = next_unit(state.jobs[answer.job])
         if answer.refused is None and unit is not None:
@@ -140,7 +142,7 @@ def _batch(scene: Scene, state: PoolState, decision: Decided, proposals: Sequenc
 def _searched(batch: SelectionBatch, preemptor: Job, action: Action) -> Proposal:
     unit = next_unit(preemptor)
     assert unit is not None
-    return select_victims(batch, unit, action, StepBudget(batch.scene.state.rules.preemption.search_steps))
+    return select_victims(batch, unit, action, StepBudget(batch.snapshot.state.rules.preemption.search_steps))
 
 
 def next_victims(state: PoolState, preemptor: str) -> NextVictims:
@@ -157,10 +159,10 @@ def next_victims(state: PoolState, preemptor: str) -> NextVictims:
 
 
 def _found_for(state: PoolState, unit: Unit) -> NextVictims:
-    scene = scene_of(state)
-    mark, last = scene.mark(), NextVictims("preempt")
+    snapshot = current_snapshot(state)
+    mark, last = snapshot.mark(), NextVictims("preempt")
     try:
-        batch = SelectionBatch.on(scene)
+        batch = SelectionBatch.on(snapshot)
         for action in [action for action in DISPLACING_ACTIONS if action in state.rules.preemption.actions]:
             answer = select_victims(batch, unit, action, StepBudget(state.rules.preemption.search_steps))
             if answer.refused is None:
@@ -168,7 +170,7 @@ def _found_for(state: PoolState, unit: Unit) -> NextVictims:
                 return NextVictims(answer.action, jobs, answer.explanation.cost, answer.explanation.proven)
             last = NextVictims(action, proven=answer.explanation.proven, why=answer.would_need)
     finally:
-        scene.rollback(mark)
+        snapshot.rollback(mark)
     return last
 
 

@@ -13,7 +13,7 @@ from bailiff_core.queue.preemption_delay import may_displace_at
 from bailiff_core.quota.project_cooldown import keeps_from_borrowing
 from bailiff_core.quota.quota_checks import may_reclaim, over_bounds
 from bailiff_core.records import Record, decisions, facts
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 
 from .evictions import coming_back, takes, takes_parts, times_before, way_out, why_it_left
 from .sentences import Section, Sentence, clock, few, have, listed, newest, seqs_of, unstopped
@@ -162,19 +162,19 @@ def _as_things_are(state: PoolState, job: Job) -> Iterable[Sentence]:
     unit = next_unit(job)
     if unit is None or state.policy is None:
         return
-    scene, rules = scene_of(state), state.rules
-    reason = keeps_from_borrowing(scene, unit) or over_bounds(scene, unit)
+    snapshot, rules = current_snapshot(state), state.rules
+    reason = keeps_from_borrowing(snapshot, unit) or over_bounds(snapshot, unit)
     if reason is None:
-        mark = scene.mark()
-        found = place_unit(scene.cluster, unit, StepBudget(rules.preemption.search_steps))
-        scene.rollback(mark)
+        mark = snapshot.mark()
+        found = place_unit(snapshot.cluster, unit, StepBudget(rules.preemption.search_steps))
+        snapshot.rollback(mark)
         reason = found.why if isinstance(found, NoFit) else None
     if reason is None and rules.backfill == "reserve":
         yield Sentence("Currently it fits, but it is not started where that would delay the first job in the queue.")
     elif reason is not None:
         yield Sentence(f"Currently: {unstopped(reason)}.")
     if reason is not None and rules.projects and "reclaim" in rules.preemption.actions:
-        forbidden = may_reclaim(scene, shares_now(scene), unit)
+        forbidden = may_reclaim(snapshot, shares_now(snapshot), unit)
         if forbidden is not None:
             yield Sentence(f"It may not reclaim from other projects: {unstopped(forbidden)}.", seqs_of(state.policy_revision))
     drained = [state.nodes[number] for number in state.draining]

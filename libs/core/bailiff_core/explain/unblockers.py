@@ -11,7 +11,7 @@ from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.protections import next_to_open
 from bailiff_core.queue.backfill import Backfill
 from bailiff_core.records import Record
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 
 from .sentences import NAMED, Sentence, clock, few, have, seqs_of
 from .victims import needs
@@ -63,13 +63,13 @@ def by_limits_alone(state: PoolState, job: Job) -> Iterator[Sentence]:
     unit = next_unit(job)
     if unit is None or state.policy is None:
         return
-    scene, steps = scene_of(state), state.rules.preemption.search_steps
-    mark = scene.mark()
-    fits = isinstance(place_unit(scene.cluster, unit, StepBudget(steps)), GangPlacement)
-    scene.rollback(mark)
+    snapshot, steps = current_snapshot(state), state.rules.preemption.search_steps
+    mark = snapshot.mark()
+    fits = isinstance(place_unit(snapshot.cluster, unit, StepBudget(steps)), GangPlacement)
+    snapshot.rollback(mark)
     if fits:
         return
-    coming = Backfill(scene, unit, StepBudget(steps))
+    coming = Backfill(snapshot, unit, StepBudget(steps))
     if not coming.kept:
         yield Sentence("Even without any of the jobs that run now, no placement was found for it.")
     elif coming.starts is not None:

@@ -12,7 +12,7 @@ from bailiff_core.model.units import Unit, victim_units
 from bailiff_core.quota.usage import Usage
 from bailiff_core.records.decisions import EvictionDecided, ReservationDropped
 from bailiff_core.records.payload import Decision
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 
 MOST_TOLD = 1000
 
@@ -52,7 +52,7 @@ def enforcement(state: PoolState) -> Iterator[Decision]:
     """
     if not state.enforcing:
         return
-    usage = scene_of(state).usage
+    usage = current_snapshot(state).usage
     bounds = [bound for bound in _bounds(usage) if not bound.holds()]
     said = {bound.project: bound.says() for bound in bounds}
     mark = usage.mark()

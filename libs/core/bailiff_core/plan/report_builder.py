@@ -18,7 +18,7 @@ from bailiff_core.quota.quota_checks import over_bounds
 from bailiff_core.records import decisions
 from bailiff_core.records.payload import Decision
 from bailiff_core.records.wire import time_text
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims.batch import DISPLACING_ACTIONS
 from bailiff_core.victims.constraints import action_not_permitted
 from bailiff_core.victims.solve import SelectionBatch
@@ -355,12 +355,12 @@ class WithoutSelection:
         if not actions or unit is None or job.suspended_reason is not None:
             return "", {}
         if self._batch is None:
-            self._batch = SelectionBatch.on(scene_of(self.state))
+            self._batch = SelectionBatch.on(current_snapshot(self.state))
         batch = self._batch
         wait = may_displace_at(self.state, job)
         if wait > self.state.now:
             return f"it may preempt from {time_text(wait)} on (rule preemption-delay)", {}
-        obstacles = {action: action_not_permitted(batch.scene, batch.shares, unit, action) for action in actions}
+        obstacles = {action: action_not_permitted(batch.snapshot, batch.shares, unit, action) for action in actions}
         open_to_it = [action for action, why in obstacles.items() if why is None]
         if not open_to_it:
             return "; ".join(f"{action}: {why}" for action, why in obstacles.items()), {}
@@ -375,15 +375,15 @@ def _why(state: PoolState, job: Job) -> str:
         return "none of its tasks can be placed until its failed or evicting tasks are gone"
     if job.phase == "reserved":
         return "its other tasks wait for their reserved resources; it grows once they run"
-    scene = scene_of(state)
-    forbidden = over_bounds(scene, unit) or keeps_from_borrowing(scene, unit)
+    snapshot = current_snapshot(state)
+    forbidden = over_bounds(snapshot, unit) or keeps_from_borrowing(snapshot, unit)
     if "allocate" not in state.rules.preemption.actions and forbidden is None:
         return "action allocate is disabled"
     if forbidden is not None:
         return forbidden
-    mark = scene.mark()
-    place = place_unit(scene.cluster, unit, StepBudget(state.rules.preemption.search_steps))
-    scene.rollback(mark)
+    mark = snapshot.mark()
+    place = place_unit(snapshot.cluster, unit, StepBudget(state.rules.preemption.search_steps))
+    snapshot.rollback(mark)
     return place.why if isinstance(place, NoFit) else "nothing: it fits and is placed in the next cycle"
 
 

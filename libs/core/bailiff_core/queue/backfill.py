@@ -16,7 +16,7 @@ from bailiff_core.placement.gang import GangPlacement, NoFit, has_uniform_tasks,
 from bailiff_core.placement.packing import ANYWHERE, has_capacity
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.placement.task_requirements import TaskRequirements, requirements_of_unit
-from bailiff_core.scheduling_snapshot import Scene
+from bailiff_core.scheduling_snapshot import SchedulingSnapshot
 from bailiff_core.scheduling_snapshot.completion_forecast import NOBODY, End, in_order_of_end, known_end
 
 Kept = tuple[str, dict[int, Resources], int | None]
@@ -29,8 +29,8 @@ class Backfill:
     without a run-time limit, or where no place was found and so none is kept. kept_out: shapes that found no place.
     """
 
-    def __init__(self, scene: Scene, head: Unit, budget: StepBudget) -> None:
-        self._scene = scene
+    def __init__(self, snapshot: SchedulingSnapshot, head: Unit, budget: StepBudget) -> None:
+        self._snapshot = snapshot
         self.head = head.job
         self._head = head
         self._budget = budget
@@ -51,15 +51,15 @@ class Backfill:
     def kept(self) -> dict[int, Resources]:
         """What is kept for the head of the room that is, or is about to be, free: by node."""
         if self._kept is None:
-            scene, pool = self._scene, self._scene.state
-            found_for = (scene.version, pool.seq, pool.now, self._head.job.id, self._head.indices)
-            if scene.kept is None or scene.kept[0] != found_for:
+            snapshot, pool = self._snapshot, self._snapshot.state
+            found_for = (snapshot.version, pool.seq, pool.now, self._head.job.id, self._head.indices)
+            if snapshot.kept is None or snapshot.kept[0] != found_for:
                 self._kept = {}
-                mark = scene.cluster.mark()
+                mark = snapshot.cluster.mark()
                 self._look(mark)
-                scene.cluster.rollback(mark)
-                scene.kept = found_for, self._kept, self._starts
-            _, self._kept, self._starts = scene.kept
+                snapshot.cluster.rollback(mark)
+                snapshot.kept = found_for, self._kept, self._starts
+            _, self._kept, self._starts = snapshot.kept
         return self._kept
 
     @property
@@ -73,7 +73,7 @@ class Backfill:
 
     def place(self, unit: Unit, budget: StepBudget) -> GangPlacement | NoFit:
         """`place_unit` for a unit behind the head."""
-        cluster = self._scene.cluster
+        cluster = self._snapshot.cluster
         if not self.kept or self.over_before(unit):
             return place_unit(cluster, unit, budget)
         mark = cluster.mark()
@@ -94,13 +94,13 @@ class Backfill:
         limit, start = unit.job.demand.run_time_limit, unit.job.last_start
         if limit is None or self.starts is None:
             return False
-        return (self._scene.state.now if start is None else start) + limit <= self.starts
+        return (self._snapshot.state.now if start is None else start) + limit <= self.starts
 
     def _look(self, before: int) -> None:
         """Find the fewest jobs that have to end, and what the head then takes. Leaves the rooms changed."""
-        if could_ever_fit(self._scene.state, self._head.job.demand) is not None:
+        if could_ever_fit(self._snapshot.state, self._head.job.demand) is not None:
             return
-        endings = self._scene.endings
+        endings = self._snapshot.endings
         last = NOBODY
         for need, count in self._wanted.items():
             end = NOBODY if need.shared else endings.enough_for(need, count)
@@ -112,7 +112,7 @@ class Backfill:
         if found is None:
             return
         place, self._starts = found
-        cluster = self._scene.cluster
+        cluster = self._snapshot.cluster
         cluster.place(self._head, place)
         nodes = [cluster.nodes[number] for number in dict.fromkeys(task.node for task in place.tasks)]
         after = [node.future for node in nodes]
@@ -121,20 +121,20 @@ class Backfill:
 
     def _counted(self, need: TaskRequirements, last: End) -> tuple[GangPlacement, int | None] | None:
         """Where equal tasks stand after that end, the first after which they find room, and when that is; all who matter go."""
-        endings = self._scene.endings
+        endings = self._snapshot.endings
         if not self._budget.spend(endings.until(last)):
             return None
         for unit in endings.leaving(need, last):
-            self._scene.cluster.evict(unit)
+            self._snapshot.cluster.evict(unit)
         place = self._fits()
         if place is None:
             return None
-        end = self._scene.state.now if last == NOBODY else last.when()
-        return place, None if end is None else max(end, self._scene.state.now)
+        end = self._snapshot.state.now if last == NOBODY else last.when()
+        return place, None if end is None else max(end, self._snapshot.state.now)
 
     def _searched(self, least: int) -> tuple[GangPlacement, int | None] | None:
         """The same for others, who need at least so many to be gone: with twice as many, and so on, then between the two."""
-        departures = _Departures(self._scene, self._budget)
+        departures = _Departures(self._snapshot, self._budget)
         low = high = least
         if departures.let_go(least) < least:
             return None
@@ -157,7 +157,7 @@ class Backfill:
         return place, departures.last_end()
 
     def _fits(self) -> GangPlacement | None:
-        cluster = self._scene.cluster
+        cluster = self._snapshot.cluster
         if not all(has_capacity(cluster, need, count, ANYWHERE, future=True) for need, count in self._wanted.items()):
             return None
         mark = cluster.mark()
@@ -167,19 +167,19 @@ class Backfill:
 
 
 class _Departures:
-    """Jobs of the scene let go one after the other, in the order in which they are taken to end."""
+    """Jobs of the snapshot let go one after the other, in the order in which they are taken to end."""
 
-    def __init__(self, scene: Scene, budget: StepBudget) -> None:
-        self._scene = scene
+    def __init__(self, snapshot: SchedulingSnapshot, budget: StepBudget) -> None:
+        self._snapshot = snapshot
         self._budget = budget
-        self._order = in_order_of_end(scene.state)
+        self._order = in_order_of_end(snapshot.state)
         self._known: list[Job] = []
-        self._marks = [scene.cluster.mark()]
+        self._marks = [snapshot.cluster.mark()]
 
     def let_go(self, count: int) -> int:
         """From now on the first `count` are gone. How many really are: there may be fewer, or the budget too small."""
         if count < len(self._marks):
-            self._scene.cluster.rollback(self._marks[count])
+            self._snapshot.cluster.rollback(self._marks[count])
             del self._marks[count + 1 :]
         while len(self._marks) <= count:
             at = len(self._marks) - 1
@@ -188,14 +188,14 @@ class _Departures:
                 if found is None or not self._budget.spend():
                     break
                 self._known.append(found)
-            self._scene.cluster.evict(whole(self._known[at]))
-            self._marks.append(self._scene.cluster.mark())
+            self._snapshot.cluster.evict(whole(self._known[at]))
+            self._marks.append(self._snapshot.cluster.mark())
         return len(self._marks) - 1
 
     def last_end(self) -> int | None:
         """When the last of those that are gone ends, as far as that is known; now, where nobody had to go."""
-        now, gone = self._scene.state.now, len(self._marks) - 1
-        end = known_end(self._scene.state, self._known[gone - 1]) if gone else now
+        now, gone = self._snapshot.state.now, len(self._marks) - 1
+        end = known_end(self._snapshot.state, self._known[gone - 1]) if gone else now
         return None if end is None else max(end, now)
 
 

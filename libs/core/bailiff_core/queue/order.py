@@ -17,9 +17,9 @@ Ratio = tuple[int, Fraction]
 Entry = tuple[tuple[object, ...], int, str]
 
 
-def shares_now(scene: ResourceSnapshot) -> dict[str, Amounts]:
+def shares_now(snapshot: ResourceSnapshot) -> dict[str, Amounts]:
     """Fair shares as things stand: what a pass goes by from its start to its end."""
-    usage = scene.usage
+    usage = snapshot.usage
     return fair_shares(usage.tree, usage.total, usage.requests, usage.divided)
 
 
@@ -52,14 +52,14 @@ class _Candidates:
 class Pass:
     """Each of the jobs in the order in which one pass tries them. Fair shares stay as they were at its start.
 
-    After each success (it shows in the scene: a unit placed, victims gone) the order is computed again where amounts
+    After each success (it shows in the snapshot: a unit placed, victims gone) the order is computed again where amounts
     changed. Allocate puts a job back after a success; the other actions try each job once.
     """
 
-    def __init__(self, scene: ResourceSnapshot, jobs: Iterable[Job], shares: Mapping[str, Amounts] | None = None) -> None:
-        self._usage = scene.usage
-        self._tree = scene.usage.tree
-        self.shares = shares_now(scene) if shares is None else shares
+    def __init__(self, snapshot: ResourceSnapshot, jobs: Iterable[Job], shares: Mapping[str, Amounts] | None = None) -> None:
+        self._usage = snapshot.usage
+        self._tree = snapshot.usage.tree
+        self.shares = shares_now(snapshot) if shares is None else shares
         self._jobs: dict[str, Job] = {}
         self._candidates: dict[str, _Candidates] = {}
         self._bounds: dict[str, Amounts] = {}

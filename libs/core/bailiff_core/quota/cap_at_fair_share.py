@@ -19,26 +19,26 @@ NAME = "cap-at-fair-share"
 
 
 class CapAtFairShare:
-    """The test of one preemptor. Made before anything is evicted in the scene; asked on the scene as it is then."""
+    """The test of one preemptor. Made before anything is evicted in the snapshot; asked on the snapshot as it is then."""
 
-    def __init__(self, scene: ResourceSnapshot, shares: Shares, unit: Unit) -> None:
-        usage = scene.usage
+    def __init__(self, snapshot: ResourceSnapshot, shares: Shares, unit: Unit) -> None:
+        usage = snapshot.usage
         path = usage.tree.branches[usage.leaf_of(unit.job)].path
         self._usage = usage
         self._unit = unit
         self._bounds = {project: (shares.get(project, NOTHING), usage.allocated(project)) for project in path if project != ROOT}
 
     @classmethod
-    def of(cls, scene: ResourceSnapshot, shares: Shares, unit: Unit, action: Action) -> "CapAtFairShare | None":
+    def of(cls, snapshot: ResourceSnapshot, shares: Shares, unit: Unit, action: Action) -> "CapAtFairShare | None":
         """`None` where the rule is off."""
-        rules = scene.state.rules
+        rules = snapshot.state.rules
         on = (
             action == "preempt"
             and rules.preemption.cap_at_fair_share
             and rules.projects
             and "reclaim" in rules.preemption.actions
         )
-        return cls(scene, shares, unit) if on else None
+        return cls(snapshot, shares, unit) if on else None
 
     def forbids(self, place: GangPlacement | None = None) -> str | None:
         """Why the unit may not be added to what its projects use now, as a sentence, or `None`."""

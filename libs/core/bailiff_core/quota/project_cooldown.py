@@ -21,9 +21,9 @@ def may_borrow_at(state: PoolState, project: str) -> int:
     return state.reclaimed_at[project] + cooldown if cooldown and project in state.reclaimed_at else 0
 
 
-def keeps_from_borrowing(scene: ResourceSnapshot, unit: Unit) -> str | None:
+def keeps_from_borrowing(snapshot: ResourceSnapshot, unit: Unit) -> str | None:
     """Why the unit may not start now, as a sentence, or `None`: a project of its path would borrow back too soon."""
-    state = scene.state
+    state = snapshot.state
     if not state.reclaimed_at or not state.rules.protections.cooldown.project:
         return None
     tree = tree_of(state)
@@ -31,8 +31,8 @@ def keeps_from_borrowing(scene: ResourceSnapshot, unit: Unit) -> str | None:
     for project in tree.branches[tree.leaf_of(unit.job.project)].path:
         if state.now >= may_borrow_at(state, project):
             continue
-        asked = asked or of_unit(unit, scene.usage.smallest)
-        if _borrows(scene.usage.allocated(project), asked, tree.branches[project].quota):
+        asked = asked or of_unit(unit, snapshot.usage.smallest)
+        if _borrows(snapshot.usage.allocated(project), asked, tree.branches[project].quota):
             return f"{called(project)} was reclaimed from a moment ago and does not borrow back yet (rule {NAME})"
     return None
 

@@ -25,15 +25,15 @@ Over = Callable[[GangPlacement], str | None]
 
 
 def place_within_bounds(
-    scene: ResourceSnapshot, unit: Unit, budget: StepBudget, *, reserve: bool = False, over: Over | None = None
+    snapshot: ResourceSnapshot, unit: Unit, budget: StepBudget, *, reserve: bool = False, over: Over | None = None
 ) -> GangPlacement | NoFit | str:
-    """A place, or why there is none, or which bound every place would break. On success its room is taken in the scene's rooms.
+    """A placement, or why there is none, or the limit that every placement exceeds. A placement is allocated in the snapshot.
 
     Units without MiB of a device are placed as ever: their bounds are tested before. over: says which bound a place would
     break; left out: a limit or a quota.
     """
-    breaks: Over = over or (lambda place: over_bounds(scene, unit, place))
-    cluster = scene.cluster
+    breaks: Over = over or (lambda place: over_bounds(snapshot, unit, place))
+    cluster = snapshot.cluster
     mark = cluster.mark()
     first = place_unit(cluster, unit, budget, reserve=reserve)
     if isinstance(first, NoFit) or not by_bytes(unit.job):

@@ -1,6 +1,6 @@
 """Limits and quotas: what projects may use, and what may be reclaimed from them. Each refusal is a sentence.
 
-Every gate looks at the scene as it stands, trials included, before the unit is placed in it.
+Every gate looks at the snapshot as it stands, trials included, before the unit is placed in it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,14 +22,14 @@ Margin = tuple[Amount | None, ...]
 FIRM = " for work that is not preemptible"
 
 
-def over_bounds(scene: ResourceSnapshot, unit: Unit, place: GangPlacement | None = None) -> str | None:
+def over_bounds(snapshot: ResourceSnapshot, unit: Unit, place: GangPlacement | None = None) -> str | None:
     """Why the unit may not be added to what its projects use: `over_limit`, or `over_quota`."""
-    return over_limit(scene, unit, place) or over_quota(scene, unit, place)
+    return over_limit(snapshot, unit, place) or over_quota(snapshot, unit, place)
 
 
-def over_limit(scene: ResourceSnapshot, unit: Unit, place: GangPlacement | None = None) -> str | None:
+def over_limit(snapshot: ResourceSnapshot, unit: Unit, place: GangPlacement | None = None) -> str | None:
     """Why the unit would take a project above its limit. Without a place: whatever device it lands on."""
-    usage = scene.usage
+    usage = snapshot.usage
     asked: Amounts | None = None
     for project in usage.tree.branches[usage.leaf_of(unit.job)].path:
         limit = usage.tree.branches[project].limit
@@ -42,11 +42,11 @@ def over_limit(scene: ResourceSnapshot, unit: Unit, place: GangPlacement | None 
     return None
 
 
-def over_quota(scene: ResourceSnapshot, unit: Unit, place: GangPlacement | None = None) -> str | None:
+def over_quota(snapshot: ResourceSnapshot, unit: Unit, place: GangPlacement | None = None) -> str | None:
     """Why a unit that is not preemptible would take its project's use of that kind over quota."""
     if unit.job.preemptible:
         return None
-    usage = scene.usage
+    usage = snapshot.usage
     asked = _at_least(usage, unit, place)
     for project in usage.tree.branches[usage.leaf_of(unit.job)].path:
         quota = usage.tree.branches[project].quota
@@ -57,9 +57,9 @@ def over_quota(scene: ResourceSnapshot, unit: Unit, place: GangPlacement | None 
     return None
 
 
-def never_within_bounds(scene: ResourceSnapshot, unit: Unit) -> str | None:
+def never_within_bounds(snapshot: ResourceSnapshot, unit: Unit) -> str | None:
     """Why the unit would be above a limit or, not preemptible, above a quota, even if nobody else used anything."""
-    usage = scene.usage
+    usage = snapshot.usage
     asked = of_unit(unit, usage.smallest)
     for project in usage.tree.branches[usage.leaf_of(unit.job)].path:
         branch = usage.tree.branches[project]
@@ -72,32 +72,32 @@ def never_within_bounds(scene: ResourceSnapshot, unit: Unit) -> str | None:
     return None
 
 
-def may_reclaim(scene: ResourceSnapshot, shares: Shares, unit: Unit) -> str | None:
+def may_reclaim(snapshot: ResourceSnapshot, shares: Shares, unit: Unit) -> str | None:
     """Why the unit's project is not entitled to take it from others."""
-    usage = scene.usage
+    usage = snapshot.usage
     project = usage.leaf_of(unit.job)
     share = shares.get(project, NOTHING)
     used = usage.allocated(project).plus(of_unit(unit, usage.smallest))
     for at in range(3):
         if used[at] > share[at]:
             return _would_use(project, at, used, share, "fair share")
-    return over_quota(scene, unit)
+    return over_quota(snapshot, unit)
 
 
-def loser(scene: ResourceSnapshot, preemptor: Job, victim: Job) -> str:
+def loser(snapshot: ResourceSnapshot, preemptor: Job, victim: Job) -> str:
     """The project that is tested when the victim loses: just below the lowest common ancestor, on the victim's side."""
-    usage = scene.usage
+    usage = snapshot.usage
     return usage.tree.sides(usage.leaf_of(preemptor), usage.leaf_of(victim))[1]
 
 
 class Reclaim:
-    """The test of what one unit may take from other projects, on the scene as it was when this was made.
+    """The test of what one unit may take from other projects, on the snapshot as it was when this was made.
 
     Units that are placed again in the same plan are not taken: leave them out. `place`: of the preemptor, once it is known.
     """
 
-    def __init__(self, scene: ResourceSnapshot, shares: Shares, unit: Unit, place: GangPlacement | None = None) -> None:
-        usage = scene.usage
+    def __init__(self, snapshot: ResourceSnapshot, shares: Shares, unit: Unit, place: GangPlacement | None = None) -> None:
+        usage = snapshot.usage
         self._usage = usage
         self._shares = shares
         self._before = usage.all_allocated()

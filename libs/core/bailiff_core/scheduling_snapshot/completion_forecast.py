@@ -1,6 +1,6 @@
 """When running jobs are expected to end, and what is free on each node after each of them.
 
-Kept up to date with the scene, so that who has to end for a unit to find room is counted and not played through.
+Kept up to date with the snapshot, so that who has to end for a unit to find room is counted and not played through.
 """
 
 from bisect import bisect_left
@@ -63,7 +63,7 @@ class _Opening:
 class Endings:
     """By node number, the ends of the jobs there in order, and the room that is free, or about to be, after each.
 
-    The scene must hold no trial whenever this is asked.
+    The snapshot must hold no trial whenever this is asked.
     """
 
     def __init__(self, state: PoolState, rooms: ClusterResources) -> None:

@@ -1,6 +1,6 @@
 """The pool as trials see it: rooms of nodes and use of projects, on which to evict, to place, and to take all of it back.
 
-The scene is kept in `pool.indices.snapshot` and brought up to date with what the fold changed; it is never rebuilt while it
+The snapshot is kept in `pool.indices.snapshot` and brought up to date with what the fold changed; it is never rebuilt while it
 stands.
 """
 
@@ -16,7 +16,7 @@ from .completion_forecast import Endings
 CHANGES_KEPT = 10_000
 
 
-class Scene(ResourceSnapshot):
+class SchedulingSnapshot(ResourceSnapshot):
     """Rooms and use together."""
 
     def __init__(self, state: PoolState, cluster: ClusterResources, usage: Usage) -> None:
@@ -89,24 +89,24 @@ class Scene(ResourceSnapshot):
         state.indices.changed_jobs.clear()
 
 
-def scene_of(state: PoolState) -> Scene:
+def current_snapshot(state: PoolState) -> SchedulingSnapshot:
     """The pool's snapshot, up to date. Trials on it last until something in the pool changes."""
     indices = state.indices
-    scene = indices.snapshot
-    if not isinstance(scene, Scene):
-        scene = Scene(state, ClusterResources.of(state), Usage.of(state))
-        indices.snapshot, indices.node_resources = scene, scene.cluster
+    snapshot = indices.snapshot
+    if not isinstance(snapshot, SchedulingSnapshot):
+        snapshot = SchedulingSnapshot(state, ClusterResources.of(state), Usage.of(state))
+        indices.snapshot, indices.node_resources = snapshot, snapshot.cluster
         indices.changed_nodes.clear()
         indices.changed_jobs.clear()
-    if not indices.changed_nodes and not indices.changed_jobs and scene.policy is state.policy:
-        return scene
-    scene.refresh()
-    return scene
+    if not indices.changed_nodes and not indices.changed_jobs and snapshot.policy is state.policy:
+        return snapshot
+    snapshot.refresh()
+    return snapshot
 
 
 def current_usage(state: PoolState) -> Usage:
     """Usage of the projects, trials included: bringing the snapshot up to date would roll them back."""
-    scene = state.indices.snapshot
-    if not isinstance(scene, Scene) or state.indices.changed_jobs or state.indices.changed_nodes:
-        return scene_of(state).usage
-    return scene.usage
+    snapshot = state.indices.snapshot
+    if not isinstance(snapshot, SchedulingSnapshot) or state.indices.changed_jobs or state.indices.changed_nodes:
+        return current_snapshot(state).usage
+    return snapshot.usage

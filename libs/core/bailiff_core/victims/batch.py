@@ -12,7 +12,7 @@ from bailiff_core.placement.gang import GangPlacement
 from bailiff_core.placement.placement_codec import decode_placement
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue.order import Pass
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 
 from .candidates import evictable_units
 from .solve import SelectionBatch, select_victims
@@ -23,23 +23,23 @@ LONGEST_NEED = 600
 
 def select_batch(state: PoolState, requests: Sequence[OpenRequest], steps: int) -> list[Proposal]:
     """One proposal per request, in the given order. Each request has a budget of `steps` per action. `state` is unchanged."""
-    scene = scene_of(state)
-    mark = scene.mark()
+    snapshot = current_snapshot(state)
+    mark = snapshot.mark()
     try:
-        return _answers(SelectionBatch.on(scene, preemptors=len(requests)), requests, steps)
+        return _answers(SelectionBatch.on(snapshot, preemptors=len(requests)), requests, steps)
     finally:
-        scene.rollback(mark)
+        snapshot.rollback(mark)
 
 
 def _answers(batch: SelectionBatch, requests: Sequence[OpenRequest], steps: int) -> list[Proposal]:
-    state = batch.scene.state
+    state = batch.snapshot.state
     of_job = {request.job: request for request in requests}
     proposals: dict[int, Proposal] = {}
     refusals: dict[int, list[Proposal]] = {}
     actions = [action for action in DISPLACING_ACTIONS if action in state.rules.preemption.actions] or ["preempt"]
     waiting = [state.jobs[request.job] for request in requests if request.job in state.jobs]
     for action in actions:
-        cycle = Pass(batch.scene, [job for job in waiting if of_job[job.id].seq not in proposals], batch.shares)
+        cycle = Pass(batch.snapshot, [job for job in waiting if of_job[job.id].seq not in proposals], batch.shares)
         while (unit := cycle.next()) is not None:
             request = of_job[unit.job.id]
             if unit.job.suspended_reason is not None or unit.job.phase not in ("pending", "starting", "running"):
@@ -55,27 +55,27 @@ def _answers(batch: SelectionBatch, requests: Sequence[OpenRequest], steps: int)
 
 def apply_proposal(batch: SelectionBatch, unit: Unit, answer: Proposal) -> None:
     """Apply the proposal to the snapshot of the batch, so that later requests are solved on its result."""
-    scene = batch.scene
+    snapshot = batch.snapshot
     batch.decided = True
     nodes: dict[int, None] = {}
     for choice in answer.victims:
-        job = scene.state.jobs[choice.job]
+        job = snapshot.state.jobs[choice.job]
         taken_before = {index: None for unit in batch.earlier if unit.job is job for index in unit.indices}
         units = units_of_choice(job, choice, taken_before)
         nodes.update((task.node, None) for task in job.tasks)  # includes nodes of its other tasks, whose chain starts later now
         for leaving in units:
-            scene.evict(leaving)
+            snapshot.evict(leaving)
         if choice.moved_to:
             places = decode_placement(job, choice.moved_to, choice.relocated_tasks)
             staying = Unit(job, tuple(place.index for place in places), core=not choice.tasks)
             moved = GangPlacement(tuple(places), future=True)
             nodes.update((task.node, None) for task in moved.tasks)
-            scene.place(staying, moved)
+            snapshot.place(staying, moved)
         batch.earlier += units
         batch.index.mark_taken(job, 0 if choice.moved_to or not choice.tasks else len(units))
     place = GangPlacement(tuple(decode_placement(unit.job, answer.placement, unit.indices)), future=True)
     nodes.update((task.node, None) for task in place.tasks)
-    scene.place(unit, place)
+    snapshot.place(unit, place)
     for slots in batch.knapsacks.values():
         slots.touch(nodes)
 

@@ -13,7 +13,7 @@ from bailiff_core.model.state import Job, PoolState, Task
 from bailiff_core.model.units import Unit, allocated_tasks, victim_units, whole
 from bailiff_core.placement.equivalence_classes import EquivalenceClass
 from bailiff_core.protections import Shields, already_evicting, no_counter_reclaim
-from bailiff_core.scheduling_snapshot import Scene
+from bailiff_core.scheduling_snapshot import SchedulingSnapshot
 
 from .objective import NO_COST, CostScale, EvictionCost, eviction_cost
 
@@ -80,11 +80,11 @@ class CandidateGroups:
 class CandidateIndex:
     """Candidates for all preemptors of one batch; cached while the requests are solved one after the other."""
 
-    def __init__(self, scene: Scene, preemptors: int = 1) -> None:
-        self.state = scene.state
+    def __init__(self, snapshot: SchedulingSnapshot, preemptors: int = 1) -> None:
+        self.state = snapshot.state
         self._for_others = SHORTLIST_JOBS * (preemptors - 1)
-        self.scene = scene
-        self.scale = CostScale.of(scene.state.rules.preemption, scene.allocation_index, scene.equivalence_classes)
+        self.snapshot = snapshot
+        self.scale = CostScale.of(snapshot.state.rules.preemption, snapshot.allocation_index, snapshot.equivalence_classes)
         self._jobs: list[Job] | None = None
         self._units: dict[str, list[tuple[Unit, EvictionCost, bool]]] = {}
         self._taken: dict[str, int] = {}
@@ -109,7 +109,7 @@ class CandidateIndex:
         shields = Shields(self.state, action, preemptor)
         if not shields.by_group:
             return None
-        alike, jobs = self.scene.equivalence_classes, self.state.jobs
+        alike, jobs = self.snapshot.equivalence_classes, self.state.jobs
         apart: dict[EquivalenceClass, dict[str, None]] = {}
         for job in [preemptor, *(jobs[name] for name, units in self._taken.items() if units >= len(self._steps_of(jobs[name])))]:
             group = alike.group_of(job.id)

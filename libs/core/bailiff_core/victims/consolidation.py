@@ -38,10 +38,10 @@ class ConsolidationSolver:
 def _consolidate(problem: Problem) -> Solution:
     """The cheapest set of jobs to relocate, with all new placements."""
     candidates, budget = problem.candidates(), problem.budget
-    most = problem.scene.state.rules.preemption.max_migrations
+    most = problem.snapshot.state.rules.preemption.max_migrations
     chains = list(candidates.chains.values())
     most = len(chains) if most is None else min(most, len(chains))
-    missing = FreeTotals.of(problem.scene.cluster).missing(problem.unit)
+    missing = FreeTotals.of(problem.snapshot.cluster).missing(problem.unit)
     if missing is not None:
         return Solution(candidates, proven=True, why=missing)
     infeasible = Solution(
@@ -90,7 +90,7 @@ def _promising_sets(problem: Problem, candidates: Candidates, most: int) -> tupl
     cheapest: list[EvictionStep] = []
     certain = True
     for need, indices in requirements_of_unit(problem.unit).items():
-        knapsack, short = knapsack_for(problem.knapsacks, problem.scene.cluster, need, candidates, len(indices))
+        knapsack, short = knapsack_for(problem.knapsacks, problem.snapshot.cluster, need, candidates, len(indices))
         if short <= 0:
             continue
         part = budget.part(budget.remaining // 2)
@@ -168,7 +168,7 @@ class _RelocationSearch:
     """Tests whether the preemptor and all relocated jobs find placements. certain: every no so far was proven."""
 
     def __init__(self, problem: Problem) -> None:
-        self.cluster = problem.scene.cluster
+        self.cluster = problem.snapshot.cluster
         self.constraints = problem.constraints
         self.unit = problem.unit
         self.budget = problem.budget

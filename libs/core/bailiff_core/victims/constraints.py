@@ -13,42 +13,44 @@ from bailiff_core.quota.demand_vector import by_bytes
 from bailiff_core.quota.project_cooldown import keeps_from_borrowing
 from bailiff_core.quota.quota_aware_placement import place_within_bounds
 from bailiff_core.quota.quota_checks import Reclaim, Shares, may_reclaim, over_limit, over_quota
-from bailiff_core.scheduling_snapshot import Scene
+from bailiff_core.scheduling_snapshot import SchedulingSnapshot
 
 
-def action_not_permitted(scene: Scene, shares: Shares, unit: Unit, action: Action) -> str | None:
+def action_not_permitted(snapshot: SchedulingSnapshot, shares: Shares, unit: Unit, action: Action) -> str | None:
     """Why the unit may not use this action, whatever the victims; `None` if it may."""
-    rules = scene.state.rules.preemption
+    rules = snapshot.state.rules.preemption
     if action not in rules.actions:
         return f"the policy does not allow {action}"
     if action == "preempt" and not unit.job.may_preempt:
         return "its priority class may not preempt"
-    if action == "reclaim" and not scene.state.rules.projects:
+    if action == "reclaim" and not snapshot.state.rules.projects:
         return "the policy has no projects to reclaim from"
     if action == "reclaim":
-        return may_reclaim(scene, shares, unit)
+        return may_reclaim(snapshot, shares, unit)
     if action == "consolidate":
         if rules.max_migrations == 0:
             return "the policy does not allow migrations (max_migrations is 0)"
         if not unit.job.preemptible:
             return "no job is relocated for a job that is not preemptible itself"
-        return over_limit(scene, unit) or keeps_from_borrowing(scene, unit)
-    return over_quota(scene, unit)
+        return over_limit(snapshot, unit) or keeps_from_borrowing(snapshot, unit)
+    return over_quota(snapshot, unit)
 
 
 class Constraints:
-    """Tests victim sets for one preemptor. Created before anything is evicted in `scene`.
+    """Tests victim sets for one preemptor. Created before anything is evicted in `snapshot`.
 
     earlier: units evicted for earlier preemptors of the same batch.
     """
 
-    def __init__(self, scene: Scene, shares: Shares, unit: Unit, action: Action, earlier: Sequence[Unit] = ()) -> None:
-        self.scene = scene
+    def __init__(
+        self, snapshot: SchedulingSnapshot, shares: Shares, unit: Unit, action: Action, earlier: Sequence[Unit] = ()
+    ) -> None:
+        self.snapshot = snapshot
         self.unit = unit
         self.action = action
-        self.together = Together(scene.state, action, unit.job, earlier)
-        self.reclaim = Reclaim(scene, shares, unit) if action == "reclaim" else None
-        self.cap_at_fair_share = CapAtFairShare.of(scene, shares, unit, action)
+        self.together = Together(snapshot.state, action, unit.job, earlier)
+        self.reclaim = Reclaim(snapshot, shares, unit) if action == "reclaim" else None
+        self.cap_at_fair_share = CapAtFairShare.of(snapshot, shares, unit, action)
         self.limited = self.over_limit_now() is not None
         self.constrains_placement = (
             by_bytes(unit.job) and self._has_bounds()
@@ -82,9 +84,9 @@ class Constraints:
 
     def _has_bounds(self) -> bool:
         """Whether any limit of its projects could apply to the preemptor."""
-        branches, leaf = self.scene.usage.tree.branches, self.scene.usage.leaf_of(self.unit.job)
+        branches, leaf = self.snapshot.usage.tree.branches, self.snapshot.usage.leaf_of(self.unit.job)
         limited = any(branches[name].limit != NO_BOUNDS for name in branches[leaf].path)
-        firm = not self.unit.job.preemptible and bool(self.scene.state.rules.projects)
+        firm = not self.unit.job.preemptible and bool(self.snapshot.state.rules.projects)
         return limited or firm or self.cap_at_fair_share is not None
 
     def rejects(self, taken: Sequence[Unit]) -> bool:
@@ -102,7 +104,7 @@ class Constraints:
 
     def over_limit_after(self, leaving: Iterable[Unit], place: GangPlacement | None = None) -> str | None:
         """Why the preemptor would exceed a limit or its fair share, or violate a cooldown, even after these evictions."""
-        usage = self.scene.usage
+        usage = self.snapshot.usage
         mark = usage.mark()
         for unit in leaving:
             usage.evict(unit)
@@ -112,14 +114,14 @@ class Constraints:
 
     def over_limit_now(self, place: GangPlacement | None = None) -> str | None:
         """`over_limit_after` on the current snapshot."""
-        over = over_limit(self.scene, self.unit, place)
+        over = over_limit(self.snapshot, self.unit, place)
         if over is None and self.cap_at_fair_share is not None:
             over = self.cap_at_fair_share.forbids(place)
-        return over if over is not None or self.action == "reclaim" else keeps_from_borrowing(self.scene, self.unit)
+        return over if over is not None or self.action == "reclaim" else keeps_from_borrowing(self.snapshot, self.unit)
 
     def place(self, budget: StepBudget) -> GangPlacement | NoFit | str:
         """A reserved placement of the preemptor within its limits on the current snapshot; its resources are taken."""
-        return place_within_bounds(self.scene, self.unit, budget, reserve=True, over=self._over)
+        return place_within_bounds(self.snapshot, self.unit, budget, reserve=True, over=self._over)
 
     def _over(self, place: GangPlacement) -> str | None:
-        return self.over_limit_now(place) or over_quota(self.scene, self.unit, place)
+        return self.over_limit_now(place) or over_quota(self.snapshot, self.unit, place)

@@ -166,7 +166,7 @@ class QuotaOracle:
 
     def __init__(self, oracle: SlotOracle | PlacementOracle, constraints: Constraints) -> None:
         self.oracle = oracle
-        self.usage = constraints.scene.usage
+        self.usage = constraints.snapshot.usage
         self.constraints = constraints
 
     @property

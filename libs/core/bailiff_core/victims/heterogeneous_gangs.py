@@ -13,7 +13,7 @@ from bailiff_core.placement.gang import GangPlacement, place_unit
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.placement.task_requirements import TaskRequirements, requirements_of_unit
 from bailiff_core.placement.topology_parts import has_topology_constraints
-from bailiff_core.scheduling_snapshot import Scene
+from bailiff_core.scheduling_snapshot import SchedulingSnapshot
 
 from .branch_and_bound import reprieve_all, reprieve_order
 from .candidates import CandidateIndex, Candidates, EvictionChain, EvictionStep
@@ -38,18 +38,18 @@ class HeterogeneousGangSolver:
 
     def solve(self, problem: Problem) -> Solution | None:
         """`Solver.solve`."""
-        scene, unit = problem.scene, problem.unit
+        snapshot, unit = problem.snapshot, problem.unit
         if problem.action == "consolidate":
             return None
         parts = [Unit(unit.job, tuple(indices), unit.core) for indices in requirements_of_unit(unit).values()]
-        if len(scene.state.active) < MIN_ACTIVE_JOBS or len(parts) < 2 or has_topology_constraints(unit.job.demand):
+        if len(snapshot.state.active) < MIN_ACTIVE_JOBS or len(parts) < 2 or has_topology_constraints(unit.job.demand):
             return None
         infeasible = _infeasible_in_total(problem)
         if infeasible is not None:
             return infeasible
         types: list[_TaskType] = []
         for part in parts:
-            if not _lacks_resources(scene, part):
+            if not _lacks_resources(snapshot, part):
                 types.append(_TaskType(part, []))
                 continue
             found = search_shortlist(replace(problem, unit=part))
@@ -60,11 +60,11 @@ class HeterogeneousGangSolver:
         first = types[0]
         if first.candidates is None:
             return None
-        mark = scene.cluster.mark()
+        mark = snapshot.cluster.mark()
         try:
             victims, place = _solve_in_turn(problem, types)
         finally:
-            scene.cluster.rollback(mark)
+            snapshot.cluster.rollback(mark)
         if place is None or problem.constraints.rejects([step.unit for step in victims]):
             return None
         proven = victims is first.victims
@@ -77,11 +77,11 @@ def _infeasible_in_total(problem: Problem) -> Solution | None:
     Counted in tasks of one type: a task of another type that fits only where this type fits takes the place of as many of
     these as its GPUs amount to.
     """
-    scene, unit = problem.scene, problem.unit
+    snapshot, unit = problem.snapshot, problem.unit
     groups = problem.index.groups(problem.action, unit.job)
     if groups is None:
         return None
-    priorities = sorted({group[1] for group in groups.evictable_classes} & scene.allocation_index.levels.keys())
+    priorities = sorted({group[1] for group in groups.evictable_classes} & snapshot.allocation_index.levels.keys())
     counts = {need: len(indices) for need, indices in requirements_of_unit(unit).items()}
     for need in counts:
         if not need.gpus:
@@ -89,7 +89,7 @@ def _infeasible_in_total(problem: Problem) -> Solution | None:
         wanted = sum(count * (other.gpus // need.gpus) for other, count in counts.items() if _fits_only_where(other, need))
         if wanted == counts[need]:
             continue
-        fitting = Shortlist(scene.allocation_index, scene.cluster, need, priorities).most_slots()
+        fitting = Shortlist(snapshot.allocation_index, snapshot.cluster, need, priorities).most_slots()
         if wanted > fitting:
             tasks = " and ".join(f"{count} × ({other})" for other, count in counts.items())
             why = f"needs {tasks}, equivalent to {wanted} × ({need}); with all permitted victims evicted at most {fitting} fit"
@@ -105,11 +105,11 @@ def _fits_only_where(one: TaskRequirements, other: TaskRequirements) -> bool:
     return models and nodes and all(label in one.labels for label in other.labels)
 
 
-def _lacks_resources(scene: Scene, part: Unit) -> bool:
+def _lacks_resources(snapshot: SchedulingSnapshot, part: Unit) -> bool:
     """Whether these tasks do not fit on their own."""
     for need, indices in requirements_of_unit(part).items():
         wanted = len(indices)
-        for node, devices in scene.cluster.eligible_nodes(need):
+        for node, devices in snapshot.cluster.eligible_nodes(need):
             wanted -= slots_for(need, node, node.future, devices)
             if wanted <= 0:
                 return False
@@ -118,9 +118,9 @@ def _lacks_resources(scene: Scene, part: Unit) -> bool:
 
 def _solve_in_turn(problem: Problem, types: Sequence[_TaskType]) -> tuple[list[EvictionStep], GangPlacement | None]:
     """An irreducible set of victims and the unit's place. The cluster resources are left changed."""
-    scene, budget = problem.scene, problem.budget
-    cluster = scene.cluster
-    index = CandidateIndex(scene)
+    snapshot, budget = problem.snapshot, problem.budget
+    cluster = snapshot.cluster
+    index = CandidateIndex(snapshot)
     chains: dict[str, EvictionChain] = {}
 
     def evict(victims: list[EvictionStep]) -> None:
@@ -134,20 +134,20 @@ def _solve_in_turn(problem: Problem, types: Sequence[_TaskType]) -> tuple[list[E
     first = types[0].victims
     evict(first)
     evicted = cluster.mark()
-    place = _place(scene, problem.unit, budget)
+    place = _place(snapshot, problem.unit, budget)
     cluster.rollback(evicted)
     if place is not None:
         return first, place
     more: list[EvictionStep] = []
     for each in types:
-        if _place(scene, each.unit, budget) is not None:
+        if _place(snapshot, each.unit, budget) is not None:
             continue
         found = search_shortlist(replace(problem, unit=each.unit, index=index))
         if found is None or found.victims is None:
             return [], None
         evict(found.victims)
         more += found.victims
-        if _place(scene, each.unit, budget) is None:
+        if _place(snapshot, each.unit, budget) is None:
             return [], None
     cluster.rollback(evicted)
     for step in more:
@@ -158,8 +158,8 @@ def _solve_in_turn(problem: Problem, types: Sequence[_TaskType]) -> tuple[list[E
     return needed, oracle.place
 
 
-def _place(scene: Scene, unit: Unit, budget: StepBudget) -> GangPlacement | None:
+def _place(snapshot: SchedulingSnapshot, unit: Unit, budget: StepBudget) -> GangPlacement | None:
     part = budget.part(PLACEMENT_STEPS)
-    found = place_unit(scene.cluster, unit, part, reserve=True)
+    found = place_unit(snapshot.cluster, unit, part, reserve=True)
     budget.join(part)
     return found if isinstance(found, GangPlacement) else None

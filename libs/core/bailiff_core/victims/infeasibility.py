@@ -7,7 +7,7 @@ from bailiff_core.placement.gang import NoFit, place_unit
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.placement.task_requirements import TaskRequirements
 from bailiff_core.protections import RULES, already_evicting
-from bailiff_core.scheduling_snapshot import Scene
+from bailiff_core.scheduling_snapshot import SchedulingSnapshot
 
 from .branch_and_bound import reprieve_all
 from .candidates import Candidates, EvictionStep
@@ -21,19 +21,21 @@ MAX_EXCLUDED = 20_000
 
 
 def nearest_solution(
-    scene: Scene, unit: Unit, candidates: Candidates, constraints: Constraints, *, after_others: bool = False
+    snapshot: SchedulingSnapshot, unit: Unit, candidates: Candidates, constraints: Constraints, *, after_others: bool = False
 ) -> str:
     """One sentence. The snapshot is left changed. after_others: it contains decisions for other preemptors of the batch."""
-    text = _nearest_solution(scene, unit, candidates, constraints, after_others=after_others)
+    text = _nearest_solution(snapshot, unit, candidates, constraints, after_others=after_others)
     return f"after the decisions for other jobs in this cycle, {text}" if after_others else text
 
 
-def _nearest_solution(scene: Scene, unit: Unit, candidates: Candidates, constraints: Constraints, *, after_others: bool) -> str:
+def _nearest_solution(
+    snapshot: SchedulingSnapshot, unit: Unit, candidates: Candidates, constraints: Constraints, *, after_others: bool
+) -> str:
     for step in candidates.steps():
-        scene.evict(step.unit)
-    mark = scene.mark()
-    found = place_unit(scene.cluster, unit, StepBudget(STEPS), reserve=True)
-    scene.rollback(mark)
+        snapshot.evict(step.unit)
+    mark = snapshot.mark()
+    found = place_unit(snapshot.cluster, unit, StepBudget(STEPS), reserve=True)
+    snapshot.rollback(mark)
     if not isinstance(found, NoFit):
         over = constraints.over_limit_now()
         if over is not None:
@@ -43,13 +45,15 @@ def _nearest_solution(scene: Scene, unit: Unit, candidates: Candidates, constrai
         return f"it would fit with all permitted victims evicted ({count_text(len(candidates.chains), 'job')}), but {forbidden}"
     excluded = _excluded_units(candidates)
     for step in excluded:
-        scene.cluster.evict(step.unit)
+        snapshot.cluster.evict(step.unit)
     if len(excluded) > MAX_EXCLUDED:
         return f"{found.why}, with all permitted victims evicted"
     simple = single_requirement(unit)
-    oracle: FitOracle = SlotOracle(scene.cluster, *simple) if simple else PlacementOracle(scene.cluster, unit, StepBudget(STEPS))
+    oracle: FitOracle = (
+        SlotOracle(snapshot.cluster, *simple) if simple else PlacementOracle(snapshot.cluster, unit, StepBudget(STEPS))
+    )
     if not oracle.fits():
-        still = place_unit(scene.cluster, unit, StepBudget(STEPS), reserve=True)
+        still = place_unit(snapshot.cluster, unit, StepBudget(STEPS), reserve=True)
         everybody_else = "every other job" if after_others else "every job"
         return f"even if {everybody_else} were evicted: {still.why if isinstance(still, NoFit) else found.why}"
     needed = _excluded_units_needed(candidates, oracle, excluded)
@@ -57,7 +61,12 @@ def _nearest_solution(scene: Scene, unit: Unit, candidates: Candidates, constrai
 
 
 def nearest_solution_on(
-    scene: Scene, candidates: Candidates, need: TaskRequirements, wanted: int, nodes: dict[NodeResources, int], places: int
+    snapshot: SchedulingSnapshot,
+    candidates: Candidates,
+    need: TaskRequirements,
+    wanted: int,
+    nodes: dict[NodeResources, int],
+    places: int,
 ) -> str:
     """The same if at most `places` of the `wanted` tasks fit with all permitted victims of the pool evicted.
 
@@ -70,8 +79,8 @@ def nearest_solution_on(
     )
     excluded = _excluded_units(candidates)
     for step in (*candidates.steps(), *excluded):
-        scene.cluster.evict(step.unit)
-    oracle = SlotOracle(scene.cluster, need, wanted, nodes)
+        snapshot.cluster.evict(step.unit)
+    oracle = SlotOracle(snapshot.cluster, need, wanted, nodes)
     return f"{text}; it would still need {_excluded_units_needed(candidates, oracle, excluded)}" if oracle.fits() else text
 
 

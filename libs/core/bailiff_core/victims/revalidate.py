@@ -16,7 +16,7 @@ from bailiff_core.placement.topology_domains import key_of
 from bailiff_core.placement.topology_parts import TopologyPart, topology_parts_of
 from bailiff_core.protections import Shields
 from bailiff_core.quota.quota_checks import Shares, over_limit
-from bailiff_core.scheduling_snapshot import Scene
+from bailiff_core.scheduling_snapshot import SchedulingSnapshot
 
 from .batch import units_of_choice
 from .constraints import Constraints, action_not_permitted
@@ -83,18 +83,18 @@ class _Victim:
         )
 
 
-def revalidate_proposal(scene: Scene, shares: Shares, preemptor: Job, answer: Proposal) -> Accepted | Stale:
+def revalidate_proposal(snapshot: SchedulingSnapshot, shares: Shares, preemptor: Job, answer: Proposal) -> Accepted | Stale:
     """Whether the proposal (not a refusal) still holds, with the placement it names. The snapshot is unchanged."""
-    mark = scene.mark()
+    mark = snapshot.mark()
     try:
-        return _check(scene, shares, preemptor, answer)
+        return _check(snapshot, shares, preemptor, answer)
     except ValueError as error:
         return Stale(str(error))
     finally:
-        scene.rollback(mark)
+        snapshot.rollback(mark)
 
 
-def _check(scene: Scene, shares: Shares, preemptor: Job, answer: Proposal) -> Accepted | Stale:
+def _check(snapshot: SchedulingSnapshot, shares: Shares, preemptor: Job, answer: Proposal) -> Accepted | Stale:
     if answer.refused is not None or answer.job != preemptor.id:
         return Stale("the proposal is a refusal or for another job")
     unit = next_unit(preemptor)
@@ -107,17 +107,17 @@ def _check(scene: Scene, shares: Shares, preemptor: Job, answer: Proposal) -> Ac
     except ValueError as error:
         return Stale(f"the placement is invalid: {error}")
     if answer.action == "allocate" or not answer.victims:
-        problem = over_limit(scene, unit, place) or _obstacle(scene.cluster, unit, place)
+        problem = over_limit(snapshot, unit, place) or _obstacle(snapshot.cluster, unit, place)
         return Stale(problem) if problem else Accepted(unit, (), (), answer.placement)
-    why = action_not_permitted(scene, shares, unit, answer.action)
+    why = action_not_permitted(snapshot, shares, unit, answer.action)
     if why is not None:
         return Stale(f"{preemptor.id!r} may no longer use {answer.action}: {why}")
-    constraints = Constraints(scene, shares, unit, answer.action)
+    constraints = Constraints(snapshot, shares, unit, answer.action)
     dropped: list[str] = []
-    victims = _present(scene, preemptor, answer, dropped)
+    victims = _present(snapshot, preemptor, answer, dropped)
     if isinstance(victims, Stale):
         return victims
-    cluster = scene.cluster
+    cluster = snapshot.cluster
     for victim in victims:
         for one in victim.units:
             cluster.evict(one)
@@ -134,7 +134,7 @@ def _check(scene: Scene, shares: Shares, preemptor: Job, answer: Proposal) -> Ac
         victims = _filled_back(cluster, victims, dropped, constraints, place)
         for victim in victims:
             _move(cluster, victim, at_all=not constraints.has_limits)
-    allowed = scene.state.rules.preemption.max_migrations
+    allowed = snapshot.state.rules.preemption.max_migrations
     if answer.action == "consolidate" and allowed is not None and allowed < len(victims):
         return Stale("the policy does not allow that many migrations")
     leaving = [one for victim in victims for one in victim.units]
@@ -146,9 +146,9 @@ def _check(scene: Scene, shares: Shares, preemptor: Job, answer: Proposal) -> Ac
     return Accepted(unit, tuple(victim.choice() for victim in victims), tuple(dropped), answer.placement)
 
 
-def _present(scene: Scene, preemptor: Job, answer: Proposal, dropped: list[str]) -> list[_Victim] | Stale:
+def _present(snapshot: SchedulingSnapshot, preemptor: Job, answer: Proposal, dropped: list[str]) -> list[_Victim] | Stale:
     """The victims as they are now. Those that ended, or are evicting already, are added to `dropped`."""
-    state = scene.state
+    state = snapshot.state
     shields = Shields(state, answer.action, preemptor)
     found: dict[str, _Victim] = {}
     for choice in answer.victims:

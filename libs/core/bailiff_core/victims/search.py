@@ -35,8 +35,8 @@ class GeneralSearch:
     """One general search. bound: the most expensive of the cheapest sets for each task type alone."""
 
     def __init__(self, problem: Problem) -> None:
-        self.scene = problem.scene
-        self.cluster = problem.scene.cluster
+        self.snapshot = problem.snapshot
+        self.cluster = problem.snapshot.cluster
         self.unit = problem.unit
         self.candidates = problem.candidates()
         self.constraints = problem.constraints
@@ -97,13 +97,13 @@ class GeneralSearch:
         return best
 
     def _fits_without(self, steps: Sequence[EvictionStep]) -> bool:
-        mark = self.scene.mark()
+        mark = self.snapshot.mark()
         for step in steps:
-            self.scene.evict(step.unit)
+            self.snapshot.evict(step.unit)
         part = self.budget.part(PLACEMENT_STEPS)
         found = self.constraints.place(part)
         self.budget.join(part)
-        self.scene.rollback(mark)
+        self.snapshot.rollback(mark)
         return isinstance(found, GangPlacement)
 
     # --- any unit, any constraints
@@ -133,11 +133,11 @@ class GeneralSearch:
         return chains
 
     def _among(self, chains: list[EvictionChain], *, with_moves: bool) -> Solution:
-        mark = self.scene.mark()
+        mark = self.snapshot.mark()
         everyone = [step for chain in chains for step in chain]
         for step in everyone:
             if self.constraints.has_limits:
-                self.scene.evict(step.unit)
+                self.snapshot.evict(step.unit)
             else:
                 self.cluster.evict(step.unit)
         room: SlotOracle | PlacementOracle
@@ -150,7 +150,7 @@ class GeneralSearch:
         found = self._best(
             QuotaOracle(room, self.constraints) if self.constraints.has_limits else room, chains, with_moves=with_moves
         )
-        self.scene.rollback(mark)
+        self.snapshot.rollback(mark)
         return found
 
     def _best(self, oracle: FitOracle, chains: list[EvictionChain], *, with_moves: bool) -> Solution:
@@ -213,7 +213,7 @@ class GeneralSearch:
             return _AllTogether(self.constraints, with_moves=with_moves)
         if self.constraints.reclaim is None or with_moves:
             return None
-        return _OneByOne(Losses(self.constraints.reclaim, self.scene.usage))
+        return _OneByOne(Losses(self.constraints.reclaim, self.snapshot.usage))
 
     def _first(
         self, oracle: FitOracle, order: list[EvictionStep], chains: list[EvictionChain], accept: Test

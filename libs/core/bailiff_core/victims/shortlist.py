@@ -224,22 +224,22 @@ class ShortlistSolver:
 
 def search_shortlist(problem: Problem) -> Solution | None:
     """The cheapest set, or that there is none, always proven; `None` if all candidates have to be considered."""
-    scene, unit, action, budget = problem.scene, problem.unit, problem.action, problem.budget
+    snapshot, unit, action, budget = problem.snapshot, problem.unit, problem.action, problem.budget
     simple = single_requirement(unit)
-    if len(scene.state.active) < MIN_ACTIVE_JOBS or simple is None or not simple[0].gpus:
+    if len(snapshot.state.active) < MIN_ACTIVE_JOBS or simple is None or not simple[0].gpus:
         return None
     groups = problem.index.groups(action, unit.job)
     if groups is None:
         return None
     need, wanted = simple
-    priorities = sorted({group[1] for group in groups.evictable_classes} & scene.allocation_index.levels.keys())
-    shortlist = Shortlist(scene.allocation_index, scene.cluster, need, priorities)
+    priorities = sorted({group[1] for group in groups.evictable_classes} & snapshot.allocation_index.levels.keys())
+    shortlist = Shortlist(snapshot.allocation_index, snapshot.cluster, need, priorities)
     fitting = shortlist.most_slots()
     if fitting < wanted:
         close = shortlist.nearest(wanted)
-        names = [name for node in close for name in scene.allocation_index.on.get(node.number, ())]
+        names = [name for node in close for name in snapshot.allocation_index.on.get(node.number, ())]
         candidates = problem.index.candidates_among(action, unit.job, names, groups, problem.under_share)
-        why = nearest_solution_on(scene, candidates, need, wanted, close, fitting)
+        why = nearest_solution_on(snapshot, candidates, need, wanted, close, fitting)
         return Solution(candidates, proven=True, why=why)
     if not priorities or not problem.index.prefers_shortlist(action, unit.job):
         return None
@@ -249,17 +249,17 @@ def search_shortlist(problem: Problem) -> Solution | None:
     gains = shortlist.most_gains(short)
     if not 0 < gains <= MOST_GAINS:
         return None
-    bounds = shortlist.price_bounds(gains, scene.state.now, scene.state.rules.preemption)
+    bounds = shortlist.price_bounds(gains, snapshot.state.now, snapshot.state.rules.preemption)
     if bounds is None:
         return None
     size = INITIAL_SIZE + short
     while True:
         chosen = shortlist.first(size, bounds)
         if short > 1:
-            _add_connected(scene.allocation_index, shortlist, chosen)
-        names = [name for node in chosen for name in scene.allocation_index.on.get(node.number, ())]
+            _add_connected(snapshot.allocation_index, shortlist, chosen)
+        names = [name for node in chosen for name in snapshot.allocation_index.on.get(node.number, ())]
         candidates = problem.index.candidates_among(action, unit.job, names, groups, problem.under_share)
-        knapsack = Knapsack(scene.cluster, need, candidates, single=short == 1, eligible=chosen)
+        knapsack = Knapsack(snapshot.cluster, need, candidates, single=short == 1, eligible=chosen)
         part = budget.part(budget.remaining // 2)
         victims, certain = knapsack.cheapest(short, part)
         budget.join(part)

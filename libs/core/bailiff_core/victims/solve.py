@@ -14,7 +14,7 @@ from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue.order import shares_now
 from bailiff_core.quota.quota_aware_placement import place_within_bounds
 from bailiff_core.quota.quota_checks import Shares, over_limit
-from bailiff_core.scheduling_snapshot import Scene
+from bailiff_core.scheduling_snapshot import SchedulingSnapshot
 
 from .candidates import NAMED, CandidateIndex, Candidates, EvictionStep
 from .consolidation import ConsolidationSolver
@@ -42,10 +42,10 @@ SOLVERS: tuple[Solver, ...] = (ShortlistSolver(), HeterogeneousGangSolver(), Con
 class SelectionBatch:
     """State shared by the searches of one batch. shares: fair shares at its start.
 
-    earlier: units evicted for preemptors solved before. decided: some preemptor is solved, and placed in `scene`.
+    earlier: units evicted for preemptors solved before. decided: some preemptor is solved, and placed in `snapshot`.
     """
 
-    scene: Scene
+    snapshot: SchedulingSnapshot
     shares: Shares
     index: CandidateIndex
     earlier: list[Unit] = field(default_factory=list)
@@ -53,58 +53,60 @@ class SelectionBatch:
     knapsacks: KnapsackCache = field(default_factory=dict)
 
     @classmethod
-    def on(cls, scene: Scene, shares: Shares | None = None, preemptors: int = 1) -> "SelectionBatch":
+    def on(cls, snapshot: SchedulingSnapshot, shares: Shares | None = None, preemptors: int = 1) -> "SelectionBatch":
         """A batch for this many preemptors on the snapshot as it is."""
-        return cls(scene, shares_now(scene) if shares is None else shares, CandidateIndex(scene, preemptors))
+        return cls(snapshot, shares_now(snapshot) if shares is None else shares, CandidateIndex(snapshot, preemptors))
 
 
 def select_victims(batch: SelectionBatch, unit: Unit, action: Action, budget: StepBudget, *, request: int = 0) -> Proposal:
-    """The proposal for one unit under one action: the victims, or why there are none. `batch.scene` is unchanged.
+    """The proposal for one unit under one action: the victims, or why there are none. `batch.snapshot` is unchanged.
 
     A proposal without victims and without a refusal means that the unit fits without evictions.
     """
-    scene = batch.scene
-    mark = scene.mark()
+    snapshot = batch.snapshot
+    mark = snapshot.mark()
     try:
         return _select(batch, unit, action, budget, request)
     finally:
-        scene.rollback(mark)
+        snapshot.rollback(mark)
 
 
 def _select(batch: SelectionBatch, unit: Unit, action: Action, budget: StepBudget, request: int) -> Proposal:
-    scene, job = batch.scene, unit.job
+    snapshot, job = batch.snapshot, unit.job
     tasks = ranges(unit.indices) if job.tasks else ""
     answer = Proposal(request=request, job=job.id, action=action, tasks=tasks)
-    why = action_not_permitted(scene, batch.shares, unit, action)
+    why = action_not_permitted(snapshot, batch.shares, unit, action)
     if why is not None:
         return _refused(answer, "impossible", why, Explanation(steps=budget.used, proven=True))
-    if not cannot_fit(scene.cluster, unit):
+    if not cannot_fit(snapshot.cluster, unit):
         part = budget.part(budget.remaining // 4)
-        mark = scene.mark()
-        found_free = place_within_bounds(scene, unit, part)
-        scene.rollback(mark)
+        mark = snapshot.mark()
+        found_free = place_within_bounds(snapshot, unit, part)
+        snapshot.rollback(mark)
         budget.join(part)
-        if isinstance(found_free, GangPlacement) and over_limit(scene, unit, found_free) is None:
+        if isinstance(found_free, GangPlacement) and over_limit(snapshot, unit, found_free) is None:
             return answer.model_copy(update={"action": "allocate", "placement": encode_placement(found_free)})
     under_share = _under_share(batch) if action == "reclaim" else {}
-    constraints = Constraints(scene, batch.shares, unit, action, batch.earlier)
-    problem = Problem(scene, batch.index, unit, action, constraints, under_share, budget, batch.knapsacks)
+    constraints = Constraints(snapshot, batch.shares, unit, action, batch.earlier)
+    problem = Problem(snapshot, batch.index, unit, action, constraints, under_share, budget, batch.knapsacks)
     solution = next(found for solver in SOLVERS if (found := solver.solve(problem)) is not None)
     if solution.victims is None:
         explanation = _explanation(budget, solution)
         if not solution.proven:
             return _refused(answer, "gave-up", solution.why, explanation)
-        would_need = solution.why or nearest_solution(scene, unit, solution.candidates, constraints, after_others=batch.decided)
+        would_need = solution.why or nearest_solution(
+            snapshot, unit, solution.candidates, constraints, after_others=batch.decided
+        )
         return _refused(answer, "impossible", would_need, explanation)
     return _accepted(answer, problem, solution)
 
 
 def _accepted(answer: Proposal, problem: Problem, solution: Solution) -> Proposal:
     """The proposal with the victims, the preemptor's placement, and the relocations of victims that continue elsewhere."""
-    scene, constraints = problem.scene, problem.constraints
+    snapshot, constraints = problem.snapshot, problem.constraints
     assert solution.victims is not None
     for step in solution.victims:
-        scene.evict(step.unit)
+        snapshot.evict(step.unit)
     place, relocations = solution.place, solution.relocations
     if place is None:
         found = constraints.place(StepBudget(PLACEMENT_STEPS))
@@ -113,9 +115,9 @@ def _accepted(answer: Proposal, problem: Problem, solution: Solution) -> Proposa
             return _refused(answer, "gave-up", why, _explanation(problem.budget, solution))
         place = found
     else:
-        scene.cluster.place(problem.unit, place)
+        snapshot.cluster.place(problem.unit, place)
     if not relocations and not constraints.has_limits:  # a victim evicted for a limit would exceed it again if relocated
-        relocations = find_relocations(scene.cluster, solution.victims, StepBudget(MOVE_STEPS))
+        relocations = find_relocations(snapshot.cluster, solution.victims, StepBudget(MOVE_STEPS))
     return answer.model_copy(
         update={
             "victims": tuple(choices(solution.victims, relocations)),
@@ -179,9 +181,9 @@ def cost_of(steps: Iterable[EvictionStep]) -> Cost:
 
 def _under_share(batch: SelectionBatch) -> dict[str, bool]:
     """Projects over their GPU quota and within their fair share, before anything is evicted."""
-    usage = batch.scene.usage
+    usage = batch.snapshot.usage
     found = {}
-    for project in dict.fromkeys(group[2] for group in batch.scene.equivalence_classes.groups):
+    for project in dict.fromkeys(group[2] for group in batch.snapshot.equivalence_classes.groups):
         leaf = usage.tree.leaf_of(project)
         quota = usage.tree.branches[leaf].quota.gpu_milli
         used, share = usage.allocated(leaf).gpu_milli, batch.shares.get(leaf, NOTHING).gpu_milli

@@ -8,7 +8,7 @@ from bailiff_core.model.policy import Action
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlacement
 from bailiff_core.placement.step_budget import StepBudget
-from bailiff_core.scheduling_snapshot import Scene
+from bailiff_core.scheduling_snapshot import SchedulingSnapshot
 
 from .candidates import CandidateIndex, Candidates, EvictionStep
 from .constraints import Constraints
@@ -23,7 +23,7 @@ class Problem:
     the searches of a batch. Solvers leave the scheduling snapshot as it was and count their steps in `budget`.
     """
 
-    scene: Scene
+    snapshot: SchedulingSnapshot
     index: CandidateIndex
     unit: Unit
     action: Action

@@ -14,7 +14,7 @@ from bailiff_core.placement.shared_checkpoints import unshared_checkpoints
 from bailiff_core.quota.quota_checks import never_within_bounds
 from bailiff_core.records.facts import JobSubmitted, RequestId
 from bailiff_core.records.payload import Fact
-from bailiff_core.scheduling_snapshot import scene_of
+from bailiff_core.scheduling_snapshot import current_snapshot
 
 from .rejected import Rejected
 from .start_size import start_command_too_large
@@ -161,7 +161,7 @@ def _never_within_bounds(state: PoolState, demand: JobDemand, entry: PriorityCla
     preemptible = entry.preemptible if demand.preemptible is None else demand.preemptible
     job = Job(demand.job, 0, 0, demand, entry.name, entry.value, preemptible, True, "", project=demand.project or "")
     unit = next_unit(job)
-    return never_within_bounds(scene_of(state), unit) if unit is not None else None
+    return never_within_bounds(current_snapshot(state), unit) if unit is not None else None
 
 
 def _some(names: list[str]) -> str:
