@@ -1,4 +1,4 @@
-"""Three brokers, each record on two of them before it counts: one is killed at a time, and the work goes on.
+"""Three brokers, each record on two of them before it counts: one is killed at a time, and jobs keep running.
 
 Requests come in all the while. What was acknowledged is accepted, once, and runs; the log stays one chain.
 """
@@ -49,17 +49,17 @@ class Load:
     seconds: list[float] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
 
-    async def goes_on(self, stop: asyncio.Event) -> None:
-        """Until told to stop. A request without an answer may or may not be there; the next one is another."""
+    async def send(self, stop: asyncio.Event) -> None:
+        """Submits jobs until `stop` is set. A request without an answer may or may not have arrived; the next one has another name."""
         number = 0
         while not stop.is_set():
             job, began = f"load-{number}", time.monotonic()
             number += 1
             try:
-                await self.state.submit(job, "true", gpus=0, cpus=0)
+                await self.pool.submit(job, "true", gpus=0, cpus=0)
             except BusUnavailable:
                 self.unknown.append(job)
-                self.state.producer = await self.state.bus.producer()
+                self.pool.producer = await self.pool.bus.producer()
                 continue
             self.acknowledged.append(job)
             self.seconds.append(time.monotonic() - began)
@@ -73,7 +73,7 @@ async def test_one_broker_is_killed_and_comes_back(three: System) -> None:
         await pool.submit("runs-on", gpus=4)
         await pool.until_running("runs-on")
         load, stop = Load(pool), asyncio.Event()
-        sending = asyncio.create_task(load.goes_on(stop))
+        sending = asyncio.create_task(load.send(stop))
         await pool.until("requests are accepted", lambda _: len(load.acknowledged) > CALM)
 
         # The one that leads the log. A service that starts meanwhile finds fewer brokers than there are.
@@ -100,7 +100,7 @@ async def test_ten_times_one_broker_is_killed_under_load(three: System) -> None:
         await pool.submit("runs-on", gpus=4)
         await pool.until_running("runs-on")
         load, stop = Load(pool), asyncio.Event()
-        sending = asyncio.create_task(load.goes_on(stop))
+        sending = asyncio.create_task(load.send(stop))
         for _ in range(KILLS):
             broker = chance.choice(kafka.brokers)
             broker.kill()
