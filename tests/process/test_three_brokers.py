@@ -50,7 +50,7 @@ class Load:
     unknown: list[str] = field(default_factory=list)
 
     async def send(self, stop: asyncio.Event) -> None:
-        """Submits jobs until `stop` is set. A request without an answer may or may not have arrived; the next one has another name."""
+        """Submits jobs until `stop` is set. A request without an answer may have arrived: the next one is for another job."""
         number = 0
         while not stop.is_set():
             job, began = f"load-{number}", time.monotonic()
