@@ -17,10 +17,10 @@ _PLAIN = frozenset({str, int, bool, type(None)})
 def canonical_json(value: Any) -> bytes:
     """JSON as UTF-8 with sorted keys and no spaces. Floats and other non-JSON values are refused with a `TypeError`."""
     _refuse_others((value,))
-    return written(value)
+    return json_bytes(value)
 
 
-def written(value: Any) -> bytes:
+def json_bytes(value: Any) -> bytes:
     """`canonical_json` of what is known to hold nothing but JSON values without floats, as a document's data does.
 
     Python's own encoder defines the form; what orjson refuses (numbers of more than 64 bits, say) is written by it.

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 
-from bailiff_core.model.gpu_shares import amount_of, devices_of
+from bailiff_core.model.gpu_shares import devices_of, task_resources
 from bailiff_core.model.placement_ranges import NodeShare, numbers
 from bailiff_core.model.resources import add, remove
 from bailiff_core.model.state import ENDED, Eviction, Job, JobPhase, Node, PoolState, Resources, Task
@@ -63,7 +63,7 @@ def recount_shares(state: PoolState, node: Node) -> None:
         for task in (*job.tasks, *job.reservation):
             if task.node != node.number:
                 continue
-            _, _, _, shares = amount_of(node, job.group(task.index), task.devices)
+            _, _, _, shares = task_resources(node, job.group(task.index), task.devices)
             for room in _rooms_of(job, task, node):
                 for number, share in shares.items():
                     room.shares[number] = room.shares.get(number, 0) + share
@@ -76,7 +76,7 @@ def _count(state: PoolState, job: Job, tasks: Iterable[Task], change: Callable[.
             continue
         state.indices.changed_nodes[task.node] = None
         node = state.nodes[task.node]
-        amount = amount_of(node, job.group(task.index), task.devices)
+        amount = task_resources(node, job.group(task.index), task.devices)
         for room in _rooms_of(job, task, node):
             change(room, *amount)
 

@@ -53,7 +53,7 @@ def device_unhealthy(state: PoolState, fact: facts.DeviceUnhealthy) -> None:
     device.healthy, device.fault = False, fact.detail or fact.reason
     device.clear_seq = None
     node.capacity.devices &= ~(1 << device.number)
-    lose_device(state, node, device)
+    mark_device_failed(state, node, device)
     _changed(state, node)
 
 
@@ -86,7 +86,7 @@ def _find(state: PoolState, fact: facts.DeviceFact) -> tuple[Node, Device | None
     return node, next((device for device in node.devices if device.id == fact.device), None)
 
 
-def lose_device(state: PoolState, node: Node, device: Device) -> None:
+def mark_device_failed(state: PoolState, node: Node, device: Device) -> None:
     """Whoever stands on it now has to leave, and what becomes of it is no failure of its own."""
     for job in state.active_jobs():
         for task in job.tasks:

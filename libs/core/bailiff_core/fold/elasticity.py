@@ -85,6 +85,6 @@ def job_scaled(state: PoolState, fact: facts.JobScaled) -> None:
     remember(state, fact.request)
 
 
-def beyond(job: Job) -> list[Task]:
+def tasks_above_size(job: Job) -> list[Task]:
     """Members that the job, scaled down, does not ask for any more."""
     return [task for task in job.tasks if task.index >= job.size]

@@ -1,7 +1,7 @@
 """Whether a gang has its minimum of tasks, and since when it does not."""
 
 from bailiff_core.model.state import Job, PoolState, Task
-from bailiff_core.model.units import core_stands
+from bailiff_core.model.units import core_complete
 
 
 def is_done(task: Task) -> bool:
@@ -17,7 +17,7 @@ def active_tasks(job: Job) -> list[Task]:
 def note_stale(state: PoolState, job: Job) -> None:
     """Keep `stale_since` true after members came or went."""
     here = active_tasks(job)
-    lacks = job.phase in ("starting", "running") and bool(here) and not core_stands(job, here)
+    lacks = job.phase in ("starting", "running") and bool(here) and not core_complete(job, here)
     if not lacks or any(is_done(task) for task in job.tasks):
         job.stale_since = None
     elif job.stale_since is None:

@@ -87,10 +87,10 @@ def job_cancelled(state: PoolState, fact: facts.JobCancelled) -> None:
 def job_placed(state: PoolState, decision: decisions.JobPlaced) -> None:
     """The gang, or its core, has its place: reserved, or starting."""
     job = state.jobs[decision.job]
-    take_place(state, job, decision.attempt, decision.placement, decision.reserved, decision.expires)
+    start_attempt(state, job, decision.attempt, decision.placement, decision.reserved, decision.expires)
 
 
-def take_place(
+def start_attempt(
     state: PoolState, job: Job, attempt: int, placement: tuple[NodeShare, ...], reserved: bool, expires: int | None
 ) -> None:
     """Begin an attempt at these places."""

@@ -4,7 +4,7 @@ from bailiff_core.model.state import Device, Node, PoolState, Resources
 from bailiff_core.records import facts
 
 from .allocation import recount_shares
-from .devices import lose_device
+from .devices import mark_device_failed
 from .log import remember
 from .registry import folds
 from .tasks import release_task
@@ -85,7 +85,7 @@ def _in_trouble(state: PoolState, node: Node | None, before: Device, device: Dev
         device.fault_since = before.fault_since if before.fault_since is not None else state.now
         device.fault_job, device.clear_seq = before.fault_job, before.clear_seq
     if before.healthy and not device.healthy:
-        lose_device(state, node, device)
+        mark_device_failed(state, node, device)
 
 
 def _used(node: Node) -> int:

@@ -10,7 +10,7 @@ from .allocation import evict_job, reindex, set_reservation, tasks_of
 from .displacements import note_displacement, note_reclaimed
 from .elasticity import grow
 from .evictions import evict_tasks
-from .jobs import requeue, take_place
+from .jobs import requeue, start_attempt
 from .registry import folds
 from .selection import close_request
 
@@ -58,7 +58,7 @@ def preemption_decided(state: PoolState, decision: decisions.PreemptionDecided) 
     if decision.tasks:
         grow(state, preemptor, decision.placement, True, decision.expires)
     else:
-        take_place(state, preemptor, decision.attempt, decision.placement, True, decision.expires)
+        start_attempt(state, preemptor, decision.attempt, decision.placement, True, decision.expires)
     preemptor.preemption = state.seq
     state.preemptions[state.seq] = plan
     reindex(state, preemptor)

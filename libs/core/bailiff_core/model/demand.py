@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from .document import Count, Document, Duration, Integer, Label, Labels, Name, OpaqueId, in_order
+from .document import Count, Document, Duration, Integer, Label, Labels, Name, OpaqueId, sort_by_name
 
 
 class TaskGroup(Document):
@@ -64,7 +64,7 @@ class JobDemand(Document):
     preemptible: bool | None = None
     project: Name | None = None
     user: OpaqueId | None = None
-    labels: Annotated[dict[Label, Label], Field(max_length=64), AfterValidator(in_order)] = Field(default_factory=dict)
+    labels: Annotated[dict[Label, Label], Field(max_length=64), AfterValidator(sort_by_name)] = Field(default_factory=dict)
     sub_groups: Annotated[tuple[SubGroup, ...], Field(max_length=1000)] = ()
     topology: TopologyRule | None = None
     grace: Duration | None = None

@@ -4,7 +4,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from bailiff_core.canonical import written
+from bailiff_core.canonical import json_bytes
 
 T = TypeVar("T")
 MICROSECONDS = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
@@ -22,7 +22,7 @@ class Document(BaseModel):
 
     def to_json(self) -> bytes:
         """`to_data` in canonical form. No document has a field that could hold a float, so nobody looks for one."""
-        return written(self.to_data())
+        return json_bytes(self.to_data())
 
 
 def parse_duration(value: object) -> object:
@@ -58,7 +58,7 @@ SMALLEST_UNITLESS = 2**20  # bytes; what people write below it lacks its unit
 SHORTEST_UNITLESS = 1_000_000  # microseconds; as above
 
 
-def written_bytes(value: object) -> object:
+def parse_bytes_with_unit(value: object) -> object:
     """As `parse_bytes`, for what people write: a few bytes are nothing that anybody means, so a small number lacks its unit."""
     found = parse_bytes(value)
     bare = found if isinstance(value, int) or (isinstance(value, str) and value.strip().isdigit()) else None
@@ -70,7 +70,7 @@ def written_bytes(value: object) -> object:
 MAX_INTEGER = 2**53 - 1  # what every JSON reader keeps exactly
 
 
-def in_order(labels: dict[str, T]) -> dict[str, T]:
+def sort_by_name(labels: dict[str, T]) -> dict[str, T]:
     """By name: a mapping has the order that its record will have, whoever wrote it."""
     return dict(sorted(labels.items()))
 
@@ -82,6 +82,6 @@ Duration = Annotated[Integer, BeforeValidator(parse_duration), Field(ge=0, le=TE
 Time = Annotated[Integer, Field(ge=0)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9._]{0,61}[a-z0-9])?$")]
 Label = Annotated[str, Field(max_length=253)]
-Labels = Annotated[dict[Label, Label], AfterValidator(in_order)]
+Labels = Annotated[dict[Label, Label], AfterValidator(sort_by_name)]
 OpaqueId = Annotated[str, Field(min_length=1, max_length=256)]
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]

@@ -17,15 +17,15 @@ class ActiveEviction:
     part: str
 
     @property
-    def present(self) -> list[Task]:
+    def remaining(self) -> list[Task]:
         """Tasks that have not exited yet."""
         return [task for task in self.tasks if task.state not in ("exited", "released")]
 
     @property
     def cancellable(self) -> bool:
         """Whether the eviction can still be cancelled: no agent was notified, or no task has exited (of a part: not all)."""
-        present = self.present
-        return self.eviction.started_seq is None or (bool(present) and (bool(self.part) or len(present) == len(self.tasks)))
+        remaining = self.remaining
+        return self.eviction.started_seq is None or (bool(remaining) and (bool(self.part) or len(remaining) == len(self.tasks)))
 
 
 def active_evictions(state: PoolState) -> Iterator[ActiveEviction]:

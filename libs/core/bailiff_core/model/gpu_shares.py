@@ -34,7 +34,7 @@ def devices_of(group: TaskGroup) -> int:
     return (group.gpu_devices or 1) if shares_devices(group) else group.gpu_milli // 1000
 
 
-def amount_of(node: Node, group: TaskGroup, devices: int) -> tuple[int, int, int, Mapping[int, int]]:
+def task_resources(node: Node, group: TaskGroup, devices: int) -> tuple[int, int, int, Mapping[int, int]]:
     """What a task of the group takes of the node on these devices: whole ones, CPU, memory, and shares by device."""
     if not shares_devices(group):
         return devices, group.cpu_milli, group.memory_bytes, NO_SHARES

@@ -28,9 +28,9 @@ def term_after(state: PoolState, job: Job, grace: int) -> int:
     entry = state.rules.find_class(job.class_name)
     said = (job.demand.kill_after, entry.kill_after if entry is not None else None, state.rules.eviction.kill_after)
     own = next((each for each in said if each is not None), None)
-    return grace - own if own is not None and own < grace else usual_term(grace)
+    return grace - own if own is not None and own < grace else default_term_after(grace)
 
 
-def usual_term(grace: int) -> int:
+def default_term_after(grace: int) -> int:
     """The same, µs, where nobody says how long the rest is to be."""
     return grace - grace // PART

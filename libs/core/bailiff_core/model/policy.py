@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
-from .document import Count, Document, Duration, Integer, Label, Labels, Name, in_order
+from .document import Count, Document, Duration, Integer, Label, Labels, Name, sort_by_name
 from .resource_vector import Bounds, Weights
 
 Action = Literal["allocate", "consolidate", "reclaim", "preempt"]
@@ -213,9 +213,9 @@ class IdentityRules(Document):
     """
 
     accept: tuple[Literal["none", "acl", "signed"], ...] = ("none", "acl", "signed")
-    keys: Annotated[dict[str, str], AfterValidator(in_order)] = Field(default_factory=dict)
+    keys: Annotated[dict[str, str], AfterValidator(sort_by_name)] = Field(default_factory=dict)
     operators: tuple[str, ...] = ()
-    class_users: Annotated[dict[str, tuple[str, ...]], AfterValidator(in_order)] = Field(default_factory=dict)
+    class_users: Annotated[dict[str, tuple[str, ...]], AfterValidator(sort_by_name)] = Field(default_factory=dict)
 
 
 class Policy(Document):

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .policy import Project
-from .resource_vector import UNLIMITED, Amounts, Bounds, Weights
+from .resource_vector import UNLIMITED, Bounds, ResourceVector, Weights
 from .state import PoolState
 
 ROOT = ""
-OWN = "*"  # no project may be called that
-NO_BOUNDS = Amounts(UNLIMITED, UNLIMITED, UNLIMITED)
+DIRECT = "*"  # no project may be called that
+NO_BOUNDS = ResourceVector(UNLIMITED, UNLIMITED, UNLIMITED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +24,14 @@ class Branch:
     name: str
     path: tuple[str, ...]
     age: int
-    quota: Amounts = NO_BOUNDS
-    limit: Amounts = NO_BOUNDS
+    quota: ResourceVector = NO_BOUNDS
+    limit: ResourceVector = NO_BOUNDS
     weights: tuple[int, int, int] = (1, 1, 1)
     priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class Siblings:
     """The children of one project, oldest first, and what they have stated, resource by resource.
 
     ranks: positions of the children of one priority that have a weight, the highest priority first. limited, unlimited,
@@ -49,14 +49,14 @@ class Family:
     weightless: tuple[bool, ...]
 
 
-class Tree:
+class ProjectTree:
     """Looks up projects. `families` lists every project that has others below it, each after the one above it."""
 
     def __init__(self, projects: Sequence[Project] = ()) -> None:
         self.projects = projects
         self.branches: dict[str, Branch] = {ROOT: Branch(ROOT, (ROOT,), 0)}
         self.children: dict[str, tuple[str, ...]] = {}
-        self.families: list[Family] = []
+        self.sibling_groups: list[Siblings] = []
         self._below: dict[tuple[str, str], str] = {}
         below: dict[str, list[tuple[int, Project]]] = {}
         by_age = sorted(range(len(projects)), key=lambda at: (projects[at].created, projects[at].name))
@@ -68,18 +68,18 @@ class Tree:
             if not found:
                 continue
             path = self.branches[parent].path
-            nameless = Project.model_construct(name=parent + OWN)
+            nameless = Project.model_construct(name=parent + DIRECT)
             for age, project in [*found, (len(projects) + 1, nameless)]:
                 self.branches[project.name] = _branch(project, path, age)
                 waiting.append(project.name)
             self.children[parent] = (*[project.name for _, project in found], nameless.name)
-            self.families.append(self._family(parent))
+            self.sibling_groups.append(self._family(parent))
 
     def leaf_of(self, project: str) -> str:
         """Where a job of this project is counted."""
         if project not in self.branches:
             project = ROOT
-        return project + OWN if project in self.children else project
+        return project + DIRECT if project in self.children else project
 
     def common(self, one: str, other: str) -> str:
         """The lowest common ancestor; a project counts as its own."""
@@ -101,14 +101,14 @@ class Tree:
         common = self.common(preemptor, victim)
         return self.below(common, preemptor), self.below(common, victim)
 
-    def _family(self, parent: str) -> Family:
+    def _family(self, parent: str) -> Siblings:
         names = self.children[parent]
         found = [self.branches[name] for name in names]
         priorities = sorted(dict.fromkeys(branch.priority for branch in found), reverse=True)
         ranks = [[at for at, branch in enumerate(found) if branch.priority == priority] for priority in priorities]
         quotas, limits = _columns(branch.quota for branch in found), _columns(branch.limit for branch in found)
         weights = _columns(branch.weights for branch in found)
-        return Family(
+        return Siblings(
             parent,
             names,
             quotas,
@@ -121,19 +121,19 @@ class Tree:
         )
 
 
-def tree_of(state: PoolState) -> Tree:
+def tree_of(state: PoolState) -> ProjectTree:
     """The project tree of the policy in force."""
     projects = state.policy.projects if state.policy is not None else ()
     tree = state.indices.project_tree
-    if not isinstance(tree, Tree) or tree.projects is not projects:
-        state.indices.project_tree = tree = Tree(projects)
+    if not isinstance(tree, ProjectTree) or tree.projects is not projects:
+        state.indices.project_tree = tree = ProjectTree(projects)
     return tree
 
 
-def called(project: str) -> str:
+def project_text(project: str) -> str:
     """How a sentence names the project."""
-    if project.endswith(OWN):
-        above = project.removesuffix(OWN)
+    if project.endswith(DIRECT):
+        above = project.removesuffix(DIRECT)
         return f"what is submitted straight to project {above}" if above else "what is submitted without a project"
     return f"project {project}" if project else "the pool"
 
@@ -150,8 +150,8 @@ def _branch(project: Project, above: tuple[str, ...], age: int) -> Branch:
     )
 
 
-def _amounts(bounds: Bounds, gpus: int) -> Amounts:
-    return Amounts(
+def _amounts(bounds: Bounds, gpus: int) -> ResourceVector:
+    return ResourceVector(
         gpus if bounds.gpu_milli is None else bounds.gpu_milli,
         UNLIMITED if bounds.cpu_milli is None else bounds.cpu_milli,
         UNLIMITED if bounds.memory_bytes is None else bounds.memory_bytes,

@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, model_validator
 
-from .document import MAX_INTEGER, Document, Integer, written_bytes
+from .document import MAX_INTEGER, Document, Integer, parse_bytes_with_unit
 
 UNLIMITED = -1
 Amount = int | Fraction
@@ -14,7 +14,7 @@ Bound = Annotated[Integer, Field(ge=UNLIMITED)]
 Weight = Annotated[Integer, Field(ge=0)]
 
 
-class Amounts(NamedTuple):
+class ResourceVector(NamedTuple):
     """GPUs in thousandths of one, CPU in millicores, memory in bytes.
 
     Whole numbers, but for GPUs where tasks ask for MiB: then exact fractions of a thousandth.
@@ -24,29 +24,29 @@ class Amounts(NamedTuple):
     cpu_milli: Amount = 0
     memory_bytes: Amount = 0
 
-    def plus(self, other: "Amounts") -> "Amounts":
+    def plus(self, other: "ResourceVector") -> "ResourceVector":
         """Resource by resource."""
-        return Amounts(self[0] + other[0], self[1] + other[1], self[2] + other[2])
+        return ResourceVector(self[0] + other[0], self[1] + other[1], self[2] + other[2])
 
-    def minus(self, other: "Amounts") -> "Amounts":
+    def minus(self, other: "ResourceVector") -> "ResourceVector":
         """Resource by resource; may go below zero."""
-        return Amounts(self[0] - other[0], self[1] - other[1], self[2] - other[2])
+        return ResourceVector(self[0] - other[0], self[1] - other[1], self[2] - other[2])
 
-    def within(self, other: "Amounts") -> bool:
+    def within(self, other: "ResourceVector") -> bool:
         """Whether no resource is above `other`'s."""
         return self[0] <= other[0] and self[1] <= other[1] and self[2] <= other[2]
 
-    def times(self, count: int) -> "Amounts":
+    def times(self, count: int) -> "ResourceVector":
         """So many times as much."""
-        return Amounts(self[0] * count, self[1] * count, self[2] * count)
+        return ResourceVector(self[0] * count, self[1] * count, self[2] * count)
 
 
-NOTHING = Amounts()
+ZERO = ResourceVector()
 RESOURCES = ("GPUs", "CPUs", "GiB of memory")
 _SCALES = (1000, 1000, 2**30)
 
 
-def in_words(resource: int, amount: Amount, *, up: bool = True) -> str:
+def resource_text(resource: int, amount: Amount, *, up: bool = True) -> str:
     """An amount of a resource (a position in `Amounts`) as people write it, in `RESOURCES`: `1.5`, in thousandths.
 
     Use is rounded up and bounds down, so that use above a bound never reads like the bound.
@@ -66,7 +66,7 @@ class Bounds(Document):
     @model_validator(mode="before")
     @classmethod
     def _friendly(cls, value: Any) -> Any:
-        return friendly_amounts(value)
+        return parse_resources(value)
 
 
 class Weights(Document):
@@ -86,7 +86,7 @@ class Weights(Document):
         return {"gpu": value, "cpu": value, "memory": value}
 
 
-def friendly_amounts(value: Any) -> Any:
+def parse_resources(value: Any) -> Any:
     """`gpus`, `cpus` and `memory` as people write them, in thousandths and bytes. Raises `ValueError`."""
     if isinstance(value, Document):
         return value
@@ -123,7 +123,7 @@ def _thousandths(value: Any) -> Any:
 
 
 def _bytes(value: Any) -> Any:
-    found = written_bytes(value)
+    found = parse_bytes_with_unit(value)
     if isinstance(found, bool) or not isinstance(found, int) or not UNLIMITED <= found <= MAX_INTEGER:
         raise ValueError(f"expected memory such as 64GiB, or -1 for no bound; found {value!r}")
     return found

@@ -6,7 +6,7 @@ from .gpu_shares import NO_SHARES, units_of
 from .state import Node, Resources
 
 
-def idle_later(node: Node) -> Resources:
+def free_after_release(node: Node) -> Resources:
     """What will be free once everything on its way out is gone: idle room included, promises kept back."""
     held, releasing, reserved, capacity = node.allocated, node.releasing, node.reserved, node.capacity
     room = Resources(
@@ -52,7 +52,7 @@ def remove(room: Resources, devices: int, cpu_milli: int, memory_bytes: int, sha
             room.shares.pop(number, None)
 
 
-def less(room: Resources, amount: Resources, units: Mapping[int, int]) -> Resources:
+def subtract(room: Resources, amount: Resources, units: Mapping[int, int]) -> Resources:
     """Free room without `amount`. `units`: of each device that may be used; of others nothing is ever free."""
     devices = room.devices & ~amount.devices
     shares = room.shares
@@ -73,7 +73,7 @@ def less(room: Resources, amount: Resources, units: Mapping[int, int]) -> Resour
     )
 
 
-def more(room: Resources, amount: Resources, units: Mapping[int, int], usable: int) -> Resources:
+def release(room: Resources, amount: Resources, units: Mapping[int, int], usable: int) -> Resources:
     """Free room and `amount`: the opposite of `less`. A device of which nothing is in use any more is whole again."""
     devices = room.devices | amount.devices & usable
     shares = room.shares
@@ -94,7 +94,7 @@ def more(room: Resources, amount: Resources, units: Mapping[int, int], usable: i
     )
 
 
-def both(one: Resources, other: Resources) -> Resources:
+def intersection(one: Resources, other: Resources) -> Resources:
     """What is free in one and in the other."""
     shares = one.shares
     if one.shares or other.shares:

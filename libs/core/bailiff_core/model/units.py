@@ -59,17 +59,17 @@ def victim_units(job: Job) -> list[Unit]:
     return [*units, Unit(job, tuple(core), core=True)] if core else units
 
 
-def whole(job: Job) -> Unit:
+def whole_job(job: Job) -> Unit:
     """All members that hold or are promised room, but for surplus that is leaving already."""
-    return Unit(job, tuple(task.index for task in job.tasks if task.eviction is None and holds(task)), core=True)
+    return Unit(job, tuple(task.index for task in job.tasks if task.eviction is None and has_resources(task)), core=True)
 
 
-def core_stands(job: Job, members: Iterable[Task]) -> bool:
+def core_complete(job: Job, members: Iterable[Task]) -> bool:
     """Whether the job runs with just these members; those that have finished well count as there."""
     return _tree(job, list(members)).satisfied
 
 
-def holds(task: Task) -> bool:
+def has_resources(task: Task) -> bool:
     """Whether the task holds or is promised room that its eviction would free: what has exited is on its way out."""
     return task.state in ("reserved", "starting", "running")
 
@@ -78,7 +78,7 @@ def allocated_tasks(job: Job) -> list[Task]:
     """Members that are there and not leaving, by index."""
     if job.eviction is not None:
         return []
-    return [task for task in job.tasks if task.eviction is None and holds(task)]
+    return [task for task in job.tasks if task.eviction is None and has_resources(task)]
 
 
 def sub_group_problem(demand: JobDemand) -> str | None:

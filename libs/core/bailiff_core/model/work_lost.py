@@ -7,7 +7,7 @@ from .gpu_shares import share_of, shares_devices, units_of
 from .state import Job, PoolState, Task
 
 
-def held_gpu_milli(state: PoolState, job: Job, tasks: Iterable[Task]) -> int:
+def allocated_gpu_milli(state: PoolState, job: Job, tasks: Iterable[Task]) -> int:
     """Thousandths of GPUs that the tasks hold, rounded down."""
     groups = job.groups()
     total: int | Fraction = 0

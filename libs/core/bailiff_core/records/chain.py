@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from .layout import Layout, Values
-from .wire import Laid, Record, Wire, decode_following, hash_of, laid_out
+from .wire import ParsedHeaders, Record, Wire, decode_following, hash_of, parse_headers
 
 GENESIS = "0" * 64
 WRITER_STARTED = "bailiff.audit.WriterStarted.v1"
@@ -36,16 +36,16 @@ def continues(head: ChainHead, wire: Wire) -> ChainHead | Break:
     A record continues when pool, seq and prev fit, time does not go back, and its epoch is the head's; only
     `WriterStarted` raises the epoch.
     """
-    layout, values = laid_out(wire)
+    layout, values = parse_headers(wire)
     return _judged(head, wire, layout, values, layout.pick(values))
 
 
-def follow(head: ChainHead, wire: Wire, laid: Laid | None = None) -> tuple[ChainHead, Record] | Break:
+def follow(head: ChainHead, wire: Wire, laid: ParsedHeaders | None = None) -> tuple[ChainHead, Record] | Break:
     """As `continues`, and the record that these bytes say: both in one look. Raises `UnreadableRecord`.
 
     laid: as `laid_out` has it, where somebody has looked already.
     """
-    layout, values = laid or laid_out(wire)
+    layout, values = laid or parse_headers(wire)
     found = layout.pick(values)
     after = _judged(head, wire, layout, values, found)
     if isinstance(after, Break):

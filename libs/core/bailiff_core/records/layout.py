@@ -6,12 +6,12 @@ from operator import itemgetter
 
 Values = tuple[bytes, ...]
 
-READ = (
+READ_HEADERS = (
     "ce_pool", "ce_seq", "ce_prev", "ce_type", "ce_epoch", "ce_time",
     "ce_source", "ce_engine", "ce_policy", "ce_essential", "ce_cycle", "ce_cycleend", "ce_cause", "ce_inputs",
     "ce_actor", "ce_auth",
 )  # fmt: skip
-NEEDED = frozenset(READ) - {"ce_essential", "ce_cause", "ce_inputs", "ce_actor", "ce_auth"}
+REQUIRED_HEADERS = frozenset(READ_HEADERS) - {"ce_essential", "ce_cause", "ce_inputs", "ce_actor", "ce_auth"}
 FORMAT_TAG = b"bailiff-audit-1"
 
 
@@ -29,8 +29,8 @@ class Layout:
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
         at = {name: number for number, name in enumerate(names, 1)}
-        self.pick: Callable[[Values], Values] = itemgetter(*[at.get(name, 0) for name in READ])
-        self.missing = ", ".join(sorted(NEEDED - at.keys()))
+        self.pick: Callable[[Values], Values] = itemgetter(*[at.get(name, 0) for name in READ_HEADERS])
+        self.missing = ", ".join(sorted(REQUIRED_HEADERS - at.keys()))
         hashed = sorted(name for name in at if name.startswith("ce_"))
         befores = [*(prefixed(name.encode()) for name in hashed), b""]
         befores[0] = TAG + len(hashed).to_bytes(4, "big") + befores[0]

@@ -157,13 +157,13 @@ def record_hash(wire: Wire) -> str:
 
     Lengths are 4 bytes, big-endian; before the headers stands their number. Bytes are taken as on the wire.
     """
-    return hash_of(wire, *laid_out(wire))
+    return hash_of(wire, *parse_headers(wire))
 
 
-Laid = tuple[Layout, Values]
+ParsedHeaders = tuple[Layout, Values]
 
 
-def laid_out(wire: Wire) -> Laid:
+def parse_headers(wire: Wire) -> ParsedHeaders:
     """The layout of the record, and the values that it is about."""
     names, values = zip(("", b""), *wire.headers, ("", wire.value), strict=True)
     return layout_of(names), values
@@ -197,7 +197,7 @@ _length = _Lengths({length: length.to_bytes(4, "big") for length in range(1024)}
 
 def decode(wire: Wire) -> Record:
     """The record that these bytes say. Raises `UnreadableRecord` for anything a reader must not pass over."""
-    layout, values = laid_out(wire)
+    layout, values = parse_headers(wire)
     found = layout.pick(values)
     try:
         pool, prev, time = found[0].decode(), found[2].decode(), found[5].decode()
