@@ -47,7 +47,7 @@ _SCALES = (1000, 1000, 2**30)
 
 
 def resource_text(resource: int, amount: Amount, *, up: bool = True) -> str:
-    """Returns an amount of a resource (index into `ResourceVector`) in the unit of `RESOURCES`, to three decimals: `1.5`.
+    """Returns an amount of a resource (index into `ResourceVector`) in the unit of `RESOURCES`, as `1.5`.
 
     Usage is rounded up (`up`) and bounds down, so that usage above a bound never prints as the bound.
     """
@@ -57,7 +57,7 @@ def resource_text(resource: int, amount: Amount, *, up: bool = True) -> str:
 
 
 class Bounds(Document):
-    """A quota or limit per resource; -1: unlimited. May be written `{gpus: 4, cpus: 32, memory: 64GiB}`; `gpus: 0.5` is half a GPU."""
+    """A quota or limit per resource; -1: unlimited. Short form: `{gpus: 4, cpus: 32, memory: 64GiB}`; `gpus: 0.5` is half a GPU."""
 
     gpu_milli: Bound | None = None
     cpu_milli: Bound | None = None
