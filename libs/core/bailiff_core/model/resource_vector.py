@@ -57,7 +57,7 @@ def resource_text(resource: int, amount: Amount, *, up: bool = True) -> str:
 
 
 class Bounds(Document):
-    """A quota or limit per resource; -1: unlimited. Short form: `{gpus: 4, cpus: 32, memory: 64GiB}`; `gpus: 0.5` is half a GPU."""
+    """Quota or limit; -1: unlimited. Short form: `{gpus: 4, cpus: 32, memory: 64GiB}`; `gpus: 0.5` is half a GPU."""
 
     gpu_milli: Bound | None = None
     cpu_milli: Bound | None = None
