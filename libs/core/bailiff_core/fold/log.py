@@ -55,7 +55,7 @@ for _kind in (facts.ClockAdvanced, facts.InputsAdvanced, facts.StateDigest, fact
 
 @folds(facts.ClockStepped)
 def clock_stepped(state: PoolState, fact: facts.ClockStepped) -> None:
-    """Move every pending at along, so that no duration counts the jump."""
+    """Shifts all stored times by the jump, so that durations exclude it."""
     for job in state.jobs.values():
         if job.phase not in ENDED:
             job.submitted_at += fact.jump

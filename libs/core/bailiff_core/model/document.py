@@ -54,15 +54,15 @@ def parse_bytes(value: object) -> object:
     return int(number) * BYTES[unit]
 
 
-MIN_BARE_BYTES = 2**20  # bytes; a smaller number without a unit is a mistake
+SMALLEST_UNITLESS = 2**20  # bytes; a smaller number without a unit is a mistake
 SHORTEST_UNITLESS = 1_000_000  # microseconds; as above
 
 
 def parse_bytes_with_unit(value: object) -> object:
-    """As `parse_bytes`, for user input: rejects numbers from 1 to `MIN_BARE_BYTES` without a unit. Raises `ValueError`."""
+    """As `parse_bytes`, for user input: rejects numbers from 1 to `SMALLEST_UNITLESS` without a unit. Raises `ValueError`."""
     found = parse_bytes(value)
     bare = found if isinstance(value, int) or (isinstance(value, str) and value.strip().isdigit()) else None
-    if isinstance(bare, int) and not isinstance(bare, bool) and 0 < bare < MIN_BARE_BYTES:
+    if isinstance(bare, int) and not isinstance(bare, bool) and 0 < bare < SMALLEST_UNITLESS:
         raise ValueError(f"{value} would be {bare} bytes: write the unit, one of {', '.join(BYTES)[2:]}, as in {bare}GiB")
     return found
 
