@@ -84,7 +84,7 @@ def _evict_victim(
 
 
 def _inherit_victims(state: PoolState, holder: Job, preemption: Preemption, cancelled: tuple[str, ...]) -> None:
-    """Who was indices for the gang that loses its promise leaves for the new preemptor, unless it is cancelled."""
+    """Victims of the dropped reservation are evicted for the new preemptor, unless their eviction is cancelled."""
     old = state.preemptions.get(holder.preemption) if holder.preemption is not None else None
     for name in old.victims if old is not None else ():
         if name not in state.jobs or name in cancelled or old is None:
