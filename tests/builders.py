@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from bailiff_core.fold.pending_queue import dequeue, enqueue
 from bailiff_core.model.demand import JobDemand, TaskGroup
-from bailiff_core.model.gpu_shares import amount_of
+from bailiff_core.model.gpu_shares import task_resources
 from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_core.model.resources import add
 from bailiff_core.model.scheduling_class import scheduling_class_of
@@ -82,7 +82,7 @@ class Sketch:
             node = self.state.nodes[self.state.node_numbers[name]]
             mask = sum(1 << number for number in numbers)
             job.tasks.append(Task(index, node.number, mask, state))
-            amounts = amount_of(node, need, mask)
+            amounts = task_resources(node, need, mask)
             add(node.reserved if phase == "reserved" else node.allocated, *amounts)
             if phase == "evicting":
                 add(node.releasing, *amounts)

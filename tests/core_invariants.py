@@ -7,11 +7,11 @@ from bailiff_core.decision_cycle import decide, wake_at
 from bailiff_core.fold.pending_queue import queue_key
 from bailiff_core.fold.snapshot import from_snapshot, state_digest, to_snapshot
 from bailiff_core.model.evictions import evictions_of
-from bailiff_core.model.gpu_shares import amount_of, share_of, units_of
+from bailiff_core.model.gpu_shares import share_of, task_resources, units_of
 from bailiff_core.model.placement_ranges import bits
 from bailiff_core.model.resources import add
 from bailiff_core.model.state import ENDED, Job, PoolState, Resources, Task
-from bailiff_core.model.units import core_stands
+from bailiff_core.model.units import core_complete
 from bailiff_core.placement.cluster_resources import ClusterResources
 from bailiff_core.records.decisions import PreemptionDecided
 from bailiff_core.records.payload import Decision
@@ -67,7 +67,7 @@ def sums_by_node(state: PoolState) -> dict[int, tuple[Resources, Resources, Reso
     found = {number: (Resources(), Resources(), Resources()) for number in state.nodes}
     for job, task in standing(state):
         held, releasing, reserved = found[task.node]
-        amount = amount_of(state.nodes[task.node], job.group(task.index), task.devices)
+        amount = task_resources(state.nodes[task.node], job.group(task.index), task.devices)
         if task.state == "reserved":
             add(reserved, *amount)
             continue
@@ -160,9 +160,9 @@ def gangs_are_whole(state: PoolState) -> None:
             continue
         here = [t for t in job.tasks if t.eviction is None and t.state in ("starting", "running", "reserved")]
         finished = any(t.exit_code == 0 for t in job.tasks)
-        assert core_stands(job, here) or finished or job.stale_since is not None, f"half of {job.id} runs on"
+        assert core_complete(job, here) or finished or job.stale_since is not None, f"half of {job.id} runs on"
         grace = state.rules.protections.stale_gang
-        assert grace != 0 or finished or core_stands(job, here), f"half of {job.id} runs on"
+        assert grace != 0 or finished or core_complete(job, here), f"half of {job.id} runs on"
         failed = [t for t in job.tasks if t.state in ("exited", "released") and t.eviction is None and t.exit_code]
         assert not failed or job.phase not in ("starting", "running"), f"half of {job.id} runs on"
 

@@ -18,7 +18,7 @@ from bailiff_core.fold.snapshot import from_snapshot, state_digest, to_snapshot
 from bailiff_core.lifecycle.outcome import verdict
 from bailiff_core.model.placement_ranges import bits, numbers
 from bailiff_core.model.state import ENDED, PoolState, Task
-from bailiff_core.model.units import core_stands, holds, next_unit
+from bailiff_core.model.units import core_complete, has_resources, next_unit
 from bailiff_core.placement.cluster_resources import ClusterResources
 from bailiff_core.placement.gang import NoFit, place_unit
 from bailiff_core.placement.step_budget import StepBudget
@@ -170,7 +170,11 @@ def no_half_gang_stays(state: PoolState) -> Complaints:
         if failed and alive and job.eviction is None:
             yield f"{job.id}: task {failed[0].index} failed, task {alive[0].index} stays"
         staying = [task for task in alive if task.eviction is None]
-        if staying and job.eviction is None and not core_stands(job, [t for t in job.tasks if t.eviction is None and holds(t)]):
+        if (
+            staying
+            and job.eviction is None
+            and not core_complete(job, [t for t in job.tasks if t.eviction is None and has_resources(t)])
+        ):
             yield f"{job.id} runs with {len(staying)} tasks and needs {job.minimum}"
         if job.tasks and all(task.state == "released" for task in job.tasks):
             yield f"{job.id} is {job.phase} and all its tasks are released"

@@ -11,7 +11,7 @@ from tests.property.random_stories import Chance, Step, steps
 
 from bailiff_core.model.scheduling_class import scheduling_class_of
 from bailiff_core.model.state import Job, PoolState, Resources
-from bailiff_core.model.units import next_unit, whole
+from bailiff_core.model.units import next_unit, whole_job
 from bailiff_core.placement.cluster_resources import ClusterResources
 from bailiff_core.placement.feasibility import could_ever_fit
 from bailiff_core.placement.gang import GangPlacement, place_unit
@@ -39,7 +39,7 @@ def played(state: PoolState, job: Job) -> tuple[dict[int, Resources], int | None
     starts: int | None = state.now
     for moment, ending in [(state.now, None), *ends(state)]:
         if ending is not None:
-            cluster.evict(whole(ending))
+            cluster.evict(whole_job(ending))
             starts = None if moment is None else max(moment, state.now)
         place = place_unit(cluster, unit, StepBudget(ENOUGH), reserve=True)
         if isinstance(place, GangPlacement):

@@ -7,7 +7,7 @@ from tests.unit.core_protections.kit import rules
 
 from bailiff_core.lifecycle.enforcement import _bounds, enforcement
 from bailiff_core.model.placement_ranges import numbers
-from bailiff_core.model.units import Unit, whole
+from bailiff_core.model.units import Unit, whole_job
 from bailiff_core.records.decisions import EvictionDecided
 from bailiff_core.scheduling_snapshot import current_snapshot
 
@@ -45,7 +45,7 @@ def test_all_bounds_hold_and_the_set_is_irreducible(jobs, limits, quotas):
     for decision in said:
         assert isinstance(decision, EvictionDecided)
         job = state.jobs[decision.job]
-        gone.append(Unit(job, tuple(numbers(decision.tasks)), False) if decision.tasks else whole(job))
+        gone.append(Unit(job, tuple(numbers(decision.tasks)), False) if decision.tasks else whole_job(job))
     for unit in gone:
         usage.evict(unit)
     assert all(bound.holds() for bound in _bounds(usage))

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.property.share_reference import Member, divide
 
 from bailiff_core.model.policy import Project
-from bailiff_core.model.project_tree import OWN, ROOT, Tree
-from bailiff_core.model.resource_vector import NOTHING, UNLIMITED, Amount, Amounts
+from bailiff_core.model.project_tree import DIRECT, ROOT, ProjectTree
+from bailiff_core.model.resource_vector import UNLIMITED, ZERO, Amount, ResourceVector
 from bailiff_core.quota.fair_share import STEPS, allocatable, fair_shares
 
 TREES_AN_EXAMPLE = 10
@@ -50,28 +50,28 @@ def some_projects(rng: Random) -> list[Project]:
     return found
 
 
-def some_requests(rng: Random, projects: list[Project], *, bytes_too: bool) -> dict[str, Amounts]:
+def some_requests(rng: Random, projects: list[Project], *, bytes_too: bool) -> dict[str, ResourceVector]:
     found = {}
     for name in ["", *[project.name for project in projects]]:
         gpus: Amount = in_bytes(rng) if bytes_too and rng.randrange(4) == 0 else some_gpus(rng)
-        found[name] = Amounts(gpus, some_amount(rng), some_amount(rng)) if rng.randrange(5) else NOTHING
+        found[name] = ResourceVector(gpus, some_amount(rng), some_amount(rng)) if rng.randrange(5) else ZERO
     return found
 
 
-def some_total(rng: Random) -> Amounts:
-    return Amounts(rng.choice([5, 1]) * some_gpus(rng), rng.choice([5, 1]) * some_amount(rng), some_amount(rng))
+def some_total(rng: Random) -> ResourceVector:
+    return ResourceVector(rng.choice([5, 1]) * some_gpus(rng), rng.choice([5, 1]) * some_amount(rng), some_amount(rng))
 
 
-def rolled_up(tree: Tree, own: dict[str, Amounts]) -> dict[str, Amounts]:
+def rolled_up(tree: ProjectTree, own: dict[str, ResourceVector]) -> dict[str, ResourceVector]:
     """Requests of each project: what is asked for at its leaves."""
-    found: dict[str, Amounts] = {}
+    found: dict[str, ResourceVector] = {}
     for name, asked in own.items():
         for above in tree.branches[tree.leaf_of(name)].path:
-            found[above] = found.get(above, NOTHING).plus(asked)
+            found[above] = found.get(above, ZERO).plus(asked)
     return found
 
 
-def reference(projects: list[Project], total: Amounts, requested: dict[str, Amounts]) -> dict[str, Amounts]:
+def reference(projects: list[Project], total: ResourceVector, requested: dict[str, ResourceVector]) -> dict[str, ResourceVector]:
     """All families from the root downwards, by the slow reading."""
     shares = {ROOT: total}
     waiting = [ROOT]
@@ -80,7 +80,7 @@ def reference(projects: list[Project], total: Amounts, requested: dict[str, Amou
         if not below:
             continue
         below.sort(key=lambda entry: (entry.created, entry.name))
-        below.append(Project.model_construct(name=parent + OWN))
+        below.append(Project.model_construct(name=parent + DIRECT))
         columns = []
         for resource, (name, weight) in enumerate([("gpu_milli", "gpu"), ("cpu_milli", "cpu"), ("memory_bytes", "memory")]):
             members = []
@@ -91,7 +91,7 @@ def reference(projects: list[Project], total: Amounts, requested: dict[str, Amou
                 members.append(
                     Member(
                         age,
-                        requested.get(entry.name, NOTHING)[resource],
+                        requested.get(entry.name, ZERO)[resource],
                         None if quota == UNLIMITED else quota,
                         None if limit in (None, UNLIMITED) else limit,
                         getattr(entry.over_quota_weight, weight),
@@ -101,7 +101,7 @@ def reference(projects: list[Project], total: Amounts, requested: dict[str, Amou
             divide(shares[parent][resource], members, STEPS[resource])
             columns.append([member.share for member in members])
         for entry, *found in zip(below, *columns, strict=True):
-            shares[entry.name] = Amounts(*found)
+            shares[entry.name] = ResourceVector(*found)
             waiting.append(entry.name)
     return shares
 
@@ -123,11 +123,11 @@ def divide_as_the_text(seed: int) -> None:
     rng = Random(seed)
     for _ in range(TREES_AN_EXAMPLE):
         projects, total = some_projects(rng), some_total(rng)
-        tree = Tree(projects)
+        tree = ProjectTree(projects)
         own, known = some_requests(rng, projects, bytes_too=True), {}
         requested = rolled_up(tree, own)
         assert fair_shares(tree, total, requested, known) == reference(projects, total, requested)
-        changed = rolled_up(tree, own | {rng.choice(projects).name: Amounts(some_gpus(rng), some_amount(rng), 0)})
+        changed = rolled_up(tree, own | {rng.choice(projects).name: ResourceVector(some_gpus(rng), some_amount(rng), 0)})
         assert fair_shares(tree, total, changed, known) == fair_shares(tree, total, changed)
 
 
@@ -136,10 +136,10 @@ def divide_as_the_text(seed: int) -> None:
 def test_shares_promise_no_more_than_there_is_beyond_the_quotas(seed: int) -> None:
     rng = Random(seed)
     projects, total = some_projects(rng), some_total(rng)
-    tree = Tree(projects)
+    tree = ProjectTree(projects)
     requested = rolled_up(tree, some_requests(rng, projects, bytes_too=False))
     shares = fair_shares(tree, total, requested)
-    for family in tree.families:
+    for family in tree.sibling_groups:
         for resource in range(3):
             above = shares[family.parent][resource]
             mine = [shares[name][resource] for name in family.names]
@@ -148,7 +148,7 @@ def test_shares_promise_no_more_than_there_is_beyond_the_quotas(seed: int) -> No
             if sum(mine) > above:  # only quotas may sum above the total, and then nobody gets more than its own
                 assert all(share <= quota for share, quota in zip(mine, quotas, strict=True))
             for share, quota, name, limit in zip(mine, quotas, family.names, family.limits[resource], strict=True):
-                asked = requested.get(name, NOTHING)[resource]
+                asked = requested.get(name, ZERO)[resource]
                 requestable = asked if limit < 0 else min(asked, limit)
                 assert share >= min(quota, requestable)  # nobody below what it deserves and asks for
                 assert share < requestable + STEPS[resource]  # a leftover goes as a whole, at most one
@@ -158,7 +158,7 @@ def test_shares_promise_no_more_than_there_is_beyond_the_quotas(seed: int) -> No
 @given(st.one_of(st.none(), st.integers(-1, 50)), st.one_of(st.none(), st.integers(-1, 50)), st.integers(0, 50))
 def test_allocatable_share_lies_between_limit_quota_and_share(quota: int | None, limit: int | None, share: int) -> None:
     stated = Project(name="a", quota={"gpu_milli": quota}, limit={"gpu_milli": limit})
-    found = allocatable(Tree([stated]).branches["a"], Amounts(share)).gpu_milli
+    found = allocatable(ProjectTree([stated]).branches["a"], ResourceVector(share)).gpu_milli
     endless = 10**9
     most = endless if quota == UNLIMITED else max(quota or 0, share)
     most = min(most, endless if limit in (None, UNLIMITED) else limit)

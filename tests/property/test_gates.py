@@ -11,26 +11,26 @@ from tests.builders import group
 from tests.property.test_order import ENDLESS, RESOURCES, random_projects
 from tests.unit.core_queue.kit import Town, Trials, whole
 
-from bailiff_core.model.resource_vector import NOTHING, UNLIMITED, Amounts
+from bailiff_core.model.resource_vector import UNLIMITED, ZERO, ResourceVector
 from bailiff_core.model.units import Unit, victim_units
 from bailiff_core.queue.order import shares_now
 from bailiff_core.quota.quota_checks import Losses, Reclaim
 
 
-def taken(unit: Unit) -> Amounts:
+def taken(unit: Unit) -> ResourceVector:
     """What the unit's tasks ask for: no bytes of devices here."""
-    found = NOTHING
+    found = ZERO
     for index in unit.indices:
         task = unit.job.groups()[index]
-        found = found.plus(Amounts(task.gpu_milli, task.cpu_milli, task.memory_bytes))
+        found = found.plus(ResourceVector(task.gpu_milli, task.cpu_milli, task.memory_bytes))
     return found
 
 
-def bounds(amounts: Amounts) -> list[int]:
+def bounds(amounts: ResourceVector) -> list[int]:
     return [ENDLESS if amount == UNLIMITED else amount for amount in amounts]
 
 
-def in_this_order(snapshot: Trials, shares: dict[str, Amounts], preemptor: Unit, units: tuple[Unit, ...]) -> bool:
+def in_this_order(snapshot: Trials, shares: dict[str, ResourceVector], preemptor: Unit, units: tuple[Unit, ...]) -> bool:
     """The loser is tested before each unit is taken."""
     usage, tree = snapshot.usage, snapshot.usage.tree
     remaining = {name: usage.allocated(name) for name in tree.branches}
@@ -65,7 +65,7 @@ def may_leave_so(units: tuple[Unit, ...]) -> bool:
     return True
 
 
-def turned(snapshot: Trials, shares: dict[str, Amounts], preemptor: Unit, units: list[Unit]) -> bool:
+def turned(snapshot: Trials, shares: dict[str, ResourceVector], preemptor: Unit, units: list[Unit]) -> bool:
     """Whether some ancestor of the preemptor ends above its share, and as full as a sibling that lost, or fuller."""
     usage, tree = snapshot.usage, snapshot.usage.tree
     left = {name: usage.allocated(name) for name in tree.branches}

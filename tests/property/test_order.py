@@ -13,7 +13,7 @@ from tests.unit.core_queue.kit import Town, Trials, project, whole
 
 from bailiff_core.model.policy import Project
 from bailiff_core.model.project_tree import ROOT
-from bailiff_core.model.resource_vector import NOTHING, UNLIMITED, Amounts
+from bailiff_core.model.resource_vector import UNLIMITED, ZERO, ResourceVector
 from bailiff_core.model.state import Job
 from bailiff_core.model.units import Unit, next_unit
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement
@@ -28,7 +28,7 @@ class Slow:
     """Looks at everything anew for each step."""
 
     snapshot: Trials
-    shares: dict[str, Amounts]
+    shares: dict[str, ResourceVector]
     waiting: list[Job]
 
     def best(self, project: str = ROOT) -> Unit | None:
@@ -55,10 +55,10 @@ class Slow:
         usage = self.snapshot.usage
         branch, share = usage.tree.branches[name], self.shares[name]
         used = usage.allocated(name)
-        asked = NOTHING
+        asked = ZERO
         for index in unit.indices:
             task = unit.job.groups()[index]
-            asked = asked.plus(Amounts(task.gpu_milli, task.cpu_milli, task.memory_bytes))
+            asked = asked.plus(ResourceVector(task.gpu_milli, task.cpu_milli, task.memory_bytes))
         quota = [ENDLESS if most == UNLIMITED else most for most in branch.quota]
         limit = [ENDLESS if most == UNLIMITED else most for most in branch.limit]
         most = [min(limit[at], max(quota[at], share[at])) for at in RESOURCES]

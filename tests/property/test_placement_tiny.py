@@ -9,11 +9,11 @@ from tests.builders import Sketch, asking
 from tests.property.tiny_pools import Left, occupy, placements, random_tasks, stands_together, tiny_pool
 
 from bailiff_core.model.demand import JobDemand
-from bailiff_core.model.gpu_shares import amount_of
+from bailiff_core.model.gpu_shares import task_resources
 from bailiff_core.model.placement_ranges import bits
 from bailiff_core.model.resources import remove
 from bailiff_core.model.state import Job, PoolState
-from bailiff_core.model.units import whole
+from bailiff_core.model.units import whole_job
 from bailiff_core.placement import (
     ClusterResources,
     GangPlacement,
@@ -125,7 +125,7 @@ def keep_rooms(seed: int) -> None:
         mark = cluster.mark()
         for job in list(state.jobs.values()):
             if job.tasks and random.random() < 0.3:
-                cluster.evict(whole(job))
+                cluster.evict(whole_job(job))
         place_unit(cluster, asking(preemptor), StepBudget(100))
         if random.random() < 0.5:
             cluster.rollback(mark)
@@ -135,8 +135,8 @@ def keep_rooms(seed: int) -> None:
         assert list(cluster.nodes) == list(fresh.nodes)
         assert look(cluster, Random(seed)) == look(fresh, Random(seed))
         for job in state.jobs.values():
-            assert [(node.number, room) for node, room in cluster.allocation_of(whole(job))] == [
-                (node.number, room) for node, room in fresh.allocation_of(whole(job))
+            assert [(node.number, room) for node, room in cluster.allocation_of(whole_job(job))] == [
+                (node.number, room) for node, room in fresh.allocation_of(whole_job(job))
             ]
 
 
@@ -164,7 +164,7 @@ def something_happens(random: Random, sketch: Sketch, name: str) -> list[int]:
         job = random.choice(running)
         (task,) = job.tasks
         stood = state.nodes[task.node]
-        remove(stood.allocated, *amount_of(stood, job.groups()[0], task.devices))
+        remove(stood.allocated, *task_resources(stood, job.groups()[0], task.devices))
         task.state, job.phase = "released", "succeeded"
         return [stood.number]
     return [node.number]

@@ -10,7 +10,7 @@ from tests.builders import group
 from tests.property.test_order import random_projects
 from tests.unit.core_queue.kit import Town, Trials, whole
 
-from bailiff_core.model.resource_vector import Amounts
+from bailiff_core.model.resource_vector import ResourceVector
 from bailiff_core.model.state import Job, Task
 from bailiff_core.model.units import Unit
 from bailiff_core.queue.order import Pass
@@ -94,7 +94,7 @@ def check(seed: int) -> None:
         assert rounds < MOST_ROUNDS, "jobs go on displacing each other"
     usage.refresh(town.state, town.state.indices.changed_jobs)
     snapshot, shares = Trials(usage), Pass(Trials(usage), []).shares
-    assert usage.allocated("") == Amounts(1000 * (gpus - idle(town, gpus)))
+    assert usage.allocated("") == ResourceVector(1000 * (gpus - idle(town, gpus)))
     for job in jobs(town, "pending"):
         lacks = job.gpus - idle(town, gpus)
         assert lacks <= 0 or victims_for(town, snapshot, shares, whole(job), lacks) is None

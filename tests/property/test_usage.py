@@ -9,14 +9,14 @@ from tests.property.test_order import random_projects
 from tests.unit.core_queue.kit import Town
 
 from bailiff_core.model.demand import TaskGroup
-from bailiff_core.model.resource_vector import Amounts
+from bailiff_core.model.resource_vector import ResourceVector
 from bailiff_core.model.state import Eviction, Job, Task
 from bailiff_core.model.units import next_unit, victim_units
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement
 from bailiff_core.quota.usage import Usage
 
 
-def everything(usage: Usage) -> dict[str, tuple[Amounts, ...]]:
+def everything(usage: Usage) -> dict[str, tuple[ResourceVector, ...]]:
     return {name: (usage.allocated(name), usage.non_preemptible(name), usage.requested(name)) for name in usage.tree.branches} | {
         "": (usage.total, usage.allocated(""), usage.requested(""))
     }
@@ -97,4 +97,4 @@ def test_all_that_can_be_lost_is_all_that_is_used() -> None:
         usage = Usage.of(town.state)
         for unit in victim_units(job):
             usage.evict(unit)
-        assert usage.allocated("") == Amounts()
+        assert usage.allocated("") == ResourceVector()

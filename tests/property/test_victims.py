@@ -34,7 +34,7 @@ from tests.property.victim_worlds import (
 from bailiff_core.model.placement_ranges import numbers
 from bailiff_core.model.policy import Action
 from bailiff_core.model.proposal import Proposal
-from bailiff_core.model.resource_vector import Amounts
+from bailiff_core.model.resource_vector import ResourceVector
 from bailiff_core.model.state import Job, OpenRequest, PoolState
 from bailiff_core.placement import GangPlacement, StepBudget, decode_placement
 from bailiff_core.queue.order import shares_now
@@ -150,7 +150,9 @@ def test_the_hash_seed_does_not_matter() -> None:
     assert found[0] == found[1]
 
 
-def answer_in_a_world(seed: int, action: Action, steps: int = 20_000) -> tuple[Sketch, Job, Mapping[str, Amounts], Proposal]:
+def answer_in_a_world(
+    seed: int, action: Action, steps: int = 20_000
+) -> tuple[Sketch, Job, Mapping[str, ResourceVector], Proposal]:
     sketch, preemptor = random_world(Random(seed), action)
     snapshot = current_snapshot(sketch.state)
     batch = SelectionBatch.on(snapshot)

@@ -38,7 +38,7 @@ from bailiff_core import decision_cycle, protections
 from bailiff_core.model.demand import JobDemand, SubGroup, TaskGroup
 from bailiff_core.model.document import MICROSECONDS, parse_duration
 from bailiff_core.model.policy import Policy
-from bailiff_core.model.resource_vector import friendly_amounts
+from bailiff_core.model.resource_vector import parse_resources
 from bailiff_core.records import AUDIT_TYPES, Break, ChainHead, Record, Wire, continues, encode, facts, record_hash
 from bailiff_node_agent.environment import environment
 from bailiff_node_agent.settings import NodeAgentSettings
@@ -434,7 +434,7 @@ def plainly(policy: dict[str, Any]) -> dict[str, Any]:
     """What people may write shorter, written out."""
     for project in policy.get("projects", []):
         for name in ("quota", "limit"):
-            project[name] = friendly_amounts(project.get(name, {}))
+            project[name] = parse_resources(project.get(name, {}))
         if isinstance(project.get("over_quota_weight"), int):
             project["over_quota_weight"] = dict.fromkeys(("gpu", "cpu", "memory"), project["over_quota_weight"])
     return policy

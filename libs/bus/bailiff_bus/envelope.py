@@ -22,7 +22,7 @@ from typing import Any, Literal, NoReturn
 import orjson
 from pydantic import ValidationError
 
-from bailiff_core.canonical import canonical_json, written
+from bailiff_core.canonical import canonical_json, json_bytes
 from bailiff_core.model.document import MAX_INTEGER
 from bailiff_core.records.wire import EPOCH_START, time_text, time_value
 
@@ -304,7 +304,7 @@ def _already_canonical(value: bytes) -> dict[str, Any] | None:
         return None
     try:
         data = orjson.loads(value)
-        return data if isinstance(data, dict) and written(data) == value else None
+        return data if isinstance(data, dict) and json_bytes(data) == value else None
     except ValueError:
         return None
 

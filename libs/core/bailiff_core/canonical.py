@@ -1,4 +1,4 @@
-"""One way to write a value as bytes, so that equal values have equal bytes everywhere."""
+"""Canonical JSON: equal values have equal bytes on every machine."""
 
 import json
 from typing import Any
@@ -15,15 +15,15 @@ _PLAIN = frozenset({str, int, bool, type(None)})
 
 
 def canonical_json(value: Any) -> bytes:
-    """JSON as UTF-8 with sorted keys and no spaces. Floats and other non-JSON values are refused with a `TypeError`."""
+    """Returns JSON as UTF-8 with sorted keys and no spaces. Raises `TypeError` for floats and non-JSON values."""
     _refuse_others((value,))
-    return written(value)
+    return json_bytes(value)
 
 
-def written(value: Any) -> bytes:
-    """`canonical_json` of what is known to hold nothing but JSON values without floats, as a document's data does.
+def json_bytes(value: Any) -> bytes:
+    """Returns `canonical_json` without the check, for values known to be JSON without floats.
 
-    Python's own encoder defines the form; what orjson refuses (numbers of more than 64 bits, say) is written by it.
+    Python's encoder defines the form and encodes what orjson refuses, such as integers of more than 64 bits.
     """
     try:
         return orjson.dumps(value, option=_LIKE_THE_ENCODER)

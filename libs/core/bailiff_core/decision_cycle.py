@@ -7,7 +7,7 @@ from bailiff_core.actions.migrate import migrations, moves_off_drained
 from bailiff_core.actions.preempt import answered_requests, request_preemptions, timed_out_selection
 from bailiff_core.actions.schedule_timeouts import schedule_timeouts
 from bailiff_core.fold import enact
-from bailiff_core.fold.elasticity import beyond
+from bailiff_core.fold.elasticity import tasks_above_size
 from bailiff_core.lifecycle.ageing import ageing
 from bailiff_core.lifecycle.devices import leave_devices
 from bailiff_core.lifecycle.enforcement import enforcement
@@ -128,7 +128,7 @@ def _at_rest(job: Job) -> bool:
     for task in job.tasks:
         if task.state in ("exited", "released") or task.device_failed or task.over_share:
             return False
-    return not beyond(job)
+    return not tasks_above_size(job)
 
 
 def decision_record(state: PoolState, decision: Decision, prev: str, cycle_end: bool) -> Record:

@@ -1,4 +1,4 @@
-"""Which rules decide. `LOGIC` rises with every change of what `decide` or a search yields for the same state."""
+"""Versions of the engine. `LOGIC` rises with every change of what `decide` or a search yields for the same state."""
 
 LOGIC = 7
 RELEASE = "0.1.0"

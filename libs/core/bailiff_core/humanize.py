@@ -1,10 +1,10 @@
-"""Amounts as people read them, in whole numbers throughout: durations, GPU-time, memory."""
+"""Formats durations, GPU-time, memory and counts for display, with integer arithmetic."""
 
 UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
 
 def duration_text(micros: int) -> str:
-    """`45s`, `3m20s`, `2h05m`, `4d03h` for people; shorter ones in ms."""
+    """`45s`, `3m20s`, `2h05m`, `4d03h` ; below a second in ms."""
     if abs(micros) < 1_000_000:
         return f"{micros // 1000}ms"
     seconds = micros // 1_000_000
@@ -21,13 +21,13 @@ def duration_text(micros: int) -> str:
 
 
 def nearest_text(micros: int) -> str:
-    """A duration that was measured, to the nearest second; below one, to the nearest millisecond."""
+    """Formats a duration rounded to seconds; below one second to milliseconds."""
     unit = 1_000_000 if micros >= 1_000_000 else 1000
     return duration_text((micros + unit // 2) // unit * unit)
 
 
 def cost_text(gpu_ms: int) -> str:
-    """GPU-time lost, in the unit that people would choose: `3.1 GPU-min`."""
+    """Formats GPU-time in the largest fitting unit: `3.1 GPU-min`."""
     for size, unit in ((3_600_000, "GPU-h"), (60_000, "GPU-min")):
         if gpu_ms >= size:
             return f"{_tenths(gpu_ms, size)} {unit}"
@@ -54,7 +54,7 @@ def gpus_text(milli: int) -> str:
 
 
 def count_text(number: int, thing: str) -> str:
-    """`1 job`, `2 jobs`, `2 processes`, `2 stretches`."""
+    """`1 job`, `2 jobs`, `2 processes`, `2 batches`."""
     return f"{number} {thing}" if number == 1 else f"{number} {thing}{'es' if thing.endswith(('s', 'ch')) else 's'}"
 
 

@@ -15,7 +15,7 @@ from bailiff_core.records.wire import Record, Wire, encode
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first record at which deciding again gives something else. `expected` is what this engine says."""
+    """The first record that differs from the replay. expected: what this engine decides; found: what the log has."""
 
     seq: int
     cycle: int
@@ -24,10 +24,10 @@ class Difference:
 
 
 class Replay:
-    """Feed it every record of a log in order; it stops comparing at the first difference.
+    """Replays the records of a log, fed in order; stops comparing at the first difference.
 
-    Turns decided by an engine with another `logic` are folded, not decided again, and counted in `skipped_cycles`.
-    A turn that a crash cut short must hold the beginning of what is decided again.
+    Cycles decided by an engine with another `logic` are folded, not decided again, and counted in `skipped_cycles`.
+    A cycle cut short by a crash must be a prefix of the decisions of the replay.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Replay:
         self._comparable = True
 
     def feed(self, record: Record, wire: Wire) -> None:
-        """Compare and fold one more record. Raises `ValueError` where it does not follow the one before."""
+        """Compares and folds the next record. Raises `ValueError` if it does not follow the one before."""
         if self.difference is not None:
             return
         if isinstance(record.data, WriterStarted):
@@ -53,34 +53,34 @@ class Replay:
         elif isinstance(record.data, Decision):
             self._compare(record, wire)
         elif self._again is not None:
-            self._differs(record, "the rest of the turn's decisions", f"the fact {record.type}")
+            self._differs(record, "the rest of the cycle's decisions", f"the fact {record.type}")
         else:
             fold(self.state, record)
             if record.cycle_end:
-                self._end_turn(record)
+                self._end_cycle(record)
 
     def _compare(self, record: Record, wire: Wire) -> None:
         if self._again is None:
             self._again = decide(self.state)
         expected = next(self._again, None)
         if expected is None:
-            self._differs(record, "the end of the turn", _told(record, wire))
+            self._differs(record, "the end of the cycle", _record_text(record, wire))
             return
         self.decisions += 1
         again = encode(decision_record(self.state, expected, record.prev, record.cycle_end))
         if again != wire:
-            self._differs(record, f"{expected.type_name()} {again.value.decode()}", _told(record, wire))
+            self._differs(record, f"{expected.type_name()} {again.value.decode()}", _record_text(record, wire))
             if again.value == wire.value:
                 self.difference = Difference(record.seq, record.cycle, f"headers {again.headers}", f"{wire.headers}")
             return
         if record.cycle_end:
-            self._end_turn(record)
+            self._end_cycle(record)
 
-    def _end_turn(self, record: Record) -> None:
+    def _end_cycle(self, record: Record) -> None:
         missing = next(self._again if self._again is not None else decide(self.state), None)
         self._again = None
         if missing is not None:
-            self._differs(record, f"one more decision: {missing.type_name()}", "the end of the turn")
+            self._differs(record, f"one more decision: {missing.type_name()}", "the end of the cycle")
             return
         close_cycle(self.state)
         self.cycles += 1
@@ -97,5 +97,5 @@ class Replay:
         self.difference = Difference(record.seq, record.cycle, expected, found)
 
 
-def _told(record: Record, wire: Wire) -> str:
+def _record_text(record: Record, wire: Wire) -> str:
     return f"{record.type} {wire.value.decode()}"

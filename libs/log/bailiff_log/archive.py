@@ -16,7 +16,7 @@ from bailiff_bus.topics import AUDIT
 from bailiff_core.records import ChainHead, Wire
 from bailiff_core.records.layout import Layout, Values
 from bailiff_core.records.merkle import Frontier
-from bailiff_core.records.wire import laid_out
+from bailiff_core.records.wire import parse_headers
 
 PAGE = 5_000
 HASH_BYTES = 32
@@ -34,7 +34,7 @@ def without_nul(text: str) -> str:
 
 def pack_headers(headers: Headers) -> bytes:
     """Headers as bytes, in order: each name and value prefixed by its length in 4 bytes, big-endian."""
-    return pack_layout(*laid_out(Wire(headers, b"")))
+    return pack_layout(*parse_headers(Wire(headers, b"")))
 
 
 def pack_layout(layout: Layout, values: Values) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypedDict
 
 from bailiff_bus.port import Message
 from bailiff_core.records import Break, ChainHead, Record, Wire, continues, follow, record_hash
-from bailiff_core.records.wire import Laid, UnreadableRecord, laid_out
+from bailiff_core.records.wire import ParsedHeaders, UnreadableRecord, parse_headers
 
 OrphanKind = Literal["foreign", "repeat", "superseded", "old-epoch", "follows-orphan", "breaks-chain"]
 
@@ -94,7 +94,7 @@ class ChainVerifier:
     kinds: Counter[OrphanKind] = field(default_factory=Counter)
     orphans: list[OrphanFound] = field(default_factory=list)
     latest_orphan: OrphanFound | None = None
-    laid: Laid = field(init=False)
+    laid: ParsedHeaders = field(init=False)
     _latest: deque[str] = field(default_factory=lambda: deque(maxlen=REMEMBERED_HASHES))
     _harmless: set[str] = field(default_factory=set)
     _offset: int = -1
@@ -125,7 +125,7 @@ class ChainVerifier:
         wire = self._in_order(message)
         if wire is None:
             return None
-        self.laid = laid_out(wire)
+        self.laid = parse_headers(wire)
         found = follow(self.head, wire, self.laid)
         if isinstance(found, Break):
             self._orphan(message, wire, found.reason)

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from bailiff_bus.messages import Evict
 from bailiff_bus.messages.commands import RecordRef
-from bailiff_core.model.grace import usual_term
+from bailiff_core.model.grace import default_term_after
 from bailiff_core.model.state import PoolState
 from bailiff_service.clock_and_ids import ClockAndIds
 
@@ -71,6 +71,6 @@ def _eviction(state: PoolState, orphan: Orphan) -> Evict:
         attempt=attempt,
         tasks=(task,),
         grace=grace,
-        term_after=usual_term(grace),
+        term_after=default_term_after(grace),
         cause="not in the log",
     )

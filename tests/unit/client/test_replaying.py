@@ -126,7 +126,7 @@ def test_fields_are_compared_deeply() -> None:
     again = 'T.v1 {"a":{"b":[1,2]},"c":1}'
     assert differing_fields(again, 'T.v1 {"a":{"b":[1,3]},"c":1}') == ["a.b.1: 3 was decided, replay gives 2"]
     assert differing_fields(again, "U.v1 {}") == []
-    assert differing_fields("the end of the turn", again) == []
+    assert differing_fields("the end of the cycle", again) == []
 
 
 # --- ranges

@@ -13,7 +13,7 @@ from bailiff_core.model.document import parse_duration
 from bailiff_core.model.placement_ranges import bits, numbers, ranges
 from bailiff_core.records import Break, ChainHead, Record, Wire, continues, decode, encode, facts, follow, record_hash
 from bailiff_core.records.chain import GENESIS
-from bailiff_core.records.layout import NEEDED
+from bailiff_core.records.layout import REQUIRED_HEADERS
 from bailiff_core.records.wire import UnreadableRecord, time_text, time_value
 
 
@@ -93,7 +93,7 @@ def test_to_follow_is_to_continue_and_to_decode():
         head = after
 
 
-@pytest.mark.parametrize("name", sorted(NEEDED))
+@pytest.mark.parametrize("name", sorted(REQUIRED_HEADERS))
 def test_a_record_that_lacks_a_header_which_all_have_is_unreadable(name):
     with pytest.raises(UnreadableRecord, match=name):
         decode(changed(encode(a_record()), name, None))

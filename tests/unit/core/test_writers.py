@@ -81,7 +81,7 @@ def test_replay_finds_a_decision_that_was_not_due(story):
     wires = list(story.wires)
     wires[-1] = encode(replace(decode(wires[-1]), cycle_end=False))
     extra = replace(story.records[-1], seq=story.records[-1].seq + 1)
-    assert replayed([*wires, encode(extra)]).difference.expected == "the end of the turn"
+    assert replayed([*wires, encode(extra)]).difference.expected == "the end of the cycle"
 
 
 def test_replay_finds_another_decision(story):
@@ -105,7 +105,7 @@ def test_replay_finds_a_difference_in_the_headers(story):
 def test_replay_finds_a_fact_amid_decisions(story):
     full_turn(story)
     fact = replace(story.records[-1], type=ClockAdvanced.type_name(), data=ClockAdvanced())
-    assert replayed([*story.wires[:-1], encode(fact)]).difference.expected == "the rest of the turn's decisions"
+    assert replayed([*story.wires[:-1], encode(fact)]).difference.expected == "the rest of the cycle's decisions"
 
 
 def test_replay_checks_state_digests(story):

@@ -6,7 +6,7 @@ from tests.unit.core_placement.test_revalidate import policy
 
 from bailiff_core.model.policy import Action
 from bailiff_core.model.state import Job
-from bailiff_core.model.units import Unit, whole
+from bailiff_core.model.units import Unit, whole_job
 from bailiff_core.queue.order import shares_now
 from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims.constraints import Constraints, action_not_permitted
@@ -69,19 +69,19 @@ def test_who_was_reclaimed_from_does_not_get_it_back_by_another_verb(sketch, pre
 
 def test_who_leaves_for_earlier_askers_of_the_batch_counts(sketch, preemptor):
     sketch.state.policy = policy(protections=WEB)
-    one, two = (whole(sketch.state.jobs[name]) for name in ("one", "two"))
+    one, two = (whole_job(sketch.state.jobs[name]) for name in ("one", "two"))
     assert terms(sketch, preemptor, "preempt").violation([two]) is None
     assert terms(sketch, preemptor, "preempt", one).violation([two]) is not None
 
 
 def test_under_reclaim_a_budget_holds_as_well(sketch, preemptor):
     sketch.state.policy = policy({"name": "a"}, {"name": "b", "quota": {"gpus": 8}}, protections=WEB)
-    both = [whole(sketch.state.jobs[name]) for name in ("one", "two")]
+    both = [whole_job(sketch.state.jobs[name]) for name in ("one", "two")]
     assert (terms(sketch, preemptor, "reclaim").violation(both) or "").startswith("budget 'web'")
 
 
 def test_reclaim_does_not_take_what_is_placed_again(sketch, preemptor):
     sketch.state.policy = policy({"name": "a", "quota": {"gpus": 8}}, {"name": "b", "quota": {"gpus": 8}})
-    both = [whole(sketch.state.jobs[name]) for name in ("one", "two")]
+    both = [whole_job(sketch.state.jobs[name]) for name in ("one", "two")]
     assert terms(sketch, preemptor, "reclaim").violation(both) is not None
     assert terms(sketch, preemptor, "reclaim").violation(both, []) is None

@@ -5,7 +5,7 @@ from tests.builders import Sketch, asking, group
 
 from bailiff_core.model.placement_ranges import NodeShare, bits
 from bailiff_core.model.policy import DEFAULT_POLICY
-from bailiff_core.model.units import whole
+from bailiff_core.model.units import whole_job
 from bailiff_core.placement import (
     ClusterResources,
     GangPlacement,
@@ -152,11 +152,11 @@ def test_rooms_come_back_step_by_step() -> None:
     cluster = ClusterResources.of(sketch.state)
     assert cluster.nodes[0].future.devices == 0
     start = cluster.mark()
-    cluster.evict(whole(job))
-    assert cluster.original_place_is_free(whole(job))
+    cluster.evict(whole_job(job))
+    assert cluster.original_place_is_free(whole_job(job))
     evicted = cluster.mark()
     assert isinstance(place_unit(cluster, asking(sketch.job("y", group(gpus=3))), StepBudget(10)), GangPlacement)
-    assert not cluster.original_place_is_free(whole(job))
+    assert not cluster.original_place_is_free(whole_job(job))
     assert cluster.nodes[0].now().devices == 0
     cluster.rollback(evicted)
     assert cluster.nodes[0].future.devices == 0xFF
@@ -249,7 +249,7 @@ def test_rooms_follow_the_pool_node_by_node() -> None:
     job = sketch.running("x", "a", range(3))
     cluster.refresh(sketch.state, [0])
     assert (cluster.nodes[0].future.devices, cluster.nodes[1].future.devices) == (0b1000, 0b1111), "the trial is taken back"
-    assert [room.devices for _, room in cluster.allocation_of(whole(job))] == [0b111]
+    assert [room.devices for _, room in cluster.allocation_of(whole_job(job))] == [0b111]
     sketch.state.nodes[1].state = "lost"
     joined = sketch.node("c", gpus=2, labels={"zone": "z"})
     cluster.refresh(sketch.state, [1, joined.number])

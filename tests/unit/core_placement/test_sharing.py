@@ -5,8 +5,8 @@ from tests.builders import GIB, Sketch, asking, group
 
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.placement_ranges import NodeShare, bits
-from bailiff_core.model.resources import idle_later
-from bailiff_core.model.units import whole
+from bailiff_core.model.resources import free_after_release
+from bailiff_core.model.units import whole_job
 from bailiff_core.placement import (
     ClusterResources,
     GangPlacement,
@@ -126,7 +126,7 @@ def test_a_promise_of_a_part_draws_on_what_is_leaving_first() -> None:
     holding(sketch, "goes", "a", 0, 500, phase="evicting")
     holding(sketch, "next", "a", 0, 500, phase="reserved")
     assert ClusterResources.of(sketch.state).nodes[node.number].now().shares == {0: HALF}
-    assert idle_later(node).shares == {0: HALF}
+    assert free_after_release(node).shares == {0: HALF}
     assert places(sketch, part(500)) == ([("a", [0])], False)
     holding(sketch, "more", "a", 0, 300, phase="reserved")
     assert places(sketch, part(300)).startswith("impossible")
@@ -199,14 +199,14 @@ def test_an_evicted_part_comes_back_to_its_place_only_while_there_is_room() -> N
     job = holding(sketch, "x", "a", 0, 600)
     cluster = ClusterResources.of(sketch.state)
     start = cluster.mark()
-    cluster.evict(whole(job))
+    cluster.evict(whole_job(job))
     assert cluster.nodes[0].future.devices == 1, "whole again"
-    assert cluster.original_place_is_free(whole(job))
-    cluster.restore(whole(job))
+    assert cluster.original_place_is_free(whole_job(job))
+    cluster.restore(whole_job(job))
     assert cluster.nodes[0].future.shares == {0: 80 * GIB * 400}
-    cluster.evict(whole(job))
+    cluster.evict(whole_job(job))
     assert isinstance(place_unit(cluster, asking(sketch.job("y", part(500))), StepBudget(10)), GangPlacement)
-    assert not cluster.original_place_is_free(whole(job))
+    assert not cluster.original_place_is_free(whole_job(job))
     cluster.rollback(start)
     assert cluster.nodes[0].future.shares == {0: 80 * GIB * 400}
 

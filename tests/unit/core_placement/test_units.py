@@ -5,7 +5,7 @@ from tests.builders import Sketch, group
 
 from bailiff_core.model.demand import JobDemand, SubGroup
 from bailiff_core.model.state import Eviction, Job, Task
-from bailiff_core.model.units import next_unit, sub_group_problem, victim_units, whole
+from bailiff_core.model.units import next_unit, sub_group_problem, victim_units, whole_job
 
 
 def job(*groups, sub_groups=(), min_tasks=None, running=(), done=()) -> Job:
@@ -71,7 +71,7 @@ def test_what_is_leaving_neither_counts_nor_is_asked_for_again() -> None:
     made.tasks[2].eviction = Eviction(1, "scaled", 0)
     assert asks(made) == [3]
     assert loses(made) == [([0, 1], True)]
-    assert whole(made).indices == (0, 1)
+    assert whole_job(made).indices == (0, 1)
     made.eviction = Eviction(1, "preemption", 0)
     assert asks(made) is None
     assert loses(made) == []

@@ -6,7 +6,7 @@ from tests.builders import HOUR, MINUTE, Sketch, asking, group
 from bailiff_core.model.policy import Action
 from bailiff_core.model.proposal import Proposal
 from bailiff_core.model.state import Job, OpenRequest, Preemption
-from bailiff_core.model.units import whole
+from bailiff_core.model.units import whole_job
 from bailiff_core.placement import ClusterResources, StepBudget, decode_placement
 from bailiff_core.placement.gang import GangPlacement
 from bailiff_core.protections import excluded_by
@@ -200,7 +200,7 @@ def test_a_batch_counts_on_the_answers_before(sketch: Sketch) -> None:
 )
 def test_each_protection_by_name(sketch: Sketch, phase, priority: int, preemptible: bool, rule: str | None) -> None:
     other = sketch.running("x", "a", [0], phase=phase, priority=priority, preemptible=preemptible)
-    assert excluded_by(sketch.state, "preempt", sketch.job("preemptor", priority=75), whole(other)) == rule
+    assert excluded_by(sketch.state, "preempt", sketch.job("preemptor", priority=75), whole_job(other)) == rule
 
 
 @pytest.fixture
@@ -277,6 +277,6 @@ def test_victims_of_a_dropped_promise_are_spared_where_nobody_needs_their_room(s
     answer = ask(sketch, preemptor)
     assert names(answer) == ["promised"]
     cluster = ClusterResources.of(sketch.state)
-    cluster.evict(whole(promised))
-    cluster.place(whole(preemptor), GangPlacement(tuple(decode_placement(preemptor, answer.placement)), future=True))
+    cluster.evict(whole_job(promised))
+    cluster.place(whole_job(preemptor), GangPlacement(tuple(decode_placement(preemptor, answer.placement)), future=True))
     assert evictions_to_cancel(sketch.state, cluster, [promised]) == ["v2"]

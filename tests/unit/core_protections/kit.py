@@ -4,7 +4,7 @@ from tests.builders import Sketch, group
 
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.model.state import Job
-from bailiff_core.model.units import Unit, whole
+from bailiff_core.model.units import Unit, whole_job
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -66,4 +66,4 @@ def surplus(job: Job) -> Unit:
 
 def core(job: Job) -> Unit:
     """The job, whole."""
-    return whole(job)
+    return whole_job(job)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.builders import HOUR, MINUTE, Sketch, asking, group
 
 from bailiff_core.fold.pending_queue import dequeue
-from bailiff_core.model.gpu_shares import amount_of
+from bailiff_core.model.gpu_shares import task_resources
 from bailiff_core.model.resources import remove
 from bailiff_core.model.state import Job
 from bailiff_core.placement.gang import GangPlacement, place_unit
@@ -176,7 +176,7 @@ class Cluster:
         for name in [name for name, end in self.ends.items() if end <= state.now]:
             job = state.jobs.pop(name)
             for task, need in zip(job.tasks, job.groups(), strict=True):
-                remove(state.nodes[task.node].allocated, *amount_of(state.nodes[task.node], need, task.devices))
+                remove(state.nodes[task.node].allocated, *task_resources(state.nodes[task.node], need, task.devices))
             del self.ends[name], state.active[name]
 
 

@@ -8,15 +8,15 @@ from tests.builders import GIB, Sketch, group
 from bailiff_core.fold.pending_queue import enqueue
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.policy import DEFAULT_POLICY, Project
-from bailiff_core.model.resource_vector import Amounts
+from bailiff_core.model.resource_vector import ResourceVector
 from bailiff_core.model.state import Device, Job, Task
 from bailiff_core.model.units import Unit
 from bailiff_core.quota.usage import Usage
 
 
-def gpus(number: float, cpus: float = 0, gib: float = 0) -> Amounts:
+def gpus(number: float, cpus: float = 0, gib: float = 0) -> ResourceVector:
     """Amounts as people count them."""
-    return Amounts(int(number * 1000), int(cpus * 1000), int(gib * GIB))
+    return ResourceVector(int(number * 1000), int(cpus * 1000), int(gib * GIB))
 
 
 def project(name: str, parent: str | None = None, *, quota: Any = 0, limit: Any = -1, weight: Any = 1, **rest: Any) -> Project:

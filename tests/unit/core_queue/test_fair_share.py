@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from tests.unit.core_queue.kit import gpus, project
 
-from bailiff_core.model.project_tree import Tree
-from bailiff_core.model.resource_vector import UNLIMITED, Amounts
+from bailiff_core.model.project_tree import ProjectTree
+from bailiff_core.model.resource_vector import UNLIMITED, ResourceVector
 from bailiff_core.quota.fair_share import allocatable, fair_shares
 
 # Each line: the GPUs of the pool; of every project, oldest first, what it asks for and what its share is.
@@ -50,12 +50,12 @@ def test_by_hand(story: str) -> None:
     total, lines = TABLE[story]
     projects = [project(f"p{at}", **stated) for at, (stated, _, _) in enumerate(lines)]
     requested = {f"p{at}": gpus(asked) for at, (_, asked, _) in enumerate(lines)}
-    shares = fair_shares(Tree(projects), gpus(total), requested)
+    shares = fair_shares(ProjectTree(projects), gpus(total), requested)
     assert [shares[f"p{at}"] for at in range(len(lines))] == [gpus(share) for _, _, share in lines]
 
 
 def test_fractions_are_exact_in_thousandths_and_floors_are_whole_gpus() -> None:
-    tree = Tree([project("a"), project("b"), project("c")])
+    tree = ProjectTree([project("a"), project("b"), project("c")])
     asked = {"a": gpus(0.3), "b": gpus(5), "c": gpus(5)}
     # Round 1: 4/3 each: a has its 0.3, b and c 1 each; 1.7 left. Round 2: 0.85 each: nothing whole. Then b has 1, c the rest.
     assert fair_shares(tree, gpus(4), asked) | {"*": gpus(0)} == {
@@ -64,28 +64,28 @@ def test_fractions_are_exact_in_thousandths_and_floors_are_whole_gpus() -> None:
 
 
 def test_cpu_and_memory_are_cut_to_millicores_and_bytes() -> None:
-    tree = Tree([project(name, quota={"cpus": 0, "memory": 0}) for name in ("a", "b", "c")])
-    asked = dict.fromkeys(("a", "b", "c"), Amounts(0, 10**6, 10**6))
-    shares = fair_shares(tree, Amounts(0, 1000, 1001), asked)
+    tree = ProjectTree([project(name, quota={"cpus": 0, "memory": 0}) for name in ("a", "b", "c")])
+    asked = dict.fromkeys(("a", "b", "c"), ResourceVector(0, 10**6, 10**6))
+    shares = fair_shares(tree, ResourceVector(0, 1000, 1001), asked)
     assert [shares[name][1:] for name in ("a", "b", "c")] == [(334, 334), (333, 334), (333, 333)]
 
 
 def test_requests_in_bytes_of_a_device_stay_exact() -> None:
-    tree = Tree([project("a"), project("b")])
+    tree = ProjectTree([project("a"), project("b")])
     third = Fraction(1000, 3)
-    shares = fair_shares(tree, gpus(2), {"a": Amounts(third), "b": gpus(5)})
+    shares = fair_shares(tree, gpus(2), {"a": ResourceVector(third), "b": gpus(5)})
     assert (shares["a"][0], shares["b"][0]) == (third, 2000 - third)
 
 
 def test_a_department_shares_what_it_gets_itself() -> None:
-    tree = Tree([project("lab", quota=4), project("shop", quota=4), project("one", "lab"), project("two", "lab", quota=3)])
+    tree = ProjectTree([project("lab", quota=4), project("shop", quota=4), project("one", "lab"), project("two", "lab", quota=3)])
     asked = {"lab": gpus(12), "one": gpus(6), "two": gpus(6), "shop": gpus(2)}
     shares = fair_shares(tree, gpus(8), asked)
     assert {name: shares[name][0] // 1000 for name in ("lab", "shop", "one", "two")} == {"lab": 6, "shop": 2, "one": 2, "two": 4}
 
 
 def test_jobs_of_no_project_share_like_a_project_of_which_nothing_is_stated() -> None:
-    shares = fair_shares(Tree([project("a", quota=4)]), gpus(8), {"a": gpus(8), "*": gpus(8)})
+    shares = fair_shares(ProjectTree([project("a", quota=4)]), gpus(8), {"a": gpus(8), "*": gpus(8)})
     assert (shares["a"], shares["*"]) == (gpus(6), gpus(2))
 
 
@@ -100,4 +100,4 @@ def test_jobs_of_no_project_share_like_a_project_of_which_nothing_is_stated() ->
     ],
 )
 def test_allocatable_share(stated: dict[str, Any], share: int, most: int) -> None:
-    assert allocatable(Tree([project("a", **stated)]).branches["a"], gpus(share)).gpu_milli == most
+    assert allocatable(ProjectTree([project("a", **stated)]).branches["a"], gpus(share)).gpu_milli == most

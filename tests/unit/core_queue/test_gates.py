@@ -4,7 +4,7 @@ import pytest
 from tests.builders import GIB, group
 from tests.unit.core_queue.kit import Town, Trials, gpus, project, surplus, whole
 
-from bailiff_core.model.resource_vector import Amounts
+from bailiff_core.model.resource_vector import ResourceVector
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement
 from bailiff_core.queue.order import shares_now
@@ -233,7 +233,7 @@ def test_departments_entitled_to_nothing_do_not_take_from_each_other_for_ever() 
     preemptor = whole(town.waits("preemptor", "a"))
     snapshot = town.snapshot()
     shares = shares_now(snapshot)
-    assert (shares["lab"], shares["shop"]) == (Amounts(), Amounts())
+    assert (shares["lab"], shares["shop"]) == (ResourceVector(), ResourceVector())
     assert may_reclaim(snapshot, shares, preemptor) is None
     reclaim = Reclaim(snapshot, shares, preemptor)
     assert reclaim.admits([victim])
@@ -258,5 +258,5 @@ def test_above_its_share_is_no_harm_while_the_sibling_stays_fuller_or_lost_nothi
         Reclaim(snapshot, {**shares, "lab": gpus(3)}, preemptor).unbalanced([far]) is not None
     )  # 6/3 and 8/4: as full is too full
     assert (
-        Reclaim(snapshot, {**shares, "shop": Amounts()}, preemptor).unbalanced([far]) is None
+        Reclaim(snapshot, {**shares, "shop": ResourceVector()}, preemptor).unbalanced([far]) is None
     )  # a sibling entitled to nothing is no measure

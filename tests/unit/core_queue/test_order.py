@@ -6,13 +6,13 @@ import pytest
 from tests.builders import group
 from tests.unit.core_queue.kit import Town, gpus, project, whole
 
-from bailiff_core.model.resource_vector import Amounts
+from bailiff_core.model.resource_vector import ResourceVector
 from bailiff_core.model.state import Job
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement
 from bailiff_core.queue.order import Pass
 
 
-def tried(town: Town, shares: dict[str, Amounts] | None = None, *, placed: bool = False) -> list[str]:
+def tried(town: Town, shares: dict[str, ResourceVector] | None = None, *, placed: bool = False) -> list[str]:
     """All jobs in the order of one pass; `placed`: each gets what it asks for."""
     snapshot = town.snapshot()
     order = Pass(snapshot, [town.state.jobs[name] for name in town.state.queue], shares)
@@ -78,7 +78,7 @@ def stands(job: Job, count: int) -> None:
 
 
 # Each line: the projects; who runs with how many GPUs; who waits; the shares if not as computed; the order.
-Line = tuple[list[Any], dict[str, float], dict[str, float], dict[str, Amounts] | None, list[str]]
+Line = tuple[list[Any], dict[str, float], dict[str, float], dict[str, ResourceVector] | None, list[str]]
 PLENTY = gpus(9, 9, 9)
 TABLE: dict[str, Line] = {
     "above its fair share comes after": (

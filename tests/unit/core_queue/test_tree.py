@@ -2,19 +2,21 @@
 
 from tests.unit.core_queue.kit import Town, project
 
-from bailiff_core.model.project_tree import Tree, tree_of
-from bailiff_core.model.resource_vector import UNLIMITED, Amounts
+from bailiff_core.model.project_tree import ProjectTree, tree_of
+from bailiff_core.model.resource_vector import UNLIMITED, ResourceVector
 
 
-def company() -> Tree:
-    return Tree([project("lab"), project("vision", "lab"), project("speech", "lab"), project("shop"), project("search", "shop")])
+def company() -> ProjectTree:
+    return ProjectTree(
+        [project("lab"), project("vision", "lab"), project("speech", "lab"), project("shop"), project("search", "shop")]
+    )
 
 
 def test_without_projects_there_is_only_the_root() -> None:
-    tree = Tree()
+    tree = ProjectTree()
     assert list(tree.branches) == [""]
     assert tree.leaf_of("") == tree.leaf_of("whatever-a-job-says") == ""
-    assert tree.families == []
+    assert tree.sibling_groups == []
 
 
 def test_the_way_up_and_the_sides_below_the_lowest_common_ancestor() -> None:
@@ -35,20 +37,20 @@ def test_jobs_stand_at_leaves_and_those_of_no_leaf_at_an_unnamed_one() -> None:
     assert tree.leaf_of("") == tree.leaf_of("gone") == "*"
     assert tree.branches["lab*"].path == ("lab*", "lab", "")
     assert tree.children["lab"] == ("speech", "vision", "lab*")
-    assert tree.branches["lab*"].quota == Amounts(0, UNLIMITED, UNLIMITED)
+    assert tree.branches["lab*"].quota == ResourceVector(0, UNLIMITED, UNLIMITED)
 
 
 def test_what_is_not_stated() -> None:
-    plain = Tree([project("a", quota={}, limit={})]).branches["a"]
-    assert plain.quota == Amounts(0, UNLIMITED, UNLIMITED)
-    assert plain.limit == Amounts(UNLIMITED, UNLIMITED, UNLIMITED)
-    stated = Tree([project("a", quota={"gpus": 0.5, "cpus": 2}, limit={"memory": "1KiB"})]).branches["a"]
-    assert stated.quota == Amounts(500, 2000, UNLIMITED)
-    assert stated.limit == Amounts(UNLIMITED, UNLIMITED, 1024)
+    plain = ProjectTree([project("a", quota={}, limit={})]).branches["a"]
+    assert plain.quota == ResourceVector(0, UNLIMITED, UNLIMITED)
+    assert plain.limit == ResourceVector(UNLIMITED, UNLIMITED, UNLIMITED)
+    stated = ProjectTree([project("a", quota={"gpus": 0.5, "cpus": 2}, limit={"memory": "1KiB"})]).branches["a"]
+    assert stated.quota == ResourceVector(500, 2000, UNLIMITED)
+    assert stated.limit == ResourceVector(UNLIMITED, UNLIMITED, 1024)
 
 
 def test_age_is_the_date_then_the_name() -> None:
-    tree = Tree([project("d", created=9), project("c", created=5), project("b", created=5), project("a")])
+    tree = ProjectTree([project("d", created=9), project("c", created=5), project("b", created=5), project("a")])
     assert tree.children[""] == ("a", "b", "c", "d", "*")
     assert sorted(tree.branches, key=lambda name: tree.branches[name].age) == ["", "a", "b", "c", "d", "*"]
 

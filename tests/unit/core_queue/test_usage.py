@@ -6,7 +6,7 @@ from fractions import Fraction
 from tests.builders import GIB, group
 from tests.unit.core_queue.kit import Town, gpus, project, surplus, whole
 
-from bailiff_core.model.resource_vector import NOTHING, Amounts
+from bailiff_core.model.resource_vector import ZERO, ResourceVector
 from bailiff_core.model.state import Eviction, PoolState, Task
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement
@@ -15,7 +15,7 @@ from bailiff_core.quota.usage import Usage
 LAB = (project("lab"), project("vision", "lab"), project("speech", "lab"))
 
 
-def everything(usage: Usage) -> list[tuple[Amounts, Amounts, Amounts]]:
+def everything(usage: Usage) -> list[tuple[ResourceVector, ResourceVector, ResourceVector]]:
     names = usage.tree.branches
     return [(usage.allocated(name), usage.non_preemptible(name), usage.requested(name)) for name in names]
 
@@ -41,7 +41,7 @@ def test_use_and_requests_are_summed_up_the_tree() -> None:
     assert usage.non_preemptible("lab") == gpus(3)
     assert usage.requested("lab") == gpus(10, cpus=4, gib=2)
     assert usage.requested("lab*") == gpus(1)
-    assert usage.allocated("lab*") == NOTHING
+    assert usage.allocated("lab*") == ZERO
 
 
 def test_releasing_tasks_count_nowhere_until_they_are_stuck() -> None:
@@ -51,7 +51,7 @@ def test_releasing_tasks_count_nowhere_until_they_are_stuck() -> None:
     job.phase, job.eviction = "evicting", Eviction(1, "preemption", 30)
     town.state.indices.changed_jobs["a"] = None
     refreshed(town.state, usage)
-    assert usage.allocated("vision") == usage.requested("vision") == NOTHING
+    assert usage.allocated("vision") == usage.requested("vision") == ZERO
     job.tasks[0].state = "released"
     job.eviction = replace(job.eviction, stuck=True)
     town.state.indices.changed_jobs["a"] = None
@@ -109,7 +109,7 @@ def test_a_new_policy_may_bring_another_tree_and_other_classes() -> None:
     town.state.policy = Town(project("vision")).state.policy
     job.preemptible = False
     refreshed(town.state, usage)
-    assert usage.allocated("lab") == NOTHING
+    assert usage.allocated("lab") == ZERO
     assert usage.non_preemptible("vision") == gpus(2)
 
 
@@ -135,36 +135,36 @@ def test_bytes_of_a_device_cost_what_they_are_of_the_device_they_stand_on() -> N
     job = town.waits("a", "vision", asks)
     runs = town.runs("b", "speech", asks, devices=0b011)
     usage = Usage.of(town.state)
-    assert usage.requested("vision") == Amounts(500)  # 2 × 10 of the smallest device, 40
-    assert usage.allocated("speech") == Amounts(375)  # 10 of 40 and 10 of 80
+    assert usage.requested("vision") == ResourceVector(500)  # 2 × 10 of the smallest device, 40
+    assert usage.allocated("speech") == ResourceVector(375)  # 10 of 40 and 10 of 80
     mark = usage.mark()
     usage.evict(whole(runs))
-    assert usage.allocated("speech") == NOTHING
+    assert usage.allocated("speech") == ZERO
     place = GangPlacement((TaskPlacement(0, 0, 0b110),), future=False)
     usage.place(whole(job), place)
-    assert usage.allocated("vision") == Amounts(250)
+    assert usage.allocated("vision") == ResourceVector(250)
     usage.evict(whole(job))
-    assert usage.allocated("vision") == NOTHING
+    assert usage.allocated("vision") == ZERO
     usage.rollback(mark)
-    assert usage.allocated("speech") == Amounts(375)
+    assert usage.allocated("speech") == ResourceVector(375)
 
 
 def test_when_the_smallest_device_changes_so_do_requests_in_bytes() -> None:
     town = Town(*LAB, gpus=2, memory=(30, 70))
     town.waits("a", "vision", group(gpu_share_bytes=10 * GIB))
     usage = Usage.of(town.state)
-    assert usage.requested("lab") == Amounts(Fraction(1000, 3))
+    assert usage.requested("lab") == ResourceVector(Fraction(1000, 3))
     town.state.nodes[0].quarantined = 0b01
     town.state.indices.changed_nodes[0] = None
     refreshed(town.state, usage)
-    assert usage.requested("lab") == Amounts(Fraction(1000, 7))
+    assert usage.requested("lab") == ResourceVector(Fraction(1000, 7))
     assert (usage.smallest, usage.largest) == (70 * GIB, 70 * GIB)
 
 
 def test_fractions_take_thousandths_of_each_device() -> None:
     town = Town(*LAB)
     town.runs("a", "vision", group(gpu_share_milli=300, gpu_devices=2, count=3))
-    assert Usage.of(town.state).allocated("lab") == Amounts(1800)
+    assert Usage.of(town.state).allocated("lab") == ResourceVector(1800)
 
 
 def test_trials_change_use_and_leave_no_trace() -> None:
@@ -178,11 +178,11 @@ def test_trials_change_use_and_leave_no_trace() -> None:
     usage.evict(surplus(elastic, 3))
     assert usage.allocated("vision") == gpus(4)
     usage.evict(Unit(elastic, (0, 1, 2), core=True))
-    assert usage.allocated("vision") == NOTHING
+    assert usage.allocated("vision") == ZERO
     inner = usage.mark()
     usage.evict(whole(fixed))
     usage.place(whole(preemptor), GangPlacement((TaskPlacement(0, 0, 0b11),), future=True))
-    assert (usage.allocated("speech"), usage.non_preemptible("speech")) == (gpus(2), NOTHING)
+    assert (usage.allocated("speech"), usage.non_preemptible("speech")) == (gpus(2), ZERO)
     usage.rollback(inner)
     assert (usage.allocated("speech"), usage.non_preemptible("speech")) == (gpus(3), gpus(3))
     usage.restore(surplus(elastic, 3))

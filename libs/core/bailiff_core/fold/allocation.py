@@ -1,11 +1,11 @@
-"""Keeps each node's sums (`allocated`, `releasing`, `reserved`) and the state's indices consistent while tasks change."""
+"""Updates each node's sums (`allocated`, `releasing`, `reserved`) and the state's indices when tasks change."""
 
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 
-from bailiff_core.model.gpu_shares import amount_of, devices_of
+from bailiff_core.model.gpu_shares import devices_of, task_resources
 from bailiff_core.model.placement_ranges import NodeShare, numbers
 from bailiff_core.model.resources import add, remove
 from bailiff_core.model.state import ENDED, Eviction, Job, JobPhase, Node, PoolState, Resources, Task
@@ -15,8 +15,8 @@ from .pending_queue import dequeue, enqueue
 # --- sums
 
 
-class changing:  # noqa: N801 - reads as a statement; a class, because a generator costs as much as what stands inside
-    """Whatever changes inside about the job's tasks (or the one given) is reflected in the nodes' sums after it."""
+class changing:  # noqa: N801 - used as a statement; a class, because a generator context manager is slower
+    """Context manager: updates the nodes' sums after changes to the job's tasks, or to the one task given."""
 
     __slots__ = ("_job", "_only", "_state")
 
@@ -32,7 +32,7 @@ class changing:  # noqa: N801 - reads as a statement; a class, because a generat
 
 
 def set_reservation(state: PoolState, job: Job, places: list[Task], until: int | None = None, action: str = "allocate") -> None:
-    """Reserve these places for the job's next attempt, or for these tasks of it; replaces its earlier reservation."""
+    """Replaces the job's reservation by these places, for its next attempt or for single tasks."""
     state.indices.changed_jobs[job.id] = None
     if job.reservation:
         _count(state, job, job.reservation, remove)
@@ -43,12 +43,12 @@ def set_reservation(state: PoolState, job: Job, places: list[Task], until: int |
 
 
 def drop_reservation(state: PoolState, job: Job, indices: Iterable[int]) -> None:
-    """Drop the reservation of these tasks."""
+    """Drops the reservation of these tasks."""
     if not job.reservation:
         set_reservation(state, job, [])
         return
-    gone = dict.fromkeys(indices)
-    left = [task for task in job.reservation if task.index not in gone]
+    dropped = dict.fromkeys(indices)
+    left = [task for task in job.reservation if task.index not in dropped]
     if not left:
         set_reservation(state, job, [])
     elif len(left) < len(job.reservation):
@@ -56,17 +56,17 @@ def drop_reservation(state: PoolState, job: Job, indices: Iterable[int]) -> None
 
 
 def recount_shares(state: PoolState, node: Node) -> None:
-    """The node's devices changed: recount the shares in use on them."""
-    for room in (node.allocated, node.releasing, node.reserved):
-        room.shares.clear()
+    """Recounts the shares in use on the node after its devices changed."""
+    for total in (node.allocated, node.releasing, node.reserved):
+        total.shares.clear()
     for job in state.active_jobs():
         for task in (*job.tasks, *job.reservation):
             if task.node != node.number:
                 continue
-            _, _, _, shares = amount_of(node, job.group(task.index), task.devices)
-            for room in _rooms_of(job, task, node):
+            _, _, _, shares = task_resources(node, job.group(task.index), task.devices)
+            for total in _sums_of(job, task, node):
                 for number, share in shares.items():
-                    room.shares[number] = room.shares.get(number, 0) + share
+                    total.shares[number] = total.shares.get(number, 0) + share
 
 
 def _count(state: PoolState, job: Job, tasks: Iterable[Task], change: Callable[..., None]) -> None:
@@ -76,25 +76,25 @@ def _count(state: PoolState, job: Job, tasks: Iterable[Task], change: Callable[.
             continue
         state.indices.changed_nodes[task.node] = None
         node = state.nodes[task.node]
-        amount = amount_of(node, job.group(task.index), task.devices)
-        for room in _rooms_of(job, task, node):
-            change(room, *amount)
+        amount = task_resources(node, job.group(task.index), task.devices)
+        for total in _sums_of(job, task, node):
+            change(total, *amount)
 
 
-def _rooms_of(job: Job, task: Task, node: Node) -> tuple[Resources, ...]:
+def _sums_of(job: Job, task: Task, node: Node) -> tuple[Resources, ...]:
     if task.state == "released":
         return ()
     if task.state == "reserved":
         return (node.reserved,)
-    return (node.allocated, node.releasing) if is_leaving(job, task) else (node.allocated,)
+    return (node.allocated, node.releasing) if is_releasing(job, task) else (node.allocated,)
 
 
-def is_leaving(job: Job, task: Task) -> bool:
+def is_releasing(job: Job, task: Task) -> bool:
     """Whether the task's resources are releasing: it exited, or its eviction is in progress and not stuck."""
-    gang, alone = job.eviction, task.eviction
-    if gang is None and alone is None:
+    gang, partial = job.eviction, task.eviction
+    if gang is None and partial is None:
         return task.state == "exited"
-    evictions = [eviction for eviction in (gang, alone) if eviction is not None]
+    evictions = [eviction for eviction in (gang, partial) if eviction is not None]
     if any(eviction.stuck for eviction in evictions):
         return False
     return task.state == "exited" or any(eviction.cancel_seq is None for eviction in evictions)
@@ -104,7 +104,7 @@ def is_leaving(job: Job, task: Task) -> bool:
 
 
 def set_phase(state: PoolState, job: Job, phase: JobPhase) -> None:
-    """Set the job's phase and update the indices."""
+    """Sets the job's phase and updates the indices."""
     if job.phase != phase:
         if job.phase == "running":
             _forget_run_limit(state, job)
@@ -119,28 +119,28 @@ def set_phase(state: PoolState, job: Job, phase: JobPhase) -> None:
 
 
 def reindex(state: PoolState, job: Job) -> None:
-    """Update queue, active, reserved, starting and evicting after a change of the job's tasks."""
+    """Updates queue, active, reserved, starting and evicting after a change of the job's tasks."""
     state.indices.changed_times[job.id] = state.indices.changed_ends[job.id] = None
-    reserved = starting = alone = False
+    reserved = starting = partial = False
     for task in job.tasks:
         reserved = reserved or task.state == "reserved"
         starting = starting or (task.state == "starting" and task.eviction is None)
-        alone = alone or task.eviction is not None
+        partial = partial or task.eviction is not None
     _keep(state.active, job, job.phase in ("reserved", "starting", "running", "evicting"))
     _keep(state.reserved, job, reserved)
     _keep(state.starting, job, starting and job.phase in ("starting", "running"))
-    _keep(state.evicting, job, alone or job.eviction is not None)
-    waits, queued = needs_placement(job), job.id in state.indices.queued
-    if waits and not queued:
+    _keep(state.evicting, job, partial or job.eviction is not None)
+    needed, queued = needs_placement(job), job.id in state.indices.queued
+    if needed and not queued:
         enqueue(state, job)
-    elif queued and not waits:
+    elif queued and not needed:
         dequeue(state, job)
 
 
 def needs_placement(job: Job) -> bool:
     """Whether the job is queued: it is pending, or it runs and lacks tasks that it may get.
 
-    A job with a preemption in progress asks for nothing more, and a gang of which a task exited by itself does not grow.
+    A job with a preemption in progress requests nothing more; a gang with a task that exited by itself does not grow.
     """
     if job.phase == "pending":
         return True
@@ -151,7 +151,7 @@ def needs_placement(job: Job) -> bool:
 
 @contextmanager
 def reordering(state: PoolState, job: Job) -> Iterator[None]:
-    """Whatever changes inside about the job's priority moves it in the queue."""
+    """Context manager: moves the job in the queue after changes to its priority."""
     queued = job.id in state.indices.queued
     if queued:
         dequeue(state, job)
@@ -182,13 +182,13 @@ def _forget_run_limit(state: PoolState, job: Job) -> None:
 
 
 def phase_of(job: Job) -> JobPhase:
-    """The phase of a placed job that is not being evicted."""
+    """Returns the phase of a placed job that is not being evicted."""
     first = job.last_start is None and any(task.state == "starting" for task in job.tasks)
     return "starting" if first else "running"
 
 
 def tasks_of(state: PoolState, job: Job, placement: tuple[NodeShare, ...], reserved: bool) -> list[Task]:
-    """The gang's tasks at their places; devices are assigned in task order, lowest number first."""
+    """Returns the tasks of a placement; devices are assigned in task order, lowest number first."""
     tasks = []
     for share in placement:
         free = numbers(share.devices)
@@ -205,7 +205,7 @@ def tasks_of(state: PoolState, job: Job, placement: tuple[NodeShare, ...], reser
 
 
 def evict_job(state: PoolState, job: Job, eviction: Eviction) -> None:
-    """Evict the whole attempt; reserved tasks are dropped at once."""
+    """Evicts the whole attempt; reserved tasks are dropped at once."""
     set_reservation(state, job, [])
     with changing(state, job):
         job.tasks = [task for task in job.tasks if task.state != "reserved"]
@@ -217,8 +217,8 @@ def evict_job(state: PoolState, job: Job, eviction: Eviction) -> None:
 
 
 def close_preemption(state: PoolState, job: Job) -> None:
-    """The preemption for the job is over; its victims are reconsidered."""
-    plan = state.preemptions.pop(job.preemption, None) if job.preemption is not None else None
-    for victim in plan.victims if plan is not None else ():
+    """Closes the preemption for the job; its victims are reconsidered."""
+    preemption = state.preemptions.pop(job.preemption, None) if job.preemption is not None else None
+    for victim in preemption.victims if preemption is not None else ():
         state.indices.touched[victim] = None
     job.preemption = None

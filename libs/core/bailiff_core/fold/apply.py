@@ -1,4 +1,4 @@
-"""Apply one record to the state."""
+"""Applies records to the state, closes decision cycles, and drops expired entries."""
 
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.payload import Decision, Payload
@@ -12,9 +12,9 @@ FORGOTTEN_KEPT = 2_000
 
 
 def apply(state: PoolState, record: Record) -> None:
-    """Apply `record`, which must be the next of its log, and close the cycle that it ends.
+    """Applies the next record of the log and closes the cycle if the record ends it.
 
-    Raises `ValueError` for a record that does not follow the state, which a verified log never holds.
+    Raises `ValueError` if the seq is not the next; a verified log has no such record.
     """
     fold(state, record)
     if record.cycle_end:
@@ -22,7 +22,7 @@ def apply(state: PoolState, record: Record) -> None:
 
 
 def fold(state: PoolState, record: Record) -> None:
-    """`apply` without closing the cycle, so that decisions can follow."""
+    """Applies a record without closing the cycle, so that decisions can follow. Raises `ValueError` as `apply`."""
     if record.seq != state.seq + 1:
         raise ValueError(f"{record.pool}#{record.seq} does not follow #{state.seq}")
     state.seq, state.now, state.epoch, state.engine = record.seq, record.time, record.epoch, record.engine
@@ -33,23 +33,23 @@ def fold(state: PoolState, record: Record) -> None:
         return
     if record.data.KIND == "fact":
         state.last_fact = record.seq
-    _enter(state, record.data)
+    _fold_data(state, record.data)
 
 
 def enact(state: PoolState, decision: Decision) -> None:
-    """Apply a decision that `decide` yields: it takes the next seq and the time of the cycle's last fact."""
+    """Applies a decision that `decide` yielded, at the next seq and the time of the cycle's last fact."""
     state.seq += 1
-    _enter(state, decision)
+    _fold_data(state, decision)
 
 
-def _enter(state: PoolState, data: Payload) -> None:
+def _fold_data(state: PoolState, data: Payload) -> None:
     FOLDS[type(data)](state, data)
     if type(data) in ENTITLEMENT_CHANGES:
         state.entitlements_changed = state.seq
 
 
 def close_cycle(state: PoolState) -> None:
-    """Close the cycle: everything that its facts touched has been decided on."""
+    """Closes the cycle after all its decisions."""
     state.cycle_open = state.enforcing = False
     state.indices.touched.clear()
     if len(state.indices.changed_jobs) > STALE_KEPT and not state.indices.backfill_blocked:
@@ -66,7 +66,7 @@ def close_cycle(state: PoolState) -> None:
 
 
 def forget(state: PoolState) -> None:
-    """Drop what the policy says is old enough, on log time. Insertion order is time order, so only heads are looked at."""
+    """Drops ended jobs and request ids past their retention, by log time. Dicts are in time order: only heads are checked."""
     if state.policy is None:
         return
     retention = state.policy.retention
@@ -77,12 +77,12 @@ def forget(state: PoolState) -> None:
         del state.ended[name], state.jobs[name]
         state.indices.forgotten += 1
     while state.requests:
-        key, memo = next(iter(state.requests.items()))
-        if state.now - memo.seen_at < retention.request_ids:
+        key, request = next(iter(state.requests.items()))
+        if state.now - request.seen_at < retention.request_ids:
             break
         del state.requests[key]
         state.indices.forgotten += 1
-    if state.indices.forgotten > FORGOTTEN_KEPT:  # a dict looks for its first key from where its very first one was
+    if state.indices.forgotten > FORGOTTEN_KEPT:  # finding the first key of a dict scans deleted slots
         state.indices.forgotten = 0
         state.ended = {name: ended_at for name, ended_at in state.ended.items()}  # noqa: C416 - dict() would keep the gaps
-        state.requests = {key: memo for key, memo in state.requests.items()}  # noqa: C416
+        state.requests = {key: request for key, request in state.requests.items()}  # noqa: C416

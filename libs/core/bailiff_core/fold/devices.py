@@ -9,7 +9,7 @@ from .registry import folds
 
 @folds(facts.DeviceQuarantined)
 def device_quarantined(state: PoolState, fact: facts.DeviceQuarantined) -> None:
-    """It counts for nothing until it is cleared; what was promised on it is looked at again."""
+    """The device is not assigned until it is cleared; queued jobs are tried again."""
     node, device = _find(state, fact)
     if device is None:
         return
@@ -22,7 +22,7 @@ def device_quarantined(state: PoolState, fact: facts.DeviceQuarantined) -> None:
 
 @folds(facts.DeviceClearRequested)
 def device_clear_requested(state: PoolState, fact: facts.DeviceClearRequested) -> None:
-    """Its agent is to be told."""
+    """Stores the request; admission sends it to the agent."""
     _, device = _find(state, fact)
     if device is not None:
         device.clear_seq = state.seq
@@ -31,7 +31,7 @@ def device_clear_requested(state: PoolState, fact: facts.DeviceClearRequested) -
 
 @folds(facts.DeviceCleared)
 def device_cleared(state: PoolState, fact: facts.DeviceCleared) -> None:
-    """It may be given out again, unless it is broken as well."""
+    """The device may be assigned again, unless it is unhealthy."""
     node, device = _find(state, fact)
     if device is None:
         return
@@ -44,7 +44,7 @@ def device_cleared(state: PoolState, fact: facts.DeviceCleared) -> None:
 
 @folds(facts.DeviceUnhealthy)
 def device_unhealthy(state: PoolState, fact: facts.DeviceUnhealthy) -> None:
-    """Nothing is placed there, and who stands on it is no failure of its own."""
+    """The device leaves the capacity; its tasks are marked, so that their exit is not counted as a failure."""
     node, device = _find(state, fact)
     if device is None:
         return
@@ -53,13 +53,13 @@ def device_unhealthy(state: PoolState, fact: facts.DeviceUnhealthy) -> None:
     device.healthy, device.fault = False, fact.detail or fact.reason
     device.clear_seq = None
     node.capacity.devices &= ~(1 << device.number)
-    lose_device(state, node, device)
+    mark_device_failed(state, node, device)
     _changed(state, node)
 
 
 @folds(facts.DeviceHealthy)
 def device_healthy(state: PoolState, fact: facts.DeviceHealthy) -> None:
-    """It may be given out again, unless it is quarantined as well."""
+    """The device may be assigned again, unless it is quarantined."""
     node, device = _find(state, fact)
     if device is None:
         return
@@ -72,7 +72,7 @@ def device_healthy(state: PoolState, fact: facts.DeviceHealthy) -> None:
 
 @folds(facts.ShareExceeded)
 def share_exceeded(state: PoolState, fact: facts.ShareExceeded) -> None:
-    """Whether it leaves for it is the policy's."""
+    """Marks the task for eviction if the policy evicts for this."""
     job = state.jobs.get(fact.job)
     task = job.task(fact.task) if job is not None and job.attempt == fact.attempt else None
     if job is not None and task is not None and state.rules.devices.over_share == "evict":
@@ -81,13 +81,13 @@ def share_exceeded(state: PoolState, fact: facts.ShareExceeded) -> None:
 
 
 def _find(state: PoolState, fact: facts.DeviceFact) -> tuple[Node, Device | None]:
-    """The device, where the node has it (still)."""
+    """Returns the node, and the device or `None` if the node no longer has it."""
     node = state.nodes[state.node_numbers[fact.node]]
     return node, next((device for device in node.devices if device.id == fact.device), None)
 
 
-def lose_device(state: PoolState, node: Node, device: Device) -> None:
-    """Whoever stands on it now has to leave, and what becomes of it is no failure of its own."""
+def mark_device_failed(state: PoolState, node: Node, device: Device) -> None:
+    """Marks the tasks on the device: they are evicted, and their exit is not counted as a failure."""
     for job in state.active_jobs():
         for task in job.tasks:
             if task.node == node.number and task.devices >> device.number & 1 and task.state not in ("reserved", "released"):
@@ -96,6 +96,6 @@ def lose_device(state: PoolState, node: Node, device: Device) -> None:
 
 
 def _changed(state: PoolState, node: Node) -> None:
-    """Whoever is first in the queue may wait for other room now."""
+    """Schedules new tries of jobs that did not fit, and an update of the node's resources."""
     state.indices.retry_unschedulable = True
     state.indices.changed_nodes[node.number] = None

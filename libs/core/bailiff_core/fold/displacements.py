@@ -1,15 +1,15 @@
-"""Who displaced whom by preemption, and which projects were reclaimed from."""
+"""Records which preemptor displaced which victim, and which projects were reclaimed from."""
 
 from collections.abc import Iterable
 
 from bailiff_core.model.project_tree import tree_of
 from bailiff_core.model.state import ENDED, PoolState
 
-SURPLUS = "+"  # not part of any job name: what a job asks for, or loses, beyond its core is tracked separately
+SURPLUS = "+"  # not valid in job names; surplus requested or lost is tracked separately from the core
 
 
 def note_displacement(state: PoolState, preemptor: str, victim: str, *, asks_surplus: bool, loses_surplus: bool) -> None:
-    """The preemptor displaced the victim, or surplus of it. A job that loses its core asks for both again."""
+    """Records that the preemptor displaced the victim, or its surplus. A job that loses its core requests both again."""
     by = preemptor + SURPLUS if asks_surplus else preemptor
     for part in (SURPLUS,) if loses_surplus else ("", SURPLUS):
         known = state.displaced_by.get(victim + part, {})
@@ -18,7 +18,7 @@ def note_displacement(state: PoolState, preemptor: str, victim: str, *, asks_sur
 
 
 def forget_displacements(state: PoolState, job: str) -> None:
-    """The job has ended."""
+    """Drops the displacements of an ended job."""
     for part in ("", SURPLUS):
         state.displaced_by.pop(job + part, None)
 
@@ -30,7 +30,7 @@ def is_current(state: PoolState, name: str, seq: int) -> bool:
 
 
 def note_reclaimed(state: PoolState, preemptor: str, losers: Iterable[str]) -> None:
-    """These projects lost something to the preemptor's project by reclaim; so did those above, up to their common one."""
+    """Sets the reclaim time of the losers' projects and their ancestors below the one shared with the preemptor's."""
     tree = tree_of(state)
     mine = tree.leaf_of(preemptor)
     for leaf in dict.fromkeys(tree.leaf_of(loser) for loser in losers):

@@ -1,4 +1,4 @@
-"""Members that join a running job, members that leave it for good, and jobs that ask for another number of them."""
+"""Elastic jobs: tasks that join or leave a running job, and changes of the number of tasks."""
 
 from bailiff_core.model.placement_ranges import NodeShare, numbers
 from bailiff_core.model.scheduling_class import scheduling_class_of
@@ -13,14 +13,14 @@ from .registry import folds
 
 @folds(decisions.JobGrown)
 def job_grown(state: PoolState, decision: decisions.JobGrown) -> None:
-    """More members have their place: promised, or about to start."""
+    """More tasks of the job are placed: reserved or starting."""
     job = state.jobs[decision.job]
     drop_reservation(state, job, (index for share in decision.placement for index in numbers(share.tasks)))
     grow(state, job, decision.placement, decision.reserved, decision.expires)
 
 
 def grow(state: PoolState, job: Job, placement: tuple[NodeShare, ...], reserved: bool, expires: int | None) -> None:
-    """Add members at these places to the present attempt."""
+    """Adds tasks at these places to the present attempt."""
     with changing(state, job):
         job.tasks = sorted([*job.tasks, *tasks_of(state, job, placement, reserved)], key=lambda task: task.index)
     job.pending_recorded = False
@@ -32,10 +32,10 @@ def grow(state: PoolState, job: Job, placement: tuple[NodeShare, ...], reserved:
 
 
 def drop_reserved(state: PoolState, job: Job, indices: list[int]) -> None:
-    """These members of a running job lose the place that they were promised."""
-    gone = dict.fromkeys(indices)
+    """Drops the reserved tasks among these, of a running job."""
+    removed = dict.fromkeys(indices)
     with changing(state, job):
-        job.tasks = [task for task in job.tasks if task.index not in gone or task.state != "reserved"]
+        job.tasks = [task for task in job.tasks if task.index not in removed or task.state != "reserved"]
     if not any(task.state == "reserved" for task in job.tasks):
         job.reserved_until = None
         close_preemption(state, job)
@@ -45,11 +45,11 @@ def drop_reserved(state: PoolState, job: Job, indices: list[int]) -> None:
 
 @folds(decisions.JobShrunk)
 def job_shrunk(state: PoolState, decision: decisions.JobShrunk) -> None:
-    """These members are forgotten; the job may get others in their place."""
+    """Removes these tasks; the job may get others instead."""
     job = state.jobs[decision.job]
-    gone = dict.fromkeys(numbers(decision.tasks))
+    removed = dict.fromkeys(numbers(decision.tasks))
     with changing(state, job):
-        job.tasks = [task for task in job.tasks if task.index not in gone]
+        job.tasks = [task for task in job.tasks if task.index not in removed]
     job.not_before = max(job.not_before, decision.not_before)
     job.restart_pending = job.restart_pending or job.demand.elastic == "restart"
     state.indices.touched[job.id] = None
@@ -60,9 +60,9 @@ def job_shrunk(state: PoolState, decision: decisions.JobShrunk) -> None:
 
 @folds(facts.JobScaled)
 def job_scaled(state: PoolState, fact: facts.JobScaled) -> None:
-    """The job asks for another number of tasks; who is one too many leaves by decision.
+    """Changes the number of tasks; surplus tasks are evicted by decision.
 
-    A job that has a place keeps the minimum that it had, unless it is told another.
+    A placed job keeps its minimum, unless the request sets one.
     """
     job = state.jobs[fact.job]
     minimum = fact.min_tasks
@@ -85,6 +85,6 @@ def job_scaled(state: PoolState, fact: facts.JobScaled) -> None:
     remember(state, fact.request)
 
 
-def beyond(job: Job) -> list[Task]:
-    """Members that the job, scaled down, does not ask for any more."""
+def tasks_above_size(job: Job) -> list[Task]:
+    """Returns the tasks beyond the size of a job that was scaled down."""
     return [task for task in job.tasks if task.index >= job.size]

@@ -1,6 +1,6 @@
-"""What changes the claims of projects, or the room that they divide, from outside of what the engine decides by itself.
+"""Record types that change projects' entitlements or the divided resources, apart from scheduling decisions.
 
-As long as nothing of this happens, `no-counter-reclaim` lets nobody take room back from who displaced it.
+Until such a record occurs, `no-counter-reclaim` does not let a displaced job evict the job that displaced it.
 """
 
 from bailiff_core.records import decisions, facts

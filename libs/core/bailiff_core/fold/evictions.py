@@ -15,7 +15,7 @@ from .registry import folds
 
 @folds(decisions.EvictionDecided)
 def eviction_decided(state: PoolState, decision: decisions.EvictionDecided) -> None:
-    """The attempt is evicted, or these tasks of it."""
+    """Evicts the attempt, or these tasks of it."""
     job = state.jobs[decision.job]
     eviction = Eviction(state.seq, decision.cause, decision.grace)
     if decision.tasks:
@@ -26,7 +26,7 @@ def eviction_decided(state: PoolState, decision: decisions.EvictionDecided) -> N
 
 
 def evict_tasks(state: PoolState, job: Job, indices: list[int], eviction: Eviction) -> None:
-    """Evict these tasks; the job continues. Reserved tasks among them are dropped at once."""
+    """Evicts these tasks; the job continues. Reserved tasks among them are dropped at once."""
     drop_reserved(state, job, indices)
     with changing(state, job):
         for index in indices:
@@ -51,7 +51,7 @@ def eviction_stuck(state: PoolState, decision: decisions.EvictionStuck) -> None:
     """Its resources no longer count as releasing."""
     job = state.jobs[decision.job]
     with changing(state, job):
-        for eviction in _meant(job, decision.tasks):
+        for eviction in _evictions_of(job, decision.tasks):
             eviction.stuck = True
     for name in (*state.reserved, *state.evicting):
         state.indices.touched[name] = None
@@ -64,8 +64,8 @@ def eviction_cancelled(state: PoolState, decision: decisions.EvictionCancelled) 
     drop_reservation(state, job, numbers(decision.tasks) if decision.tasks else [task.index for task in job.reservation])
     with changing(state, job):
         if not decision.notified:
-            _stay(job, decision.tasks)
-        for eviction in _meant(job, decision.tasks):
+            _remove_eviction(job, decision.tasks)
+        for eviction in _evictions_of(job, decision.tasks):
             eviction.cancel_seq = state.seq
     if not decision.notified:
         state.indices.touched[job.id] = None
@@ -73,15 +73,15 @@ def eviction_cancelled(state: PoolState, decision: decisions.EvictionCancelled) 
         set_phase(state, job, phase_of(job) if job.eviction is None else job.phase)
 
 
-def _stay(job: Job, tasks: str) -> None:
+def _remove_eviction(job: Job, tasks: str) -> None:
     if not tasks:
         job.eviction = None
     for task in _members(job, tasks) if tasks else ():
         task.eviction = None
 
 
-def _meant(job: Job, tasks: str) -> Iterator[Eviction]:
-    """The evictions that a decision about these members, or about the whole job, is about."""
+def _evictions_of(job: Job, tasks: str) -> Iterator[Eviction]:
+    """Yields the evictions of these tasks, or of the whole job if there are none."""
     if not tasks and job.eviction is not None:
         yield job.eviction
     for task in _members(job, tasks) if tasks else ():

@@ -1,4 +1,4 @@
-"""Idle GPUs."""
+"""Idle GPUs of tasks, and jobs reported or paused for them."""
 
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import decisions, facts
@@ -9,7 +9,7 @@ from .registry import folds
 
 @folds(facts.TaskIdle)
 def task_idle(state: PoolState, fact: facts.TaskIdle) -> None:
-    """Time tells what follows; a task that works again begins anew, and so does what was said of its job."""
+    """Sets since when the task is idle. When it works again, its idle time and `idle_recorded` of the job are reset."""
     job = state.jobs[fact.job]
     task = job.task(fact.task)
     if task is None:
@@ -21,7 +21,7 @@ def task_idle(state: PoolState, fact: facts.TaskIdle) -> None:
 
 @folds(decisions.JobIdle)
 def job_idle(state: PoolState, decision: decisions.JobIdle) -> None:
-    """It has been said; with `pause` the job is paused as if somebody had asked for it."""
+    """Ensures that JobIdle is recorded once per idle time; with `pause` the job is paused as on request."""
     job = state.jobs[decision.job]
     job.idle_recorded = True
     state.indices.changed_times[job.id] = None

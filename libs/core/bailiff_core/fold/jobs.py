@@ -1,4 +1,4 @@
-"""Jobs from submit to end, apart from eviction."""
+"""Job life cycle from submission to end, except evictions."""
 
 from bailiff_core.model.placement_ranges import NodeShare, numbers
 from bailiff_core.model.scheduling_class import scheduling_class_of
@@ -21,7 +21,7 @@ VOLUNTARY = (
     "paused",
     "migration",
     "resize",
-)  # they cost the job nothing that a rule counts, and it comes back whatever on_eviction says
+)  # not counted as evictions by any rule; the job is requeued whatever its on_eviction
 
 
 @folds(facts.JobSubmitted)
@@ -73,7 +73,7 @@ def job_priority_class_changed(state: PoolState, fact: facts.JobPriorityClassCha
 
 @folds(facts.JobCancelled)
 def job_cancelled(state: PoolState, fact: facts.JobCancelled) -> None:
-    """The cancellation is noted; decisions follow."""
+    """Marks the job as cancelled; decisions follow."""
     job = state.jobs[fact.job]
     job.cancelled = True
     job.suspended_reason = None
@@ -87,13 +87,13 @@ def job_cancelled(state: PoolState, fact: facts.JobCancelled) -> None:
 def job_placed(state: PoolState, decision: decisions.JobPlaced) -> None:
     """The gang, or its core, has its place: reserved, or starting."""
     job = state.jobs[decision.job]
-    take_place(state, job, decision.attempt, decision.placement, decision.reserved, decision.expires)
+    start_attempt(state, job, decision.attempt, decision.placement, decision.reserved, decision.expires)
 
 
-def take_place(
+def start_attempt(
     state: PoolState, job: Job, attempt: int, placement: tuple[NodeShare, ...], reserved: bool, expires: int | None
 ) -> None:
-    """Begin an attempt at these places."""
+    """Starts an attempt at these places."""
     set_reservation(state, job, [])
     job.attempt = attempt
     job.pending_recorded = False
@@ -137,7 +137,7 @@ def reservation_dropped(state: PoolState, decision: decisions.ReservationDropped
 
 
 def requeue(state: PoolState, job: Job) -> None:
-    """End the present attempt; the job holds no resources."""
+    """Ends the present attempt; the job has no resources."""
     job.step = max((task.step for task in job.tasks if task.step is not None), default=job.step)
     with changing(state, job):
         job.tasks = []
@@ -173,7 +173,7 @@ def job_requeued(state: PoolState, decision: decisions.JobRequeued) -> None:
         job.last_eviction = state.now
     if decision.cause in INVOLUNTARY:
         job.eviction_times = [*job.eviction_times[1 - MAX_EVICTION_TIMES :], state.now]
-    if decision.not_before > state.now or job.eviction is None:  # a place for some of its members is none for the job
+    if decision.not_before > state.now or job.eviction is None:  # a reservation of single tasks is of no use to the next attempt
         set_reservation(state, job, [])
     job.not_before = decision.not_before
     job.pending_since, job.timeout_recorded = state.now, False

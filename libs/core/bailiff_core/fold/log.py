@@ -1,4 +1,4 @@
-"""The log's own records: its beginning, its writers, its clock, its inputs."""
+"""Records about the log itself: pool, policy, writers, clock, inputs."""
 
 from bailiff_core.model.state import ENDED, PoolState, RejectionCount, SeenRequest
 from bailiff_core.records import facts
@@ -12,25 +12,25 @@ MINUTE = 60_000_000
 
 @folds(facts.PoolCreated)
 def pool_created(state: PoolState, fact: facts.PoolCreated) -> None:
-    """The pool begins."""
+    """Sets the pool's name and partition."""
     state.pool, state.partition = fact.pool, fact.partition
 
 
 @folds(facts.PolicyApplied)
 def policy_applied(state: PoolState, fact: facts.PolicyApplied) -> None:
-    """Jobs take the values of their class as it is now; whoever runs stays, unless `enforce` says otherwise."""
+    """Applies the class values to all jobs; running jobs continue, unless `enforce` is set."""
     before, after = (state.policy or fact.policy).nodes, fact.policy.nodes
     state.policy, state.policy_revision = fact.policy, state.seq
     state.enforcing = fact.enforce
     state.indices.infeasible.clear()
-    state.indices.snapshot = None  # the tree of projects may be another one
+    state.indices.snapshot = None  # the project tree may have changed
     for job in state.jobs.values():
         entry = fact.policy.find_class(job.class_name)
         if entry is not None:
             apply_priority_class(job, entry)
     state.queue.sort(key=lambda name: (-state.jobs[name].priority, state.jobs[name].seq, name))
     for node in state.nodes.values():
-        # An agent that is cut off goes by the older lease and margin: the two together never become less for it.
+        # A disconnected agent applies the older lease: lease plus margin must not become shorter for it.
         node.lease = max(node.lease + before.lost_margin, after.lease + after.lost_margin) - after.lost_margin
     state.indices.retry_unschedulable = True
     if fact.request is not None:
@@ -39,23 +39,23 @@ def policy_applied(state: PoolState, fact: facts.PolicyApplied) -> None:
 
 @folds(facts.WriterStarted)
 def writer_started(state: PoolState, fact: facts.WriterStarted) -> None:
-    """A new writer goes on from these input positions. What the last turn touched is decided on again."""
+    """A new writer continues from these input positions. Jobs touched by the last cycle are decided on again."""
     state.writer, state.inputs = fact.writer, dict(fact.inputs)
     state.epochs[state.epoch] = state.seq
     state.indices.retry_unschedulable = True
 
 
-def position_only(state: PoolState, fact: Fact) -> None:
-    """What these say lies in the record's time and positions."""
+def no_change(state: PoolState, fact: Fact) -> None:
+    """No change of its own: only the record's time and input positions matter."""
 
 
 for _kind in (facts.ClockAdvanced, facts.InputsAdvanced, facts.StateDigest, facts.InputsLost, facts.NodeRefused):
-    folds(_kind)(position_only)
+    folds(_kind)(no_change)
 
 
 @folds(facts.ClockStepped)
 def clock_stepped(state: PoolState, fact: facts.ClockStepped) -> None:
-    """Move every pending moment along, so that no duration counts the jump."""
+    """Shifts all stored times by the jump, so that durations exclude it."""
     for job in state.jobs.values():
         if job.phase not in ENDED:
             job.submitted_at += fact.jump
@@ -64,29 +64,29 @@ def clock_stepped(state: PoolState, fact: facts.ClockStepped) -> None:
         job.next_request_at += fact.jump if job.next_request_at else 0
         if job.reserved_until is not None:
             job.reserved_until += fact.jump
-        for moment in ("last_start", "last_eviction", "last_checkpoint", "stale_since", "reservation_until"):
-            if getattr(job, moment) is not None:
-                setattr(job, moment, getattr(job, moment) + fact.jump)
-        job.eviction_times = [moment + fact.jump for moment in job.eviction_times]
+        for name in ("last_start", "last_eviction", "last_checkpoint", "stale_since", "reservation_until"):
+            if getattr(job, name) is not None:
+                setattr(job, name, getattr(job, name) + fact.jump)
+        job.eviction_times = [at + fact.jump for at in job.eviction_times]
         for task in job.tasks:
             task.idle_since = None if task.idle_since is None else task.idle_since + fact.jump
         for eviction in (job.eviction, *(task.eviction for task in job.tasks)):
             if eviction is not None and eviction.started_at is not None:
                 eviction.started_at += fact.jump
         for task in job.tasks:
-            task.stage_times = {stage: moment + fact.jump for stage, moment in task.stage_times.items()}
+            task.stage_times = {stage: at + fact.jump for stage, at in task.stage_times.items()}
             task.checkpoint_at = None if task.checkpoint_at is None else task.checkpoint_at + fact.jump
     state.indices.timers = state.indices.completion_order = None
-    state.indices.changed_jobs.update(dict.fromkeys(state.active))  # when they are taken to end has moved, too
-    state.run_time_limits = [(moment + fact.jump, name) for moment, name in state.run_time_limits]
+    state.indices.changed_jobs.update(dict.fromkeys(state.active))  # their expected completion moved, too
+    state.run_time_limits = [(at + fact.jump, name) for at, name in state.run_time_limits]
     for project in state.reclaimed_at:
         state.reclaimed_at[project] += fact.jump
     if state.selection is not None and state.selection.deadline is not None:
         state.selection.deadline += fact.jump
     for name in state.ended:
         state.ended[name] += fact.jump
-    for memo in state.requests.values():
-        memo.seen_at += fact.jump
+    for request in state.requests.values():
+        request.seen_at += fact.jump
     for number in state.draining:
         drain = state.nodes[number].drain
         if drain is not None and drain.deadline is not None:
@@ -95,7 +95,7 @@ def clock_stepped(state: PoolState, fact: facts.ClockStepped) -> None:
 
 @folds(facts.LogTruncated)
 def log_truncated(state: PoolState, fact: facts.LogTruncated) -> None:
-    """An operator accepted the loss. Nothing is started until it is known what agents run."""
+    """An operator accepted the loss. No task starts until all agents reported theirs."""
     if (fact.epoch, fact.seq) > state.accepted_truncation:
         state.accepted_truncation, state.truncation_unreconciled = (fact.epoch, fact.seq), True
     remember(state, fact.request)
@@ -103,14 +103,14 @@ def log_truncated(state: PoolState, fact: facts.LogTruncated) -> None:
 
 @folds(facts.TruncationReconciled)
 def truncation_reconciled(state: PoolState, _fact: facts.TruncationReconciled) -> None:
-    """What is known to run is all that runs."""
+    """All running tasks are known; starts continue."""
     state.truncation_unreconciled = False
     state.indices.retry_unschedulable = True
 
 
 @folds(facts.InputRejected)
 def input_rejected(state: PoolState, fact: facts.InputRejected) -> None:
-    """Count rejections per source and minute, so that a flood becomes few records."""
+    """Counts rejections per source and minute, to limit their records."""
     source = fact.source or fact.topic
     seen = state.rejections.get(source)
     if seen is None or state.now - seen.since >= MINUTE:
@@ -122,16 +122,16 @@ def input_rejected(state: PoolState, fact: facts.InputRejected) -> None:
 
 @folds(facts.DecisionFailed)
 def decision_failed(state: PoolState, fact: facts.DecisionFailed) -> None:
-    """The job is left alone until someone cancels it."""
+    """The job is blocked until it is cancelled."""
     job = state.jobs[fact.job]
     job.suspended_reason, job.operator_request = fact.error, None
 
 
 def remember(state: PoolState, request: facts.RequestId) -> None:
-    """A repeat of this request is recognised from now on."""
+    """Stores the request id, so that a repeat has no effect."""
     state.requests[request_key(request.source, request.id)] = SeenRequest(request.digest, state.now, state.seq)
 
 
 def request_key(source: str, request_id: str) -> str:
-    """One text for the pair, unambiguous."""
+    """Returns an unambiguous key of source and id."""
     return f"{len(source)}:{source}{request_id}"

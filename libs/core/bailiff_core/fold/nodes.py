@@ -4,7 +4,7 @@ from bailiff_core.model.state import Device, Node, PoolState, Resources
 from bailiff_core.records import facts
 
 from .allocation import recount_shares
-from .devices import lose_device
+from .devices import mark_device_failed
 from .log import remember
 from .registry import folds
 from .tasks import release_task
@@ -14,7 +14,7 @@ from .tasks import release_task
 def node_joined(state: PoolState, fact: facts.NodeJoined) -> None:
     """A new agent incarnation. Devices known before keep their numbers; those that are missing count as unhealthy.
 
-    A device never seen takes the number of a missing one that nobody stands on, so that numbers stay small.
+    A new device takes the number of a missing, unused one if there is any, so that numbers stay small.
     """
     known = state.nodes.get(fact.number)
     devices = list(known.devices) if known is not None else []
@@ -22,21 +22,21 @@ def node_joined(state: PoolState, fact: facts.NodeJoined) -> None:
     present = {device.id for device in fact.devices}
     used = _used(known) if known is not None else 0
     vacant = [device.number for device in devices if device.id not in present and not used >> device.number & 1]
-    for found in fact.devices:
-        number = numbers.get(found.id, -1)
+    for info in fact.devices:
+        number = numbers.get(info.id, -1)
         if number < 0:
             number = vacant.pop(0) if vacant else len(devices)
         device = Device(
             number,
-            found.id,
-            found.model,
-            found.memory_bytes,
-            found.kind,
-            found.parent,
-            found.healthy,
-            dict(found.labels),
-            found.fault,
-            state.now if found.fault else None,
+            info.id,
+            info.model,
+            info.memory_bytes,
+            info.kind,
+            info.parent,
+            info.healthy,
+            dict(info.labels),
+            info.fault,
+            state.now if info.fault else None,
         )
         if number == len(devices):
             devices.append(device)
@@ -45,7 +45,7 @@ def node_joined(state: PoolState, fact: facts.NodeJoined) -> None:
     for device in devices:
         device.healthy = device.healthy and device.id in present
     for before in known.devices if known is not None else ():
-        _in_trouble(state, known, before, devices[before.number])
+        _keep_fault(state, known, before, devices[before.number])
     usable = sum(1 << device.number for device in devices if device.healthy)
     node = Node(
         number=fact.number,
@@ -65,7 +65,7 @@ def node_joined(state: PoolState, fact: facts.NodeJoined) -> None:
         node.allocated, node.releasing, node.reserved = known.allocated, known.releasing, known.reserved
         node.quarantined = known.quarantined
         node.drain = known.drain
-        if known.machine_id != fact.machine_id:  # what another machine left dirty is not here
+        if known.machine_id != fact.machine_id:  # quarantined devices of another machine do not count
             node.quarantined &= sum(1 << device.number for device in devices if device.id in present)
     state.nodes[fact.number] = node
     if node.allocated.shares or node.reserved.shares:
@@ -73,11 +73,11 @@ def node_joined(state: PoolState, fact: facts.NodeJoined) -> None:
     state.node_numbers[fact.node] = fact.number
     state.indices.infeasible.clear()
     state.indices.changed_nodes[fact.number] = None
-    _speaks(state, fact.node)
+    _note_contact(state, fact.node)
 
 
-def _in_trouble(state: PoolState, node: Node | None, before: Device, device: Device) -> None:
-    """Another incarnation of its agent makes a device no better; who stands on one that is broken now has lost it."""
+def _keep_fault(state: PoolState, node: Node | None, before: Device, device: Device) -> None:
+    """Keeps the fault of a device across agent incarnations; tasks on a device that is now unhealthy are marked."""
     if node is None or before.id != device.id:
         return
     if node.quarantined >> device.number & 1 or not device.healthy:
@@ -85,11 +85,11 @@ def _in_trouble(state: PoolState, node: Node | None, before: Device, device: Dev
         device.fault_since = before.fault_since if before.fault_since is not None else state.now
         device.fault_job, device.clear_seq = before.fault_job, before.clear_seq
     if before.healthy and not device.healthy:
-        lose_device(state, node, device)
+        mark_device_failed(state, node, device)
 
 
 def _used(node: Node) -> int:
-    """Devices that somebody stands on, is promised, or left dirty."""
+    """Mask of devices that are allocated, reserved or quarantined."""
     used = node.allocated.devices | node.reserved.devices | node.quarantined
     for number in (*node.allocated.shares, *node.reserved.shares):
         used |= 1 << number
@@ -98,14 +98,14 @@ def _used(node: Node) -> int:
 
 @folds(facts.NodeReplaced)
 def node_replaced(state: PoolState, fact: facts.NodeReplaced) -> None:
-    """The name is free for that machine from now on."""
+    """Assigns the node's name to that machine."""
     state.nodes[state.node_numbers[fact.node]].machine_id = fact.machine_id
     remember(state, fact.request)
 
 
 @folds(facts.NodeReturned)
 def node_returned(state: PoolState, fact: facts.NodeReturned) -> None:
-    """The silence of this node, or of all that are silent now, may be judged like that of a single one."""
+    """Allows this node, or all silent ones, to be declared lost or reachable like a single silent node."""
     for node in state.nodes.values():
         if fact.node in (None, node.name) and node.state == "unreachable":
             node.silence_confirmed = True
@@ -115,7 +115,7 @@ def node_returned(state: PoolState, fact: facts.NodeReturned) -> None:
 
 @folds(facts.NodeUnreachable)
 def node_unreachable(state: PoolState, fact: facts.NodeUnreachable) -> None:
-    """Nothing new is placed there; what runs is believed to run. Whoever is first in the queue may wait for other room now."""
+    """The node takes no new tasks; its tasks count as running. Jobs that did not fit are tried again."""
     state.indices.retry_unschedulable = True
     state.nodes[state.node_numbers[fact.node]].state = "unreachable"
     state.indices.infeasible.clear()
@@ -124,15 +124,15 @@ def node_unreachable(state: PoolState, fact: facts.NodeUnreachable) -> None:
 
 @folds(facts.NodeReachable)
 def node_reachable(state: PoolState, fact: facts.NodeReachable) -> None:
-    """It is schedulable again."""
+    """The node is schedulable again."""
     state.nodes[state.node_numbers[fact.node]].state = "ready"
     state.indices.infeasible.clear()
     state.indices.changed_nodes[state.node_numbers[fact.node]] = None
-    _speaks(state, fact.node)
+    _note_contact(state, fact.node)
 
 
-def _speaks(state: PoolState, node: str) -> None:
-    """The node is schedulable again; a later silence is judged anew."""
+def _note_contact(state: PoolState, node: str) -> None:
+    """The node is schedulable again; a later silence is judged from the start."""
     state.indices.retry_unschedulable = True
     state.nodes[state.node_numbers[node]].silence_confirmed = False
     if node in state.silent_nodes:
@@ -141,7 +141,7 @@ def _speaks(state: PoolState, node: str) -> None:
 
 @folds(facts.NodeLost)
 def node_lost(state: PoolState, fact: facts.NodeLost) -> None:
-    """Its lease expired: its tasks have ended."""
+    """The lease expired: the node's tasks are released."""
     state.indices.retry_unschedulable = True
     number = state.node_numbers[fact.node]
     state.nodes[number].state = "lost"
@@ -155,7 +155,7 @@ def node_lost(state: PoolState, fact: facts.NodeLost) -> None:
 
 @folds(facts.NodesSilent)
 def nodes_silent(state: PoolState, fact: facts.NodesSilent) -> None:
-    """These are neither lost nor trusted until an operator says so."""
+    """These nodes are unreachable and not declared lost until an operator confirms it."""
     state.indices.retry_unschedulable = True
     state.silent_nodes = list(fact.nodes)
     for name in fact.nodes:

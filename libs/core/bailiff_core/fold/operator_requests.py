@@ -11,7 +11,7 @@ from .selection import close_requests_of
 
 @folds(facts.JobEvictionRequested)
 def job_eviction_requested(state: PoolState, fact: facts.JobEvictionRequested) -> None:
-    """The request is noted; a decision of the same cycle carries it out."""
+    """Stores the request; a decision of the same cycle carries it out."""
     state.jobs[fact.job].operator_request = OperatorRequest(state.seq, "evict", fact.reason)
     state.indices.touched[fact.job] = None
     remember(state, fact.request)
@@ -19,7 +19,7 @@ def job_eviction_requested(state: PoolState, fact: facts.JobEvictionRequested) -
 
 @folds(facts.JobMigrationRequested)
 def job_migration_requested(state: PoolState, fact: facts.JobMigrationRequested) -> None:
-    """The request is noted; a decision of the same cycle carries it out or refuses it."""
+    """Stores the request; a decision of the same cycle carries it out or refuses it."""
     state.jobs[fact.job].operator_request = OperatorRequest(state.seq, "migrate", fact.reason, fact.node)
     state.indices.touched[fact.job] = None
     remember(state, fact.request)
@@ -27,7 +27,7 @@ def job_migration_requested(state: PoolState, fact: facts.JobMigrationRequested)
 
 @folds(facts.JobPaused)
 def job_paused(state: PoolState, fact: facts.JobPaused) -> None:
-    """A pending job is paused at once; one that has a place is evicted by decision."""
+    """A pending job is paused at once; a placed one is evicted by decision."""
     job = state.jobs[fact.job]
     job.paused_seq, job.pause_reason = state.seq, fact.reason
     set_reservation(state, job, [])
@@ -35,14 +35,14 @@ def job_paused(state: PoolState, fact: facts.JobPaused) -> None:
     if job.phase == "pending":
         set_phase(state, job, "paused")
     close_requests_of(state, job.id)
-    state.indices.retry_unschedulable = True  # the head of the queue, or what is kept for it, may be another now
+    state.indices.retry_unschedulable = True  # the head of the queue, or its reservation, may have changed
     reindex(state, job)
     remember(state, fact.request)
 
 
 @folds(facts.JobResumed)
 def job_resumed(state: PoolState, fact: facts.JobResumed) -> None:
-    """The job waits again, at its old place; one that is still on its way out goes back to the queue when it has left."""
+    """The job is pending again, at its old place; one that is still evicting is requeued after its eviction."""
     job = state.jobs[fact.job]
     job.paused_seq, job.pause_reason = None, ""
     state.indices.touched[job.id] = None
@@ -57,7 +57,7 @@ def job_resumed(state: PoolState, fact: facts.JobResumed) -> None:
 
 @folds(facts.NodeDrained)
 def node_drained(state: PoolState, fact: facts.NodeDrained) -> None:
-    """Nothing new is placed there. A later request replaces an earlier one."""
+    """The node takes no new tasks. A later request replaces an earlier one."""
     number = state.node_numbers[fact.node]
     deadline = None if fact.deadline is None else state.now + fact.deadline
     state.nodes[number].drain = Drain(state.seq, fact.mode, fact.reason, deadline, fact.mode != "graceful")
@@ -68,7 +68,7 @@ def node_drained(state: PoolState, fact: facts.NodeDrained) -> None:
 
 @folds(decisions.DrainDeadlineReached)
 def drain_deadline_reached(state: PoolState, decision: decisions.DrainDeadlineReached) -> None:
-    """What is still there leaves now."""
+    """Tasks still on the node are evicted now."""
     number = state.node_numbers[decision.node]
     drain = state.nodes[number].drain
     if drain is not None:
@@ -78,7 +78,7 @@ def drain_deadline_reached(state: PoolState, decision: decisions.DrainDeadlineRe
 
 @folds(facts.NodeUndrained)
 def node_undrained(state: PoolState, fact: facts.NodeUndrained) -> None:
-    """It is schedulable again. Evictions that were notified continue; others are cancelled."""
+    """The node is schedulable again. Evictions that were notified continue; others are cancelled."""
     number = state.node_numbers[fact.node]
     state.nodes[number].drain = None
     state.draining.pop(number, None)
@@ -99,7 +99,7 @@ def _touch_jobs_on(state: PoolState, number: int) -> None:
 
 @folds(decisions.MigrationDecided)
 def migration_decided(state: PoolState, decision: decisions.MigrationDecided) -> None:
-    """It is evicted, and its next place is reserved."""
+    """Evicts the job and reserves its new place."""
     job = state.jobs[decision.job]
     evict_job(state, job, Eviction(state.seq, decision.cause, decision.grace))
     action = "migrate" if decision.cause == "migration" else "allocate"
@@ -109,5 +109,5 @@ def migration_decided(state: PoolState, decision: decisions.MigrationDecided) ->
 
 @folds(decisions.MigrationRefused)
 def migration_refused(state: PoolState, decision: decisions.MigrationRefused) -> None:
-    """It stays."""
+    """The job stays at its place."""
     state.jobs[decision.job].operator_request = None

@@ -6,18 +6,18 @@ from bailiff_core.model.state import Job, PoolState
 
 
 def queue_key(job: Job) -> tuple[int, int, str]:
-    """Smaller comes first: higher priority, earlier submitted, smaller id."""
+    """Sort key, smaller first: higher priority, earlier submitted, smaller id."""
     return (-job.priority, job.seq, job.id)
 
 
 def enqueue(state: PoolState, job: Job) -> None:
-    """Put a waiting job at its place."""
+    """Inserts a job into the queue."""
     state.indices.changed_jobs[job.id] = state.indices.to_schedule[job.id] = state.indices.queued[job.id] = None
     insort(state.queue, job.id, key=lambda name: queue_key(state.jobs[name]))
 
 
 def dequeue(state: PoolState, job: Job) -> None:
-    """Take a job out. Raises `ValueError` where it does not wait."""
+    """Removes a job from the queue. Raises `ValueError` if it is not queued."""
     first = bool(state.queue) and state.queue[0] == job.id
     at = 0 if first else bisect_left(state.queue, queue_key(job), key=lambda name: queue_key(state.jobs[name]))
     if at == len(state.queue) or state.queue[at] != job.id:

@@ -10,14 +10,14 @@ from .allocation import evict_job, reindex, set_reservation, tasks_of
 from .displacements import note_displacement, note_reclaimed
 from .elasticity import grow
 from .evictions import evict_tasks
-from .jobs import requeue, take_place
+from .jobs import requeue, start_attempt
 from .registry import folds
 from .selection import close_request
 
 
 @folds(decisions.PreemptionRequested)
 def preemption_requested(state: PoolState, decision: decisions.PreemptionRequested) -> None:
-    """The first request of a number opens the selection."""
+    """The first request of a selection opens it."""
     if state.selection is None or state.selection.number != decision.selection:
         state.selection = Selection(decision.selection, state.seq, decision.deadline, [])
         state.selections = decision.selection
@@ -27,22 +27,22 @@ def preemption_requested(state: PoolState, decision: decisions.PreemptionRequest
 @folds(facts.ProposalReceived)
 def proposal_received(state: PoolState, fact: facts.ProposalReceived) -> None:
     """Each open request now has its proposal, or none."""
-    state.proposals = {answer.request: answer for answer in fact.proposals}
+    state.proposals = {proposal.request: proposal for proposal in fact.proposals}
     state.selection_failures = 0
 
 
 @folds(decisions.PreemptionDecided)
 def preemption_decided(state: PoolState, decision: decisions.PreemptionDecided) -> None:
     """Victims are evicted, those that move get reservations; the preemptor gets its reservation."""
-    plan = Preemption(state.seq, decision.preemptor.job, [])
+    preemption = Preemption(state.seq, decision.preemptor.job, [])
     for choice, grace in zip(decision.victims, decision.graces, strict=True):
-        _leave(state, state.jobs[choice.job], choice, grace, plan, decision.cancelled_evictions)
-    for choice in decision.victims:  # after all have left: a place may be one that another victim of this decision was promised
+        _evict_victim(state, state.jobs[choice.job], choice, grace, preemption, decision.cancelled_evictions)
+    for choice in decision.victims:  # after all evictions: a place may have been reserved for another victim
         victim = state.jobs[choice.job]
         places = tasks_of(state, victim, choice.moved_to, True)
         if not choice.tasks:
             set_reservation(state, victim, places, decision.expires, decision.action)
-        elif places:  # beside those of members that are on their way already
+        elif places:  # in addition to reservations of tasks that are already evicting
             until = max(victim.reservation_until or 0, decision.expires)
             set_reservation(
                 state, victim, sorted([*victim.reservation, *places], key=lambda task: task.index), until, decision.action
@@ -53,46 +53,48 @@ def preemption_decided(state: PoolState, decision: decisions.PreemptionDecided) 
         note_reclaimed(state, preemptor.project, (choice.project for choice in decision.victims if not choice.relocated))
     for choice in decision.victims:
         if decision.action in ("reclaim", "preempt") and not choice.relocated:
-            partly = {"asks_surplus": bool(decision.tasks), "loses_surplus": bool(choice.tasks)}
-            note_displacement(state, preemptor.id, choice.job, **partly)
+            scope = {"asks_surplus": bool(decision.tasks), "loses_surplus": bool(choice.tasks)}
+            note_displacement(state, preemptor.id, choice.job, **scope)
     if decision.tasks:
         grow(state, preemptor, decision.placement, True, decision.expires)
     else:
-        take_place(state, preemptor, decision.attempt, decision.placement, True, decision.expires)
+        start_attempt(state, preemptor, decision.attempt, decision.placement, True, decision.expires)
     preemptor.preemption = state.seq
-    state.preemptions[state.seq] = plan
+    state.preemptions[state.seq] = preemption
     reindex(state, preemptor)
     close_request(state, decision.request)
 
 
-def _leave(state: PoolState, victim: Job, choice: VictimChoice, grace: int, plan: Preemption, spared: tuple[str, ...]) -> None:
-    leaving = numbers(choice.tasks) if choice.tasks else [task.index for task in victim.tasks]
-    if all(task.index in leaving for task in victim.tasks if task.state == "reserved"):
-        _inherit(state, victim, plan, spared)
+def _evict_victim(
+    state: PoolState, victim: Job, choice: VictimChoice, grace: int, preemption: Preemption, cancelled: tuple[str, ...]
+) -> None:
+    indices = numbers(choice.tasks) if choice.tasks else [task.index for task in victim.tasks]
+    if all(task.index in indices for task in victim.tasks if task.state == "reserved"):
+        _inherit_victims(state, victim, preemption, cancelled)
     if victim.phase == "reserved" and not choice.tasks:
         requeue(state, victim)
         return
-    eviction = Eviction(state.seq, "preemption", grace, preemption=plan.seq, for_job=plan.job)
+    eviction = Eviction(state.seq, "preemption", grace, preemption=preemption.seq, for_job=preemption.job)
     if choice.tasks:
-        evict_tasks(state, victim, leaving, eviction)
+        evict_tasks(state, victim, indices, eviction)
     else:
         evict_job(state, victim, eviction)
-    if any(entry.eviction.preemption == plan.seq for entry in evictions_of(victim)) and victim.id not in plan.victims:
-        plan.victims.append(victim.id)
+    if any(entry.eviction.preemption == preemption.seq for entry in evictions_of(victim)) and victim.id not in preemption.victims:
+        preemption.victims.append(victim.id)
 
 
-def _inherit(state: PoolState, dropped: Job, plan: Preemption, spared: tuple[str, ...]) -> None:
-    """Who was leaving for the gang that loses its promise leaves for the new preemptor, unless it is spared."""
-    old = state.preemptions.get(dropped.preemption) if dropped.preemption is not None else None
+def _inherit_victims(state: PoolState, holder: Job, preemption: Preemption, cancelled: tuple[str, ...]) -> None:
+    """Victims of the dropped reservation are evicted for the new preemptor, unless their eviction is cancelled."""
+    old = state.preemptions.get(holder.preemption) if holder.preemption is not None else None
     for name in old.victims if old is not None else ():
-        if name not in state.jobs or name in spared or old is None:
+        if name not in state.jobs or name in cancelled or old is None:
             continue
         job = state.jobs[name]
         for eviction in (job.eviction, *(task.eviction for task in job.tasks)):
             if eviction is not None and eviction.preemption == old.seq:
-                eviction.preemption, eviction.for_job = plan.seq, plan.job
-                if name not in plan.victims:
-                    plan.victims.append(name)
+                eviction.preemption, eviction.for_job = preemption.seq, preemption.job
+                if name not in preemption.victims:
+                    preemption.victims.append(name)
 
 
 @folds(decisions.PreemptionRefused)
@@ -120,7 +122,7 @@ def selection_timed_out(state: PoolState, decision: decisions.SelectionTimedOut)
 @folds(facts.PreemptionAbandoned)
 def preemption_abandoned(state: PoolState, fact: facts.PreemptionAbandoned) -> None:
     """The executor found that no eviction is needed."""
-    plan = state.preemptions.get(fact.preemption)
-    if plan is not None:
-        plan.abandoned = fact.reason
-        state.indices.touched[plan.job] = None
+    preemption = state.preemptions.get(fact.preemption)
+    if preemption is not None:
+        preemption.abandoned = fact.reason
+        state.indices.touched[preemption.job] = None

@@ -11,7 +11,7 @@ FOLDS: dict[type[Payload], Callable[[PoolState, Any], None]] = {}
 
 
 def folds(kind: type[P]) -> Callable[[Callable[[PoolState, P], None]], Callable[[PoolState, P], None]]:
-    """Marks the function that folds records of this type. `state.seq` and `state.now` are the record's when it runs."""
+    """Decorator: registers the fold of this record type. `state.seq` and `state.now` are the record's when it runs."""
 
     def register(function: Callable[[PoolState, P], None]) -> Callable[[PoolState, P], None]:
         FOLDS[kind] = function

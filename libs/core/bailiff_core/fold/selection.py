@@ -1,10 +1,10 @@
-"""The open selection: its requests are closed one by one; with the last one it ends."""
+"""Closes requests of the open selection; it ends with the last one."""
 
 from bailiff_core.model.state import PoolState
 
 
 def close_request(state: PoolState, request: int) -> None:
-    """The request of that seq has its answer, or needs none any more."""
+    """Closes the request of that seq; it is decided or obsolete."""
     selection = state.selection
     if selection is None:
         return
@@ -17,7 +17,7 @@ def close_request(state: PoolState, request: int) -> None:
 
 
 def close_requests_of(state: PoolState, job: str) -> None:
-    """The job has ended: nobody asks, and the room held for it is free again."""
+    """Closes the open requests of a job that has ended or is paused."""
     for request in list(state.selection.requests) if state.selection is not None else []:
         if request.job == job:
             close_request(state, request.seq)

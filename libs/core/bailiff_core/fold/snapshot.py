@@ -1,4 +1,4 @@
-"""The state as data: for its digest, which services compare, and for local snapshots."""
+"""Snapshots of the state as JSON, and the state digest."""
 
 import hashlib
 from functools import cache
@@ -10,29 +10,29 @@ from bailiff_core.model.state import PoolState
 
 @cache
 def _adapter() -> TypeAdapter[PoolState]:
-    """Built on first use: not every reader of a log compares or keeps snapshots."""
+    """Built on first use: not every reader needs snapshots."""
     return TypeAdapter(PoolState)
 
 
 def to_snapshot(state: PoolState) -> bytes:
-    """The state as JSON, caches left out. Taken between turns only: an open turn is not a state of its own."""
+    """Returns the state as JSON, without indices. Raises `ValueError` within a decision cycle."""
     if state.cycle_open:
-        raise ValueError(f"turn {state.cycle} is open at #{state.seq}: a snapshot is taken between turns")
+        raise ValueError(f"cycle {state.cycle} is open at #{state.seq}: a snapshot is taken between decision cycles")
     return _adapter().dump_json(state, exclude={"indices"})
 
 
 def from_snapshot(data: bytes) -> PoolState:
-    """The state that `to_snapshot` wrote. Raises `ValueError` (pydantic's) for anything else."""
+    """Reads a state that `to_snapshot` wrote. Raises `ValueError` (pydantic's) for anything else."""
     state = _adapter().validate_json(data)
     state.indices.queued = dict.fromkeys(state.queue)
     return state
 
 
 def state_digest(state: PoolState) -> str:
-    """SHA-256 of the snapshot, in hex. Insertion orders count: they decide ties of iteration."""
+    """Returns the SHA-256 of the snapshot, in hex. Insertion order matters, since it decides iteration order."""
     return digest_of(to_snapshot(state))
 
 
 def digest_of(snapshot: bytes) -> str:
-    """The digest of the state of which these are the bytes."""
+    """Returns the state digest of a snapshot's bytes."""
     return hashlib.sha256(snapshot).hexdigest()

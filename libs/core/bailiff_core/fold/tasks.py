@@ -1,4 +1,4 @@
-"""What agents reported of tasks of the present attempt."""
+"""Agents' reports about tasks of the present attempt."""
 
 from bailiff_core.model.state import Eviction, Job, PoolState, Task
 from bailiff_core.records import facts
@@ -113,7 +113,7 @@ def task_progressed(state: PoolState, fact: facts.TaskProgressed) -> None:
         raise ValueError(f"job {job.id} has no task {fact.task} in its attempt {fact.attempt}")
     if not task.attached:
         task.attached = True
-        state.indices.touched[job.id] = None  # it may move off a node that is being emptied
+        state.indices.touched[job.id] = None  # it may be migrated off a draining node
     _advance_step(task, fact.step)
     task.total_steps = fact.total_steps if fact.total_steps is not None else task.total_steps
     task.step_rate_milli = fact.step_rate_milli or task.step_rate_milli
@@ -171,7 +171,7 @@ def complete_cancellation(state: PoolState, job: Job) -> None:
     """The eviction is over when every task that still runs has confirmed the cancellation."""
     if job.eviction is None or job.eviction.cancel_seq is None:
         return
-    alive = [task for task in job.tasks if task.state in ("starting", "running") and not _leaves_alone(task)]
+    alive = [task for task in job.tasks if task.state in ("starting", "running") and not _has_own_eviction(task)]
     if alive and all(task.eviction_cancelled for task in alive):
         with changing(state, job):
             job.eviction = None
@@ -181,7 +181,7 @@ def complete_cancellation(state: PoolState, job: Job) -> None:
         set_phase(state, job, phase_of(job))
 
 
-def _leaves_alone(task: Task) -> bool:
+def _has_own_eviction(task: Task) -> bool:
     return task.eviction is not None and task.eviction.cancel_seq is None
 
 

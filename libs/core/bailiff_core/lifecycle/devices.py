@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from bailiff_core.fold.gang import active_tasks
 from bailiff_core.model.placement_ranges import bits, ranges
 from bailiff_core.model.state import Job, PoolState, Task
-from bailiff_core.model.units import core_stands
+from bailiff_core.model.units import core_complete
 from bailiff_core.records.payload import Decision
 
 from .termination import stop
@@ -30,7 +30,7 @@ def leave_devices(state: PoolState) -> Iterator[Decision]:
 def _leave(state: PoolState, job: Job, members: list[Task], cause: str, reason: str) -> Decision:
     gone = dict.fromkeys(task.index for task in members)
     stays = [task for task in active_tasks(job) if task.index not in gone]
-    tasks = ranges(gone) if stays and core_stands(job, stays) else ""
+    tasks = ranges(gone) if stays and core_complete(job, stays) else ""
     return stop(state, job, cause, reason[:1000], tasks)
 
 

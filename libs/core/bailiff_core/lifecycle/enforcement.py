@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from bailiff_core.model.grace import grace_of
 from bailiff_core.model.placement_ranges import ranges
-from bailiff_core.model.project_tree import called
-from bailiff_core.model.resource_vector import RESOURCES, UNLIMITED, Amounts, in_words
+from bailiff_core.model.project_tree import project_text
+from bailiff_core.model.resource_vector import RESOURCES, UNLIMITED, ResourceVector, resource_text
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit, victim_units
 from bailiff_core.quota.usage import Usage
@@ -23,8 +23,8 @@ class Bound:
 
     project: str
     what: str
-    most: Amounts
-    used: Callable[[str], Amounts]
+    most: ResourceVector
+    used: Callable[[str], ResourceVector]
     preemptible_too: bool
 
     def exceeded(self, resource: int) -> bool:
@@ -39,9 +39,9 @@ class Bound:
         """What is exceeded."""
         for at, name in enumerate(RESOURCES):
             if self.exceeded(at):
-                used, most = in_words(at, self.used(self.project)[at]), in_words(at, self.most[at], up=False)
-                return f"{called(self.project)} uses {used} of its {self.what} of {most} {name}"
-        return f"{called(self.project)} keeps to its {self.what}"
+                used, most = resource_text(at, self.used(self.project)[at]), resource_text(at, self.most[at], up=False)
+                return f"{project_text(self.project)} uses {used} of its {self.what} of {most} {name}"
+        return f"{project_text(self.project)} keeps to its {self.what}"
 
 
 def enforcement(state: PoolState) -> Iterator[Decision]:

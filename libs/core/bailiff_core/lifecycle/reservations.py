@@ -6,7 +6,7 @@ from bailiff_core.fold.gang import active_tasks
 from bailiff_core.humanize import count_text
 from bailiff_core.model.gpu_shares import share_of, shares_devices, units_of
 from bailiff_core.model.placement_ranges import bits, ranges
-from bailiff_core.model.resources import idle_later
+from bailiff_core.model.resources import free_after_release
 from bailiff_core.model.state import Job, Node, PoolState, Task
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement
 from bailiff_core.placement.placement_codec import encode_placement
@@ -120,7 +120,7 @@ def _room_gone(state: PoolState, job: Job, members: list[Task]) -> bool:
             return True
         if task.devices & node.allocated.devices & ~node.releasing.devices or _shared_for_good(job, task, node):
             return True
-        later = idle_later(node)
+        later = free_after_release(node)
         if later.cpu_milli < 0 or later.memory_bytes < 0 or later.slots < 0:
             return True
     return False

@@ -1,6 +1,5 @@
-"""The nouns of the field: pool, node, device, priority class, job, task, reservation, eviction, policy.
+"""Data model of a pool: nodes, devices, priority classes, jobs, tasks, reservations, evictions, policy.
 
-Two kinds of thing live here. Documents that people or programs send (a job's demand, a policy) are pydantic
-models and are validated on entry. What the fold keeps (`Pool` and all below it) are plain dataclasses that only
-`fold.apply` changes. No rule of scheduling lives here.
+Documents that users or programs send (a job's demand, a policy) are pydantic models, validated on entry. The folded
+state (`PoolState` and its parts) consists of plain dataclasses that only `fold` changes. No scheduling rule is here.
 """

@@ -1,16 +1,16 @@
-"""What a job asks for: its gang of tasks and the rules of their placement. Nothing private stands here."""
+"""Resource requests of a job: its task groups and placement rules, without private data (command, environment, paths)."""
 
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from .document import Count, Document, Duration, Integer, Label, Labels, Name, OpaqueId, in_order
+from .document import Count, Document, Duration, Integer, Label, Labels, Name, OpaqueId, sort_by_name
 
 
 class TaskGroup(Document):
     """`count` equal tasks. GPUs in thousandths of one (2000: two whole ones), CPU in millicores, memory in bytes.
 
-    `gpu_share_milli` and `gpu_share_bytes` ask for a part of each of `gpu_devices` devices instead of whole ones.
+    `gpu_share_milli` and `gpu_share_bytes` request a share of each of `gpu_devices` devices instead of whole ones.
     """
 
     count: Annotated[Integer, Field(ge=1, le=10_000)] = 1
@@ -38,7 +38,7 @@ class SubGroup(Document):
 
 
 class TopologyRule(Document):
-    """Keep the members together under one value of a label level: `required` or, where possible, `preferred`."""
+    """Places the members within one topology domain of a level: always (`required`) or where possible (`preferred`)."""
 
     topology: Name
     required: Label | None = None
@@ -46,15 +46,13 @@ class TopologyRule(Document):
 
 
 class JobDemand(Document):
-    """A gang of tasks that runs whole or not at all. What is left out takes the policy's default.
+    """A gang of tasks, scheduled all or nothing. Omitted fields take the policy's defaults.
 
-    grace: from notice to KILL; kill_after: the part of it from TERM to KILL. stale_grace: how long it may go on with a
-    member too few; never: it is not evicted for it. on_failure: what the failure or the loss of a member means: the gang starts
-    again, a
-    failure at most `max_failures` times, or it ends. restart_backoff: the first pause before that, doubled with each
-    further one. elastic: how a job that may run with fewer tasks takes another number of them: live, or by a restart of all
-    with the new number. Both stand on the record of every job that was accepted; in records of the first release that they
-    do not, they are 0 and live.
+    grace: time from eviction notice to KILL; kill_after: the part of it from TERM to KILL. stale_grace: how long the gang may
+    run below its minimum; never: it is not evicted for that. on_failure: after a task fails or is lost, the gang restarts
+    (after failures at most `max_failures` times) or ends. restart_backoff: delay before the first restart, doubled for each
+    further one. elastic: how the number of tasks of a job with a minimum changes: live, or by restarting all tasks. The
+    records of accepted jobs state both; where records of the first release lack them, they are 0 and live.
     """
 
     job: Name
@@ -64,7 +62,7 @@ class JobDemand(Document):
     preemptible: bool | None = None
     project: Name | None = None
     user: OpaqueId | None = None
-    labels: Annotated[dict[Label, Label], Field(max_length=64), AfterValidator(in_order)] = Field(default_factory=dict)
+    labels: Annotated[dict[Label, Label], Field(max_length=64), AfterValidator(sort_by_name)] = Field(default_factory=dict)
     sub_groups: Annotated[tuple[SubGroup, ...], Field(max_length=1000)] = ()
     topology: TopologyRule | None = None
     grace: Duration | None = None

@@ -1,32 +1,32 @@
-"""What every document that enters from outside has in common."""
+"""Base class and field types of the documents that users and programs send, and parsers for durations and bytes."""
 
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from bailiff_core.canonical import written
+from bailiff_core.canonical import json_bytes
 
 T = TypeVar("T")
 MICROSECONDS = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 
 
 class Document(BaseModel):
-    """A frozen value with strict types. Unknown fields are ignored, so that fields can be added later."""
+    """Immutable model with strict types. Unknown fields are ignored, so that fields can be added later."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True, defer_build=True)
 
     def to_data(self) -> dict[str, Any]:
-        """The fields as JSON values, those at their default left out, so that a field added later changes no old byte."""
+        """Returns the fields as JSON values without those at their default, so that a new field does not change old bytes."""
         data: dict[str, Any] = self.__pydantic_serializer__.to_python(self, mode="json", exclude_defaults=True)
         return data
 
     def to_json(self) -> bytes:
-        """`to_data` in canonical form. No document has a field that could hold a float, so nobody looks for one."""
-        return written(self.to_data())
+        """Returns `to_data` as canonical JSON. No document has float fields, so they are not checked for."""
+        return json_bytes(self.to_data())
 
 
 def parse_duration(value: object) -> object:
-    """Microseconds from `30s`, `500ms`, `5m`, `1h`, `7d`, or an integer that is microseconds already."""
+    """Returns microseconds from `30s`, `500ms`, `5m`, `1h`, `7d`, or an integer in microseconds. Raises `ValueError`."""
     if not isinstance(value, str):
         return value
     text = value.strip()
@@ -41,7 +41,7 @@ BYTES = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "kB": 10
 
 
 def parse_bytes(value: object) -> object:
-    """Bytes from `64GiB`, `512 MiB`, `80GB`, or an integer that is bytes already."""
+    """Returns bytes from `64GiB`, `512 MiB`, `80GB`, or an integer in bytes. Raises `ValueError`."""
     if not isinstance(value, str):
         return value
     text = value.strip()
@@ -54,12 +54,12 @@ def parse_bytes(value: object) -> object:
     return int(number) * BYTES[unit]
 
 
-SMALLEST_UNITLESS = 2**20  # bytes; what people write below it lacks its unit
+SMALLEST_UNITLESS = 2**20  # bytes; a smaller number without a unit is a mistake
 SHORTEST_UNITLESS = 1_000_000  # microseconds; as above
 
 
-def written_bytes(value: object) -> object:
-    """As `parse_bytes`, for what people write: a few bytes are nothing that anybody means, so a small number lacks its unit."""
+def parse_bytes_with_unit(value: object) -> object:
+    """As `parse_bytes`, for user input: rejects numbers from 1 to `SMALLEST_UNITLESS` without a unit. Raises `ValueError`."""
     found = parse_bytes(value)
     bare = found if isinstance(value, int) or (isinstance(value, str) and value.strip().isdigit()) else None
     if isinstance(bare, int) and not isinstance(bare, bool) and 0 < bare < SMALLEST_UNITLESS:
@@ -67,21 +67,21 @@ def written_bytes(value: object) -> object:
     return found
 
 
-MAX_INTEGER = 2**53 - 1  # what every JSON reader keeps exactly
+MAX_INTEGER = 2**53 - 1  # exact in every JSON implementation
 
 
-def in_order(labels: dict[str, T]) -> dict[str, T]:
-    """By name: a mapping has the order that its record will have, whoever wrote it."""
+def sort_by_name(labels: dict[str, T]) -> dict[str, T]:
+    """Returns the mapping sorted by key, the order of canonical JSON."""
     return dict(sorted(labels.items()))
 
 
 Integer = Annotated[int, Field(ge=-MAX_INTEGER, le=MAX_INTEGER)]
 Count = Annotated[Integer, Field(ge=0)]
-TEN_YEARS = 315_360_000_000_000  # so that a time and some durations still add up to an `Integer`
+TEN_YEARS = 315_360_000_000_000  # a time plus several durations still fits `Integer`
 Duration = Annotated[Integer, BeforeValidator(parse_duration), Field(ge=0, le=TEN_YEARS)]
 Time = Annotated[Integer, Field(ge=0)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9._]{0,61}[a-z0-9])?$")]
 Label = Annotated[str, Field(max_length=253)]
-Labels = Annotated[dict[Label, Label], AfterValidator(in_order)]
+Labels = Annotated[dict[Label, Label], AfterValidator(sort_by_name)]
 OpaqueId = Annotated[str, Field(min_length=1, max_length=256)]
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]

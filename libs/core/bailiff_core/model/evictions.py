@@ -1,4 +1,4 @@
-"""Evictions in progress, as the state shows them: of whole jobs and of single tasks."""
+"""Evictions in progress, of whole jobs and of single tasks."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from .state import Eviction, Job, PoolState, Task
 
 @dataclass(frozen=True, slots=True)
 class ActiveEviction:
-    """One eviction in progress: of the whole job, or of these tasks only (`part`: their ranges; empty: the whole job)."""
+    """One eviction in progress, of a whole job or of some tasks. part: ranges of these tasks; empty: the whole job."""
 
     job: Job
     eviction: Eviction
@@ -17,25 +17,25 @@ class ActiveEviction:
     part: str
 
     @property
-    def present(self) -> list[Task]:
+    def remaining(self) -> list[Task]:
         """Tasks that have not exited yet."""
         return [task for task in self.tasks if task.state not in ("exited", "released")]
 
     @property
     def cancellable(self) -> bool:
-        """Whether the eviction can still be cancelled: no agent was notified, or no task has exited (of a part: not all)."""
-        present = self.present
-        return self.eviction.started_seq is None or (bool(present) and (bool(self.part) or len(present) == len(self.tasks)))
+        """Whether the eviction can be cancelled: no agent was notified, or no task has exited (for a part: not all have)."""
+        remaining = self.remaining
+        return self.eviction.started_seq is None or (bool(remaining) and (bool(self.part) or len(remaining) == len(self.tasks)))
 
 
 def active_evictions(state: PoolState) -> Iterator[ActiveEviction]:
-    """All evictions in progress, in the order in which their jobs' evictions were decided."""
+    """Yields all evictions in progress, in the order in which their jobs' evictions were decided."""
     for name in list(state.evicting):
         yield from evictions_of(state.jobs[name])
 
 
 def evictions_of(job: Job) -> list[ActiveEviction]:
-    """The job's evictions. While the whole job is evicted, only that one; evictions of single tasks are grouped by decision."""
+    """Returns the job's evictions: that of the whole job alone, or those of single tasks, grouped by decision."""
     whole, single = job.eviction, [task for task in job.tasks if task.eviction is not None]
     if whole is not None and whole.cancel_seq is None:
         return [ActiveEviction(job, whole, job.tasks, "")]

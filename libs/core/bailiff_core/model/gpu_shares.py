@@ -1,6 +1,6 @@
-"""Shares of a device, exactly: thousandths and bytes on one scale of whole numbers.
+"""GPU shares as exact integers: thousandths and bytes in one unit.
 
-A device has `1000 × its memory in bytes` units; a thousandth of it is its memory in bytes, a byte is 1000.
+A device has `1000 × its memory in bytes` units; 1/1000 of the device is its memory in bytes, one byte is 1000 units.
 """
 
 from collections.abc import Mapping
@@ -13,29 +13,29 @@ NO_SHARES: Mapping[int, int] = {}
 
 
 def units_of(device: Device) -> int:
-    """All units of the device."""
+    """Returns the number of share units of the device."""
     return 1000 * max(1, device.memory_bytes)
 
 
 def share_of(group: TaskGroup, device: Device) -> int:
-    """Units that each task of the group takes of each of its `gpu_devices` devices."""
+    """Returns the share units that each task of the group takes of each of its `gpu_devices` devices."""
     if group.gpu_share_bytes is not None:
         return 1000 * group.gpu_share_bytes
     return (group.gpu_share_milli or 0) * max(1, device.memory_bytes)
 
 
 def shares_devices(group: TaskGroup) -> bool:
-    """Whether its tasks take parts of devices instead of whole ones."""
+    """Whether the group requests shares of devices instead of whole ones."""
     return group.gpu_share_milli is not None or group.gpu_share_bytes is not None
 
 
 def devices_of(group: TaskGroup) -> int:
-    """How many devices each task of the group stands on, whole or in part."""
+    """Returns the number of devices that each task of the group uses, whole or shared."""
     return (group.gpu_devices or 1) if shares_devices(group) else group.gpu_milli // 1000
 
 
-def amount_of(node: Node, group: TaskGroup, devices: int) -> tuple[int, int, int, Mapping[int, int]]:
-    """What a task of the group takes of the node on these devices: whole ones, CPU, memory, and shares by device."""
+def task_resources(node: Node, group: TaskGroup, devices: int) -> tuple[int, int, int, Mapping[int, int]]:
+    """Returns the resources of a task on these devices: mask of whole devices, CPU, memory, share units by device number."""
     if not shares_devices(group):
         return devices, group.cpu_milli, group.memory_bytes, NO_SHARES
     shares = {number: share_of(group, node.devices[number]) for number in bits(devices)}
@@ -43,7 +43,7 @@ def amount_of(node: Node, group: TaskGroup, devices: int) -> tuple[int, int, int
 
 
 def share_problem(demand: JobDemand) -> str | None:
-    """What makes no sense in how the job asks for GPUs, as a sentence, or `None`."""
+    """Returns why the job's GPU request is invalid, or `None`."""
     for number, group in enumerate(demand.tasks):
         if group.gpu_share_milli is not None and group.gpu_share_bytes is not None:
             return f"tasks.{number} asks for gpu_share_milli and for gpu_share_bytes: a share is one or the other"

@@ -1,12 +1,12 @@
-"""Grace periods: the time a victim has between its eviction notice and KILL, and between TERM and KILL. µs."""
+"""Grace periods: the time from eviction notice to KILL and from TERM to KILL, in µs."""
 
 from .state import Job, PoolState
 
-PART = 5  # 120 s and 30 s of the default grace
+KILL_FRACTION = 5  # TERM to KILL is 1/5 of the grace: 30 s of the default 150 s
 
 
 def grace_of(state: PoolState, job: Job) -> int:
-    """How long the job has from notice to KILL: its own word, else its class's, else the policy's. µs."""
+    """Returns the time from notice to KILL, µs: the job's own, else its class's, else the policy's."""
     if job.demand.grace is not None:
         return job.demand.grace
     entry = state.rules.find_class(job.class_name)
@@ -14,23 +14,24 @@ def grace_of(state: PoolState, job: Job) -> int:
 
 
 def grace_for(state: PoolState, preemptor: Job, victim: Job) -> int:
-    """The victim's own grace, µs; at most the tier's short one where the preemptor's class is `immediate`."""
-    own = grace_of(state, victim)
+    """Returns the victim's grace, µs; capped by `immediate_grace` if the preemptor's class is `immediate`."""
+    configured = grace_of(state, victim)
     tier = state.rules.find_class(preemptor.class_name)
-    return min(own, tier.immediate_grace) if tier is not None and tier.immediate else own
+    return min(configured, tier.immediate_grace) if tier is not None and tier.immediate else configured
 
 
 def term_after(state: PoolState, job: Job, grace: int) -> int:
-    """When TERM goes to a task that knows what a notice is, µs after the notice; the rest of the grace is until KILL.
+    """Returns the time from notice to TERM of a task that handles notices, µs; KILL follows at the end of the grace.
 
-    The job's own word for that rest, else its class's, else the policy's; a fifth where nobody says, or not so much is left.
+    The time from TERM to KILL is the job's `kill_after`, else its class's, else the policy's; a fifth of the grace where none
+    is set, or where it is not shorter than the grace.
     """
     entry = state.rules.find_class(job.class_name)
-    said = (job.demand.kill_after, entry.kill_after if entry is not None else None, state.rules.eviction.kill_after)
-    own = next((each for each in said if each is not None), None)
-    return grace - own if own is not None and own < grace else usual_term(grace)
+    candidates = (job.demand.kill_after, entry.kill_after if entry is not None else None, state.rules.eviction.kill_after)
+    configured = next((each for each in candidates if each is not None), None)
+    return grace - configured if configured is not None and configured < grace else default_term_after(grace)
 
 
-def usual_term(grace: int) -> int:
-    """The same, µs, where nobody says how long the rest is to be."""
-    return grace - grace // PART
+def default_term_after(grace: int) -> int:
+    """Returns the time from notice to TERM where no `kill_after` is set, µs."""
+    return grace - grace // KILL_FRACTION

@@ -1,7 +1,7 @@
-"""Indices beside the state: what deciding remembers between cycles. All of it can be rebuilt from the state.
+"""Indices over the state that are kept between decision cycles; all can be rebuilt from the state.
 
-Nothing here is part of the state's digest or snapshot. The fold notes what it changed (`changed_*`); whoever keeps an
-index up to date reads these notes and clears them.
+They are not part of the state's digest or snapshot. The fold records what it changed (`changed_*`); the code that updates
+an index reads these sets and clears them.
 """
 
 from dataclasses import dataclass, field
@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 class Indices:
     """Indices of one pool's state.
 
-    touched: jobs that facts of this cycle are about. queued: the jobs in `PoolState.queue`, for look-up.
-    retry_unschedulable: something that did not fit before may fit now. Until then `unschedulable` holds, by scheduling
-    class, why a gang did not fit. to_schedule: queued jobs that allocate has to try. backfill_blocked: jobs that fit but
-    would have delayed the head of the queue. head_reservation: what was reserved for the head then (`actions/allocate.py`).
-    infeasible: by scheduling class, why such a gang could never run on these nodes; empty: it could.
+    touched: jobs affected by the facts of this cycle. queued: the jobs in `PoolState.queue`, for look-up.
+    retry_unschedulable: a gang that did not fit may fit now. Until then `unschedulable` has the reason by
+    scheduling class. to_schedule: queued jobs that allocate must try. backfill_blocked: jobs that fit but
+    would have delayed the head of the queue. head_reservation: the head's reservation at that time (`actions/allocate.py`).
+    infeasible: by scheduling class, why a gang never fits these nodes; empty: it may fit.
     changed_nodes, changed_jobs: changed since `snapshot` was last brought up to date; changed_times: since `timers` was;
-    changed_ends: since `completion_order` was. forgotten: gaps that forgetting left in the state's dicts.
+    changed_ends: since `completion_order` was. forgotten: entries deleted from the state's dicts since their last rebuild.
     snapshot, node_resources, timers, completion_order, project_tree: built by the modules of these names, which check the type.
     """
 

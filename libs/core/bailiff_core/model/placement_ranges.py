@@ -1,4 +1,4 @@
-"""A placement in few bytes: node and device numbers of the inventory, as ranges."""
+"""Compact placements: task indices and device numbers as range strings such as `0-3,7`."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from .document import Count, Document
 
 
 class NodeShare(Document):
-    """Tasks of one gang on one node. Devices are dealt to the tasks in index order, lowest number first."""
+    """Tasks of one gang on one node. Devices are assigned to tasks in index order, lowest number first."""
 
     node: Count
     tasks: str
@@ -14,7 +14,7 @@ class NodeShare(Document):
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """`0-3,7` for 0, 1, 2, 3, 7."""
+    """Returns `0-3,7` for 0, 1, 2, 3, 7."""
     ordered = sorted(numbers)
     if len(ordered) == 1:
         return str(ordered[0])
@@ -31,7 +31,7 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def numbers(text: str) -> list[int]:
-    """0, 1, 2, 3, 7 for `0-3,7`. Raises `ValueError` for anything else, and for more than 100,000 numbers."""
+    """Returns 0, 1, 2, 3, 7 for `0-3,7`. Raises `ValueError` for anything else, and for more than 100,000 numbers."""
     if text.isdecimal():
         return [int(text)]
     found: list[int] = []
@@ -45,7 +45,7 @@ def numbers(text: str) -> list[int]:
 
 
 def bits(mask: int) -> list[int]:
-    """The numbers of the set bits, ascending."""
+    """Returns the numbers of the set bits, ascending."""
     found = []
     while mask:
         low = mask & -mask

@@ -1,10 +1,10 @@
-"""The policy: one document, entered into the log as a record, that everything a decision depends on is read from."""
+"""The policy: the configuration of a pool, recorded in its log; decisions depend on no other configuration."""
 
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
-from .document import Count, Document, Duration, Integer, Label, Labels, Name, in_order
+from .document import Count, Document, Duration, Integer, Label, Labels, Name, sort_by_name
 from .resource_vector import Bounds, Weights
 
 Action = Literal["allocate", "consolidate", "reclaim", "preempt"]
@@ -12,16 +12,16 @@ ACTIONS: tuple[Action, ...] = ("allocate", "consolidate", "reclaim", "preempt")
 
 
 class StartSlo(Document):
-    """How soon jobs of a class should run after they are submitted; misses are counted and explained."""
+    """Time within which 95 % and 99 % of a class's jobs should start after submission; misses are reported."""
 
     p95: Duration | None = None
     p99: Duration | None = None
 
 
 class PriorityClass(Document):
-    """Higher value wins. `Never` may wait ahead of others but displaces nobody.
+    """A priority class; the higher value wins. Jobs with `Never` are ordered by it but do not preempt.
 
-    immediate: a serving tier; whoever leaves for one of its jobs has `immediate_grace` at most, whatever its own grace is.
+    immediate: a serving tier; victims of its jobs get at most `immediate_grace`.
     """
 
     name: Name
@@ -37,16 +37,16 @@ class PriorityClass(Document):
 
 
 class MinRuntime(Document):
-    """So long after its last start a job is shielded, from each action. Left out: inherited from the project above."""
+    """Time after its last start during which a job is protected, by action. Omitted: inherited from the parent project."""
 
     preempt: Duration | None = None
     reclaim: Duration | None = None
 
 
 class Project(Document):
-    """A node in the tree of projects. `created` orders projects by age, then their names do.
+    """A project in the tree of projects. Age order is `created`, then name.
 
-    quota: what it deserves; GPUs left out are 0, CPU and memory left out have no bound. limit: a hard cap.
+    quota: its entitlement; omitted GPUs are 0, omitted CPU and memory are unlimited. limit: a hard cap.
     """
 
     name: Name
@@ -75,16 +75,16 @@ class EvictionCap(Document):
 
 
 class Cooldown(Document):
-    """After an eviction: how long the job is left alone once it runs again; how long a reclaimed project may not borrow."""
+    """Protection of a job after it restarted following an eviction; time during which a reclaimed project may not borrow."""
 
     job: Duration = 0
     project: Duration = 0
 
 
 class Ageing(Document):
-    """A job evicted `evictions` times, or waiting longer than `waiting`, counts `boost` more.
+    """Adds `boost` to the priority of a job evicted `evictions` times or pending longer than `waiting`.
 
-    It stays below all that is not preemptible.
+    The result stays below every class that is not preemptible.
     """
 
     boost: Annotated[Integer, Field(ge=1)]
@@ -93,8 +93,9 @@ class Ageing(Document):
 
 
 class Budget(Document):
-    """At most `max_disruptions` of these jobs are on their way out at a time: those with these labels, in this project and below
-    it.
+    """A disruption budget: at most `max_disruptions` of its jobs are evicted at a time.
+
+    Its jobs have these labels and belong to this project or one below it.
     """
 
     name: Name
@@ -104,17 +105,17 @@ class Budget(Document):
 
 
 class ScheduleTimeout(Document):
-    """What happens to a gang that is pending for longer than `after`: it is reported, it fails, or smaller ones may pass."""
+    """Action for a gang that is pending longer than `after`: report, fail, or pass (backfill stops reserving for it)."""
 
     after: Annotated[Duration, Field(ge=1)] = 300_000_000
     action: Literal["report", "fail", "pass"] = "report"
 
 
 class Protections(Document):
-    """Which jobs are protected from eviction, and when. What is left out is off.
+    """Protections of jobs from eviction. Omitted ones are off.
 
-    excluded: jobs that have all labels of any entry are no victims. stale_gang: grace of a gang that lacks a member;
-    null: never evicted for it.
+    excluded: jobs that have all labels of any entry are never victims. stale_gang: how long a gang may run below its
+    minimum; null: unlimited.
     """
 
     min_runtime: MinRuntime = MinRuntime()
@@ -129,12 +130,12 @@ class Protections(Document):
 
 
 class PreemptionRules(Document):
-    """Which jobs may preempt which. Actions not named are off.
+    """Rules of preemption. Actions that are not listed are off.
 
-    scope: whose jobs `preempt` may take; left out: the job's own project where there are projects, else the pool.
-    quota_shields: under scope `pool`, what runs within its own project's quota is left alone.
-    cap_at_fair_share: `preempt` does not carry the preemptor's project beyond its fair share, where `reclaim` is on.
-    max_migrations: how many jobs one consolidation may move; 0: none, null: any number.
+    scope: whose jobs `preempt` may evict; omitted: the job's own project where there are projects, else the pool.
+    quota_shields: under scope `pool`, jobs within their project's quota are protected.
+    cap_at_fair_share: `preempt` does not take the preemptor's project beyond its fair share, where `reclaim` is on.
+    max_migrations: how many jobs one consolidation may move; 0: none, null: unlimited.
     """
 
     actions: tuple[Action, ...] = ACTIONS
@@ -151,9 +152,9 @@ class PreemptionRules(Document):
 
 
 class EvictionRules(Document):
-    """How long a victim has between the notice and KILL, and of that between TERM and KILL, where nobody else says.
+    """Default grace of victims (notice to KILL) and its part from TERM to KILL.
 
-    kill_after: where nobody says at all, a fifth of the grace. short_grace: at most so long where a node is drained fast.
+    kill_after: null: a fifth of the grace. short_grace: maximum grace in a fast drain.
     """
 
     grace: Duration = 150_000_000
@@ -163,10 +164,10 @@ class EvictionRules(Document):
 
 
 class RestartRules(Document):
-    """How long a job waits after a failure or a loss: `backoff`, doubled with each further one, at most `max_backoff`.
+    """Restart backoff after a failure or loss: `backoff`, doubled for each further one, at most `max_backoff`.
 
-    What it was evicted for does not count. grow_after: so long after its start a job that restarts to grow is left running.
-    max_failures: how often a job that does not say it is started again after a failed attempt.
+    Evictions do not count. grow_after: minimum run time before a job with `elastic: restart` restarts to grow.
+    max_failures: default maximum number of retries after failed attempts.
     """
 
     backoff: Duration = 2_000_000
@@ -176,7 +177,7 @@ class RestartRules(Document):
 
 
 class NodeRules(Document):
-    """When silence of a node means something (log protocol §7)."""
+    """Timeouts of silent nodes (log protocol §7)."""
 
     unreachable_after: Duration = 30_000_000
     lease: Duration = 600_000_000
@@ -185,20 +186,20 @@ class NodeRules(Document):
 
 
 class DeviceRules(Document):
-    """over_share: what becomes of a task that uses more memory of a shared device than its share."""
+    """over_share: action for a task that uses more memory of a shared device than its share."""
 
     over_share: Literal["warn", "evict"] = "warn"
 
 
 class IdleRules(Document):
-    """What happens to a job whose GPUs were all idle for `after`: it is reported, or paused. Left out: nothing."""
+    """Action for a job whose GPUs were all idle for `after`: a warning or a pause. Omitted: none."""
 
     after: Annotated[Duration, Field(ge=1)] | None = None
     action: Literal["warn", "pause"] = "warn"
 
 
 class RetentionRules(Document):
-    """What the state forgets, on log time."""
+    """Retention of ended jobs and request ids in the state, and of the private specs of ended jobs; log time."""
 
     ended_jobs: Duration = 604_800_000_000
     request_ids: Duration = 5_184_000_000_000
@@ -206,23 +207,23 @@ class RetentionRules(Document):
 
 
 class IdentityRules(Document):
-    """Which proofs of identity a request needs. `none`: anybody who can write to the topic may ask.
+    """Accepted authentication of requests. `none`: every client that can write to the topic.
 
-    keys: who holds a public key, by key id. operators: who may ask for what concerns the whole pool; empty: anybody.
-    class_users: who may submit to a priority class; a class not named is open to all.
+    keys: public keys by key id. operators: users that may send operators' requests; empty: all users.
+    class_users: users that may submit to a priority class; a class that is not listed is open to all.
     """
 
     accept: tuple[Literal["none", "acl", "signed"], ...] = ("none", "acl", "signed")
-    keys: Annotated[dict[str, str], AfterValidator(in_order)] = Field(default_factory=dict)
+    keys: Annotated[dict[str, str], AfterValidator(sort_by_name)] = Field(default_factory=dict)
     operators: tuple[str, ...] = ()
-    class_users: Annotated[dict[str, tuple[str, ...]], AfterValidator(in_order)] = Field(default_factory=dict)
+    class_users: Annotated[dict[str, tuple[str, ...]], AfterValidator(sort_by_name)] = Field(default_factory=dict)
 
 
 class Policy(Document):
-    """One pool's policy. `revision` is the log position of the record that brought it and is not part of the document.
+    """One pool's policy. Its revision is the seq of its `PolicyApplied` and is not part of the document.
 
-    unshared_checkpoints: of a gang that needs several nodes, and whose members might not see one checkpoint directory, its owner
-    is told when it is submitted; or it is refused.
+    unshared_checkpoints: action at submission of a gang that needs several nodes which may not share a checkpoint directory:
+    a warning to the owner, or refusal.
     """
 
     priority_classes: Annotated[tuple[PriorityClass, ...], Field(min_length=1)]
@@ -255,7 +256,7 @@ class Policy(Document):
 
     @model_validator(mode="after")
     def _projects_are_a_tree(self, info: ValidationInfo) -> "Policy":
-        """A snapshot may list its projects beside the policy: then their names come as context."""
+        """Budgets may also name projects from the validation context, for snapshots that list projects outside the policy."""
         parents: dict[str, str | None] = {}
         for project in self.projects:
             if project.name in parents:
@@ -281,16 +282,16 @@ class Policy(Document):
         return self
 
     def complete(self) -> "Policy":
-        """The same policy with every field written out: what goes into the log must not depend on a later release's defaults."""
+        """Returns the policy with all fields set, so that its record does not depend on a later release's defaults."""
         return Policy.model_validate_json(self.model_dump_json())
 
     @property
     def scope(self) -> Literal["pool", "project"]:
-        """Whose jobs `preempt` may take."""
+        """Whose jobs `preempt` may evict."""
         return self.preemption.scope or ("project" if self.projects else "pool")
 
     def find_class(self, name: str | None) -> PriorityClass | None:
-        """The class of that name, the global default for `None`, or `None` where the policy knows no such class."""
+        """Returns the class of that name, or the global default for `None`. Returns `None` if the policy has no such class."""
         for entry in self.priority_classes:
             if entry.name == name or (name is None and entry.global_default):
                 return entry

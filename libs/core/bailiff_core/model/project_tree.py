@@ -1,41 +1,41 @@
-"""The tree of projects, as the policy states it.
+"""The tree of projects of the policy.
 
-The root above all projects is `""`. Jobs are counted at leaves only: what is submitted straight to a project that has
-projects below it, or to none or an unknown one while the policy has projects, counts at an unnamed child of that
-project (`dept*`, and `*` below the root), which is a project of which nothing is stated.
+The root above all projects is `""`. Jobs are counted at leaves only. A job submitted to a project with children is counted
+at an implicit child of it (`dept*`); a job without a project, or with an unknown one, at `*` below the root. Implicit
+children have the default settings.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .policy import Project
-from .resource_vector import UNLIMITED, Amounts, Bounds, Weights
+from .resource_vector import UNLIMITED, Bounds, ResourceVector, Weights
 from .state import PoolState
 
 ROOT = ""
-OWN = "*"  # no project may be called that
-NO_BOUNDS = Amounts(UNLIMITED, UNLIMITED, UNLIMITED)
+DIRECT = "*"  # suffix of implicit children; not valid in project names
+NO_BOUNDS = ResourceVector(UNLIMITED, UNLIMITED, UNLIMITED)
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One project. `path`: itself and all above it, up to the root. `age`: smaller is older. Bounds of -1: none."""
+    """One project. path: the project and its ancestors up to the root. age: smaller is older. Bounds of -1: unlimited."""
 
     name: str
     path: tuple[str, ...]
     age: int
-    quota: Amounts = NO_BOUNDS
-    limit: Amounts = NO_BOUNDS
+    quota: ResourceVector = NO_BOUNDS
+    limit: ResourceVector = NO_BOUNDS
     weights: tuple[int, int, int] = (1, 1, 1)
     priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
-    """The children of one project, oldest first, and what they have stated, resource by resource.
+class Siblings:
+    """The children of one project, oldest first, with quotas, limits and weights as one column per resource.
 
-    ranks: positions of the children of one priority that have a weight, the highest priority first. limited, unlimited,
-    weightless: whether any child has a limit, no quota that bounds it, no weight.
+    ranks: per resource, positions of children with a weight, grouped by priority, highest first. limited, unlimited,
+    weightless: per resource, whether any child has a limit, an unlimited quota, no weight.
     """
 
     parent: str
@@ -49,40 +49,40 @@ class Family:
     weightless: tuple[bool, ...]
 
 
-class Tree:
-    """Looks up projects. `families` lists every project that has others below it, each after the one above it."""
+class ProjectTree:
+    """Project tree with look-ups. sibling_groups: the children of each project that has any, parents first."""
 
     def __init__(self, projects: Sequence[Project] = ()) -> None:
         self.projects = projects
         self.branches: dict[str, Branch] = {ROOT: Branch(ROOT, (ROOT,), 0)}
         self.children: dict[str, tuple[str, ...]] = {}
-        self.families: list[Family] = []
+        self.sibling_groups: list[Siblings] = []
         self._below: dict[tuple[str, str], str] = {}
         below: dict[str, list[tuple[int, Project]]] = {}
         by_age = sorted(range(len(projects)), key=lambda at: (projects[at].created, projects[at].name))
         for age, at in enumerate(by_age, start=1):
             below.setdefault(projects[at].parent or ROOT, []).append((age, projects[at]))
-        waiting = [ROOT]
-        for parent in waiting:
+        to_expand = [ROOT]
+        for parent in to_expand:
             found = below.get(parent, [])
             if not found:
                 continue
             path = self.branches[parent].path
-            nameless = Project.model_construct(name=parent + OWN)
-            for age, project in [*found, (len(projects) + 1, nameless)]:
+            implicit = Project.model_construct(name=parent + DIRECT)
+            for age, project in [*found, (len(projects) + 1, implicit)]:
                 self.branches[project.name] = _branch(project, path, age)
-                waiting.append(project.name)
-            self.children[parent] = (*[project.name for _, project in found], nameless.name)
-            self.families.append(self._family(parent))
+                to_expand.append(project.name)
+            self.children[parent] = (*[project.name for _, project in found], implicit.name)
+            self.sibling_groups.append(self._siblings(parent))
 
     def leaf_of(self, project: str) -> str:
-        """Where a job of this project is counted."""
+        """Returns the leaf at which jobs of this project are counted."""
         if project not in self.branches:
             project = ROOT
-        return project + OWN if project in self.children else project
+        return project + DIRECT if project in self.children else project
 
     def common(self, one: str, other: str) -> str:
-        """The lowest common ancestor; a project counts as its own."""
+        """Returns the lowest common ancestor; a project is its own ancestor."""
         path = self.branches[one].path
         for name in self.branches[other].path:
             if name in path:
@@ -90,25 +90,25 @@ class Tree:
         return ROOT
 
     def below(self, ancestor: str, project: str) -> str:
-        """The child of `ancestor` on the way to `project`; `project` itself where there is no step between them."""
+        """Returns the child of `ancestor` on the path to `project`; `project` itself if `ancestor` is not above it."""
         path = self.branches[project].path
         if ancestor not in path[1:]:
             return project
         return path[path.index(ancestor) - 1]
 
     def sides(self, preemptor: str, victim: str) -> tuple[str, str]:
-        """Both projects' sides just below their lowest common ancestor."""
+        """Returns the two children of the lowest common ancestor that contain the projects."""
         common = self.common(preemptor, victim)
         return self.below(common, preemptor), self.below(common, victim)
 
-    def _family(self, parent: str) -> Family:
+    def _siblings(self, parent: str) -> Siblings:
         names = self.children[parent]
         found = [self.branches[name] for name in names]
         priorities = sorted(dict.fromkeys(branch.priority for branch in found), reverse=True)
         ranks = [[at for at, branch in enumerate(found) if branch.priority == priority] for priority in priorities]
         quotas, limits = _columns(branch.quota for branch in found), _columns(branch.limit for branch in found)
         weights = _columns(branch.weights for branch in found)
-        return Family(
+        return Siblings(
             parent,
             names,
             quotas,
@@ -121,19 +121,19 @@ class Tree:
         )
 
 
-def tree_of(state: PoolState) -> Tree:
-    """The project tree of the policy in force."""
+def tree_of(state: PoolState) -> ProjectTree:
+    """Returns the project tree of the policy in force."""
     projects = state.policy.projects if state.policy is not None else ()
     tree = state.indices.project_tree
-    if not isinstance(tree, Tree) or tree.projects is not projects:
-        state.indices.project_tree = tree = Tree(projects)
+    if not isinstance(tree, ProjectTree) or tree.projects is not projects:
+        state.indices.project_tree = tree = ProjectTree(projects)
     return tree
 
 
-def called(project: str) -> str:
-    """How a sentence names the project."""
-    if project.endswith(OWN):
-        above = project.removesuffix(OWN)
+def project_text(project: str) -> str:
+    """Returns the project as sentences name it."""
+    if project.endswith(DIRECT):
+        above = project.removesuffix(DIRECT)
         return f"what is submitted straight to project {above}" if above else "what is submitted without a project"
     return f"project {project}" if project else "the pool"
 
@@ -150,8 +150,8 @@ def _branch(project: Project, above: tuple[str, ...], age: int) -> Branch:
     )
 
 
-def _amounts(bounds: Bounds, gpus: int) -> Amounts:
-    return Amounts(
+def _amounts(bounds: Bounds, gpus: int) -> ResourceVector:
+    return ResourceVector(
         gpus if bounds.gpu_milli is None else bounds.gpu_milli,
         UNLIMITED if bounds.cpu_milli is None else bounds.cpu_milli,
         UNLIMITED if bounds.memory_bytes is None else bounds.memory_bytes,

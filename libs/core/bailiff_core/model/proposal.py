@@ -1,4 +1,4 @@
-"""Victim selection's answer to one open request: who leaves, where the preemptor goes, and why this and no other."""
+"""Proposals of victim selection: victims, the preemptor's placement, and the explanation of the choice."""
 
 from typing import Annotated, Literal
 
@@ -9,10 +9,10 @@ from .placement_ranges import NodeShare, numbers
 
 
 class VictimChoice(Document):
-    """One victim and what evicting it loses, in GPU-ms (semantics §5). `reserved`: it had not started yet.
+    """One victim and the work lost by evicting it, in GPU-ms (semantics §5). reserved: it had not started.
 
-    tasks: the surplus tasks that leave, as ranges; empty: the whole job. moved_to: where it goes on, kept for it; of surplus
-    tasks perhaps only some.
+    tasks: ranges of the surplus tasks to evict; empty: the whole job. moved_to: the reserved new placement of a relocated
+    victim; of surplus tasks, possibly only some.
     """
 
     job: Name
@@ -28,17 +28,17 @@ class VictimChoice(Document):
 
     @property
     def relocated_tasks(self) -> list[int]:
-        """The members with a new place."""
+        """Indices of the tasks with a new place."""
         return sorted(index for share in self.moved_to for index in numbers(share.tasks))
 
     @property
     def relocated(self) -> bool:
-        """Whether all that leaves has its new place, so that nothing is taken from the job."""
+        """Whether all evicted tasks have a new place, so that the job loses no resources."""
         return bool(self.moved_to) and (not self.tasks or self.relocated_tasks == sorted(numbers(self.tasks)))
 
 
 class Excluded(Document):
-    """So many jobs could not be victims because of this rule; the first few by name."""
+    """Number of jobs that a rule excludes as victims, with the first few names."""
 
     rule: str
     jobs: Count
@@ -46,14 +46,14 @@ class Excluded(Document):
 
 
 class ClassGpus(Document):
-    """So many GPUs, in thousandths, are taken from victims of this priority."""
+    """GPUs of victims of one priority, in thousandths."""
 
     priority: Integer
     gpu_milli: Count
 
 
 class Cost(Document):
-    """What a set of victims costs, most important first (DESIGN §5). Compare field by field, in this order."""
+    """Cost of a set of victims (semantics §5). Compared field by field, in this order."""
 
     classes: Annotated[tuple[ClassGpus, ...], Field(max_length=64)] = ()
     under_share_gpu_milli: Count = 0
@@ -64,7 +64,7 @@ class Cost(Document):
 
 
 class AttemptedAction(Document):
-    """A action that was tried and made no room: why, how many jobs it might have taken, and whom each rule kept from it."""
+    """An action that was tried without success: the reason, the number of candidates, and exclusions by rule."""
 
     action: Literal["consolidate", "reclaim", "preempt"]
     refused: Literal["impossible", "gave-up"]
@@ -74,11 +74,10 @@ class AttemptedAction(Document):
 
 
 class Explanation(Document):
-    """Why this set and no other. `proven`: an exact search finished, nothing is cheaper. `steps` of it were used.
+    """Why this set was chosen. proven: an exact search finished, no set costs less. steps: search steps used.
 
-    cost: of the chosen set, level by level of the objective. lower_bound: where nothing is proven, no set costs less than
-    this. runner_up: the next best set that was found. attempted_actions: the other actions that were tried for this request, in
-    order.
+    cost: of the chosen set, by level of the objective. lower_bound: where optimality is not proven, no set costs less.
+    runner_up: the next best set found. attempted_actions: the other actions tried for this request, in order.
     """
 
     candidates: Count = 0
@@ -94,10 +93,10 @@ class Explanation(Document):
 
 
 class Proposal(Document):
-    """The answer to one open request: victims and a placement, or why there are none.
+    """Proposal for one open request: victims and a placement, or the reason for none.
 
-    tasks: the members that the placement is for, as ranges; empty: all. action: by which they may be placed.
-    refused: `impossible` (proven: no set of permitted victims makes room) or `gave-up` (the step budget ran out).
+    tasks: ranges of the tasks that the placement is for; empty: all. action: the action that places them.
+    refused: `impossible` (proven: no permitted set of victims is sufficient) or `gave-up` (the step budget was used up).
     """
 
     request: Count

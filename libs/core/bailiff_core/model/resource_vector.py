@@ -1,4 +1,4 @@
-"""Amounts of the three resources that projects are measured in, and what one may write for them."""
+"""Vectors of GPU, CPU and memory, as used for quotas and usage, and parsers for their written forms."""
 
 from fractions import Fraction
 from math import ceil, floor, isfinite
@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, model_validator
 
-from .document import MAX_INTEGER, Document, Integer, written_bytes
+from .document import MAX_INTEGER, Document, Integer, parse_bytes_with_unit
 
 UNLIMITED = -1
 Amount = int | Fraction
@@ -14,42 +14,42 @@ Bound = Annotated[Integer, Field(ge=UNLIMITED)]
 Weight = Annotated[Integer, Field(ge=0)]
 
 
-class Amounts(NamedTuple):
+class ResourceVector(NamedTuple):
     """GPUs in thousandths of one, CPU in millicores, memory in bytes.
 
-    Whole numbers, but for GPUs where tasks ask for MiB: then exact fractions of a thousandth.
+    Integers, except GPUs where tasks request shares in bytes: then exact fractions.
     """
 
     gpu_milli: Amount = 0
     cpu_milli: Amount = 0
     memory_bytes: Amount = 0
 
-    def plus(self, other: "Amounts") -> "Amounts":
-        """Resource by resource."""
-        return Amounts(self[0] + other[0], self[1] + other[1], self[2] + other[2])
+    def plus(self, other: "ResourceVector") -> "ResourceVector":
+        """Returns the sum."""
+        return ResourceVector(self[0] + other[0], self[1] + other[1], self[2] + other[2])
 
-    def minus(self, other: "Amounts") -> "Amounts":
-        """Resource by resource; may go below zero."""
-        return Amounts(self[0] - other[0], self[1] - other[1], self[2] - other[2])
+    def minus(self, other: "ResourceVector") -> "ResourceVector":
+        """Returns the difference; may be negative."""
+        return ResourceVector(self[0] - other[0], self[1] - other[1], self[2] - other[2])
 
-    def within(self, other: "Amounts") -> bool:
-        """Whether no resource is above `other`'s."""
+    def within(self, other: "ResourceVector") -> bool:
+        """Whether no resource exceeds that of `other`."""
         return self[0] <= other[0] and self[1] <= other[1] and self[2] <= other[2]
 
-    def times(self, count: int) -> "Amounts":
-        """So many times as much."""
-        return Amounts(self[0] * count, self[1] * count, self[2] * count)
+    def times(self, count: int) -> "ResourceVector":
+        """Returns the multiple."""
+        return ResourceVector(self[0] * count, self[1] * count, self[2] * count)
 
 
-NOTHING = Amounts()
+ZERO = ResourceVector()
 RESOURCES = ("GPUs", "CPUs", "GiB of memory")
 _SCALES = (1000, 1000, 2**30)
 
 
-def in_words(resource: int, amount: Amount, *, up: bool = True) -> str:
-    """An amount of a resource (a position in `Amounts`) as people write it, in `RESOURCES`: `1.5`, in thousandths.
+def resource_text(resource: int, amount: Amount, *, up: bool = True) -> str:
+    """Returns an amount of a resource (index into `ResourceVector`) in the unit of `RESOURCES`, as `1.5`.
 
-    Use is rounded up and bounds down, so that use above a bound never reads like the bound.
+    Usage is rounded up (`up`) and bounds down, so that usage above a bound never prints as the bound.
     """
     exact = Fraction(amount * 1000, _SCALES[resource])
     thousandths = ceil(exact) if up else floor(exact)
@@ -57,7 +57,7 @@ def in_words(resource: int, amount: Amount, *, up: bool = True) -> str:
 
 
 class Bounds(Document):
-    """A quota or limit per resource; -1: none. May be written `{gpus: 4, cpus: 32, memory: 64GiB}`; `gpus: 0.5` is half a GPU."""
+    """Quota or limit; -1: unlimited. Short form: `{gpus: 4, cpus: 32, memory: 64GiB}`; `gpus: 0.5` is half a GPU."""
 
     gpu_milli: Bound | None = None
     cpu_milli: Bound | None = None
@@ -65,12 +65,12 @@ class Bounds(Document):
 
     @model_validator(mode="before")
     @classmethod
-    def _friendly(cls, value: Any) -> Any:
-        return friendly_amounts(value)
+    def _parse(cls, value: Any) -> Any:
+        return parse_resources(value)
 
 
 class Weights(Document):
-    """How a project shares in what is left over, per resource. A single number stands for all three."""
+    """Weights of a project in dividing resources beyond quotas. A single number sets all three."""
 
     gpu: Weight = 1
     cpu: Weight = 1
@@ -86,25 +86,25 @@ class Weights(Document):
         return {"gpu": value, "cpu": value, "memory": value}
 
 
-def friendly_amounts(value: Any) -> Any:
-    """`gpus`, `cpus` and `memory` as people write them, in thousandths and bytes. Raises `ValueError`."""
+def parse_resources(value: Any) -> Any:
+    """Converts `gpus`, `cpus` and `memory` to thousandths and bytes. Raises `ValueError`."""
     if isinstance(value, Document):
         return value
     if not isinstance(value, dict):
         raise ValueError(f"expected amounts such as {{gpus: 4, cpus: 32, memory: 64GiB}}, found {value!r}")
     found = dict(value)
-    for friendly, exact, convert in (
+    for short, exact, convert in (
         ("gpus", "gpu_milli", _thousandths),
         ("cpus", "cpu_milli", _thousandths),
         ("memory", "memory_bytes", _bytes),
     ):
-        if friendly in found:
+        if short in found:
             if exact in found:
-                raise ValueError(f"{friendly} and {exact} say the same thing: leave one out")
+                raise ValueError(f"{short} and {exact} say the same thing: leave one out")
             try:
-                found[exact] = convert(found.pop(friendly))
+                found[exact] = convert(found.pop(short))
             except ValueError as error:
-                raise ValueError(f"{friendly}: {error}") from None
+                raise ValueError(f"{short}: {error}") from None
     return found
 
 
@@ -123,7 +123,7 @@ def _thousandths(value: Any) -> Any:
 
 
 def _bytes(value: Any) -> Any:
-    found = written_bytes(value)
+    found = parse_bytes_with_unit(value)
     if isinstance(found, bool) or not isinstance(found, int) or not UNLIMITED <= found <= MAX_INTEGER:
         raise ValueError(f"expected memory such as 64GiB, or -1 for no bound; found {value!r}")
     return found

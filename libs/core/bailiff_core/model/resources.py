@@ -6,56 +6,56 @@ from .gpu_shares import NO_SHARES, units_of
 from .state import Node, Resources
 
 
-def idle_later(node: Node) -> Resources:
-    """What will be free once everything on its way out is gone: idle room included, promises kept back."""
-    held, releasing, reserved, capacity = node.allocated, node.releasing, node.reserved, node.capacity
-    room = Resources(
-        capacity.devices & ~((held.devices & ~releasing.devices) | reserved.devices | node.quarantined),
-        capacity.cpu_milli - held.cpu_milli + releasing.cpu_milli - reserved.cpu_milli,
-        capacity.memory_bytes - held.memory_bytes + releasing.memory_bytes - reserved.memory_bytes,
-        capacity.slots - held.slots + releasing.slots - reserved.slots,
+def free_after_release(node: Node) -> Resources:
+    """Returns the free resources after all releasing ones are released: capacity less what stays allocated or reserved."""
+    allocated, releasing, reserved, capacity = node.allocated, node.releasing, node.reserved, node.capacity
+    free = Resources(
+        capacity.devices & ~((allocated.devices & ~releasing.devices) | reserved.devices | node.quarantined),
+        capacity.cpu_milli - allocated.cpu_milli + releasing.cpu_milli - reserved.cpu_milli,
+        capacity.memory_bytes - allocated.memory_bytes + releasing.memory_bytes - reserved.memory_bytes,
+        capacity.slots - allocated.slots + releasing.slots - reserved.slots,
     )
-    for number in {**held.shares, **reserved.shares}:
-        used = held.shares.get(number, 0) - releasing.shares.get(number, 0) + reserved.shares.get(number, 0)
-        _share_out(room, node, number, used)
-    return room
+    for number in {**allocated.shares, **reserved.shares}:
+        used = allocated.shares.get(number, 0) - releasing.shares.get(number, 0) + reserved.shares.get(number, 0)
+        _set_share_free(free, node, number, used)
+    return free
 
 
-def _share_out(room: Resources, node: Node, number: int, used: int) -> None:
-    """In `room`, which has the device free and whole, so much of it is in use."""
-    if used and room.devices >> number & 1:
-        room.devices &= ~(1 << number)
-        room.shares[number] = units_of(node.devices[number]) - used
+def _set_share_free(free: Resources, node: Node, number: int, used: int) -> None:
+    """Replaces the whole free device in `free` by the part that is not in use. used: share units."""
+    if used and free.devices >> number & 1:
+        free.devices &= ~(1 << number)
+        free.shares[number] = units_of(node.devices[number]) - used
 
 
-def add(room: Resources, devices: int, cpu_milli: int, memory_bytes: int, shares: Mapping[int, int] = NO_SHARES) -> None:
-    """Count one more task in `room`."""
-    room.devices |= devices
-    room.cpu_milli += cpu_milli
-    room.memory_bytes += memory_bytes
-    room.slots += 1
+def add(total: Resources, devices: int, cpu_milli: int, memory_bytes: int, shares: Mapping[int, int] = NO_SHARES) -> None:
+    """Adds the resources of one task to a sum."""
+    total.devices |= devices
+    total.cpu_milli += cpu_milli
+    total.memory_bytes += memory_bytes
+    total.slots += 1
     for number, share in shares.items():
-        room.shares[number] = room.shares.get(number, 0) + share
+        total.shares[number] = total.shares.get(number, 0) + share
 
 
-def remove(room: Resources, devices: int, cpu_milli: int, memory_bytes: int, shares: Mapping[int, int] = NO_SHARES) -> None:
-    """Take one task out of `room`."""
-    room.devices &= ~devices
-    room.cpu_milli -= cpu_milli
-    room.memory_bytes -= memory_bytes
-    room.slots -= 1
+def remove(total: Resources, devices: int, cpu_milli: int, memory_bytes: int, shares: Mapping[int, int] = NO_SHARES) -> None:
+    """Subtracts the resources of one task from a sum."""
+    total.devices &= ~devices
+    total.cpu_milli -= cpu_milli
+    total.memory_bytes -= memory_bytes
+    total.slots -= 1
     for number, share in shares.items():
-        left = room.shares.get(number, 0) - share
+        left = total.shares.get(number, 0) - share
         if left > 0:
-            room.shares[number] = left
+            total.shares[number] = left
         else:
-            room.shares.pop(number, None)
+            total.shares.pop(number, None)
 
 
-def less(room: Resources, amount: Resources, units: Mapping[int, int]) -> Resources:
-    """Free room without `amount`. `units`: of each device that may be used; of others nothing is ever free."""
-    devices = room.devices & ~amount.devices
-    shares = room.shares
+def subtract(free: Resources, amount: Resources, units: Mapping[int, int]) -> Resources:
+    """Returns `free` less `amount`. units: share units of each usable device; other devices are never free."""
+    devices = free.devices & ~amount.devices
+    shares = free.shares
     if amount.shares:
         shares = dict(shares)
         for number, share in amount.shares.items():
@@ -66,17 +66,17 @@ def less(room: Resources, amount: Resources, units: Mapping[int, int]) -> Resour
                 shares[number] = units[number] - share
     return Resources(
         devices,
-        room.cpu_milli - amount.cpu_milli,
-        room.memory_bytes - amount.memory_bytes,
-        room.slots - amount.slots,
+        free.cpu_milli - amount.cpu_milli,
+        free.memory_bytes - amount.memory_bytes,
+        free.slots - amount.slots,
         shares,
     )
 
 
-def more(room: Resources, amount: Resources, units: Mapping[int, int], usable: int) -> Resources:
-    """Free room and `amount`: the opposite of `less`. A device of which nothing is in use any more is whole again."""
-    devices = room.devices | amount.devices & usable
-    shares = room.shares
+def release(free: Resources, amount: Resources, units: Mapping[int, int], usable: int) -> Resources:
+    """Returns `free` plus `amount`, the inverse of `subtract`. A device without shares in use becomes a whole device again."""
+    devices = free.devices | amount.devices & usable
+    shares = free.shares
     if amount.shares:
         shares = dict(shares)
         for number, share in amount.shares.items():
@@ -87,15 +87,15 @@ def more(room: Resources, amount: Resources, units: Mapping[int, int], usable: i
                     devices |= 1 << number
     return Resources(
         devices,
-        room.cpu_milli + amount.cpu_milli,
-        room.memory_bytes + amount.memory_bytes,
-        room.slots + amount.slots,
+        free.cpu_milli + amount.cpu_milli,
+        free.memory_bytes + amount.memory_bytes,
+        free.slots + amount.slots,
         shares,
     )
 
 
-def both(one: Resources, other: Resources) -> Resources:
-    """What is free in one and in the other."""
+def intersection(one: Resources, other: Resources) -> Resources:
+    """Returns the resources that are free in both."""
     shares = one.shares
     if one.shares or other.shares:
         shares = {}
@@ -116,12 +116,12 @@ def both(one: Resources, other: Resources) -> Resources:
     )
 
 
-def contains(room: Resources, amount: Resources) -> bool:
-    """Whether `amount` can be taken of this free room."""
+def contains(free: Resources, amount: Resources) -> bool:
+    """Whether `amount` fits into `free`."""
     return (
-        not amount.devices & ~room.devices
-        and amount.cpu_milli <= max(0, room.cpu_milli)
-        and amount.memory_bytes <= max(0, room.memory_bytes)
-        and amount.slots <= room.slots
-        and all(room.devices >> number & 1 or share <= room.shares.get(number, -1) for number, share in amount.shares.items())
+        not amount.devices & ~free.devices
+        and amount.cpu_milli <= max(0, free.cpu_milli)
+        and amount.memory_bytes <= max(0, free.memory_bytes)
+        and amount.slots <= free.slots
+        and all(free.devices >> number & 1 or share <= free.shares.get(number, -1) for number, share in amount.shares.items())
     )

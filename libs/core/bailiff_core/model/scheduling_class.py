@@ -1,4 +1,4 @@
-"""A digest of what a gang requests: equal for gangs that fit or do not fit together."""
+"""Scheduling classes: a digest of a gang's request. Gangs of one class fit or do not fit alike."""
 
 import hashlib
 import json
@@ -10,14 +10,14 @@ from .demand import JobDemand
 
 
 def scheduling_class_of(demand: JobDemand) -> str:
-    """Equal for gangs that ask for the same."""
-    return _digest_of_shape(demand.__pydantic_serializer__.to_json(demand, include=_SHAPE, exclude_defaults=True))
+    """Returns the scheduling class of the request."""
+    return _digest(demand.__pydantic_serializer__.to_json(demand, include=_FIELDS, exclude_defaults=True))
 
 
-_SHAPE = {"tasks", "min_tasks", "sub_groups", "topology", "pack"}
+_FIELDS = {"tasks", "min_tasks", "sub_groups", "topology", "pack"}
 
 
-@lru_cache(maxsize=1024)  # jobs come in many copies
-def _digest_of_shape(asked: bytes) -> str:
-    data = json.loads(asked)
-    return hashlib.sha256(canonical_json({name: data.get(name) for name in sorted(_SHAPE)})).hexdigest()[:16]
+@lru_cache(maxsize=1024)  # many jobs have equal requests
+def _digest(request: bytes) -> str:
+    data = json.loads(request)
+    return hashlib.sha256(canonical_json({name: data.get(name) for name in sorted(_FIELDS)})).hexdigest()[:16]

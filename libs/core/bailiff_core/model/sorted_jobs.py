@@ -1,4 +1,4 @@
-"""Jobs sorted by a key that may change."""
+"""Sorted list of jobs by a key that may change."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ Key = tuple[int, int, int, str]
 
 
 class SortedJobs:
-    """Jobs in order of their keys, `(rank, moment, seq, id)`."""
+    """Jobs in the order of their keys, `(rank, time, seq, id)`."""
 
     def __init__(self) -> None:
         self.order: list[Key] = []

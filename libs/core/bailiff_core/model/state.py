@@ -1,4 +1,4 @@
-"""The state of one pool, as folded from its log. Only `fold` changes these values; everyone else reads them."""
+"""The state of one pool, as folded from its log. Only `fold` changes these values."""
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
@@ -25,8 +25,8 @@ ENDED: frozenset[JobPhase] = frozenset({"succeeded", "failed", "cancelled"})
 class Device:
     """A GPU of a node. `number` is its bit in the node's masks.
 
-    fault: why it is quarantined or unhealthy, since when (µs), left so by which job. clear_seq: the record that asks its
-    agent to take it into use again, as it is.
+    fault: why it is quarantined or unhealthy, since when (µs), and the job that left it so. clear_seq: the record of the
+    request to use it again as it is.
     """
 
     number: int
@@ -45,9 +45,9 @@ class Device:
 
 @dataclass(slots=True)
 class Resources:
-    """An amount of one node: a mask of whole devices, CPU in millicores, memory in bytes, task slots.
+    """Resources of one node: a mask of whole devices, CPU in millicores, memory in bytes, task slots.
 
-    shares: of devices that are shared, by device number, in units of `sharing.py`; such a device is in no mask.
+    shares: of shared devices, by device number, in units of `gpu_shares.py`; a shared device is not in the mask.
     """
 
     devices: int = 0
@@ -59,7 +59,7 @@ class Resources:
 
 @dataclass(slots=True)
 class Drain:
-    """A node that is being emptied, since the record `seq`. due: what runs there leaves now. deadline: µs on log time."""
+    """Drain of a node since the record `seq`. due: its tasks are evicted now. deadline: µs, log time."""
 
     seq: int
     mode: DrainMode
@@ -70,13 +70,12 @@ class Drain:
 
 @dataclass(slots=True)
 class Node:
-    """One machine. `allocated`, `releasing` and `reserved` are sums over the tasks that stand on it.
+    """One machine. `allocated`, `releasing` and `reserved` are sums over its tasks.
 
-    allocated: of tasks that started and are not proved gone; releasing: the part of it that is on its way out;
-    reserved: promised to gangs that have not started. quarantined: devices that were not seen free.
-    lease: the longest one that its agent may go by, µs. drain: why it takes nothing new.
-    checkpoint_store: names the folder in which jobs keep theirs, where nodes share one.
-    silence_confirmed: an operator says that its present silence is its own, whoever else is silent.
+    allocated: of tasks ordered to start whose release is not proven; releasing: the part of it that is being evicted or has
+    exited; reserved: of reservations. quarantined: mask of devices not seen free. lease: the longest lease that its agent may
+    apply, µs. checkpoint_store: identity of the checkpoint directory, where nodes share one. silence_confirmed: an operator
+    confirmed that the node itself is silent, so it may be declared lost even while many nodes are silent.
     """
 
     number: int
@@ -101,15 +100,15 @@ class Node:
 
     @property
     def schedulable(self) -> bool:
-        """Whether anything new may be placed there."""
+        """Whether new tasks may be placed on it."""
         return self.state == "ready" and self.drain is None
 
 
 @dataclass(slots=True)
 class Eviction:
-    """A decided eviction of a job's present attempt, or of one surplus task.
+    """A decided eviction of a job's present attempt, or of one task of it.
 
-    started_seq: the record that let the executor tell the agents; cancel_seq: the record that took it back.
+    started_seq: the `EvictionStarted` record, after which agents are notified; cancel_seq: the record that cancelled it.
     """
 
     decided_seq: int
@@ -125,16 +124,14 @@ class Eviction:
 
 @dataclass(slots=True)
 class Task:
-    """One member of a gang in the job's present attempt. `eviction`: of this member alone, while the job goes on.
+    """A task of the job's present attempt. eviction: of this task alone, while the job continues.
 
-    start_seq: the record that ordered its start, which the agents' fences compare. attached: it listens for notices.
+    start_seq: the record that ordered its start, compared by the agents' fences. attached: it listens for notices.
     stage_times: when it reached the stages of its eviction. step, step_rate_milli (steps in 1,000 s), checkpoint_step,
-    checkpoint_at:
-    how far it has said that it is; notice_step, notice_step_rate_milli: when it had its notice. confirmed_step: the step at
-    which it would
-    save together with its gang. resumed_step: the step that it went on from. device_failed: one of its devices broke under it.
-    idle_since: since when none of its GPUs has done anything.
-    over_share: it used more of a shared device than it was given, and the policy says that it leaves.
+    checkpoint_at: its latest reported progress; notice_step, notice_step_rate_milli: its progress at the notice.
+    confirmed_step: the step at which it can save together with its gang. resumed_step: the step it resumed from.
+    device_failed: one of its devices became unhealthy. idle_since: since when its GPUs are idle. over_share: it used more
+    than its share of a device, and the policy evicts it.
     """
 
     index: int
@@ -168,7 +165,7 @@ class Task:
 
 @dataclass(slots=True)
 class OperatorRequest:
-    """What somebody wants of a job that has a place, until it is decided on: that it leaves, or moves (to `node`)."""
+    """Pending request to evict or migrate (to `node`) a placed job."""
 
     seq: int
     kind: Literal["evict", "migrate"]
@@ -178,17 +175,16 @@ class OperatorRequest:
 
 @dataclass(slots=True)
 class Job:
-    """A gang and where it stands. Times are µs UTC on log time.
+    """A job (gang of tasks) and its state. Times are µs UTC, log time.
 
-    priority: the effective one, for order and victim tests; base_priority: its class's. tasks: the members that have a
-    place in the present attempt, by index; an elastic job may have fewer than it asks for. reservation: the places that are
-    kept for its next attempt while this one still leaves, or for members that leave while it goes on, until when, and by
-    which action (a job that is moved).
-    eviction_times: involuntary evictions that a rule still counts. stale_since: since when the running gang lacks a member
-    that it needs. pending_since: when it last joined the queue, a dropped reservation apart. first_wait: how long it
-    waited for its first start. step: how far its earlier attempts are known to have come. paused_seq: the record that
-    paused it; None while it is not paused. restart_pending: members that were told of are gone, and the others are to start again
-    without them. idle_recorded: it was said that its GPUs do nothing. user: who submitted it.
+    priority: effective, for queue order and victim tests; base_priority: its class's. tasks: the placed tasks of the present
+    attempt, by index; an elastic job may have fewer than it requests. reservation, reservation_until, reservation_action: the
+    places reserved for its next attempt, or for single tasks, while the present ones are evicted; their expiry; the action
+    (of a relocated job). eviction_times: times of recent involuntary evictions. stale_since: since when the running gang is
+    below its minimum. pending_since: when it last joined the queue; a dropped reservation does not change it. first_wait: time
+    from submission to its first start. step: last known step of earlier attempts. paused_seq: the record that paused it; None:
+    not paused. restart_pending: tasks are gone, and the others restart without them. idle_recorded: `JobIdle` was recorded.
+    user: who submitted it.
     """
 
     id: str
@@ -239,13 +235,13 @@ class Job:
     user: str = ""
 
     def groups(self) -> list[TaskGroup]:
-        """The task group of each task, by task index; also of members whose job was scaled down and that are still there."""
+        """Returns the task group of each task, by index; includes tasks beyond the size of a job that was scaled down."""
         found = [group for group in self.demand.tasks for _ in range(group.count)]
         beyond = self.tasks[-1].index + 1 - len(found) if self.tasks else 0
         return found + [self.demand.tasks[-1]] * beyond
 
     def group(self, index: int) -> TaskGroup:
-        """The task group of one task: `groups()[index]`, without the list."""
+        """Returns `groups()[index]` without building the list."""
         for group in self.demand.tasks:
             if index < group.count:
                 return group
@@ -253,32 +249,32 @@ class Job:
         return self.demand.tasks[-1]
 
     def task(self, index: int) -> Task | None:
-        """The member of that index, where it has a place."""
-        if index < len(self.tasks) and self.tasks[index].index == index:  # nobody is missing before it
+        """Returns the placed task of that index, or `None`."""
+        if index < len(self.tasks) and self.tasks[index].index == index:  # no gap before it
             return self.tasks[index]
         at = bisect_left(self.tasks, index, key=lambda task: task.index)
         return self.tasks[at] if at < len(self.tasks) and self.tasks[at].index == index else None
 
     @property
     def size(self) -> int:
-        """How many tasks the gang has, placed or not."""
+        """Number of tasks of the gang, placed or not."""
         groups = self.demand.tasks
         return groups[0].count if len(groups) == 1 else sum(group.count for group in groups)
 
     @property
     def minimum(self) -> int:
-        """How many tasks must run together; the others are surplus."""
+        """Minimum number of tasks that run together; the others are surplus."""
         return self.size if self.demand.min_tasks is None else self.demand.min_tasks
 
     @property
     def gpus(self) -> int:
-        """Whole GPUs of the gang."""
+        """Number of whole GPUs of the gang."""
         return sum(group.count * group.gpu_milli for group in self.demand.tasks) // 1000
 
 
 @dataclass(slots=True)
 class OpenRequest:
-    """A `PreemptionRequested` without an answer."""
+    """A `PreemptionRequested` without a decision."""
 
     seq: int
     job: str
@@ -286,7 +282,7 @@ class OpenRequest:
 
 @dataclass(slots=True)
 class Selection:
-    """The one batch of preemption requests that is out."""
+    """The one open batch of preemption requests."""
 
     number: int
     opened_seq: int
@@ -296,7 +292,7 @@ class Selection:
 
 @dataclass(slots=True)
 class Preemption:
-    """A preemption under way: `seq` of the decision, who it is for, who leaves. abandoned: why it is not needed."""
+    """A preemption in progress. seq: of the decision; job: the preemptor; abandoned: why it is not needed."""
 
     seq: int
     job: str
@@ -306,7 +302,7 @@ class Preemption:
 
 @dataclass(slots=True)
 class SeenRequest:
-    """A request seen: what it said, when, and where it is recorded."""
+    """An accepted request id: digest of its content, time, and seq of its record."""
 
     digest: str
     seen_at: int
@@ -315,7 +311,7 @@ class SeenRequest:
 
 @dataclass(slots=True)
 class RejectionCount:
-    """How many inputs of one source were rejected in the minute that began at `since`."""
+    """Number of rejected inputs of one source in the minute from `since`."""
 
     since: int
     count: int
@@ -325,16 +321,16 @@ class RejectionCount:
 class PoolState:
     """The whole state of one pool after the record `seq`. Only the fold writes it, apart from `indices`.
 
-    queue: jobs that lack tasks, by priority, submission and id; `queue/order.py` has the order in which they are tried.
-    active: jobs with tasks that have a place. reserved, starting, evicting: of these, the ones with reserved tasks, with
-    tasks that are being started, and with evictions in progress (dicts used as ordered sets). ended: jobs by end time.
+    queue: jobs that need placement, by priority, submission and id; `queue/order.py` has the order of a pass.
+    active: jobs with placed tasks. reserved, starting, evicting: those of them with reserved tasks, starting tasks, and
+    evictions in progress (dicts used as ordered sets). ended: jobs by end time.
     epochs: the first seq of each epoch. accepted_truncation: the highest (epoch, seq) whose loss an operator accepted.
-    truncation_unreconciled: since then, tasks may run that the log does not know. proposals: of the current batch, by the seq
+    truncation_unreconciled: tasks may run that the truncated log does not have. proposals: of the current batch, by the seq
     of the request. draining: nodes being drained, in the order of the requests. silent_nodes: too many nodes fell silent at
     once; none of these is declared lost. run_time_limits: when running jobs reach their limit, soonest first. enforcing:
-    within a cycle, a policy was applied with `enforce`. reclaimed_at: when a project last lost something to reclaim.
+    within a cycle, a policy was applied with `enforce`. reclaimed_at: when a project was last reclaimed from.
     displaced_by: by victim (with `+`: its surplus), the preemptors and the record that decided it (`fold/displacements.py`).
-    entitlements_changed: the last record that changed what projects may claim.
+    entitlements_changed: the last record of `fold/entitlement_changes.py`.
     """
 
     pool: str = ""
@@ -385,13 +381,13 @@ class PoolState:
         return self.policy
 
     def epoch_of(self, seq: int) -> int:
-        """The epoch in which the record `seq` was written."""
+        """Returns the epoch of the record `seq`."""
         return max((epoch for epoch, began in self.epochs.items() if began <= seq), default=0)
 
     def touched_jobs(self) -> list[Job]:
-        """Jobs that the turn has touched so far and that are not forgotten."""
+        """Returns the jobs touched in this cycle that are still in the state."""
         return [self.jobs[name] for name in self.indices.touched if name in self.jobs]
 
     def active_jobs(self) -> list[Job]:
-        """Jobs that hold or are promised room."""
+        """Returns the jobs with allocated or reserved resources."""
         return [self.jobs[name] for name in self.active]

@@ -1,7 +1,7 @@
-"""Units: what is placed together and what leaves together (semantics §1 "Sub-groups", §2, §3).
+"""Units: tasks that are placed, or evicted, together (semantics §1 "Sub-groups", §2, §3).
 
-Below its minimum a job asks for all that is missing at once, at its minimum for one task more. It loses one surplus task
-at a time, then surplus sub-groups, and after those its core, whole.
+Below its minimum a job requests all missing tasks at once, above it one task at a time. It loses one surplus task at a
+time, then surplus sub-groups, then its whole core.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from .state import Job, Task
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Members of one gang, by index, in the order in which they are placed. `core`: without them the job does not run."""
+    """Task indices of one gang, in placement order. core: the job does not run without them."""
 
     job: Job
     indices: tuple[int, ...]
@@ -23,27 +23,27 @@ class Unit:
 
 
 def next_unit(job: Job) -> Unit | None:
-    """What the job asks for next, or `None` when nothing of it can be asked for: all placed, leaving, or ended."""
+    """Returns the unit that the job requests next, or `None` if there is none: all placed, evicting, or ended."""
     if job.eviction is not None or _complete(job):
         return None
     if not job.tasks and not job.demand.sub_groups and job.demand.min_tasks is None:
         groups = job.demand.tasks
-        everybody = _by_text(groups[0].count) if len(groups) == 1 else tuple(_in_order(job.demand, range(job.size)))
-        return Unit(job, everybody, core=True)
+        everything = _by_text(groups[0].count) if len(groups) == 1 else tuple(_in_order(job.demand, range(job.size)))
+        return Unit(job, everything, core=True)
     root = _tree(job, allocated_tasks(job))
     indices = root.wants()
     return Unit(job, tuple(indices), core=not root.satisfied) if indices else None
 
 
 def _complete(job: Job) -> bool:
-    """Whether each of its members has a place, or had one in this attempt."""
+    """Whether every task has, or had, a place in this attempt."""
     return len(job.tasks) == job.size and job.tasks[-1].index == job.size - 1
 
 
 def victim_units(job: Job) -> list[Unit]:
-    """All that the job can lose, in the order in which it would: each on top of those before it.
+    """Returns the units that the job can lose, in eviction order; each assumes that those before it are evicted.
 
-    One surplus task at a time, the deepest first; then surplus sub-groups, whole; then what is left of the job.
+    Single surplus tasks, the deepest first; then whole surplus sub-groups; then the rest of the job.
     """
     left = allocated_tasks(job)
     if not left:
@@ -55,34 +55,34 @@ def victim_units(job: Job) -> list[Unit]:
     while indices := root.surplus_task() or root.surplus_child():
         units.append(Unit(job, tuple(indices), core=False))
         root.drop(dict.fromkeys(indices))
-    core = sorted(root.all_held())
+    core = sorted(root.all_allocated())
     return [*units, Unit(job, tuple(core), core=True)] if core else units
 
 
-def whole(job: Job) -> Unit:
-    """All members that hold or are promised room, but for surplus that is leaving already."""
-    return Unit(job, tuple(task.index for task in job.tasks if task.eviction is None and holds(task)), core=True)
+def whole_job(job: Job) -> Unit:
+    """Returns all tasks with allocated or reserved resources, except those with an eviction of their own."""
+    return Unit(job, tuple(task.index for task in job.tasks if task.eviction is None and has_resources(task)), core=True)
 
 
-def core_stands(job: Job, members: Iterable[Task]) -> bool:
-    """Whether the job runs with just these members; those that have finished well count as there."""
+def core_complete(job: Job, members: Iterable[Task]) -> bool:
+    """Whether these tasks satisfy the gang's minimum; tasks that succeeded count as present."""
     return _tree(job, list(members)).satisfied
 
 
-def holds(task: Task) -> bool:
-    """Whether the task holds or is promised room that its eviction would free: what has exited is on its way out."""
+def has_resources(task: Task) -> bool:
+    """Whether the task has allocated or reserved resources that its eviction would free; exited tasks do not."""
     return task.state in ("reserved", "starting", "running")
 
 
 def allocated_tasks(job: Job) -> list[Task]:
-    """Members that are there and not leaving, by index."""
+    """Returns the tasks with resources that are not being evicted, by index."""
     if job.eviction is not None:
         return []
-    return [task for task in job.tasks if task.eviction is None and holds(task)]
+    return [task for task in job.tasks if task.eviction is None and has_resources(task)]
 
 
 def sub_group_problem(demand: JobDemand) -> str | None:
-    """What is wrong with the job's tree of sub-groups, as a sentence, or `None`: such a job could never be placed."""
+    """Returns why the job's tree of sub-groups is invalid, or `None`."""
     groups = {group.name: group for group in demand.sub_groups}
     if len(groups) < len(demand.sub_groups):
         names = [group.name for group in demand.sub_groups]
@@ -120,44 +120,44 @@ def sub_group_problem(demand: JobDemand) -> str | None:
 
 @dataclass(slots=True)
 class _Leaf:
-    """Tasks without further division. done: members that have finished well, which need no place any more."""
+    """A leaf of the sub-group tree. done: number of tasks that succeeded, which need no place."""
 
     name: str
     minimum: int
     free: list[int]
-    held: list[int]
+    allocated: list[int]
     done: int
 
     @property
     def satisfied(self) -> bool:
-        return len(self.held) + self.done >= self.minimum
+        return len(self.allocated) + self.done >= self.minimum
 
     def place_in_order(self) -> tuple[bool, bool, Fraction, str]:
-        """Smaller asks first: unsatisfied, then the lower share of its minimum, minimum 0 last, then by name."""
-        return _child_order(self.satisfied, len(self.held) + self.done, self.minimum, self.name)
+        """Sort key, smaller first: unsatisfied, then the lower ratio to its minimum, minimum 0 last, then name."""
+        return _child_order(self.satisfied, len(self.allocated) + self.done, self.minimum, self.name)
 
     def wants(self) -> list[int]:
-        """The next tasks to be placed together."""
+        """Returns the next tasks to place together."""
         if self.satisfied:
             return self.free[:1]
-        missing = self.minimum - len(self.held) - self.done
+        missing = self.minimum - len(self.allocated) - self.done
         return self.free[:missing] if len(self.free) >= missing else []
 
     def surplus_task(self) -> list[int]:
-        """The task that would leave first, if it may without the leaf falling below its minimum."""
-        return self.held[-1:] if len(self.held) + self.done > self.minimum else []
+        """Returns the task to evict first, if the leaf stays at its minimum without it."""
+        return self.allocated[-1:] if len(self.allocated) + self.done > self.minimum else []
 
     def surplus_child(self) -> list[int]:
-        """A leaf has no children."""
+        """Returns nothing: a leaf has no children."""
         return []
 
-    def all_held(self) -> list[int]:
-        """Every member that has a place, in order."""
-        return self.held
+    def all_allocated(self) -> list[int]:
+        """Returns the placed tasks, in order."""
+        return self.allocated
 
-    def drop(self, gone: Mapping[int, None]) -> None:
-        """These members have left."""
-        self.held = [index for index in self.held if index not in gone]
+    def drop(self, dropped: Mapping[int, None]) -> None:
+        """Removes these tasks."""
+        self.allocated = [index for index in self.allocated if index not in dropped]
 
 
 @dataclass(slots=True)
@@ -176,43 +176,43 @@ class _Group:
         return sum(child.satisfied for child in self.children)
 
     def place_in_order(self) -> tuple[bool, bool, Fraction, str]:
-        """As for a leaf, with its satisfied children for tasks."""
+        """As for a leaf, counting satisfied children instead of tasks."""
         return _child_order(self.satisfied, self._satisfied_children(), self.minimum, self.name)
 
     def _ordered(self) -> list["_Leaf | _Group"]:
         return sorted(self.children, key=lambda child: child.place_in_order())
 
     def wants(self) -> list[int]:
-        """Below the minimum what the first children lack, above it the next task or the next whole child."""
+        """Returns the tasks missing to the minimum, or, above it, the next task or the next whole child."""
         if self.satisfied:
             return next((indices for indices in (child.wants() for child in self._ordered()) if indices), [])
-        able = [child for child in self._ordered() if child.satisfied or child.wants()][: self.minimum]
-        lacking = [child.wants() for child in able if not child.satisfied]
-        return [index for part in lacking for index in part] if len(able) == self.minimum else []
+        usable = [child for child in self._ordered() if child.satisfied or child.wants()][: self.minimum]
+        lacking = [child.wants() for child in usable if not child.satisfied]
+        return [index for part in lacking for index in part] if len(usable) == self.minimum else []
 
     def surplus_task(self) -> list[int]:
-        """A task above the minimum of its leaf, of the child that asks last."""
+        """Returns a task above the minimum of its leaf, from the last child in order."""
         return next((indices for indices in (child.surplus_task() for child in reversed(self._ordered())) if indices), [])
 
     def surplus_child(self) -> list[int]:
-        """All of one child that is not needed, the deepest first; one that does not reach its minimum is needed least."""
+        """Returns all tasks of one child that is not needed, the deepest first; children below their minimum come first."""
         deeper = next((found for found in (child.surplus_child() for child in reversed(self._ordered())) if found), [])
         if deeper:
             return deeper
-        present = [child for child in reversed(self._ordered()) if child.all_held()]
-        spare = [child for child in present if not child.satisfied]
+        present = [child for child in reversed(self._ordered()) if child.all_allocated()]
+        droppable = [child for child in present if not child.satisfied]
         if self._satisfied_children() > self.minimum:
-            spare += [child for child in present if child.satisfied]
-        return spare[0].all_held() if spare else []
+            droppable += [child for child in present if child.satisfied]
+        return droppable[0].all_allocated() if droppable else []
 
-    def all_held(self) -> list[int]:
-        """Every member that has a place, child by child."""
-        return [index for child in self._ordered() for index in child.all_held()]
+    def all_allocated(self) -> list[int]:
+        """Returns the placed tasks, child by child."""
+        return [index for child in self._ordered() for index in child.all_allocated()]
 
-    def drop(self, gone: Mapping[int, None]) -> None:
-        """These members have left."""
+    def drop(self, dropped: Mapping[int, None]) -> None:
+        """Removes these tasks."""
         for child in self.children:
-            child.drop(gone)
+            child.drop(dropped)
 
 
 def _child_order(satisfied: bool, allocated: int, minimum: int, name: str) -> tuple[bool, bool, Fraction, str]:
@@ -221,7 +221,7 @@ def _child_order(satisfied: bool, allocated: int, minimum: int, name: str) -> tu
 
 
 def _tree(job: Job, allocated: list[Task]) -> _Leaf | _Group:
-    """The job's tasks as they stand, with these counted as placed."""
+    """Returns the job's sub-group tree with these tasks as placed."""
     here = dict.fromkeys(task.index for task in allocated)
     taken = dict.fromkeys(task.index for task in job.tasks)
     done = dict.fromkeys(task.index for task in job.tasks if task.state in ("exited", "released") and task.exit_code == 0)
@@ -265,12 +265,12 @@ def _tree(job: Job, allocated: list[Task]) -> _Leaf | _Group:
 
 @lru_cache(maxsize=256)
 def _by_text(count: int) -> tuple[int, ...]:
-    """`_in_order` of so many tasks of one kind."""
+    """Returns `_in_order` of `count` equal tasks."""
     return tuple(sorted(range(count), key=str))
 
 
 def _in_order(demand: JobDemand, indices: range | list[int]) -> list[int]:
-    """Tasks as they are placed: those with an `order` first, the higher before the lower; then by index as a string."""
+    """Returns tasks in placement order: those with an `order` first, higher before lower; then by index as a string."""
     if len(indices) == 1:
         return list(indices)
     orders: list[int | None] = [part.order for part in demand.tasks for _ in range(part.count)]

@@ -7,8 +7,8 @@ from .gpu_shares import share_of, shares_devices, units_of
 from .state import Job, PoolState, Task
 
 
-def held_gpu_milli(state: PoolState, job: Job, tasks: Iterable[Task]) -> int:
-    """Thousandths of GPUs that the tasks hold, rounded down."""
+def allocated_gpu_milli(state: PoolState, job: Job, tasks: Iterable[Task]) -> int:
+    """Returns the GPUs of the tasks, in thousandths, rounded down."""
     groups = job.groups()
     total: int | Fraction = 0
     for task in tasks:
@@ -23,8 +23,8 @@ def held_gpu_milli(state: PoolState, job: Job, tasks: Iterable[Task]) -> int:
 
 
 def lost_gpu_ms(state: PoolState, job: Job, gpu_milli: int) -> int:
-    """Work lost if so much of the job stops, in GPU-ms: since its last checkpoint or start, plus the cost of the restart."""
+    """Returns the work lost if `gpu_milli` of the job stop, GPU-ms: since its last checkpoint or start, plus restart cost."""
     rules = state.rules.preemption
     since = max(job.last_start or 0, job.last_checkpoint or 0)
-    held = 0 if job.last_start is None else min(max(0, state.now - since), rules.max_counted_loss)
-    return gpu_milli * (held + rules.restart_cost) // 1_000_000
+    lost_time = 0 if job.last_start is None else min(max(0, state.now - since), rules.max_counted_loss)
+    return gpu_milli * (lost_time + rules.restart_cost) // 1_000_000

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bailiff_core.model.gpu_shares import shares_devices
 from bailiff_core.model.state import Job, Node, PoolState
-from bailiff_core.model.units import holds
+from bailiff_core.model.units import has_resources
 
 from .equivalence_classes import EquivalenceClass
 
@@ -276,7 +276,7 @@ def _allocation_of_job(job: Job) -> JobAllocation:
     count = 0
     staying, shared = job.phase != "evicting", any(map(shares_devices, job.demand.tasks))
     for task in job.tasks:
-        if not holds(task):
+        if not has_resources(task):
             continue
         count += 1
         share = nodes.get(task.node)

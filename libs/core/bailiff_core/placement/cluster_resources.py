@@ -5,10 +5,10 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
-from bailiff_core.model.gpu_shares import amount_of, units_of
-from bailiff_core.model.resources import add, both, contains, less, more
+from bailiff_core.model.gpu_shares import task_resources, units_of
+from bailiff_core.model.resources import add, contains, intersection, release, subtract
 from bailiff_core.model.state import Node, PoolState, Resources
-from bailiff_core.model.units import Unit, holds
+from bailiff_core.model.units import Unit, has_resources
 
 from .result import GangPlacement
 from .task_requirements import NodeSelector, TaskRequirements
@@ -71,7 +71,7 @@ class NodeResources:
     def now(self) -> Resources:
         """Resources on which a task may start now."""
         if self._now is None:
-            self._now = both(self.unallocated, self.future)
+            self._now = intersection(self.unallocated, self.future)
         return self._now
 
     def devices_of(self, models: Sequence[str]) -> int:
@@ -235,8 +235,8 @@ class ClusterResources:
         """Take resources of the node: for tasks that start now, or with `future` as a reservation."""
         self._change(
             node,
-            node.unallocated if future else less(node.unallocated, amount, node.units),
-            less(node.future, amount, node.units),
+            node.unallocated if future else subtract(node.unallocated, amount, node.units),
+            subtract(node.future, amount, node.units),
         )
 
     def set_future(self, node: NodeResources, future: Resources) -> None:
@@ -250,19 +250,19 @@ class ClusterResources:
     def evict(self, unit: Unit) -> None:
         """Simulate the unit's eviction: its resources become releasing; reservations of tasks not started are dropped."""
         for node, amount in self.allocation_of(unit):
-            self._change(node, node.unallocated, more(node.future, amount, node.units, node.usable))
+            self._change(node, node.unallocated, release(node.future, amount, node.units, node.usable))
 
     def restore(self, unit: Unit) -> None:
         """Undo `evict` of this unit."""
         for node, amount in self.allocation_of(unit):
-            self._change(node, node.unallocated, less(node.future, amount, node.units))
+            self._change(node, node.unallocated, subtract(node.future, amount, node.units))
 
     def place(self, unit: Unit, place: GangPlacement) -> None:
         """Take the resources of a placement, which was found on these or on equal resources."""
         groups = unit.job.groups()
         for task in place.tasks:
             node = self.nodes[task.node]
-            devices, cpu_milli, memory_bytes, shares = amount_of(node.node, groups[task.index], task.devices)
+            devices, cpu_milli, memory_bytes, shares = task_resources(node.node, groups[task.index], task.devices)
             self.take(node, Resources(devices, cpu_milli, memory_bytes, 1, dict(shares)), future=place.future)
 
     def original_place_is_free(self, unit: Unit) -> bool:
@@ -283,9 +283,9 @@ class ClusterResources:
             if task is None:
                 continue
             self._allocations_on.setdefault(task.node, {})[key] = None
-            if holds(task) and task.node in self.nodes:
+            if has_resources(task) and task.node in self.nodes:
                 room = sums.setdefault(task.node, Resources())
-                add(room, *amount_of(self.nodes[task.node].node, groups[index], task.devices))
+                add(room, *task_resources(self.nodes[task.node].node, groups[index], task.devices))
         found = [(self.nodes[number], room) for number, room in sums.items()]
         if found:
             self._allocations[key] = found
@@ -363,4 +363,4 @@ def _free(node: Node, usable: int, units: Mapping[int, int]) -> tuple[Resources,
         used = held.shares.get(number, 0) - releasing.shares.get(number, 0) + reserved.shares.get(number, 0)
         if used:
             staying.shares[number] = used
-    return less(free, held, units), less(free, staying, units)
+    return subtract(free, held, units), subtract(free, staying, units)

@@ -4,7 +4,7 @@ from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bailiff_core.model.resource_vector import NOTHING, Amounts
+from bailiff_core.model.resource_vector import ZERO, ResourceVector
 
 from .cluster_resources import ClusterResources, NodeResources
 from .task_requirements import TasksByRequirements
@@ -20,9 +20,9 @@ class TopologyDomain:
 
     key: DomainKey
     nodes: list[NodeResources] = field(default_factory=list)
-    free: Amounts = NOTHING
+    free: ResourceVector = ZERO
 
-    def fullness(self, requested: Amounts) -> int | None:
+    def fullness(self, requested: ResourceVector) -> int | None:
         """Utilization by the request at the scarcest resource, in units of 1e-9; `None` if it does not fit."""
         most = 0
         for wanted, free in zip(requested, self.free, strict=True):
@@ -39,7 +39,7 @@ class TopologyDomains:
     def __init__(self, cluster: ClusterResources, levels: tuple[str, ...]) -> None:
         self._cluster, self._levels = cluster, levels
         self._by_key: dict[DomainKey, TopologyDomain] = {}
-        self._counted: dict[NodeResources, Amounts] = {}
+        self._counted: dict[NodeResources, ResourceVector] = {}
         self.seen = len(cluster.changed)
         for node in cluster.by_name().values():
             self._count(node)
@@ -56,7 +56,7 @@ class TopologyDomains:
 
     def _count(self, node: NodeResources) -> None:
         before = self._counted.get(node)
-        after = NOTHING if node.removed else _free(node)
+        after = ZERO if node.removed else _free(node)
         path = key_of(node.labels, self._levels)
         for depth in range(1, len(path) + 1):
             key = path[:depth]
@@ -65,7 +65,7 @@ class TopologyDomains:
                 insort(domain.nodes, node, key=lambda other: other.name)
             elif before is not None and node.removed:
                 domain.nodes.remove(node)
-            domain.free = domain.free.minus(before or NOTHING).plus(after)
+            domain.free = domain.free.minus(before or ZERO).plus(after)
             if not domain.nodes:
                 del self._by_key[key]
         if node.removed:
@@ -109,7 +109,7 @@ def domains_within(
     return found
 
 
-def total_requested(wanted: TasksByRequirements, cluster: ClusterResources) -> Amounts:
+def total_requested(wanted: TasksByRequirements, cluster: ClusterResources) -> ResourceVector:
     """Lower bound of the resources that these tasks take in total: a share in bytes counts as one of the largest device."""
     gpu = cpu = memory = 0
     for need, indices in wanted.items():
@@ -120,7 +120,7 @@ def total_requested(wanted: TasksByRequirements, cluster: ClusterResources) -> A
             gpu += need.share_bytes * 1000 * 1000 * need.devices * count // cluster.largest_device()
         else:
             gpu += (need.share_milli or 1000) * need.devices * count
-    return Amounts(gpu, cpu, memory)
+    return ResourceVector(gpu, cpu, memory)
 
 
 def _domains_of(cluster: ClusterResources, levels: tuple[str, ...]) -> TopologyDomains:
@@ -133,7 +133,7 @@ def _domains_of(cluster: ClusterResources, levels: tuple[str, ...]) -> TopologyD
     return found
 
 
-def _free(node: NodeResources) -> Amounts:
+def _free(node: NodeResources) -> ResourceVector:
     room = node.future
     parts = sum(-(-1000 * max(0, free) // node.units[number]) for number, free in room.shares.items())
-    return Amounts(room.devices.bit_count() * 1000 + parts, max(0, room.cpu_milli), max(0, room.memory_bytes))
+    return ResourceVector(room.devices.bit_count() * 1000 + parts, max(0, room.cpu_milli), max(0, room.memory_bytes))

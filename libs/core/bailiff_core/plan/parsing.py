@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
-from bailiff_core.model.document import MAX_INTEGER, Count, Document, Integer, parse_duration, written_bytes
+from bailiff_core.model.document import MAX_INTEGER, Count, Document, Integer, parse_bytes_with_unit, parse_duration
 
 DEFAULT_NOW = 1_767_225_600_000_000  # 2026-01-01 00:00 UTC
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -71,7 +71,7 @@ def parse_gpu_memory(value: Any) -> Any:
     text, devices = _times(value)
     wanted = "memory of a GPU such as 4GiB, or of several, as in 4GiB x 2"
     try:
-        amount = written_bytes(text)
+        amount = parse_bytes_with_unit(text)
     except ValueError as error:
         raise ValueError(f"expected {wanted}; {error}") from None
     if isinstance(amount, bool) or not isinstance(amount, int) or amount < 1:
@@ -149,7 +149,7 @@ Cpus = Annotated[
 ]
 Bytes = Annotated[
     Integer,
-    BeforeValidator(written_bytes),
+    BeforeValidator(parse_bytes_with_unit),
     Field(ge=0),
     _written({"type": "integer", "minimum": 0, "description": "bytes"}, _TEXT_BYTES),
 ]

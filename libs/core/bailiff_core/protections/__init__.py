@@ -12,7 +12,7 @@ from pkgutil import iter_modules
 
 from bailiff_core.model.policy import Action
 from bailiff_core.model.state import Job, PoolState
-from bailiff_core.model.units import Unit, whole
+from bailiff_core.model.units import Unit, whole_job
 
 from . import already_evicting
 from .rule import Rule, SetTest, Shield
@@ -69,7 +69,7 @@ def next_to_open(state: PoolState, actions: Iterable[Action], preemptor: Job) ->
             moments = [moment for ends in timed.values() if (moment := ends(job)) is not None and moment > state.now]
             if not moments or (first is not None and min(moments) >= first) or job.phase not in ("starting", "running"):
                 continue
-            rule = shields.excluded_by(whole(job)) if shields is not None else None
+            rule = shields.excluded_by(whole_job(job)) if shields is not None else None
             moment = timed[rule](job) if rule in timed else None
             if moment is not None and moment > state.now and (first is None or moment < first):
                 first = moment

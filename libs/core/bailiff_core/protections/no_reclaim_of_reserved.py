@@ -7,7 +7,7 @@ anew, and so on for ever. Once the room is clear, or nobody can stay any more, t
 
 from bailiff_core.model.evictions import evictions_of
 from bailiff_core.model.policy import Action
-from bailiff_core.model.project_tree import Tree, tree_of
+from bailiff_core.model.project_tree import ProjectTree, tree_of
 from bailiff_core.model.state import Job, PoolState, Preemption
 from bailiff_core.model.units import Unit
 
@@ -32,7 +32,7 @@ def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:
     return shielded if kept else None
 
 
-def _comes_back(state: PoolState, tree: Tree, preemptor: Job, plan: Preemption) -> bool:
+def _comes_back(state: PoolState, tree: ProjectTree, preemptor: Job, plan: Preemption) -> bool:
     """Whether the preemptor's side, as seen from whom the plan was made for, would use some of that room again."""
     mine, theirs = tree.sides(tree.leaf_of(preemptor.project), tree.leaf_of(state.jobs[plan.job].project))
     if mine == theirs:

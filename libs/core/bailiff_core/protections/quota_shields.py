@@ -13,8 +13,8 @@ of each above it which the preemptor is not in.
 from collections.abc import Iterable, Iterator, Sequence
 
 from bailiff_core.model.policy import Action
-from bailiff_core.model.project_tree import called
-from bailiff_core.model.resource_vector import NOTHING, UNLIMITED, Amounts
+from bailiff_core.model.project_tree import project_text
+from bailiff_core.model.resource_vector import UNLIMITED, ZERO, ResourceVector
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit, next_unit
 from bailiff_core.quota.demand_vector import of_unit
@@ -70,22 +70,22 @@ class Quotas:
         They may go where, in some order, each finds its project, and those above it, beyond their bounds. What is left only
         shrinks, so it is the last one of each project that decides, and it may be any job's last.
         """
-        lost: dict[str, Amounts] = {}
+        lost: dict[str, ResourceVector] = {}
         ends: dict[str, dict[str, Unit]] = {}
-        words: dict[str, tuple[Amounts, str]] = {}
+        words: dict[str, tuple[ResourceVector, str]] = {}
         for unit in leaving:
             if unit.job.project == self._asker.project:
                 continue
             held = self._usage.held_by(unit)
             for name, bound, word in self._bounds.around(self._usage.leaf_of(unit.job)):
                 words[name] = bound, word
-                lost[name] = lost.get(name, NOTHING).plus(held)
+                lost[name] = lost.get(name, ZERO).plus(held)
                 last = ends.setdefault(name, {})
                 if unit.job.id not in last or not last[unit.job.id].core:
                     last[unit.job.id] = unit
 
         def may_be_last(unit: Unit, name: str) -> bool:
-            left = self._before.get(name, NOTHING).minus(lost[name]).plus(self._usage.held_by(unit))
+            left = self._before.get(name, ZERO).minus(lost[name]).plus(self._usage.held_by(unit))
             return _touches(_excess(left, words[name][0]), unit)
 
         for name, units in ends.items():
@@ -95,7 +95,7 @@ class Quotas:
                 if all(may_be_last(unit, each) for each in path[: path.index(name) + 1]):
                     break
             else:
-                return f"{called(name)} would lose more than it uses beyond its {words[name][1]}"
+                return f"{project_text(name)} would lose more than it uses beyond its {words[name][1]}"
         return None
 
 
@@ -109,10 +109,10 @@ class _Bounds:
         self.usage = usage
         self._shields = shields
         self._path = usage.tree.branches[usage.leaf_of(preemptor)].path
-        self._shares: dict[str, Amounts] = {}
+        self._shares: dict[str, ResourceVector] = {}
         self._beyond_quota: dict[str, None] = {}
         self._beyond_share: dict[str, None] = {}
-        self._known: dict[str, list[tuple[str, Amounts, str]]] = {}
+        self._known: dict[str, list[tuple[str, ResourceVector, str]]] = {}
 
     @classmethod
     def of(cls, state: PoolState, action: Action, preemptor: Job) -> "_Bounds | None":
@@ -137,13 +137,13 @@ class _Bounds:
             if any(_excess(after, self._share(name))):
                 self._beyond_share[name] = None
 
-    def around(self, leaf: str) -> list[tuple[str, Amounts, str]]:
+    def around(self, leaf: str) -> list[tuple[str, ResourceVector, str]]:
         """The project and those above it that the preemptor is not in, innermost first, with what of each is left alone."""
         if leaf not in self._known:
             self._known[leaf] = list(self._around(leaf))
         return self._known[leaf]
 
-    def _around(self, leaf: str) -> Iterator[tuple[str, Amounts, str]]:
+    def _around(self, leaf: str) -> Iterator[tuple[str, ResourceVector, str]]:
         path = self.usage.tree.branches[leaf].path
         mine = [name for name in self._path if name not in path]
         share = any(name in self._beyond_share for name in mine)
@@ -155,11 +155,11 @@ class _Bounds:
                 return
             yield name, self._share(name) if share else self.usage.tree.branches[name].quota, "share" if share else "quota"
 
-    def _share(self, name: str) -> Amounts:
+    def _share(self, name: str) -> ResourceVector:
         return allocatable(self.usage.tree.branches[name], self._shares[name])
 
 
-def _excess(allocated: Amounts, quota: Amounts) -> Excess:
+def _excess(allocated: ResourceVector, quota: ResourceVector) -> Excess:
     return tuple(bound != UNLIMITED and used > bound for used, bound in zip(allocated, quota, strict=True))
 
 

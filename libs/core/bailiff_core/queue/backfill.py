@@ -7,9 +7,9 @@ the head's turn comes nearer and never moves away, however many small jobs arriv
 """
 
 from bailiff_core.model.placement_ranges import bits
-from bailiff_core.model.resources import less
+from bailiff_core.model.resources import subtract
 from bailiff_core.model.state import Job, Resources
-from bailiff_core.model.units import Unit, whole
+from bailiff_core.model.units import Unit, whole_job
 from bailiff_core.placement.cluster_resources import NodeResources
 from bailiff_core.placement.feasibility import could_ever_fit
 from bailiff_core.placement.gang import GangPlacement, NoFit, has_uniform_tasks, place_unit
@@ -81,7 +81,7 @@ class Backfill:
             node = cluster.nodes[number]
             found_for = self._beside.get(number)
             if found_for is None or found_for[0] is not node.future:
-                found_for = self._beside[number] = node.future, less(node.future, room, node.units)
+                found_for = self._beside[number] = node.future, subtract(node.future, room, node.units)
             cluster.set_future(node, found_for[1])
         found = place_unit(cluster, unit, budget)
         cluster.rollback(mark)
@@ -188,7 +188,7 @@ class _Departures:
                 if found is None or not self._budget.spend():
                     break
                 self._known.append(found)
-            self._snapshot.cluster.evict(whole(self._known[at]))
+            self._snapshot.cluster.evict(whole_job(self._known[at]))
             self._marks.append(self._snapshot.cluster.mark())
         return len(self._marks) - 1
 

@@ -1,8 +1,8 @@
-"""What the audit log may hold, and its bytes.
+"""Record types of the audit log, and their encoding.
 
-`facts` came from outside; `decisions` are what `decide` yields; `wire` turns a record into Kafka headers and a
-value and back; `chain` says whether a record continues the log. Fields are only ever added, with a default.
-Requests, commands and reports are not records: they live with the topics in `bailiff_bus`.
+`facts` came from outside; `decisions` are yielded by `decide`; `wire` encodes records as Kafka headers and value, and
+decodes them; `chain` checks that a record continues the log. Fields are only ever added, with a default.
+Requests, commands and reports are not records: they are in `bailiff_bus`.
 """
 
 from . import decisions, facts

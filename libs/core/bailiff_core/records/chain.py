@@ -1,20 +1,20 @@
-"""The chain rule: which record continues a log. All readers keep the same head and so follow the same records."""
+"""The chain rule: which record continues a log. All readers apply it, and so read the same records."""
 
 from dataclasses import dataclass
 
 from .layout import Layout, Values
-from .wire import Laid, Record, Wire, decode_following, hash_of, laid_out
+from .wire import ParsedHeaders, Record, Wire, decode_following, hash_of, parse_headers
 
 GENESIS = "0" * 64
 WRITER_STARTED = "bailiff.audit.WriterStarted.v1"
-DOMAIN_CREATED = "bailiff.audit.PoolCreated.v1"
-_STARTS_WRITER, _CREATES_DOMAIN = WRITER_STARTED.encode(), DOMAIN_CREATED.encode()
-LONGEST_EPOCH = 16
+POOL_CREATED = "bailiff.audit.PoolCreated.v1"
+_STARTS_WRITER, _CREATES_POOL = WRITER_STARTED.encode(), POOL_CREATED.encode()
+MAX_EPOCH_DIGITS = 16
 
 
-@dataclass(slots=True)  # never changed, but made for every record: see `Wire`
+@dataclass(slots=True)  # not frozen, for speed: see `Wire`
 class ChainHead:
-    """Where a log stands: the seq that comes next, the hash of the last record, its epoch and time."""
+    """Head of a log: the next seq; hash, epoch and time of the last record."""
 
     pool: str
     next_seq: int = 0
@@ -31,29 +31,29 @@ class Break:
 
 
 def continues(head: ChainHead, wire: Wire) -> ChainHead | Break:
-    """The head after this record, or why it is an orphan. Looks at headers only, never at what the data means.
+    """Returns the head after this record, or why it is an orphan. Reads headers only.
 
-    A record continues when pool, seq and prev fit, time does not go back, and its epoch is the head's; only
+    A record continues the chain when pool, seq and prev match, time does not go back, and its epoch is the head's; only
     `WriterStarted` raises the epoch.
     """
-    layout, values = laid_out(wire)
-    return _judged(head, wire, layout, values, layout.pick(values))
+    layout, values = parse_headers(wire)
+    return _check(head, wire, layout, values, layout.pick(values))
 
 
-def follow(head: ChainHead, wire: Wire, laid: Laid | None = None) -> tuple[ChainHead, Record] | Break:
-    """As `continues`, and the record that these bytes say: both in one look. Raises `UnreadableRecord`.
+def follow(head: ChainHead, wire: Wire, parsed: ParsedHeaders | None = None) -> tuple[ChainHead, Record] | Break:
+    """As `continues`, and decodes the record. Raises `UnreadableRecord`.
 
-    laid: as `laid_out` has it, where somebody has looked already.
+    parsed: the result of `parse_headers`, if the caller has it.
     """
-    layout, values = laid or laid_out(wire)
+    layout, values = parsed or parse_headers(wire)
     found = layout.pick(values)
-    after = _judged(head, wire, layout, values, found)
+    after = _check(head, wire, layout, values, found)
     if isinstance(after, Break):
         return after
     return after, decode_following(wire, layout, found, head.pool, head.next_seq, after.epoch, head.hash, after.time)
 
 
-def _judged(head: ChainHead, wire: Wire, layout: Layout, values: Values, found: Values) -> ChainHead | Break:
+def _check(head: ChainHead, wire: Wire, layout: Layout, values: Values, found: Values) -> ChainHead | Break:
     pool, seq, prev, kind, epoch_text, time_text = found[:6]
     if pool != head.pool.encode():
         return Break(f"pool is {_text(pool)!r}, expected {head.pool!r}")
@@ -61,9 +61,9 @@ def _judged(head: ChainHead, wire: Wire, layout: Layout, values: Values, found: 
         return Break(f"seq is {_text(seq) or '?'}, expected {head.next_seq}")
     if prev != head.hash.encode():
         return Break(f"prev is {(_text(prev) or '?')[:12]}…, expected {head.hash[:12]}…")
-    if (head.next_seq == 0) != (kind == _CREATES_DOMAIN):
+    if (head.next_seq == 0) != (kind == _CREATES_POOL):
         return Break(f"{_text(kind) or 'a record without a type'} at seq {head.next_seq}")
-    epoch = int(epoch_text) if epoch_text.isdigit() and len(epoch_text) <= LONGEST_EPOCH else -1
+    epoch = int(epoch_text) if epoch_text.isdigit() and len(epoch_text) <= MAX_EPOCH_DIGITS else -1
     if kind == _STARTS_WRITER:
         if epoch <= head.epoch:
             return Break(f"a writer started with epoch {epoch}, but {head.epoch} is taken")

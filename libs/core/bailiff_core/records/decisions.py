@@ -1,4 +1,4 @@
-"""What `decide` yields. A decision names its action and says why; victims and placements are always complete."""
+"""Decisions: records that `decide` yields, with action, reason, and complete victims and placements."""
 
 from typing import Annotated, Literal
 
@@ -16,7 +16,7 @@ ActionName = Literal["allocate", "consolidate", "reclaim", "preempt"]
 class JobPlaced(Decision):
     """The gang has its place. `reserved`: some of the resources are still releasing, so nothing starts yet.
 
-    action: by which it got the place; `migrate`: it was moved there on request.
+    action: the action that placed it; `migrate`: it was migrated on request.
     """
 
     job: Name
@@ -28,7 +28,7 @@ class JobPlaced(Decision):
 
 
 class JobGrown(Decision):
-    """A running elastic job gets more of its tasks, in the same attempt."""
+    """A running elastic job gets more tasks in the same attempt."""
 
     job: Name
     attempt: Count
@@ -39,7 +39,7 @@ class JobGrown(Decision):
 
 
 class JobStarting(Decision):
-    """All resources of a reservation are free: the gang starts on them. tasks: only these, which join a running job."""
+    """All resources of a reservation are free: the gang starts on them. tasks: only these, of a running job."""
 
     job: Name
     attempt: Count
@@ -75,9 +75,9 @@ class Preemptor(Document):
 
 
 class PreemptionRequested(Decision):
-    """A job does not fit, and the policy lets it displace others. All requests of one turn form one selection.
+    """A job does not fit, and the policy lets it preempt. All requests of one decision cycle form one selection.
 
-    actions: those that may be tried for it, in this order. tasks: the members that need room; empty: all.
+    actions: the actions to try, in this order. tasks: the tasks to place; empty: all.
     """
 
     job: Name
@@ -94,10 +94,9 @@ class PreemptionRequested(Decision):
 class PreemptionDecided(Decision):
     """These jobs are evicted, and this placement is reserved for the preemptor. `request` is the seq of the request answered.
 
-    unneeded_victims: victims of the proposal that are not needed any more. cancelled_evictions: victims of a reservation that is
-    given up
-    for this preemptor, whose room nobody needs now; the other victims of that reservation leave for this preemptor instead.
-    tasks: the preemptor's members that the placement is for, where its others run already; empty: a new attempt.
+    unneeded_victims: victims of the proposal that are no longer needed. cancelled_evictions: victims of a reservation that is
+    dropped for this preemptor, whose resources are not needed; its other victims are evicted for this preemptor instead.
+    tasks: the tasks that the placement is for, if others of the preemptor run already; empty: a new attempt.
     """
 
     request: Count
@@ -115,7 +114,7 @@ class PreemptionDecided(Decision):
 
 
 class PreemptionRefused(Decision):
-    """No eviction for this preemptor now: impossible under the rules, given up, or out of date when it came."""
+    """No eviction for this preemptor now: impossible under the rules, step budget used up, proposal stale, or not needed."""
 
     request: Count
     action: ActionName = "preempt"
@@ -135,7 +134,7 @@ class SelectionTimedOut(Decision):
 
 
 class EvictionDecided(Decision):
-    """The job's present attempt is stopped for a reason other than a preemption. tasks: only these leave, the job goes on."""
+    """The job's present attempt is stopped for a reason other than a preemption. tasks: only these, the job continues."""
 
     job: Name
     attempt: Count
@@ -149,7 +148,7 @@ class EvictionDecided(Decision):
 
 
 class JobIdle(Decision):
-    """No GPU of the job has done anything for longer than the policy means it to. action: what follows."""
+    """The GPUs of the job were idle for longer than the policy allows. action: what follows."""
 
     job: Name
     attempt: Count
@@ -158,7 +157,7 @@ class JobIdle(Decision):
 
 
 class DrainDeadlineReached(Decision):
-    """The deadline of a graceful drain is over: what is still on the node is evicted now."""
+    """The deadline of a graceful drain has passed: tasks still on the node are evicted now."""
 
     node: Name
 
@@ -166,7 +165,7 @@ class DrainDeadlineReached(Decision):
 class MigrationDecided(Decision):
     """The job is evicted and this place is reserved for its next attempt until `expires`.
 
-    cause: somebody asked for it, or the gang has another size now and starts again with that.
+    cause: migration was requested, or the gang has a new size and restarts with it.
     """
 
     job: Name
@@ -206,7 +205,7 @@ class EvictionCancelled(Decision):
 
 
 class JobRequeued(Decision):
-    """The attempt is over and the job is back in the queue, at its old place; a paused one is set aside."""
+    """The attempt is over and the job is back in the queue, at its old place; a paused job is paused instead."""
 
     job: Name
     attempt: Count
@@ -217,9 +216,9 @@ class JobRequeued(Decision):
 
 
 class JobEnded(Decision):
-    """The job has ended. exit_codes: of tasks that did not end with 0, by task, at most the first 100.
+    """The job has ended. exit_codes: non-zero ones, by task, at most the first 100.
 
-    timed-out: it ran for as long as its run-time limit, and had not finished when its grace was over.
+    timed-out: it reached its run-time limit and had not finished within its grace.
     """
 
     job: Name
@@ -230,7 +229,7 @@ class JobEnded(Decision):
 
 
 class JobShrunk(Decision):
-    """These tasks are gone and their room is free; the job goes on with the others. not_before: when it may grow again."""
+    """These tasks are gone and their resources free; the job continues with the others. not_before: when it may grow again."""
 
     job: Name
     attempt: Count
@@ -242,7 +241,7 @@ class JobShrunk(Decision):
 
 
 class JobPriorityBoosted(Decision):
-    """The rule `ageing`: from here on the job counts with `effective_priority` instead of `priority`, or no longer does."""
+    """The rule `ageing`: the job's priority is now `effective_priority`; `priority` was the earlier one."""
 
     job: Name
     priority: Integer
@@ -251,7 +250,7 @@ class JobPriorityBoosted(Decision):
 
 
 class ScheduleTimedOut(Decision):
-    """The rule `schedule-timeout`: the gang waits longer than the policy means it to. action: what follows."""
+    """The rule `schedule-timeout`: the gang is pending for longer than the policy allows. action: what follows."""
 
     job: Name
     waited: Duration

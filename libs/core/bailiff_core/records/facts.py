@@ -32,14 +32,14 @@ class PoolCreated(Fact):
     nonce: str
 
     def to_data(self) -> dict[str, object]:
-        """All fields, defaults too: what the log's format is must stand in it."""
+        """All fields, defaults too: the log must state its format."""
         return self.model_dump(mode="json")
 
 
 class PolicyApplied(Fact):
     """The policy in force from here on, complete. The first one of a log has no request.
 
-    enforce: jobs that it would not have admitted leave; without it a policy by itself evicts nobody.
+    enforce: jobs that it would not admit are evicted; without it a policy by itself evicts no jobs.
     """
 
     policy: Policy
@@ -63,21 +63,21 @@ class WriterStarted(Fact):
 
 
 class ClockAdvanced(Fact):
-    """Log time reached a moment at which time alone leads to decisions."""
+    """Log time reached a timer of the core."""
 
 
 class ClockStepped(Fact):
-    """The writer's clock jumped. `jump`: how far log time moved with it, µs; durations are counted without it."""
+    """The writer's clock jumped. `jump`: how far log time moved with it, µs; durations exclude it."""
 
     jump: Integer
 
 
 class InputsAdvanced(Fact):
-    """Inputs moved on without a record of their own; the positions stand in the record's `inputs`."""
+    """Input positions advanced without another record; they are in the record's `inputs`."""
 
 
 class InputsLost(Fact):
-    """The topic no longer holds what the log had not read yet."""
+    """The topic no longer has inputs that were not read yet."""
 
     topic: str
     partition: Count
@@ -86,9 +86,9 @@ class InputsLost(Fact):
 
 
 class InputRejected(Fact):
-    """An input without effect, and why. Its bytes are a dead letter; here stand only its digest and position.
+    """An input without effect, and why. Its bytes are in a dead letter; the record has its digest and position.
 
-    `count` above 1: so many inputs of one source were rejected since the last such record, this being the newest.
+    count: inputs of this source rejected since the last such record; this one is the newest.
     """
 
     ESSENTIAL: ClassVar[bool] = True
@@ -112,14 +112,14 @@ class StateDigest(Fact):
 
 
 class DecisionFailed(Fact):
-    """Deciding about this job failed; it is suspended, and the rest goes on."""
+    """Deciding about this job failed; it is blocked, other jobs are not affected."""
 
     job: Name
     error: Annotated[str, Field(max_length=2000)]
 
 
 class LogTruncated(Fact):
-    """The log was found shorter than what agents had obeyed, up to (epoch, seq); an operator says to go on."""
+    """The log is shorter than the commands that agents executed, up to (epoch, seq); an operator accepted the loss."""
 
     request: RequestId
     epoch: Count
@@ -128,7 +128,7 @@ class LogTruncated(Fact):
 
 
 class TruncationReconciled(Fact):
-    """After a loss every agent has said what it runs, and what this log does not know has ended: starts go on."""
+    """After a truncation, all agents reported their tasks, and tasks unknown to the log have ended: starts continue."""
 
 
 # --- requests
@@ -137,7 +137,7 @@ class TruncationReconciled(Fact):
 class JobSubmitted(Fact):
     """A job was accepted. Command, environment and paths are not here: `spec_digest` = SHA-256(salt ‖ spec).
 
-    user: who submitted it, as its request proved that; where node agents are root its tasks run as the user of that name.
+    user: who submitted it, as authenticated; where node agents run as root, its tasks run as the user of that name.
     """
 
     request: RequestId
@@ -155,7 +155,7 @@ class JobCancelled(Fact):
 
 
 class JobScaled(Fact):
-    """The job asks for another number of tasks. `tasks` of the task group `group` (a list position of its demand)."""
+    """The number of tasks of the task group `group` (index into the demand) is changed to `tasks`."""
 
     request: RequestId
     job: Name
@@ -197,7 +197,7 @@ class JobResumed(Fact):
 
 
 class JobMigrationRequested(Fact):
-    """Migration of the job was requested: to `node`, or, left out, to other nodes than its present ones."""
+    """Migration of the job was requested: to `node`; omitted: to other nodes than its present ones."""
 
     request: RequestId
     job: Name
@@ -208,8 +208,8 @@ class JobMigrationRequested(Fact):
 class NodeDrained(Fact):
     """An operator drains the node: nothing new is placed there, and its tasks are evicted.
 
-    mode: graceful: after `deadline`, and before it only by itself; quick: now, with its whole grace; fast: now, with the
-    policy's short grace. deadline: from now on, by when the node is to be empty; left out with graceful: whenever.
+    mode: graceful: at `deadline`, earlier only by migration or exit; quick: now, with full grace; fast: now, with the
+    policy's short grace. deadline: time from now; omitted with graceful: none.
     """
 
     request: RequestId
@@ -228,7 +228,7 @@ class NodeUndrained(Fact):
 
 
 class NodeReplaced(Fact):
-    """An operator says that another machine may take this node's name."""
+    """An operator allows another machine to take this node's name."""
 
     request: RequestId
     node: Name
@@ -236,7 +236,7 @@ class NodeReplaced(Fact):
 
 
 class NodeReturned(Fact):
-    """An operator says that a node declared lost, or reports held stale, may be trusted again."""
+    """An operator ends the hold on silent nodes: they are judged again like single ones. node: omitted: all."""
 
     request: RequestId
     node: Name | None = None
@@ -246,7 +246,7 @@ class NodeReturned(Fact):
 
 
 class DeviceInfo(Document):
-    """One device of a node's inventory. fault: why it is not healthy, in words."""
+    """One device of a node's inventory. fault: why it is not healthy."""
 
     id: OpaqueId
     kind: str = "gpu"
@@ -261,9 +261,7 @@ class DeviceInfo(Document):
 class NodeJoined(Fact):
     """An agent incarnation announced itself; commands carry it from now on. Device numbers are list positions.
 
-    checkpoint_store: the identity of the folder in which its jobs keep checkpoints, where that is shared: who has the same one
-    sees
-    the same files.
+    checkpoint_store: identity of the checkpoint directory, where it is shared: nodes with the same one see the same files.
     """
 
     node: Name
@@ -289,7 +287,7 @@ class NodeRefused(Fact):
 
 
 class NodeUnreachable(Fact):
-    """No word from the node since `last_contact` (append time, µs). Nothing new is placed there."""
+    """No report from the node since `last_contact` (append time, µs). Nothing new is placed there."""
 
     node: Name
     last_contact: Time
@@ -318,7 +316,7 @@ class NodesSilent(Fact):
 
 
 class DeviceReading(Document):
-    """What the driver showed of a device."""
+    """Reading of a device by the driver. memory_used: bytes."""
 
     device: OpaqueId
     memory_used: Count
@@ -326,7 +324,7 @@ class DeviceReading(Document):
 
 
 class DeviceFact(Fact):
-    """Base of what an agent reports of one device."""
+    """Base of an agent's reports about one device."""
 
     KIND: ClassVar[Literal["fact", "decision"]] = "fact"
     node: Name
@@ -338,10 +336,10 @@ UnhealthyReason = Literal["xid", "ecc", "row-remap", "lost", "driver"]
 
 
 class DeviceQuarantined(DeviceFact):
-    """The device was not seen free in time: nobody gets it before `DeviceCleared`.
+    """The device was not seen free in time: it is not assigned before `DeviceCleared`.
 
     not-free: its task is gone, and processes or memory are left; hung: its task does not end even when killed; foreign:
-    processes that belong to no task. baseline: memory in use when it was last free, bytes. job: who left it so.
+    processes that belong to no task. baseline: memory in use when it was last free, bytes. job: the job that left it so.
     """
 
     reason: QuarantineReason
@@ -361,9 +359,9 @@ class DeviceClearRequested(DeviceFact):
 
 
 class DeviceCleared(DeviceFact):
-    """The device may be used again: it was seen free, or a person's word is taken for it. requested_by: the seq of that.
+    """The device may be used again: it was seen free, or an operator requested it. requested_by: the seq of that request.
 
-    Without a reading it stood no more among those that a new incarnation of its agent announced as dirty.
+    reading: None if a new incarnation of its agent no longer lists it as dirty.
     """
 
     reading: DeviceReading | None = None
@@ -388,7 +386,7 @@ class DeviceHealthy(DeviceFact):
 
 
 class TaskFact(Fact):
-    """Base of what an agent reports of one task of one attempt."""
+    """Base of an agent's reports about one task of one attempt."""
 
     KIND: ClassVar[Literal["fact", "decision"]] = "fact"
     job: Name
@@ -408,9 +406,9 @@ class TaskStartRefused(TaskFact):
 
 
 class TaskExited(TaskFact):
-    """The task's main process ended. The room is not free before `TaskReleased`. `step`: the last one that it published.
+    """The task's main process ended. Its resources are not free before `TaskReleased`. `step`: the last one that it published.
 
-    unobserved: nobody was there to see how, as after a reboot; what is left of it was killed. It counts as lost.
+    unobserved: the exit was not observed, as after a reboot; remaining processes were killed. It counts as lost.
     """
 
     exit_code: Integer
@@ -420,9 +418,9 @@ class TaskExited(TaskFact):
 
 
 class Checkpoint(Document):
-    """A checkpoint that the task has committed, in its own words. `duration`: what saving it took.
+    """A checkpoint that the task has committed, as it reports it. duration: of saving, µs.
 
-    agreed: all ranks of the gang save this step; without that it is of no use for restoring the gang.
+    agreed: all ranks of the gang save this step; only such checkpoints can restore the gang.
     """
 
     step: Count
@@ -433,7 +431,7 @@ class Checkpoint(Document):
 
 
 class TaskProgressed(TaskFact):
-    """How far the task says it is: of a flood of such words the newest, now and then.
+    """Progress that the task reports; only the newest of frequent reports is recorded.
 
     step_rate_milli: steps in 1,000 s. checkpoint: the newest one, committed `checkpoint_age` µs before the report, on the
     agent's clock.
@@ -447,9 +445,9 @@ class TaskProgressed(TaskFact):
 
 
 class TaskResumed(TaskFact):
-    """The task goes on with `step`, from a checkpoint of `from_attempt`.
+    """The task continues with `step`, from a checkpoint of `from_attempt`.
 
-    steps_lost: how many that earlier attempts are known to have done are done again. skipped_checkpoints: newer checkpoints that
+    steps_lost: known steps of earlier attempts that are repeated. skipped_checkpoints: newer checkpoints that
     were damaged.
     """
 
@@ -460,7 +458,7 @@ class TaskResumed(TaskFact):
 
 
 class HostReading(Document):
-    """What a task had of its machine, beside devices: living processes, memory of its cgroup, and scratch space, bytes."""
+    """Host resources of a task: processes, memory of its cgroup and scratch space, both in bytes."""
 
     processes: Count
     memory_bytes: Count = 0
@@ -468,7 +466,7 @@ class HostReading(Document):
 
 
 class TaskReleased(TaskFact):
-    """The process tree is gone, and each device is seen free or is quarantined: the other room may be given to someone else."""
+    """The process tree is gone, and each device is seen free or is quarantined: its resources are free."""
 
     before: tuple[DeviceReading, ...] = ()
     after: tuple[DeviceReading, ...] = ()
@@ -477,7 +475,7 @@ class TaskReleased(TaskFact):
 
 
 class ShareExceeded(TaskFact):
-    """The task uses more of a shared device than it was given. May be used: `share_bytes`."""
+    """The task uses more of a shared device than its share. used_bytes, share_bytes: in use, allowed."""
 
     device: OpaqueId
     used_bytes: Count
@@ -485,14 +483,14 @@ class ShareExceeded(TaskFact):
 
 
 class TaskIdle(TaskFact):
-    """None of the task's GPUs has done anything for `duration`; or, with `idle` false, they work again."""
+    """The task's GPUs were idle for `duration`; or, with `idle` false, are in use again."""
 
     idle: bool = True
     duration: Duration = 0
 
 
 class TaskVanished(TaskFact):
-    """The log held it for running, the node's inventory lacks it: it has ended, its exit unknown."""
+    """The log has it as running, the node's inventory does not: it has ended, its exit is unknown."""
 
 
 EvictionStage = Literal[
@@ -504,9 +502,9 @@ EvictionStage = Literal[
 class Stage(Document):
     """How far a task's eviction came. `elapsed` is µs since the notice, on the agent's boot-time clock.
 
-    step: that the stage is about; with `noticed`, the last one that the task published. attached, with `noticed`: the
-    task has said that it listens for notices, so TERM waits until `term_after` µs after the notice instead of going with it;
-    KILL comes `kill_after` µs after it. step_rate_milli: steps in 1,000 s, 0 unknown. stuck_in, with `term_sent` and
+    step: of the stage; with `noticed`, the last one that the task published. attached, with `noticed`: the
+    task listens for notices, so TERM follows `term_after` µs after the notice instead of with it; KILL follows
+    `kill_after` µs after the notice. step_rate_milli: steps in 1,000 s, 0 unknown. stuck_in, with `term_sent` and
     `kill_sent`: the
     last stage before it; `noticed` means that the task never acknowledged.
     """
@@ -538,7 +536,7 @@ class TaskCancelEvictionRefused(TaskFact):
 
 
 class ProposalReceived(Fact):
-    """Victim selection's answer to selection `selection`, computed on the state at `computed_at` (a seq)."""
+    """Proposals of victim selection for selection `selection`, computed on the state at `computed_at` (a seq)."""
 
     selection: Count
     computed_at: Count

@@ -1,4 +1,4 @@
-"""Where each header stands in a record: looked up once per list of names, for nearly all records have one of a few."""
+"""Positions of headers in a record, cached by list of header names: nearly all records have one of a few lists."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -6,48 +6,47 @@ from operator import itemgetter
 
 Values = tuple[bytes, ...]
 
-READ = (
+READ_HEADERS = (
     "ce_pool", "ce_seq", "ce_prev", "ce_type", "ce_epoch", "ce_time",
     "ce_source", "ce_engine", "ce_policy", "ce_essential", "ce_cycle", "ce_cycleend", "ce_cause", "ce_inputs",
     "ce_actor", "ce_auth",
 )  # fmt: skip
-NEEDED = frozenset(READ) - {"ce_essential", "ce_cause", "ce_inputs", "ce_actor", "ce_auth"}
+REQUIRED_HEADERS = frozenset(READ_HEADERS) - {"ce_essential", "ce_cause", "ce_inputs", "ce_actor", "ce_auth"}
 FORMAT_TAG = b"bailiff-audit-1"
 
 
 class Layout:
-    """Of records whose headers have these names, in this order. Their values stand between an empty one and the record's own.
+    """Layout of records with these header names, in this order. Values are an empty one, the headers', and the record's own.
 
-    pick: the values of `READ`, in its order; the empty one for what is missing, the last one of a name that stands twice.
-    names: themselves. missing: needed ones that are not there. hashed: the values that the hash covers, in its order, and
-    `befores` what stands before each of them, with room for length and value; None where a name stands twice, for then
-    their order goes by the values.
+    pick: returns the values of `READ_HEADERS`, in order; empty for missing ones, the last of duplicates. missing: required
+    headers that are absent. hashed: returns the values that the hash covers, in order; None if a name occurs twice, since
+    the order then depends on the values. prefixes: the bytes before each of these values, with slots for length and value.
     """
 
-    __slots__ = ("befores", "hashed", "missing", "names", "pick")
+    __slots__ = ("hashed", "missing", "names", "pick", "prefixes")
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
         at = {name: number for number, name in enumerate(names, 1)}
-        self.pick: Callable[[Values], Values] = itemgetter(*[at.get(name, 0) for name in READ])
-        self.missing = ", ".join(sorted(NEEDED - at.keys()))
+        self.pick: Callable[[Values], Values] = itemgetter(*[at.get(name, 0) for name in READ_HEADERS])
+        self.missing = ", ".join(sorted(REQUIRED_HEADERS - at.keys()))
         hashed = sorted(name for name in at if name.startswith("ce_"))
-        befores = [*(prefixed(name.encode()) for name in hashed), b""]
-        befores[0] = TAG + len(hashed).to_bytes(4, "big") + befores[0]
-        self.befores = [part for before in befores for part in (before, b"", b"")]
+        prefixes = [*(prefixed(name.encode()) for name in hashed), b""]
+        prefixes[0] = TAG + len(hashed).to_bytes(4, "big") + prefixes[0]
+        self.prefixes = [part for before in prefixes for part in (before, b"", b"")]
         self.hashed: Callable[[Values], Values] | None = None
         if len(at) == len(names) and hashed:
             self.hashed = itemgetter(*[at[name] for name in hashed], len(names) + 1)
 
 
 def prefixed(part: bytes) -> bytes:
-    """The part behind its length in 4 bytes, big-endian."""
+    """Returns the part after its length (4 bytes, big-endian)."""
     return len(part).to_bytes(4, "big") + part
 
 
 @lru_cache(maxsize=64)
 def layout_of(names: tuple[str, ...]) -> Layout:
-    """The layout of records with these names between two empty ones."""
+    """Returns the layout of these names; the first and last are empty."""
     return Layout(names[1:-1])
 
 

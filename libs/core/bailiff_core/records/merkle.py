@@ -1,6 +1,6 @@
-"""Merkle trees as RFC 6962 has them (section 2.1), over SHA-256: roots, inclusion proofs, consistency proofs.
+"""Merkle trees of RFC 6962 (section 2.1), over SHA-256: roots, inclusion proofs, consistency proofs.
 
-A leaf is `leaf_hash` of some data; Bailiff's are the 32 bytes of each record's own hash, in the order of the log. Paths go
+A leaf is `leaf_hash` of some data; Bailiff's data are the 32-byte hashes of the records, in log order. Paths go
 from the leaf, or the smaller tree, to the root.
 """
 
@@ -13,17 +13,17 @@ Subtree = Callable[[int, int], bytes]
 
 
 def leaf_hash(data: bytes) -> bytes:
-    """The hash of one leaf."""
+    """Returns the hash of one leaf."""
     return hashlib.sha256(b"\x00" + data).digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
-    """The hash of an inner node."""
+    """Returns the hash of an inner node."""
     return hashlib.sha256(b"\x01" + left + right).digest()
 
 
 class Frontier:
-    """A tree that grows leaf by leaf, of which only the roots of its perfect subtrees are kept, the largest first."""
+    """An append-only tree that keeps only the roots of its perfect subtrees, the largest first."""
 
     __slots__ = ("peaks", "size")
 
@@ -33,7 +33,7 @@ class Frontier:
             raise ValueError(f"a tree of {size} leaves has {size.bit_count()} perfect subtrees, not {len(self.peaks)}")
 
     def append(self, leaf: bytes) -> None:
-        """One more leaf, hashed already."""
+        """Appends a leaf hash."""
         peaks, size = self.peaks, self.size
         while size & 1:
             leaf = node_hash(peaks.pop(), leaf)
@@ -42,7 +42,7 @@ class Frontier:
         self.size += 1
 
     def extend(self, leaves: Iterable[bytes]) -> None:
-        """More leaves, hashed already: level by level, which takes half the time of one after the other."""
+        """Appends leaf hashes, level by level: half the time of single appends."""
         level, above, smaller = list(leaves), self.size, list[bytes]()
         self.size += len(level)
         while level:
@@ -55,7 +55,7 @@ class Frontier:
         self.peaks += reversed(smaller)
 
     def root(self) -> bytes:
-        """The root over all leaves so far."""
+        """Returns the root over all leaves."""
         if not self.peaks:
             return EMPTY
         root = self.peaks[-1]
@@ -64,11 +64,11 @@ class Frontier:
         return root
 
     def copy(self) -> "Frontier":
-        """The same tree, to grow by itself."""
+        """Returns an independent copy."""
         return Frontier(self.size, self.peaks)
 
     def followed_by(self, later: Sequence[bytes]) -> Subtree:
-        """Subtrees of this tree with `later` leaves behind it: of those, and of whole peaks of this one at their left."""
+        """Returns subtree roots of this tree extended by `later` leaf hashes: of ranges within them, or starting at a peak."""
         spans, at = {}, 0
         for bit, peak in zip(_bits(self.size), self.peaks, strict=True):
             spans[at, at + bit] = peak
@@ -85,19 +85,19 @@ class Frontier:
 
 
 def root_of(leaves: Iterable[bytes]) -> bytes:
-    """The root over these leaves, hashed already."""
+    """Returns the root over these leaf hashes."""
     tree = Frontier()
     tree.extend(leaves)
     return tree.root()
 
 
 def subtrees_of(leaves: Sequence[bytes]) -> Subtree:
-    """Subtrees where all leaves are at hand."""
+    """Returns subtree roots computed from all leaf hashes."""
     return lambda low, high: root_of(leaves[low:high])
 
 
 def inclusion_path(index: int, size: int, subtree: Subtree) -> list[bytes]:
-    """What shows that the leaf at `index` is in the tree of `size` leaves (RFC 6962, 2.1.1)."""
+    """Returns the inclusion proof of the leaf at `index` in the tree of `size` leaves (RFC 6962, 2.1.1). Raises `ValueError`."""
     if not 0 <= index < size:
         raise ValueError(f"there is no leaf {index} in a tree of {size}")
     low, high, path = 0, size, []
@@ -113,7 +113,7 @@ def inclusion_path(index: int, size: int, subtree: Subtree) -> list[bytes]:
 
 
 def consistency_path(before: int, size: int, subtree: Subtree) -> list[bytes]:
-    """What shows that the tree of `before` leaves is the beginning of that of `size` (RFC 6962, 2.1.2)."""
+    """Returns the proof that the tree of `before` leaves is a prefix of that of `size` (RFC 6962, 2.1.2). Raises `ValueError`."""
     if not 0 < before <= size:
         raise ValueError(f"a tree of {size} does not continue one of {before}")
     low, high, path, whole = 0, size, [], True
@@ -131,7 +131,7 @@ def consistency_path(before: int, size: int, subtree: Subtree) -> list[bytes]:
 
 
 def included(leaf: bytes, index: int, size: int, path: Sequence[bytes], root: bytes) -> bool:
-    """Whether the path leads from this leaf to the root (RFC 9162, 2.1.3.2)."""
+    """Whether the inclusion proof is valid (RFC 9162, 2.1.3.2)."""
     if not 0 <= index < size:
         return False
     at, last, found = index, size - 1, leaf
@@ -149,7 +149,7 @@ def included(leaf: bytes, index: int, size: int, path: Sequence[bytes], root: by
 
 
 def consistent(before: int, size: int, path: Sequence[bytes], before_root: bytes, root: bytes) -> bool:
-    """Whether the path shows that one tree is the beginning of the other (RFC 9162, 2.1.4.2)."""
+    """Whether the consistency proof is valid (RFC 9162, 2.1.4.2)."""
     if not 0 < before <= size:
         return False
     if before == size:
@@ -182,5 +182,5 @@ def _split(size: int) -> int:
 
 
 def _bits(size: int) -> list[int]:
-    """The powers of two that make up `size`, the largest first."""
+    """The powers of two that sum to `size`, the largest first."""
     return [1 << at for at in range(size.bit_length() - 1, -1, -1) if size >> at & 1]

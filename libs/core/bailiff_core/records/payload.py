@@ -1,4 +1,4 @@
-"""The base of every audit record's data, and the register of types."""
+"""Base classes of record data, and the registry of record types."""
 
 from typing import Any, ClassVar, Literal
 
@@ -6,7 +6,7 @@ from bailiff_core.model.document import Document
 
 
 class Payload(Document):
-    """Data of one record type. `ESSENTIAL`: the fold needs it, so a reader that does not know it must stop."""
+    """Data of one record type. `ESSENTIAL`: the fold needs it; a reader that does not know the type must stop."""
 
     NAME: ClassVar[str]
     TYPE: ClassVar[str]
@@ -24,7 +24,7 @@ class Payload(Document):
 
     @classmethod
     def type_name(cls) -> str:
-        """The CloudEvents type, such as `bailiff.audit.JobPlaced.v1`."""
+        """Returns the CloudEvents type, such as `bailiff.audit.JobPlaced.v1`."""
         return cls.TYPE
 
 
@@ -32,12 +32,12 @@ AUDIT_TYPES: dict[str, type[Payload]] = {}
 
 
 class Fact(Payload):
-    """Something that came from outside the core: `decide` did not cause it."""
+    """Data of a fact: something that came from outside the core."""
 
     KIND: ClassVar[Literal["fact", "decision"]] = "fact"
 
 
 class Decision(Payload):
-    """Something that `decide` yields on the state before it."""
+    """Data of a decision: `decide` yields it from the state before it."""
 
     KIND: ClassVar[Literal["fact", "decision"]] = "decision"

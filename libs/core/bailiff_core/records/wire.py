@@ -1,4 +1,4 @@
-"""A record as bytes on the wire: CloudEvents 1.0, Kafka binary mode, and its hash (docs/reference/log-protocol.md)."""
+"""Encoding of records: CloudEvents 1.0 in Kafka binary mode, and the record hash (docs/reference/log-protocol.md)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ CYCLE_CONTINUES: Header = ("ce_cycleend", b"false")
 
 
 class UnreadableRecord(Exception):
-    """A record that continues the chain cannot be understood; a reader must stop here. The text says why."""
+    """A record continues the chain but cannot be decoded; a reader must stop. The text is the reason."""
 
 
-# Nobody changes these two, but they are not frozen: to make a frozen one takes longer than to hash it.
+# Not frozen, although never changed: constructing a frozen dataclass takes longer than hashing the record.
 @dataclass(slots=True)
 class Wire:
-    """Headers in their order and the value, as Kafka carries them."""
+    """Headers, in order, and value of a Kafka record."""
 
     headers: tuple[tuple[str, bytes], ...]
     value: bytes
@@ -35,10 +35,10 @@ class Wire:
 
 @dataclass(slots=True)
 class Record:
-    """One event of the audit log. `time` is µs UTC; `prev` is the hash of the record before, in hex.
+    """One record of the audit log. `time` is µs UTC; `prev` is the hash of the record before, in hex.
 
     cause: a seq of this log, or `topic/partition/offset` of the input. inputs: next offsets that changed, by
-    `topic/partition`. data is None for an unknown type that the fold does not need.
+    `topic/partition`. data: None for an unknown type that is not essential.
     """
 
     pool: str
@@ -59,7 +59,7 @@ class Record:
     auth: str = ""
 
     def continuing(self, prev: str) -> "Record":
-        """The same with this `prev`. By hand: `dataclasses.replace` takes three times as long."""
+        """Returns a copy with this `prev`; `dataclasses.replace` takes three times as long."""
         return Record(
             self.pool, self.seq, self.epoch, self.cycle, self.cycle_end, self.time, prev, self.writer, self.engine,
             self.policy, self.type, self.data, self.cause, self.inputs, self.actor, self.auth,
@@ -67,17 +67,17 @@ class Record:
 
 
 def time_text(time: int) -> str:
-    """µs UTC as RFC 3339 with six digits, so that text order is time order."""
+    """Returns µs UTC as RFC 3339 with six digits, so that text order is time order."""
     second, micros = divmod(time, 1_000_000)
     return f"{_second_text(second)}.{micros:06d}Z"
 
 
-@lru_cache(maxsize=64)  # the records of a turn have one time
+@lru_cache(maxsize=64)  # the records of a cycle have one time
 def _time_bytes(time: int) -> bytes:
     return time_text(time).encode()
 
 
-@lru_cache(maxsize=64)  # much happens within a second
+@lru_cache(maxsize=64)  # many records fall into one second
 def _second_text(second: int) -> str:
     day, second = divmod(second, 86_400)
     return f"{_day_text(day)}T{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
@@ -88,9 +88,9 @@ def _day_text(day: int) -> str:
     return (EPOCH_START + timedelta(days=day)).date().isoformat()
 
 
-@lru_cache(maxsize=64)  # the records of a turn have one time
+@lru_cache(maxsize=64)  # the records of a cycle have one time
 def time_value(text: str) -> int:
-    """µs UTC of the text that `time_text` writes. Raises `ValueError` for any other."""
+    """Parses the output of `time_text` to µs UTC. Raises `ValueError` for any other text."""
     time = (datetime.fromisoformat(text) - EPOCH_START) // MICROSECOND if text.endswith("Z") else 0
     if time_text(time) != text:
         raise ValueError(f"{text!r} is not a time such as 2026-01-31T12:00:00.000000Z")
@@ -98,26 +98,26 @@ def time_value(text: str) -> int:
 
 
 def encode(record: Record) -> Wire:
-    """The bytes of a record. Equal records have equal bytes."""
+    """Encodes a record. Equal records have equal bytes. Raises `ValueError` if it has no data."""
     data = record.data
     if data is None:
         raise ValueError(f"{record.type} has no data to encode")
-    same = _same(record.pool, record.writer, record.engine, record.type, data.ESSENTIAL)
+    common = _common_headers(record.pool, record.writer, record.engine, record.type, data.ESSENTIAL)
     headers = [
         CONTENT_TYPE,
         SPEC_VERSION,
-        ("ce_id", b"%b:%d" % (same.pool[1], record.seq)),
-        same.source,
-        same.type,
+        ("ce_id", b"%b:%d" % (common.pool[1], record.seq)),
+        common.source,
+        common.type,
         ("ce_time", _time_bytes(record.time)),
-        same.pool,
+        common.pool,
         ("ce_seq", b"%d" % record.seq),
         ("ce_epoch", b"%d" % record.epoch),
         ("ce_cycle", b"%d" % record.cycle),
         CYCLE_ENDS if record.cycle_end else CYCLE_CONTINUES,
         ("ce_prev", record.prev.encode()),
-        same.essential,
-        same.engine,
+        common.essential,
+        common.engine,
         ("ce_policy", b"%d" % record.policy),
     ]
     if record.cause:
@@ -131,8 +131,8 @@ def encode(record: Record) -> Wire:
     return Wire(tuple([header for header in headers if header[1]]), data.to_json())
 
 
-class _Same(NamedTuple):
-    """Headers that many records have alike."""
+class _CommonHeaders(NamedTuple):
+    """Headers that many records share."""
 
     source: Header
     type: Header
@@ -142,8 +142,8 @@ class _Same(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _same(pool: str, writer: str, engine: str, kind: str, essential: bool) -> _Same:
-    return _Same(
+def _common_headers(pool: str, writer: str, engine: str, kind: str, essential: bool) -> _CommonHeaders:
+    return _CommonHeaders(
         ("ce_source", f"/bailiff/{pool}/{writer}".encode()),
         ("ce_type", kind.encode()),
         ("ce_pool", pool.encode()),
@@ -153,24 +153,24 @@ def _same(pool: str, writer: str, engine: str, kind: str, essential: bool) -> _S
 
 
 def record_hash(wire: Wire) -> str:
-    """SHA-256 over the format tag, each `ce_*` header sorted by name, and the value; every part length-prefixed.
+    """Returns the SHA-256 over the format tag, each `ce_*` header sorted by name, and the value; every part length-prefixed.
 
-    Lengths are 4 bytes, big-endian; before the headers stands their number. Bytes are taken as on the wire.
+    Lengths are 4 bytes, big-endian; the number of headers precedes them. Bytes are hashed as on the wire.
     """
-    return hash_of(wire, *laid_out(wire))
+    return hash_of(wire, *parse_headers(wire))
 
 
-Laid = tuple[Layout, Values]
+ParsedHeaders = tuple[Layout, Values]
 
 
-def laid_out(wire: Wire) -> Laid:
-    """The layout of the record, and the values that it is about."""
+def parse_headers(wire: Wire) -> ParsedHeaders:
+    """Returns the layout of the record, and its values."""
     names, values = zip(("", b""), *wire.headers, ("", wire.value), strict=True)
     return layout_of(names), values
 
 
 def hash_of(wire: Wire, layout: Layout, values: Values) -> str:
-    """`record_hash` of what was laid out."""
+    """Returns `record_hash` from parsed headers."""
     if layout.hashed is None:
         hashed = sorted(header for header in wire.headers if header[0].startswith("ce_"))
         parts = [TAG, len(hashed).to_bytes(4, "big")]
@@ -178,13 +178,13 @@ def hash_of(wire: Wire, layout: Layout, values: Values) -> str:
             parts += (prefixed(name.encode()), prefixed(value))
         return sha256(b"".join([*parts, prefixed(wire.value)])).hexdigest()
     picked = layout.hashed(values)
-    parts = layout.befores.copy()
+    parts = layout.prefixes.copy()
     parts[1::3] = map(_length, map(len, picked))
     parts[2::3] = picked
     return sha256(b"".join(parts)).hexdigest()
 
 
-_at_last_equals = methodcaller("rpartition", "=")
+_split_at_last_equals = methodcaller("rpartition", "=")
 
 
 class _Lengths(dict[int, bytes]):
@@ -196,8 +196,8 @@ _length = _Lengths({length: length.to_bytes(4, "big") for length in range(1024)}
 
 
 def decode(wire: Wire) -> Record:
-    """The record that these bytes say. Raises `UnreadableRecord` for anything a reader must not pass over."""
-    layout, values = laid_out(wire)
+    """Decodes a record. Raises `UnreadableRecord` for anything that a reader must not skip."""
+    layout, values = parse_headers(wire)
     found = layout.pick(values)
     try:
         pool, prev, time = found[0].decode(), found[2].decode(), found[5].decode()
@@ -207,26 +207,26 @@ def decode(wire: Wire) -> Record:
 
 
 def decode_following(wire: Wire, layout: Layout, found: Values, pool: str, seq: int, epoch: int, prev: str, time: str) -> Record:
-    """As `decode`, where the chain has said already where the record stands. found: what the layout picks."""
+    """As `decode`, for a record whose position the chain has checked. found: the values of `READ_HEADERS`."""
     _, _, _, kind, _, _, source, engine, policy, essential, cycle, cycle_end, cause, inputs, actor, auth = found
     try:
         if layout.missing:
             raise ValueError(f"it lacks {layout.missing}")
-        about = _about(kind, essential, source, engine, policy)
-        if about.refused:
-            raise ValueError(about.refused)
+        fields = _common_fields(kind, essential, source, engine, policy)
+        if fields.refused:
+            raise ValueError(fields.refused)
         return Record(
-            pool, seq, epoch, int(cycle), cycle_end == b"true", time_value(time), prev, about.writer, about.engine,
-            about.policy, about.type, None if about.read is None else about.read(wire.value),
+            pool, seq, epoch, int(cycle), cycle_end == b"true", time_value(time), prev, fields.writer, fields.engine,
+            fields.policy, fields.type, None if fields.read is None else fields.read(wire.value),
             cause.decode(), _positions(inputs.decode()) if inputs else (),
             actor.decode() if actor else "", auth.decode() if auth else "",
         )  # fmt: skip
-    except ValueError as error:  # pydantic's are ValueErrors, too
+    except ValueError as error:  # pydantic's errors are ValueErrors, too
         raise UnreadableRecord(f"{_where(found)}: {error}") from error
 
 
-class _About(NamedTuple):
-    """What many records of a writer say alike. read: of the data; None for an unknown type. refused: why a reader stops."""
+class _CommonFields(NamedTuple):
+    """Fields that many records share. read: decodes the data; None for an unknown type. refused: why a reader stops."""
 
     writer: str
     engine: str
@@ -237,14 +237,14 @@ class _About(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _about(kind: bytes, essential: bytes, source: bytes, engine: bytes, policy: bytes) -> _About:
+def _common_fields(kind: bytes, essential: bytes, source: bytes, engine: bytes, policy: bytes) -> _CommonFields:
     name = kind.decode()
     known = AUDIT_TYPES.get(name)
     refused = ""
     if known is None and essential != b"false":
         refused = "this release does not know the type, and the fold needs it; use a newer one"
     read = None if known is None else known.__pydantic_validator__.validate_json
-    return _About(source.decode().rpartition("/")[2], engine.decode(), int(policy), name, read, refused)
+    return _CommonFields(source.decode().rpartition("/")[2], engine.decode(), int(policy), name, read, refused)
 
 
 def _where(found: Values) -> str:
@@ -253,4 +253,4 @@ def _where(found: Values) -> str:
 
 
 def _positions(text: str) -> tuple[tuple[str, int], ...]:
-    return tuple([(position, int(offset)) for position, _, offset in map(_at_last_equals, text.split(","))])
+    return tuple([(position, int(offset)) for position, _, offset in map(_split_at_last_equals, text.split(","))])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from bailiff_core.model.grace import grace_of
 from bailiff_core.model.policy import Action
 from bailiff_core.model.state import Job, PoolState, Task
-from bailiff_core.model.units import Unit, allocated_tasks, victim_units, whole
+from bailiff_core.model.units import Unit, allocated_tasks, victim_units, whole_job
 from bailiff_core.placement.equivalence_classes import EquivalenceClass
 from bailiff_core.protections import Shields, already_evicting, no_counter_reclaim
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot
@@ -120,7 +120,7 @@ class CandidateIndex:
         for group, members in alike.groups.items():
             others = apart.get(group, {})
             count = len(members) - len(others)
-            rule = shields.excluded_by(whole(jobs[members[0][1]]))
+            rule = shields.excluded_by(whole_job(jobs[members[0][1]]))
             if rule is None:
                 found.evictable_classes.append(group)
                 found.candidates += count
@@ -228,7 +228,7 @@ def _preemptor_key(state: PoolState, action: Action, preemptor: Job) -> tuple[ob
 def evictable_units(job: Job) -> list[Unit]:
     """Units of the job in eviction order. A job that has not started, or is evicting already, is one unit."""
     if job.phase in ("reserved", "evicting"):
-        return [whole(job)]
+        return [whole_job(job)]
     return victim_units(job)
 
 

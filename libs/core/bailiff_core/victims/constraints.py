@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from bailiff_core.model.policy import Action
-from bailiff_core.model.project_tree import NO_BOUNDS, called
+from bailiff_core.model.project_tree import NO_BOUNDS, project_text
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlacement, NoFit
 from bailiff_core.placement.step_budget import StepBudget
@@ -99,7 +99,7 @@ class Constraints:
         of_project: dict[str, list[Unit]] = {}
         for unit in taken:
             of_project.setdefault(reclaim.loser(unit.job), []).append(unit)
-        names = [called(project) for project, units in of_project.items() if not reclaim.admits(units)]
+        names = [project_text(project) for project, units in of_project.items() if not reclaim.admits(units)]
         return f"{names[0]} would lose more than it has above its fair share and its quota"
 
     def over_limit_after(self, leaving: Iterable[Unit], place: GangPlacement | None = None) -> str | None:

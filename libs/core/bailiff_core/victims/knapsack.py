@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush, nsmallest
 from itertools import groupby
 
-from bailiff_core.model.resources import more
+from bailiff_core.model.resources import release
 from bailiff_core.model.state import Resources
 from bailiff_core.placement.cluster_resources import ClusterResources, NodeResources, slots_for
 from bailiff_core.placement.step_budget import StepBudget
@@ -221,7 +221,7 @@ class Knapsack:
 
         def leave(increment: _Increment) -> int:
             for at, amount in increment.frees:
-                free[at] = more(free[at], amount, nodes[at].units, nodes[at].usable)
+                free[at] = release(free[at], amount, nodes[at].units, nodes[at].usable)
             gained = 0
             for at in increment.nodes:
                 before, counts[at] = counts[at], slots_for(self.need, nodes[at], free[at], self.eligible_nodes[nodes[at]])

@@ -20,7 +20,7 @@ from bailiff_core.model.gpu_shares import share_of, shares_devices
 from bailiff_core.model.placement_ranges import bits
 from bailiff_core.model.policy import PreemptionRules
 from bailiff_core.model.state import Job, Node, PoolState, Task
-from bailiff_core.model.work_lost import held_gpu_milli, lost_gpu_ms
+from bailiff_core.model.work_lost import allocated_gpu_milli, lost_gpu_ms
 from bailiff_core.placement.allocation_index import AllocationIndex
 from bailiff_core.placement.equivalence_classes import EquivalenceClasses
 
@@ -61,8 +61,8 @@ def eviction_cost(state: PoolState, job: Job, leaving: Sequence[Task], *, whole:
     if not any(map(shares_devices, job.demand.tasks)):
         gpu_milli = sum(job.group(task.index).gpu_milli for task in started)
     else:
-        gpu_milli = held_gpu_milli(state, job, started)
-    stops = gpu_milli if whole or job.demand.elastic != "restart" else held_gpu_milli(state, job, _started(job.tasks))
+        gpu_milli = allocated_gpu_milli(state, job, started)
+    stops = gpu_milli if whole or job.demand.elastic != "restart" else allocated_gpu_milli(state, job, _started(job.tasks))
     return EvictionCost(
         gpu_milli, lost_gpu_ms(state, job, stops), int(whole), len(started), 0, _nodes_left_broken(state, job, started)
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from bailiff_core.model.state import Job, PoolState
-from bailiff_core.model.units import Unit, holds, whole
+from bailiff_core.model.units import Unit, has_resources, whole_job
 from bailiff_core.placement.cluster_resources import ClusterResources
 
 
@@ -26,6 +26,8 @@ def evictions_to_cancel(state: PoolState, cluster: ClusterResources, dropped: It
 
 def _leaving_for(victim: Job, plan: int | None) -> Unit | None:
     if victim.phase == "evicting":
-        return whole(victim) if victim.eviction is not None and victim.eviction.preemption == plan else None
-    tasks = [task for task in victim.tasks if task.eviction is not None and task.eviction.preemption == plan and holds(task)]
+        return whole_job(victim) if victim.eviction is not None and victim.eviction.preemption == plan else None
+    tasks = [
+        task for task in victim.tasks if task.eviction is not None and task.eviction.preemption == plan and has_resources(task)
+    ]
     return Unit(victim, tuple(task.index for task in tasks), core=False) if tasks else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from bailiff_core.model.placement_ranges import ranges
 from bailiff_core.model.policy import Action
 from bailiff_core.model.proposal import ClassGpus, Cost, Excluded, Explanation, Proposal, VictimChoice
-from bailiff_core.model.resource_vector import NOTHING, UNLIMITED
+from bailiff_core.model.resource_vector import UNLIMITED, ZERO
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlacement, NoFit
 from bailiff_core.placement.placement_codec import encode_placement
@@ -186,7 +186,7 @@ def _under_share(batch: SelectionBatch) -> dict[str, bool]:
     for project in dict.fromkeys(group[2] for group in batch.snapshot.equivalence_classes.groups):
         leaf = usage.tree.leaf_of(project)
         quota = usage.tree.branches[leaf].quota.gpu_milli
-        used, share = usage.allocated(leaf).gpu_milli, batch.shares.get(leaf, NOTHING).gpu_milli
+        used, share = usage.allocated(leaf).gpu_milli, batch.shares.get(leaf, ZERO).gpu_milli
         found[project] = quota != UNLIMITED and quota < used <= share
     return found
 

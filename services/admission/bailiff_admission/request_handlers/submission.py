@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from bailiff_bus.messages import JobSpec, SubmitJob
 from bailiff_bus.messages.requests import EVERY_NODE_RUNTIMES, runtime_label
 from bailiff_core.model.demand import JobDemand, TopologyRule
-from bailiff_core.model.document import in_order
+from bailiff_core.model.document import sort_by_name
 from bailiff_core.model.policy import PriorityClass
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import next_unit, sub_group_problem
@@ -77,7 +77,7 @@ def _image_problem(spec: JobSpec) -> str | None:
 
 def _on_nodes_with(demand: JobDemand, label: str) -> JobDemand:
     groups = tuple(
-        group.model_copy(update={"node_labels": in_order({**group.node_labels, label: "true"})}) for group in demand.tasks
+        group.model_copy(update={"node_labels": sort_by_name({**group.node_labels, label: "true"})}) for group in demand.tasks
     )
     return demand.model_copy(update={"tasks": groups})
 

@@ -14,7 +14,7 @@ from bailiff_bus.messages import (
     TaskReleasedReport,
     TaskStartRefusedReport,
 )
-from bailiff_core.model.grace import usual_term
+from bailiff_core.model.grace import default_term_after
 from bailiff_node_agent.agent_context import AgentContext
 from bailiff_node_agent.background import Background
 from bailiff_node_agent.devices import read_devices
@@ -63,7 +63,7 @@ class EvictionDriver:
         """Every running task whose eviction has not begun."""
         for task in self.tasks.running():
             if self.context.evictions.get(str(task.key)) is None:
-                self._begin(task, grace, usual_term(grace), reason, None)
+                self._begin(task, grace, default_term_after(grace), reason, None)
 
     def adopt(self) -> None:
         """Load the evictions that earlier agents began; `resume` carries on with them. Those of unknown tasks are dropped."""
