@@ -74,7 +74,7 @@ def allocate(state: PoolState) -> Iterator[Decision]:
             if unit.core and not job.pending_recorded:
                 yield JobPending(job=job.id, reason=found[:LONGEST_REASON])
     if backfill is not None and state.indices.backfill_blocked:
-        state.indices.head_reservation = (began, backfill.keeps())
+        state.indices.head_reservation = (began, backfill.reservation())
 
 
 def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacement | str:
@@ -97,8 +97,8 @@ def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacem
         return forbidden
     if shape in state.indices.unschedulable:
         return state.indices.unschedulable[shape]
-    waits = backfill is not None and not backfill.over_before(unit)
-    if backfill is not None and waits and shape in backfill.kept_out:
+    waits = backfill is not None and not backfill.completes_before_head(unit)
+    if backfill is not None and waits and shape in backfill.unplaceable:
         return _pass_over(state, unit, backfill)
     mark = snapshot.mark()
     beside: GangPlacement | NoFit | None = None
@@ -118,7 +118,7 @@ def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacem
         place = beside or backfill.place(unit, _budget(state))
         snapshot.rollback(mark)
         if not isinstance(place, GangPlacement):
-            backfill.kept_out[shape] = None
+            backfill.unplaceable[shape] = None
             return _pass_over(state, unit, backfill)
         return over_bounds(snapshot, unit, place) or place
     return place
@@ -183,7 +183,7 @@ def _passed_over_for_good(state: PoolState) -> bool:
         return False
     head = _head(state)
     unit = next_unit(head) if head is not None else None
-    return unit is not None and Backfill(snapshot, unit, _budget(state)).keeps() == kept
+    return unit is not None and Backfill(snapshot, unit, _budget(state)).reservation() == kept
 
 
 def _budget(state: PoolState) -> StepBudget:

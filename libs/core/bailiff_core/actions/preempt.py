@@ -12,7 +12,7 @@ from bailiff_core.placement.gang import GangPlacement
 from bailiff_core.placement.placement_codec import decode_placement
 from bailiff_core.protections import next_to_open
 from bailiff_core.queue.order import Pass, shares_now
-from bailiff_core.queue.preemption_delay import may_displace_at
+from bailiff_core.queue.preemption_delay import may_preempt_from
 from bailiff_core.quota.quota_checks import Shares
 from bailiff_core.records.decisions import (
     PreemptionDecided,
@@ -85,7 +85,7 @@ def _askers(state: PoolState, losers: "Losers", most: int) -> list[tuple[Unit, t
 
 
 def _may_ask(state: PoolState, job: Job) -> bool:
-    return ready_to_try(state, job) and state.now >= job.next_request_at and state.now >= may_displace_at(state, job)
+    return ready_to_try(state, job) and state.now >= job.next_request_at and state.now >= may_preempt_from(state, job)
 
 
 class Losers:

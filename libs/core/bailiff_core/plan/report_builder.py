@@ -12,7 +12,7 @@ from bailiff_core.model.state import ENDED, Job, Node, PoolState, Task
 from bailiff_core.model.units import next_unit
 from bailiff_core.placement.gang import NoFit, place_unit
 from bailiff_core.placement.step_budget import StepBudget
-from bailiff_core.queue.preemption_delay import may_displace_at
+from bailiff_core.queue.preemption_delay import may_preempt_from
 from bailiff_core.quota.project_cooldown import keeps_from_borrowing
 from bailiff_core.quota.quota_checks import over_bounds
 from bailiff_core.records import decisions
@@ -357,7 +357,7 @@ class WithoutSelection:
         if self._batch is None:
             self._batch = SelectionBatch.on(current_snapshot(self.state))
         batch = self._batch
-        wait = may_displace_at(self.state, job)
+        wait = may_preempt_from(self.state, job)
         if wait > self.state.now:
             return f"it may preempt from {time_text(wait)} on (rule preemption-delay)", {}
         obstacles = {action: action_not_permitted(batch.snapshot, batch.shares, unit, action) for action in actions}
