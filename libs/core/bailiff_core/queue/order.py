@@ -18,7 +18,7 @@ Entry = tuple[tuple[object, ...], int, str]
 
 
 def shares_now(snapshot: ResourceSnapshot) -> dict[str, Amounts]:
-    """Fair shares as things stand: what a pass goes by from its start to its end."""
+    """Current fair shares, which a pass uses unchanged from its start to its end."""
     usage = snapshot.usage
     return fair_shares(usage.tree, usage.total, usage.requests, usage.divided)
 
@@ -50,10 +50,10 @@ class _Candidates:
 
 
 class Pass:
-    """Each of the jobs in the order in which one pass tries them. Fair shares stay as they were at its start.
+    """Yields jobs in the order in which one pass tries them. Fair shares stay as they were at its start.
 
     After each success (it shows in the snapshot: a unit placed, victims gone) the order is computed again where amounts
-    changed. Allocate puts a job back after a success; the other actions try each job once.
+    changed. Allocate requeues a job after a success; the other actions try each job once.
     """
 
     def __init__(self, snapshot: ResourceSnapshot, jobs: Iterable[Job], shares: Mapping[str, Amounts] | None = None) -> None:
@@ -74,7 +74,7 @@ class Pass:
             self._unsure.append(name)
 
     def next(self) -> Unit | None:
-        """The next unit to try, `None` when there is no job left. Its job is out until it is put back."""
+        """The next unit to try, `None` when there is no job left. Its job is removed until `put_back`."""
         if not self._tree.children:
             return self._next_of_all()
         self._look_again([*self._changed(), *self._unsure])
@@ -89,7 +89,7 @@ class Pass:
         return unit
 
     def _next_of_all(self) -> Unit | None:
-        """The same without projects, where the order of jobs is all there is."""
+        """`next` without projects: by job order alone."""
         waiting = self._at(ROOT).heap
         while waiting:
             unit = next_unit(self._jobs.pop(heappop(waiting)[2]))
@@ -98,7 +98,7 @@ class Pass:
         return None
 
     def put_back(self, job: Job) -> None:
-        """The job got what it asked for and goes on asking, at its new place in the order; or it is one more to try."""
+        """Add the job at its current position in the order: after a success, or as a further job to try."""
         if job.id in self._jobs or next_unit(job) is None:
             return
         self._jobs[job.id] = job

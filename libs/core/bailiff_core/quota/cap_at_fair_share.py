@@ -1,8 +1,9 @@
-"""`cap-at-fair-share`: preempt never carries its preemptor's project, or one above it, beyond the larger of its fair share and
-its use.
+"""`cap-at-fair-share`: preempt never takes the preemptor's project, or an ancestor, beyond the larger of its fair share and its
+usage.
 
-What lies beyond the share is borrowed. Idle room may be borrowed, by allocate; who displaced others for it would have it
-reclaimed, and could displace them again: with both actions on, jobs would evict each other in turn for ever.
+Usage beyond the fair share is borrowed. Allocate may borrow free resources; a preemptor that evicted others for borrowed
+resources would lose them to reclaim and could evict the same jobs again: with both actions on, jobs would evict each other
+without end.
 """
 
 from bailiff_core.model.policy import Action
@@ -19,7 +20,7 @@ NAME = "cap-at-fair-share"
 
 
 class CapAtFairShare:
-    """The test of one preemptor. Made before anything is evicted in the snapshot; asked on the snapshot as it is then."""
+    """The check for one preemptor. Created before anything is evicted in the snapshot; `forbids` uses the current snapshot."""
 
     def __init__(self, snapshot: ResourceSnapshot, shares: Shares, unit: Unit) -> None:
         usage = snapshot.usage
@@ -30,7 +31,7 @@ class CapAtFairShare:
 
     @classmethod
     def of(cls, snapshot: ResourceSnapshot, shares: Shares, unit: Unit, action: Action) -> "CapAtFairShare | None":
-        """`None` where the rule is off."""
+        """The check for this unit; `None` if the rule is off."""
         rules = snapshot.state.rules
         on = (
             action == "preempt"
@@ -57,5 +58,5 @@ class CapAtFairShare:
 
 
 def _beyond(after: Amounts, share: Amounts, before: Amounts) -> int | None:
-    """The first resource of which it would come to use more than before, and more than its share."""
+    """Index of the first resource whose usage would exceed both the usage before and the fair share, or `None`."""
     return next((at for at in range(3) if after[at] > before[at] and after[at] > share[at]), None)

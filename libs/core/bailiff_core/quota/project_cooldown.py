@@ -1,7 +1,7 @@
-"""`cooldown` of projects: who was just reclaimed from does not immediately borrow back (kueue#14468, #6861).
+"""`cooldown` of projects: a project that lost resources to reclaim does not borrow again at once (kueue#14468, #6861).
 
-Reclaim marks the losing project and those above it, up to where the preemptor's side begins. While the mark is fresh, the
-project starts nothing that would take it beyond its quota.
+Reclaim records the time for the losing project and its ancestors below the common ancestor with the preemptor. During the
+cooldown the project starts nothing that would exceed its quota.
 """
 
 from bailiff_core.model.project_tree import called, tree_of
@@ -16,13 +16,13 @@ NAME = "cooldown"
 
 
 def may_borrow_at(state: PoolState, project: str) -> int:
-    """The moment, µs, from which the project may go beyond its quota; 0 where nothing was reclaimed from it."""
+    """Time, µs, from which the project may exceed its quota; 0 if nothing was reclaimed from it."""
     cooldown = state.rules.protections.cooldown.project
     return state.reclaimed_at[project] + cooldown if cooldown and project in state.reclaimed_at else 0
 
 
 def keeps_from_borrowing(snapshot: ResourceSnapshot, unit: Unit) -> str | None:
-    """Why the unit may not start now, as a sentence, or `None`: a project of its path would borrow back too soon."""
+    """Why the unit may not start now, as a sentence, or `None`: a project of its path would borrow during its cooldown."""
     state = snapshot.state
     if not state.reclaimed_at or not state.rules.protections.cooldown.project:
         return None
@@ -38,11 +38,11 @@ def keeps_from_borrowing(snapshot: ResourceSnapshot, unit: Unit) -> str | None:
 
 
 def _borrows(used: Amounts, asked: Amounts, quota: Amounts) -> bool:
-    """Whether it would go beyond its quota of something that is asked for."""
+    """Whether the request would exceed the quota of a requested resource."""
     return any(asked[at] > 0 and quota[at] != UNLIMITED and used[at] + asked[at] > quota[at] for at in range(len(quota)))
 
 
 def opens_next(state: PoolState) -> int | None:
-    """When the next project may borrow again."""
+    """Time, µs, at which the next cooldown ends, or `None`."""
     moments = (may_borrow_at(state, project) for project in state.reclaimed_at)
     return min((moment for moment in moments if moment > state.now), default=None)

@@ -1,4 +1,4 @@
-"""What each project uses and asks for, kept up to date and open to trials."""
+"""Usage and requests of each project, updated incrementally, with trial changes and rollback."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,27 +14,27 @@ from .demand_vector import by_bytes, exact, of_job, of_members, of_places
 from .fair_share import Divided
 
 JOURNAL_KEPT = 10_000
-NOBODY: frozenset[int] = frozenset()
+NO_TASKS: frozenset[int] = frozenset()
 NO_DEVICE = 1 << 37  # bytes; measures requests in bytes of a device where the pool has none
 
 
 @dataclass(slots=True)
 class _Counted:
-    """What is counted of one job, and where. uncounted: members that have a place, but are on their way out of it."""
+    """The amounts of one job, and the project charged. uncounted: tasks with a placement that are releasing."""
 
     leaf: str
     preemptible: bool
     allocated: Amounts
     requested: Amounts
-    uncounted: frozenset[int] = NOBODY
+    uncounted: frozenset[int] = NO_TASKS
 
 
 class Usage:
     """Amounts by project: its own jobs' and those of all projects below it; `""` is the whole pool.
 
-    allocated: of tasks that are reserved, starting or running, or kept a place for; releasing ones do not count.
-    requested: allocated and all that pending tasks ask for. total: what the pool's nodes have. smallest, largest: of the
-    pool's devices, bytes. divided: what `fair_shares` remembers.
+    allocated: of tasks that are reserved, starting or running, or reserved for; releasing ones do not count.
+    requested: allocated plus pending tasks. total: capacity of the pool's nodes. smallest, largest: of the
+    pool's devices, bytes. divided: cache of `fair_shares`.
     """
 
     def __init__(self, state: PoolState) -> None:
@@ -55,11 +55,11 @@ class Usage:
 
     @classmethod
     def of(cls, state: PoolState) -> "Usage":
-        """What the pool's jobs use now."""
+        """Current usage of the pool's jobs."""
         return cls(state)
 
     def refresh(self, state: PoolState, jobs: Iterable[str]) -> None:
-        """Count these jobs anew, and the nodes that changed. What was tried and not taken back is forgotten."""
+        """Roll back every trial; reload these jobs and the nodes that changed."""
         self.rollback(0)
         self._tried_places.clear()
         self._state = state
@@ -78,15 +78,15 @@ class Usage:
                 self._count(name)
 
     def allocated(self, project: str) -> Amounts:
-        """What the project uses."""
+        """Usage of the project."""
         return self._allocated.get(project, NOTHING)
 
     def non_preemptible(self, project: str) -> Amounts:
-        """What jobs use in the project that are not preemptible."""
+        """Usage of the project's jobs that are not preemptible."""
         return self._non_preemptible.get(project, NOTHING)
 
     def requested(self, project: str) -> Amounts:
-        """What the project uses and asks for; trials change nothing about it."""
+        """Usage and pending requests of the project, without trials."""
         return self.requests.get(project, NOTHING)
 
     def all_allocated(self) -> dict[str, Amounts]:
@@ -98,7 +98,7 @@ class Usage:
         return self.tree.leaf_of(job.project)
 
     def held_by(self, unit: Unit) -> Amounts:
-        """What the unit's members use where they stand."""
+        """Usage of the unit's tasks in their current placement."""
         job = unit.job
         counted = self._counted.get(job.id)
         if counted is not None and not counted.uncounted and len(unit.indices) == len(job.tasks):
@@ -124,7 +124,7 @@ class Usage:
         return now, (self._journal[start:] if start >= 0 else None)
 
     def mark(self) -> int:
-        """A point to come back to."""
+        """A savepoint for `rollback`."""
         return len(self._trials)
 
     def rollback(self, mark: int) -> None:
@@ -142,15 +142,15 @@ class Usage:
         self._try(unit.job, self.held_by(unit))
 
     def kept_for(self, job: Job) -> Amounts:
-        """What the places amount to that are kept for the job, or for members of it, once they have left."""
+        """Usage of the job's reservation, for the whole job or for some of its tasks."""
         return of_places(self._state, job, job.reservation, self.smallest)
 
     def drop_reservation(self, job: Job) -> None:
-        """No place is kept for it any more."""
+        """Subtract the job's reservation."""
         self._try(job, NOTHING.minus(self.kept_for(job)))
 
     def keep_promise(self, job: Job) -> None:
-        """The opposite of `drop_promise`."""
+        """The opposite of `drop_reservation`."""
         self._try(job, self.kept_for(job))
 
     def place(self, unit: Unit, place: GangPlacement) -> None:
@@ -279,7 +279,7 @@ class Usage:
 
 
 def counts(job: Job, task: Task) -> bool:
-    """Whether its project is charged for the task: it has a place and is not on its way out of it, or is stuck there."""
+    """Whether its project is charged for the task: it has a placement and is not releasing, or its eviction is stuck."""
     if task.state in ("released", "exited"):
         return task.state == "exited" and job.eviction is not None and job.eviction.stuck
     return not any(
@@ -288,7 +288,7 @@ def counts(job: Job, task: Task) -> bool:
 
 
 def _capacity(node: Node) -> tuple[Amounts, tuple[int, ...]]:
-    """What a node that takes work has, and the memory of each of its devices that can be used."""
+    """Capacity of a schedulable node, and the memory of each of its usable devices."""
     if not node.schedulable:
         return NOTHING, ()
     usable = node.capacity.devices & ~node.quarantined

@@ -55,9 +55,7 @@ class Constraints:
         self.constrains_placement = (
             by_bytes(unit.job) and self._has_bounds()
         )  # and so what it takes depends on the devices it lands on
-        self.has_limits = (
-            self.limited or self.constrains_placement
-        )  # somebody may have to leave for the sake of the preemptor's bounds alone
+        self.has_limits = self.limited or self.constrains_placement  # evictions may be needed for the preemptor's limits alone
         self.constrains_set = self.reclaim is not None or self.together.on
 
     def violation(self, leaving: Sequence[Unit], taken: Sequence[Unit] | None = None) -> str | None:

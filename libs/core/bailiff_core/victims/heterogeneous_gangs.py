@@ -1,6 +1,6 @@
 """Solver for gangs of several task types on large pools: each type is solved by the shortlist, the most expensive first.
 
-The cheapest set for one type alone is a lower bound. If that set makes room for all types, it is optimal and proven;
+The cheapest set for one type alone is a lower bound. If the gang fits after evicting that set, it is optimal and proven;
 otherwise the other types are solved on its result, and every victim that can be reprieved is.
 """
 
