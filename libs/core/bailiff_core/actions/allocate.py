@@ -14,7 +14,7 @@ from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue.backfill import Backfill
 from bailiff_core.queue.order import Pass
 from bailiff_core.queue.schedule_timeout import lets_others_pass
-from bailiff_core.quota.project_cooldown import keeps_from_borrowing
+from bailiff_core.quota.project_cooldown import cooldown_violation
 from bailiff_core.quota.quota_aware_placement import place_within_bounds
 from bailiff_core.quota.quota_checks import over_bounds
 from bailiff_core.records.decisions import JobGrown, JobPending, JobPlaced
@@ -80,7 +80,7 @@ def allocate(state: PoolState) -> Iterator[Decision]:
 def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacement | str:
     """Where the unit can stand, or a sentence why it cannot now. What only time keeps out is tried again."""
     snapshot = current_snapshot(state)
-    too_soon = keeps_from_borrowing(snapshot, unit)
+    too_soon = cooldown_violation(snapshot, unit)
     if members_started(state, unit.job):
         if unit.job.phase == "starting":
             too_soon = "it grows once all of it runs"
@@ -167,7 +167,7 @@ def _head(state: PoolState) -> Job | None:
         if job.phase != "pending" or not ready_to_try(state, job) or lets_others_pass(state, job):
             continue
         unit = next_unit(job)
-        if unit is None or over_bounds(snapshot, unit) or keeps_from_borrowing(snapshot, unit):
+        if unit is None or over_bounds(snapshot, unit) or cooldown_violation(snapshot, unit):
             continue
         if could_ever_fit(state, job.demand) is None:
             return job

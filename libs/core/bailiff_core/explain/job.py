@@ -10,7 +10,7 @@ from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue import start_slo
 from bailiff_core.queue.order import shares_now
 from bailiff_core.queue.preemption_delay import may_preempt_from
-from bailiff_core.quota.project_cooldown import keeps_from_borrowing
+from bailiff_core.quota.project_cooldown import cooldown_violation
 from bailiff_core.quota.quota_checks import may_reclaim, over_bounds
 from bailiff_core.records import Record, decisions, facts
 from bailiff_core.scheduling_snapshot import current_snapshot
@@ -163,7 +163,7 @@ def _as_things_are(state: PoolState, job: Job) -> Iterable[Sentence]:
     if unit is None or state.policy is None:
         return
     snapshot, rules = current_snapshot(state), state.rules
-    reason = keeps_from_borrowing(snapshot, unit) or over_bounds(snapshot, unit)
+    reason = cooldown_violation(snapshot, unit) or over_bounds(snapshot, unit)
     if reason is None:
         mark = snapshot.mark()
         found = place_unit(snapshot.cluster, unit, StepBudget(rules.preemption.search_steps))

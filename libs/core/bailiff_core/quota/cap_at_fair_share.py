@@ -44,7 +44,7 @@ class CapAtFairShare:
     def forbids(self, place: GangPlacement | None = None) -> str | None:
         """Why the unit may not be added to what its projects use now, as a sentence, or `None`."""
         usage = self._usage
-        asked = of_unit(self._unit, usage.smallest) if place is None else usage.taken_by(self._unit, place)
+        asked = of_unit(self._unit, usage.smallest) if place is None else usage.usage_at(self._unit, place)
         for project, (share, before) in self._bounds.items():
             after = usage.allocated(project).plus(asked)
             at = _beyond(after, share, before)

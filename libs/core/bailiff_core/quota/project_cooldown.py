@@ -21,7 +21,7 @@ def may_borrow_at(state: PoolState, project: str) -> int:
     return state.reclaimed_at[project] + cooldown if cooldown and project in state.reclaimed_at else 0
 
 
-def keeps_from_borrowing(snapshot: ResourceSnapshot, unit: Unit) -> str | None:
+def cooldown_violation(snapshot: ResourceSnapshot, unit: Unit) -> str | None:
     """Why the unit may not start now, as a sentence, or `None`: a project of its path would borrow during its cooldown."""
     state = snapshot.state
     if not state.reclaimed_at or not state.rules.protections.cooldown.project:
@@ -42,7 +42,7 @@ def _borrows(used: Amounts, asked: Amounts, quota: Amounts) -> bool:
     return any(asked[at] > 0 and quota[at] != UNLIMITED and used[at] + asked[at] > quota[at] for at in range(len(quota)))
 
 
-def opens_next(state: PoolState) -> int | None:
+def next_cooldown_end(state: PoolState) -> int | None:
     """Time, µs, at which the next cooldown ends, or `None`."""
     moments = (may_borrow_at(state, project) for project in state.reclaimed_at)
     return min((moment for moment in moments if moment > state.now), default=None)

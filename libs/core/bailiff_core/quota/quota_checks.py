@@ -102,7 +102,7 @@ class Reclaim:
         self._shares = shares
         self._before = usage.all_allocated()
         self._preemptor = usage.leaf_of(unit.job)
-        self._asked = of_unit(unit, usage.smallest) if place is None else usage.taken_by(unit, place)
+        self._asked = of_unit(unit, usage.smallest) if place is None else usage.usage_at(unit, place)
         self._sides: dict[str, tuple[str, str]] = {}
         self._bounds: dict[str, Amounts] = {}
         self._within_quota: dict[str, bool] = {}
@@ -112,7 +112,7 @@ class Reclaim:
         """The project that loses the victim's resources."""
         return self._side(victim)[1]
 
-    def may_take_more(self, victim: Job, taken: Amounts) -> bool:
+    def may_reclaim_more(self, victim: Job, taken: Amounts) -> bool:
         """Whether a unit of this job may still be reclaimed after its side lost `taken`."""
         return _below(taken, self.margin(victim))
 
@@ -141,14 +141,14 @@ class Reclaim:
         taken: dict[str, Amounts] = {}
         last: dict[str, dict[str, tuple[Unit, Amounts]]] = {}
         for unit in units:
-            project, held = self.loser(unit.job), self._usage.held_by(unit)
+            project, held = self.loser(unit.job), self._usage.allocated_to(unit)
             taken[project] = taken.get(project, NOTHING).plus(held)
             ends = last.setdefault(project, {})
             if unit.job.id not in ends or not ends[unit.job.id][0].core:
                 ends[unit.job.id] = unit, held
         for project, ends in last.items():
             by_amount = {held: unit.job for unit, held in ends.values()}
-            if not any(self.may_take_more(job, taken[project].minus(held)) for held, job in by_amount.items()):
+            if not any(self.may_reclaim_more(job, taken[project].minus(held)) for held, job in by_amount.items()):
                 return False
         return True
 
@@ -159,7 +159,7 @@ class Reclaim:
         tree = self._usage.tree
         lost: dict[str, Amounts] = {}
         for unit in units:
-            held = self._usage.held_by(unit)
+            held = self._usage.allocated_to(unit)
             for project in tree.branches[self._usage.leaf_of(unit.job)].path:
                 lost[project] = lost.get(project, NOTHING).plus(held)
         path = tree.branches[self._preemptor].path
@@ -221,7 +221,7 @@ class Losses:
 
     def take(self, unit: Unit) -> bool:
         """Take the unit; returns whether all that is taken is permitted."""
-        job, held = unit.job, self._usage.held_by(unit)
+        job, held = unit.job, self._usage.allocated_to(unit)
         project = self._reclaim.loser(job)
         before = self._last.get(job.id)
         self._order.append((project, job.id, held, before))
@@ -260,7 +260,7 @@ def _below(lost: Amounts, margin: Margin) -> bool:
 
 
 def _at_least(usage: Usage, unit: Unit, place: GangPlacement | None) -> Amounts:
-    return of_unit(unit, usage.largest) if place is None else usage.taken_by(unit, place)
+    return of_unit(unit, usage.largest) if place is None else usage.usage_at(unit, place)
 
 
 def _beyond(used: Amounts, asked: Amounts, bound: Amounts) -> int | None:

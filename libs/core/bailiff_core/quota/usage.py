@@ -97,7 +97,7 @@ class Usage:
         """The project at which the job is counted."""
         return self.tree.leaf_of(job.project)
 
-    def held_by(self, unit: Unit) -> Amounts:
+    def allocated_to(self, unit: Unit) -> Amounts:
         """Usage of the unit's tasks in their current placement."""
         job = unit.job
         counted = self._counted.get(job.id)
@@ -110,7 +110,7 @@ class Usage:
         places = (job.task(index) or self._tried_places.get((job.id, index)) for index in indices)
         return of_places(self._state, job, [place for place in places if place is not None], self.smallest)
 
-    def taken_by(self, unit: Unit, place: GangPlacement) -> Amounts:
+    def usage_at(self, unit: Unit, place: GangPlacement) -> Amounts:
         """What the unit would use at this place."""
         return of_places(self._state, unit.job, place.tasks, self.smallest)
 
@@ -135,11 +135,11 @@ class Usage:
 
     def evict(self, unit: Unit) -> None:
         """Its project no longer uses what the unit holds."""
-        self._try(unit.job, NOTHING.minus(self.held_by(unit)))
+        self._try(unit.job, NOTHING.minus(self.allocated_to(unit)))
 
     def restore(self, unit: Unit) -> None:
         """The opposite of `evict`."""
-        self._try(unit.job, self.held_by(unit))
+        self._try(unit.job, self.allocated_to(unit))
 
     def kept_for(self, job: Job) -> Amounts:
         """Usage of the job's reservation, for the whole job or for some of its tasks."""
@@ -149,7 +149,7 @@ class Usage:
         """Subtract the job's reservation."""
         self._try(job, NOTHING.minus(self.kept_for(job)))
 
-    def keep_promise(self, job: Job) -> None:
+    def restore_reservation(self, job: Job) -> None:
         """The opposite of `drop_reservation`."""
         self._try(job, self.kept_for(job))
 
@@ -157,7 +157,7 @@ class Usage:
         """Its project uses what the unit takes at this place."""
         if by_bytes(unit.job):
             self._tried_places.update(((unit.job.id, task.index), task) for task in place.tasks)
-        self._try(unit.job, self.taken_by(unit, place))
+        self._try(unit.job, self.usage_at(unit, place))
 
     def _try(self, job: Job, amounts: Amounts) -> None:
         change = (self.leaf_of(job), job.preemptible, amounts)

@@ -152,9 +152,9 @@ def _solve_in_turn(problem: Problem, types: Sequence[_TaskType]) -> tuple[list[E
     cluster.rollback(evicted)
     for step in more:
         cluster.evict(step.unit)
-    everyone = [step for chain in chains.values() for step in chain]
+    all_steps = [step for chain in chains.values() for step in chain]
     oracle = PlacementOracle(cluster, problem.unit, budget)
-    needed = reprieve_all(oracle, reprieve_order(list(chains.values()), {step: step.weight for step in everyone}))
+    needed = reprieve_all(oracle, reprieve_order(list(chains.values()), {step: step.weight for step in all_steps}))
     return needed, oracle.place
 
 
