@@ -1,9 +1,10 @@
 """Backfill: a job behind the head of the queue may start where it does not delay the head.
 
-The head gets a future placement: after the fewest expected completions with which it fits. The order of completions does not
-depend on jobs that start later. The resources of that placement are reserved for the head, except against jobs whose run-time
-limit ends before the head starts. Jobs that start meanwhile are younger than those whose completion the head needs, so where all
-jobs have a run-time limit, or none has, a stream of small jobs does not delay the head (docs/concepts/semantics/placement.md).
+The head gets a future placement: after the fewest expected completions with which it fits. Jobs that start later do not
+change the relative order of completions of the running jobs. The resources of that placement are reserved for the head,
+except against jobs whose run-time limit ends before the head starts. Jobs that start meanwhile are younger than those whose
+completion the head needs, so where all jobs have a run-time limit, or none has, a stream of small jobs does not delay the
+head (docs/concepts/semantics/placement.md).
 """
 
 from bailiff_core.model.placement_ranges import bits
