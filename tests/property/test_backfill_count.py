@@ -16,7 +16,7 @@ from bailiff_core.placement.cluster_resources import ClusterResources
 from bailiff_core.placement.feasibility import could_ever_fit
 from bailiff_core.placement.gang import GangPlacement, place_unit
 from bailiff_core.placement.step_budget import StepBudget
-from bailiff_core.queue.backfill import Backfill, what_to_keep
+from bailiff_core.queue.backfill import Backfill, resources_to_reserve
 from bailiff_core.scheduling_snapshot import current_snapshot
 
 QUICK = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -27,7 +27,7 @@ PARTS = 10  # each a run of a minute or two, more on a busy machine
 def counted(state: PoolState, job: Job) -> tuple[dict[int, Resources], int | None]:
     """What backfill keeps for the job, and when it says that the job starts."""
     backfill = Backfill(current_snapshot(state), asking(job), StepBudget(ENOUGH))
-    return backfill.kept, backfill.starts
+    return backfill.reserved, backfill.starts
 
 
 def played(state: PoolState, job: Job) -> tuple[dict[int, Resources], int | None]:
@@ -49,7 +49,7 @@ def played(state: PoolState, job: Job) -> tuple[dict[int, Resources], int | None
     nodes = [cluster.nodes[number] for number in dict.fromkeys(task.node for task in place.tasks)]
     after = [node.future for node in nodes]
     cluster.rollback(before)
-    kept = {node.number: what_to_keep(node, later) for node, later in zip(nodes, after, strict=True)}
+    kept = {node.number: resources_to_reserve(node, later) for node, later in zip(nodes, after, strict=True)}
     return kept, starts if kept else None
 
 

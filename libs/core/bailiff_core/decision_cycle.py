@@ -159,7 +159,9 @@ def build_indices(state: PoolState) -> None:
 
 def protections_wake(state: PoolState) -> list[int]:
     """When a rule of waiting, of broken gangs, or of borrowing next has something to say."""
-    return [moment for moment in (timers_of(state).next(state.now), project_cooldown.opens_next(state)) if moment is not None]
+    return [
+        moment for moment in (timers_of(state).next(state.now), project_cooldown.next_cooldown_end(state)) if moment is not None
+    ]
 
 
 def wake_at(state: PoolState) -> int | None:

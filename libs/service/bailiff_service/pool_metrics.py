@@ -29,7 +29,7 @@ def pool_samples(state: PoolState) -> Iterator[Sample]:
     for name in NODE_STATES:
         yield NODES, (name,), states[name]
     yield from _devices(state)
-    for slo in start_slo.kept(state):
+    for slo in start_slo.slo_status(state):
         labels = (slo.class_name, str(slo.percent))
         yield LATE_STARTS, labels, slo.late
         yield LATE_STARTS_ALLOWED, labels, slo.allowed

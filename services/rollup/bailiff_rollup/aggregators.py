@@ -126,7 +126,7 @@ class Aggregator:
         within = next((at for at in START_LIMITS if job.first_wait <= at * SECOND), None)
         self.aggregates.add("started-within", name, "+Inf" if within is None else str(within))
         entry = state.rules.find_class(name)
-        for percent, time in start_slo.promises(entry) if entry is not None else ():
+        for percent, time in start_slo.slo_targets(entry) if entry is not None else ():
             self.aggregates.add("late", name, str(percent), amount=int(job.first_wait > time))
 
     def _repeat(self, job: Job, now: int) -> None:

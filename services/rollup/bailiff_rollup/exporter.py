@@ -91,7 +91,7 @@ class RollupCollector(Collector):
         family = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
         for pool, (_, state) in found.items():
             for entry in state.rules.priority_classes if state.policy is not None else ():
-                for percent, time in start_slo.promises(entry):
+                for percent, time in start_slo.slo_targets(entry):
                     family.add_metric([pool, entry.name, str(percent)], time / MICROSECONDS)
         return family
 
@@ -132,7 +132,7 @@ def _zero_counters(state: PoolState) -> dict[Key, int]:
     keys += [("again", window) for window in LENGTHS]
     for entry in state.rules.priority_classes if state.policy is not None else ():
         keys += [("submitted", entry.name), ("waiting", entry.name), ("started-within", entry.name, "+Inf")]
-        keys += [("late", entry.name, str(percent)) for percent, _ in start_slo.promises(entry)]
+        keys += [("late", entry.name, str(percent)) for percent, _ in start_slo.slo_targets(entry)]
     return dict.fromkeys(keys, 0)
 
 

@@ -55,7 +55,7 @@ def test_the_head_starts_when_the_first_enough_have_ended(sketch):
     head = sketch.job("head", group(gpus=8))
     found = backfill(sketch, head)
     assert found.starts == sketch.state.now + HOUR
-    assert {number: room.devices for number, room in found.kept.items()} == {0: 0b11110000}
+    assert {number: room.devices for number, room in found.reserved.items()} == {0: 0b11110000}
 
 
 def test_who_has_no_limit_may_not_take_what_the_head_needs(sketch):
@@ -81,7 +81,7 @@ def test_of_equal_devices_the_head_takes_those_that_others_still_use(sketch):
     sketch.running("last", "a", range(4, 8), age=2 * HOUR)
     found = backfill(sketch, head)
     assert found.starts == sketch.state.now + HOUR
-    assert found.kept[0].devices == 0
+    assert found.reserved[0].devices == 0
 
 
 def test_cpu_and_memory_are_kept_as_well():
@@ -118,7 +118,7 @@ def test_of_those_without_a_limit_the_one_that_runs_longest_is_taken_to_end_firs
     sketch.running("young", "a", range(7), age=HOUR)
     sketch.running("old", "b", range(7), age=2 * HOUR)
     head = sketch.job("head", group(gpus=8))
-    assert list(backfill(sketch, head).kept) == [1], "the head waits for `old` on b"
+    assert list(backfill(sketch, head).reserved) == [1], "the head waits for `old` on b"
     assert may_start(sketch, head, sketch.job("small", group(gpus=1))), "on a, that is"
 
 
@@ -143,14 +143,14 @@ def test_who_is_just_being_started_ends_its_limit_from_now():
 
 def test_a_head_that_fits_nowhere_even_empty_keeps_nobody_waiting(sketch):
     head = sketch.job("head", group(gpus=8, count=3))
-    assert backfill(sketch, head).kept == {}
+    assert backfill(sketch, head).reserved == {}
     assert may_start(sketch, head, sketch.job("small", group(gpus=4)))
 
 
 def test_a_search_that_gives_up_keeps_nobody_waiting(sketch):
     head = sketch.job("head", group(gpus=8))
     found = Backfill(current_snapshot(sketch.state), asking(head), StepBudget(0))
-    assert found.kept == {}
+    assert found.reserved == {}
 
 
 # --- passes, simulated
@@ -265,7 +265,7 @@ def test_from_pass_to_pass_the_heads_start_never_moves_away(running, head, arriv
                 limited(job, (age + limit) * MINUTE)
     waiting = sketch.job("head", group(gpus=head, count=2))
     starts = [backfill(sketch, waiting).starts]
-    kept = bool(backfill(sketch, waiting).kept)
+    kept = bool(backfill(sketch, waiting).reserved)
     cluster = Cluster(sketch, {})
     for number, (gpus, limit) in enumerate(arriving):
         small = sketch.job(f"s{number}", group(gpus=gpus))

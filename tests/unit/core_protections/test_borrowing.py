@@ -22,7 +22,7 @@ def bench(cooldown="5m") -> Bench:
 
 def barred(bench: Bench, job) -> str | None:
     bench.state.indices.snapshot = None
-    return project_cooldown.keeps_from_borrowing(current_snapshot(bench.state), asking(job))
+    return project_cooldown.cooldown_violation(current_snapshot(bench.state), asking(job))
 
 
 def test_who_lost_by_reclaim_waits_before_it_goes_beyond_its_quota_again():
@@ -33,13 +33,13 @@ def test_who_lost_by_reclaim_waits_before_it_goes_beyond_its_quota_again():
     assert (
         project_cooldown.may_borrow_at(told.state, "vision")
         == told.state.now + 5 * MINUTE
-        == project_cooldown.opens_next(told.state)
+        == project_cooldown.next_cooldown_end(told.state)
     )
     told.later(5 * MINUTE - 1)
     assert barred(told, again) is not None
     told.later(1)
     assert barred(told, again) is None
-    assert project_cooldown.opens_next(told.state) is None
+    assert project_cooldown.next_cooldown_end(told.state) is None
 
 
 def test_its_quota_is_open_to_it_all_the_while():
@@ -83,7 +83,7 @@ def test_the_rule_can_be_off():
     told = bench(cooldown=0)
     note_reclaimed(told.state, "web", ["vision"])
     assert barred(told, told.waiting("again", project="vision", gpus=8)) is None
-    assert project_cooldown.opens_next(told.state) is None
+    assert project_cooldown.next_cooldown_end(told.state) is None
 
 
 def test_a_project_that_is_not_named_any_more_opens_nothing():

@@ -6,7 +6,7 @@ from tests.unit.core_protections.kit import Bench, rules
 
 from bailiff_core.model.grace import grace_for
 from bailiff_core.model.policy import DEFAULT_POLICY
-from bailiff_core.queue.start_slo import kept
+from bailiff_core.queue.start_slo import slo_status
 
 
 def classes(**changes):
@@ -34,7 +34,7 @@ def serving(**promise):
 def test_a_class_without_a_promise_is_not_watched(tell):
     story = tell(rules())
     story.submit("a", gpus=1, cls="inference")
-    assert kept(story.state) == []
+    assert slo_status(story.state) == []
 
 
 def test_jobs_that_start_late_miss_the_promise_of_their_class(tell):
@@ -44,7 +44,7 @@ def test_jobs_that_start_late_miss_the_promise_of_their_class(tell):
     story.time += MINUTE + 1
     story.node("n1")
     story.started("late")
-    p95, p99 = kept(story.state)
+    p95, p99 = slo_status(story.state)
     assert (p95.class_name, p95.percent, p95.jobs, p95.late, p95.allowed, p95.missed) == ("inference", 95, 1, 1, 0, True)
     assert (p99.percent, p99.late, p99.missed) == (99, 0, False)
 
@@ -55,7 +55,7 @@ def test_a_job_that_starts_at_the_very_moment_is_in_time(tell):
     story.time += MINUTE
     story.node("n1")
     story.started("just")
-    assert [(promise.jobs, promise.late) for promise in kept(story.state)] == [(1, 0)]
+    assert [(promise.jobs, promise.late) for promise in slo_status(story.state)] == [(1, 0)]
 
 
 def test_a_job_that_still_waits_is_late_from_the_moment_that_it_is(tell):
@@ -63,9 +63,9 @@ def test_a_job_that_still_waits_is_late_from_the_moment_that_it_is(tell):
     story.submit("waits", gpus=8, cls="inference")
     story.submit("quits", gpus=8, cls="inference")
     story.cancel("quits", after=MINUTE)
-    assert [(promise.jobs, promise.late) for promise in kept(story.state)] == [(1, 0)], "who gave up is not counted"
+    assert [(promise.jobs, promise.late) for promise in slo_status(story.state)] == [(1, 0)], "who gave up is not counted"
     story.node("tick", gpus=0, after=1) if False else story.cycle(story.joined("tick", gpus=0), after=1)
-    assert [(promise.jobs, promise.late) for promise in kept(story.state)] == [(1, 1)]
+    assert [(promise.jobs, promise.late) for promise in slo_status(story.state)] == [(1, 1)]
 
 
 def test_only_the_first_start_counts_and_one_in_twenty_may_be_late(tell):
@@ -77,5 +77,5 @@ def test_only_the_first_start_counts_and_one_in_twenty_may_be_late(tell):
     story.ends("quick-0", code=1, after=5 * MINUTE)
     story.wait(2 * SECOND)
     story.started("quick-0", after=MINUTE)
-    (promise,) = kept(story.state)
+    (promise,) = slo_status(story.state)
     assert (promise.jobs, promise.late, promise.allowed, promise.missed) == (20, 1, 1, False)

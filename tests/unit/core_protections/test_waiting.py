@@ -5,7 +5,7 @@ from tests.log_builder import MINUTE, SECOND
 from tests.unit.core_protections.kit import rules
 
 from bailiff_core.decision_cycle import wake_at
-from bailiff_core.queue.preemption_delay import may_displace_at
+from bailiff_core.queue.preemption_delay import may_preempt_from
 
 
 def test_preemption_delay_counts_from_submit_and_a_job_may_say_otherwise(tell):
@@ -13,7 +13,7 @@ def test_preemption_delay_counts_from_submit_and_a_job_may_say_otherwise(tell):
     story.submit("a", gpus=8)
     story.submit("b", gpus=8, preemption_delay=MINUTE)
     story.submit("c", gpus=8, preemption_delay=0)
-    times = [may_displace_at(story.state, story.job(name)) - story.time for name in "abc"]
+    times = [may_preempt_from(story.state, story.job(name)) - story.time for name in "abc"]
     assert times == [5 * MINUTE, MINUTE, 0]
 
 
@@ -22,13 +22,13 @@ def test_preemption_delay_counts_anew_from_an_eviction_but_not_from_a_failure(te
     story.node("n1")
     story.runs("job", gpus=8, max_failures=3)
     story.ends("job", code=1, after=MINUTE)
-    assert may_displace_at(story.state, story.job("job")) == story.time - MINUTE + 5 * MINUTE
+    assert may_preempt_from(story.state, story.job("job")) == story.time - MINUTE + 5 * MINUTE
     story.wait(2 * SECOND)
     story.started("job")
     story.submit("first", gpus=8, cls="inference", preemption_delay=0)
     story.propose()
     story.yields("job", after=MINUTE)
-    assert may_displace_at(story.state, story.job("job")) == story.time + 5 * MINUTE
+    assert may_preempt_from(story.state, story.job("job")) == story.time + 5 * MINUTE
 
 
 def test_the_end_of_a_delay_is_a_moment_to_wake_for(tell):

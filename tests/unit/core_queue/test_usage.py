@@ -74,7 +74,7 @@ def test_a_surplus_task_that_leaves_alone_stops_counting() -> None:
     job.tasks[2].eviction = Eviction(1, "preemption", 30)
     usage = Usage.of(town.state)
     assert usage.allocated("vision") == usage.requested("vision") == gpus(2)
-    assert usage.held_by(Unit(job, (0, 1, 2), core=True)) == gpus(2)
+    assert usage.allocated_to(Unit(job, (0, 1, 2), core=True)) == gpus(2)
 
 
 def test_a_moved_job_is_charged_for_the_place_kept_for_it() -> None:

@@ -113,7 +113,7 @@ def _classes(policy: Policy) -> Iterator[Oddity]:
 
 
 def _promises(state: PoolState) -> Iterator[Oddity]:
-    for kept in start_slo.kept(state):
+    for kept in start_slo.slo_status(state):
         if kept.missed:
             promise = f"{kept.percent} of 100 should start within {duration_text(kept.within)}"
             late = f"{kept.late} of {count_text(kept.jobs, 'job')} started later, or are pending for longer"

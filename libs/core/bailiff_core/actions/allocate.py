@@ -14,7 +14,7 @@ from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue.backfill import Backfill
 from bailiff_core.queue.order import Pass
 from bailiff_core.queue.schedule_timeout import lets_others_pass
-from bailiff_core.quota.project_cooldown import keeps_from_borrowing
+from bailiff_core.quota.project_cooldown import cooldown_violation
 from bailiff_core.quota.quota_aware_placement import place_within_bounds
 from bailiff_core.quota.quota_checks import over_bounds
 from bailiff_core.records.decisions import JobGrown, JobPending, JobPlaced
@@ -74,13 +74,13 @@ def allocate(state: PoolState) -> Iterator[Decision]:
             if unit.core and not job.pending_recorded:
                 yield JobPending(job=job.id, reason=found[:LONGEST_REASON])
     if backfill is not None and state.indices.backfill_blocked:
-        state.indices.head_reservation = (began, backfill.keeps())
+        state.indices.head_reservation = (began, backfill.reservation())
 
 
 def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacement | str:
     """Where the unit can stand, or a sentence why it cannot now. What only time keeps out is tried again."""
     snapshot = current_snapshot(state)
-    too_soon = keeps_from_borrowing(snapshot, unit)
+    too_soon = cooldown_violation(snapshot, unit)
     if members_started(state, unit.job):
         if unit.job.phase == "starting":
             too_soon = "it grows once all of it runs"
@@ -97,8 +97,8 @@ def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacem
         return forbidden
     if shape in state.indices.unschedulable:
         return state.indices.unschedulable[shape]
-    waits = backfill is not None and not backfill.over_before(unit)
-    if backfill is not None and waits and shape in backfill.kept_out:
+    waits = backfill is not None and not backfill.completes_before_head(unit)
+    if backfill is not None and waits and shape in backfill.unplaceable:
         return _pass_over(state, unit, backfill)
     mark = snapshot.mark()
     beside: GangPlacement | NoFit | None = None
@@ -118,7 +118,7 @@ def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacem
         place = beside or backfill.place(unit, _budget(state))
         snapshot.rollback(mark)
         if not isinstance(place, GangPlacement):
-            backfill.kept_out[shape] = None
+            backfill.unplaceable[shape] = None
             return _pass_over(state, unit, backfill)
         return over_bounds(snapshot, unit, place) or place
     return place
@@ -167,7 +167,7 @@ def _head(state: PoolState) -> Job | None:
         if job.phase != "pending" or not ready_to_try(state, job) or lets_others_pass(state, job):
             continue
         unit = next_unit(job)
-        if unit is None or over_bounds(snapshot, unit) or keeps_from_borrowing(snapshot, unit):
+        if unit is None or over_bounds(snapshot, unit) or cooldown_violation(snapshot, unit):
             continue
         if could_ever_fit(state, job.demand) is None:
             return job
@@ -183,7 +183,7 @@ def _passed_over_for_good(state: PoolState) -> bool:
         return False
     head = _head(state)
     unit = next_unit(head) if head is not None else None
-    return unit is not None and Backfill(snapshot, unit, _budget(state)).keeps() == kept
+    return unit is not None and Backfill(snapshot, unit, _budget(state)).reservation() == kept
 
 
 def _budget(state: PoolState) -> StepBudget:

@@ -12,7 +12,7 @@ from bailiff_core.placement.gang import GangPlacement
 from bailiff_core.placement.placement_codec import decode_placement
 from bailiff_core.protections import next_to_open
 from bailiff_core.queue.order import Pass, shares_now
-from bailiff_core.queue.preemption_delay import may_displace_at
+from bailiff_core.queue.preemption_delay import may_preempt_from
 from bailiff_core.quota.quota_checks import Shares
 from bailiff_core.records.decisions import (
     PreemptionDecided,
@@ -23,7 +23,7 @@ from bailiff_core.records.decisions import (
 )
 from bailiff_core.records.payload import Decision
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot, current_snapshot
-from bailiff_core.victims.batch import DISPLACING_ACTIONS, units_of_choice
+from bailiff_core.victims.batch import PREEMPTING_ACTIONS, units_of_choice
 from bailiff_core.victims.consolidation import FreeTotals
 from bailiff_core.victims.constraints import action_not_permitted
 from bailiff_core.victims.reprieve import evictions_to_cancel
@@ -43,7 +43,7 @@ def request_preemptions(state: PoolState, most: int = LARGEST_SELECTION) -> Iter
     if (
         state.truncation_unreconciled
         or state.selection is not None
-        or not any(action in rules.actions for action in DISPLACING_ACTIONS)
+        or not any(action in rules.actions for action in PREEMPTING_ACTIONS)
     ):
         return
     if not state.queue:
@@ -85,7 +85,7 @@ def _askers(state: PoolState, losers: "Losers", most: int) -> list[tuple[Unit, t
 
 
 def _may_ask(state: PoolState, job: Job) -> bool:
-    return ready_to_try(state, job) and state.now >= job.next_request_at and state.now >= may_displace_at(state, job)
+    return ready_to_try(state, job) and state.now >= job.next_request_at and state.now >= may_preempt_from(state, job)
 
 
 class Losers:
@@ -126,7 +126,7 @@ class Losers:
         alike = (job.priority, job.project, job.may_preempt)
         if alike not in self._for_alike:
             actions = self.state.rules.preemption.actions
-            self._for_alike[alike] = any(action in actions and self.to(job, action) for action in DISPLACING_ACTIONS)
+            self._for_alike[alike] = any(action in actions and self.to(job, action) for action in PREEMPTING_ACTIONS)
         return self._for_alike[alike]
 
 
@@ -134,7 +134,7 @@ def verbs_for(snapshot: SchedulingSnapshot, shares: Shares, unit: Unit, losers: 
     """The actions that may make room for the unit, as far as is known without looking for victims."""
     able = [
         action
-        for action in DISPLACING_ACTIONS
+        for action in PREEMPTING_ACTIONS
         if losers.to(unit.job, action) and action_not_permitted(snapshot, shares, unit, action) is None
     ]
     if losers.idle is None or losers.idle.missing(unit) is not None:

@@ -9,8 +9,8 @@ from bailiff_core.placement.gang import NoFit, place_unit
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue import start_slo
 from bailiff_core.queue.order import shares_now
-from bailiff_core.queue.preemption_delay import may_displace_at
-from bailiff_core.quota.project_cooldown import keeps_from_borrowing
+from bailiff_core.queue.preemption_delay import may_preempt_from
+from bailiff_core.quota.project_cooldown import cooldown_violation
 from bailiff_core.quota.quota_checks import may_reclaim, over_bounds
 from bailiff_core.records import Record, decisions, facts
 from bailiff_core.scheduling_snapshot import current_snapshot
@@ -149,8 +149,8 @@ def _why_it_waits(state: PoolState, job: Job, history: Sequence[Record]) -> Iter
 
 def _lateness(state: PoolState, job: Job) -> Iterable[Sentence]:
     """Start SLOs of its class that this job misses."""
-    entry, waited = state.rules.find_class(job.class_name), start_slo.waited(state, job)
-    for percent, within in start_slo.promises(entry) if entry is not None else ():
+    entry, waited = state.rules.find_class(job.class_name), start_slo.start_delay(state, job)
+    for percent, within in start_slo.slo_targets(entry) if entry is not None else ():
         if waited is not None and waited > within:
             slo = f"{percent}% of jobs start within {duration_text(within)}"
             text = f"Start SLO of its class: {slo}; it is late by {duration_text(waited - within)}."
@@ -163,7 +163,7 @@ def _as_things_are(state: PoolState, job: Job) -> Iterable[Sentence]:
     if unit is None or state.policy is None:
         return
     snapshot, rules = current_snapshot(state), state.rules
-    reason = keeps_from_borrowing(snapshot, unit) or over_bounds(snapshot, unit)
+    reason = cooldown_violation(snapshot, unit) or over_bounds(snapshot, unit)
     if reason is None:
         mark = snapshot.mark()
         found = place_unit(snapshot.cluster, unit, StepBudget(rules.preemption.search_steps))
@@ -184,7 +184,7 @@ def _as_things_are(state: PoolState, job: Job) -> Iterable[Sentence]:
             f"No new tasks are placed on {names}, which {'is' if len(drained) == 1 else 'are'} drained.",
             seqs_of(*(node.drain.seq for node in drained if node.drain is not None)),
         )
-    delayed = may_displace_at(state, job)
+    delayed = may_preempt_from(state, job)
     if delayed > state.now and job.may_preempt:
         yield Sentence(f"Rule preemption-delay: it may not preempt before {clock(delayed)}.", seqs_of(state.policy_revision))
 

@@ -70,7 +70,7 @@ def by_limits_alone(state: PoolState, job: Job) -> Iterator[Sentence]:
     if fits:
         return
     coming = Backfill(snapshot, unit, StepBudget(steps))
-    if not coming.kept:
+    if not coming.reserved:
         yield Sentence("Even without any of the jobs that run now, no placement was found for it.")
     elif coming.starts is not None:
         text = f"By run-time limits alone it fits at {clock(coming.starts)} at the latest"

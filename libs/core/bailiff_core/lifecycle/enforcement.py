@@ -92,7 +92,7 @@ def _drop_promises(state: PoolState, usage: Usage, bounds: Iterable[Bound]) -> l
 
 def _finds_promise_kept(usage: Usage, bounds: list[Bound], job: Job) -> bool:
     """Whether its place may be kept for it after all."""
-    usage.keep_promise(job)
+    usage.restore_reservation(job)
     if all(bound.holds() for bound in bounds):
         return True
     usage.drop_reservation(job)
@@ -113,7 +113,7 @@ def _take(state: PoolState, usage: Usage, bounds: Iterable[Bound]) -> dict[str, 
                     if not bound.exceeded(resource):
                         break
                     more = parts[len(left) : end]
-                    if any(usage.held_by(part)[resource] > 0 for part in more):
+                    if any(usage.allocated_to(part)[resource] > 0 for part in more):
                         for part in more:
                             usage.evict(part)
                         left += more

@@ -3,7 +3,7 @@
 Layers, bottom to top: step_budget, task_requirements, topology_parts; allocation_index, equivalence_classes; result and
 cluster_resources (free resources per node, with trial changes and rollback); indices over them (free_gpu_index, node_index,
 topology_domains); node_scoring and packing; backtracking searches (search, devices); solve; topology; gang (`place_unit`);
-joint_placement, feasibility, fits_now. `encode_placement` and `decode_placement` translate to the compact form in records.
+joint_placement, feasibility. `encode_placement` and `decode_placement` translate to the compact form in records.
 """
 
 from .cluster_resources import ClusterResources

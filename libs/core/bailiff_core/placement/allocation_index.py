@@ -253,15 +253,15 @@ class AllocationIndex:
 
     def _count(self, number: int) -> None:
         by_priority: dict[int, list[tuple[JobAllocation, NodeAllocation]]] = {}
-        everybody = 0
+        total = 0
         for name in self.on[number]:
             standing = self.of[name]
             phase, priority, _, preemptible = standing.group
             share = standing.nodes[number]
-            everybody += share.staying
+            total += share.staying
             if preemptible and phase != "evicting":  # its resources are releasing already
                 by_priority.setdefault(priority, []).append((standing, share))
-        self.all_gpus[number] = everybody
+        self.all_gpus[number] = total
         for priority in by_priority:
             if priority not in self.levels:
                 self.levels[priority] = PriorityLevel.empty(len(self.all_gpus), self.max_devices)

@@ -321,7 +321,7 @@ def slots_for(need: TaskRequirements, node: NodeResources, room: Resources, elig
     if need.gpus:
         count = min(count, (room.devices & eligible).bit_count() // need.gpus)
     elif need.devices:
-        count = need.sharers(count, need.capacities(room, node.units, eligible))
+        count = need.max_sharing_tasks(count, need.capacities(room, node.units, eligible))
     return count
 
 

@@ -126,7 +126,7 @@ def choose_devices(
     masks = []
     for waiting in range(ahead, ahead - count, -1):
         most_needed = sum(places >= waiting for places in remaining.values())
-        spare = sum(min(places, waiting) for places in remaining.values()) - most_needed - need.devices * (waiting - 1)
+        skippable = sum(min(places, waiting) for places in remaining.values()) - most_needed - need.devices * (waiting - 1)
         order = sorted(
             (not shared[number], free[number] * RATIO_SCALE // units[number], idle[number] < need.share(units[number]), number)
             for number in remaining
@@ -134,9 +134,9 @@ def choose_devices(
         chosen: list[int] = []
         for *_, number in order:
             if remaining[number] < waiting:
-                if not spare:
+                if not skippable:
                     continue
-                spare -= 1
+                skippable -= 1
             chosen.append(number)
             if len(chosen) == need.devices:
                 break

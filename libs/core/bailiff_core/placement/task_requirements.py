@@ -94,7 +94,7 @@ class TaskRequirements(NamedTuple):
                 found[number] = count
         return found
 
-    def sharers(self, most: int, capacities: Mapping[int, int]) -> int:
+    def max_sharing_tasks(self, most: int, capacities: Mapping[int, int]) -> int:
         """How many tasks, up to `most`, fit on devices with these capacities, each task on `devices` distinct ones."""
         counts = capacities.values()
         if self.devices == 1:

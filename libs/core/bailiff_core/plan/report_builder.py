@@ -12,14 +12,14 @@ from bailiff_core.model.state import ENDED, Job, Node, PoolState, Task
 from bailiff_core.model.units import next_unit
 from bailiff_core.placement.gang import NoFit, place_unit
 from bailiff_core.placement.step_budget import StepBudget
-from bailiff_core.queue.preemption_delay import may_displace_at
-from bailiff_core.quota.project_cooldown import keeps_from_borrowing
+from bailiff_core.queue.preemption_delay import may_preempt_from
+from bailiff_core.quota.project_cooldown import cooldown_violation
 from bailiff_core.quota.quota_checks import over_bounds
 from bailiff_core.records import decisions
 from bailiff_core.records.payload import Decision
 from bailiff_core.records.wire import time_text
 from bailiff_core.scheduling_snapshot import current_snapshot
-from bailiff_core.victims.batch import DISPLACING_ACTIONS
+from bailiff_core.victims.batch import PREEMPTING_ACTIONS
 from bailiff_core.victims.constraints import action_not_permitted
 from bailiff_core.victims.solve import SelectionBatch
 
@@ -350,14 +350,14 @@ class WithoutSelection:
 
     def why(self, job: Job) -> tuple[str, dict[str, int]]:
         """What each action lacks, and how many jobs each rule protects from the last action that is permitted."""
-        actions = [action for action in DISPLACING_ACTIONS if action in self.state.rules.preemption.actions]
+        actions = [action for action in PREEMPTING_ACTIONS if action in self.state.rules.preemption.actions]
         unit = next_unit(job)
         if not actions or unit is None or job.suspended_reason is not None:
             return "", {}
         if self._batch is None:
             self._batch = SelectionBatch.on(current_snapshot(self.state))
         batch = self._batch
-        wait = may_displace_at(self.state, job)
+        wait = may_preempt_from(self.state, job)
         if wait > self.state.now:
             return f"it may preempt from {time_text(wait)} on (rule preemption-delay)", {}
         obstacles = {action: action_not_permitted(batch.snapshot, batch.shares, unit, action) for action in actions}
@@ -376,7 +376,7 @@ def _why(state: PoolState, job: Job) -> str:
     if job.phase == "reserved":
         return "its other tasks wait for their reserved resources; it grows once they run"
     snapshot = current_snapshot(state)
-    forbidden = over_bounds(snapshot, unit) or keeps_from_borrowing(snapshot, unit)
+    forbidden = over_bounds(snapshot, unit) or cooldown_violation(snapshot, unit)
     if "allocate" not in state.rules.preemption.actions and forbidden is None:
         return "action allocate is disabled"
     if forbidden is not None:

@@ -74,7 +74,7 @@ class _Shares:
         if leaf not in self._of:
             share = fair_shares(usage.tree, usage.total, usage.requests, usage.divided)[leaf]
             started = [
-                (self._start(job, task.index), usage.held_by(Unit(job, (task.index,), core=False)))
+                (self._start(job, task.index), usage.allocated_to(Unit(job, (task.index,), core=False)))
                 for job in self._state.active_jobs()
                 if usage.leaf_of(job) == leaf
                 for task in allocated_tasks(job)

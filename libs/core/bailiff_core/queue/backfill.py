@@ -1,15 +1,16 @@
 """Backfill: a job behind the head of the queue may start where it does not delay the head.
 
-The head gets a future place: running jobs are taken to end in an order that only they themselves can change, and as few
-of them as it needs are gone when it starts. What it then stands on is kept for it, unless a job has a run-time limit
-and ends before. The jobs that have to end are the oldest and what starts meanwhile is younger, so from pass to pass
-the head's turn comes nearer and never moves away, however many small jobs arrive.
+The head gets a future placement: after the fewest expected completions with which it fits. Jobs that start later do not
+change the relative order of completions of the running jobs. The resources of that placement are reserved for the head,
+except against jobs whose run-time limit ends before the head starts. Jobs that start meanwhile are younger than those whose
+completion the head needs, so where all jobs have a run-time limit, or none has, a stream of small jobs does not delay the
+head (docs/concepts/semantics/placement.md).
 """
 
 from bailiff_core.model.placement_ranges import bits
-from bailiff_core.model.resources import subtract
+from bailiff_core.model.resources import less
 from bailiff_core.model.state import Job, Resources
-from bailiff_core.model.units import Unit, whole_job
+from bailiff_core.model.units import Unit, whole
 from bailiff_core.placement.cluster_resources import NodeResources
 from bailiff_core.placement.feasibility import could_ever_fit
 from bailiff_core.placement.gang import GangPlacement, NoFit, has_uniform_tasks, place_unit
@@ -17,16 +18,16 @@ from bailiff_core.placement.packing import ANYWHERE, has_capacity
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.placement.task_requirements import TaskRequirements, requirements_of_unit
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot
-from bailiff_core.scheduling_snapshot.completion_forecast import NOBODY, End, in_order_of_end, known_end
+from bailiff_core.scheduling_snapshot.completion_forecast import NO_COMPLETION, End, in_order_of_end, known_end
 
-Kept = tuple[str, dict[int, Resources], int | None]
+Reserved = tuple[str, dict[int, Resources], int | None]
 
 
 class Backfill:
-    """The place that is kept for `head`, the first unit that found no room (and is kept out by nothing else).
+    """The reservation for `head`, the first unit that is pending only because free resources do not suffice.
 
-    It is looked for when it is first asked for. `starts`: when the head can start, µs; `None` where that depends on jobs
-    without a run-time limit, or where no place was found and so none is kept. kept_out: shapes that found no place.
+    Computed on first use. `starts`: when the head can start, µs; `None` if that depends on jobs without a run-time limit, or if
+    no placement was found and nothing is reserved. unplaceable: scheduling classes for which no placement was found.
     """
 
     def __init__(self, snapshot: SchedulingSnapshot, head: Unit, budget: StepBudget) -> None:
@@ -35,80 +36,79 @@ class Backfill:
         self._head = head
         self._budget = budget
         self._wanted = {need: len(indices) for need, indices in requirements_of_unit(head).items()}
-        self._kept: dict[int, Resources] | None = None
+        self._reserved: dict[int, Resources] | None = None
         self._starts: int | None = None
-        self._beside: dict[
-            int, tuple[Resources, Resources]
-        ] = {}  # by node, its room, and what of that is left beside what is kept
-        self.kept_out: dict[str, None] = {}
+        # by node: its future free resources, and the part of them that is not reserved
+        self._unreserved: dict[int, tuple[Resources, Resources]] = {}
+        self.unplaceable: dict[str, None] = {}
 
     @property
     def known(self) -> bool:
-        """Whether it has been looked for."""
-        return self._kept is not None
+        """Whether the reservation has been computed."""
+        return self._reserved is not None
 
     @property
-    def kept(self) -> dict[int, Resources]:
-        """What is kept for the head of the room that is, or is about to be, free: by node."""
-        if self._kept is None:
-            snapshot, pool = self._snapshot, self._snapshot.state
-            found_for = (snapshot.version, pool.seq, pool.now, self._head.job.id, self._head.indices)
-            if snapshot.kept is None or snapshot.kept[0] != found_for:
-                self._kept = {}
+    def reserved(self) -> dict[int, Resources]:
+        """Free and releasing resources that are reserved for the head, by node."""
+        if self._reserved is None:
+            snapshot, state = self._snapshot, self._snapshot.state
+            found_for = (snapshot.version, state.seq, state.now, self._head.job.id, self._head.indices)
+            if snapshot.backfill_cache is None or snapshot.backfill_cache[0] != found_for:
+                self._reserved = {}
                 mark = snapshot.cluster.mark()
-                self._look(mark)
+                self._find(mark)
                 snapshot.cluster.rollback(mark)
-                snapshot.kept = found_for, self._kept, self._starts
-            _, self._kept, self._starts = snapshot.kept
-        return self._kept
+                snapshot.backfill_cache = found_for, self._reserved, self._starts
+            _, self._reserved, self._starts = snapshot.backfill_cache
+        return self._reserved
 
     @property
     def starts(self) -> int | None:
         """When the head can start."""
-        return self._starts if self.kept else None
+        return self._starts if self.reserved else None
 
-    def keeps(self) -> Kept:
-        """For whom what is kept until when."""
-        return self.head.id, self.kept, self.starts
+    def reservation(self) -> Reserved:
+        """The head's job id, the resources reserved for it by node, and its start, µs, if known."""
+        return self.head.id, self.reserved, self.starts
 
     def place(self, unit: Unit, budget: StepBudget) -> GangPlacement | NoFit:
         """`place_unit` for a unit behind the head."""
         cluster = self._snapshot.cluster
-        if not self.kept or self.over_before(unit):
+        if not self.reserved or self.completes_before_head(unit):
             return place_unit(cluster, unit, budget)
         mark = cluster.mark()
-        for number, room in self.kept.items():
+        for number, reserved in self.reserved.items():
             node = cluster.nodes[number]
-            found_for = self._beside.get(number)
-            if found_for is None or found_for[0] is not node.future:
-                found_for = self._beside[number] = node.future, subtract(node.future, room, node.units)
-            cluster.set_future(node, found_for[1])
+            known = self._unreserved.get(number)
+            if known is None or known[0] is not node.future:
+                known = self._unreserved[number] = node.future, less(node.future, reserved, node.units)
+            cluster.set_future(node, known[1])
         found = place_unit(cluster, unit, budget)
         cluster.rollback(mark)
         if isinstance(found, GangPlacement):
             cluster.place(unit, found)
         return found
 
-    def over_before(self, unit: Unit) -> bool:
-        """Whether the unit's job has a run-time limit and is over when the head starts."""
+    def completes_before_head(self, unit: Unit) -> bool:
+        """Whether the run-time limit of the unit's job ends before the head starts, or at that time."""
         limit, start = unit.job.demand.run_time_limit, unit.job.last_start
         if limit is None or self.starts is None:
             return False
         return (self._snapshot.state.now if start is None else start) + limit <= self.starts
 
-    def _look(self, before: int) -> None:
-        """Find the fewest jobs that have to end, and what the head then takes. Leaves the rooms changed."""
+    def _find(self, before: int) -> None:
+        """Find the fewest completions that the head needs, and its resources then. The cluster resources are left changed."""
         if could_ever_fit(self._snapshot.state, self._head.job.demand) is not None:
             return
-        endings = self._snapshot.endings
-        last = NOBODY
+        forecast = self._snapshot.completion_forecast
+        last = NO_COMPLETION
         for need, count in self._wanted.items():
-            end = NOBODY if need.shared else endings.enough_for(need, count)
+            end = NO_COMPLETION if need.shared else forecast.first_fit(need, count)
             if end is None:
                 return
             last = max(last, end)
-        counts = has_uniform_tasks(self._head)
-        found = self._counted(next(iter(self._wanted)), last) if counts else self._searched(endings.until(last))
+        uniform = has_uniform_tasks(self._head)
+        found = self._count(next(iter(self._wanted)), last) if uniform else self._search(forecast.count_until(last))
         if found is None:
             return
         place, self._starts = found
@@ -117,44 +117,44 @@ class Backfill:
         nodes = [cluster.nodes[number] for number in dict.fromkeys(task.node for task in place.tasks)]
         after = [node.future for node in nodes]
         cluster.rollback(before)
-        self._kept = {node.number: what_to_keep(node, future) for node, future in zip(nodes, after, strict=True)}
+        self._reserved = {node.number: resources_to_reserve(node, future) for node, future in zip(nodes, after, strict=True)}
 
-    def _counted(self, need: TaskRequirements, last: End) -> tuple[GangPlacement, int | None] | None:
-        """Where equal tasks stand after that end, the first after which they find room, and when that is; all who matter go."""
-        endings = self._snapshot.endings
-        if not self._budget.spend(endings.until(last)):
+    def _count(self, need: TaskRequirements, last: End) -> tuple[GangPlacement, int | None] | None:
+        """Placement of equal tasks after `last`, the first completion after which they fit, and its time, µs, if known."""
+        forecast = self._snapshot.completion_forecast
+        if not self._budget.spend(forecast.count_until(last)):
             return None
-        for unit in endings.leaving(need, last):
+        for unit in forecast.completing(need, last):
             self._snapshot.cluster.evict(unit)
         place = self._fits()
         if place is None:
             return None
-        end = self._snapshot.state.now if last == NOBODY else last.when()
+        end = self._snapshot.state.now if last == NO_COMPLETION else last.when()
         return place, None if end is None else max(end, self._snapshot.state.now)
 
-    def _searched(self, least: int) -> tuple[GangPlacement, int | None] | None:
-        """The same for others, who need at least so many to be gone: with twice as many, and so on, then between the two."""
-        departures = _Departures(self._snapshot, self._budget)
+    def _search(self, least: int) -> tuple[GangPlacement, int | None] | None:
+        """The same for other units, which need at least `least` completions: the number is doubled, then bisected."""
+        completions = _SimulatedCompletions(self._snapshot, self._budget)
         low = high = least
-        if departures.let_go(least) < least:
+        if completions.simulate(least) < least:
             return None
         place = self._fits()
         while place is None:
             low = high + 1
-            high = departures.let_go(max(1, 2 * high))
+            high = completions.simulate(max(1, 2 * high))
             if high < low:
                 return None
             place = self._fits()
         while low < high:
             middle = (low + high) // 2
-            departures.let_go(middle)
+            completions.simulate(middle)
             found = self._fits()
             if found is None:
                 low = middle + 1
             else:
                 place, high = found, middle
-        departures.let_go(high)
-        return place, departures.last_end()
+        completions.simulate(high)
+        return place, completions.last_completion()
 
     def _fits(self) -> GangPlacement | None:
         cluster = self._snapshot.cluster
@@ -166,8 +166,8 @@ class Backfill:
         return found if isinstance(found, GangPlacement) else None
 
 
-class _Departures:
-    """Jobs of the snapshot let go one after the other, in the order in which they are taken to end."""
+class _SimulatedCompletions:
+    """Simulates completions of the snapshot's jobs one after the other, in the order of the forecast."""
 
     def __init__(self, snapshot: SchedulingSnapshot, budget: StepBudget) -> None:
         self._snapshot = snapshot
@@ -176,8 +176,8 @@ class _Departures:
         self._known: list[Job] = []
         self._marks = [snapshot.cluster.mark()]
 
-    def let_go(self, count: int) -> int:
-        """From now on the first `count` are gone. How many really are: there may be fewer, or the budget too small."""
+    def simulate(self, count: int) -> int:
+        """Simulate the first `count` completions. Returns their number: fewer if there are no more, or the budget is spent."""
         if count < len(self._marks):
             self._snapshot.cluster.rollback(self._marks[count])
             del self._marks[count + 1 :]
@@ -188,29 +188,29 @@ class _Departures:
                 if found is None or not self._budget.spend():
                     break
                 self._known.append(found)
-            self._snapshot.cluster.evict(whole_job(self._known[at]))
+            self._snapshot.cluster.evict(whole(self._known[at]))
             self._marks.append(self._snapshot.cluster.mark())
         return len(self._marks) - 1
 
-    def last_end(self) -> int | None:
-        """When the last of those that are gone ends, as far as that is known; now, where nobody had to go."""
-        now, gone = self._snapshot.state.now, len(self._marks) - 1
-        end = known_end(self._snapshot.state, self._known[gone - 1]) if gone else now
+    def last_completion(self) -> int | None:
+        """Time of the last simulated completion, µs, now if there is none; `None`: not known."""
+        now, completed = self._snapshot.state.now, len(self._marks) - 1
+        end = known_end(self._snapshot.state, self._known[completed - 1]) if completed else now
         return None if end is None else max(end, now)
 
 
-def what_to_keep(node: NodeResources, after: Resources) -> Resources:
-    """What has to be kept of the node's room for it to become `after`.
+def resources_to_reserve(node: NodeResources, after: Resources) -> Resources:
+    """Resources to reserve on the node so that its future free resources become `after`.
 
-    Of equal devices those that are idle now stay free: the head takes the ones that others still use.
+    Of equal devices those that are idle now stay free: the head gets the ones that are still in use.
     """
     before, idle, devices = node.future, node.now().devices, after.devices
     shared = sum(1 << number for number in after.shares)
-    for alike in node.models.values():
-        given, others = idle & before.devices & ~devices & ~shared & alike, devices & ~idle & alike
+    for equal in node.models.values():
+        given, others = idle & before.devices & ~devices & ~shared & equal, devices & ~idle & equal
         for one, other in zip(bits(given), bits(others), strict=False):
             devices ^= 1 << one | 1 << other
-    kept = Resources(
+    reserved = Resources(
         before.devices & ~devices,
         max(0, before.cpu_milli - after.cpu_milli),
         max(0, before.memory_bytes - after.memory_bytes),
@@ -221,8 +221,8 @@ def what_to_keep(node: NodeResources, after: Resources) -> Resources:
             continue
         left = node.units[number] if devices >> number & 1 else after.shares.get(number, 0)
         if before.devices >> number & 1 and number in after.shares:
-            kept.devices &= ~(1 << number)
-            kept.shares[number] = node.units[number] - left
+            reserved.devices &= ~(1 << number)
+            reserved.shares[number] = node.units[number] - left
         elif before.shares.get(number, 0) > left:
-            kept.shares[number] = before.shares[number] - left
-    return kept
+            reserved.shares[number] = before.shares[number] - left
+    return reserved

@@ -6,7 +6,7 @@ from fractions import Fraction
 from heapq import heapify, heappop, heappush
 
 from bailiff_core.model.project_tree import ROOT
-from bailiff_core.model.resource_vector import UNLIMITED, ZERO, Amount, ResourceVector
+from bailiff_core.model.resource_vector import NOTHING, UNLIMITED, Amount, Amounts
 from bailiff_core.model.state import Job
 from bailiff_core.model.units import Unit, next_unit, victim_units
 from bailiff_core.quota.demand_vector import of_unit
@@ -17,8 +17,8 @@ Ratio = tuple[int, Fraction]
 Entry = tuple[tuple[object, ...], int, str]
 
 
-def shares_now(snapshot: ResourceSnapshot) -> dict[str, ResourceVector]:
-    """Fair shares as things stand: what a pass goes by from its start to its end."""
+def shares_now(snapshot: ResourceSnapshot) -> dict[str, Amounts]:
+    """Current fair shares, which a pass uses unchanged from its start to its end."""
     usage = snapshot.usage
     return fair_shares(usage.tree, usage.total, usage.requests, usage.divided)
 
@@ -50,21 +50,19 @@ class _Candidates:
 
 
 class Pass:
-    """Each of the jobs in the order in which one pass tries them. Fair shares stay as they were at its start.
+    """Yields jobs in the order in which one pass tries them. Fair shares stay as they were at its start.
 
     After each success (it shows in the snapshot: a unit placed, victims gone) the order is computed again where amounts
-    changed. Allocate puts a job back after a success; the other actions try each job once.
+    changed. Allocate requeues a job after a success; the other actions try each job once.
     """
 
-    def __init__(
-        self, snapshot: ResourceSnapshot, jobs: Iterable[Job], shares: Mapping[str, ResourceVector] | None = None
-    ) -> None:
+    def __init__(self, snapshot: ResourceSnapshot, jobs: Iterable[Job], shares: Mapping[str, Amounts] | None = None) -> None:
         self._usage = snapshot.usage
         self._tree = snapshot.usage.tree
         self.shares = shares_now(snapshot) if shares is None else shares
         self._jobs: dict[str, Job] = {}
         self._candidates: dict[str, _Candidates] = {}
-        self._bounds: dict[str, ResourceVector] = {}
+        self._bounds: dict[str, Amounts] = {}
         self._seen, _ = self._usage.changes_since(0)
         self._unsure: list[str] = []
         for job in jobs:
@@ -76,7 +74,7 @@ class Pass:
             self._unsure.append(name)
 
     def next(self) -> Unit | None:
-        """The next unit to try, `None` when there is no job left. Its job is out until it is put back."""
+        """The next unit to try, `None` when there is no job left. Its job is removed until `put_back`."""
         if not self._tree.children:
             return self._next_of_all()
         self._look_again([*self._changed(), *self._unsure])
@@ -91,7 +89,7 @@ class Pass:
         return unit
 
     def _next_of_all(self) -> Unit | None:
-        """The same without projects, where the order of jobs is all there is."""
+        """`next` without projects: by job order alone."""
         waiting = self._at(ROOT).heap
         while waiting:
             unit = next_unit(self._jobs.pop(heappop(waiting)[2]))
@@ -100,7 +98,7 @@ class Pass:
         return None
 
     def put_back(self, job: Job) -> None:
-        """The job got what it asked for and goes on asking, at its new place in the order; or it is one more to try."""
+        """Add the job at its current position in the order: after a success, or as a further job to try."""
         if job.id in self._jobs or next_unit(job) is None:
             return
         self._jobs[job.id] = job
@@ -157,7 +155,7 @@ class Pass:
 
     def _key(self, project: str, unit: Unit) -> tuple[object, ...]:
         """A project's place among its siblings, with the unit that it would have tried next."""
-        branch, share = self._tree.branches[project], self.shares.get(project, ZERO)
+        branch, share = self._tree.branches[project], self.shares.get(project, NOTHING)
         used = self._usage.allocated(project)
         with_unit = used.plus(of_unit(unit, self._usage.smallest))
         if project not in self._bounds:
@@ -174,7 +172,7 @@ class Pass:
             branch.age,
         )
 
-    def _dominant(self, used: ResourceVector, bound: ResourceVector) -> Ratio:
+    def _dominant(self, used: Amounts, bound: Amounts) -> Ratio:
         """The largest part that the project uses of its allocatable share; unbounded: of the pool. A share of 0 counts most."""
         beyond = 0
         part: Amount = 0

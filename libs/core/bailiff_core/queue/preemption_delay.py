@@ -1,21 +1,21 @@
-"""`preemption-delay`: how long a pending job waits before it may displace anyone. It may start on free room at once."""
+"""`preemption-delay`: how long a job is pending before it may preempt. On free resources it may start at once."""
 
 from bailiff_core.model.state import Job, PoolState
 
 NAME = "preemption-delay"
 
 
-def may_displace_at(state: PoolState, job: Job) -> int:
-    """The moment, µs, from which the job may ask for victims: its own word or the policy's, after submit or its last eviction."""
+def may_preempt_from(state: PoolState, job: Job) -> int:
+    """Time, µs, from which the job may preempt: its own delay, or the policy's, after submission or its last eviction."""
     stated = job.demand.preemption_delay
     delay = state.rules.protections.preemption_delay if stated is None else stated
     return max(job.submitted_at, job.last_eviction or 0) + delay
 
 
 def due(state: PoolState, job: Job) -> int | None:
-    """When the delay is over, for a job that waits, or lacks tasks."""
-    waits = job.phase == "pending" or (job.phase in ("starting", "running") and len(job.tasks) < job.size)
-    if not waits or job.cancelled:
+    """End of the delay, µs, for a job that is pending or lacks tasks; `None` for other jobs, or without a delay."""
+    incomplete = job.phase == "pending" or (job.phase in ("starting", "running") and len(job.tasks) < job.size)
+    if not incomplete or job.cancelled:
         return None
-    moment = may_displace_at(state, job)
+    moment = may_preempt_from(state, job)
     return moment if moment > job.submitted_at else None

@@ -1,6 +1,6 @@
-"""Serving: how soon jobs of a class should run after they are submitted (`start_slo`), and which of them did not.
+"""`start-slo`: how soon jobs of a priority class should start after submission, and how many started late.
 
-A job counts with its first start; one that still waits counts as late from the moment that it is.
+A job counts by its first start; a pending one counts as late as soon as its pending time exceeds the target.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ NAME = "start-slo"
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """One promise of a class: so many of its jobs are known, so many were `late`, at most `allowed` may be."""
+class SloStatus:
+    """One SLO target of a class: `jobs` measured, `late` of them late, `allowed` may be. within: the target, µs."""
 
     class_name: str
     percent: int
@@ -24,34 +24,34 @@ class Kept:
 
     @property
     def missed(self) -> bool:
-        """Whether too many were late."""
+        """Whether more jobs were late than allowed."""
         return self.late > self.allowed
 
 
-def promises(entry: PriorityClass) -> list[tuple[int, int]]:
-    """(percent, time in µs) of each promise that the class states."""
+def slo_targets(entry: PriorityClass) -> list[tuple[int, int]]:
+    """(percent, time in µs) of each SLO target of the class."""
     stated = ((95, entry.start_slo.p95), (99, entry.start_slo.p99))
     return [(percent, time) for percent, time in stated if time is not None]
 
 
-def waited(state: PoolState, job: Job) -> int | None:
-    """How long the job waited for its first start, or has waited so far, µs; `None`: it ended without one."""
+def start_delay(state: PoolState, job: Job) -> int | None:
+    """Time from submission to the first start, or until now, µs; `None`: the job ended without a start."""
     if job.first_wait is not None:
         return job.first_wait
     return state.now - job.submitted_at if job.ended_at is None else None
 
 
-def kept(state: PoolState) -> list[Kept]:
-    """How the promises of all classes stand, over the jobs that the state remembers."""
-    stated = {entry.name: promises(entry) for entry in state.rules.priority_classes if promises(entry)}
+def slo_status(state: PoolState) -> list[SloStatus]:
+    """Status of the SLO targets of all classes, over the jobs that the state still has."""
+    stated = {entry.name: slo_targets(entry) for entry in state.rules.priority_classes if slo_targets(entry)}
     waits: dict[str, list[int]] = {name: [] for name in stated}
     for job in state.jobs.values() if stated else ():
-        time = waited(state, job)
+        time = start_delay(state, job)
         if job.class_name in waits and time is not None:
             waits[job.class_name].append(time)
     found = []
     for name, entries in stated.items():
         for percent, within in entries:
             jobs, late = len(waits[name]), sum(time > within for time in waits[name])
-            found.append(Kept(name, percent, within, jobs, late, jobs * (100 - percent) // 100))
+            found.append(SloStatus(name, percent, within, jobs, late, jobs * (100 - percent) // 100))
     return found

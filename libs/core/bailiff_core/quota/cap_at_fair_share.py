@@ -1,13 +1,14 @@
-"""`cap-at-fair-share`: preempt never carries its preemptor's project, or one above it, beyond the larger of its fair share and
-its use.
+"""`cap-at-fair-share`: preempt never takes the preemptor's project, or an ancestor, beyond the larger of its fair share and its
+usage.
 
-What lies beyond the share is borrowed. Idle room may be borrowed, by allocate; who displaced others for it would have it
-reclaimed, and could displace them again: with both actions on, jobs would evict each other in turn for ever.
+Usage beyond the fair share is borrowed. Allocate may borrow free resources; a preemptor that evicted others for borrowed
+resources would lose them to reclaim and could evict the same jobs again: with both actions on, jobs would evict each other
+without end.
 """
 
 from bailiff_core.model.policy import Action
-from bailiff_core.model.project_tree import ROOT, project_text
-from bailiff_core.model.resource_vector import RESOURCES, ZERO, ResourceVector, resource_text
+from bailiff_core.model.project_tree import ROOT, called
+from bailiff_core.model.resource_vector import NOTHING, RESOURCES, Amounts, in_words
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlacement
 
@@ -19,18 +20,18 @@ NAME = "cap-at-fair-share"
 
 
 class CapAtFairShare:
-    """The test of one preemptor. Made before anything is evicted in the snapshot; asked on the snapshot as it is then."""
+    """The check for one preemptor. Created before anything is evicted in the snapshot; `forbids` uses the current snapshot."""
 
     def __init__(self, snapshot: ResourceSnapshot, shares: Shares, unit: Unit) -> None:
         usage = snapshot.usage
         path = usage.tree.branches[usage.leaf_of(unit.job)].path
         self._usage = usage
         self._unit = unit
-        self._bounds = {project: (shares.get(project, ZERO), usage.allocated(project)) for project in path if project != ROOT}
+        self._bounds = {project: (shares.get(project, NOTHING), usage.allocated(project)) for project in path if project != ROOT}
 
     @classmethod
     def of(cls, snapshot: ResourceSnapshot, shares: Shares, unit: Unit, action: Action) -> "CapAtFairShare | None":
-        """`None` where the rule is off."""
+        """The check for this unit; `None` if the rule is off."""
         rules = snapshot.state.rules
         on = (
             action == "preempt"
@@ -43,19 +44,19 @@ class CapAtFairShare:
     def forbids(self, place: GangPlacement | None = None) -> str | None:
         """Why the unit may not be added to what its projects use now, as a sentence, or `None`."""
         usage = self._usage
-        asked = of_unit(self._unit, usage.smallest) if place is None else usage.taken_by(self._unit, place)
+        asked = of_unit(self._unit, usage.smallest) if place is None else usage.usage_at(self._unit, place)
         for project, (share, before) in self._bounds.items():
             after = usage.allocated(project).plus(asked)
             at = _beyond(after, share, before)
             if at is not None:
-                mine, most = resource_text(at, after[at]), resource_text(at, share[at], up=False)
+                mine, most = in_words(at, after[at]), in_words(at, share[at], up=False)
                 return (
-                    f"{project_text(project)} would use {mine} of its fair share of {most} {RESOURCES[at]}, "
+                    f"{called(project)} would use {mine} of its fair share of {most} {RESOURCES[at]}, "
                     f"and nobody is preempted for what is beyond it (rule {NAME})"
                 )
         return None
 
 
-def _beyond(after: ResourceVector, share: ResourceVector, before: ResourceVector) -> int | None:
-    """The first resource of which it would come to use more than before, and more than its share."""
+def _beyond(after: Amounts, share: Amounts, before: Amounts) -> int | None:
+    """Index of the first resource whose usage would exceed both the usage before and the fair share, or `None`."""
     return next((at for at in range(3) if after[at] > before[at] and after[at] > share[at]), None)

@@ -1,7 +1,7 @@
-"""What units take, in the three resources.
+"""Demand of tasks, units and jobs as vectors of the three resources: GPU, CPU, memory.
 
-Where tasks ask for bytes of a device, that depends on the device: a task that stands is measured by its own, any other
-by a device of the memory that the caller says (semantics §3, Placement).
+The demand of tasks that request bytes of a device depends on the device: a placed task is measured by its own devices, any
+other by a device of the size that the caller gives (semantics §3, Placement).
 """
 
 from collections.abc import Iterable
@@ -9,13 +9,13 @@ from fractions import Fraction
 from typing import Protocol
 
 from bailiff_core.model.demand import TaskGroup
-from bailiff_core.model.resource_vector import ZERO, Amount, ResourceVector
+from bailiff_core.model.resource_vector import NOTHING, Amount, Amounts
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit
 
 
 class Placed(Protocol):
-    """A member at its place: node number and a mask of devices."""
+    """A placed task: node number and device mask."""
 
     @property
     def index(self) -> int: ...
@@ -25,55 +25,57 @@ class Placed(Protocol):
     def devices(self) -> int: ...
 
 
-def of_task(group: TaskGroup, device_bytes: int) -> ResourceVector:
-    """One task of the group, on devices of that memory."""
+def of_task(group: TaskGroup, device_bytes: int) -> Amounts:
+    """Demand of one task of the group, on devices with `device_bytes` of memory."""
     gpus: Amount = group.gpu_milli
     if group.gpu_share_bytes is not None:
         gpus = whole(Fraction(1000 * group.gpu_share_bytes * (group.gpu_devices or 1), device_bytes))
     elif group.gpu_share_milli is not None:
         gpus = group.gpu_share_milli * (group.gpu_devices or 1)
-    return ResourceVector(gpus, group.cpu_milli, group.memory_bytes)
+    return Amounts(gpus, group.cpu_milli, group.memory_bytes)
 
 
-def of_job(job: Job, device_bytes: int) -> ResourceVector:
-    """All tasks of the job."""
+def of_job(job: Job, device_bytes: int) -> Amounts:
+    """Demand of all tasks of the job."""
     if len(job.demand.tasks) == 1:
         (group,) = job.demand.tasks
         each = of_task(group, device_bytes)
         return exact(each if group.count == 1 else each.times(group.count))
-    found = ZERO
+    found = NOTHING
     for group in job.demand.tasks:
         found = found.plus(of_task(group, device_bytes).times(group.count))
     return exact(found)
 
 
-def of_unit(unit: Unit, device_bytes: int) -> ResourceVector:
-    """The unit's tasks, wherever they may come to stand."""
+def of_unit(unit: Unit, device_bytes: int) -> Amounts:
+    """Demand of the unit's tasks, regardless of their placement."""
     return of_members(unit.job, unit.indices, device_bytes)
 
 
-def of_members(job: Job, indices: Iterable[int], device_bytes: int) -> ResourceVector:
-    """These members of the job."""
+def of_members(job: Job, indices: Iterable[int], device_bytes: int) -> Amounts:
+    """Demand of these tasks of the job."""
     if len(job.demand.tasks) == 1:
         return exact(of_task(job.demand.tasks[0], device_bytes).times(sum(1 for _ in indices)))
     counts = [0] * len(job.demand.tasks)
     group_of = [at for at, group in enumerate(job.demand.tasks) for _ in range(group.count)]
     for index in indices:
-        counts[group_of[index] if index < len(group_of) else -1] += 1  # of a job scaled down some may still be there
-    found = ZERO
+        counts[group_of[index] if index < len(group_of) else -1] += (
+            1  # tasks of a job that was scaled down may still be allocated
+        )
+    found = NOTHING
     for group, count in zip(job.demand.tasks, counts, strict=True):
         if count:
             found = found.plus(of_task(group, device_bytes).times(count))
     return exact(found)
 
 
-def of_places(state: PoolState, job: Job, places: Iterable[Placed], device_bytes: int) -> ResourceVector:
-    """These members where they stand. `device_bytes`: for a device that is not known any more."""
+def of_places(state: PoolState, job: Job, places: Iterable[Placed], device_bytes: int) -> Amounts:
+    """Demand of these tasks on their devices. `device_bytes`: size of a device that is not known any more."""
     places = list(places)
     if not by_bytes(job):
         return of_members(job, (place.index for place in places), device_bytes)
     groups = job.groups()
-    found = ZERO
+    found = NOTHING
     for place in places:
         group = groups[place.index]
         amounts = of_task(group, device_bytes)
@@ -87,12 +89,12 @@ def of_places(state: PoolState, job: Job, places: Iterable[Placed], device_bytes
 
 
 def by_bytes(job: Job) -> bool:
-    """Whether what the job takes depends on the devices that it lands on."""
+    """Whether the job's demand depends on the devices of its placement."""
     return any(group.gpu_share_bytes is not None for group in job.demand.tasks)
 
 
-def exact(amounts: ResourceVector) -> ResourceVector:
-    """The same, whole numbers as such."""
+def exact(amounts: Amounts) -> Amounts:
+    """The same amounts, with a whole number of milli-GPUs as an `int`."""
     return amounts if type(amounts[0]) is int else amounts._replace(gpu_milli=whole(amounts[0]))
 
 

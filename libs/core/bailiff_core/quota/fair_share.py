@@ -1,42 +1,42 @@
 """Fair shares (semantics §2): what each project is entitled to, resource by resource, from the root downwards.
 
 All amounts are whole numbers; requests in bytes of a device are exact fractions, and so is then what follows from them.
-Fair shares gate reclaim and order projects; they never keep idle room from anybody.
+Fair shares limit reclaim and order projects; they never prevent the use of free resources.
 """
 
 from collections.abc import Mapping, Sequence
 
-from bailiff_core.model.project_tree import ROOT, Branch, ProjectTree, Siblings
-from bailiff_core.model.resource_vector import UNLIMITED, ZERO, Amount, ResourceVector
+from bailiff_core.model.project_tree import ROOT, Branch, Family, Tree
+from bailiff_core.model.resource_vector import NOTHING, UNLIMITED, Amount, Amounts
 
 STEPS = (1000, 1, 1)  # shares are cut down to whole GPUs, millicores and bytes
-Divided = tuple[ResourceVector, list[ResourceVector], list[ResourceVector]]
+Divided = tuple[Amounts, list[Amounts], list[Amounts]]
 
 
 def fair_shares(
-    tree: ProjectTree, total: ResourceVector, requested: Mapping[str, ResourceVector], known: dict[str, Divided] | None = None
-) -> dict[str, ResourceVector]:
-    """Every project's fair share of `total`, the root's own included. `requested`: by project, what lies below it included.
+    tree: Tree, total: Amounts, requested: Mapping[str, Amounts], known: dict[str, Divided] | None = None
+) -> dict[str, Amounts]:
+    """Every project's fair share of `total`, the root's own included. `requested`: by project, descendants included.
 
-    known: how each project's share was divided the last time, for the same tree; where nothing changed it is taken from there.
+    known: cache of the previous division of each project's share, for the same tree; reused where the inputs are equal.
     """
     known = {} if known is None else known
     shares = {ROOT: total}
-    for family in tree.sibling_groups:
+    for family in tree.families:
         above = shares[family.parent]
-        asked = [requested.get(name, ZERO) for name in family.names]
+        asked = [requested.get(name, NOTHING) for name in family.names]
         before = known.get(family.parent)
         if before is None or before[0] != above or before[1] != asked:
             requests = tuple(zip(*asked, strict=True))
             columns = [_divide(above[at], requests[at], family, at) for at in range(3)]
-            before = known[family.parent] = above, asked, [ResourceVector._make(row) for row in zip(*columns, strict=True)]
+            before = known[family.parent] = above, asked, [Amounts._make(row) for row in zip(*columns, strict=True)]
         shares.update(zip(family.names, before[2], strict=True))
     return shares
 
 
-def allocatable(branch: Branch, share: ResourceVector) -> ResourceVector:
-    """What the project may come to use: `min(limit, max(quota, fair share))`; -1 where neither quota nor limit bounds it."""
-    return ResourceVector(*(_allocatable(*bounds) for bounds in zip(branch.quota, branch.limit, share, strict=True)))
+def allocatable(branch: Branch, share: Amounts) -> Amounts:
+    """Allocatable share of the project: `min(limit, max(quota, fair share))`; -1 where neither quota nor limit bounds it."""
+    return Amounts(*(_allocatable(*bounds) for bounds in zip(branch.quota, branch.limit, share, strict=True)))
 
 
 def _allocatable(quota: Amount, limit: Amount, share: Amount) -> Amount:
@@ -46,16 +46,16 @@ def _allocatable(quota: Amount, limit: Amount, share: Amount) -> Amount:
     return min(limit, most)
 
 
-def _divide(total: Amount, requested: Sequence[Amount], family: Siblings, at: int) -> Sequence[Amount]:
-    """One resource among the children of one project."""
+def _divide(total: Amount, requested: Sequence[Amount], family: Family, at: int) -> Sequence[Amount]:
+    """Divides one resource among the children of one project."""
     weights = family.weights[at]
     wanted = requested
     if family.limited[at]:
         pairs = zip(requested, family.limits[at], strict=True)
         wanted = [asked if limit < 0 or asked < limit else limit for asked, limit in pairs]
     if not family.weightless[at] and sum(wanted) <= total:
-        return wanted  # there is enough for all
-    # 1. Quotas, whatever they sum up to.
+        return wanted  # all requests can be satisfied
+    # 1. Quotas, even if their sum exceeds the total.
     bounds = zip(family.quotas[at], wanted, strict=True)
     if family.unlimited[at]:
         shares = [total if quota < 0 and total < want else quota if 0 <= quota < want else want for quota, want in bounds]
@@ -64,7 +64,7 @@ def _divide(total: Amount, requested: Sequence[Amount], family: Siblings, at: in
     rest = total - sum(shares)
     if rest <= 0:
         return shares
-    # 2. What is left over, by priority and weight, until a round satisfies nobody.
+    # 2. The remainder, by priority and weight, until a round satisfies no further project.
     step = STEPS[at]
     cut: list[list[tuple[Amount, int]]] = []
     for rank in family.ranks[at]:
@@ -93,7 +93,7 @@ def _divide(total: Amount, requested: Sequence[Amount], family: Siblings, at: in
                 break
             asking = still
         cut.append(lost)
-    # 3. What the floors left over: one step each, most lost first, then the older.
+    # 3. The remainder of rounding down: one step each, largest rounding loss first, then the older project.
     for lost in cut:
         lost.sort()
         for _, place in lost:

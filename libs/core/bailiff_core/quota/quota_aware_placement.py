@@ -1,7 +1,7 @@
-"""Places a unit where it keeps to limit and quota: what MiB of a device come to depends on the device.
+"""Places a unit within limits and quotas: the usage of tasks that request MiB of a device depends on the device.
 
-The best place is tried first. Where it would cost too much, larger devices are tried, from the smallest that is larger;
-at last as many tasks as fit stand on the largest, and so on down, which costs least of all.
+The best placement is tried first. If it exceeds a limit, larger devices are tried in ascending order of size; at last as
+many tasks as fit are placed on the largest devices, then on the next smaller ones, which gives the lowest usage.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,39 +29,39 @@ def place_within_bounds(
 ) -> GangPlacement | NoFit | str:
     """A placement, or why there is none, or the limit that every placement exceeds. A placement is allocated in the snapshot.
 
-    Units without MiB of a device are placed as ever: their bounds are tested before. over: says which bound a place would
-    break; left out: a limit or a quota.
+    Units that request no MiB of a device are only placed: their limits are checked before. over: returns the limit that a
+    placement exceeds, as a sentence; default: limits and quotas.
     """
-    breaks: Over = over or (lambda place: over_bounds(snapshot, unit, place))
+    exceeded: Over = over or (lambda place: over_bounds(snapshot, unit, place))
     cluster = snapshot.cluster
     mark = cluster.mark()
     first = place_unit(cluster, unit, budget, reserve=reserve)
     if isinstance(first, NoFit) or not by_bytes(unit.job):
         return first
-    told = breaks(first)
-    if told is None:
+    violation = exceeded(first)
+    if violation is None:
         return first
     cluster.rollback(mark)
     sizes = _sizes(cluster)
     for least in sorted(dict.fromkeys(sizes.values()))[1:]:
         found = place_unit(cluster, _only_on(unit, [name for name in sizes if sizes[name] >= least]), budget, reserve=reserve)
-        if isinstance(found, GangPlacement) and breaks(found) is None:
+        if isinstance(found, GangPlacement) and exceeded(found) is None:
             return found
         cluster.rollback(mark)
     spread = _largest_first(cluster, unit, sizes, budget, reserve=reserve)
-    if spread is not None and breaks(spread) is None:
+    if spread is not None and exceeded(spread) is None:
         return spread
     cluster.rollback(mark)
-    return told
+    return violation
 
 
 def _sizes(cluster: ClusterResources) -> dict[str, int]:
-    """By node, the units of its smallest device."""
+    """Units of the smallest device, by node name."""
     return {node.name: min(node.units.values()) for node in cluster.nodes.values() if node.units}
 
 
 def _only_on(unit: Unit, nodes: list[str]) -> Unit:
-    """The unit with its MiB on these nodes alone."""
+    """The unit, with its tasks that request MiB restricted to these nodes."""
     job = unit.job
     groups = []
     for group in job.demand.tasks:
@@ -75,7 +75,7 @@ def _only_on(unit: Unit, nodes: list[str]) -> Unit:
 def _largest_first(
     cluster: ClusterResources, unit: Unit, sizes: dict[str, int], budget: StepBudget, *, reserve: bool
 ) -> GangPlacement | None:
-    """Kind by kind, those that ask for MiB after the others, as many as fit on the largest devices; their room is taken."""
+    """Task type by task type, those that request MiB last, as many as fit on the largest devices; resources are taken."""
     if has_topology_constraints(unit.job.demand):
         return None
     places: list[TaskPlacement] = []

@@ -1,13 +1,13 @@
 """Limits and quotas: what projects may use, and what may be reclaimed from them. Each refusal is a sentence.
 
-Every gate looks at the snapshot as it stands, trials included, before the unit is placed in it.
+Every check uses the current snapshot, trials included, before the unit is placed in it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 
-from bailiff_core.model.project_tree import NO_BOUNDS, project_text
-from bailiff_core.model.resource_vector import RESOURCES, UNLIMITED, ZERO, Amount, ResourceVector, resource_text
+from bailiff_core.model.project_tree import NO_BOUNDS, called
+from bailiff_core.model.resource_vector import NOTHING, RESOURCES, UNLIMITED, Amount, Amounts, in_words
 from bailiff_core.model.state import Job
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlacement
@@ -17,7 +17,7 @@ from .fair_share import allocatable
 from .resource_snapshot import ResourceSnapshot
 from .usage import Usage
 
-Shares = Mapping[str, ResourceVector]
+Shares = Mapping[str, Amounts]
 Margin = tuple[Amount | None, ...]
 FIRM = " for work that is not preemptible"
 
@@ -28,9 +28,9 @@ def over_bounds(snapshot: ResourceSnapshot, unit: Unit, place: GangPlacement | N
 
 
 def over_limit(snapshot: ResourceSnapshot, unit: Unit, place: GangPlacement | None = None) -> str | None:
-    """Why the unit would take a project above its limit. Without a place: whatever device it lands on."""
+    """Why the unit would take a project above its limit. Without a place: on any device."""
     usage = snapshot.usage
-    asked: ResourceVector | None = None
+    asked: Amounts | None = None
     for project in usage.tree.branches[usage.leaf_of(unit.job)].path:
         limit = usage.tree.branches[project].limit
         if limit == NO_BOUNDS:
@@ -43,7 +43,7 @@ def over_limit(snapshot: ResourceSnapshot, unit: Unit, place: GangPlacement | No
 
 
 def over_quota(snapshot: ResourceSnapshot, unit: Unit, place: GangPlacement | None = None) -> str | None:
-    """Why a unit that is not preemptible would take its project's use of that kind over quota."""
+    """Why a unit that is not preemptible would take its project's use of that kind over its quota."""
     if unit.job.preemptible:
         return None
     usage = snapshot.usage
@@ -58,25 +58,25 @@ def over_quota(snapshot: ResourceSnapshot, unit: Unit, place: GangPlacement | No
 
 
 def never_within_bounds(snapshot: ResourceSnapshot, unit: Unit) -> str | None:
-    """Why the unit would be above a limit or, not preemptible, above a quota, even if nobody else used anything."""
+    """Why the unit would be above a limit or, not preemptible, above a quota, even if nothing else were allocated."""
     usage = snapshot.usage
     asked = of_unit(unit, usage.smallest)
     for project in usage.tree.branches[usage.leaf_of(unit.job)].path:
         branch = usage.tree.branches[project]
-        over = _beyond(ZERO, asked, branch.limit)
+        over = _beyond(NOTHING, asked, branch.limit)
         if over is not None:
             return _would_use(project, over, asked, branch.limit, "limit")
-        over = None if unit.job.preemptible else _beyond(ZERO, asked, branch.quota)
+        over = None if unit.job.preemptible else _beyond(NOTHING, asked, branch.quota)
         if over is not None:
             return _would_use(project, over, asked, branch.quota, "quota", FIRM)
     return None
 
 
 def may_reclaim(snapshot: ResourceSnapshot, shares: Shares, unit: Unit) -> str | None:
-    """Why the unit's project is not entitled to take it from others."""
+    """Why the unit's project may not reclaim resources for it: it would exceed its fair share or quota."""
     usage = snapshot.usage
     project = usage.leaf_of(unit.job)
-    share = shares.get(project, ZERO)
+    share = shares.get(project, NOTHING)
     used = usage.allocated(project).plus(of_unit(unit, usage.smallest))
     for at in range(3):
         if used[at] > share[at]:
@@ -85,15 +85,15 @@ def may_reclaim(snapshot: ResourceSnapshot, shares: Shares, unit: Unit) -> str |
 
 
 def loser(snapshot: ResourceSnapshot, preemptor: Job, victim: Job) -> str:
-    """The project that is tested when the victim loses: just below the lowest common ancestor, on the victim's side."""
+    """The project whose losses are checked: just below the lowest common ancestor, on the victim's side."""
     usage = snapshot.usage
     return usage.tree.sides(usage.leaf_of(preemptor), usage.leaf_of(victim))[1]
 
 
 class Reclaim:
-    """The test of what one unit may take from other projects, on the snapshot as it was when this was made.
+    """Checks what one unit may reclaim from other projects, on the snapshot at the time of creation.
 
-    Units that are placed again in the same plan are not taken: leave them out. `place`: of the preemptor, once it is known.
+    Relocated units are not reclaimed: leave them out. `place`: placement of the preemptor, once it is known.
     """
 
     def __init__(self, snapshot: ResourceSnapshot, shares: Shares, unit: Unit, place: GangPlacement | None = None) -> None:
@@ -101,88 +101,88 @@ class Reclaim:
         self._usage = usage
         self._shares = shares
         self._before = usage.all_allocated()
-        self._asker = usage.leaf_of(unit.job)
-        self._asked = of_unit(unit, usage.smallest) if place is None else usage.taken_by(unit, place)
+        self._preemptor = usage.leaf_of(unit.job)
+        self._asked = of_unit(unit, usage.smallest) if place is None else usage.usage_at(unit, place)
         self._sides: dict[str, tuple[str, str]] = {}
-        self._bounds: dict[str, ResourceVector] = {}
+        self._bounds: dict[str, Amounts] = {}
         self._within_quota: dict[str, bool] = {}
-        self._spare: dict[str, Margin] = {}
+        self._margins: dict[str, Margin] = {}
 
     def loser(self, victim: Job) -> str:
-        """The project that loses what this victim holds."""
+        """The project that loses the victim's resources."""
         return self._side(victim)[1]
 
-    def may_take_more(self, victim: Job, taken: ResourceVector) -> bool:
-        """Whether a unit of this job may still be taken when its side has lost so much already."""
-        return _below(taken, self.spare(victim))
+    def may_reclaim_more(self, victim: Job, taken: Amounts) -> bool:
+        """Whether a unit of this job may still be reclaimed after its side lost `taken`."""
+        return _below(taken, self.margin(victim))
 
-    def spare(self, victim: Job) -> Margin:
-        """A unit of this job may still be taken while its side has lost less than this of any resource."""
+    def margin(self, victim: Job) -> Margin:
+        """Reclaimable amounts: a unit of this job may be reclaimed while its side lost less than this of any resource."""
         leaf = self._usage.leaf_of(victim)
-        if leaf not in self._spare:
-            self._spare[leaf] = tuple(self._spare_of(*self._side(victim)))
-        return self._spare[leaf]
+        if leaf not in self._margins:
+            self._margins[leaf] = tuple(self._margin_of(*self._side(victim)))
+        return self._margins[leaf]
 
-    def _spare_of(self, mine: str, theirs: str) -> Iterator[Amount | None]:
-        """What it uses beyond its allocatable share, or where the preemptor stays within its quota, beyond its own quota."""
+    def _margin_of(self, mine: str, theirs: str) -> Iterator[Amount | None]:
+        """Usage beyond the allocatable share, or, if the preemptor stays within its quota, beyond the victim side's quota."""
         bounds = [self._bound(theirs)]
         if self._fits_quota(mine):
             bounds.append(self._usage.tree.branches[theirs].quota)
-        used = self._before.get(theirs, ZERO)
+        used = self._before.get(theirs, NOTHING)
         for at in range(3):
             beyond = [used[at] - bound[at] for bound in bounds if bound[at] != UNLIMITED and mine != theirs]
             yield max(beyond, default=None)
 
     def admits(self, units: Iterable[Unit]) -> bool:
-        """Whether all these units may be taken, in some order in which no job loses its core before its surplus.
+        """Whether all these units may be reclaimed, in some order in which no job loses its core before its surplus.
 
         What remains only shrinks, so the last unit of each losing project decides; it may be any job's last one.
         """
-        taken: dict[str, ResourceVector] = {}
-        last: dict[str, dict[str, tuple[Unit, ResourceVector]]] = {}
+        taken: dict[str, Amounts] = {}
+        last: dict[str, dict[str, tuple[Unit, Amounts]]] = {}
         for unit in units:
-            project, held = self.loser(unit.job), self._usage.held_by(unit)
-            taken[project] = taken.get(project, ZERO).plus(held)
+            project, held = self.loser(unit.job), self._usage.allocated_to(unit)
+            taken[project] = taken.get(project, NOTHING).plus(held)
             ends = last.setdefault(project, {})
             if unit.job.id not in ends or not ends[unit.job.id][0].core:
                 ends[unit.job.id] = unit, held
         for project, ends in last.items():
             by_amount = {held: unit.job for unit, held in ends.values()}
-            if not any(self.may_take_more(job, taken[project].minus(held)) for held, job in by_amount.items()):
+            if not any(self.may_reclaim_more(job, taken[project].minus(held)) for held, job in by_amount.items()):
                 return False
         return True
 
     def unbalanced(self, units: Iterable[Unit]) -> str | None:
-        """Why the plan would only turn the tables: an ancestor of the preemptor would end up above its fair share and fuller
-        than a sibling that lost.
+        """Why the preemption would only reverse the imbalance: an ancestor of the preemptor would end up above its fair share
+        and with a larger part of it in use than a sibling that lost.
         """
         tree = self._usage.tree
-        lost: dict[str, ResourceVector] = {}
+        lost: dict[str, Amounts] = {}
         for unit in units:
-            held = self._usage.held_by(unit)
+            held = self._usage.allocated_to(unit)
             for project in tree.branches[self._usage.leaf_of(unit.job)].path:
-                lost[project] = lost.get(project, ZERO).plus(held)
-        path = tree.branches[self._asker].path
+                lost[project] = lost.get(project, NOTHING).plus(held)
+        path = tree.branches[self._preemptor].path
         for project, parent in pairwise(path):
-            mine = self._before.get(project, ZERO).minus(lost.get(project, ZERO)).plus(self._asked)
+            mine = self._before.get(project, NOTHING).minus(lost.get(project, NOTHING)).plus(self._asked)
             for sibling in tree.children[parent]:
                 if sibling in lost and sibling != project:
-                    theirs = self._before.get(sibling, ZERO).minus(lost[sibling])
+                    theirs = self._before.get(sibling, NOTHING).minus(lost[sibling])
                     at = self._fuller(project, mine, sibling, theirs)
                     if at is not None:
-                        share = self._shares.get(project, ZERO)
+                        share = self._shares.get(project, NOTHING)
                         says = _would_use(project, at, mine, share, "fair share")
-                        return f"{says}, a larger part of it than {project_text(sibling)} would be left with"
+                        return f"{says}, a larger part of it than {called(sibling)} would be left with"
         return None
 
-    def _fuller(self, project: str, mine: ResourceVector, sibling: str, theirs: ResourceVector) -> int | None:
-        my_share, their_share = self._shares.get(project, ZERO), self._shares.get(sibling, ZERO)
+    def _fuller(self, project: str, mine: Amounts, sibling: str, theirs: Amounts) -> int | None:
+        my_share, their_share = self._shares.get(project, NOTHING), self._shares.get(sibling, NOTHING)
         for at in range(3):
             if mine[at] <= my_share[at]:
                 continue
             if their_share[at] > 0 and mine[at] * their_share[at] >= theirs[at] * my_share[at]:
                 return at
-            # Nobody entitled to anything (quotas below a project that has none): without this they would go on for ever.
+            # Neither has a share (quotas below a project that has none): without this they would reclaim in turn without end.
             if my_share[at] == their_share[at] == 0 and theirs[at] < mine[at]:
                 return at
         return None
@@ -190,55 +190,55 @@ class Reclaim:
     def _side(self, victim: Job) -> tuple[str, str]:
         leaf = self._usage.leaf_of(victim)
         if leaf not in self._sides:
-            self._sides[leaf] = self._usage.tree.sides(self._asker, leaf)
+            self._sides[leaf] = self._usage.tree.sides(self._preemptor, leaf)
         return self._sides[leaf]
 
-    def _bound(self, project: str) -> ResourceVector:
+    def _bound(self, project: str) -> Amounts:
         if project not in self._bounds:
             branch = self._usage.tree.branches[project]
-            self._bounds[project] = allocatable(branch, self._shares.get(project, ZERO))
+            self._bounds[project] = allocatable(branch, self._shares.get(project, NOTHING))
         return self._bounds[project]
 
     def _fits_quota(self, project: str) -> bool:
         if project not in self._within_quota:
-            with_unit = self._before.get(project, ZERO).plus(self._asked)
+            with_unit = self._before.get(project, NOTHING).plus(self._asked)
             self._within_quota[project] = not _exceeds(with_unit, self._usage.tree.branches[project].quota)
         return self._within_quota[project]
 
 
 class Losses:
-    """`Reclaim.admits` of units that are taken one after the other, and given back in the opposite order.
+    """`Reclaim.admits`, incrementally: units are taken one after the other and given back in reverse order.
 
-    What was taken must be admitted before more is. A job's later units are taken before its earlier ones.
+    What was taken must be permitted before more is taken. A job's later units are taken before its earlier ones.
     """
 
     def __init__(self, reclaim: Reclaim, usage: Usage) -> None:
         self._reclaim, self._usage = reclaim, usage
-        self._taken: dict[str, ResourceVector] = {}
-        self._last: dict[str, ResourceVector] = {}  # of each job, what the unit holds that may be the last to go
-        self._ends: dict[str, dict[ResourceVector, int]] = {}  # of each losing project, how often that is so much
-        self._order: list[tuple[str, str, ResourceVector, ResourceVector | None]] = []
+        self._taken: dict[str, Amounts] = {}
+        self._last: dict[str, Amounts] = {}  # of each job, what the unit holds that may be the last to go
+        self._ends: dict[str, dict[Amounts, int]] = {}  # of each losing project, how often that is so much
+        self._order: list[tuple[str, str, Amounts, Amounts | None]] = []
 
     def take(self, unit: Unit) -> bool:
-        """Whether all that is taken now may be."""
-        job, held = unit.job, self._usage.held_by(unit)
+        """Take the unit; returns whether all that is taken is permitted."""
+        job, held = unit.job, self._usage.allocated_to(unit)
         project = self._reclaim.loser(job)
         before = self._last.get(job.id)
         self._order.append((project, job.id, held, before))
         if before is None or unit.core:
             self._put(project, job.id, held)
-        taken = self._taken[project] = self._taken.get(project, ZERO).plus(held)
-        spare = self._reclaim.spare(job)
-        return any(_below(taken.minus(last), spare) for last in self._ends[project])
+        taken = self._taken[project] = self._taken.get(project, NOTHING).plus(held)
+        margin = self._reclaim.margin(job)
+        return any(_below(taken.minus(last), margin) for last in self._ends[project])
 
     def give_back(self) -> None:
-        """What was taken last is not."""
+        """Undo the last `take`."""
         project, job, held, before = self._order.pop()
         self._taken[project] = self._taken[project].minus(held)
         if self._last[job] != before:
             self._put(project, job, before)
 
-    def _put(self, project: str, job: str, held: ResourceVector | None) -> None:
+    def _put(self, project: str, job: str, held: Amounts | None) -> None:
         ends, before = self._ends.setdefault(project, {}), self._last.pop(job, None)
         if before is not None:
             ends[before] -= 1
@@ -249,9 +249,9 @@ class Losses:
             ends[held] = ends.get(held, 0) + 1
 
 
-def _below(lost: ResourceVector, spare: Margin) -> bool:
-    """Whether less is lost than that of any resource; `None`: of this one nothing is to spare."""
-    gpus, cpus, memory = spare
+def _below(lost: Amounts, margin: Margin) -> bool:
+    """Whether the loss is below the margin in any resource; `None`: nothing of this one may be reclaimed."""
+    gpus, cpus, memory = margin
     return (
         (gpus is not None and lost[0] < gpus)
         or (cpus is not None and lost[1] < cpus)
@@ -259,22 +259,22 @@ def _below(lost: ResourceVector, spare: Margin) -> bool:
     )
 
 
-def _at_least(usage: Usage, unit: Unit, place: GangPlacement | None) -> ResourceVector:
-    return of_unit(unit, usage.largest) if place is None else usage.taken_by(unit, place)
+def _at_least(usage: Usage, unit: Unit, place: GangPlacement | None) -> Amounts:
+    return of_unit(unit, usage.largest) if place is None else usage.usage_at(unit, place)
 
 
-def _beyond(used: ResourceVector, asked: ResourceVector, bound: ResourceVector) -> int | None:
-    """The first resource that is asked for and in which the bound would not be kept."""
+def _beyond(used: Amounts, asked: Amounts, bound: Amounts) -> int | None:
+    """Index of the first requested resource whose bound would be exceeded, or `None`."""
     for at in range(3):
         if asked[at] > 0 and bound[at] != UNLIMITED and used[at] + asked[at] > bound[at]:
             return at
     return None
 
 
-def _exceeds(used: ResourceVector, bound: ResourceVector) -> bool:
+def _exceeds(used: Amounts, bound: Amounts) -> bool:
     return any(bound[at] != UNLIMITED and used[at] > bound[at] for at in range(3))
 
 
-def _would_use(project: str, at: int, used: ResourceVector, bound: ResourceVector, word: str, what: str = "") -> str:
-    mine, most = resource_text(at, used[at]), resource_text(at, bound[at], up=False)
-    return f"{project_text(project)} would use {mine} of its {word} of {most} {RESOURCES[at]}{what}"
+def _would_use(project: str, at: int, used: Amounts, bound: Amounts, word: str, what: str = "") -> str:
+    mine, most = in_words(at, used[at]), in_words(at, bound[at], up=False)
+    return f"{called(project)} would use {mine} of its {word} of {most} {RESOURCES[at]}{what}"

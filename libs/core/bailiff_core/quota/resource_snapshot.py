@@ -11,7 +11,7 @@ Mark = tuple[int, int]
 
 
 class ResourceSnapshot:
-    """Resources of the nodes (`rooms`) and usage of the projects (`usage`), changed together."""
+    """Resources of the nodes (`cluster`) and usage of the projects (`usage`), changed together."""
 
     def __init__(self, state: PoolState, cluster: ClusterResources, usage: Usage) -> None:
         self.state = state

@@ -1,11 +1,11 @@
-"""What each project uses and asks for, kept up to date and open to trials."""
+"""Usage and requests of each project, updated incrementally, with trial changes and rollback."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bailiff_core.model.policy import Policy
-from bailiff_core.model.project_tree import ProjectTree
-from bailiff_core.model.resource_vector import ZERO, ResourceVector
+from bailiff_core.model.project_tree import Tree
+from bailiff_core.model.resource_vector import NOTHING, Amounts
 from bailiff_core.model.state import ENDED, Job, Node, PoolState, Task
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement
@@ -14,39 +14,39 @@ from .demand_vector import by_bytes, exact, of_job, of_members, of_places
 from .fair_share import Divided
 
 JOURNAL_KEPT = 10_000
-NOBODY: frozenset[int] = frozenset()
+NO_TASKS: frozenset[int] = frozenset()
 NO_DEVICE = 1 << 37  # bytes; measures requests in bytes of a device where the pool has none
 
 
 @dataclass(slots=True)
 class _Counted:
-    """What is counted of one job, and where. uncounted: members that have a place, but are on their way out of it."""
+    """The amounts of one job, and the project charged. uncounted: tasks with a placement that are releasing."""
 
     leaf: str
     preemptible: bool
-    allocated: ResourceVector
-    requested: ResourceVector
-    uncounted: frozenset[int] = NOBODY
+    allocated: Amounts
+    requested: Amounts
+    uncounted: frozenset[int] = NO_TASKS
 
 
 class Usage:
     """Amounts by project: its own jobs' and those of all projects below it; `""` is the whole pool.
 
-    allocated: of tasks that are reserved, starting or running, or kept a place for; releasing ones do not count.
-    requested: allocated and all that pending tasks ask for. total: what the pool's nodes have. smallest, largest: of the
-    pool's devices, bytes. divided: what `fair_shares` remembers.
+    allocated: of tasks that are reserved, starting or running, or reserved for; releasing ones do not count.
+    requested: allocated plus pending tasks. total: capacity of the pool's nodes. smallest, largest: of the
+    pool's devices, bytes. divided: cache of `fair_shares`.
     """
 
     def __init__(self, state: PoolState) -> None:
         self._state = state
-        self._nodes: dict[int, tuple[ResourceVector, tuple[int, ...]]] = {}
+        self._nodes: dict[int, tuple[Amounts, tuple[int, ...]]] = {}
         self._made_of: dict[int, tuple[object, ...]] = {}  # what that was counted from
         self._sizes: dict[int, int] = {}
-        self.total = ZERO
+        self.total = NOTHING
         self.smallest = self.largest = NO_DEVICE
         self._journal: list[str] = []
         self._forgotten = 0
-        self._trials: list[tuple[str, bool, ResourceVector]] = []
+        self._trials: list[tuple[str, bool, Amounts]] = []
         self._tried_places: dict[tuple[str, int], TaskPlacement] = {}
         for node in state.nodes.values():
             self._count_node(node)
@@ -55,11 +55,11 @@ class Usage:
 
     @classmethod
     def of(cls, state: PoolState) -> "Usage":
-        """What the pool's jobs use now."""
+        """Current usage of the pool's jobs."""
         return cls(state)
 
     def refresh(self, state: PoolState, jobs: Iterable[str]) -> None:
-        """Count these jobs anew, and the nodes that changed. What was tried and not taken back is forgotten."""
+        """Roll back every trial; reload these jobs and the nodes that changed."""
         self.rollback(0)
         self._tried_places.clear()
         self._state = state
@@ -77,19 +77,19 @@ class Usage:
             for name in list(self._by_bytes):
                 self._count(name)
 
-    def allocated(self, project: str) -> ResourceVector:
-        """What the project uses."""
-        return self._allocated.get(project, ZERO)
+    def allocated(self, project: str) -> Amounts:
+        """Usage of the project."""
+        return self._allocated.get(project, NOTHING)
 
-    def non_preemptible(self, project: str) -> ResourceVector:
-        """What jobs use in the project that are not preemptible."""
-        return self._non_preemptible.get(project, ZERO)
+    def non_preemptible(self, project: str) -> Amounts:
+        """Usage of the project's jobs that are not preemptible."""
+        return self._non_preemptible.get(project, NOTHING)
 
-    def requested(self, project: str) -> ResourceVector:
-        """What the project uses and asks for; trials change nothing about it."""
-        return self.requests.get(project, ZERO)
+    def requested(self, project: str) -> Amounts:
+        """Usage and pending requests of the project, without trials."""
+        return self.requests.get(project, NOTHING)
 
-    def all_allocated(self) -> dict[str, ResourceVector]:
+    def all_allocated(self) -> dict[str, Amounts]:
         """`allocated` of all projects that ever used anything, as it is now."""
         return dict(self._allocated)
 
@@ -97,8 +97,8 @@ class Usage:
         """The project at which the job is counted."""
         return self.tree.leaf_of(job.project)
 
-    def held_by(self, unit: Unit) -> ResourceVector:
-        """What the unit's members use where they stand."""
+    def allocated_to(self, unit: Unit) -> Amounts:
+        """Usage of the unit's tasks in their current placement."""
         job = unit.job
         counted = self._counted.get(job.id)
         if counted is not None and not counted.uncounted and len(unit.indices) == len(job.tasks):
@@ -110,7 +110,7 @@ class Usage:
         places = (job.task(index) or self._tried_places.get((job.id, index)) for index in indices)
         return of_places(self._state, job, [place for place in places if place is not None], self.smallest)
 
-    def taken_by(self, unit: Unit, place: GangPlacement) -> ResourceVector:
+    def usage_at(self, unit: Unit, place: GangPlacement) -> Amounts:
         """What the unit would use at this place."""
         return of_places(self._state, unit.job, place.tasks, self.smallest)
 
@@ -124,47 +124,47 @@ class Usage:
         return now, (self._journal[start:] if start >= 0 else None)
 
     def mark(self) -> int:
-        """A point to come back to."""
+        """A savepoint for `rollback`."""
         return len(self._trials)
 
     def rollback(self, mark: int) -> None:
         """Undo everything since `mark`, the last change first."""
         while len(self._trials) > mark:
             leaf, preemptible, amounts = self._trials.pop()
-            self._use(leaf, preemptible, ZERO.minus(amounts))
+            self._use(leaf, preemptible, NOTHING.minus(amounts))
 
     def evict(self, unit: Unit) -> None:
         """Its project no longer uses what the unit holds."""
-        self._try(unit.job, ZERO.minus(self.held_by(unit)))
+        self._try(unit.job, NOTHING.minus(self.allocated_to(unit)))
 
     def restore(self, unit: Unit) -> None:
         """The opposite of `evict`."""
-        self._try(unit.job, self.held_by(unit))
+        self._try(unit.job, self.allocated_to(unit))
 
-    def kept_for(self, job: Job) -> ResourceVector:
-        """What the places amount to that are kept for the job, or for members of it, once they have left."""
+    def kept_for(self, job: Job) -> Amounts:
+        """Usage of the job's reservation, for the whole job or for some of its tasks."""
         return of_places(self._state, job, job.reservation, self.smallest)
 
     def drop_reservation(self, job: Job) -> None:
-        """No place is kept for it any more."""
-        self._try(job, ZERO.minus(self.kept_for(job)))
+        """Subtract the job's reservation."""
+        self._try(job, NOTHING.minus(self.kept_for(job)))
 
-    def keep_promise(self, job: Job) -> None:
-        """The opposite of `drop_promise`."""
+    def restore_reservation(self, job: Job) -> None:
+        """The opposite of `drop_reservation`."""
         self._try(job, self.kept_for(job))
 
     def place(self, unit: Unit, place: GangPlacement) -> None:
         """Its project uses what the unit takes at this place."""
         if by_bytes(unit.job):
             self._tried_places.update(((unit.job.id, task.index), task) for task in place.tasks)
-        self._try(unit.job, self.taken_by(unit, place))
+        self._try(unit.job, self.usage_at(unit, place))
 
-    def _try(self, job: Job, amounts: ResourceVector) -> None:
+    def _try(self, job: Job, amounts: Amounts) -> None:
         change = (self.leaf_of(job), job.preemptible, amounts)
         self._trials.append(change)
         self._use(*change)
 
-    def _use(self, leaf: str, preemptible: bool, change: ResourceVector) -> None:
+    def _use(self, leaf: str, preemptible: bool, change: Amounts) -> None:
         path = self.tree.branches[leaf].path
         _add(self._allocated, path, change)
         if not preemptible:
@@ -176,11 +176,11 @@ class Usage:
         self._forgotten += len(self._journal) + 1
         self._journal.clear()
         self._policy: Policy | None = state.policy
-        self.tree = ProjectTree(state.policy.projects if state.policy is not None else ())
-        self.requests: dict[str, ResourceVector] = {}
+        self.tree = Tree(state.policy.projects if state.policy is not None else ())
+        self.requests: dict[str, Amounts] = {}
         self.divided: dict[str, Divided] = {}
-        self._allocated: dict[str, ResourceVector] = {}
-        self._non_preemptible: dict[str, ResourceVector] = {}
+        self._allocated: dict[str, Amounts] = {}
+        self._non_preemptible: dict[str, Amounts] = {}
         self._counted: dict[str, _Counted] = {}
         self._by_bytes: dict[str, None] = {}
         by_leaf: dict[str, list[_Counted]] = {}
@@ -214,23 +214,23 @@ class Usage:
             self._charge(now, now.allocated.minus(before.allocated), now.requested.minus(before.requested))
             return
         if before is not None:
-            self._charge(before, ZERO.minus(before.allocated), ZERO.minus(before.requested))
+            self._charge(before, NOTHING.minus(before.allocated), NOTHING.minus(before.requested))
         if now is not None:
             self._charge(now, now.allocated, now.requested)
 
-    def _charge(self, counted: _Counted, allocated: ResourceVector, requested: ResourceVector) -> None:
-        if allocated != ZERO:
+    def _charge(self, counted: _Counted, allocated: Amounts, requested: Amounts) -> None:
+        if allocated != NOTHING:
             self._use(counted.leaf, counted.preemptible, allocated)
-        if requested != ZERO:
+        if requested != NOTHING:
             _add(self.requests, self.tree.branches[counted.leaf].path, requested)
 
     def _measured(self, job: Job) -> _Counted:
         leaf = self.leaf_of(job)
         if job.phase == "paused":
-            return _Counted(leaf, job.preemptible, ZERO, ZERO)
+            return _Counted(leaf, job.preemptible, NOTHING, NOTHING)
         everything = of_job(job, self.smallest)
         if not job.tasks and not job.reservation:
-            return _Counted(leaf, job.preemptible, ZERO, everything)
+            return _Counted(leaf, job.preemptible, NOTHING, everything)
         standing = [task for task in job.tasks if counts(job, task)]
         if len(standing) == len(job.tasks) and not job.reservation and not by_bytes(job):
             complete = len(standing) == job.size
@@ -257,7 +257,7 @@ class Usage:
         if known is not None and known[0] is node.devices and known[1:] == made_of[1:]:
             return False
         self._made_of[node.number] = made_of
-        before, sizes_before = self._nodes.pop(node.number, (ZERO, ()))
+        before, sizes_before = self._nodes.pop(node.number, (NOTHING, ()))
         now, sizes = _capacity(node)
         self._nodes[node.number] = now, sizes
         if now != before:
@@ -279,7 +279,7 @@ class Usage:
 
 
 def counts(job: Job, task: Task) -> bool:
-    """Whether its project is charged for the task: it has a place and is not on its way out of it, or is stuck there."""
+    """Whether its project is charged for the task: it has a placement and is not releasing, or its eviction is stuck."""
     if task.state in ("released", "exited"):
         return task.state == "exited" and job.eviction is not None and job.eviction.stuck
     return not any(
@@ -287,22 +287,22 @@ def counts(job: Job, task: Task) -> bool:
     )
 
 
-def _capacity(node: Node) -> tuple[ResourceVector, tuple[int, ...]]:
-    """What a node that takes work has, and the memory of each of its devices that can be used."""
+def _capacity(node: Node) -> tuple[Amounts, tuple[int, ...]]:
+    """Capacity of a schedulable node, and the memory of each of its usable devices."""
     if not node.schedulable:
-        return ZERO, ()
+        return NOTHING, ()
     usable = node.capacity.devices & ~node.quarantined
     devices = [device for device in node.devices if device.healthy and usable >> device.number & 1]
     capacity = node.capacity
     sizes = tuple(device.memory_bytes for device in devices if device.memory_bytes)
-    return ResourceVector(1000 * len(devices), capacity.cpu_milli, capacity.memory_bytes), sizes
+    return Amounts(1000 * len(devices), capacity.cpu_milli, capacity.memory_bytes), sizes
 
 
-def _sum(amounts: Iterable[ResourceVector]) -> ResourceVector:
+def _sum(amounts: Iterable[Amounts]) -> Amounts:
     gpus, cpus, memory = zip(*amounts, strict=True)
-    return ResourceVector(sum(gpus), sum(cpus), sum(memory))
+    return Amounts(sum(gpus), sum(cpus), sum(memory))
 
 
-def _add(amounts: dict[str, ResourceVector], path: tuple[str, ...], change: ResourceVector) -> None:
+def _add(amounts: dict[str, Amounts], path: tuple[str, ...], change: Amounts) -> None:
     for project in path:
-        amounts[project] = exact(amounts.get(project, ZERO).plus(change))
+        amounts[project] = exact(amounts.get(project, NOTHING).plus(change))

@@ -16,7 +16,7 @@ class CompletionOrder:
         self._jobs.fill((job.id, key) for job in state.jobs.values() if job.ended_at is None and (key := _key(job)) is not None)
 
     def refresh(self, state: PoolState, jobs: Iterable[str]) -> None:
-        """Look at these jobs again."""
+        """Reload these jobs from the state."""
         for name in jobs:
             job = state.jobs.get(name)
             key = None if job is None else _key(job)

@@ -1,7 +1,6 @@
-"""The pool as trials see it: rooms of nodes and use of projects, on which to evict, to place, and to take all of it back.
+"""The scheduling snapshot: node resources and project usage, on which evictions and placements are tried and rolled back.
 
-The snapshot is kept in `pool.indices.snapshot` and brought up to date with what the fold changed; it is never rebuilt while it
-stands.
+It is cached in `state.indices.snapshot` and updated incrementally with what the fold changed; it is not rebuilt.
 """
 
 from bailiff_core.model.state import PoolState, Resources
@@ -11,86 +10,88 @@ from bailiff_core.placement.equivalence_classes import EquivalenceClasses
 from bailiff_core.quota.resource_snapshot import ResourceSnapshot
 from bailiff_core.quota.usage import Usage
 
-from .completion_forecast import Endings
+from .completion_forecast import CompletionForecast
 
 CHANGES_KEPT = 10_000
 
 
 class SchedulingSnapshot(ResourceSnapshot):
-    """Rooms and use together."""
+    """Node resources, project usage, and the indices derived from them."""
 
     def __init__(self, state: PoolState, cluster: ClusterResources, usage: Usage) -> None:
         super().__init__(state, cluster, usage)
         self.policy = state.policy
-        self._alike: EquivalenceClasses | None = None
-        self._not_alike: dict[str, None] = {}  # jobs that changed since anybody asked who are alike
-        self._holdings: AllocationIndex | None = None
-        self._not_held: dict[str, None] = {}  # ... and since for the holdings
-        self._endings: Endings | None = None
-        self.version = 0  # of what it shows: the fold has changed something since the one before
-        self.kept: tuple[object, dict[int, Resources], int | None] | None = None  # what Backfill found last, and for what
-        self._jobs_since: dict[str, None] = {}  # ... and since for the endings
-        self._nodes_since: dict[int, None] = {}
+        self._equivalence_classes: EquivalenceClasses | None = None
+        self._stale_in_classes: dict[str, None] = {}  # jobs changed since `equivalence_classes` was last read
+        self._allocation_index: AllocationIndex | None = None
+        self._stale_in_index: dict[str, None] = {}  # jobs changed since `allocation_index` was last read
+        self._completion_forecast: CompletionForecast | None = None
+        self.version = 0  # raised each time that changes of the fold are taken over
+        self.backfill_cache: tuple[object, dict[int, Resources], int | None] | None = (
+            None  # cached result of Backfill, with its key
+        )
+        self._stale_jobs: dict[str, None] = {}  # jobs and nodes changed since `completion_forecast` was last read
+        self._stale_nodes: dict[int, None] = {}
 
     @property
     def equivalence_classes(self) -> EquivalenceClasses:
-        """Who holds room, by groups, as the pool is. Brought up to date when asked for."""
-        if self._alike is None:
-            self._alike = EquivalenceClasses(self.state)
-        elif self._not_alike:
-            self._alike.refresh(self.state, self._not_alike)
-        self._not_alike.clear()
-        return self._alike
+        """Active jobs by equivalence class, without trials; updated when read."""
+        if self._equivalence_classes is None:
+            self._equivalence_classes = EquivalenceClasses(self.state)
+        elif self._stale_in_classes:
+            self._equivalence_classes.refresh(self.state, self._stale_in_classes)
+        self._stale_in_classes.clear()
+        return self._equivalence_classes
 
     @property
     def allocation_index(self) -> AllocationIndex:
-        """Who stands where, as the pool is: trials do not show in it. Brought up to date when asked for."""
-        if self._holdings is None:
-            self._holdings = AllocationIndex.of_pool(self.state)
-        elif self._not_held:
-            self._holdings.refresh(self.state, self._not_held)
-        self._not_held.clear()
-        return self._holdings
+        """Allocations by node and priority, without trials; updated when read."""
+        if self._allocation_index is None:
+            self._allocation_index = AllocationIndex.of_pool(self.state)
+        elif self._stale_in_index:
+            self._allocation_index.refresh(self.state, self._stale_in_index)
+        self._stale_in_index.clear()
+        return self._allocation_index
 
     @property
-    def endings(self) -> Endings:
-        """When who is taken to end, of the pool as it is, while no trial stands. Brought up to date when asked for."""
-        if self._endings is None:
-            self._endings = Endings(self.state, self.cluster)
+    def completion_forecast(self) -> CompletionForecast:
+        """Expected completions of the running jobs; updated when read. Must be read while the snapshot contains no trial."""
+        if self._completion_forecast is None:
+            self._completion_forecast = CompletionForecast(self.state, self.cluster)
         else:
-            self._endings.refresh(self._jobs_since, self._nodes_since)
-        self._jobs_since.clear()
-        self._nodes_since.clear()
-        return self._endings
+            self._completion_forecast.refresh(self._stale_jobs, self._stale_nodes)
+        self._stale_jobs.clear()
+        self._stale_nodes.clear()
+        return self._completion_forecast
 
     def refresh(self) -> None:
-        """Take what the fold changed as it is now, and take back every trial."""
+        """Roll back every trial and take over what the fold changed."""
         state = self.state
         self.version += 1
         self.cluster.refresh(state, state.indices.changed_nodes)
         self.usage.refresh(state, state.indices.changed_jobs)
-        if self._alike is not None:
-            self._not_alike.update(state.indices.changed_jobs)
-        if self._holdings is not None:
-            self._not_held.update(state.indices.changed_jobs)
-            if not self._holdings.covers(state.nodes[number] for number in state.indices.changed_nodes):
-                self._holdings = None
-        if self._endings is not None:
-            self._jobs_since.update(state.indices.changed_jobs)
-            self._nodes_since.update(state.indices.changed_nodes)
-            if not self._endings.has_place_for(state.nodes[number] for number in state.indices.changed_nodes):
-                self._endings = None
+        if self._equivalence_classes is not None:
+            self._stale_in_classes.update(state.indices.changed_jobs)
+        if self._allocation_index is not None:
+            self._stale_in_index.update(state.indices.changed_jobs)
+            if not self._allocation_index.covers(state.nodes[number] for number in state.indices.changed_nodes):
+                self._allocation_index = None
+        if self._completion_forecast is not None:
+            self._stale_jobs.update(state.indices.changed_jobs)
+            self._stale_nodes.update(state.indices.changed_nodes)
+            if not self._completion_forecast.covers(state.nodes[number] for number in state.indices.changed_nodes):
+                self._completion_forecast = None
         self.policy = state.policy
-        if len(self._not_alike) > CHANGES_KEPT:  # nobody asks for a long time
+        if len(self._stale_in_classes) > CHANGES_KEPT:  # not read for a long time: bounds the lists of changes
             _ = self.equivalence_classes
-        if len(self._not_held) > CHANGES_KEPT:
+        if len(self._stale_in_index) > CHANGES_KEPT:
             _ = self.allocation_index
         state.indices.changed_nodes.clear()
         state.indices.changed_jobs.clear()
 
 
 def current_snapshot(state: PoolState) -> SchedulingSnapshot:
-    """The pool's snapshot, up to date. Trials on it last until something in the pool changes."""
+    """The pool's snapshot, up to date. Trials on it are rolled back when the pool changes."""
     indices = state.indices
     snapshot = indices.snapshot
     if not isinstance(snapshot, SchedulingSnapshot):

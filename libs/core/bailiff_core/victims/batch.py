@@ -17,7 +17,7 @@ from bailiff_core.scheduling_snapshot import current_snapshot
 from .candidates import evictable_units
 from .solve import SelectionBatch, select_victims
 
-DISPLACING_ACTIONS: tuple[Action, ...] = ACTIONS[1:]
+PREEMPTING_ACTIONS: tuple[Action, ...] = ACTIONS[1:]
 LONGEST_NEED = 600
 
 
@@ -26,45 +26,45 @@ def select_batch(state: PoolState, requests: Sequence[OpenRequest], steps: int) 
     snapshot = current_snapshot(state)
     mark = snapshot.mark()
     try:
-        return _answers(SelectionBatch.on(snapshot, preemptors=len(requests)), requests, steps)
+        return _proposals(SelectionBatch.on(snapshot, preemptors=len(requests)), requests, steps)
     finally:
         snapshot.rollback(mark)
 
 
-def _answers(batch: SelectionBatch, requests: Sequence[OpenRequest], steps: int) -> list[Proposal]:
+def _proposals(batch: SelectionBatch, requests: Sequence[OpenRequest], steps: int) -> list[Proposal]:
     state = batch.snapshot.state
     of_job = {request.job: request for request in requests}
     proposals: dict[int, Proposal] = {}
     refusals: dict[int, list[Proposal]] = {}
-    actions = [action for action in DISPLACING_ACTIONS if action in state.rules.preemption.actions] or ["preempt"]
-    waiting = [state.jobs[request.job] for request in requests if request.job in state.jobs]
+    actions = [action for action in PREEMPTING_ACTIONS if action in state.rules.preemption.actions] or ["preempt"]
+    pending = [state.jobs[request.job] for request in requests if request.job in state.jobs]
     for action in actions:
-        cycle = Pass(batch.snapshot, [job for job in waiting if of_job[job.id].seq not in proposals], batch.shares)
+        cycle = Pass(batch.snapshot, [job for job in pending if of_job[job.id].seq not in proposals], batch.shares)
         while (unit := cycle.next()) is not None:
             request = of_job[unit.job.id]
             if unit.job.suspended_reason is not None or unit.job.phase not in ("pending", "starting", "running"):
                 continue
-            answer = select_victims(batch, unit, action, StepBudget(steps), request=request.seq)
-            if answer.refused is None:
-                proposals[request.seq] = answer
-                apply_proposal(batch, unit, answer)
+            proposal = select_victims(batch, unit, action, StepBudget(steps), request=request.seq)
+            if proposal.refused is None:
+                proposals[request.seq] = proposal
+                apply_proposal(batch, unit, proposal)
             else:
-                refusals.setdefault(request.seq, []).append(answer)
+                refusals.setdefault(request.seq, []).append(proposal)
     return [_merged(request, proposals.get(request.seq), refusals.get(request.seq, [])) for request in requests]
 
 
-def apply_proposal(batch: SelectionBatch, unit: Unit, answer: Proposal) -> None:
+def apply_proposal(batch: SelectionBatch, unit: Unit, proposal: Proposal) -> None:
     """Apply the proposal to the snapshot of the batch, so that later requests are solved on its result."""
     snapshot = batch.snapshot
     batch.decided = True
     nodes: dict[int, None] = {}
-    for choice in answer.victims:
+    for choice in proposal.victims:
         job = snapshot.state.jobs[choice.job]
         taken_before = {index: None for unit in batch.earlier if unit.job is job for index in unit.indices}
         units = units_of_choice(job, choice, taken_before)
         nodes.update((task.node, None) for task in job.tasks)  # includes nodes of its other tasks, whose chain starts later now
-        for leaving in units:
-            snapshot.evict(leaving)
+        for evicted in units:
+            snapshot.evict(evicted)
         if choice.moved_to:
             places = decode_placement(job, choice.moved_to, choice.relocated_tasks)
             staying = Unit(job, tuple(place.index for place in places), core=not choice.tasks)
@@ -73,7 +73,7 @@ def apply_proposal(batch: SelectionBatch, unit: Unit, answer: Proposal) -> None:
             snapshot.place(staying, moved)
         batch.earlier += units
         batch.index.mark_taken(job, 0 if choice.moved_to or not choice.tasks else len(units))
-    place = GangPlacement(tuple(decode_placement(unit.job, answer.placement, unit.indices)), future=True)
+    place = GangPlacement(tuple(decode_placement(unit.job, proposal.placement, unit.indices)), future=True)
     nodes.update((task.node, None) for task in place.tasks)
     snapshot.place(unit, place)
     for slots in batch.knapsacks.values():
@@ -105,11 +105,11 @@ def _merged(request: OpenRequest, agreed: Proposal | None, refused: Sequence[Pro
     if agreed is None and not refused:
         reason = "the job is no longer pending"
         return Proposal(request=request.seq, job=request.job, refused="impossible", would_need=reason)
-    searched = [answer for answer in refused if answer.explanation.candidates or answer.explanation.excluded]
+    searched = [proposal for proposal in refused if proposal.explanation.candidates or proposal.explanation.excluded]
     chosen = agreed or (searched or refused)[-1]
-    if agreed is None and any(answer.refused == "gave-up" for answer in searched):
+    if agreed is None and any(proposal.refused == "gave-up" for proposal in searched):
         chosen = chosen.model_copy(update={"refused": "gave-up"})
-    tried = tuple(_tried(answer) for answer in searched if answer.action != chosen.action)
+    tried = tuple(_tried(proposal) for proposal in searched if proposal.action != chosen.action)
     return (
         chosen.model_copy(update={"explanation": chosen.explanation.model_copy(update={"attempted_actions": tried})})
         if tried
@@ -117,14 +117,14 @@ def _merged(request: OpenRequest, agreed: Proposal | None, refused: Sequence[Pro
     )
 
 
-def _tried(answer: Proposal) -> AttemptedAction:
-    why = answer.explanation
-    assert answer.action != "allocate"
-    assert answer.refused is not None
+def _tried(proposal: Proposal) -> AttemptedAction:
+    why = proposal.explanation
+    assert proposal.action != "allocate"
+    assert proposal.refused is not None
     return AttemptedAction(
-        action=answer.action,
-        refused=answer.refused,
-        would_need=answer.would_need[:LONGEST_NEED],
+        action=proposal.action,
+        refused=proposal.refused,
+        would_need=proposal.would_need[:LONGEST_NEED],
         candidates=why.candidates,
         excluded=why.excluded,
     )

@@ -65,7 +65,7 @@ def branch_and_bound(
     finished = True
     dead = False  # the set so far is forbidden
 
-    def leave(step: EvictionStep) -> None:
+    def add_victim(step: EvictionStep) -> None:
         nonlocal cost, dead
         evicted.append(step)
         cost += weights[step]
@@ -73,7 +73,7 @@ def branch_and_bound(
             needed[step.before] = needed.get(step.before, 0) + 1
         dead = set_constraint is not None and not set_constraint.push(step)
 
-    def unleave() -> None:
+    def undo_evict() -> None:
         nonlocal cost
         step = evicted.pop()
         if set_constraint is not None:
@@ -91,20 +91,20 @@ def branch_and_bound(
             stays = not needed.get(step) and oracle.reprieve(step)
             back.append(stays)
             if not stays:
-                leave(step)
+                add_victim(step)
             continue
         if not dead and (limit is None or cost < limit) and (accept is None or accept(list(evicted), budget)):
             best, limit = list(evicted), cost
         dead = False
         while back and not back[-1]:
             back.pop()
-            unleave()
+            undo_evict()
         if not back:
             break
         step = order[len(back) - 1]
         oracle.evict(step)
         back[-1] = False
-        leave(step)
+        add_victim(step)
     for step, stays in zip(order, back, strict=False):
         if stays:
             oracle.evict(step)

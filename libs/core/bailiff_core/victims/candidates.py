@@ -82,19 +82,21 @@ class CandidateIndex:
 
     def __init__(self, snapshot: SchedulingSnapshot, preemptors: int = 1) -> None:
         self.state = snapshot.state
-        self._for_others = SHORTLIST_JOBS * (preemptors - 1)
+        self._expected_scans = SHORTLIST_JOBS * (preemptors - 1)
         self.snapshot = snapshot
         self.scale = CostScale.of(snapshot.state.rules.preemption, snapshot.allocation_index, snapshot.equivalence_classes)
         self._jobs: list[Job] | None = None
         self._units: dict[str, list[tuple[Unit, EvictionCost, bool]]] = {}
         self._taken: dict[str, int] = {}
         self._fields: dict[tuple[object, ...], Candidates] = {}
-        self._looked_at: dict[tuple[object, ...], int] = {}
+        self._jobs_scanned: dict[tuple[object, ...], int] = {}
 
     def prefers_shortlist(self, action: Action, preemptor: Job) -> bool:
-        """Whether another shortlist is cheaper than one full scan shared by all preemptors alike."""
+        """Whether another shortlist is cheaper than one full scan shared by all equivalent preemptors."""
         key = _preemptor_key(self.state, action, preemptor)
-        return key not in self._fields and SHORTLIST_COST * self._looked_at.get(key, self._for_others) <= len(self.state.active)
+        return key not in self._fields and SHORTLIST_COST * self._jobs_scanned.get(key, self._expected_scans) <= len(
+            self.state.active
+        )
 
     @property
     def jobs(self) -> list[Job]:
@@ -109,15 +111,15 @@ class CandidateIndex:
         shields = Shields(self.state, action, preemptor)
         if not shields.by_group:
             return None
-        alike, jobs = self.snapshot.equivalence_classes, self.state.jobs
+        classes, jobs = self.snapshot.equivalence_classes, self.state.jobs
         apart: dict[EquivalenceClass, dict[str, None]] = {}
         for job in [preemptor, *(jobs[name] for name, units in self._taken.items() if units >= len(self._steps_of(jobs[name])))]:
-            group = alike.group_of(job.id)
+            group = classes.group_of(job.id)
             if group is not None:
                 apart.setdefault(group, {})[job.id] = None
         found = CandidateGroups()
         found.exclude(already_evicting.NAME, len(self._taken), ((jobs[name].seq, name) for name in self._taken))
-        for group, members in alike.groups.items():
+        for group, members in classes.groups.items():
             others = apart.get(group, {})
             count = len(members) - len(others)
             rule = shields.excluded_by(whole_job(jobs[members[0][1]]))
@@ -134,7 +136,7 @@ class CandidateIndex:
         """`candidates` restricted to these jobs."""
         jobs = [self.state.jobs[name] for name in dict.fromkeys(names)]
         key = _preemptor_key(self.state, action, preemptor)
-        self._looked_at[key] = self._looked_at.get(key, self._for_others) + len(jobs)
+        self._jobs_scanned[key] = self._jobs_scanned.get(key, self._expected_scans) + len(jobs)
         found = self._build(action, preemptor, under_share, sorted(jobs, key=lambda job: (job.seq, job.id)))
         found.groups = groups
         return found
@@ -172,14 +174,14 @@ class CandidateIndex:
             if job is preemptor:
                 continue
             steps = self._steps_of(job)
-            gone = self._taken.get(job.id, 0)
-            if gone:
-                found.exclude(already_evicting.NAME, [unit for unit, _, _ in steps[:gone]])
+            taken = self._taken.get(job.id, 0)
+            if taken:
+                found.exclude(already_evicting.NAME, [unit for unit, _, _ in steps[:taken]])
                 if action == "consolidate":
                     continue
             slow = int(short_grace is not None and job.phase != "reserved" and grace_of(pool, job) > short_grace)
             chain: EvictionChain = []
-            for at in range(gone, len(steps)):
+            for at in range(taken, len(steps)):
                 unit, cost, whole = steps[at]
                 rule = shields.excluded_by(unit)
                 if rule is not None:
@@ -194,17 +196,17 @@ class CandidateIndex:
         return found
 
     def _steps_of(self, job: Job) -> list[tuple[Unit, EvictionCost, bool]]:
-        """Evictable units of the job, the cost that each adds, and whether the job is gone after it."""
+        """Evictable units of the job, the cost that each adds, and whether the whole job is evicted with it."""
         if job.id not in self._units:
             steps = []
             evicted: list[Task] = []
             before = NO_COST
-            standing = allocated_tasks(job)
+            allocated = allocated_tasks(job)
             units = evictable_units(job)
             if len(units) > 1:
-                of_index = {task.index: task for task in standing}
+                of_index = {task.index: task for task in allocated}
             for unit in units:
-                evicted += [of_index[index] for index in unit.indices if index in of_index] if len(units) > 1 else standing
+                evicted += [of_index[index] for index in unit.indices if index in of_index] if len(units) > 1 else allocated
                 cost = eviction_cost(self.state, job, evicted, whole=unit.core)
                 steps.append((unit, cost if before is NO_COST else cost.minus(before), unit.core))
                 before = cost
@@ -214,14 +216,14 @@ class CandidateIndex:
 
 def _preemptor_key(state: PoolState, action: Action, preemptor: Job) -> tuple[object, ...]:
     """Equal for preemptors with the same candidates."""
-    by_itself = bool(preemptor.tasks) or no_counter_reclaim.may_be_shielded_from(state, action, preemptor)
+    distinct = bool(preemptor.tasks) or no_counter_reclaim.may_be_shielded_from(state, action, preemptor)
     return (
         action,
         preemptor.priority,
         preemptor.project,
         preemptor.class_name,
         preemptor.preemptible,
-        preemptor.id if by_itself else "",
+        preemptor.id if distinct else "",
     )
 
 

@@ -81,7 +81,7 @@ def _consolidate(problem: Problem) -> Solution:
 
 
 def _promising_sets(problem: Problem, candidates: Candidates, most: int) -> tuple[list[list[EvictionStep]] | None, bool]:
-    """Sets whose eviction would make room for the preemptor, regardless of relocations, cheapest first.
+    """Sets after whose eviction the preemptor would fit, regardless of relocations, cheapest first.
 
     Also returns whether the first one is certainly the cheapest. `None`: there is no such set.
     """

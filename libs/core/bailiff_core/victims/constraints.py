@@ -10,7 +10,7 @@ from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.protections import Together
 from bailiff_core.quota.cap_at_fair_share import CapAtFairShare
 from bailiff_core.quota.demand_vector import by_bytes
-from bailiff_core.quota.project_cooldown import keeps_from_borrowing
+from bailiff_core.quota.project_cooldown import cooldown_violation
 from bailiff_core.quota.quota_aware_placement import place_within_bounds
 from bailiff_core.quota.quota_checks import Reclaim, Shares, may_reclaim, over_limit, over_quota
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot
@@ -32,7 +32,7 @@ def action_not_permitted(snapshot: SchedulingSnapshot, shares: Shares, unit: Uni
             return "the policy does not allow migrations (max_migrations is 0)"
         if not unit.job.preemptible:
             return "no job is relocated for a job that is not preemptible itself"
-        return over_limit(snapshot, unit) or keeps_from_borrowing(snapshot, unit)
+        return over_limit(snapshot, unit) or cooldown_violation(snapshot, unit)
     return over_quota(snapshot, unit)
 
 
@@ -55,9 +55,7 @@ class Constraints:
         self.constrains_placement = (
             by_bytes(unit.job) and self._has_bounds()
         )  # and so what it takes depends on the devices it lands on
-        self.has_limits = (
-            self.limited or self.constrains_placement
-        )  # somebody may have to leave for the sake of the preemptor's bounds alone
+        self.has_limits = self.limited or self.constrains_placement  # evictions may be needed for the preemptor's limits alone
         self.constrains_set = self.reclaim is not None or self.together.on
 
     def violation(self, leaving: Sequence[Unit], taken: Sequence[Unit] | None = None) -> str | None:
@@ -117,7 +115,7 @@ class Constraints:
         over = over_limit(self.snapshot, self.unit, place)
         if over is None and self.cap_at_fair_share is not None:
             over = self.cap_at_fair_share.forbids(place)
-        return over if over is not None or self.action == "reclaim" else keeps_from_borrowing(self.snapshot, self.unit)
+        return over if over is not None or self.action == "reclaim" else cooldown_violation(self.snapshot, self.unit)
 
     def place(self, budget: StepBudget) -> GangPlacement | NoFit | str:
         """A reserved placement of the preemptor within its limits on the current snapshot; its resources are taken."""

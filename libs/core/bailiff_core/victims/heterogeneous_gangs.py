@@ -1,6 +1,6 @@
 """Solver for gangs of several task types on large pools: each type is solved by the shortlist, the most expensive first.
 
-The cheapest set for one type alone is a lower bound. If that set makes room for all types, it is optimal and proven;
+The cheapest set for one type alone is a lower bound. If the gang fits after evicting that set, it is optimal and proven;
 otherwise the other types are solved on its result, and every victim that can be reprieved is.
 """
 
@@ -152,9 +152,9 @@ def _solve_in_turn(problem: Problem, types: Sequence[_TaskType]) -> tuple[list[E
     cluster.rollback(evicted)
     for step in more:
         cluster.evict(step.unit)
-    everyone = [step for chain in chains.values() for step in chain]
+    all_steps = [step for chain in chains.values() for step in chain]
     oracle = PlacementOracle(cluster, problem.unit, budget)
-    needed = reprieve_all(oracle, reprieve_order(list(chains.values()), {step: step.weight for step in everyone}))
+    needed = reprieve_all(oracle, reprieve_order(list(chains.values()), {step: step.weight for step in all_steps}))
     return needed, oracle.place
 
 

@@ -40,8 +40,8 @@ def _nearest_solution(
         over = constraints.over_limit_now()
         if over is not None:
             return f"{over}, whichever jobs are evicted"
-        everybody = [step.unit for step in candidates.steps()]
-        forbidden = constraints.violation(everybody) or constraints.imbalance(everybody) or "they may not all be evicted"
+        all_units = [step.unit for step in candidates.steps()]
+        forbidden = constraints.violation(all_units) or constraints.imbalance(all_units) or "they may not all be evicted"
         return f"it would fit with all permitted victims evicted ({count_text(len(candidates.chains), 'job')}), but {forbidden}"
     excluded = _excluded_units(candidates)
     for step in excluded:
@@ -54,8 +54,8 @@ def _nearest_solution(
     )
     if not oracle.fits():
         still = place_unit(snapshot.cluster, unit, StepBudget(STEPS), reserve=True)
-        everybody_else = "every other job" if after_others else "every job"
-        return f"even if {everybody_else} were evicted: {still.why if isinstance(still, NoFit) else found.why}"
+        all_others = "every other job" if after_others else "every job"
+        return f"even if {all_others} were evicted: {still.why if isinstance(still, NoFit) else found.why}"
     needed = _excluded_units_needed(candidates, oracle, excluded)
     return f"{found.why}; with all permitted victims evicted it would still need {needed}"
 

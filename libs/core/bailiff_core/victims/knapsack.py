@@ -118,7 +118,7 @@ class Knapsack:
     def _one_more(self, budget: StepBudget, without: EvictionStep | None) -> tuple[list[EvictionStep] | None, bool]:
         """The cheapest option for one additional slot; only nodes whose lower bound is low enough are searched."""
         best: Option | None = None
-        aside: list[tuple[OptionKey, int, int, bool]] = []
+        popped: list[tuple[OptionKey, int, int, bool]] = []
         while self._queue and (best is None or self._queue[0][0] < best.key):
             key, at, version, sure = heappop(self._queue)
             part = self.parts[at]
@@ -128,13 +128,13 @@ class Knapsack:
                 options = self.options(part, budget)
                 if options is None:
                     heappush(self._queue, (key, at, version, sure))
-                    for entry in aside:
+                    for entry in popped:
                         heappush(self._queue, entry)
                     return None, False
                 if options:
                     heappush(self._queue, (options[0].key, at, version, True))
                 continue
-            aside.append((key, at, version, sure))
+            popped.append((key, at, version, sure))
             if without is None or without.job.id not in part.names:
                 best = part.options[0] if part.options else None
                 break
@@ -144,7 +144,7 @@ class Knapsack:
                 break
             if options and (best is None or options[0].key < best.key):
                 best = options[0]
-        for entry in aside:
+        for entry in popped:
             heappush(self._queue, entry)
         return (None if best is None else list(best.steps)), True
 
@@ -191,21 +191,21 @@ class Knapsack:
                 root[number] = number = root[root[number]]
             return number
 
-        stands_on: dict[str, list[int]] = {}
+        nodes_of: dict[str, list[int]] = {}
         for name, chain in self.candidates.chains.items():
             here: dict[int, None] = {}
             for step in chain:
                 for node, _ in self.cluster.allocation_of(step.unit):
                     if node in self.eligible_nodes:
                         here[node.number] = None
-            numbers = stands_on[name] = list(here)
+            numbers = nodes_of[name] = list(here)
             if not self.single:
                 for number in numbers[1:]:
                     root[find(number)] = find(numbers[0])
         parts: dict[int, Component] = {}
         for node in self.eligible_nodes:
             parts.setdefault(find(node.number), Component([])).nodes.append(node)
-        for name, numbers in stands_on.items():
+        for name, numbers in nodes_of.items():
             for number in numbers:
                 parts[find(number)].names[name] = None
         return list(parts.values())
@@ -265,15 +265,15 @@ class Knapsack:
         return _best_of(tries)
 
     def _increment(self, steps: tuple[EvictionStep, ...], place: dict[NodeResources, int]) -> "_Increment":
-        standing = [self.cluster.allocation_of(step.unit) for step in steps]
-        frees = [(place[node], amount) for each in standing for node, amount in each if node in place]
+        allocations = [self.cluster.allocation_of(step.unit) for step in steps]
+        frees = [(place[node], amount) for each in allocations for node, amount in each if node in place]
         return _Increment(steps, sum([step.weight for step in steps]), frees, list(dict.fromkeys([at for at, _ in frees])))
 
     def _sequences(
         self, part: Component, here: Container[NodeResources], without: EvictionStep | None
     ) -> list[list[tuple[EvictionStep, ...]]]:
         """Steps with one sensible order: those of a job, and of jobs that free equal resources, cheapest first."""
-        alike: dict[object, list[EvictionStep]] = {}
+        interchangeable: dict[object, list[EvictionStep]] = {}
         sequences: list[list[tuple[EvictionStep, ...]]] = []
         for name in part.names:
             chain = self.candidates.chains.get(name)
@@ -281,12 +281,12 @@ class Knapsack:
                 continue
             if len(chain) == 1:
                 if chain[0] is not without:
-                    alike.setdefault(self._footprint(chain[0], here), []).append(chain[0])
+                    interchangeable.setdefault(self._footprint(chain[0], here), []).append(chain[0])
                 continue
             increments = self._increments(chain, here, without)
             if increments:
                 sequences.append(increments)
-        for same in alike.values():
+        for same in interchangeable.values():
             same.sort(key=lambda step: (step.weight, step.youth))
             sequences.append([(step,) for step in same])
         return sequences
@@ -307,13 +307,13 @@ class Knapsack:
 
     def _footprint(self, step: EvictionStep, here: Container[NodeResources]) -> object:
         """Resources that its eviction frees, as far as they matter to the requirements."""
-        print_ = []
+        footprint = []
         for node, room in self.cluster.allocation_of(step.unit):
             if node in here:
                 devices = (room.devices & self.eligible_nodes[node]).bit_count()
                 shares = tuple(sorted(room.shares.items()))
-                print_.append((node.number, devices, room.cpu_milli, room.memory_bytes, room.slots, shares))
-        return tuple(sorted(print_))
+                footprint.append((node.number, devices, room.cpu_milli, room.memory_bytes, room.slots, shares))
+        return tuple(sorted(footprint))
 
 
 KnapsackCache = dict[tuple[int, TaskRequirements, bool], Knapsack]

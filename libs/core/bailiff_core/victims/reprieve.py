@@ -17,14 +17,14 @@ def evictions_to_cancel(state: PoolState, cluster: ClusterResources, dropped: It
         plan = state.preemptions.get(gang.preemption) if gang.preemption is not None else None
         for name in plan.victims if plan is not None else ():
             victim = state.jobs.get(name)
-            unit = _leaving_for(victim, gang.preemption) if victim is not None else None
+            unit = _evicted_for(victim, gang.preemption) if victim is not None else None
             if unit is not None and cluster.original_place_is_free(unit):
                 cluster.restore(unit)
                 cancelled.append(name)
     return cancelled
 
 
-def _leaving_for(victim: Job, plan: int | None) -> Unit | None:
+def _evicted_for(victim: Job, plan: int | None) -> Unit | None:
     if victim.phase == "evicting":
         return whole_job(victim) if victim.eviction is not None and victim.eviction.preemption == plan else None
     tasks = [

@@ -53,7 +53,7 @@ class _Victim:
         """All its units as one."""
         return Unit(self.job, tuple(sorted(index for unit in self.units for index in unit.indices)), self.units[-1].core)
 
-    def goes(self) -> list[Unit]:
+    def relocation_units(self) -> list[Unit]:
         """Units that are relocated or not as a whole, last step first: the whole job, or each surplus unit."""
         return [self.whole()] if self.units[-1].core else self.units[::-1]
 
@@ -114,7 +114,7 @@ def _check(snapshot: SchedulingSnapshot, shares: Shares, preemptor: Job, answer:
         return Stale(f"{preemptor.id!r} may no longer use {answer.action}: {why}")
     constraints = Constraints(snapshot, shares, unit, answer.action)
     dropped: list[str] = []
-    victims = _present(snapshot, preemptor, answer, dropped)
+    victims = _current_victims(snapshot, preemptor, answer, dropped)
     if isinstance(victims, Stale):
         return victims
     cluster = snapshot.cluster
@@ -126,14 +126,14 @@ def _check(snapshot: SchedulingSnapshot, shares: Shares, preemptor: Job, answer:
         return Stale(problem)
     cluster.place(unit, place)
     if answer.action == "consolidate":
-        problem = _moved_together(cluster, victims, dropped)
+        problem = _relocate_all(cluster, victims, dropped)
         if problem is not None:
             return Stale(problem)
         victims = [victim for victim in victims if victim.units]
     else:
-        victims = _filled_back(cluster, victims, dropped, constraints, place)
+        victims = _reprieve(cluster, victims, dropped, constraints, place)
         for victim in victims:
-            _move(cluster, victim, at_all=not constraints.has_limits)
+            _relocate(cluster, victim, at_all=not constraints.has_limits)
     allowed = snapshot.state.rules.preemption.max_migrations
     if answer.action == "consolidate" and allowed is not None and allowed < len(victims):
         return Stale("the policy does not allow that many migrations")
@@ -146,7 +146,7 @@ def _check(snapshot: SchedulingSnapshot, shares: Shares, preemptor: Job, answer:
     return Accepted(unit, tuple(victim.choice() for victim in victims), tuple(dropped), answer.placement)
 
 
-def _present(snapshot: SchedulingSnapshot, preemptor: Job, answer: Proposal, dropped: list[str]) -> list[_Victim] | Stale:
+def _current_victims(snapshot: SchedulingSnapshot, preemptor: Job, answer: Proposal, dropped: list[str]) -> list[_Victim] | Stale:
     """The victims as they are now. Those that ended, or are evicting already, are added to `dropped`."""
     state = snapshot.state
     shields = Shields(state, answer.action, preemptor)
@@ -174,7 +174,7 @@ def _present(snapshot: SchedulingSnapshot, preemptor: Job, answer: Proposal, dro
     return list(found.values())
 
 
-def _filled_back(
+def _reprieve(
     cluster: ClusterResources, victims: Sequence[_Victim], dropped: list[str], constraints: Constraints, place: GangPlacement
 ) -> list[_Victim]:
     """Reprieve victims that fit in their original place, most valuable first; the preemptor is placed in `cluster`.
@@ -197,10 +197,10 @@ def _filled_back(
     return [victim for victim in victims if victim.units]
 
 
-def _move(cluster: ClusterResources, victim: _Victim, *, at_all: bool = True) -> str | None:
+def _relocate(cluster: ClusterResources, victim: _Victim, *, at_all: bool = True) -> str | None:
     """Take the victim's new places and drop those that are not free. Returns the reason for the last one dropped."""
     problem: str | None = None
-    for unit in victim.goes():
+    for unit in victim.relocation_units():
         if not any(index in victim.moved for index in unit.indices):
             continue
         if not at_all or not all(index in victim.moved for index in unit.indices):
@@ -217,15 +217,15 @@ def _move(cluster: ClusterResources, victim: _Victim, *, at_all: bool = True) ->
     return problem
 
 
-def _moved_together(cluster: ClusterResources, victims: Sequence[_Victim], dropped: list[str]) -> str | None:
+def _relocate_all(cluster: ClusterResources, victims: Sequence[_Victim], dropped: list[str]) -> str | None:
     """Relocate all victims as proposed, then keep those in place that can stay. Returns why a relocation is impossible."""
     for victim in victims:
-        problem = _move(cluster, victim)
+        problem = _relocate(cluster, victim)
         if len(victim.moved) < len(victim.whole().indices):
             return f"there is no new place for {victim.job.id!r}: {problem or 'the proposal has none'}"
     for victim in sorted(victims, key=lambda victim: victim.value(), reverse=True):
         while victim.units:
-            unit = victim.goes()[0]
+            unit = victim.relocation_units()[0]
             if not cluster.original_place_is_free(unit):
                 break
             cluster.restore(unit)  # its new place stays taken, so that no other victim relies on it
@@ -255,10 +255,12 @@ def _obstacle(cluster: ClusterResources, unit: Unit, place: GangPlacement) -> st
             continue
         break
     cluster.rollback(mark)
-    return problem or _apart(cluster, topology_parts_of(unit, cluster.policy), {task.index: task.node for task in place.tasks})
+    return problem or _topology_violation(
+        cluster, topology_parts_of(unit, cluster.policy), {task.index: task.node for task in place.tasks}
+    )
 
 
-def _apart(cluster: ClusterResources, part: TopologyPart, node_of: dict[int, int]) -> str | None:
+def _topology_violation(cluster: ClusterResources, part: TopologyPart, node_of: dict[int, int]) -> str | None:
     """The topology level at which tasks that must share a domain do not, or `None`."""
     rule = part.rule
     if rule is not None and rule.required is not None:
@@ -267,7 +269,7 @@ def _apart(cluster: ClusterResources, part: TopologyPart, node_of: dict[int, int
         keys = dict.fromkeys(key_of(cluster.nodes[node].labels, rule.levels[:level]) for node in nodes if node in cluster.nodes)
         if len(keys) != 1 or len(next(iter(keys))) < level:
             return f"the tasks are no longer in one domain at level {rule.levels[rule.required]!r}"
-    return next((problem for problem in (_apart(cluster, inner, node_of) for inner in part.parts) if problem), None)
+    return next((problem for problem in (_topology_violation(cluster, inner, node_of) for inner in part.parts) if problem), None)
 
 
 def _tasks(job: Job, units: Sequence[Unit]) -> list[Task]:

@@ -19,7 +19,7 @@ from .solver_interface import Problem, Solution
 RUNNER_UP_TRIES = 2
 IMPROVEMENTS = 5
 PLACEMENT_STEPS = 10_000
-MOVE_STEPS = 2_000
+RELOCATION_STEPS = 2_000
 MAX_TIE_BROKEN = 2_000  # up to this many candidates ties are broken by age; beyond, sets of equal cost count as equal
 
 
@@ -109,14 +109,14 @@ class GeneralSearch:
     # --- any unit, any constraints
 
     def _general(self) -> Solution:
-        found = self._among(self._permitted(), with_moves=False)
+        found = self._among(self._permitted(), with_relocations=False)
         if found.victims is None and self.constraints.reclaim is not None and not self.constraints.has_limits:
-            moving = self._among(list(self.candidates.chains.values()), with_moves=True)
-            if moving.victims is not None:
-                moving.proven = moving.proven and found.proven
-                return moving
-            if found.proven and not moving.proven:
-                return moving
+            relocating = self._among(list(self.candidates.chains.values()), with_relocations=True)
+            if relocating.victims is not None:
+                relocating.proven = relocating.proven and found.proven
+                return relocating
+            if found.proven and not relocating.proven:
+                return relocating
         return found
 
     def _permitted(self) -> list[EvictionChain]:
@@ -132,28 +132,30 @@ class GeneralSearch:
                 chains.append(allowed)
         return chains
 
-    def _among(self, chains: list[EvictionChain], *, with_moves: bool) -> Solution:
+    def _among(self, chains: list[EvictionChain], *, with_relocations: bool) -> Solution:
         mark = self.snapshot.mark()
-        everyone = [step for chain in chains for step in chain]
-        for step in everyone:
+        all_steps = [step for chain in chains for step in chain]
+        for step in all_steps:
             if self.constraints.has_limits:
                 self.snapshot.evict(step.unit)
             else:
                 self.cluster.evict(step.unit)
-        room: SlotOracle | PlacementOracle
+        inner_oracle: SlotOracle | PlacementOracle
         if self._simple is not None:
-            room = SlotOracle(self.cluster, *self._simple)
+            inner_oracle = SlotOracle(self.cluster, *self._simple)
         else:
-            room = PlacementOracle(
+            inner_oracle = PlacementOracle(
                 self.cluster, self.unit, self.budget, self.constraints if self.constraints.constrains_placement else None
             )
         found = self._best(
-            QuotaOracle(room, self.constraints) if self.constraints.has_limits else room, chains, with_moves=with_moves
+            QuotaOracle(inner_oracle, self.constraints) if self.constraints.has_limits else inner_oracle,
+            chains,
+            with_relocations=with_relocations,
         )
         self.snapshot.rollback(mark)
         return found
 
-    def _best(self, oracle: FitOracle, chains: list[EvictionChain], *, with_moves: bool) -> Solution:
+    def _best(self, oracle: FitOracle, chains: list[EvictionChain], *, with_relocations: bool) -> Solution:
         if not oracle.fits():
             if oracle.exact:
                 return Solution(self.candidates, proven=True)
@@ -163,9 +165,9 @@ class GeneralSearch:
         chains = [chain for chain in chains if any(oracle.uses(step) for step in chain)]
         for step in useless:
             oracle.restore(step)
-        everyone = [step for chain in chains for step in chain]
+        all_steps = [step for chain in chains for step in chain]
         weights: Mapping[EvictionStep, int] = (
-            tie_broken_weights(everyone) if len(everyone) <= MAX_TIE_BROKEN else {step: step.weight for step in everyone}
+            tie_broken_weights(all_steps) if len(all_steps) <= MAX_TIE_BROKEN else {step: step.weight for step in all_steps}
         )
         order = reprieve_order(chains, weights)
 
@@ -173,10 +175,10 @@ class GeneralSearch:
             return sum(weights[step] for step in steps)
 
         def accept(steps: list[EvictionStep], budget: StepBudget) -> bool:
-            return self._acceptable(steps, budget, with_moves=with_moves)
+            return self._acceptable(steps, budget, with_relocations=with_relocations)
 
         def accept_whole(steps: list[EvictionStep], budget: StepBudget) -> bool:
-            return (with_moves or not _one_too_many(oracle, steps)) and accept(steps, budget)
+            return (with_relocations or not _has_unneeded_victim(oracle, steps)) and accept(steps, budget)
 
         gated = self.constraints.constrains_set
         best = self._first(oracle, order, chains, accept)
@@ -188,7 +190,7 @@ class GeneralSearch:
             weights,
             limit,
             part,
-            set_constraint=self._set_constraint(with_moves=with_moves),
+            set_constraint=self._set_constraint(with_relocations=with_relocations),
             accept=accept_whole if gated else None,
         )
         self.budget.join(part)
@@ -207,11 +209,11 @@ class GeneralSearch:
             best, second = second, self._runner_up(oracle, order, second, weights, accept) or best
         return Solution(self.candidates, best, proven=proven, runner_up=second, bound=best if proven else self.bound)
 
-    def _set_constraint(self, *, with_moves: bool) -> SetConstraint | None:
+    def _set_constraint(self, *, with_relocations: bool) -> SetConstraint | None:
         """Incremental test of the constraints; with relocations, only of those that do not depend on them."""
         if self.constraints.together.on:
-            return _AllTogether(self.constraints, with_moves=with_moves)
-        if self.constraints.reclaim is None or with_moves:
+            return _AllTogether(self.constraints, with_relocations=with_relocations)
+        if self.constraints.reclaim is None or with_relocations:
             return None
         return _OneByOne(Losses(self.constraints.reclaim, self.snapshot.usage))
 
@@ -274,14 +276,14 @@ class GeneralSearch:
             oracle.evict(step)
         return found
 
-    def _acceptable(self, steps: Sequence[EvictionStep], budget: StepBudget, *, with_moves: bool) -> bool:
+    def _acceptable(self, steps: Sequence[EvictionStep], budget: StepBudget, *, with_relocations: bool) -> bool:
         """Final test of a complete set; with relocations, finding new placements costs steps."""
         units = self._units(steps)
-        if not with_moves:
+        if not with_relocations:
             return self.constraints.allows(units) and self.constraints.imbalance(units) is None
         mark = self.cluster.mark()
         moved: dict[str, GangPlacement] = {}
-        place, moves = StepBudget(PLACEMENT_STEPS), StepBudget(MOVE_STEPS)
+        place, moves = StepBudget(PLACEMENT_STEPS), StepBudget(RELOCATION_STEPS)
         if isinstance(place_unit(self.cluster, self.unit, place, reserve=True), GangPlacement):
             moved = find_relocations(self.cluster, steps, moves)
         self.cluster.rollback(mark)
@@ -290,13 +292,13 @@ class GeneralSearch:
         if not self.constraints.allows(units, taken) or self.constraints.imbalance(taken) is not None:
             return False
         whole = [unit for unit in units_by_job(steps) if unit.core and unit.job.id in moved]
-        there = dict.fromkeys(unit.job.id for unit in whole)
+        relocated = dict.fromkeys(unit.job.id for unit in whole)
         earlier = dict.fromkeys(step.before for step in steps)
-        last = [step.unit for step in steps if step not in earlier and step.job.id not in there]
+        last = [step.unit for step in steps if step not in earlier and step.job.id not in relocated]
         # No victim is evicted only to make another one relocatable.
-        return not any(self._stands_beside(unit, budget) for unit in (*whole, *last))
+        return not any(self._fits_with_restored(unit, budget) for unit in (*whole, *last))
 
-    def _stands_beside(self, unit: Unit, budget: StepBudget) -> bool:
+    def _fits_with_restored(self, unit: Unit, budget: StepBudget) -> bool:
         """Whether the preemptor fits with this unit restored."""
         mark = self.cluster.mark()
         self.cluster.restore(unit)
@@ -314,16 +316,16 @@ class GeneralSearch:
 class _AllTogether:
     """Tests the whole set on each change."""
 
-    def __init__(self, constraints: Constraints, *, with_moves: bool) -> None:
-        self._terms, self._with_moves = constraints, with_moves
-        self._gone: list[Unit] = []
+    def __init__(self, constraints: Constraints, *, with_relocations: bool) -> None:
+        self._constraints, self._with_moves = constraints, with_relocations
+        self._evicted: list[Unit] = []
 
     def push(self, step: EvictionStep) -> bool:
-        self._gone.append(step.unit)
-        return self._terms.allows(self._gone[::-1], [] if self._with_moves else None)
+        self._evicted.append(step.unit)
+        return self._constraints.allows(self._evicted[::-1], [] if self._with_moves else None)
 
     def pop(self) -> None:
-        self._gone.pop()
+        self._evicted.pop()
 
 
 class _OneByOne:
@@ -339,7 +341,7 @@ class _OneByOne:
         self._losses.give_back()
 
 
-def _one_too_many(oracle: FitOracle, steps: Sequence[EvictionStep]) -> bool:
+def _has_unneeded_victim(oracle: FitOracle, steps: Sequence[EvictionStep]) -> bool:
     """Whether some victim could be reprieved: none may be evicted only to balance the losses of projects."""
     earlier = dict.fromkeys(step.before for step in steps)
     for step in steps:

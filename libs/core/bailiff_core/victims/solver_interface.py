@@ -17,7 +17,7 @@ from .knapsack import KnapsackCache
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Make room for `unit` under one action, with the cheapest set of victims that the constraints allow.
+    """Free resources for `unit` under one action, with the cheapest set of victims that the constraints allow.
 
     index: candidates of the batch. under_share: projects whose GPUs count on level 2 of the objective. knapsacks: shared by
     the searches of a batch. Solvers leave the scheduling snapshot as it was and count their steps in `budget`.
@@ -39,7 +39,7 @@ class Problem:
 
 @dataclass(slots=True)
 class Solution:
-    """The best set of victims found, or `None`. proven: no set is cheaper, or, without a set, no set makes room.
+    """The best set of victims found, or `None`. proven: no set is cheaper, or, without a set, no set suffices.
 
     candidates: those that were considered. bound: no set costs less than this one. place, relocations: placements of the
     preemptor and of victims that continue elsewhere, if the solver determined them. why: the reason for no set, if known.
