@@ -76,7 +76,7 @@ class Quotas:
         for unit in leaving:
             if unit.job.project == self._asker.project:
                 continue
-            held = self._usage.held_by(unit)
+            held = self._usage.allocated_to(unit)
             for name, bound, word in self._bounds.around(self._usage.leaf_of(unit.job)):
                 words[name] = bound, word
                 lost[name] = lost.get(name, ZERO).plus(held)
@@ -85,7 +85,7 @@ class Quotas:
                     last[unit.job.id] = unit
 
         def may_be_last(unit: Unit, name: str) -> bool:
-            left = self._before.get(name, ZERO).minus(lost[name]).plus(self._usage.held_by(unit))
+            left = self._before.get(name, ZERO).minus(lost[name]).plus(self._usage.allocated_to(unit))
             return _touches(_excess(left, words[name][0]), unit)
 
         for name, units in ends.items():

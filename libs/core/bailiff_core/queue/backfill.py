@@ -8,9 +8,9 @@ head (docs/concepts/semantics/placement.md).
 """
 
 from bailiff_core.model.placement_ranges import bits
-from bailiff_core.model.resources import less
+from bailiff_core.model.resources import subtract
 from bailiff_core.model.state import Job, Resources
-from bailiff_core.model.units import Unit, whole
+from bailiff_core.model.units import Unit, whole_job
 from bailiff_core.placement.cluster_resources import NodeResources
 from bailiff_core.placement.feasibility import could_ever_fit
 from bailiff_core.placement.gang import GangPlacement, NoFit, has_uniform_tasks, place_unit
@@ -81,7 +81,7 @@ class Backfill:
             node = cluster.nodes[number]
             known = self._unreserved.get(number)
             if known is None or known[0] is not node.future:
-                known = self._unreserved[number] = node.future, less(node.future, reserved, node.units)
+                known = self._unreserved[number] = node.future, subtract(node.future, reserved, node.units)
             cluster.set_future(node, known[1])
         found = place_unit(cluster, unit, budget)
         cluster.rollback(mark)
@@ -188,7 +188,7 @@ class _SimulatedCompletions:
                 if found is None or not self._budget.spend():
                     break
                 self._known.append(found)
-            self._snapshot.cluster.evict(whole(self._known[at]))
+            self._snapshot.cluster.evict(whole_job(self._known[at]))
             self._marks.append(self._snapshot.cluster.mark())
         return len(self._marks) - 1
 

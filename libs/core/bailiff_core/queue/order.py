@@ -6,7 +6,7 @@ from fractions import Fraction
 from heapq import heapify, heappop, heappush
 
 from bailiff_core.model.project_tree import ROOT
-from bailiff_core.model.resource_vector import NOTHING, UNLIMITED, Amount, Amounts
+from bailiff_core.model.resource_vector import UNLIMITED, ZERO, Amount, ResourceVector
 from bailiff_core.model.state import Job
 from bailiff_core.model.units import Unit, next_unit, victim_units
 from bailiff_core.quota.demand_vector import of_unit
@@ -17,7 +17,7 @@ Ratio = tuple[int, Fraction]
 Entry = tuple[tuple[object, ...], int, str]
 
 
-def shares_now(snapshot: ResourceSnapshot) -> dict[str, Amounts]:
+def shares_now(snapshot: ResourceSnapshot) -> dict[str, ResourceVector]:
     """Current fair shares, which a pass uses unchanged from its start to its end."""
     usage = snapshot.usage
     return fair_shares(usage.tree, usage.total, usage.requests, usage.divided)
@@ -56,13 +56,15 @@ class Pass:
     changed. Allocate requeues a job after a success; the other actions try each job once.
     """
 
-    def __init__(self, snapshot: ResourceSnapshot, jobs: Iterable[Job], shares: Mapping[str, Amounts] | None = None) -> None:
+    def __init__(
+        self, snapshot: ResourceSnapshot, jobs: Iterable[Job], shares: Mapping[str, ResourceVector] | None = None
+    ) -> None:
         self._usage = snapshot.usage
         self._tree = snapshot.usage.tree
         self.shares = shares_now(snapshot) if shares is None else shares
         self._jobs: dict[str, Job] = {}
         self._candidates: dict[str, _Candidates] = {}
-        self._bounds: dict[str, Amounts] = {}
+        self._bounds: dict[str, ResourceVector] = {}
         self._seen, _ = self._usage.changes_since(0)
         self._unsure: list[str] = []
         for job in jobs:
@@ -155,7 +157,7 @@ class Pass:
 
     def _key(self, project: str, unit: Unit) -> tuple[object, ...]:
         """A project's place among its siblings, with the unit that it would have tried next."""
-        branch, share = self._tree.branches[project], self.shares.get(project, NOTHING)
+        branch, share = self._tree.branches[project], self.shares.get(project, ZERO)
         used = self._usage.allocated(project)
         with_unit = used.plus(of_unit(unit, self._usage.smallest))
         if project not in self._bounds:
@@ -172,7 +174,7 @@ class Pass:
             branch.age,
         )
 
-    def _dominant(self, used: Amounts, bound: Amounts) -> Ratio:
+    def _dominant(self, used: ResourceVector, bound: ResourceVector) -> Ratio:
         """The largest part that the project uses of its allocatable share; unbounded: of the pool. A share of 0 counts most."""
         beyond = 0
         part: Amount = 0

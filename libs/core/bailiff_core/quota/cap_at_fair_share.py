@@ -7,8 +7,8 @@ without end.
 """
 
 from bailiff_core.model.policy import Action
-from bailiff_core.model.project_tree import ROOT, called
-from bailiff_core.model.resource_vector import NOTHING, RESOURCES, Amounts, in_words
+from bailiff_core.model.project_tree import ROOT, project_text
+from bailiff_core.model.resource_vector import RESOURCES, ZERO, ResourceVector, resource_text
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlacement
 
@@ -27,7 +27,7 @@ class CapAtFairShare:
         path = usage.tree.branches[usage.leaf_of(unit.job)].path
         self._usage = usage
         self._unit = unit
-        self._bounds = {project: (shares.get(project, NOTHING), usage.allocated(project)) for project in path if project != ROOT}
+        self._bounds = {project: (shares.get(project, ZERO), usage.allocated(project)) for project in path if project != ROOT}
 
     @classmethod
     def of(cls, snapshot: ResourceSnapshot, shares: Shares, unit: Unit, action: Action) -> "CapAtFairShare | None":
@@ -49,14 +49,14 @@ class CapAtFairShare:
             after = usage.allocated(project).plus(asked)
             at = _beyond(after, share, before)
             if at is not None:
-                mine, most = in_words(at, after[at]), in_words(at, share[at], up=False)
+                mine, most = resource_text(at, after[at]), resource_text(at, share[at], up=False)
                 return (
-                    f"{called(project)} would use {mine} of its fair share of {most} {RESOURCES[at]}, "
+                    f"{project_text(project)} would use {mine} of its fair share of {most} {RESOURCES[at]}, "
                     f"and nobody is preempted for what is beyond it (rule {NAME})"
                 )
         return None
 
 
-def _beyond(after: Amounts, share: Amounts, before: Amounts) -> int | None:
+def _beyond(after: ResourceVector, share: ResourceVector, before: ResourceVector) -> int | None:
     """Index of the first resource whose usage would exceed both the usage before and the fair share, or `None`."""
     return next((at for at in range(3) if after[at] > before[at] and after[at] > share[at]), None)

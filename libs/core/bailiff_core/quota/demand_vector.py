@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Protocol
 
 from bailiff_core.model.demand import TaskGroup
-from bailiff_core.model.resource_vector import NOTHING, Amount, Amounts
+from bailiff_core.model.resource_vector import ZERO, Amount, ResourceVector
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit
 
@@ -25,34 +25,34 @@ class Placed(Protocol):
     def devices(self) -> int: ...
 
 
-def of_task(group: TaskGroup, device_bytes: int) -> Amounts:
+def of_task(group: TaskGroup, device_bytes: int) -> ResourceVector:
     """Demand of one task of the group, on devices with `device_bytes` of memory."""
     gpus: Amount = group.gpu_milli
     if group.gpu_share_bytes is not None:
         gpus = whole(Fraction(1000 * group.gpu_share_bytes * (group.gpu_devices or 1), device_bytes))
     elif group.gpu_share_milli is not None:
         gpus = group.gpu_share_milli * (group.gpu_devices or 1)
-    return Amounts(gpus, group.cpu_milli, group.memory_bytes)
+    return ResourceVector(gpus, group.cpu_milli, group.memory_bytes)
 
 
-def of_job(job: Job, device_bytes: int) -> Amounts:
+def of_job(job: Job, device_bytes: int) -> ResourceVector:
     """Demand of all tasks of the job."""
     if len(job.demand.tasks) == 1:
         (group,) = job.demand.tasks
         each = of_task(group, device_bytes)
         return exact(each if group.count == 1 else each.times(group.count))
-    found = NOTHING
+    found = ZERO
     for group in job.demand.tasks:
         found = found.plus(of_task(group, device_bytes).times(group.count))
     return exact(found)
 
 
-def of_unit(unit: Unit, device_bytes: int) -> Amounts:
+def of_unit(unit: Unit, device_bytes: int) -> ResourceVector:
     """Demand of the unit's tasks, regardless of their placement."""
     return of_members(unit.job, unit.indices, device_bytes)
 
 
-def of_members(job: Job, indices: Iterable[int], device_bytes: int) -> Amounts:
+def of_members(job: Job, indices: Iterable[int], device_bytes: int) -> ResourceVector:
     """Demand of these tasks of the job."""
     if len(job.demand.tasks) == 1:
         return exact(of_task(job.demand.tasks[0], device_bytes).times(sum(1 for _ in indices)))
@@ -62,20 +62,20 @@ def of_members(job: Job, indices: Iterable[int], device_bytes: int) -> Amounts:
         counts[group_of[index] if index < len(group_of) else -1] += (
             1  # tasks of a job that was scaled down may still be allocated
         )
-    found = NOTHING
+    found = ZERO
     for group, count in zip(job.demand.tasks, counts, strict=True):
         if count:
             found = found.plus(of_task(group, device_bytes).times(count))
     return exact(found)
 
 
-def of_places(state: PoolState, job: Job, places: Iterable[Placed], device_bytes: int) -> Amounts:
+def of_places(state: PoolState, job: Job, places: Iterable[Placed], device_bytes: int) -> ResourceVector:
     """Demand of these tasks on their devices. `device_bytes`: size of a device that is not known any more."""
     places = list(places)
     if not by_bytes(job):
         return of_members(job, (place.index for place in places), device_bytes)
     groups = job.groups()
-    found = NOTHING
+    found = ZERO
     for place in places:
         group = groups[place.index]
         amounts = of_task(group, device_bytes)
@@ -93,7 +93,7 @@ def by_bytes(job: Job) -> bool:
     return any(group.gpu_share_bytes is not None for group in job.demand.tasks)
 
 
-def exact(amounts: Amounts) -> Amounts:
+def exact(amounts: ResourceVector) -> ResourceVector:
     """The same amounts, with a whole number of milli-GPUs as an `int`."""
     return amounts if type(amounts[0]) is int else amounts._replace(gpu_milli=whole(amounts[0]))
 

@@ -6,37 +6,37 @@ Fair shares limit reclaim and order projects; they never prevent the use of free
 
 from collections.abc import Mapping, Sequence
 
-from bailiff_core.model.project_tree import ROOT, Branch, Family, Tree
-from bailiff_core.model.resource_vector import NOTHING, UNLIMITED, Amount, Amounts
+from bailiff_core.model.project_tree import ROOT, Branch, ProjectTree, Siblings
+from bailiff_core.model.resource_vector import UNLIMITED, ZERO, Amount, ResourceVector
 
 STEPS = (1000, 1, 1)  # shares are cut down to whole GPUs, millicores and bytes
-Divided = tuple[Amounts, list[Amounts], list[Amounts]]
+Divided = tuple[ResourceVector, list[ResourceVector], list[ResourceVector]]
 
 
 def fair_shares(
-    tree: Tree, total: Amounts, requested: Mapping[str, Amounts], known: dict[str, Divided] | None = None
-) -> dict[str, Amounts]:
+    tree: ProjectTree, total: ResourceVector, requested: Mapping[str, ResourceVector], known: dict[str, Divided] | None = None
+) -> dict[str, ResourceVector]:
     """Every project's fair share of `total`, the root's own included. `requested`: by project, descendants included.
 
     known: cache of the previous division of each project's share, for the same tree; reused where the inputs are equal.
     """
     known = {} if known is None else known
     shares = {ROOT: total}
-    for family in tree.families:
+    for family in tree.sibling_groups:
         above = shares[family.parent]
-        asked = [requested.get(name, NOTHING) for name in family.names]
+        asked = [requested.get(name, ZERO) for name in family.names]
         before = known.get(family.parent)
         if before is None or before[0] != above or before[1] != asked:
             requests = tuple(zip(*asked, strict=True))
             columns = [_divide(above[at], requests[at], family, at) for at in range(3)]
-            before = known[family.parent] = above, asked, [Amounts._make(row) for row in zip(*columns, strict=True)]
+            before = known[family.parent] = above, asked, [ResourceVector._make(row) for row in zip(*columns, strict=True)]
         shares.update(zip(family.names, before[2], strict=True))
     return shares
 
 
-def allocatable(branch: Branch, share: Amounts) -> Amounts:
+def allocatable(branch: Branch, share: ResourceVector) -> ResourceVector:
     """Allocatable share of the project: `min(limit, max(quota, fair share))`; -1 where neither quota nor limit bounds it."""
-    return Amounts(*(_allocatable(*bounds) for bounds in zip(branch.quota, branch.limit, share, strict=True)))
+    return ResourceVector(*(_allocatable(*bounds) for bounds in zip(branch.quota, branch.limit, share, strict=True)))
 
 
 def _allocatable(quota: Amount, limit: Amount, share: Amount) -> Amount:
@@ -46,7 +46,7 @@ def _allocatable(quota: Amount, limit: Amount, share: Amount) -> Amount:
     return min(limit, most)
 
 
-def _divide(total: Amount, requested: Sequence[Amount], family: Family, at: int) -> Sequence[Amount]:
+def _divide(total: Amount, requested: Sequence[Amount], family: Siblings, at: int) -> Sequence[Amount]:
     """Divides one resource among the children of one project."""
     weights = family.weights[at]
     wanted = requested

@@ -4,8 +4,8 @@ Reclaim records the time for the losing project and its ancestors below the comm
 cooldown the project starts nothing that would exceed its quota.
 """
 
-from bailiff_core.model.project_tree import called, tree_of
-from bailiff_core.model.resource_vector import UNLIMITED, Amounts
+from bailiff_core.model.project_tree import project_text, tree_of
+from bailiff_core.model.resource_vector import UNLIMITED, ResourceVector
 from bailiff_core.model.state import PoolState
 from bailiff_core.model.units import Unit
 
@@ -27,17 +27,17 @@ def cooldown_violation(snapshot: ResourceSnapshot, unit: Unit) -> str | None:
     if not state.reclaimed_at or not state.rules.protections.cooldown.project:
         return None
     tree = tree_of(state)
-    asked: Amounts | None = None
+    asked: ResourceVector | None = None
     for project in tree.branches[tree.leaf_of(unit.job.project)].path:
         if state.now >= may_borrow_at(state, project):
             continue
         asked = asked or of_unit(unit, snapshot.usage.smallest)
         if _borrows(snapshot.usage.allocated(project), asked, tree.branches[project].quota):
-            return f"{called(project)} was reclaimed from a moment ago and does not borrow back yet (rule {NAME})"
+            return f"{project_text(project)} was reclaimed from a moment ago and does not borrow back yet (rule {NAME})"
     return None
 
 
-def _borrows(used: Amounts, asked: Amounts, quota: Amounts) -> bool:
+def _borrows(used: ResourceVector, asked: ResourceVector, quota: ResourceVector) -> bool:
     """Whether the request would exceed the quota of a requested resource."""
     return any(asked[at] > 0 and quota[at] != UNLIMITED and used[at] + asked[at] > quota[at] for at in range(len(quota)))
 

@@ -6,8 +6,8 @@ Every check uses the current snapshot, trials included, before the unit is place
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 
-from bailiff_core.model.project_tree import NO_BOUNDS, called
-from bailiff_core.model.resource_vector import NOTHING, RESOURCES, UNLIMITED, Amount, Amounts, in_words
+from bailiff_core.model.project_tree import NO_BOUNDS, project_text
+from bailiff_core.model.resource_vector import RESOURCES, UNLIMITED, ZERO, Amount, ResourceVector, resource_text
 from bailiff_core.model.state import Job
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlacement
@@ -17,7 +17,7 @@ from .fair_share import allocatable
 from .resource_snapshot import ResourceSnapshot
 from .usage import Usage
 
-Shares = Mapping[str, Amounts]
+Shares = Mapping[str, ResourceVector]
 Margin = tuple[Amount | None, ...]
 FIRM = " for work that is not preemptible"
 
@@ -30,7 +30,7 @@ def over_bounds(snapshot: ResourceSnapshot, unit: Unit, place: GangPlacement | N
 def over_limit(snapshot: ResourceSnapshot, unit: Unit, place: GangPlacement | None = None) -> str | None:
     """Why the unit would take a project above its limit. Without a place: on any device."""
     usage = snapshot.usage
-    asked: Amounts | None = None
+    asked: ResourceVector | None = None
     for project in usage.tree.branches[usage.leaf_of(unit.job)].path:
         limit = usage.tree.branches[project].limit
         if limit == NO_BOUNDS:
@@ -63,10 +63,10 @@ def never_within_bounds(snapshot: ResourceSnapshot, unit: Unit) -> str | None:
     asked = of_unit(unit, usage.smallest)
     for project in usage.tree.branches[usage.leaf_of(unit.job)].path:
         branch = usage.tree.branches[project]
-        over = _beyond(NOTHING, asked, branch.limit)
+        over = _beyond(ZERO, asked, branch.limit)
         if over is not None:
             return _would_use(project, over, asked, branch.limit, "limit")
-        over = None if unit.job.preemptible else _beyond(NOTHING, asked, branch.quota)
+        over = None if unit.job.preemptible else _beyond(ZERO, asked, branch.quota)
         if over is not None:
             return _would_use(project, over, asked, branch.quota, "quota", FIRM)
     return None
@@ -76,7 +76,7 @@ def may_reclaim(snapshot: ResourceSnapshot, shares: Shares, unit: Unit) -> str |
     """Why the unit's project may not reclaim resources for it: it would exceed its fair share or quota."""
     usage = snapshot.usage
     project = usage.leaf_of(unit.job)
-    share = shares.get(project, NOTHING)
+    share = shares.get(project, ZERO)
     used = usage.allocated(project).plus(of_unit(unit, usage.smallest))
     for at in range(3):
         if used[at] > share[at]:
@@ -104,7 +104,7 @@ class Reclaim:
         self._preemptor = usage.leaf_of(unit.job)
         self._asked = of_unit(unit, usage.smallest) if place is None else usage.usage_at(unit, place)
         self._sides: dict[str, tuple[str, str]] = {}
-        self._bounds: dict[str, Amounts] = {}
+        self._bounds: dict[str, ResourceVector] = {}
         self._within_quota: dict[str, bool] = {}
         self._margins: dict[str, Margin] = {}
 
@@ -112,7 +112,7 @@ class Reclaim:
         """The project that loses the victim's resources."""
         return self._side(victim)[1]
 
-    def may_reclaim_more(self, victim: Job, taken: Amounts) -> bool:
+    def may_reclaim_more(self, victim: Job, taken: ResourceVector) -> bool:
         """Whether a unit of this job may still be reclaimed after its side lost `taken`."""
         return _below(taken, self.margin(victim))
 
@@ -128,7 +128,7 @@ class Reclaim:
         bounds = [self._bound(theirs)]
         if self._fits_quota(mine):
             bounds.append(self._usage.tree.branches[theirs].quota)
-        used = self._before.get(theirs, NOTHING)
+        used = self._before.get(theirs, ZERO)
         for at in range(3):
             beyond = [used[at] - bound[at] for bound in bounds if bound[at] != UNLIMITED and mine != theirs]
             yield max(beyond, default=None)
@@ -138,11 +138,11 @@ class Reclaim:
 
         What remains only shrinks, so the last unit of each losing project decides; it may be any job's last one.
         """
-        taken: dict[str, Amounts] = {}
-        last: dict[str, dict[str, tuple[Unit, Amounts]]] = {}
+        taken: dict[str, ResourceVector] = {}
+        last: dict[str, dict[str, tuple[Unit, ResourceVector]]] = {}
         for unit in units:
             project, held = self.loser(unit.job), self._usage.allocated_to(unit)
-            taken[project] = taken.get(project, NOTHING).plus(held)
+            taken[project] = taken.get(project, ZERO).plus(held)
             ends = last.setdefault(project, {})
             if unit.job.id not in ends or not ends[unit.job.id][0].core:
                 ends[unit.job.id] = unit, held
@@ -157,26 +157,26 @@ class Reclaim:
         and with a larger part of it in use than a sibling that lost.
         """
         tree = self._usage.tree
-        lost: dict[str, Amounts] = {}
+        lost: dict[str, ResourceVector] = {}
         for unit in units:
             held = self._usage.allocated_to(unit)
             for project in tree.branches[self._usage.leaf_of(unit.job)].path:
-                lost[project] = lost.get(project, NOTHING).plus(held)
+                lost[project] = lost.get(project, ZERO).plus(held)
         path = tree.branches[self._preemptor].path
         for project, parent in pairwise(path):
-            mine = self._before.get(project, NOTHING).minus(lost.get(project, NOTHING)).plus(self._asked)
+            mine = self._before.get(project, ZERO).minus(lost.get(project, ZERO)).plus(self._asked)
             for sibling in tree.children[parent]:
                 if sibling in lost and sibling != project:
-                    theirs = self._before.get(sibling, NOTHING).minus(lost[sibling])
+                    theirs = self._before.get(sibling, ZERO).minus(lost[sibling])
                     at = self._fuller(project, mine, sibling, theirs)
                     if at is not None:
-                        share = self._shares.get(project, NOTHING)
+                        share = self._shares.get(project, ZERO)
                         says = _would_use(project, at, mine, share, "fair share")
-                        return f"{says}, a larger part of it than {called(sibling)} would be left with"
+                        return f"{says}, a larger part of it than {project_text(sibling)} would be left with"
         return None
 
-    def _fuller(self, project: str, mine: Amounts, sibling: str, theirs: Amounts) -> int | None:
-        my_share, their_share = self._shares.get(project, NOTHING), self._shares.get(sibling, NOTHING)
+    def _fuller(self, project: str, mine: ResourceVector, sibling: str, theirs: ResourceVector) -> int | None:
+        my_share, their_share = self._shares.get(project, ZERO), self._shares.get(sibling, ZERO)
         for at in range(3):
             if mine[at] <= my_share[at]:
                 continue
@@ -193,15 +193,15 @@ class Reclaim:
             self._sides[leaf] = self._usage.tree.sides(self._preemptor, leaf)
         return self._sides[leaf]
 
-    def _bound(self, project: str) -> Amounts:
+    def _bound(self, project: str) -> ResourceVector:
         if project not in self._bounds:
             branch = self._usage.tree.branches[project]
-            self._bounds[project] = allocatable(branch, self._shares.get(project, NOTHING))
+            self._bounds[project] = allocatable(branch, self._shares.get(project, ZERO))
         return self._bounds[project]
 
     def _fits_quota(self, project: str) -> bool:
         if project not in self._within_quota:
-            with_unit = self._before.get(project, NOTHING).plus(self._asked)
+            with_unit = self._before.get(project, ZERO).plus(self._asked)
             self._within_quota[project] = not _exceeds(with_unit, self._usage.tree.branches[project].quota)
         return self._within_quota[project]
 
@@ -214,10 +214,10 @@ class Losses:
 
     def __init__(self, reclaim: Reclaim, usage: Usage) -> None:
         self._reclaim, self._usage = reclaim, usage
-        self._taken: dict[str, Amounts] = {}
-        self._last: dict[str, Amounts] = {}  # of each job, what the unit holds that may be the last to go
-        self._ends: dict[str, dict[Amounts, int]] = {}  # of each losing project, how often that is so much
-        self._order: list[tuple[str, str, Amounts, Amounts | None]] = []
+        self._taken: dict[str, ResourceVector] = {}
+        self._last: dict[str, ResourceVector] = {}  # of each job, what the unit holds that may be the last to go
+        self._ends: dict[str, dict[ResourceVector, int]] = {}  # of each losing project, how often that is so much
+        self._order: list[tuple[str, str, ResourceVector, ResourceVector | None]] = []
 
     def take(self, unit: Unit) -> bool:
         """Take the unit; returns whether all that is taken is permitted."""
@@ -227,7 +227,7 @@ class Losses:
         self._order.append((project, job.id, held, before))
         if before is None or unit.core:
             self._put(project, job.id, held)
-        taken = self._taken[project] = self._taken.get(project, NOTHING).plus(held)
+        taken = self._taken[project] = self._taken.get(project, ZERO).plus(held)
         margin = self._reclaim.margin(job)
         return any(_below(taken.minus(last), margin) for last in self._ends[project])
 
@@ -238,7 +238,7 @@ class Losses:
         if self._last[job] != before:
             self._put(project, job, before)
 
-    def _put(self, project: str, job: str, held: Amounts | None) -> None:
+    def _put(self, project: str, job: str, held: ResourceVector | None) -> None:
         ends, before = self._ends.setdefault(project, {}), self._last.pop(job, None)
         if before is not None:
             ends[before] -= 1
@@ -249,7 +249,7 @@ class Losses:
             ends[held] = ends.get(held, 0) + 1
 
 
-def _below(lost: Amounts, margin: Margin) -> bool:
+def _below(lost: ResourceVector, margin: Margin) -> bool:
     """Whether the loss is below the margin in any resource; `None`: nothing of this one may be reclaimed."""
     gpus, cpus, memory = margin
     return (
@@ -259,11 +259,11 @@ def _below(lost: Amounts, margin: Margin) -> bool:
     )
 
 
-def _at_least(usage: Usage, unit: Unit, place: GangPlacement | None) -> Amounts:
+def _at_least(usage: Usage, unit: Unit, place: GangPlacement | None) -> ResourceVector:
     return of_unit(unit, usage.largest) if place is None else usage.usage_at(unit, place)
 
 
-def _beyond(used: Amounts, asked: Amounts, bound: Amounts) -> int | None:
+def _beyond(used: ResourceVector, asked: ResourceVector, bound: ResourceVector) -> int | None:
     """Index of the first requested resource whose bound would be exceeded, or `None`."""
     for at in range(3):
         if asked[at] > 0 and bound[at] != UNLIMITED and used[at] + asked[at] > bound[at]:
@@ -271,10 +271,10 @@ def _beyond(used: Amounts, asked: Amounts, bound: Amounts) -> int | None:
     return None
 
 
-def _exceeds(used: Amounts, bound: Amounts) -> bool:
+def _exceeds(used: ResourceVector, bound: ResourceVector) -> bool:
     return any(bound[at] != UNLIMITED and used[at] > bound[at] for at in range(3))
 
 
-def _would_use(project: str, at: int, used: Amounts, bound: Amounts, word: str, what: str = "") -> str:
-    mine, most = in_words(at, used[at]), in_words(at, bound[at], up=False)
-    return f"{called(project)} would use {mine} of its {word} of {most} {RESOURCES[at]}{what}"
+def _would_use(project: str, at: int, used: ResourceVector, bound: ResourceVector, word: str, what: str = "") -> str:
+    mine, most = resource_text(at, used[at]), resource_text(at, bound[at], up=False)
+    return f"{project_text(project)} would use {mine} of its {word} of {most} {RESOURCES[at]}{what}"

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bailiff_core.model.policy import Policy
-from bailiff_core.model.project_tree import Tree
-from bailiff_core.model.resource_vector import NOTHING, Amounts
+from bailiff_core.model.project_tree import ProjectTree
+from bailiff_core.model.resource_vector import ZERO, ResourceVector
 from bailiff_core.model.state import ENDED, Job, Node, PoolState, Task
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement
@@ -24,8 +24,8 @@ class _Counted:
 
     leaf: str
     preemptible: bool
-    allocated: Amounts
-    requested: Amounts
+    allocated: ResourceVector
+    requested: ResourceVector
     uncounted: frozenset[int] = NO_TASKS
 
 
@@ -39,14 +39,14 @@ class Usage:
 
     def __init__(self, state: PoolState) -> None:
         self._state = state
-        self._nodes: dict[int, tuple[Amounts, tuple[int, ...]]] = {}
+        self._nodes: dict[int, tuple[ResourceVector, tuple[int, ...]]] = {}
         self._made_of: dict[int, tuple[object, ...]] = {}  # what that was counted from
         self._sizes: dict[int, int] = {}
-        self.total = NOTHING
+        self.total = ZERO
         self.smallest = self.largest = NO_DEVICE
         self._journal: list[str] = []
         self._forgotten = 0
-        self._trials: list[tuple[str, bool, Amounts]] = []
+        self._trials: list[tuple[str, bool, ResourceVector]] = []
         self._tried_places: dict[tuple[str, int], TaskPlacement] = {}
         for node in state.nodes.values():
             self._count_node(node)
@@ -77,19 +77,19 @@ class Usage:
             for name in list(self._by_bytes):
                 self._count(name)
 
-    def allocated(self, project: str) -> Amounts:
+    def allocated(self, project: str) -> ResourceVector:
         """Usage of the project."""
-        return self._allocated.get(project, NOTHING)
+        return self._allocated.get(project, ZERO)
 
-    def non_preemptible(self, project: str) -> Amounts:
+    def non_preemptible(self, project: str) -> ResourceVector:
         """Usage of the project's jobs that are not preemptible."""
-        return self._non_preemptible.get(project, NOTHING)
+        return self._non_preemptible.get(project, ZERO)
 
-    def requested(self, project: str) -> Amounts:
+    def requested(self, project: str) -> ResourceVector:
         """Usage and pending requests of the project, without trials."""
-        return self.requests.get(project, NOTHING)
+        return self.requests.get(project, ZERO)
 
-    def all_allocated(self) -> dict[str, Amounts]:
+    def all_allocated(self) -> dict[str, ResourceVector]:
         """`allocated` of all projects that ever used anything, as it is now."""
         return dict(self._allocated)
 
@@ -97,7 +97,7 @@ class Usage:
         """The project at which the job is counted."""
         return self.tree.leaf_of(job.project)
 
-    def allocated_to(self, unit: Unit) -> Amounts:
+    def allocated_to(self, unit: Unit) -> ResourceVector:
         """Usage of the unit's tasks in their current placement."""
         job = unit.job
         counted = self._counted.get(job.id)
@@ -110,7 +110,7 @@ class Usage:
         places = (job.task(index) or self._tried_places.get((job.id, index)) for index in indices)
         return of_places(self._state, job, [place for place in places if place is not None], self.smallest)
 
-    def usage_at(self, unit: Unit, place: GangPlacement) -> Amounts:
+    def usage_at(self, unit: Unit, place: GangPlacement) -> ResourceVector:
         """What the unit would use at this place."""
         return of_places(self._state, unit.job, place.tasks, self.smallest)
 
@@ -131,23 +131,23 @@ class Usage:
         """Undo everything since `mark`, the last change first."""
         while len(self._trials) > mark:
             leaf, preemptible, amounts = self._trials.pop()
-            self._use(leaf, preemptible, NOTHING.minus(amounts))
+            self._use(leaf, preemptible, ZERO.minus(amounts))
 
     def evict(self, unit: Unit) -> None:
         """Its project no longer uses what the unit holds."""
-        self._try(unit.job, NOTHING.minus(self.allocated_to(unit)))
+        self._try(unit.job, ZERO.minus(self.allocated_to(unit)))
 
     def restore(self, unit: Unit) -> None:
         """The opposite of `evict`."""
         self._try(unit.job, self.allocated_to(unit))
 
-    def kept_for(self, job: Job) -> Amounts:
+    def kept_for(self, job: Job) -> ResourceVector:
         """Usage of the job's reservation, for the whole job or for some of its tasks."""
         return of_places(self._state, job, job.reservation, self.smallest)
 
     def drop_reservation(self, job: Job) -> None:
         """Subtract the job's reservation."""
-        self._try(job, NOTHING.minus(self.kept_for(job)))
+        self._try(job, ZERO.minus(self.kept_for(job)))
 
     def restore_reservation(self, job: Job) -> None:
         """The opposite of `drop_reservation`."""
@@ -159,12 +159,12 @@ class Usage:
             self._tried_places.update(((unit.job.id, task.index), task) for task in place.tasks)
         self._try(unit.job, self.usage_at(unit, place))
 
-    def _try(self, job: Job, amounts: Amounts) -> None:
+    def _try(self, job: Job, amounts: ResourceVector) -> None:
         change = (self.leaf_of(job), job.preemptible, amounts)
         self._trials.append(change)
         self._use(*change)
 
-    def _use(self, leaf: str, preemptible: bool, change: Amounts) -> None:
+    def _use(self, leaf: str, preemptible: bool, change: ResourceVector) -> None:
         path = self.tree.branches[leaf].path
         _add(self._allocated, path, change)
         if not preemptible:
@@ -176,11 +176,11 @@ class Usage:
         self._forgotten += len(self._journal) + 1
         self._journal.clear()
         self._policy: Policy | None = state.policy
-        self.tree = Tree(state.policy.projects if state.policy is not None else ())
-        self.requests: dict[str, Amounts] = {}
+        self.tree = ProjectTree(state.policy.projects if state.policy is not None else ())
+        self.requests: dict[str, ResourceVector] = {}
         self.divided: dict[str, Divided] = {}
-        self._allocated: dict[str, Amounts] = {}
-        self._non_preemptible: dict[str, Amounts] = {}
+        self._allocated: dict[str, ResourceVector] = {}
+        self._non_preemptible: dict[str, ResourceVector] = {}
         self._counted: dict[str, _Counted] = {}
         self._by_bytes: dict[str, None] = {}
         by_leaf: dict[str, list[_Counted]] = {}
@@ -214,23 +214,23 @@ class Usage:
             self._charge(now, now.allocated.minus(before.allocated), now.requested.minus(before.requested))
             return
         if before is not None:
-            self._charge(before, NOTHING.minus(before.allocated), NOTHING.minus(before.requested))
+            self._charge(before, ZERO.minus(before.allocated), ZERO.minus(before.requested))
         if now is not None:
             self._charge(now, now.allocated, now.requested)
 
-    def _charge(self, counted: _Counted, allocated: Amounts, requested: Amounts) -> None:
-        if allocated != NOTHING:
+    def _charge(self, counted: _Counted, allocated: ResourceVector, requested: ResourceVector) -> None:
+        if allocated != ZERO:
             self._use(counted.leaf, counted.preemptible, allocated)
-        if requested != NOTHING:
+        if requested != ZERO:
             _add(self.requests, self.tree.branches[counted.leaf].path, requested)
 
     def _measured(self, job: Job) -> _Counted:
         leaf = self.leaf_of(job)
         if job.phase == "paused":
-            return _Counted(leaf, job.preemptible, NOTHING, NOTHING)
+            return _Counted(leaf, job.preemptible, ZERO, ZERO)
         everything = of_job(job, self.smallest)
         if not job.tasks and not job.reservation:
-            return _Counted(leaf, job.preemptible, NOTHING, everything)
+            return _Counted(leaf, job.preemptible, ZERO, everything)
         standing = [task for task in job.tasks if counts(job, task)]
         if len(standing) == len(job.tasks) and not job.reservation and not by_bytes(job):
             complete = len(standing) == job.size
@@ -257,7 +257,7 @@ class Usage:
         if known is not None and known[0] is node.devices and known[1:] == made_of[1:]:
             return False
         self._made_of[node.number] = made_of
-        before, sizes_before = self._nodes.pop(node.number, (NOTHING, ()))
+        before, sizes_before = self._nodes.pop(node.number, (ZERO, ()))
         now, sizes = _capacity(node)
         self._nodes[node.number] = now, sizes
         if now != before:
@@ -287,22 +287,22 @@ def counts(job: Job, task: Task) -> bool:
     )
 
 
-def _capacity(node: Node) -> tuple[Amounts, tuple[int, ...]]:
+def _capacity(node: Node) -> tuple[ResourceVector, tuple[int, ...]]:
     """Capacity of a schedulable node, and the memory of each of its usable devices."""
     if not node.schedulable:
-        return NOTHING, ()
+        return ZERO, ()
     usable = node.capacity.devices & ~node.quarantined
     devices = [device for device in node.devices if device.healthy and usable >> device.number & 1]
     capacity = node.capacity
     sizes = tuple(device.memory_bytes for device in devices if device.memory_bytes)
-    return Amounts(1000 * len(devices), capacity.cpu_milli, capacity.memory_bytes), sizes
+    return ResourceVector(1000 * len(devices), capacity.cpu_milli, capacity.memory_bytes), sizes
 
 
-def _sum(amounts: Iterable[Amounts]) -> Amounts:
+def _sum(amounts: Iterable[ResourceVector]) -> ResourceVector:
     gpus, cpus, memory = zip(*amounts, strict=True)
-    return Amounts(sum(gpus), sum(cpus), sum(memory))
+    return ResourceVector(sum(gpus), sum(cpus), sum(memory))
 
 
-def _add(amounts: dict[str, Amounts], path: tuple[str, ...], change: Amounts) -> None:
+def _add(amounts: dict[str, ResourceVector], path: tuple[str, ...], change: ResourceVector) -> None:
     for project in path:
-        amounts[project] = exact(amounts.get(project, NOTHING).plus(change))
+        amounts[project] = exact(amounts.get(project, ZERO).plus(change))

@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bailiff_core.model.gpu_shares import amount_of, shares_devices
-from bailiff_core.model.resources import add, more
+from bailiff_core.model.gpu_shares import shares_devices, task_resources
+from bailiff_core.model.resources import add, release
 from bailiff_core.model.sorted_jobs import Key
 from bailiff_core.model.state import Job, Node, PoolState, Resources, Task
-from bailiff_core.model.units import Unit, holds, whole
+from bailiff_core.model.units import Unit, has_resources, whole_job
 from bailiff_core.placement.cluster_resources import ClusterResources, NodeResources
 from bailiff_core.placement.task_requirements import TaskRequirements
 
@@ -147,7 +147,7 @@ class CompletionForecast:
                 end = self._end_of(job)
                 if end is not None and end <= last:
                     found[name] = job
-        return [whole(job) for job in found.values()]
+        return [whole_job(job) for job in found.values()]
 
     def _completed_by(self, last: End) -> Flags:
         completed: Flags = (self._moments < last.moment) | ((self._moments == last.moment) & (self._seqs <= last.seq))
@@ -197,7 +197,7 @@ class CompletionForecast:
         for end, name in ends:
             allocated = self._allocated[name][number]
             amount = allocated if isinstance(allocated, Resources) else _amount(self._state.jobs[name], allocated, node)
-            free = more(free, amount, node.units, node.usable)
+            free = release(free, amount, node.units, node.usable)
             forecast.append((end, _parts(free)))
         return forecast
 
@@ -277,7 +277,7 @@ def _allocated(job: Job) -> dict[int, Resources | list[Task]]:
     members: dict[int, list[Task]] = {}
     amounts: dict[int, Resources] = {}
     for task in job.tasks:
-        if task.eviction is None and holds(task):
+        if task.eviction is None and has_resources(task):
             if shares:
                 members.setdefault(task.node, []).append(task)
             else:
@@ -289,7 +289,7 @@ def _allocated(job: Job) -> dict[int, Resources | list[Task]]:
 def _amount(job: Job, tasks: list[Task], node: NodeResources) -> Resources:
     amount = Resources()
     for task in tasks:
-        add(amount, *amount_of(node.node, job.group(task.index), task.devices))
+        add(amount, *task_resources(node.node, job.group(task.index), task.devices))
     return amount
 
 
