@@ -8,7 +8,7 @@ from bailiff_core.model.state import Job, Node, PoolState
 from bailiff_core.model.units import next_unit
 from bailiff_core.placement.gang import GangPlacement, place_unit
 from bailiff_core.placement.step_budget import StepBudget
-from bailiff_core.protections import next_to_open
+from bailiff_core.protections import next_protection_end
 from bailiff_core.queue.backfill import Backfill
 from bailiff_core.records import Record
 from bailiff_core.scheduling_snapshot import current_snapshot
@@ -24,7 +24,7 @@ def what_would_free_it(state: PoolState, job: Job, refusal: Record | None) -> It
     if job.next_request_at > state.now:
         text = f"Its next preemption request is possible from {clock(job.next_request_at)} on."
         yield Sentence(text, seqs_of(refusal.seq if refusal else None))
-    opens = next_to_open(state, ACTIONS[1:], job) if state.policy is not None and job.may_preempt else None
+    opens = next_protection_end(state, ACTIONS[1:], job) if state.policy is not None and job.may_preempt else None
     if opens is not None:
         yield Sentence(
             f"At {clock(opens)} a time-based rule that protects a possible victim expires.", seqs_of(state.policy_revision)
