@@ -11,7 +11,7 @@ from fractions import Fraction
 from tests.core_invariants import is_leaving, lacks_surplus, parts_of, standing, sums_by_node
 
 from bailiff_bus.port import Message
-from bailiff_core.actions.allocate import behind_selection
+from bailiff_core.actions.allocate import is_behind_selection
 from bailiff_core.fold import apply
 from bailiff_core.fold.pending_queue import queue_key
 from bailiff_core.fold.snapshot import from_snapshot, state_digest, to_snapshot
@@ -184,7 +184,7 @@ def whoever_waits_was_told_why(state: PoolState) -> Complaints:
     """§8.5: a job that waits has a reason on record, is in back-off, is held, or is behind one whose answer is out."""
     for name in state.queue:
         job = state.jobs[name]
-        excused = job.pending_recorded or job.suspended_reason or job.not_before > state.now or behind_selection(state, job)
+        excused = job.pending_recorded or job.suspended_reason or job.not_before > state.now or is_behind_selection(state, job)
         if job.phase == "pending" and not excused and not state.truncation_unreconciled:
             yield f"{name} waits and nobody said why"
 

@@ -9,7 +9,7 @@ from statistics import median
 from tests.builders import Sketch, group
 
 from bailiff_core.actions.allocate import allocate
-from bailiff_core.actions.preempt import LARGEST_SELECTION
+from bailiff_core.actions.preempt import MAX_SELECTION_REQUESTS
 from bailiff_core.decision_cycle import decide
 from bailiff_core.fold import enact
 from bailiff_core.model.state import OpenRequest, PoolState
@@ -56,7 +56,7 @@ def _preempt(run: Run, nodes: int, times: int) -> list[Row]:
         checked.append(time.process_time() - began)
         assert isinstance(accepted, Accepted), accepted
     run.say(f"select_batch p99 {percentile(found, 99) * 1000:.0f} ms, check p99 {percentile(checked, 99) * 1000:.1f} ms")
-    batch = [OpenRequest(n, f"batch-{n}") for n in range(LARGEST_SELECTION)]
+    batch = [OpenRequest(n, f"batch-{n}") for n in range(MAX_SELECTION_REQUESTS)]
     began = time.process_time()
     select_batch(state, batch, state.rules.preemption.search_steps)
     batched = time.process_time() - began
@@ -103,6 +103,6 @@ def _full(nodes: int) -> PoolState:
         sketch.running(f"job-{n}", f"node-{n // 8}", [n % 8], age=60_000_000 * (1 + n * 7919 % 500))
     for n, gpus in enumerate((1, 4, 8)):
         sketch.job(f"urgent-{n}", group(gpus=gpus), priority=100)
-    for n in range(LARGEST_SELECTION):
+    for n in range(MAX_SELECTION_REQUESTS):
         sketch.job(f"batch-{n}", group(gpus=1), priority=100)
     return sketch.state

@@ -1,15 +1,15 @@
-"""One decision cycle: what `decide` yields after the cycle's last fact, and the next time at which it may yield more."""
+"""One decision cycle: the decisions that follow from the cycle's facts, and when time alone may next lead to a decision."""
 
 from collections.abc import Callable, Iterator
 
 from bailiff_core.actions.allocate import allocate
-from bailiff_core.actions.migrate import migrations, moves_off_drained
-from bailiff_core.actions.preempt import answered_requests, request_preemptions, timed_out_selection
+from bailiff_core.actions.migrate import drain_migrations, migrations
+from bailiff_core.actions.preempt import proposal_decisions, request_preemptions, timed_out_selection
 from bailiff_core.actions.schedule_timeouts import schedule_timeouts
 from bailiff_core.fold import enact
-from bailiff_core.fold.elasticity import tasks_above_size
+from bailiff_core.fold.elasticity import beyond
 from bailiff_core.lifecycle.ageing import ageing
-from bailiff_core.lifecycle.devices import leave_devices
+from bailiff_core.lifecycle.devices import device_evictions
 from bailiff_core.lifecycle.enforcement import enforcement
 from bailiff_core.lifecycle.evictions import cancelled_evictions_of_preemptions, stuck_at, stuck_evictions
 from bailiff_core.lifecycle.idle import idle_jobs
@@ -36,8 +36,8 @@ from bailiff_core.scheduling_snapshot.completion_order import completion_order
 
 Rule = Callable[[PoolState], Iterator[Decision]]
 
-# What a rule needs to be there to have anything to say. Most turns are about one job that goes its way: nobody leaves, nothing
-# is promised or drained, and two thirds of the rules need not be asked.
+# Conditions of rules, as bits: a rule is skipped unless one of its conditions is true. Most cycles are about one job without an
+# eviction, reservation or drain, and skip two thirds of the rules.
 ALWAYS, UNSETTLED, EVICTING, RESERVED, DRAINING, LIMITED, ENFORCING, SELECTING = (1 << bit for bit in range(8))
 
 RULES: tuple[tuple[Rule, int], ...] = (
@@ -45,13 +45,13 @@ RULES: tuple[tuple[Rule, int], ...] = (
     (shrunk_gangs, UNSETTLED),
     (finished_attempts, UNSETTLED),
     (broken_attempts, UNSETTLED),
-    (leave_devices, UNSETTLED),
+    (device_evictions, UNSETTLED),
     (scaled_down, UNSETTLED),
     (overdue_jobs, LIMITED),
     (resized_gangs, UNSETTLED),
     (paused_jobs, UNSETTLED),
     (requested_evictions, UNSETTLED),
-    (moves_off_drained, DRAINING),
+    (drain_migrations, DRAINING),
     (drains, DRAINING),
     (migrations, UNSETTLED),
     (moved_jobs, UNSETTLED),
@@ -60,8 +60,8 @@ RULES: tuple[tuple[Rule, int], ...] = (
     (stuck_evictions, EVICTING),
     (enforcement, ENFORCING),
     (ageing, ALWAYS),
-    (answered_requests, SELECTING),
-    (cancelled_evictions_of_preemptions, EVICTING),  # whom an answer spared stays: nobody is to be placed on that room
+    (proposal_decisions, SELECTING),
+    (cancelled_evictions_of_preemptions, EVICTING),  # before allocate: cancelled victims keep their resources
     (timed_out_selection, SELECTING),
     (allocate, ALWAYS),
     (request_preemptions, ALWAYS),
@@ -73,25 +73,25 @@ MAX_ROUNDS = 1000
 
 
 def decide(state: PoolState) -> Iterator[Decision]:
-    """Every decision that the state asks for, each enacted on `pool` before it is yielded, until nothing is left.
+    """All decisions that follow from the state, each enacted on `state` before it is yielded, until no rule yields any more.
 
-    Pull exactly as many as are wanted: nothing is enacted beyond the last one pulled. Raises `DecisionError` where
-    deciding about one job fails.
+    A caller may stop early: no decision after the last one pulled is enacted. Raises `DecisionError` if a decision about a job
+    fails, and `RuntimeError` if the rules do not come to rest.
     """
     if state.policy is None:
         return
-    there = _there(state)
-    last = len(RULES)  # the rule that decided last: once all have been asked since, nothing is left
+    conditions = _conditions(state)
+    last = len(RULES)  # the rule that decided last: decide is done once all rules have run since
     for _ in range(MAX_ROUNDS):
         for at, (rule, needs) in enumerate(RULES):
             decided = False
-            if needs & there:
+            if needs & conditions:
                 for decision in rule(state):
                     enact(state, decision)
                     yield decision
                     decided = True
             if decided:
-                last, there = at, _there(state)
+                last, conditions = at, _conditions(state)
             elif at == last:
                 return
         if last == len(RULES):
@@ -99,40 +99,40 @@ def decide(state: PoolState) -> Iterator[Decision]:
     raise RuntimeError(f"the rules did not come to rest within {MAX_ROUNDS} rounds after #{state.seq}")
 
 
-def _there(state: PoolState) -> int:
-    """What there is that rules need, as bits."""
-    found = ALWAYS
+def _conditions(state: PoolState) -> int:
+    """The conditions that are true, as bits."""
+    bits = ALWAYS
     for job in state.touched_jobs():
-        if not _at_rest(job):
-            found |= UNSETTLED
+        if not _is_settled(job):
+            bits |= UNSETTLED
             break
     if state.evicting:
-        found |= EVICTING
+        bits |= EVICTING
     if state.reserved:
-        found |= RESERVED
+        bits |= RESERVED
     if state.draining:
-        found |= DRAINING
+        bits |= DRAINING
     if state.run_time_limits:
-        found |= LIMITED
+        bits |= LIMITED
     if state.enforcing:
-        found |= ENFORCING
+        bits |= ENFORCING
     if state.selection is not None:
-        found |= SELECTING
-    return found
+        bits |= SELECTING
+    return bits
 
 
-def _at_rest(job: Job) -> bool:
-    """Whether nobody wants anything of the job, and none of its members ended, is over its share, or is one too many."""
+def _is_settled(job: Job) -> bool:
+    """Whether the job has no open request and no task that ended, has a failed device, or exceeds its share or the job's size."""
     if job.cancelled or job.restart_pending or job.reservation or job.paused_seq is not None or job.operator_request is not None:
         return False
     for task in job.tasks:
         if task.state in ("exited", "released") or task.device_failed or task.over_share:
             return False
-    return not tasks_above_size(job)
+    return not beyond(job)
 
 
 def decision_record(state: PoolState, decision: Decision, prev: str, cycle_end: bool) -> Record:
-    """The record of a decision just enacted on `pool`: everything in it follows from the state."""
+    """The record of a decision that was just enacted on `state`. prev: hash of the previous record."""
     return Record(
         pool=state.pool,
         seq=state.seq,
@@ -151,37 +151,35 @@ def decision_record(state: PoolState, decision: Decision, prev: str, cycle_end: 
 
 
 def build_indices(state: PoolState) -> None:
-    """Build what decisions keep up to date once a log has been read, so that the first decision does not wait for it."""
+    """Builds the indices that decisions use, after a log was read, so that the first decision is not delayed by it."""
     if state.policy is not None:
         snapshot = current_snapshot(state)
         _ = snapshot.equivalence_classes, snapshot.allocation_index, timers_of(state), completion_order(state)
 
 
-def protections_wake(state: PoolState) -> list[int]:
-    """When a rule of waiting, of broken gangs, or of borrowing next has something to say."""
-    return [
-        moment for moment in (timers_of(state).next(state.now), project_cooldown.next_cooldown_end(state)) if moment is not None
-    ]
+def timers_wake(state: PoolState) -> list[int]:
+    """The next times, µs, at which a timer of a job or a project cooldown is due."""
+    return [time for time in (timers_of(state).next(state.now), project_cooldown.opens_next(state)) if time is not None]
 
 
 def wake_at(state: PoolState) -> int | None:
-    """The next moment, µs, at which time alone may lead to a decision; None while there is none."""
+    """The next time, µs, at which time alone may lead to a decision; None: there is none."""
     if state.policy is None:
         return None
-    moments = protections_wake(state)
+    times = timers_wake(state)
     if state.selection is not None and state.selection.deadline is not None:
-        moments.append(state.selection.deadline)
+        times.append(state.selection.deadline)
     for name in state.reserved:
-        until = state.jobs[name].reserved_until
-        if until is not None:
-            moments.append(until)
+        expires = state.jobs[name].reserved_until
+        if expires is not None:
+            times.append(expires)
     for entry in active_evictions(state):
         stuck = stuck_at(state, entry.eviction)
         if stuck is not None:
-            moments.append(stuck)
+            times.append(stuck)
         if entry.job.reservation and entry.job.reservation_until is not None:
-            moments.append(entry.job.reservation_until)
-    moments.extend(drain_deadlines(state))
+            times.append(entry.job.reservation_until)
+    times.extend(drain_deadlines(state))
     if state.run_time_limits:
-        moments.append(state.run_time_limits[0][0])
-    return min(moments, default=None)
+        times.append(state.run_time_limits[0][0])
+    return min(times, default=None)

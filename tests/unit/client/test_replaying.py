@@ -269,7 +269,7 @@ async def test_of_two_differences_under_two_engines_the_first_in_the_log_is_told
             lambda raw: engine_store.build_wheel(engine_store.running_engine()),
             "does not match its folder: it is not used",
         ),
-        (lambda raw: raw.replace(b"return min(moments", b"return max(moments"), "is not a wheel: Bad CRC-32"),
+        (lambda raw: raw.replace(b"return min(times", b"return max(times"), "is not a wheel: Bad CRC-32"),
     ],
 )
 async def test_a_wheel_that_is_not_what_its_folder_names_is_refused(

@@ -12,7 +12,7 @@ TEXTS = Path(__file__).parents[3] / "services/console/frontend/src/lib/core-text
 
 def test_the_console_has_the_texts_of_the_core() -> None:
     expected = {
-        "rules": {rule.name: rule.says for rule in RULES},
+        "rules": {rule.name: rule.predicate for rule in RULES},
         "evictions": dict(EVICTION_CAUSES),
         "refusals": dict(REFUSAL_REASONS),
         "decisions": sorted(kind.NAME for kind in AUDIT_TYPES.values() if kind.KIND == "decision"),

@@ -4,7 +4,7 @@ import pytest
 from tests.unit.core_protections.kit import HOUR, MINUTE, SECOND, Bench, core, surplus
 
 from bailiff_core.model.state import Eviction, Preemption, Task
-from bailiff_core.protections import RULES, Together, excluded_by
+from bailiff_core.protections import RULES, VictimSetTests, excluded_by
 
 DEPARTMENTS = [
     {"name": "lab", "quota": {"gpus": 8}},
@@ -26,7 +26,7 @@ def test_without_protections_whatever_is_lower_and_preemptible_may_go():
 
 def forbidden(bench: Bench, leaving, action="preempt") -> str | None:
     bench.state.indices.snapshot = None
-    return Together(bench.state, action, bench.preemptor).forbids(leaving)
+    return VictimSetTests(bench.state, action, bench.preemptor).violation(leaving)
 
 
 # --- already leaving, held, not preemptible, priority
@@ -371,4 +371,4 @@ def test_the_first_rule_in_order_names_the_group():
 
 def test_every_rule_has_a_name_of_its_own_and_ends_the_phrase_a_job_that():
     assert len({rule.name for rule in RULES}) == len(RULES) == 14
-    assert all(rule.says.split()[0] in ("is", "does", "has", "was", "belongs", "preempted", "restarted") for rule in RULES)
+    assert all(rule.predicate.split()[0] in ("is", "does", "has", "was", "belongs", "preempted", "restarted") for rule in RULES)

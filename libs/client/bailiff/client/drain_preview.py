@@ -1,6 +1,6 @@
 """Where jobs would go if a node were emptied: decided on a copy of the state, by the rules that will decide it."""
 
-from bailiff_core.actions.migrate import moves_off_drained
+from bailiff_core.actions.migrate import drain_migrations
 from bailiff_core.fold import enact
 from bailiff_core.fold.snapshot import from_snapshot, to_snapshot
 from bailiff_core.model.state import Drain, Node, PoolState
@@ -16,7 +16,7 @@ def would_move(state: PoolState, node: Node, drain: Drain) -> dict[str, list[str
     copy.draining[node.number] = None
     copy.indices.retry_unschedulable = True
     found: dict[str, list[str]] = {}
-    for decision in moves_off_drained(copy):
+    for decision in drain_migrations(copy):
         enact(copy, decision)
         if isinstance(decision, MigrationDecided):
             found[decision.job] = list(dict.fromkeys(copy.nodes[share.node].name for share in decision.placement))

@@ -1,5 +1,4 @@
-"""The actions, in their order: allocate, consolidate, reclaim, preempt; and migrate. Generators of decisions.
+"""The actions: allocate, migrate, and the preemption requests and decisions of consolidate, reclaim and preempt.
 
-A action is a generator of decisions that sees its own decisions enacted. This release has allocate and preempt; a
-policy may name the other two, and they have nothing to say yet.
+Each action is a generator of decisions. Each decision that it yields is enacted on the state before the generator resumes.
 """

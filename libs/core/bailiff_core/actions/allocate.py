@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from bailiff_core.fold.pending_queue import queue_key
-from bailiff_core.lifecycle.resize import heard, members_started
+from bailiff_core.lifecycle.resize import has_started_members, is_on_ready_nodes
 from bailiff_core.model.placement_ranges import ranges
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit, next_unit
@@ -14,24 +14,24 @@ from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue.backfill import Backfill
 from bailiff_core.queue.order import Pass
 from bailiff_core.queue.schedule_timeout import lets_others_pass
-from bailiff_core.quota.project_cooldown import cooldown_violation
+from bailiff_core.quota.project_cooldown import keeps_from_borrowing
 from bailiff_core.quota.quota_aware_placement import place_within_bounds
 from bailiff_core.quota.quota_checks import over_bounds
 from bailiff_core.records.decisions import JobGrown, JobPending, JobPlaced
 from bailiff_core.records.payload import Decision
 from bailiff_core.scheduling_snapshot import current_snapshot
 
-from .failure import about
+from .failure import attribute_errors_to
 
-LONGEST_REASON = 2000
+MAX_REASON_CHARS = 2000
 
 
 def allocate(state: PoolState) -> Iterator[Decision]:
-    """Try the waiting jobs in queue order; one that does not fit is passed over, as far as the policy's backfill lets it.
+    """Try pending jobs in queue order; a job that does not fit is skipped, within the limits of the policy's backfill.
 
-    Only what may have changed is tried: every job after room grew, otherwise those that joined the queue since, and the
-    head of the queue, because others may not delay it. Whoever was passed over for its sake is tried again when
-    something else is kept for it, or when others may come before it.
+    Tries only jobs whose result may have changed: all jobs after resources grew, otherwise the jobs that joined the queue
+    since, and the head of the queue, which no other job may delay. Jobs that backfill blocked for the sake of the head are
+    tried again once the head's reservation or the queue order has changed.
     """
     if state.truncation_unreconciled or "allocate" not in state.rules.preemption.actions:
         return
@@ -40,104 +40,105 @@ def allocate(state: PoolState) -> Iterator[Decision]:
         state.indices.to_schedule = dict.fromkeys(state.queue)
         state.indices.backfill_blocked.clear()
         state.indices.retry_unschedulable = False
-    if state.indices.backfill_blocked and not _passed_over_for_good(state):
+    if state.indices.backfill_blocked and not _backfill_unchanged(state):
         state.indices.to_schedule.update(state.indices.backfill_blocked)
         state.indices.backfill_blocked.clear()
-    waiting = [state.jobs[name] for name in state.indices.to_schedule if ready_to_try(state, state.jobs[name])]
-    waiting = [job for job in waiting if not behind_selection(state, job)]
-    if not waiting:
+    pending = [state.jobs[name] for name in state.indices.to_schedule if is_schedulable(state, state.jobs[name])]
+    pending = [job for job in pending if not is_behind_selection(state, job)]
+    if not pending:
         return
-    everybody = not state.rules.projects and len(waiting) == len(state.queue)
-    head = None if everybody else _head(state)
+    whole_queue = not state.rules.projects and len(pending) == len(state.queue)
+    head = None if whole_queue else _head(state)
     if head is not None and head.id not in state.indices.to_schedule:
-        waiting.append(head)
+        pending.append(head)
     began = current_snapshot(state).usage.changes_since(0)[0]
-    order = Pass(current_snapshot(state), waiting)
+    order = Pass(current_snapshot(state), pending)
     backfill: Backfill | None = None
     while (unit := order.next()) is not None:
         job = unit.job
-        with about(job):
+        with attribute_errors_to(job):
             found = _find(state, unit, backfill if job is not head else None)
             if isinstance(found, GangPlacement):
                 yield _placed(state, unit, found)
-                current_snapshot(state)  # brought up to date: the pass goes by its use of projects
+                current_snapshot(state)  # updates the snapshot: the pass reads project usage from it
                 order.put_back(job)
                 if job is head:
                     head = _head(state)
                     if head is not None:
                         order.put_back(head)
                 continue
-            if everybody:  # all are in the pass, in the order of the queue: who is its head is known when one fails
-                everybody, head = False, _head(state)
+            if whole_queue:  # the pass has all jobs in queue order, so the head is needed only once a job does not fit
+                whole_queue, head = False, _head(state)
             if job is head:
                 backfill = Backfill(current_snapshot(state), unit, _budget(state))
             if unit.core and not job.pending_recorded:
-                yield JobPending(job=job.id, reason=found[:LONGEST_REASON])
+                yield JobPending(job=job.id, reason=found[:MAX_REASON_CHARS])
     if backfill is not None and state.indices.backfill_blocked:
-        state.indices.head_reservation = (began, backfill.reservation())
+        state.indices.head_reservation = (began, backfill.keeps())
 
 
 def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacement | str:
-    """Where the unit can stand, or a sentence why it cannot now. What only time keeps out is tried again."""
+    """The unit's placement, or a sentence why there is none now. A unit that only time blocks stays in `to_schedule`."""
     snapshot = current_snapshot(state)
-    too_soon = cooldown_violation(snapshot, unit)
-    if members_started(state, unit.job):
+    too_soon = keeps_from_borrowing(snapshot, unit)
+    if has_started_members(state, unit.job):
         if unit.job.phase == "starting":
             too_soon = "it grows once all of it runs"
-        elif not heard(state, unit.job):
+        elif not is_on_ready_nodes(state, unit.job):
             too_soon = "it grows once all nodes that it runs on are heard again"
     if too_soon is not None:
         return too_soon
     state.indices.to_schedule.pop(unit.job.id, None)
-    shape = scheduling_class_of(unit)
-    if shape in state.indices.unschedulable and (unit.job.pending_recorded or not unit.core):
-        return state.indices.unschedulable[shape]  # nobody is told why
+    scheduling_class = scheduling_class_of(unit)
+    if scheduling_class in state.indices.unschedulable and (unit.job.pending_recorded or not unit.core):
+        return state.indices.unschedulable[scheduling_class]  # the reason is not recorded, so bounds need no check
     forbidden = over_bounds(snapshot, unit)
     if forbidden is not None:
         return forbidden
-    if shape in state.indices.unschedulable:
-        return state.indices.unschedulable[shape]
-    waits = backfill is not None and not backfill.completes_before_head(unit)
-    if backfill is not None and waits and shape in backfill.unplaceable:
-        return _pass_over(state, unit, backfill)
+    if scheduling_class in state.indices.unschedulable:
+        return state.indices.unschedulable[scheduling_class]
+    may_delay_head = backfill is not None and not backfill.over_before(unit)
+    if backfill is not None and may_delay_head and scheduling_class in backfill.kept_out:
+        return _block(state, unit, backfill)
     mark = snapshot.mark()
-    beside: GangPlacement | NoFit | None = None
-    if backfill is not None and waits and backfill.known and has_uniform_tasks(unit):
-        beside = backfill.place(unit, _budget(state))  # where there is room beside what is kept, there is room
+    outside: GangPlacement | NoFit | None = None
+    if backfill is not None and may_delay_head and backfill.known and has_uniform_tasks(unit):
+        outside = backfill.place(unit, _budget(state))  # a placement outside the head's reservation is a placement in the pool
         snapshot.rollback(mark)
-        if isinstance(beside, GangPlacement):
-            return over_bounds(snapshot, unit, beside) or beside
+        if isinstance(outside, GangPlacement):
+            return over_bounds(snapshot, unit, outside) or outside
     place = place_within_bounds(snapshot, unit, _budget(state))
     snapshot.rollback(mark)
     if isinstance(place, str):
         return place
     if not isinstance(place, GangPlacement):
-        state.indices.unschedulable[shape] = place.why
+        state.indices.unschedulable[scheduling_class] = place.why
         return place.why
-    if backfill is not None and waits:
-        place = beside or backfill.place(unit, _budget(state))
+    if backfill is not None and may_delay_head:
+        place = outside or backfill.place(unit, _budget(state))
         snapshot.rollback(mark)
         if not isinstance(place, GangPlacement):
-            backfill.unplaceable[shape] = None
-            return _pass_over(state, unit, backfill)
+            backfill.kept_out[scheduling_class] = None
+            return _block(state, unit, backfill)
         return over_bounds(snapshot, unit, place) or place
     return place
 
 
-def _pass_over(state: PoolState, unit: Unit, backfill: Backfill) -> str:
+def _block(state: PoolState, unit: Unit, backfill: Backfill) -> str:
+    """Marks the job as blocked by backfill and returns the reason."""
     state.indices.backfill_blocked[unit.job.id] = None
     return f"it would delay {backfill.head.id}, which is first in the queue"
 
 
-def ready_to_try(state: PoolState, job: Job) -> bool:
-    """Not held after a failure, not cancelled, its back-off over."""
+def is_schedulable(state: PoolState, job: Job) -> bool:
+    """Whether the job is not suspended after a failed decision, not cancelled, and its restart backoff is over."""
     return job.suspended_reason is None and not job.cancelled and state.now >= job.not_before
 
 
 def scheduling_class_of(unit: Unit) -> str:
-    """What decides where a unit fits, and nothing else: units of one shape fit or do not fit together.
+    """Key of all that decides where a unit fits: units with equal keys fit or do not fit alike.
 
-    Members that stand already bind the others (topology), so the units of such a job are like no other's.
+    Placed members constrain the others (topology), so a job with placed members has keys of its own.
     """
     job = unit.job
     if not job.tasks and len(unit.indices) == job.size:
@@ -146,8 +147,8 @@ def scheduling_class_of(unit: Unit) -> str:
     return f"{job.scheduling_class}{own}:{ranges(unit.indices)}"
 
 
-def why_it_waits(state: PoolState, job: Job) -> str:
-    """Why the last try found no place, or which bound forbids one, as a sentence."""
+def pending_reason(state: PoolState, job: Job) -> str:
+    """The bound that forbids a placement, or why the last try found none, as a sentence."""
     unit = next_unit(job)
     if unit is None:
         return "it does not fit"
@@ -157,43 +158,43 @@ def why_it_waits(state: PoolState, job: Job) -> str:
 
 
 def _head(state: PoolState) -> Job | None:
-    """The first job of the queue that waits for nothing but room: with `reserve` no other may delay it."""
+    """The first job of the queue that only a lack of resources keeps pending; with `reserve` no other job may delay it."""
     if state.rules.backfill != "reserve":
         return None
     snapshot = current_snapshot(state)
     for job in map(state.jobs.__getitem__, state.queue):
-        if behind_selection(state, job):  # and so are all after it
+        if is_behind_selection(state, job):  # and so are all jobs after it
             return None
-        if job.phase != "pending" or not ready_to_try(state, job) or lets_others_pass(state, job):
+        if job.phase != "pending" or not is_schedulable(state, job) or lets_others_pass(state, job):
             continue
         unit = next_unit(job)
-        if unit is None or over_bounds(snapshot, unit) or cooldown_violation(snapshot, unit):
+        if unit is None or over_bounds(snapshot, unit) or keeps_from_borrowing(snapshot, unit):
             continue
         if could_ever_fit(state, job.demand) is None:
             return job
     return None
 
 
-def _passed_over_for_good(state: PoolState) -> bool:
-    """Whether nothing has changed that could let somebody pass who was passed over: the order, or what is kept."""
-    snapshot, noted = current_snapshot(state), state.indices.head_reservation
-    assert isinstance(noted, tuple)
-    position, kept = noted
+def _backfill_unchanged(state: PoolState) -> bool:
+    """Whether neither the queue order nor the head's reservation has changed, so that blocked jobs remain blocked."""
+    snapshot, recorded = current_snapshot(state), state.indices.head_reservation
+    assert isinstance(recorded, tuple)
+    position, reservation = recorded
     if snapshot.usage.changes_since(position)[1] != []:
         return False
     head = _head(state)
     unit = next_unit(head) if head is not None else None
-    return unit is not None and Backfill(snapshot, unit, _budget(state)).reservation() == kept
+    return unit is not None and Backfill(snapshot, unit, _budget(state)).keeps() == reservation
 
 
 def _budget(state: PoolState) -> StepBudget:
     return StepBudget(state.rules.preemption.search_steps)
 
 
-def behind_selection(state: PoolState, job: Job) -> bool:
-    """Whether the job waits until an open selection has its answer: it would take room that the answer counts on.
+def is_behind_selection(state: PoolState, job: Job) -> bool:
+    """Whether the job waits for the open selection: it is later in the queue and could take resources that proposals count on.
 
-    A selection without a deadline (nobody answers) holds up nobody.
+    A selection without a deadline (no proposals arrive) blocks no job.
     """
     selection = state.selection
     if selection is None or not selection.requests or selection.deadline is None:
@@ -203,9 +204,9 @@ def behind_selection(state: PoolState, job: Job) -> bool:
 
 def _placed(state: PoolState, unit: Unit, place: GangPlacement) -> Decision:
     job = unit.job
-    waits = place.future or job.phase == "reserved" or members_started(state, job)
-    expires = state.now + state.rules.preemption.reservation_expiry if waits else None
+    reserved = place.future or job.phase == "reserved" or has_started_members(state, job)
+    expires = state.now + state.rules.preemption.reservation_expiry if reserved else None
     shares = encode_placement(place)
     if job.phase != "pending":
-        return JobGrown(job=job.id, attempt=job.attempt, placement=shares, reserved=waits, expires=expires)
-    return JobPlaced(job=job.id, attempt=job.attempt + 1, placement=shares, reserved=waits, expires=expires)
+        return JobGrown(job=job.id, attempt=job.attempt, placement=shares, reserved=reserved, expires=expires)
+    return JobPlaced(job=job.id, attempt=job.attempt + 1, placement=shares, reserved=reserved, expires=expires)

@@ -1,4 +1,4 @@
-"""Which job a failing decision was about, so that it can be suspended and the rest goes on."""
+"""Names the job whose decision failed, so that it is suspended and the other jobs are scheduled."""
 
 from types import TracebackType
 
@@ -6,15 +6,15 @@ from bailiff_core.model.state import Job
 
 
 class DecisionError(Exception):
-    """Deciding about `job` failed."""
+    """A decision about `job` failed."""
 
     def __init__(self, job: str, cause: Exception) -> None:
         super().__init__(f"deciding about {job} failed: {type(cause).__name__}: {cause}")
         self.job = job
 
 
-class about:  # noqa: N801 - reads as a statement; a class, because a generator costs as much as what stands inside
-    """Whatever goes wrong inside is about this job. Raises `DecisionError`."""
+class attribute_errors_to:  # noqa: N801 - used as a context manager; a class, because a generator costs as much as the body
+    """Context manager: raises `DecisionError` for the job if the body raises an exception."""
 
     __slots__ = ("_job",)
 

@@ -1,4 +1,4 @@
-"""Whether a reserved gang fits without its evictions by now: checked before eviction notices are sent."""
+"""Checks, before eviction notices are sent, whether a reserved gang fits without its evictions by now."""
 
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit

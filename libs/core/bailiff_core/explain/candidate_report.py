@@ -55,8 +55,8 @@ def _under(state: PoolState, decision: Decided, proposals: Sequence[Proposal], a
     for choice in decision.victims if isinstance(decision, decisions.PreemptionDecided) and action == decision.action else ():
         taken.setdefault(choice.job, []).extend(numbers(choice.tasks))
     index = CandidateIndex(current_snapshot(state))
-    for answer in before(decision, proposals, action):
-        for choice in answer.victims:
+    for proposal in before(decision, proposals, action):
+        for choice in proposal.victims:
             gone = dict.fromkeys(numbers(choice.tasks))
             units = [unit for unit in evictable_units(state.jobs[choice.job]) if all(index in gone for index in unit.indices)]
             index.mark_taken(state.jobs[choice.job], len(units) if choice.tasks else 0)
@@ -71,10 +71,10 @@ def _under(state: PoolState, decision: Decided, proposals: Sequence[Proposal], a
 
 def before(decision: Decided, proposals: Sequence[Proposal], action: Action) -> list[Proposal]:
     """The proposals on whose result this one was computed, in order: of earlier actions, and earlier ones of this action."""
-    at = next((at for at, answer in enumerate(proposals) if answer.request == decision.request), 0)
+    at = next((at for at, proposal in enumerate(proposals) if proposal.request == decision.request), 0)
     mine = ACTIONS.index(action)
     ordered = sorted(enumerate(proposals), key=lambda each: (ACTIONS.index(each[1].action), each[0]))
-    return [answer for place, answer in ordered if (ACTIONS.index(answer.action), place) < (mine, at)]
+    return [proposal for place, proposal in ordered if (ACTIONS.index(proposal.action), place) < (mine, at)]
 
 
 def _candidate(

@@ -10,7 +10,7 @@ from bailiff_core.model.units import Unit, next_unit
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue.order import shares_now
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot, current_snapshot
-from bailiff_core.victims.batch import PREEMPTING_ACTIONS, apply_proposal
+from bailiff_core.victims.batch import DISPLACING_ACTIONS, apply_proposal
 from bailiff_core.victims.candidates import EvictionStep
 from bailiff_core.victims.solve import SelectionBatch, cost_of, select_victims
 
@@ -77,12 +77,12 @@ def _without(batch: SelectionBatch, decision: Decided, other: str) -> Counterfac
     """The cheapest set without a victim."""
     state = batch.snapshot.state
     batch.index.mark_taken(state.jobs[other], 0)
-    answer = _searched(batch, state.jobs[decision.preemptor.job], decision.action)
+    proposal = _searched(batch, state.jobs[decision.preemptor.job], decision.action)
     found = Counterfactual(other, decision.action, chosen=True, chosen_cost=decision.explanation.cost)
-    if answer.refused is not None:
-        return replace(found, proven=answer.explanation.proven, why=answer.would_need)
-    jobs = tuple(choice.job for choice in answer.victims)
-    return replace(found, jobs=jobs, cost=answer.explanation.cost, proven=answer.explanation.proven)
+    if proposal.refused is not None:
+        return replace(found, proven=proposal.explanation.proven, why=proposal.would_need)
+    jobs = tuple(choice.job for choice in proposal.victims)
+    return replace(found, jobs=jobs, cost=proposal.explanation.cost, proven=proposal.explanation.proven)
 
 
 def _with(
@@ -98,15 +98,15 @@ def _with(
         for step in steps:
             snapshot.evict(step.unit)
         batch.index.mark_taken(job, 0 if steps[-1].whole else len(steps))
-        answer = _searched(batch, preemptor, decision.action)
+        proposal = _searched(batch, preemptor, decision.action)
         snapshot.rollback(mark)
-        if answer.refused is not None:
-            best = best or Counterfactual(other, decision.action, chosen_cost=decision.explanation.cost, why=answer.would_need)
+        if proposal.refused is not None:
+            best = best or Counterfactual(other, decision.action, chosen_cost=decision.explanation.cost, why=proposal.would_need)
             continue
-        rest = dict.fromkeys(choice.job for choice in answer.victims)
-        cost = sum_costs(cost_of(steps), answer.explanation.cost)
+        rest = dict.fromkeys(choice.job for choice in proposal.victims)
+        cost = sum_costs(cost_of(steps), proposal.explanation.cost)
         if best is None or best.cost is None or cheaper(cost, best.cost):
-            proven = answer.explanation.proven or not rest
+            proven = proposal.explanation.proven or not rest
             jobs = (other, *[name for name in rest if name != other])
             needless = bool(chosen) and all(name in rest for name in chosen)
             best = Counterfactual(
@@ -132,10 +132,10 @@ def _parts(chain: Sequence[EvictionStep]) -> Iterator[Sequence[EvictionStep]]:
 def _batch(snapshot: SchedulingSnapshot, state: PoolState, decision: Decided, proposals: Sequence[Proposal]) -> SelectionBatch:
     """The batch when the search came to this preemptor: earlier proposals are applied."""
     batch = SelectionBatch.on(snapshot, shares_now(snapshot), preemptors=max(1, len(proposals)))
-    for answer in before(decision, proposals, decision.action):
-        unit = next_unit(state.jobs[answer.job])
-        if answer.refused is None and unit is not None:
-            apply_proposal(batch, unit, answer)
+    for proposal in before(decision, proposals, decision.action):
+        unit = next_unit(state.jobs[proposal.job])
+        if proposal.refused is None and unit is not None:
+            apply_proposal(batch, unit, proposal)
     return batch
 
 
@@ -163,12 +163,12 @@ def _found_for(state: PoolState, unit: Unit) -> NextVictims:
     mark, last = snapshot.mark(), NextVictims("preempt")
     try:
         batch = SelectionBatch.on(snapshot)
-        for action in [action for action in PREEMPTING_ACTIONS if action in state.rules.preemption.actions]:
-            answer = select_victims(batch, unit, action, StepBudget(state.rules.preemption.search_steps))
-            if answer.refused is None:
-                jobs = tuple(dict.fromkeys(choice.job for choice in answer.victims))
-                return NextVictims(answer.action, jobs, answer.explanation.cost, answer.explanation.proven)
-            last = NextVictims(action, proven=answer.explanation.proven, why=answer.would_need)
+        for action in [action for action in DISPLACING_ACTIONS if action in state.rules.preemption.actions]:
+            proposal = select_victims(batch, unit, action, StepBudget(state.rules.preemption.search_steps))
+            if proposal.refused is None:
+                jobs = tuple(dict.fromkeys(choice.job for choice in proposal.victims))
+                return NextVictims(proposal.action, jobs, proposal.explanation.cost, proposal.explanation.proven)
+            last = NextVictims(action, proven=proposal.explanation.proven, why=proposal.would_need)
     finally:
         snapshot.rollback(mark)
     return last

@@ -10,7 +10,7 @@ from bailiff_core.model.placement_ranges import bits
 from bailiff_core.model.state import Device, Job, Node, PoolState, Task
 from bailiff_core.records import Record, facts
 
-from .sentences import Section, Sentence, clock, jobs_of, seqs_of, unstopped
+from .sentences import Section, Sentence, clock, jobs_of, seqs_of, without_stop
 
 Kind = Literal["allocated", "reserved", "quarantined", "unhealthy", "drained", "unreachable", "lost"]
 
@@ -199,21 +199,23 @@ def explain_node(found: NodeAtTime, device: int | None = None) -> list[Section]:
 def _device_sentences(found: NodeAtTime, device: DeviceAtTime) -> Iterable[Sentence]:
     held = [stay for stay in device.states if stay.kind == "allocated"]
     for stay in held:
-        yield Sentence(f"Allocated to {_who(stay)} {_span(stay, found)}.", seqs_of(stay.since_seq, stay.until_seq))
+        yield Sentence(f"Allocated to {_holder_text(stay)} {_span(stay, found)}.", seqs_of(stay.since_seq, stay.until_seq))
     if not held:
         since = f" since {clock(device.before.until)}" if device.before is not None else ""
         yield Sentence(f"Idle{since}.", seqs_of(device.before.until_seq if device.before is not None else None))
     for stay in device.states:
         if stay.kind == "reserved":
-            yield Sentence(f"Reserved for {_who(stay)} {_span(stay, found)}.", seqs_of(stay.since_seq, stay.until_seq))
+            yield Sentence(f"Reserved for {_holder_text(stay)} {_span(stay, found)}.", seqs_of(stay.since_seq, stay.until_seq))
         elif stay.kind != "allocated":
-            why = f": {unstopped(stay.why)}" if stay.why else ""
+            why = f": {without_stop(stay.why)}" if stay.why else ""
             yield Sentence(f"{FAULTS[stay.kind]} {_span(stay, found)}{why}.", seqs_of(stay.since_seq, stay.until_seq))
     if device.before is not None:
-        text = f"Before: {_who(device.before)}, from {clock(device.before.since)} to {clock(device.before.until)}."
+        text = f"Before: {_holder_text(device.before)}, from {clock(device.before.since)} to {clock(device.before.until)}."
         yield Sentence(text, seqs_of(device.before.since_seq, device.before.until_seq))
     if device.after is not None:
-        yield Sentence(f"After: {_who(device.after)}, from {clock(device.after.since)} on.", seqs_of(device.after.since_seq))
+        yield Sentence(
+            f"After: {_holder_text(device.after)}, from {clock(device.after.since)} on.", seqs_of(device.after.since_seq)
+        )
 
 
 FAULTS: dict[Kind, str] = {
@@ -225,7 +227,7 @@ FAULTS: dict[Kind, str] = {
 }
 
 
-def _who(stay: DeviceState) -> str:
+def _holder_text(stay: DeviceState) -> str:
     return f"{stay.job} (attempt {stay.attempt}, task {stay.task})"
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from bailiff_core.humanize import count_text, duration_text, memory_text
 from bailiff_core.records import Record, facts
 
-from .sentences import NAMED, Sentence, clock, listed, seqs_of
+from .sentences import MAX_NAMED, Sentence, clock, listed, seqs_of
 
 SHOWN: dict[facts.EvictionStage, str] = {
     "acknowledged": "acknowledged",
@@ -43,14 +43,14 @@ def course(history: Sequence[Record], attempt: int) -> Iterator[Sentence]:
         elif isinstance(data, facts.TaskResumed) and data.task in by_task and data.task not in back and data.attempt > attempt:
             by_task[data.task].append(record)
             back.add(data.task)
-    for task, records in list(by_task.items())[:NAMED]:
+    for task, records in list(by_task.items())[:MAX_NAMED]:
         begun = records[0]
         steps = [text for record in records[1:] for text in _stage_texts(record, begun)]
         seqs = seqs_of(*(record.seq for record in records))
         then = listed(steps) if steps else "is still running"
         yield Sentence(f"Task {task} was notified at {clock(begun.time)}{_unattached(begun)}; it {then}.", seqs)
-    if len(by_task) > NAMED:
-        yield Sentence(f"Not listed: {count_text(len(by_task) - NAMED, 'more task')}.")
+    if len(by_task) > MAX_NAMED:
+        yield Sentence(f"Not listed: {count_text(len(by_task) - MAX_NAMED, 'more task')}.")
 
 
 def _unattached(record: Record) -> str:

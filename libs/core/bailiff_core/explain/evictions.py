@@ -8,25 +8,25 @@ from bailiff_core.model.state import ENDED, Job, PoolState
 from bailiff_core.records import Record, decisions
 
 from .eviction_stages import course
-from .sentences import Section, Sentence, clock, newest, seqs_of, tasks_text, unstopped
+from .sentences import Section, Sentence, clock, newest, seqs_of, tasks_text, without_stop
 from .unblockers import expected_return
-from .victims import EVICTION_CAUSES, choice_sentences, rule_text, who_text
+from .victims import EVICTION_CAUSES, choice_sentences, preemptor_text, rule_text
 
 ENDS = {"failed": "failed", "lost": "was lost"}
 
 
-def times_before(job: Job, evicted: Sequence[Record], history: Sequence[Record]) -> Iterable[Section]:
+def earlier_evictions(job: Job, evicted: Sequence[Record], history: Sequence[Record]) -> Iterable[Section]:
     """Sections for each eviction before the last, newest first, with what followed until the next one."""
     for at in reversed(range(len(evicted) - 1)):
         record, following = evicted[at], evicted[at + 1]
         span = [each for each in history if each.seq < following.seq]
-        says = [*why_it_left(job, record, span, count=False), *way_out(job, record, span), *_followed(record, span)]
+        says = [*eviction_reasons(job, record, span, count=False), *eviction_course(job, record, span), *_followed(record, span)]
         yield Section(
             f"What happened at the eviction before that ({at + 1} of {len(evicted)}), at {clock(record.time)}?", tuple(says)
         )
 
 
-def why_it_left(job: Job, record: Record, history: Sequence[Record], *, count: bool = True) -> Iterable[Sentence]:
+def eviction_reasons(job: Job, record: Record, history: Sequence[Record], *, count: bool = True) -> Iterable[Sentence]:
     """Preemptor or cause, rule, cost and runner-up. count: also how often the job was requeued in total."""
     if isinstance(record.data, decisions.EvictionDecided):
         cause = EVICTION_CAUSES[record.data.cause]
@@ -35,7 +35,7 @@ def why_it_left(job: Job, record: Record, history: Sequence[Record], *, count: b
         yield Sentence(f"At {clock(record.time)} {which} evicted, because {cause}{reason}.", seqs_of(record.seq))
     elif isinstance(record.data, decisions.MigrationDecided):
         nodes = count_text(len({share.node for share in record.data.placement}), "node")
-        reason = f": {unstopped(record.data.reason)}" if record.data.reason else ""
+        reason = f": {without_stop(record.data.reason)}" if record.data.reason else ""
         why = "because that was requested" if record.data.cause == "migration" else "because it restarts"
         text = f"At {clock(record.time)} it was migrated, {why}{reason}; resources on {nodes} are reserved for it."
         yield Sentence(text, seqs_of(record.seq))
@@ -56,10 +56,10 @@ def _as_victim(job: str, record: Record, data: decisions.PreemptionDecided, hist
     choice = next(choice for choice in data.victims if choice.job == job)
     for asked in history:
         if asked.seq == data.request and isinstance(asked.data, decisions.PreemptionRequested):
-            text = f"{asked.data.job} was unschedulable: {unstopped(asked.data.reason)}."
+            text = f"{asked.data.job} was unschedulable: {without_stop(asked.data.reason)}."
             yield Sentence(text, seqs_of(asked.seq))
     preemptor = data.preemptor
-    text = f"At {clock(record.time)} {_subject(choice.tasks)} preempted by {who_text(preemptor)}, action {data.action}"
+    text = f"At {clock(record.time)} {_subject(choice.tasks)} preempted by {preemptor_text(preemptor)}, action {data.action}"
     yield Sentence(f"{text}: {rule_text(data, choice)}.", seqs_of(record.seq, data.request))
     if choice.reserved:
         yield Sentence("It had not started: only its reservation is lost.", seqs_of(record.seq))
@@ -76,7 +76,7 @@ def _as_victim(job: str, record: Record, data: decisions.PreemptionDecided, hist
     yield from choice_sentences(record, data)
 
 
-def way_out(job: Job, record: Record, history: Sequence[Record]) -> Iterable[Sentence]:
+def eviction_course(job: Job, record: Record, history: Sequence[Record]) -> Iterable[Sentence]:
     """Course of the eviction, task by task."""
     data = record.data
     attempt = job.attempt
@@ -87,7 +87,7 @@ def way_out(job: Job, record: Record, history: Sequence[Record]) -> Iterable[Sen
     return course([each for each in history if each.seq > record.seq], attempt)
 
 
-def coming_back(state: PoolState, job: Job, record: Record, history: Sequence[Record]) -> Iterable[Sentence]:
+def return_sentences(state: PoolState, job: Job, record: Record, history: Sequence[Record]) -> Iterable[Sentence]:
     """What followed, when the job resumes, and what protects it then."""
     after = [each for each in history if each.seq > record.seq]
     yield from _followed(record, history)
@@ -165,7 +165,7 @@ def _min_runtime(state: PoolState, job: Job, action: str) -> int:
     return getattr(state.rules.protections.min_runtime, action) or 0
 
 
-def takes(record: Record, job: str) -> bool:
+def evicts(record: Record, job: str) -> bool:
     """Whether the record evicts the job, or some of its tasks."""
     data = record.data
     if isinstance(data, decisions.EvictionDecided | decisions.MigrationDecided):
@@ -173,7 +173,7 @@ def takes(record: Record, job: str) -> bool:
     return isinstance(data, decisions.PreemptionDecided) and any(choice.job == job for choice in data.victims)
 
 
-def takes_parts(record: Record, job: str) -> bool:
+def evicts_surplus_only(record: Record, job: str) -> bool:
     """Whether the record evicts only surplus tasks of the job."""
     data = record.data
     if isinstance(data, decisions.PreemptionDecided):

@@ -15,9 +15,9 @@ from bailiff_core.quota.quota_checks import may_reclaim, over_bounds
 from bailiff_core.records import Record, decisions, facts
 from bailiff_core.scheduling_snapshot import current_snapshot
 
-from .evictions import coming_back, takes, takes_parts, times_before, way_out, why_it_left
-from .sentences import Section, Sentence, clock, few, have, listed, newest, seqs_of, unstopped
-from .unblockers import what_would_free_it
+from .evictions import earlier_evictions, eviction_course, eviction_reasons, evicts, evicts_surplus_only, return_sentences
+from .sentences import Section, Sentence, clock, few, have, listed, newest, seqs_of, without_stop
+from .unblockers import unblocking_sentences
 from .victims import decided, refused
 
 SECOND = 1_000_000
@@ -28,29 +28,29 @@ def explain_job(state: PoolState, job: Job, history: Sequence[Record]) -> list[S
 
     history: in order, the records about the job, and the requests that decisions about it answer.
     """
-    sections = [Section("What is its state?", (_standing(state, job, history),))]
+    sections = [Section("What is its state?", (_state_sentence(state, job, history),))]
     if job.phase == "pending":
-        sections.append(Section("Why is it pending?", tuple(_why_it_waits(state, job, history))))
-        refusal = _newest_refusal(_since_it_waits(history))
-        sections.append(Section("What would unblock it?", tuple(what_would_free_it(state, job, refusal))))
+        sections.append(Section("Why is it pending?", tuple(_pending_sentences(state, job, history))))
+        refusal = _newest_refusal(_since_queued(history))
+        sections.append(Section("What would unblock it?", tuple(unblocking_sentences(state, job, refusal))))
     elif job.id in state.queue:
-        sections.append(Section("Why are some of its tasks pending?", tuple(_as_things_are(state, job))))
-    evicted = [record for record in history if takes(record, job.id)]
+        sections.append(Section("Why are some of its tasks pending?", tuple(_current_obstacles(state, job))))
+    evicted = [record for record in history if evicts(record, job.id)]
     if evicted:
-        parts = "were some of its tasks" if takes_parts(evicted[-1], job.id) else "was it"
-        sections.append(Section(f"Why {parts} evicted?", tuple(why_it_left(job, evicted[-1], history))))
+        parts = "were some of its tasks" if evicts_surplus_only(evicted[-1], job.id) else "was it"
+        sections.append(Section(f"Why {parts} evicted?", tuple(eviction_reasons(job, evicted[-1], history))))
         sections.append(
-            Section("When does it resume, and what protects it then?", tuple(coming_back(state, job, evicted[-1], history)))
+            Section("When does it resume, and what protects it then?", tuple(return_sentences(state, job, evicted[-1], history)))
         )
-        sections.append(Section("How did the eviction proceed?", tuple(way_out(job, evicted[-1], history))))
-        sections += times_before(job, evicted, history)
-    asked = [record for record in history if _asker_of(record) == job.id]
+        sections.append(Section("How did the eviction proceed?", tuple(eviction_course(job, evicted[-1], history))))
+        sections += earlier_evictions(job, evicted, history)
+    asked = [record for record in history if _preemptor_of(record) == job.id]
     if asked:
         sections.append(Section("Which jobs did it preempt?", tuple(decided(asked[-1]))))
     return [section for section in sections if section.sentences]
 
 
-def _standing(state: PoolState, job: Job, history: Sequence[Record]) -> Sentence:
+def _state_sentence(state: PoolState, job: Job, history: Sequence[Record]) -> Sentence:
     rank = f"{job.class_name} {job.priority}"
     if job.priority != job.base_priority:
         rank += f", {job.base_priority} by its class"
@@ -70,7 +70,7 @@ def _standing(state: PoolState, job: Job, history: Sequence[Record]) -> Sentence
         text = f"{who} is being evicted {why}, with {duration_text(job.eviction.grace)} of grace{late}."
         return Sentence(text, seqs_of(job.eviction.decided_seq, job.eviction.started_seq))
     if job.phase == "paused":
-        reason = f": {unstopped(job.pause_reason)}" if job.pause_reason else ""
+        reason = f": {without_stop(job.pause_reason)}" if job.pause_reason else ""
         return Sentence(f"{who} is paused{_by(history, job.paused_seq)}{reason}. To resume it: bailiff resume {job.id}.",
                         seqs_of(job.paused_seq))  # fmt: skip
     if job.phase == "pending":
@@ -109,13 +109,13 @@ def _runs(job: Job) -> str:
     return f"runs since {clock(job.last_start)}" if job.last_start is not None else "is starting"
 
 
-def _why_it_waits(state: PoolState, job: Job, history: Sequence[Record]) -> Iterable[Sentence]:
-    lately = _since_it_waits(history)
+def _pending_sentences(state: PoolState, job: Job, history: Sequence[Record]) -> Iterable[Sentence]:
+    lately = _since_queued(history)
     waits = newest(lately, decisions.JobPending)
     if waits is not None:
         assert isinstance(waits.data, decisions.JobPending)
-        yield Sentence(f"When it was queued: {unstopped(waits.data.reason)}.", seqs_of(waits.seq))
-    yield from _as_things_are(state, job)
+        yield Sentence(f"When it was queued: {without_stop(waits.data.reason)}.", seqs_of(waits.seq))
+    yield from _current_obstacles(state, job)
     if job.not_before > state.now:
         yield Sentence(
             f"Restart backoff: it is not started again before {clock(job.not_before)}.",
@@ -157,7 +157,7 @@ def _lateness(state: PoolState, job: Job) -> Iterable[Sentence]:
             yield Sentence(text, seqs_of(state.policy_revision))
 
 
-def _as_things_are(state: PoolState, job: Job) -> Iterable[Sentence]:
+def _current_obstacles(state: PoolState, job: Job) -> Iterable[Sentence]:
     """What blocks it in the current state: resources and limits for allocate, and the conditions of the other actions."""
     unit = next_unit(job)
     if unit is None or state.policy is None:
@@ -172,11 +172,11 @@ def _as_things_are(state: PoolState, job: Job) -> Iterable[Sentence]:
     if reason is None and rules.backfill == "reserve":
         yield Sentence("Currently it fits, but it is not started where that would delay the first job in the queue.")
     elif reason is not None:
-        yield Sentence(f"Currently: {unstopped(reason)}.")
+        yield Sentence(f"Currently: {without_stop(reason)}.")
     if reason is not None and rules.projects and "reclaim" in rules.preemption.actions:
         forbidden = may_reclaim(snapshot, shares_now(snapshot), unit)
         if forbidden is not None:
-            yield Sentence(f"It may not reclaim from other projects: {unstopped(forbidden)}.", seqs_of(state.policy_revision))
+            yield Sentence(f"It may not reclaim from other projects: {without_stop(forbidden)}.", seqs_of(state.policy_revision))
     drained = [state.nodes[number] for number in state.draining]
     if drained:
         names = few([node.name for node in drained])
@@ -191,15 +191,17 @@ def _as_things_are(state: PoolState, job: Job) -> Iterable[Sentence]:
 
 def _placed_by(history: Sequence[Record], job: str) -> int | None:
     """Seq of the newest record that placed the job."""
-    placing = (record for record in reversed(history) if isinstance(record.data, decisions.JobPlaced) or _asker_of(record) == job)
+    placing = (
+        record for record in reversed(history) if isinstance(record.data, decisions.JobPlaced) or _preemptor_of(record) == job
+    )
     return next((record.seq for record in placing), None)
 
 
-def _asker_of(record: Record) -> str | None:
+def _preemptor_of(record: Record) -> str | None:
     return record.data.preemptor.job if isinstance(record.data, decisions.PreemptionDecided) else None
 
 
-def _since_it_waits(history: Sequence[Record]) -> Sequence[Record]:
+def _since_queued(history: Sequence[Record]) -> Sequence[Record]:
     """Records since the job was last queued."""
     for at in reversed(range(len(history))):
         if isinstance(history[at].data, facts.JobSubmitted | decisions.JobRequeued | decisions.ReservationDropped):

@@ -7,7 +7,7 @@ from bailiff_core.humanize import duration_text
 from bailiff_core.records import Record, decisions, facts
 from bailiff_core.records.payload import Payload
 
-from .sentences import NAMED, Section, Sentence, clock, few, jobs_of, seqs_of, tasks_text, unstopped, victims_of, were
+from .sentences import MAX_NAMED, Section, Sentence, clock, few, jobs_of, seqs_of, tasks_text, victims_of, were, without_stop
 from .victims import REFUSAL_REASONS
 
 Conclusion = Callable[[Record], str | None]
@@ -56,7 +56,7 @@ class Outcome:
 
     def __init__(self, record: Record) -> None:
         self._record = record
-        self._open = list(_left_open(record))
+        self._open = list(_open_outcomes(record))
 
     @property
     def known(self) -> bool:
@@ -78,16 +78,16 @@ class Outcome:
         return Section("What happened next?", tuple(says)) if says else None
 
 
-def _left_open(record: Record) -> Iterable[_Open]:
+def _open_outcomes(record: Record) -> Iterable[_Open]:
     data = record.data
     match data:
         case decisions.PreemptionRequested():
             yield _Open(_answer_to(record.seq, data.selection), "Victim selection has not finished yet")
         case facts.ProposalReceived():
-            for answer in data.proposals[:NAMED]:
-                yield _Open(_answer_to(answer.request, data.selection))
+            for proposal in data.proposals[:MAX_NAMED]:
+                yield _Open(_answer_to(proposal.request, data.selection))
         case decisions.PreemptionDecided():
-            for job in victims_of(data)[:NAMED]:
+            for job in victims_of(data)[:MAX_NAMED]:
                 yield _of_job(job, EVICTION_ENDS, "is still being evicted")
             yield _of_job(data.preemptor.job, STARTS, "has not started yet")
         case decisions.PreemptionRefused():
@@ -147,7 +147,7 @@ def _milestone(later: Record, job: str) -> str | None:
         case decisions.ReservationDropped():
             return f"{job} lost its reservation ({data.reason})"
         case decisions.EvictionCancelled():
-            return f"The eviction of {job} was cancelled ({unstopped(data.reason)})"
+            return f"The eviction of {job} was cancelled ({without_stop(data.reason)})"
         case decisions.JobRequeued():
             return f"{job} was requeued ({data.outcome})"
         case decisions.JobEnded():
@@ -157,7 +157,7 @@ def _milestone(later: Record, job: str) -> str | None:
         case decisions.MigrationDecided():
             return f"{job} was migrated"
         case decisions.MigrationRefused():
-            return f"{job} was not migrated ({unstopped(data.reason)})"
+            return f"{job} was not migrated ({without_stop(data.reason)})"
         case facts.JobResumed():
             return f"{job} was resumed"
         case decisions.PreemptionRequested():

@@ -6,24 +6,24 @@ from bailiff_core.humanize import count_text
 from bailiff_core.model.proposal import Cost
 
 from .counterfactual import ABSENT, Counterfactual, NextVictims, cheaper
-from .sentences import Section, Sentence, few, listed, unstopped
-from .victims import DECIDES, EQUAL, cost_list, first_difference, says_of
+from .sentences import Section, Sentence, few, listed, without_stop
+from .victims import DECIDES, EQUAL, cost_list, first_difference, predicate_of
 
-MOST_LISTED = 4
+MAX_JOBS_LISTED = 4
 
 
 def explain_counterfactual(found: Counterfactual, seq: int) -> Section:
     """Section about one counterfactual. seq: of the decision."""
     question = f"What would have happened without {found.other}?" if found.chosen else f"Why not {found.other}?"
-    return Section(question, tuple(_instead(found, (seq,))))
+    return Section(question, tuple(_counterfactual_sentences(found, (seq,))))
 
 
-def _instead(found: Counterfactual, seqs: tuple[int, ...]) -> Iterable[Sentence]:
+def _counterfactual_sentences(found: Counterfactual, seqs: tuple[int, ...]) -> Iterable[Sentence]:
     if found.rule == ABSENT:
         yield Sentence(f"{found.other} had no resources allocated at that time.", seqs)
         return
     if found.rule:
-        yield Sentence(f"Rule {found.rule} protected {found.other} from {found.action}: it {says_of(found.rule)}.", seqs)
+        yield Sentence(f"Rule {found.rule} protected {found.other} from {found.action}: it {predicate_of(found.rule)}.", seqs)
         return
     if found.chosen:
         yield Sentence(f"{found.other} is one of the victims.", seqs)
@@ -32,14 +32,16 @@ def _instead(found: Counterfactual, seqs: tuple[int, ...]) -> Iterable[Sentence]
     how = "" if found.proven else "; that is the cheapest set found, not proven"
     if found.cost is None:
         condition = f"without {found.other}" if found.chosen else f"with {found.other} as a victim"
-        why = f": {unstopped(found.why)}" if found.why else ""
+        why = f": {without_stop(found.why)}" if found.why else ""
         yield Sentence(f"Searched again {condition}, no set of victims is sufficient{why}.", seqs)
         return
     if found.chosen and not found.jobs:
         yield Sentence(f"Searched again without {found.other}, no eviction is needed.", seqs)
         return
     condition = f"Without {found.other}" if found.chosen else f"With {found.other}"
-    them = listed(found.jobs) if len(found.jobs) < MOST_LISTED else f"{count_text(len(found.jobs), 'job')} ({few(found.jobs)})"
+    them = (
+        listed(found.jobs) if len(found.jobs) < MAX_JOBS_LISTED else f"{count_text(len(found.jobs), 'job')} ({few(found.jobs)})"
+    )
     yield Sentence(f"{condition}, searched again, {them} would be preempted: that costs {cost_list(found.cost)}{how}.", seqs)
     if found.needless:
         yield Sentence("All chosen victims would still be needed, so its own loss would be for nothing.", seqs)
@@ -65,7 +67,7 @@ def explain_next_victims(found: NextVictims, preemptor: str, seq: int) -> Sectio
 def _next(found: NextVictims, seqs: tuple[int, ...]) -> Iterable[Sentence]:
     if found.why or (not found.jobs and found.action != "allocate"):
         sure = ", and that is proven" if found.proven else ""
-        yield Sentence(f"No victims were found for it{sure}: {unstopped(found.why)}.", seqs)
+        yield Sentence(f"No victims were found for it{sure}: {without_stop(found.why)}.", seqs)
     elif not found.jobs:
         yield Sentence("None: it would fit without evictions.", seqs)
     else:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from bailiff_core.records import Record, decisions, facts
 from bailiff_core.records.wire import time_text
 
-NAMED = 5
+MAX_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ def seqs_of(*seqs: int | None) -> tuple[int, ...]:
 
 def few(names: Sequence[str], total: int | None = None) -> str:
     """The first few names, and the number of others. total: number of all names, if `names` is not complete."""
-    more = (len(names) if total is None else total) - len(names[:NAMED])
-    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    more = (len(names) if total is None else total) - len(names[:MAX_NAMED])
+    return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def listed(names: Sequence[str]) -> str:
@@ -82,7 +82,7 @@ def tasks_text(ranges: str) -> str:
     return f"task {ranges}" if ranges.isdigit() else f"tasks {ranges}"
 
 
-def unstopped(text: str) -> str:
+def without_stop(text: str) -> str:
     """The text without its full stop, for use within a sentence."""
     return text.rstrip(".")
 

@@ -8,32 +8,32 @@ from bailiff_core.model.state import Job, Node, PoolState
 from bailiff_core.model.units import next_unit
 from bailiff_core.placement.gang import GangPlacement, place_unit
 from bailiff_core.placement.step_budget import StepBudget
-from bailiff_core.protections import next_to_open
+from bailiff_core.protections import next_protection_end
 from bailiff_core.queue.backfill import Backfill
 from bailiff_core.records import Record
 from bailiff_core.scheduling_snapshot import current_snapshot
 
-from .sentences import NAMED, Sentence, clock, few, have, seqs_of
+from .sentences import MAX_NAMED, Sentence, clock, few, have, seqs_of
 from .victims import needs
 
 
-def what_would_free_it(state: PoolState, job: Job, refusal: Record | None) -> Iterable[Sentence]:
+def unblocking_sentences(state: PoolState, job: Job, refusal: Record | None) -> Iterable[Sentence]:
     """Sentences about what would unblock the job. refusal: the newest one with a reason in the pool."""
     if refusal is not None:
         yield from needs(refusal)
     if job.next_request_at > state.now:
         text = f"Its next preemption request is possible from {clock(job.next_request_at)} on."
         yield Sentence(text, seqs_of(refusal.seq if refusal else None))
-    opens = next_to_open(state, ACTIONS[1:], job) if state.policy is not None and job.may_preempt else None
+    opens = next_protection_end(state, ACTIONS[1:], job) if state.policy is not None and job.may_preempt else None
     if opens is not None:
         yield Sentence(
             f"At {clock(opens)} a time-based rule that protects a possible victim expires.", seqs_of(state.policy_revision)
         )
-    yield from _leaving(state)
+    yield from _evicting(state)
     yield from _reserved(state, job)
     yield from _limits(state)
-    yield from _out_of_use(state)
-    yield from by_limits_alone(state, job)
+    yield from _unusable_devices(state)
+    yield from latest_start_by_limits(state, job)
 
 
 def expected_return(state: PoolState, job: Job) -> Iterable[Sentence]:
@@ -44,7 +44,7 @@ def expected_return(state: PoolState, job: Job) -> Iterable[Sentence]:
     elif job.phase == "reserved":
         plan = state.preemptions.get(job.preemption) if job.preemption is not None else None
         if plan is not None and plan.victims:
-            ends = [end for name in plan.victims if (end := _gone_by(state.jobs[name])) is not None]
+            ends = [end for name in plan.victims if (end := _grace_end(state.jobs[name])) is not None]
             late = f", at the latest about {clock(max(ends))}" if len(ends) == len(plan.victims) else ""
             yield Sentence(f"It starts when {few(plan.victims)} {have(plan.victims)} exited{late}.", seqs_of(plan.seq))
     elif job.phase == "pending":
@@ -54,11 +54,11 @@ def expected_return(state: PoolState, job: Job) -> Iterable[Sentence]:
             else []
         )
         if ahead:
-            yield Sentence(f"Ahead of it in the queue: {few(ahead)}.", tuple(state.jobs[name].seq for name in ahead[:NAMED]))
-        yield from by_limits_alone(state, job)
+            yield Sentence(f"Ahead of it in the queue: {few(ahead)}.", tuple(state.jobs[name].seq for name in ahead[:MAX_NAMED]))
+        yield from latest_start_by_limits(state, job)
 
 
-def by_limits_alone(state: PoolState, job: Job) -> Iterator[Sentence]:
+def latest_start_by_limits(state: PoolState, job: Job) -> Iterator[Sentence]:
     """When the job fits if each running job uses its full run-time limit and no other job is placed first."""
     unit = next_unit(job)
     if unit is None or state.policy is None:
@@ -83,21 +83,21 @@ def by_limits_alone(state: PoolState, job: Job) -> Iterator[Sentence]:
         yield Sentence(f"Run-time limits do not bound when it fits: that depends on jobs without a run-time limit{who}.")
 
 
-def _leaving(state: PoolState) -> Iterator[Sentence]:
+def _evicting(state: PoolState) -> Iterator[Sentence]:
     leaving = [state.jobs[name] for name in state.evicting if state.jobs[name].eviction is not None]
-    for job in leaving[:NAMED]:
+    for job in leaving[:MAX_NAMED]:
         assert job.eviction is not None
         whom = f", for {job.eviction.for_job}" if job.eviction.for_job else ""
-        end = _gone_by(job)
+        end = _grace_end(job)
         late = " It is overdue." if job.eviction.stuck else ""
         when = f"ends at {clock(end)}" if end is not None else "starts when its nodes are notified"
-        held = count_text(_gpus_held(job), "GPU")
+        held = count_text(_gpus_allocated(job), "GPU")
         yield Sentence(f"Being evicted now: {job.id}, with {held}{whom}; its grace {when}.{late}", _decided(job))
-    if len(leaving) > NAMED:
-        yield Sentence(f"Not listed: {count_text(len(leaving) - NAMED, 'more job')} being evicted.")
+    if len(leaving) > MAX_NAMED:
+        yield Sentence(f"Not listed: {count_text(len(leaving) - MAX_NAMED, 'more job')} being evicted.")
 
 
-def _gone_by(job: Job) -> int | None:
+def _grace_end(job: Job) -> int | None:
     eviction = job.eviction
     return None if eviction is None or eviction.started_at is None else eviction.started_at + eviction.grace
 
@@ -108,11 +108,11 @@ def _decided(job: Job) -> tuple[int, ...]:
 
 def _reserved(state: PoolState, preemptor: Job) -> Iterator[Sentence]:
     held = [state.jobs[name] for name in state.reserved if name != preemptor.id]
-    for job in held[:NAMED]:
+    for job in held[:MAX_NAMED]:
         until = f", until {clock(job.reserved_until)} at the latest" if job.reserved_until is not None else ""
         yield Sentence(f"Reserved for {job.id}: {count_text(job.gpus, 'GPU')}{until}.", seqs_of(job.preemption, job.seq))
-    if len(held) > NAMED:
-        yield Sentence(f"Not listed: reservations for {count_text(len(held) - NAMED, 'more job')}.")
+    if len(held) > MAX_NAMED:
+        yield Sentence(f"Not listed: reservations for {count_text(len(held) - MAX_NAMED, 'more job')}.")
 
 
 def _limits(state: PoolState) -> Iterator[Sentence]:
@@ -121,14 +121,14 @@ def _limits(state: PoolState) -> Iterator[Sentence]:
         for job in state.active_jobs()
         if job.demand.run_time_limit is not None and job.last_start is not None
     )
-    for at, (until, name) in enumerate(ending[:NAMED]):
+    for at, (until, name) in enumerate(ending[:MAX_NAMED]):
         which = "The first job with a run-time limit to reach it is" if not at else "Then"
-        held = count_text(_gpus_held(state.jobs[name]), "GPU")
+        held = count_text(_gpus_allocated(state.jobs[name]), "GPU")
         yield Sentence(f"{which} {name}, at {clock(until)}, with {held}.", seqs_of(state.jobs[name].seq))
 
 
-def _out_of_use(state: PoolState) -> Iterator[Sentence]:
-    counts = [(node, _troubled(node)) for node in state.nodes.values()]
+def _unusable_devices(state: PoolState) -> Iterator[Sentence]:
+    counts = [(node, _unusable(node)) for node in state.nodes.values()]
     troubled = [(node.name, count) for node, count in counts if count]
     if troubled:
         total = count_text(sum(count for _, count in troubled), "GPU")
@@ -137,12 +137,12 @@ def _out_of_use(state: PoolState) -> Iterator[Sentence]:
         )
 
 
-def _troubled(node: Node) -> int:
+def _unusable(node: Node) -> int:
     """Number of devices that are quarantined or unhealthy."""
     return sum(1 for device in node.devices if not device.healthy or node.quarantined >> device.number & 1)
 
 
-def _gpus_held(job: Job) -> int:
+def _gpus_allocated(job: Job) -> int:
     return sum(task.devices.bit_count() for task in job.tasks if task.state != "released")
 
 

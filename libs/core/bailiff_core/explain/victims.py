@@ -10,7 +10,7 @@ from bailiff_core.protections import RULES
 from bailiff_core.records import Record, decisions
 
 from .counterfactual import cheaper, levels
-from .sentences import Sentence, clock, few, seqs_of, tasks_text, unstopped, victims_of, were
+from .sentences import Sentence, clock, few, seqs_of, tasks_text, victims_of, were, without_stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Condition:
     message: str
 
 
-def who_text(preemptor: decisions.Preemptor) -> str:
+def preemptor_text(preemptor: decisions.Preemptor) -> str:
     """`high (inference 125, project a)`."""
     rank = f"{preemptor.class_name} {preemptor.priority}"
     if preemptor.base_priority is not None and preemptor.base_priority != preemptor.priority:
@@ -70,7 +70,7 @@ def decided(record: Record) -> Iterable[Sentence]:
             f"No eviction is needed for {preemptor.job} any more: resources became free.", seqs_of(record.seq, data.request)
         )
         return
-    text = f"At {clock(record.time)} {few(jobs)} {were(jobs)} preempted by {who_text(preemptor)}, action {data.action}."
+    text = f"At {clock(record.time)} {few(jobs)} {were(jobs)} preempted by {preemptor_text(preemptor)}, action {data.action}."
     yield Sentence(text, seqs_of(record.seq, data.request))
     them = "it" if len(jobs) == 1 else "they"
     yield Sentence(f"Why {them} may be preempted: {rule_text(data, data.victims[0])}.", seqs_of(record.seq))
@@ -130,7 +130,7 @@ def _candidate_sentences(record: Record, why: Explanation, action: str) -> Itera
     seqs = seqs_of(record.seq)
     for tried in why.attempted_actions:
         ended = "gave up" if tried.refused == "gave-up" else "found no victims"
-        reason = f": {unstopped(tried.would_need)}" if tried.would_need else ""
+        reason = f": {without_stop(tried.would_need)}" if tried.would_need else ""
         yield Sentence(f"Action {tried.action} {ended}{reason}.", seqs)
         yield from _exclusion_sentences(seqs, tried.candidates, tried.excluded, f"Under {tried.action}, ")
     yield from _exclusion_sentences(seqs, why.candidates, why.excluded, f"Under {action}, " if why.attempted_actions else "")
@@ -142,7 +142,7 @@ def _exclusion_sentences(seqs: tuple[int, ...], candidates: int, excluded: Seque
     for group in excluded:
         some = f" ({few(group.examples, group.jobs)})" if group.examples else ""
         rule = f"{under}rule" if under else "Rule"
-        text = f"{rule} {group.rule} protected {count_text(group.jobs, 'job')}{some}: each {says_of(group.rule)}."
+        text = f"{rule} {group.rule} protected {count_text(group.jobs, 'job')}{some}: each {predicate_of(group.rule)}."
         yield Sentence(text, seqs)
 
 
@@ -169,7 +169,7 @@ def needs(record: Record) -> Iterable[Sentence]:
     assert isinstance(data, decisions.PreemptionRefused)
     if data.would_need:
         by = f", by {data.action}" if data.explanation.attempted_actions else ""
-        yield Sentence(f"What it lacked{by}: {unstopped(data.would_need)}.", seqs_of(record.seq))
+        yield Sentence(f"What it lacked{by}: {without_stop(data.would_need)}.", seqs_of(record.seq))
 
 
 def missing_text(data: decisions.PreemptionRefused) -> str:
@@ -181,9 +181,9 @@ def missing_text(data: decisions.PreemptionRefused) -> str:
     return "; ".join(f"{action}: {need}" for action, need in all_of_them if need)
 
 
-def says_of(rule: str) -> str:
+def predicate_of(rule: str) -> str:
     """Predicate for a job that the rule protects, as the end of a sentence."""
-    return next((known.says for known in RULES if known.name == rule), "is protected by it")
+    return next((known.predicate for known in RULES if known.name == rule), "is protected by it")
 
 
 def cost_list(cost: Cost) -> str:

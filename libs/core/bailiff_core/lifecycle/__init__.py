@@ -1,5 +1,5 @@
-"""What becomes of attempts, reservations and evictions by themselves: rules that look at the state and yield decisions.
+"""Rules about attempts, reservations and evictions that need no search: they look at the state and yield decisions.
 
-Each rule is a generator that sees its own decisions enacted before it goes on. No rule here looks for room or
-chooses a victim; that is `actions` and `victims`.
+Each rule is a generator. Each decision that it yields is enacted on the state before the generator resumes. No rule here
+searches for placements or victims; that is in `actions` and `victims`.
 """

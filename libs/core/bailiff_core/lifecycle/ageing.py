@@ -11,7 +11,7 @@ from .timers import timers_of
 
 
 def ageing(state: PoolState) -> Iterator[Decision]:
-    """Jobs count with what they should count with now; the record says both values."""
+    """Updates effective priorities that `ageing` changes; the record has the base and the effective priority."""
     for job in timers_of(state).due(state, rule.NAME):
         wanted = rule.effective(state, job)
         if wanted != job.priority:

@@ -10,10 +10,10 @@ from bailiff_core.records.payload import Decision
 
 
 def cancelled_evictions_of_preemptions(state: PoolState) -> Iterator[Decision]:
-    """A preemption whose plan is gone: victims that nobody was told of stay, others if nothing of them has left yet.
+    """Cancels evictions of preemptions that ended, if they are still `cancellable`.
 
-    So does a job that was to move and that nobody was told of, when the place kept for it is gone, and one that was to leave a
-    node that is drained no more.
+    Before agents were notified it also cancels the eviction of a migrating job whose reservation was dropped, and of a job on
+    a node that is no longer drained.
     """
     for entry in active_evictions(state):
         eviction = entry.eviction
@@ -24,7 +24,7 @@ def cancelled_evictions_of_preemptions(state: PoolState) -> Iterator[Decision]:
         if (
             eviction.cause == "drain"
             and eviction.started_seq is None
-            and not any(_is_emptied(state, task) for task in entry.tasks)
+            and not any(_is_drain_due(state, task) for task in entry.tasks)
         ):
             reason = "its node is not being emptied any more"
             yield EvictionCancelled(
@@ -35,24 +35,24 @@ def cancelled_evictions_of_preemptions(state: PoolState) -> Iterator[Decision]:
             continue
         if not entry.cancellable:
             continue
-        told = eviction.started_seq is not None
+        notified = eviction.started_seq is not None
         yield EvictionCancelled(
             job=entry.job.id,
             attempt=entry.job.attempt,
             preemption=eviction.preemption,
-            notified=told,
+            notified=notified,
             reason=f"{eviction.for_job} does not need the room any more",
-            tasks=ranges(task.index for task in entry.remaining) if entry.part and told else entry.part,
+            tasks=ranges(task.index for task in entry.present) if entry.part and notified else entry.part,
         )
 
 
-def _is_emptied(state: PoolState, task: Task) -> bool:
+def _is_drain_due(state: PoolState, task: Task) -> bool:
     drain = state.nodes[task.node].drain
     return drain is not None and drain.due
 
 
 def stuck_evictions(state: PoolState) -> Iterator[Decision]:
-    """Room that should have come free long ago is not counted on any more."""
+    """Records evictions whose resources were not released in time; they no longer count as releasing."""
     for entry in active_evictions(state):
         due = stuck_at(state, entry.eviction)
         if due is not None and state.now >= due:
@@ -60,7 +60,7 @@ def stuck_evictions(state: PoolState) -> Iterator[Decision]:
 
 
 def stuck_at(state: PoolState, eviction: Eviction) -> int | None:
-    """When an eviction that was begun counts as stuck, µs on log time."""
+    """When an eviction in progress counts as stuck, µs of log time; `None` if it has not started or is stuck already."""
     if eviction.started_at is None or eviction.stuck:
         return None
     return eviction.started_at + eviction.grace + state.rules.eviction.stuck_after

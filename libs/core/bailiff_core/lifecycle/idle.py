@@ -1,4 +1,4 @@
-"""Jobs whose GPUs do nothing: told of, or paused."""
+"""Records jobs whose GPUs are idle for longer than the policy allows; by the policy they are paused, too."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from .timers import timers_of
 
 
 def idle_jobs(state: PoolState) -> Iterator[Decision]:
-    """It is said once, until any of its GPUs works again."""
+    """Records each idle job once, until any of its GPUs is used again."""
     for job in timers_of(state).due(state, rule.NAME):
-        lasted = state.now - (rule.since(job) or state.now)
-        yield JobIdle(job=job.id, attempt=job.attempt, duration=lasted, action=state.rules.idle.action)
+        duration = state.now - (rule.since(job) or state.now)
+        yield JobIdle(job=job.id, attempt=job.attempt, duration=duration, action=state.rules.idle.action)

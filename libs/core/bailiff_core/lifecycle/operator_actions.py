@@ -7,40 +7,44 @@ from bailiff_core.fold.gang import active_tasks
 from bailiff_core.model.grace import grace_of
 from bailiff_core.model.placement_ranges import ranges
 from bailiff_core.model.state import Drain, Job, Node, PoolState
-from bailiff_core.model.units import core_complete
+from bailiff_core.model.units import core_stands
 from bailiff_core.records.decisions import DrainDeadlineReached, ReservationDropped
 from bailiff_core.records.payload import Decision
 
-from .termination import ACTIVE, stop
+from .termination import ACTIVE, eviction_decision
 
-LONGEST_REASON = 1000
+MAX_REASON_CHARS = 1000
 
 
 def paused_jobs(state: PoolState) -> Iterator[Decision]:
-    """A paused job loses its promise, or is stopped."""
+    """Drops the reservation of a paused job, or evicts it."""
     for job in state.touched_jobs():
         if job.paused_seq is None or job.cancelled:
             continue
         if job.phase == "reserved":
             yield ReservationDropped(job=job.id, reason="paused", preemption=job.preemption)
         elif job.phase in ACTIVE:
-            own = job.idle_recorded and job.pause_reason  # the policy paused it, and says why
-            yield stop(state, job, "paused", own or because("somebody wants it paused", job.pause_reason))
+            idle_reason = job.idle_recorded and job.pause_reason  # paused by the idle rule, with its reason
+            yield eviction_decision(
+                state, job, "paused", idle_reason or with_reason("somebody wants it paused", job.pause_reason)
+            )
 
 
 def requested_evictions(state: PoolState) -> Iterator[Decision]:
-    """A job that somebody wants off its place leaves it."""
+    """Evicts jobs on request; of a reserved job it drops the reservation."""
     for job in state.touched_jobs():
         if job.operator_request is None or job.operator_request.kind != "evict":
             continue
         if job.phase == "reserved":
             yield ReservationDropped(job=job.id, reason="requested", preemption=job.preemption)
         elif job.phase in ACTIVE:
-            yield stop(state, job, "requested", because("somebody wants it off its place", job.operator_request.reason))
+            yield eviction_decision(
+                state, job, "requested", with_reason("somebody wants it off its place", job.operator_request.reason)
+            )
 
 
 def drains(state: PoolState) -> Iterator[Decision]:
-    """Deadlines of graceful drains, and whatever stands on a node that is to be empty now."""
+    """Records deadlines of graceful drains, and evicts tasks on nodes whose drain is due."""
     for number in list(state.draining):
         drain = state.nodes[number].drain
         if drain is not None and not drain.due and drain.deadline is not None and state.now >= drain.deadline:
@@ -49,17 +53,17 @@ def drains(state: PoolState) -> Iterator[Decision]:
     for job in state.touched_jobs() if due else ():
         if job.phase not in ACTIVE:
             continue
-        leaving = [task for task in active_tasks(job) if task.node in due]
-        if leaving:
-            node = state.nodes[leaving[0].node]
+        on_due_nodes = [task for task in active_tasks(job) if task.node in due]
+        if on_due_nodes:
+            node = state.nodes[on_due_nodes[0].node]
             assert node.drain is not None
-            told = "" if takes_whole(job, due) else ranges(task.index for task in leaving)
-            reason = because(f"{node.name} is being emptied ({node.drain.mode})", node.drain.reason)
-            yield stop(state, job, "drain", reason, told, grace=drain_grace(state, job, node.drain))
+            tasks = "" if requires_nodes(job, due) else ranges(task.index for task in on_due_nodes)
+            reason = with_reason(f"{node.name} is being emptied ({node.drain.mode})", node.drain.reason)
+            yield eviction_decision(state, job, "drain", reason, tasks, grace=drain_grace(state, job, node.drain))
 
 
 def drain_deadlines(state: PoolState) -> Iterator[int]:
-    """When graceful drains are over, µs on log time."""
+    """Deadlines of graceful drains, µs of log time."""
     for number in state.draining:
         drain = state.nodes[number].drain
         if drain is not None and not drain.due and drain.deadline is not None:
@@ -67,7 +71,7 @@ def drain_deadlines(state: PoolState) -> Iterator[int]:
 
 
 def drain_grace(state: PoolState, job: Job, drain: Drain) -> int:
-    """How long the job has from notice to KILL on a node that is being emptied, µs."""
+    """The job's grace under this drain, from notice to KILL, µs."""
     grace = grace_of(state, job)
     if drain.mode == "fast":
         grace = min(grace, state.rules.eviction.short_grace)
@@ -77,38 +81,41 @@ def drain_grace(state: PoolState, job: Job, drain: Drain) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Affected:
-    """What a drain of one node means for one job: all of it leaves, or these tasks; or only a promise goes elsewhere."""
+class AffectedJob:
+    """The effect of a node's drain on one job. whole: the whole job is evicted, else only `tasks`.
+
+    reserved: it has no tasks there, only a reservation, which is dropped.
+    """
 
     job: Job
     tasks: tuple[int, ...]
     whole: bool
-    promised: bool
+    reserved: bool
 
 
-def affected_by_drain(state: PoolState, node: Node) -> list[Affected]:
-    """Whoever stands on the node or is promised room there, in the order in which they got it."""
+def affected_by_drain(state: PoolState, node: Node) -> list[AffectedJob]:
+    """Jobs with tasks or reservations on the node, in the order in which they got their place."""
     found = []
     for job in state.active_jobs():
-        there = [task for task in job.tasks if task.node == node.number and task.state not in ("reserved", "released")]
-        waits = [task for task in (*job.tasks, *job.reservation) if task.node == node.number and task.state == "reserved"]
-        if there:
-            whole = job.eviction is not None or takes_whole(job, {node.number: None})
-            found.append(Affected(job, tuple(task.index for task in there), whole, promised=False))
-        elif waits:
-            found.append(Affected(job, tuple(task.index for task in waits), job.phase == "reserved", promised=True))
+        placed = [task for task in job.tasks if task.node == node.number and task.state not in ("reserved", "released")]
+        reserved = [task for task in (*job.tasks, *job.reservation) if task.node == node.number and task.state == "reserved"]
+        if placed:
+            whole = job.eviction is not None or requires_nodes(job, {node.number: None})
+            found.append(AffectedJob(job, tuple(task.index for task in placed), whole, reserved=False))
+        elif reserved:
+            found.append(AffectedJob(job, tuple(task.index for task in reserved), job.phase == "reserved", reserved=True))
     return found
 
 
-def takes_whole(job: Job, nodes: dict[int, None]) -> bool:
-    """Whether the job cannot go on without its members on these nodes."""
-    return not core_complete(job, [task for task in active_tasks(job) if task.node not in nodes])
+def requires_nodes(job: Job, nodes: dict[int, None]) -> bool:
+    """Whether the job cannot run without its tasks on these nodes."""
+    return not core_stands(job, [task for task in active_tasks(job) if task.node not in nodes])
 
 
 def _is_due(node: Node) -> bool:
     return node.drain is not None and node.drain.due
 
 
-def because(what: str, reason: str) -> str:
-    """The occasion, and the reason that a person gave for it."""
-    return f"{what}: {reason}"[:LONGEST_REASON] if reason else what
+def with_reason(text: str, reason: str) -> str:
+    """The text, followed by the operator's reason if one was given."""
+    return f"{text}: {reason}"[:MAX_REASON_CHARS] if reason else text

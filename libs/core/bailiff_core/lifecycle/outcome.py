@@ -1,4 +1,4 @@
-"""The outcome table of the job contract: what an exit means."""
+"""The outcome table of the job contract: the outcome of a task, and of a gang, from exit codes and eviction stages."""
 
 from typing import Literal
 
@@ -9,11 +9,11 @@ Verdict = Literal["finished", "preempted", "preempted-unclean", "failed", "lost"
 
 
 def verdict(task: Task) -> Verdict:
-    """What one task's end means.
+    """The outcome of one exited task.
 
-    Acknowledged, then any code: preempted; 85: preempted, by its own word; 143 or -15 after TERM, 137 or -9 after KILL:
-    preempted, unclean. On a device that broke it is no failure of the job, and of a member that was told to leave alone none
-    of the gang, whatever it ended with.
+    Acknowledged, then any code: preempted; 85: preempted, as reported by the task; 143 or -15 after TERM, 137 or -9 after
+    KILL: preempted, unclean. No exit code, or a failure on a broken device: lost. Any other nonzero code of a notified task
+    that is evicted singly: preempted, unclean.
     """
     code = task.exit_code
     if code is None or (code not in (0, YIELDED) and task.device_failed):
@@ -22,29 +22,29 @@ def verdict(task: Task) -> Verdict:
         return "preempted"
     if (task.term_sent and code in (143, -15)) or (task.kill_sent and code in (137, -9)):
         return "preempted-unclean"
-    if code and task.eviction is not None and _told(task):
+    if code and task.eviction is not None and _notified(task):
         return "preempted-unclean"
     return "finished" if code == 0 else "failed"
 
 
 def gang_verdict(job: Job) -> Verdict:
-    """The gang's: the worst of its members', in the order failed, lost, unclean, preempted; finished when all are.
+    """The worst outcome of the gang's tasks: failed, lost, unclean, preempted; finished only if all are.
 
-    Members that were never there do not count, nor do those that left alone. Where a member of a gang that was told to
-    leave has acknowledged, the others that were told fail because it left: that is no failure.
+    Tasks that never started do not count, nor do tasks that were evicted singly, unless there are no others. In a gang that
+    is evicted, once one task has acknowledged, a failure of another notified task counts as a consequence of the eviction.
     """
     ended = [task for task in job.tasks if task.state in ("exited", "released")]
-    alone = [task for task in ended if task.eviction is None]
-    leaves = job.eviction is not None and any(task.acknowledged for task in ended)
-    found = {_in_gang(task, leaves) for task in alone or ended}
+    not_evicted_singly = [task for task in ended if task.eviction is None]
+    yielding = job.eviction is not None and any(task.acknowledged for task in ended)
+    found = {_verdict_in_gang(task, yielding) for task in not_evicted_singly or ended}
     order: tuple[Verdict, ...] = ("failed", "lost", "preempted-unclean", "preempted", "finished")
     return next(entry for entry in order if entry in found)
 
 
-def _in_gang(task: Task, leaves: bool) -> Verdict:
+def _verdict_in_gang(task: Task, yielding: bool) -> Verdict:
     found = verdict(task)
-    return "preempted-unclean" if found == "failed" and leaves and _told(task) else found
+    return "preempted-unclean" if found == "failed" and yielding and _notified(task) else found
 
 
-def _told(task: Task) -> bool:
+def _notified(task: Task) -> bool:
     return task.noticed or task.term_sent or task.kill_sent

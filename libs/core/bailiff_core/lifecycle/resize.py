@@ -15,16 +15,18 @@ from .termination import ACTIVE
 
 
 def resized_gangs(state: PoolState) -> Iterator[Decision]:
-    """Members of a running gang are gone for good: the others start again without them, where they stand."""
+    """Restarts the remaining tasks of a running gang that lost some for good, each in its place."""
     for job in state.touched_jobs():
-        here = [task for task in job.tasks if task.state in ACTIVE]
-        leaves = any(task.eviction is not None or task.state == "exited" for task in job.tasks)
-        if job.restart_pending and job.phase == "running" and here and not leaves and not any(map(is_done, job.tasks)):
-            yield start_again(state, job, here, f"it goes on with {count_text(len(here), 'task')}, which have to start together")
+        active = [task for task in job.tasks if task.state in ACTIVE]
+        leaving = any(task.eviction is not None or task.state == "exited" for task in job.tasks)
+        if job.restart_pending and job.phase == "running" and active and not leaving and not any(map(is_done, job.tasks)):
+            yield restart_in_place(
+                state, job, active, f"it goes on with {count_text(len(active), 'task')}, which have to start together"
+            )
 
 
-def start_again(state: PoolState, job: Job, members: list[Task], reason: str) -> Decision:
-    """All leave and start anew, each of these members at its place."""
+def restart_in_place(state: PoolState, job: Job, members: list[Task], reason: str) -> Decision:
+    """Evicts the whole job and reserves each of these tasks its place for the next attempt."""
     grace = grace_of(state, job)
     places = tuple(TaskPlacement(task.index, task.node, task.devices) for task in members)
     return MigrationDecided(
@@ -38,13 +40,13 @@ def start_again(state: PoolState, job: Job, members: list[Task], reason: str) ->
     )
 
 
-def members_started(state: PoolState, job: Job) -> bool:
-    """Whether members of a gang that does not grow live may have heard how many they are."""
+def has_started_members(state: PoolState, job: Job) -> bool:
+    """Whether the job has `elastic: restart` and tasks of it may have started, and so know the size of their gang."""
     if job.demand.elastic != "restart" or job.phase not in ACTIVE:
         return False
     return any(task.start_seq is not None and task.start_seq <= state.last_fact for task in job.tasks)
 
 
-def heard(state: PoolState, job: Job) -> bool:
-    """Whether every node that its tasks stand on is heard: on one that is not, nothing is started again."""
+def is_on_ready_nodes(state: PoolState, job: Job) -> bool:
+    """Whether every node that its tasks run on is ready; tasks on other nodes cannot be restarted."""
     return all(state.nodes[task.node].state == "ready" for task in job.tasks if task.state in ("starting", "running"))

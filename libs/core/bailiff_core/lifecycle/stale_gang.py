@@ -1,4 +1,4 @@
-"""Evicts gangs whose stale grace is over."""
+"""Evicts gangs that ran below their minimum for longer than their stale grace."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from .timers import timers_of
 
 
 def stale_gangs(state: PoolState) -> Iterator[Decision]:
-    """They leave whole and go back to the queue."""
+    """Evicts each such gang whole; it is requeued."""
     for job in timers_of(state).due(state, rule.NAME):
-        lacking = f"for {(state.now - (job.stale_since or 0)) // 1_000_000} s it has lacked members that it needs"
-        yield EvictionDecided(job=job.id, attempt=job.attempt, cause="stale-gang", grace=grace_of(state, job), reason=lacking)
+        reason = f"for {(state.now - (job.stale_since or 0)) // 1_000_000} s it has lacked members that it needs"
+        yield EvictionDecided(job=job.id, attempt=job.attempt, cause="stale-gang", grace=grace_of(state, job), reason=reason)

@@ -1,29 +1,29 @@
-"""Ends of runs: jobs that finished, failed, were cancelled or shrunk, or ran over their time limit."""
+"""Ends or requeues jobs whose attempt is over, and stops jobs that were cancelled, broken, scaled down, or ran too long."""
 
 from collections.abc import Iterator
 from itertools import islice
 
-from bailiff_core.fold.elasticity import tasks_above_size
+from bailiff_core.fold.elasticity import beyond
 from bailiff_core.fold.gang import active_tasks
 from bailiff_core.fold.jobs import VOLUNTARY
 from bailiff_core.model.grace import grace_of
 from bailiff_core.model.placement_ranges import ranges
 from bailiff_core.model.state import Job, PoolState, Task
-from bailiff_core.model.units import core_complete
-from bailiff_core.model.work_lost import allocated_gpu_milli, lost_gpu_ms
+from bailiff_core.model.units import core_stands
+from bailiff_core.model.work_lost import held_gpu_milli, lost_gpu_ms
 from bailiff_core.records.decisions import EvictionDecided, JobEnded, JobRequeued, JobShrunk, ReservationDropped
 from bailiff_core.records.payload import Decision
 
 from . import stale_grace as stale_gang
 from .outcome import gang_verdict, verdict
 
-GROWTH_BACKOFF = 16_000_000
-CODES_TOLD = 100
+GROWTH_BACKOFF = 16_000_000  # µs
+MAX_EXIT_CODES = 100
 ACTIVE = ("starting", "running")
 
 
 def cancelled_jobs(state: PoolState) -> Iterator[Decision]:
-    """A cancelled job that holds nothing ends at once; its reservation is dropped first."""
+    """Ends cancelled jobs that have no placed tasks; drops their reservation first."""
     for job in state.touched_jobs():
         if job.cancelled and job.phase == "reserved":
             yield ReservationDropped(job=job.id, reason="cancelled", preemption=job.preemption)
@@ -32,27 +32,27 @@ def cancelled_jobs(state: PoolState) -> Iterator[Decision]:
 
 
 def shrunk_gangs(state: PoolState) -> Iterator[Decision]:
-    """Members that left, or were lost, and without which the job goes on, are gone for good; it may get others."""
+    """Removes released tasks without which the job continues: evicted ones, and lost ones, which may be replaced."""
     for job in state.touched_jobs():
         for outcome in ("preempted", "preempted-unclean", "lost"):
-            gone = [task for task in _dispensable(state, job) if task.state == "released" and verdict(task) == outcome]
-            if gone and len(gone) < len(job.tasks):
-                evicted = gone[0].eviction
+            released = [task for task in _dispensable(state, job) if task.state == "released" and verdict(task) == outcome]
+            if released and len(released) < len(job.tasks):
+                eviction = released[0].eviction
                 yield JobShrunk.model_validate(
                     {
                         "job": job.id,
                         "attempt": job.attempt,
-                        "tasks": ranges(task.index for task in gone),
+                        "tasks": ranges(task.index for task in released),
                         "outcome": outcome,
-                        "cause": evicted.cause if evicted is not None else "exit",
-                        "lost_gpu_ms": lost_gpu_ms(state, job, allocated_gpu_milli(state, job, gone)),
-                        "not_before": state.now + GROWTH_BACKOFF if evicted is None else 0,
+                        "cause": eviction.cause if eviction is not None else "exit",
+                        "lost_gpu_ms": lost_gpu_ms(state, job, held_gpu_milli(state, job, released)),
+                        "not_before": state.now + GROWTH_BACKOFF if eviction is None else 0,
                     }
                 )
 
 
 def finished_attempts(state: PoolState) -> Iterator[Decision]:
-    """All that started is gone: the job has ended, or it goes back to its place in the queue."""
+    """Ends or requeues jobs all of whose started tasks are released."""
     for job in state.touched_jobs():
         started = [task for task in job.tasks if task.state != "reserved"]
         if started and all(task.state == "released" for task in started):
@@ -61,7 +61,7 @@ def finished_attempts(state: PoolState) -> Iterator[Decision]:
 
 def _end_or_requeue(state: PoolState, job: Job) -> Decision:
     outcome = gang_verdict(job)
-    codes = dict(islice(((str(task.index), task.exit_code) for task in job.tasks if task.exit_code), CODES_TOLD))
+    codes = dict(islice(((str(task.index), task.exit_code) for task in job.tasks if task.exit_code), MAX_EXIT_CODES))
     cause = job.eviction.cause if job.eviction is not None else "exit"
     if outcome == "finished":
         return JobEnded(job=job.id, attempt=job.attempt, outcome="succeeded", exit_codes=codes)
@@ -87,75 +87,77 @@ def _end_or_requeue(state: PoolState, job: Job) -> Decision:
         attempt=job.attempt,
         outcome=outcome,
         cause=cause,
-        lost_gpu_ms=lost_gpu_ms(state, job, allocated_gpu_milli(state, job, job.tasks)),
+        lost_gpu_ms=lost_gpu_ms(state, job, held_gpu_milli(state, job, job.tasks)),
         not_before=0 if preempted else state.now + _backoff(state, job),
     )
 
 
 def _backoff(state: PoolState, job: Job) -> int:
-    """How long a job waits that failed or lost a member, µs: longer each time, whatever it was evicted for meanwhile."""
+    """Backoff of a job that failed or lost a task, µs: doubled with each failure or loss, up to `max_backoff`."""
     rules = state.rules.restarts
     first = rules.backoff if job.demand.restart_backoff is None else job.demand.restart_backoff
     return min(first << min(job.failures + job.losses, 16), max(first, rules.max_backoff))
 
 
 def broken_attempts(state: PoolState) -> Iterator[Decision]:
-    """A cancelled running job, and a gang that lost a member that it needs, are stopped whole."""
+    """Evicts cancelled jobs, and gangs that lost a task without which they cannot run, as a whole."""
     for job in state.touched_jobs():
         if job.phase not in ACTIVE or not any(task.state in ACTIVE for task in job.tasks):
             continue
-        without = dict.fromkeys(task.index for task in _dispensable(state, job))
-        broken = [task for task in job.tasks if task.index not in without and _ended_badly(task)]
+        dispensable = dict.fromkeys(task.index for task in _dispensable(state, job))
+        broken = [task for task in job.tasks if task.index not in dispensable and _ended_badly(task)]
         if job.cancelled:
-            yield stop(state, job, "cancelled", "its owner wants it gone")
+            yield eviction_decision(state, job, "cancelled", "its owner wants it gone")
         elif broken:
-            yield stop(state, job, "gang-failure", f"task {broken[0].index} is gone, so the gang stops")
+            yield eviction_decision(state, job, "gang-failure", f"task {broken[0].index} is gone, so the gang stops")
 
 
 def scaled_down(state: PoolState) -> Iterator[Decision]:
-    """Members that a job does not ask for any more leave; if it has not started yet, it is placed anew."""
+    """Evicts the tasks that a scaled-down job no longer requests; drops their reservation where they have not started."""
     for job in state.touched_jobs():
-        extra = [task for task in tasks_above_size(job) if task.eviction is None and task.state not in ("exited", "released")]
+        extra = [task for task in beyond(job) if task.eviction is None and task.state not in ("exited", "released")]
         if job.phase == "reserved" and extra:
             yield ReservationDropped(job=job.id, reason="scaled", preemption=job.preemption)
         elif job.phase in ACTIVE and extra:
-            waiting = ranges(task.index for task in extra if task.state == "reserved")
-            if waiting:
-                yield ReservationDropped(job=job.id, reason="scaled", preemption=job.preemption, tasks=waiting)
-            there = ranges(task.index for task in extra if task.state != "reserved")
-            if there:
-                yield stop(state, job, "scaled", f"it asks for {job.size} tasks now", there)
+            reserved = ranges(task.index for task in extra if task.state == "reserved")
+            if reserved:
+                yield ReservationDropped(job=job.id, reason="scaled", preemption=job.preemption, tasks=reserved)
+            placed = ranges(task.index for task in extra if task.state != "reserved")
+            if placed:
+                yield eviction_decision(state, job, "scaled", f"it asks for {job.size} tasks now", placed)
 
 
 def overdue_jobs(state: PoolState) -> Iterator[Decision]:
-    """A job that has run as long as it may is stopped."""
+    """Evicts jobs that reached their run-time limit."""
     while state.run_time_limits and state.run_time_limits[0][0] <= state.now:
         job = state.jobs[state.run_time_limits[0][1]]
-        yield stop(state, job, "time-limit", f"it may run for {(job.demand.run_time_limit or 0) // 1_000_000} s, which are over")
+        yield eviction_decision(
+            state, job, "time-limit", f"it may run for {(job.demand.run_time_limit or 0) // 1_000_000} s, which are over"
+        )
 
 
 def _dispensable(state: PoolState, job: Job) -> list[Task]:
-    """Members that ended without having finished, and without which the job goes on.
+    """Tasks that ended without having finished, and without which the job continues.
 
-    Those that were told to leave alone; those that were lost, as long as its core stands without them, or while the rule
-    `stale-gang` gives it time to get others. A member that failed breaks the gang.
+    These are tasks that were evicted singly, and lost tasks if the job still has its minimum without them or if the rule
+    `stale-gang` gives it time to replace them. A failed task breaks the gang.
     """
     if job.phase not in ACTIVE:
         return []
     ended = [task for task in job.tasks if _ended_badly(task)]
-    told = [task for task in ended if task.eviction is not None and verdict(task) != "failed"]
+    evicted = [task for task in ended if task.eviction is not None and verdict(task) != "failed"]
     lost = [task for task in ended if task.eviction is None and verdict(task) == "lost"]
-    if lost and (not active_tasks(job) or (stale_gang.grace(state, job) == 0 and not core_complete(job, active_tasks(job)))):
-        return told
-    return told + lost
+    if lost and (not active_tasks(job) or (stale_gang.grace(state, job) == 0 and not core_stands(job, active_tasks(job)))):
+        return evicted
+    return evicted + lost
 
 
 def _ended_badly(task: Task) -> bool:
     return task.state in ("exited", "released") and verdict(task) != "finished"
 
 
-def stop(state: PoolState, job: Job, cause: str, reason: str, tasks: str = "", grace: int | None = None) -> Decision:
-    """The job, or these tasks of it, are told to leave, with its own grace where no other is given (µs)."""
+def eviction_decision(state: PoolState, job: Job, cause: str, reason: str, tasks: str = "", grace: int | None = None) -> Decision:
+    """Evicts the job, or only these tasks (ranges). grace: µs; default: the job's own."""
     return EvictionDecided.model_validate(
         {
             "job": job.id,

@@ -1,7 +1,7 @@
-"""When time alone leads to decisions, by rule and job: sorted, so that neither a cycle nor a wake-up looks at all jobs.
+"""Timers of jobs: when time alone makes a rule apply to a job. Sorted by rule, so that no cycle has to look at all jobs.
 
-`due` of a rule says from which moment on it has something to say about a job. The timers keeps those moments in
-`pool.indices.timers` and looks again at jobs that changed (`pool.indices.changed_times`); under another policy, at all.
+A rule's function `due` returns the time from which it applies to a job. The timers are kept in `state.indices.timers`; jobs in
+`state.indices.changed_times` are updated, and all jobs after a change of policy.
 """
 
 from bisect import bisect_left
@@ -14,17 +14,17 @@ from bailiff_core.queue import ageing, preemption_delay, schedule_timeout
 from . import idle_since, stale_grace
 
 
-def _tried_again(state: PoolState, job: Job) -> int | None:  # noqa: ARG001
-    """When the back-off of a job that failed is over."""
-    return job.not_before or None if _waits(job) else None
+def _backoff_end(state: PoolState, job: Job) -> int | None:  # noqa: ARG001
+    """When the restart backoff of a failed job is over, µs."""
+    return job.not_before or None if _lacks_tasks(job) else None
 
 
-def _asks_again(state: PoolState, job: Job) -> int | None:  # noqa: ARG001
-    """When a job that was refused victims may ask again."""
-    return job.next_request_at or None if _waits(job) else None
+def _next_request(state: PoolState, job: Job) -> int | None:  # noqa: ARG001
+    """When a job whose preemption request was refused may make another, µs."""
+    return job.next_request_at or None if _lacks_tasks(job) else None
 
 
-def _waits(job: Job) -> bool:
+def _lacks_tasks(job: Job) -> bool:
     return job.phase == "pending" or (job.phase in ("starting", "running") and len(job.tasks) < job.size)
 
 
@@ -34,65 +34,65 @@ DUE: dict[str, Callable[[PoolState, Job], int | None]] = {
     stale_grace.NAME: stale_grace.due,
     preemption_delay.NAME: preemption_delay.due,
     idle_since.NAME: idle_since.due,
-    "back-off": _tried_again,
-    "asks-again": _asks_again,
+    "backoff": _backoff_end,
+    "next-request": _next_request,
 }
 
 
 class Timers:
-    """One line of moments per rule, and one of when running jobs are going to end."""
+    """One sorted queue of due times (µs) per rule."""
 
     def __init__(self) -> None:
         self._revision: int | None = None
-        self._lines = {name: SortedJobs() for name in DUE}
-        self._by_rule = [(self._lines[name], due) for name, due in DUE.items()]
+        self._queues = {name: SortedJobs() for name in DUE}
+        self._by_rule = [(self._queues[name], due) for name, due in DUE.items()]
 
-    def is_of(self, state: PoolState) -> bool:
-        """Whether it goes by the policy in force."""
+    def matches_policy(self, state: PoolState) -> bool:
+        """Whether the timers were computed under the policy in force."""
         return self._revision == state.policy_revision
 
     def refresh(self, state: PoolState, jobs: Iterable[str]) -> None:
-        """Look at these jobs again, or at all where the policy is another one."""
-        if not self.is_of(state):
+        """Updates these jobs, or all jobs if the policy has changed."""
+        if not self.matches_policy(state):
             self._revision = state.policy_revision
-            everyone = [job for job in state.jobs.values() if job.ended_at is None]
+            unended = [job for job in state.jobs.values() if job.ended_at is None]
             for rule, due in DUE.items():
-                self._lines[rule].fill((job.id, key) for job in everyone if (key := _key(job, 0, due(state, job))) is not None)
+                self._queues[rule].fill((job.id, key) for job in unended if (key := _key(job, 0, due(state, job))) is not None)
             return
         for name in jobs:
             found = state.jobs.get(name)
-            for line, due in self._by_rule:
+            for queue, due in self._by_rule:
                 moment = None if found is None else due(state, found)
                 if found is None or moment is None:
-                    line.drop(name)
+                    queue.drop(name)
                 else:
-                    line.put(name, (0, moment, found.seq, name))
+                    queue.put(name, (0, moment, found.seq, name))
 
     def due(self, state: PoolState, rule: str) -> list[Job]:
-        """Jobs whose moment has come under the rule, the one that waits longest first."""
-        order = self._lines[rule].order
+        """Jobs for which the rule is due, earliest due time first."""
+        order = self._queues[rule].order
         if not order or order[0][1] > state.now:
             return []
         return [state.jobs[key[3]] for key in order[: bisect_left(order, (0, state.now + 1))]]
 
     def next(self, now: int) -> int | None:
-        """The first moment after `now` at which a rule has something to say."""
+        """The first time after `now` at which a rule is due, µs; `None`: there is none."""
         found = []
-        for line in self._lines.values():
-            if line.order:
-                at = bisect_left(line.order, (0, now + 1))
-                if at < len(line.order):
-                    found.append(line.order[at][1])
+        for queue in self._queues.values():
+            if queue.order:
+                at = bisect_left(queue.order, (0, now + 1))
+                if at < len(queue.order):
+                    found.append(queue.order[at][1])
         return min(found, default=None)
 
 
 def timers_of(state: PoolState) -> Timers:
-    """The pool's timers, up to date."""
+    """The pool's timers, updated."""
     if state.indices.timers is None:
         state.indices.timers = Timers()
     timers = state.indices.timers
     assert isinstance(timers, Timers)
-    if state.indices.changed_times or not timers.is_of(state):
+    if state.indices.changed_times or not timers.matches_policy(state):
         timers.refresh(state, state.indices.changed_times)
         state.indices.changed_times.clear()
     return timers

@@ -120,10 +120,10 @@ def _apply_task_states(state: PoolState, job: ResolvedJob) -> None:
         outcome = "failed" if at["failed"] else "succeeded"
         _decided(state, decisions.JobEnded(job=name, attempt=1, outcome="failed" if outcome == "failed" else "succeeded"))
         return
-    leaving = sorted([*at["releasing"], *at["stuck_releasing"]])
-    whole = bool(leaving) and not at["running"] and not at["reserved"]
-    if leaving:
-        which = "" if whole else ranges(leaving)
+    releasing = sorted([*at["releasing"], *at["stuck_releasing"]])
+    whole = bool(releasing) and not at["running"] and not at["reserved"]
+    if releasing:
+        which = "" if whole else ranges(releasing)
         reason = "it was releasing when the snapshot was taken"
         _decided(state, decisions.EvictionDecided(job=name, attempt=1, cause="policy", grace=0, reason=reason, tasks=which))
     if at["stuck_releasing"]:

@@ -7,7 +7,7 @@ Backoffs between two attempts of one job do not apply.
 from collections.abc import Callable, Iterable, Iterator
 
 from bailiff_core.actions.allocate import allocate
-from bailiff_core.actions.preempt import answered_requests, request_preemptions
+from bailiff_core.actions.preempt import proposal_decisions, request_preemptions
 from bailiff_core.actions.schedule_timeouts import schedule_timeouts
 from bailiff_core.engine import LOGIC
 from bailiff_core.fold import close_cycle, enact
@@ -62,7 +62,7 @@ def displace(state: PoolState) -> list[tuple[int, Decision]]:
             ProposalReceived(selection=number, computed_at=state.seq, logic=LOGIC, proposals=tuple(proposals)),
             close=False,
         )
-        for rule in (answered_requests, moved_jobs, cancelled_evictions_of_preemptions):
+        for rule in (proposal_decisions, moved_jobs, cancelled_evictions_of_preemptions):
             made += _all_of(state, rule)
     preemptors = ", ".join(
         dict.fromkeys(each.preemptor.job for _, each in made[-LAST_SHOWN:] if isinstance(each, PreemptionDecided))

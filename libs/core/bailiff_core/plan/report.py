@@ -73,7 +73,7 @@ class VictimLine(Document):
     moved_to: tuple[str, ...] = ()
 
 
-class TriedLine(Document):
+class AttemptedActionLine(Document):
     """An action that found no victims: what it lacked, number of candidates, and of jobs protected by each rule."""
 
     action: Literal["consolidate", "reclaim", "preempt"]
@@ -87,7 +87,7 @@ class DecisionLine(Document):
     """One decision. outcome: the result for the job, or `evicted` for a decision of the stale-gang rule.
 
     cost: of the victims, by level of the objective. proven: no set is cheaper; otherwise no set costs less than `at_least`.
-    excluded: number of jobs that each rule protected. tried: earlier actions, which found no victims.
+    excluded: number of jobs that each rule protected. attempted_actions: earlier actions, which found no victims.
     """
 
     action: Literal["allocate", "consolidate", "reclaim", "preempt", "stale-gang", "migrate"]
@@ -103,13 +103,13 @@ class DecisionLine(Document):
     runner_up_cost: Cost | None = None
     candidates: int = 0
     excluded: dict[str, int] = Field(default_factory=dict)
-    tried: tuple[TriedLine, ...] = ()
+    attempted_actions: tuple[AttemptedActionLine, ...] = ()
 
 
 class PendingLine(Document):
     """A job with unplaced tasks after the round, and why. gave_up: the search exhausted its step budget.
 
-    tried: each action, in order. would_need: of all actions; excluded: of the last.
+    attempted_actions: each action, in order. would_need: of all actions; excluded: of the last.
     """
 
     job: str
@@ -118,7 +118,7 @@ class PendingLine(Document):
     would_need: str = ""
     gave_up: bool = False
     excluded: dict[str, int] = Field(default_factory=dict)
-    tried: tuple[TriedLine, ...] = ()
+    attempted_actions: tuple[AttemptedActionLine, ...] = ()
 
 
 class Round(Document):

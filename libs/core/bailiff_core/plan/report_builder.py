@@ -23,7 +23,19 @@ from bailiff_core.victims.batch import PREEMPTING_ACTIONS
 from bailiff_core.victims.constraints import action_not_permitted
 from bailiff_core.victims.solve import SelectionBatch
 
-from .report import Counts, DecisionLine, NodeLine, Number, PendingLine, Round, State, TaskLine, TaskStatus, TriedLine, VictimLine
+from .report import (
+    AttemptedActionLine,
+    Counts,
+    DecisionLine,
+    NodeLine,
+    Number,
+    PendingLine,
+    Round,
+    State,
+    TaskLine,
+    TaskStatus,
+    VictimLine,
+)
 
 Names = Mapping[str, Sequence[str]]
 Where = dict[str, list[TaskStatus]]
@@ -68,8 +80,8 @@ def _state(state: PoolState, job: Job, index: int, since: int) -> TaskStatus:
             return at_place(state, task, "stuck_releasing")
         if eviction.decided_seq <= since:
             return at_place(state, task, "releasing")
-        promised = next((each for each in job.reservation if each.index == index), None)
-        return at_place(state, task, "evicted") if promised is None else at_place(state, promised, "moved")
+        reserved = next((each for each in job.reservation if each.index == index), None)
+        return at_place(state, task, "evicted") if reserved is None else at_place(state, reserved, "moved")
     return at_place(state, task, "placed" if task.state == "starting" else "running")
 
 
@@ -134,7 +146,7 @@ def round_report(
         nodes=node_lines(state),
         decisions=lines,
         notes=tuple(note for _, decision in made if (note := _note(decision)) is not None),
-        pending=waiting_lines(state, names, [decision for _, decision in made]),
+        pending=pending_lines(state, names, [decision for _, decision in made]),
     )
 
 
@@ -182,8 +194,8 @@ def decision_line(state: PoolState, names: Names, decision: Decision) -> Decisio
         case decisions.PreemptionDecided():
             return _preemption(state, names, decision)
         case decisions.EvictionDecided():
-            standing = [task.index for task in state.jobs[decision.job].tasks if task.state != "released"]
-            indices = numbers(decision.tasks) if decision.tasks else standing
+            placed = [task.index for task in state.jobs[decision.job].tasks if task.state != "released"]
+            indices = numbers(decision.tasks) if decision.tasks else placed
             return DecisionLine(
                 action="stale-gang",
                 job=decision.job,
@@ -203,7 +215,7 @@ def _preemption(state: PoolState, names: Names, decision: decisions.PreemptionDe
         job=preemptor.job,
         tasks=_members(names, preemptor.job, decision.placement),
         outcome="reserved",
-        reason=f"on {_where(state, decision.placement)}, {_once(decision)}",
+        reason=f"on {_where(state, decision.placement)}, {_condition_text(decision)}",
         victims=tuple(victim_line(state, names, choice) for choice in decision.victims),
         cost=explanation.cost,
         proven=explanation.proven,
@@ -212,7 +224,7 @@ def _preemption(state: PoolState, names: Names, decision: decisions.PreemptionDe
         runner_up_cost=explanation.runner_up_cost,
         candidates=explanation.candidates,
         excluded=_jobs_by_rule(explanation.excluded),
-        tried=_tried(explanation),
+        attempted_actions=_attempted(explanation),
     )
 
 
@@ -220,9 +232,9 @@ def _jobs_by_rule(excluded: Iterable[Excluded]) -> dict[str, int]:
     return {group.rule: group.jobs for group in excluded}
 
 
-def _tried(explanation: Explanation) -> tuple[TriedLine, ...]:
+def _attempted(explanation: Explanation) -> tuple[AttemptedActionLine, ...]:
     return tuple(
-        TriedLine(
+        AttemptedActionLine(
             action=each.action,
             would_need=each.would_need,
             gave_up=each.refused == "gave-up",
@@ -233,22 +245,22 @@ def _tried(explanation: Explanation) -> tuple[TriedLine, ...]:
     )
 
 
-def _refused(refusal: decisions.PreemptionRefused) -> tuple[TriedLine, ...]:
+def _attempted_with_last(refusal: decisions.PreemptionRefused) -> tuple[AttemptedActionLine, ...]:
     """All actions that found no victims, that of the record last."""
     explanation = refusal.explanation
     if refusal.action == "allocate":
-        return _tried(explanation)
-    last = TriedLine(
+        return _attempted(explanation)
+    last = AttemptedActionLine(
         action=refusal.action,
         would_need=refusal.would_need,
         gave_up=refusal.reason == "gave-up" and not explanation.proven,
         candidates=explanation.candidates,
         excluded=_jobs_by_rule(explanation.excluded),
     )
-    return (*_tried(explanation), last)
+    return (*_attempted(explanation), last)
 
 
-def _once(decision: decisions.PreemptionDecided) -> str:
+def _condition_text(decision: decisions.PreemptionDecided) -> str:
     """`once night and 2 more have exited (lower priority)`."""
     moved = [_who(choice, len(choice.relocated_tasks)) for choice in decision.victims if choice.moved_to]
     left = [
@@ -304,7 +316,7 @@ def _gpus_of(job: Job, index: int) -> Fraction:
     return Fraction(group.gpu_milli, 1000) + share
 
 
-def waiting_lines(state: PoolState, names: Names, made: Sequence[Decision]) -> tuple[PendingLine, ...]:
+def pending_lines(state: PoolState, names: Names, made: Sequence[Decision]) -> tuple[PendingLine, ...]:
     """Jobs with unplaced tasks, in snapshot order, each with the last reason recorded for it."""
     reasons: dict[str, str] = {}
     refused: dict[str, decisions.PreemptionRefused] = {}
@@ -314,7 +326,7 @@ def waiting_lines(state: PoolState, names: Names, made: Sequence[Decision]) -> t
         if isinstance(decision, decisions.PreemptionRefused):
             refused[decision.preemptor.job] = decision
     lines = []
-    unasked = WithoutSelection(state)
+    unasked = ReasonsWithoutSelection(state)
     for name, members in names.items():
         job = state.jobs.get(name)
         if job is None or job.phase in (*ENDED, "paused") or job.eviction is not None:
@@ -335,13 +347,13 @@ def waiting_lines(state: PoolState, names: Names, made: Sequence[Decision]) -> t
                 would_need=would_need,
                 gave_up=refusal is not None and refusal.reason == "gave-up",
                 excluded=excluded,
-                tried=_refused(refusal) if refusal is not None else (),
+                attempted_actions=_attempted_with_last(refusal) if refusal is not None else (),
             )
         )
     return tuple(lines)
 
 
-class WithoutSelection:
+class ReasonsWithoutSelection:
     """Reasons for jobs for which no victim selection was requested: no action could help them."""
 
     def __init__(self, state: PoolState) -> None:
@@ -361,10 +373,10 @@ class WithoutSelection:
         if wait > self.state.now:
             return f"it may preempt from {time_text(wait)} on (rule preemption-delay)", {}
         obstacles = {action: action_not_permitted(batch.snapshot, batch.shares, unit, action) for action in actions}
-        open_to_it = [action for action, why in obstacles.items() if why is None]
-        if not open_to_it:
+        permitted = [action for action, why in obstacles.items() if why is None]
+        if not permitted:
             return "; ".join(f"{action}: {why}" for action, why in obstacles.items()), {}
-        shielded = batch.index.candidates(open_to_it[-1], job).excluded
+        shielded = batch.index.candidates(permitted[-1], job).excluded
         return "", {rule: len({unit.job.id: None for unit in units}) for rule, units in shielded.items()}
 
 

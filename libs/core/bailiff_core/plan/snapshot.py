@@ -28,20 +28,20 @@ def as_text(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def several(value: Any) -> Any:
+def as_list(value: Any) -> Any:
     """Accepts one name in place of a list."""
     return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
 
 
-def written_ids(value: Any) -> Any:
+def as_ids(value: Any) -> Any:
     """Accepts one id or several, as text or as numbers."""
     found = [value] if isinstance(value, str | int) and not isinstance(value, bool) else value
     return tuple(as_text(each) for each in found) if isinstance(found, list) else found
 
 
-DeviceIds = Annotated[tuple[OpaqueId, ...], BeforeValidator(written_ids)]
-Names = Annotated[tuple[Name, ...], BeforeValidator(several)]
-LabelTexts = Annotated[tuple[Label, ...], BeforeValidator(several)]
+DeviceIds = Annotated[tuple[OpaqueId, ...], BeforeValidator(as_ids)]
+Names = Annotated[tuple[Name, ...], BeforeValidator(as_list)]
+LabelTexts = Annotated[tuple[Label, ...], BeforeValidator(as_list)]
 
 
 class DeviceDoc(Document):
@@ -149,7 +149,7 @@ class JobDoc(TaskFields):
     paused: bool = False
 
 
-def off_where_absent(value: dict[str, Any]) -> dict[str, Any]:
+def with_defaults(value: dict[str, Any]) -> dict[str, Any]:
     """Defaults of a snapshot's policy: shipped classes, no protections, no restart backoff, greedy backfill.
 
     Gangs are stale after a minute.
@@ -185,7 +185,7 @@ def read_snapshot(value: Any) -> Snapshot:
     policy = value.get("policy") if isinstance(value, dict) else None
     if isinstance(value, dict) and (policy is None or isinstance(policy, dict)):
         policy = policy or {}
-        whole = {**value, "policy": off_where_absent(policy)}
+        whole = {**value, "policy": with_defaults(policy)}
     context = {"now": now, "projects": names_of(whole.get("projects")) if isinstance(whole, dict) else ()}
     return Snapshot.model_validate_json(json.dumps(whole, default=str), context=context)
 

@@ -50,7 +50,7 @@ class ResolvedTask:
     place: Place
     group: TaskGroup
     state: TaskState
-    asked_devices: tuple[str, ...]
+    requested_devices: tuple[str, ...]
     node: int | None = None
     devices: int = 0
 
@@ -79,9 +79,9 @@ class ResolvedNode:
     cpu_milli: int = 0
     memory_bytes: int = 0
     slots: int = 0
-    leaving: int = 0
-    leaving_shares: dict[int, int] = field(default_factory=dict)
-    leaving_sums: list[int] = field(default_factory=lambda: [0, 0, 0])
+    releasing: int = 0
+    releasing_shares: dict[int, int] = field(default_factory=dict)
+    releasing_sums: list[int] = field(default_factory=lambda: [0, 0, 0])
 
     def number_of(self, device: str) -> int | None:
         """The device's number, by its id."""
@@ -111,8 +111,8 @@ def validate_snapshot(snapshot: Snapshot) -> ResolvedSnapshot:
     policy = _with_number_classes(policy, snapshot.jobs)
     job = [_job(doc, ("jobs", at), policy, projects, numbers, faults) for at, doc in enumerate(snapshot.jobs)]
     jobs = [job for job in job if job is not None]
-    strangers = [name for name in snapshot.reclaimed_at if name not in projects]
-    faults += [Fault(("reclaimed_at", name), f"no such project; {suggest(name, projects)}") for name in strangers]
+    unknown = [name for name in snapshot.reclaimed_at if name not in projects]
+    faults += [Fault(("reclaimed_at", name), f"no such project; {suggest(name, projects)}") for name in unknown]
     faults += _future_times(snapshot)
     _assign_devices(nodes, jobs, faults)
     if faults:
@@ -342,8 +342,8 @@ def _group(
     if sub_group is not None and sub_group not in groups:
         faults.append(Fault((*where, "sub_group"), f"no sub-group {sub_group!r}; {suggest(sub_group, groups)}"))
     allowed = _own_or_job(doc, entry, "nodes") or ()
-    strangers = [name for name in allowed if name not in nodes]
-    faults += [Fault((*where, "nodes"), f"no node {name!r}; {suggest(name, nodes)}") for name in strangers]
+    unknown = [name for name in allowed if name not in nodes]
+    faults += [Fault((*where, "nodes"), f"no node {name!r}; {suggest(name, nodes)}") for name in unknown]
     if len(faults) > before:
         return None
     return TaskGroup(
@@ -406,29 +406,29 @@ def _assign_devices(nodes: list[ResolvedNode], jobs: list[ResolvedJob], faults: 
 
     Tasks that name devices get these, the others what remains.
     """
-    standing = [task for job in jobs for task in job.tasks if task.state in PLACED_STATES and task.node is not None]
+    placed = [task for job in jobs for task in job.tasks if task.state in PLACED_STATES and task.node is not None]
     order = {"releasing": 0, "stuck_releasing": 1, "running": 1, "reserved": 2}
-    standing.sort(
+    placed.sort(
         key=lambda task: (
             task.state == "reserved",
-            not task.asked_devices,
+            not task.requested_devices,
             order[task.state],
             task.group.gpu_devices is not None,
         )
     )
-    for task in standing:
+    for task in placed:
         assert task.node is not None
         node = nodes[task.node]
         problem = _take_devices(node, task) or _take_cpu_and_memory(node, task)
         if problem is not None:
-            faults.append(Fault((*task.place, "devices" if task.asked_devices else "node"), problem))
+            faults.append(Fault((*task.place, "devices" if task.requested_devices else "node"), problem))
 
 
 def _take_devices(node: ResolvedNode, task: ResolvedTask) -> str | None:
     group, name = task.group, node.doc.name
     wanted = group.gpu_devices or group.gpu_milli // 1000
     chosen: list[int] = []
-    for device in task.asked_devices:
+    for device in task.requested_devices:
         number = node.number_of(device)
         if number is None:
             return f"node {name} has no device {device!r}; {suggest(device, [each.id for each in node.devices])}"
@@ -450,7 +450,7 @@ def _take_devices(node: ResolvedNode, task: ResolvedTask) -> str | None:
         if group.gpu_devices is None:
             _take_whole(node, task, 1 << number)
         else:
-            shares = node.leaving_shares if task.state == "releasing" else node.shares
+            shares = node.releasing_shares if task.state == "releasing" else node.shares
             shares[number] = shares.get(number, 0) + share_of(group, node.devices[number])
     task.devices = sum(1 << number for number in chosen)
     return None
@@ -458,7 +458,7 @@ def _take_devices(node: ResolvedNode, task: ResolvedTask) -> str | None:
 
 def _take_whole(node: ResolvedNode, task: ResolvedTask, mask: int) -> None:
     if task.state == "releasing":
-        node.leaving |= mask
+        node.releasing |= mask
     else:
         node.whole |= mask
 
@@ -468,11 +468,11 @@ def _blocked(node: ResolvedNode, task: ResolvedTask, number: int) -> str | None:
     device, bit = node.devices[number], 1 << number
     what = f"device {device.id!r} of {node.doc.name}"
     later = task.state == "reserved"
-    gone = 0 if later else node.leaving
+    gone = 0 if later else node.releasing
     if (node.whole | gone) & bit:
         return f"{what} is allocated whole to another task already"
-    leaving = 0 if later else node.leaving_shares.get(number, 0)
-    used = node.shares.get(number, 0) + leaving
+    releasing = 0 if later else node.releasing_shares.get(number, 0)
+    used = node.shares.get(number, 0) + releasing
     if task.group.gpu_devices is None:
         return f"{what} is shared by other tasks already" if used else None
     if used + share_of(task.group, device) > units_of(device):
@@ -483,9 +483,9 @@ def _blocked(node: ResolvedNode, task: ResolvedTask, number: int) -> str | None:
 def _free_devices(node: ResolvedNode, task: ResolvedTask, wanted: int) -> list[int] | None:
     numbers = [device.number for device in node.devices if _blocked(node, task, device.number) is None]
     if task.group.gpu_devices is not None:  # the fullest first
-        numbers.sort(key=lambda number: (-node.shares.get(number, 0) - node.leaving_shares.get(number, 0), number))
+        numbers.sort(key=lambda number: (-node.shares.get(number, 0) - node.releasing_shares.get(number, 0), number))
     elif task.state == "reserved":  # free devices before releasing ones
-        numbers.sort(key=lambda number: (bool(node.leaving >> number & 1), number))
+        numbers.sort(key=lambda number: (bool(node.releasing >> number & 1), number))
     return sorted(numbers[:wanted]) if len(numbers) >= wanted else None
 
 
@@ -493,12 +493,12 @@ def _take_cpu_and_memory(node: ResolvedNode, task: ResolvedTask) -> str | None:
     own = (task.group.cpu_milli, task.group.memory_bytes, 1)
     most = (node.doc.cpus, node.doc.memory, node.doc.max_tasks)
     if task.state == "releasing":
-        node.leaving_sums = [held + more for held, more in zip(node.leaving_sums, own, strict=True)]
+        node.releasing_sums = [held + more for held, more in zip(node.releasing_sums, own, strict=True)]
     else:
         node.cpu_milli, node.memory_bytes, node.slots = node.cpu_milli + own[0], node.memory_bytes + own[1], node.slots + 1
     held = (node.cpu_milli, node.memory_bytes, node.slots)
-    leaving = (0, 0, 0) if task.state == "reserved" else tuple(node.leaving_sums)
-    for what, used, gone, bound in zip(("cpus", "memory", "max_tasks"), held, leaving, most, strict=True):
+    releasing = (0, 0, 0) if task.state == "reserved" else tuple(node.releasing_sums)
+    for what, used, gone, bound in zip(("cpus", "memory", "max_tasks"), held, releasing, most, strict=True):
         if used + gone > bound:
             taken = _amount(what, used + gone)
             return f"node {node.doc.name} is overcommitted: it has {_amount(what, bound)}, and its tasks take {taken}"

@@ -15,7 +15,7 @@ from bailiff_core.victims.batch import select_batch
 
 from .build import NOTHING, append_facts, request
 from .report import DecisionLine, PendingLine
-from .report_builder import decision_line, node_names, waiting_lines
+from .report_builder import decision_line, node_names, pending_lines
 
 MAX_SELECTIONS = 100
 Outcome = Literal["starts", "reserved", "preempts", "pending", "rejected"]
@@ -86,6 +86,6 @@ def _result(state: PoolState, name: str, made: list[Decision]) -> WhatIfResult:
         if isinstance(decision, decisions.PreemptionDecided):
             return WhatIfResult(name, "preempts", line.reason, places, line)
         return WhatIfResult(name, "reserved" if line.outcome == "reserved" else "starts", line.reason, places, line)
-    pending = waiting_lines(state, {name: names[name]}, made)
+    pending = pending_lines(state, {name: names[name]}, made)
     reason = pending[0].reason if pending else ""
     return WhatIfResult(name, "pending", reason, pending=pending[0] if pending else None, ahead=ahead)

@@ -1,4 +1,4 @@
-"""A job on its way out is room to come, not a victim once more. So is a surplus task that leaves by itself."""
+"""`already-evicting`: a job, or a surplus task, that is being evicted is no victim again; its resources count as releasing."""
 
 from bailiff_core.model.policy import Action
 from bailiff_core.model.state import Job, PoolState
@@ -11,10 +11,10 @@ NAME = "already-evicting"
 
 def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:  # noqa: ARG001
     """Jobs, and single tasks, that are being evicted."""
-    return _leaving
+    return _is_evicting
 
 
-def _leaving(unit: Unit) -> bool:
+def _is_evicting(unit: Unit) -> bool:
     if unit.core or unit.job.phase == "evicting":
         return unit.job.phase == "evicting"
     tasks = (unit.job.task(index) for index in unit.indices)

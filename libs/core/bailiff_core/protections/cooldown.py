@@ -1,4 +1,4 @@
-"""A job that was evicted is left alone, whole, for a while once it runs again (kueue#14468, #6861; volcano#3729)."""
+"""`cooldown`: protects a job, surplus included, for a time after its restart (kueue#14468, #6861; volcano#3729)."""
 
 from bailiff_core.model.policy import Action
 from bailiff_core.model.state import Job, PoolState
@@ -10,24 +10,24 @@ NAME = "cooldown"
 
 
 def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:  # noqa: ARG001
-    """Jobs whose present run follows an eviction, for so long after its start."""
+    """Jobs whose current attempt follows an eviction, until the cooldown after its start is over."""
     cooldown = state.rules.protections.cooldown.job
     if not cooldown:
         return None
 
-    def cooling(unit: Unit) -> bool:
+    def cooling_down(unit: Unit) -> bool:
         job = unit.job
         if job.last_eviction is None or job.phase == "reserved":
             return False
-        if job.last_eviction < job.pending_since:  # it came back from a failure, not from the eviction
+        if job.last_eviction < job.pending_since:  # it was last requeued by a failure, not by the eviction
             return False
         return job.last_start is None or state.now < job.last_start + cooldown
 
-    return cooling
+    return cooling_down
 
 
 def ends(state: PoolState, action: Action, preemptor: Job) -> Ends | None:  # noqa: ARG001
-    """When the job has been left alone for long enough."""
+    """When the job's cooldown is over, µs."""
     cooldown = state.rules.protections.cooldown.job
     return (lambda job: None if job.last_start is None else job.last_start + cooldown) if cooldown else None
 

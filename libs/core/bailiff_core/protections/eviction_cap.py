@@ -1,7 +1,7 @@
-"""A job that was evicted as often as the policy allows within its window is left alone until the window has moved on.
+"""`eviction-cap`: protects a job that was evicted as often as the policy allows within a sliding window.
 
-Involuntary evictions count: by another job's need or by the policy, not what its owner or its own failure brought
-about. A surplus task that leaves does not stop the job, so it neither counts nor is shielded.
+Only involuntary evictions count: by a preemption or by the policy, not by the owner or the job's own failure. The eviction
+of a surplus task does not stop the job, so it does not count, and surplus is not protected.
 """
 
 from bailiff_core.model.policy import Action
@@ -14,23 +14,23 @@ NAME = "eviction-cap"
 
 
 def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:  # noqa: ARG001
-    """Running jobs with so many evictions in the window."""
+    """Running jobs with that many evictions in the window."""
     cap = state.rules.protections.eviction_cap
     if cap is None:
         return None
     begin = state.now - cap.window
 
     def capped(unit: Unit) -> bool:
-        evicted_at = unit.job.eviction_times
-        if len(evicted_at) < cap.evictions or not unit.core or unit.job.phase == "reserved":
+        times = unit.job.eviction_times
+        if len(times) < cap.evictions or not unit.core or unit.job.phase == "reserved":
             return False
-        return evicted_at[-cap.evictions] > begin
+        return times[-cap.evictions] > begin
 
     return capped
 
 
 def ends(state: PoolState, action: Action, preemptor: Job) -> Ends | None:  # noqa: ARG001
-    """When the window has moved on."""
+    """When the earliest counted eviction leaves the window, µs."""
     cap = state.rules.protections.eviction_cap
     if cap is None or not cap.evictions:
         return None

@@ -1,4 +1,4 @@
-"""Jobs that the policy names by their labels are nobody's victims."""
+"""`excluded`: jobs with labels that the policy excludes are never victims."""
 
 from bailiff_core.model.policy import Action
 from bailiff_core.model.state import Job, PoolState
@@ -11,7 +11,7 @@ NAME = "excluded"
 
 
 def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:  # noqa: ARG001
-    """Jobs that carry all labels of one of the policy's entries."""
+    """Jobs that have all labels of one of the policy's entries."""
     entries = [tuple(labels.items()) for labels in state.rules.protections.excluded]
 
     def excluded(unit: Unit) -> bool:

@@ -1,4 +1,4 @@
-"""Which jobs a policy means by labels."""
+"""Selects jobs by labels."""
 
 from collections.abc import Iterable
 
@@ -6,6 +6,6 @@ from bailiff_core.model.state import Job
 
 
 def matches(job: Job, labels: Iterable[tuple[str, str]]) -> bool:
-    """Whether the job carries all of them; where none is named, every job does."""
-    carried = job.demand.labels
-    return all(carried.get(name) == value for name, value in labels)
+    """Whether the job has all of these labels; true for every job if there are none."""
+    own = job.demand.labels
+    return all(own.get(name) == value for name, value in labels)

@@ -1,4 +1,4 @@
-"""The gate of preempt: only strictly lower priority loses. The preemptor itself is thereby no candidate either."""
+"""`lower-priority-only`: preempt evicts strictly lower priority only, and so never the preemptor itself."""
 
 from bailiff_core.model.policy import Action
 from bailiff_core.model.state import Job, PoolState

@@ -1,9 +1,9 @@
-"""A job is shielded for a time after its last start, from preempt and from reclaim separately.
+"""`min-runtime`: protects a job for a time after its last start, from preempt and from reclaim separately.
 
-Against preempt the time is that of the job's project, or of the nearest project above it that states one. Against
-reclaim the search begins at the step below the lowest common ancestor of both projects, on the victim's side: what two
-departments owe each other is said at the departments. Where none is stated, the policy's own holds. Surplus may always
-go. A gang whose tasks are just being started is as new as can be.
+Against preempt the time is that of the job's project, or of its nearest ancestor that sets one. Against reclaim the lookup
+starts on the victim's side directly below the lowest common ancestor of both projects: reclaim between two departments
+follows the settings of the departments. The default is that of the policy. Surplus is not protected. For a gang that is
+starting, the time has not begun.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,49 +19,49 @@ NAME = "min-runtime"
 
 
 def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:
-    """Gangs that have not run that long since their last start."""
-    least = _least(state, action, preemptor)
-    if least is None:
+    """Gangs that have run for less than their minimum run time since their last start."""
+    min_runtime = _min_runtime(state, action, preemptor)
+    if min_runtime is None:
         return None
 
-    def fresh(unit: Unit) -> bool:
+    def is_young(unit: Unit) -> bool:
         job = unit.job
         if not unit.core or job.phase == "reserved":
             return False
-        time = least(job)
+        time = min_runtime(job)
         return time > 0 and (job.last_start is None or state.now < job.last_start + time)
 
-    return fresh
+    return is_young
 
 
 def ends(state: PoolState, action: Action, preemptor: Job) -> Ends | None:
-    """When the job has run that long."""
-    least = _least(state, action, preemptor)
-    return None if least is None else lambda job: None if job.last_start is None else job.last_start + least(job)
+    """When the job has run for its minimum run time, µs."""
+    min_runtime = _min_runtime(state, action, preemptor)
+    return None if min_runtime is None else lambda job: None if job.last_start is None else job.last_start + min_runtime(job)
 
 
-def _least(state: PoolState, action: Action, preemptor: Job) -> Callable[[Job], int] | None:
-    """How long each job is left alone; `None`: the rule is off."""
+def _min_runtime(state: PoolState, action: Action, preemptor: Job) -> Callable[[Job], int] | None:
+    """Minimum run time by job, µs; `None`: the rule is off."""
     if action not in ("preempt", "reclaim"):
         return None
-    stated = _stated(state, action)
+    by_project = _by_project(state, action)
     default = _of(state.rules.protections.min_runtime, action)
-    if not stated and not default:
+    if not by_project and not default:
         return None
-    path = _path_for(state, action, preemptor)
-    kept: dict[str, int] = {}
+    path = _ancestors(state, action, preemptor)
+    cache: dict[str, int] = {}
 
-    def least(job: Job) -> int:
-        time = kept.get(job.project)
+    def min_runtime(job: Job) -> int:
+        time = cache.get(job.project)
         if time is None:
-            above = [stated[name] for name in path(job.project) if name in stated]
-            time = kept[job.project] = [*above, default or 0][0]
+            settings = [by_project[name] for name in path(job.project) if name in by_project]
+            time = cache[job.project] = [*settings, default or 0][0]
         return time
 
-    return least
+    return min_runtime
 
 
-def _path_for(state: PoolState, action: Action, preemptor: Job) -> Callable[[str], Sequence[str]]:
+def _ancestors(state: PoolState, action: Action, preemptor: Job) -> Callable[[str], Sequence[str]]:
     tree = tree_of(state)
     mine = tree.leaf_of(preemptor.project)
 
@@ -72,13 +72,13 @@ def _path_for(state: PoolState, action: Action, preemptor: Job) -> Callable[[str
     return path
 
 
-def _stated(state: PoolState, action: Action) -> dict[str, int]:
+def _by_project(state: PoolState, action: Action) -> dict[str, int]:
     times = ((project.name, _of(project.min_runtime, action)) for project in state.rules.projects)
     return {name: time for name, time in times if time is not None}
 
 
-def _of(stated: MinRuntime, action: Action) -> int | None:
-    return stated.preempt if action == "preempt" else stated.reclaim
+def _of(setting: MinRuntime, action: Action) -> int | None:
+    return setting.preempt if action == "preempt" else setting.reclaim
 
 
 PROTECTION = Rule(110, NAME, shield, "has not run for its minimum run time yet", ends=ends)

@@ -1,13 +1,13 @@
-"""`no-reclaim-of-reserved`: nobody takes a promise of room that jobs of its own project, or of one above it, are still leaving.
+"""`no-reclaim-of-reserved`: protects a reservation from a preemptor whose project, or an ancestor, is releasing the resources.
 
-What leaves counts neither as use nor as a claim, and comes back when the promise is taken: the preemptor would be within its
-share only for as long as it has not got what it asks for. The project that was promised the room would then reclaim it
-anew, and so on for ever. Once the room is clear, or nobody can stay any more, the rule is silent.
+Victims that are releasing count neither as usage nor as demand, and their evictions are cancelled if the reservation is
+dropped: the preemptor's project would be within its share only until it gets the resources. The other project would then
+reclaim them again, without end. The rule no longer applies once the resources are released or no eviction can be cancelled.
 """
 
 from bailiff_core.model.evictions import evictions_of
 from bailiff_core.model.policy import Action
-from bailiff_core.model.project_tree import ProjectTree, tree_of
+from bailiff_core.model.project_tree import Tree, tree_of
 from bailiff_core.model.state import Job, PoolState, Preemption
 from bailiff_core.model.units import Unit
 
@@ -17,35 +17,37 @@ NAME = "no-reclaim-of-reserved"
 
 
 def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:
-    """With reclaim on, promises to other projects of what the preemptor's side of the tree would have back."""
+    """With reclaim enabled, reservations whose loss would cancel evictions of jobs on the preemptor's side of the tree."""
     if not state.preemptions or not state.rules.projects or "reclaim" not in state.rules.preemption.actions:
         return None
     if action == "preempt" and state.rules.scope != "pool":
-        return None  # it takes no promises of other projects
+        return None  # it drops no reservations of other projects
     tree = tree_of(state)
-    kept = {plan.job: None for plan in state.preemptions.values() if plan.victims and _comes_back(state, tree, preemptor, plan)}
+    protected = {
+        each.job: None for each in state.preemptions.values() if each.victims and _would_cancel(state, tree, preemptor, each)
+    }
 
     def shielded(unit: Unit) -> bool:
         job = unit.job
-        return job.id in kept and any(task.state == "reserved" and task.index in unit.indices for task in job.tasks)
+        return job.id in protected and any(task.state == "reserved" and task.index in unit.indices for task in job.tasks)
 
-    return shielded if kept else None
+    return shielded if protected else None
 
 
-def _comes_back(state: PoolState, tree: ProjectTree, preemptor: Job, plan: Preemption) -> bool:
-    """Whether the preemptor's side, as seen from whom the plan was made for, would use some of that room again."""
-    mine, theirs = tree.sides(tree.leaf_of(preemptor.project), tree.leaf_of(state.jobs[plan.job].project))
+def _would_cancel(state: PoolState, tree: Tree, preemptor: Job, preemption: Preemption) -> bool:
+    """Whether the preemption has a cancellable eviction of a job on the preemptor's side of the lowest common ancestor."""
+    mine, theirs = tree.sides(tree.leaf_of(preemptor.project), tree.leaf_of(state.jobs[preemption.job].project))
     if mine == theirs:
         return False
-    for victim in (state.jobs[name] for name in plan.victims if name in state.jobs):
+    for victim in (state.jobs[name] for name in preemption.victims if name in state.jobs):
         if mine not in tree.branches[tree.leaf_of(victim.project)].path:
             continue
-        moved = [task.index for task in victim.reservation]  # goes on to count as used
+        relocated = [task.index for task in victim.reservation]  # still counts as usage
         for entry in evictions_of(victim):
             if (
-                entry.eviction.preemption == plan.seq
+                entry.eviction.preemption == preemption.seq
                 and entry.cancellable
-                and any(task.index not in moved for task in entry.tasks)
+                and any(task.index not in relocated for task in entry.tasks)
             ):
                 return True
     return False

@@ -1,4 +1,4 @@
-"""Jobs whose class, or whose owner, says that they are not to be preempted."""
+"""`not-preemptible`: jobs that are not preemptible, by their class or by their own setting."""
 
 from bailiff_core.model.policy import Action
 from bailiff_core.model.state import Job, PoolState
@@ -9,7 +9,7 @@ NAME = "not-preemptible"
 
 
 def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:  # noqa: ARG001
-    """Jobs that are not preemptible, their surplus included."""
+    """Jobs that are not preemptible, surplus included."""
     return lambda unit: not unit.job.preemptible
 
 

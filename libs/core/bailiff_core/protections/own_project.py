@@ -1,4 +1,4 @@
-"""Reclaim takes back what other projects borrowed: a project reclaims nothing from itself."""
+"""`own-project`: reclaim takes back what other projects borrowed, so a project does not reclaim from itself."""
 
 from bailiff_core.model.policy import Action
 from bailiff_core.model.state import Job, PoolState

@@ -1,4 +1,4 @@
-"""Where the policy's scope is `project`, preempt takes jobs of the preemptor's own project only."""
+"""`scope`: with the policy's scope `project`, preempt evicts jobs of the preemptor's own project only."""
 
 from bailiff_core.model.policy import Action
 from bailiff_core.model.state import Job, PoolState

@@ -88,13 +88,13 @@ def _excluded_units_needed(candidates: Candidates, oracle: FitOracle, excluded: 
     """The protected jobs whose resources would suffice, with the rule that protects each; all of them are evicted."""
     rule_of = {id(unit): rule for rule, units in candidates.excluded.items() for unit in units}
     needed = reprieve_all(oracle, [step for step in excluded if oracle.uses(step)])
-    says = {rule.name: rule.says for rule in RULES}
+    predicates = {rule.name: rule.predicate for rule in RULES}
     rules: dict[str, str] = {}
     gpus = 0
     for step in sorted(needed, key=lambda step: (step.job.seq, step.job.id)):
         rules.setdefault(step.job.id, rule_of[id(step.unit)])
         gpus += sum(step.job.group(index).gpu_milli for index in step.unit.indices)
-    named = [f"{name!r}, which {says[rules[name]]}" for name in list(rules)[:NAMED]]
+    named = [f"{name!r}, which {predicates[rules[name]]}" for name in list(rules)[:NAMED]]
     if len(rules) > NAMED:
         named.append(f"{len(rules) - NAMED} more such jobs")
     what = f"the resources ({gpus_text(gpus)})" if gpus >= 1000 else "the resources"
