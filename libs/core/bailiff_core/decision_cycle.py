@@ -7,7 +7,7 @@ from bailiff_core.actions.migrate import drain_migrations, migrations
 from bailiff_core.actions.preempt import proposal_decisions, request_preemptions, timed_out_selection
 from bailiff_core.actions.schedule_timeouts import schedule_timeouts
 from bailiff_core.fold import enact
-from bailiff_core.fold.elasticity import beyond
+from bailiff_core.fold.elasticity import tasks_above_size
 from bailiff_core.lifecycle.ageing import ageing
 from bailiff_core.lifecycle.devices import device_evictions
 from bailiff_core.lifecycle.enforcement import enforcement
@@ -128,7 +128,7 @@ def _is_settled(job: Job) -> bool:
     for task in job.tasks:
         if task.state in ("exited", "released") or task.device_failed or task.over_share:
             return False
-    return not beyond(job)
+    return not tasks_above_size(job)
 
 
 def decision_record(state: PoolState, decision: Decision, prev: str, cycle_end: bool) -> Record:
@@ -159,7 +159,7 @@ def build_indices(state: PoolState) -> None:
 
 def timers_wake(state: PoolState) -> list[int]:
     """The next times, µs, at which a timer of a job or a project cooldown is due."""
-    return [time for time in (timers_of(state).next(state.now), project_cooldown.opens_next(state)) if time is not None]
+    return [time for time in (timers_of(state).next(state.now), project_cooldown.next_cooldown_end(state)) if time is not None]
 
 
 def wake_at(state: PoolState) -> int | None:

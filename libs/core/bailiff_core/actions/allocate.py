@@ -14,7 +14,7 @@ from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue.backfill import Backfill
 from bailiff_core.queue.order import Pass
 from bailiff_core.queue.schedule_timeout import lets_others_pass
-from bailiff_core.quota.project_cooldown import keeps_from_borrowing
+from bailiff_core.quota.project_cooldown import cooldown_violation
 from bailiff_core.quota.quota_aware_placement import place_within_bounds
 from bailiff_core.quota.quota_checks import over_bounds
 from bailiff_core.records.decisions import JobGrown, JobPending, JobPlaced
@@ -74,13 +74,13 @@ def allocate(state: PoolState) -> Iterator[Decision]:
             if unit.core and not job.pending_recorded:
                 yield JobPending(job=job.id, reason=found[:MAX_REASON_CHARS])
     if backfill is not None and state.indices.backfill_blocked:
-        state.indices.head_reservation = (began, backfill.keeps())
+        state.indices.head_reservation = (began, backfill.reservation())
 
 
 def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacement | str:
     """The unit's placement, or a sentence why there is none now. A unit that only time blocks stays in `to_schedule`."""
     snapshot = current_snapshot(state)
-    too_soon = keeps_from_borrowing(snapshot, unit)
+    too_soon = cooldown_violation(snapshot, unit)
     if has_started_members(state, unit.job):
         if unit.job.phase == "starting":
             too_soon = "it grows once all of it runs"
@@ -97,8 +97,8 @@ def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacem
         return forbidden
     if scheduling_class in state.indices.unschedulable:
         return state.indices.unschedulable[scheduling_class]
-    may_delay_head = backfill is not None and not backfill.over_before(unit)
-    if backfill is not None and may_delay_head and scheduling_class in backfill.kept_out:
+    may_delay_head = backfill is not None and not backfill.completes_before_head(unit)
+    if backfill is not None and may_delay_head and scheduling_class in backfill.unplaceable:
         return _block(state, unit, backfill)
     mark = snapshot.mark()
     outside: GangPlacement | NoFit | None = None
@@ -118,7 +118,7 @@ def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacem
         place = outside or backfill.place(unit, _budget(state))
         snapshot.rollback(mark)
         if not isinstance(place, GangPlacement):
-            backfill.kept_out[scheduling_class] = None
+            backfill.unplaceable[scheduling_class] = None
             return _block(state, unit, backfill)
         return over_bounds(snapshot, unit, place) or place
     return place
@@ -168,7 +168,7 @@ def _head(state: PoolState) -> Job | None:
         if job.phase != "pending" or not is_schedulable(state, job) or lets_others_pass(state, job):
             continue
         unit = next_unit(job)
-        if unit is None or over_bounds(snapshot, unit) or keeps_from_borrowing(snapshot, unit):
+        if unit is None or over_bounds(snapshot, unit) or cooldown_violation(snapshot, unit):
             continue
         if could_ever_fit(state, job.demand) is None:
             return job
@@ -184,7 +184,7 @@ def _backfill_unchanged(state: PoolState) -> bool:
         return False
     head = _head(state)
     unit = next_unit(head) if head is not None else None
-    return unit is not None and Backfill(snapshot, unit, _budget(state)).keeps() == reservation
+    return unit is not None and Backfill(snapshot, unit, _budget(state)).reservation() == reservation
 
 
 def _budget(state: PoolState) -> StepBudget:

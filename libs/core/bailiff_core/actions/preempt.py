@@ -12,7 +12,7 @@ from bailiff_core.placement.gang import GangPlacement
 from bailiff_core.placement.placement_codec import decode_placement
 from bailiff_core.protections import next_protection_end
 from bailiff_core.queue.order import Pass, shares_now
-from bailiff_core.queue.preemption_delay import may_displace_at
+from bailiff_core.queue.preemption_delay import may_preempt_from
 from bailiff_core.quota.quota_checks import Shares
 from bailiff_core.records.decisions import (
     PreemptionDecided,
@@ -23,7 +23,7 @@ from bailiff_core.records.decisions import (
 )
 from bailiff_core.records.payload import Decision
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot, current_snapshot
-from bailiff_core.victims.batch import DISPLACING_ACTIONS, units_of_choice
+from bailiff_core.victims.batch import PREEMPTING_ACTIONS, units_of_choice
 from bailiff_core.victims.consolidation import FreeTotals
 from bailiff_core.victims.constraints import action_not_permitted
 from bailiff_core.victims.reprieve import evictions_to_cancel
@@ -43,7 +43,7 @@ def request_preemptions(state: PoolState, limit: int = MAX_SELECTION_REQUESTS) -
     if (
         state.truncation_unreconciled
         or state.selection is not None
-        or not any(action in rules.actions for action in DISPLACING_ACTIONS)
+        or not any(action in rules.actions for action in PREEMPTING_ACTIONS)
     ):
         return
     if not state.queue:
@@ -85,7 +85,7 @@ def _preemptors(state: PoolState, victims: "PossibleVictims", limit: int) -> lis
 
 
 def _may_request(state: PoolState, job: Job) -> bool:
-    return is_schedulable(state, job) and state.now >= job.next_request_at and state.now >= may_displace_at(state, job)
+    return is_schedulable(state, job) and state.now >= job.next_request_at and state.now >= may_preempt_from(state, job)
 
 
 class PossibleVictims:
@@ -125,7 +125,7 @@ class PossibleVictims:
         group = (job.priority, job.project, job.may_preempt)
         if group not in self._by_group:
             actions = self.state.rules.preemption.actions
-            self._by_group[group] = any(action in actions and self.exist_under(job, action) for action in DISPLACING_ACTIONS)
+            self._by_group[group] = any(action in actions and self.exist_under(job, action) for action in PREEMPTING_ACTIONS)
         return self._by_group[group]
 
 
@@ -133,7 +133,7 @@ def possible_actions(snapshot: SchedulingSnapshot, shares: Shares, unit: Unit, v
     """The actions that may free resources for the unit, as far as is known without a search for victims."""
     possible = [
         action
-        for action in DISPLACING_ACTIONS
+        for action in PREEMPTING_ACTIONS
         if victims.exist_under(unit.job, action) and action_not_permitted(snapshot, shares, unit, action) is None
     ]
     if victims.free_totals is None or victims.free_totals.missing(unit) is not None:

@@ -10,7 +10,7 @@ from bailiff_core.model.units import Unit, next_unit
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue.order import shares_now
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot, current_snapshot
-from bailiff_core.victims.batch import DISPLACING_ACTIONS, apply_proposal
+from bailiff_core.victims.batch import PREEMPTING_ACTIONS, apply_proposal
 from bailiff_core.victims.candidates import EvictionStep
 from bailiff_core.victims.solve import SelectionBatch, cost_of, select_victims
 
@@ -163,7 +163,7 @@ def _found_for(state: PoolState, unit: Unit) -> NextVictims:
     mark, last = snapshot.mark(), NextVictims("preempt")
     try:
         batch = SelectionBatch.on(snapshot)
-        for action in [action for action in DISPLACING_ACTIONS if action in state.rules.preemption.actions]:
+        for action in [action for action in PREEMPTING_ACTIONS if action in state.rules.preemption.actions]:
             proposal = select_victims(batch, unit, action, StepBudget(state.rules.preemption.search_steps))
             if proposal.refused is None:
                 jobs = tuple(dict.fromkeys(choice.job for choice in proposal.victims))

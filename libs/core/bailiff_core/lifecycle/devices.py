@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from bailiff_core.fold.gang import active_tasks
 from bailiff_core.model.placement_ranges import bits, ranges
 from bailiff_core.model.state import Job, PoolState, Task
-from bailiff_core.model.units import core_stands
+from bailiff_core.model.units import core_complete
 from bailiff_core.records.payload import Decision
 
 from .termination import eviction_decision
@@ -31,7 +31,7 @@ def device_evictions(state: PoolState) -> Iterator[Decision]:
 def _eviction(state: PoolState, job: Job, members: list[Task], cause: str, reason: str) -> Decision:
     evicted = dict.fromkeys(task.index for task in members)
     remaining = [task for task in active_tasks(job) if task.index not in evicted]
-    tasks = ranges(evicted) if remaining and core_stands(job, remaining) else ""
+    tasks = ranges(evicted) if remaining and core_complete(job, remaining) else ""
     return eviction_decision(state, job, cause, reason[:1000], tasks)
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from bailiff_core.model.grace import grace_of
 from bailiff_core.model.placement_ranges import ranges
-from bailiff_core.model.project_tree import called
-from bailiff_core.model.resource_vector import RESOURCES, UNLIMITED, Amounts, in_words
+from bailiff_core.model.project_tree import project_text
+from bailiff_core.model.resource_vector import RESOURCES, UNLIMITED, ResourceVector, resource_text
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit, victim_units
 from bailiff_core.quota.usage import Usage
@@ -23,8 +23,8 @@ class Bound:
 
     project: str
     name: str
-    maximum: Amounts
-    used: Callable[[str], Amounts]
+    maximum: ResourceVector
+    used: Callable[[str], ResourceVector]
     preemptible_too: bool
 
     def exceeded(self, resource: int) -> bool:
@@ -39,9 +39,9 @@ class Bound:
         """The first resource that is exceeded, as a sentence."""
         for at, resource in enumerate(RESOURCES):
             if self.exceeded(at):
-                used, maximum = in_words(at, self.used(self.project)[at]), in_words(at, self.maximum[at], up=False)
-                return f"{called(self.project)} uses {used} of its {self.name} of {maximum} {resource}"
-        return f"{called(self.project)} keeps to its {self.name}"
+                used, maximum = resource_text(at, self.used(self.project)[at]), resource_text(at, self.maximum[at], up=False)
+                return f"{project_text(self.project)} uses {used} of its {self.name} of {maximum} {resource}"
+        return f"{project_text(self.project)} keeps to its {self.name}"
 
 
 def enforcement(state: PoolState) -> Iterator[Decision]:
@@ -92,7 +92,7 @@ def _drop_reservations(state: PoolState, usage: Usage, bounds: Iterable[Bound]) 
 
 def _restores_reservation(usage: Usage, bounds: list[Bound], job: Job) -> bool:
     """Restores the job's reservation in `usage` if that violates no bound; whether it does."""
-    usage.keep_promise(job)
+    usage.restore_reservation(job)
     if all(bound.satisfied() for bound in bounds):
         return True
     usage.drop_reservation(job)
@@ -113,7 +113,7 @@ def _evict(state: PoolState, usage: Usage, bounds: Iterable[Bound]) -> dict[str,
                     if not bound.exceeded(resource):
                         break
                     more = parts[len(taken) : end]
-                    if any(usage.held_by(part)[resource] > 0 for part in more):
+                    if any(usage.allocated_to(part)[resource] > 0 for part in more):
                         for part in more:
                             usage.evict(part)
                         taken += more

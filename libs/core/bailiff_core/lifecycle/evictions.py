@@ -42,7 +42,7 @@ def cancelled_evictions_of_preemptions(state: PoolState) -> Iterator[Decision]:
             preemption=eviction.preemption,
             notified=notified,
             reason=f"{eviction.for_job} does not need the room any more",
-            tasks=ranges(task.index for task in entry.present) if entry.part and notified else entry.part,
+            tasks=ranges(task.index for task in entry.remaining) if entry.part and notified else entry.part,
         )
 
 

@@ -7,7 +7,7 @@ from bailiff_core.fold.gang import active_tasks
 from bailiff_core.model.grace import grace_of
 from bailiff_core.model.placement_ranges import ranges
 from bailiff_core.model.state import Drain, Job, Node, PoolState
-from bailiff_core.model.units import core_stands
+from bailiff_core.model.units import core_complete
 from bailiff_core.records.decisions import DrainDeadlineReached, ReservationDropped
 from bailiff_core.records.payload import Decision
 
@@ -109,7 +109,7 @@ def affected_by_drain(state: PoolState, node: Node) -> list[AffectedJob]:
 
 def requires_nodes(job: Job, nodes: dict[int, None]) -> bool:
     """Whether the job cannot run without its tasks on these nodes."""
-    return not core_stands(job, [task for task in active_tasks(job) if task.node not in nodes])
+    return not core_complete(job, [task for task in active_tasks(job) if task.node not in nodes])
 
 
 def _is_due(node: Node) -> bool:

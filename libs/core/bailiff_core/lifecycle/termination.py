@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from itertools import islice
 
-from bailiff_core.fold.elasticity import beyond
+from bailiff_core.fold.elasticity import tasks_above_size
 from bailiff_core.fold.gang import active_tasks
 from bailiff_core.fold.jobs import VOLUNTARY
 from bailiff_core.model.grace import grace_of
 from bailiff_core.model.placement_ranges import ranges
 from bailiff_core.model.state import Job, PoolState, Task
-from bailiff_core.model.units import core_stands
-from bailiff_core.model.work_lost import held_gpu_milli, lost_gpu_ms
+from bailiff_core.model.units import core_complete
+from bailiff_core.model.work_lost import allocated_gpu_milli, lost_gpu_ms
 from bailiff_core.records.decisions import EvictionDecided, JobEnded, JobRequeued, JobShrunk, ReservationDropped
 from bailiff_core.records.payload import Decision
 
@@ -45,7 +45,7 @@ def shrunk_gangs(state: PoolState) -> Iterator[Decision]:
                         "tasks": ranges(task.index for task in released),
                         "outcome": outcome,
                         "cause": eviction.cause if eviction is not None else "exit",
-                        "lost_gpu_ms": lost_gpu_ms(state, job, held_gpu_milli(state, job, released)),
+                        "lost_gpu_ms": lost_gpu_ms(state, job, allocated_gpu_milli(state, job, released)),
                         "not_before": state.now + GROWTH_BACKOFF if eviction is None else 0,
                     }
                 )
@@ -87,7 +87,7 @@ def _end_or_requeue(state: PoolState, job: Job) -> Decision:
         attempt=job.attempt,
         outcome=outcome,
         cause=cause,
-        lost_gpu_ms=lost_gpu_ms(state, job, held_gpu_milli(state, job, job.tasks)),
+        lost_gpu_ms=lost_gpu_ms(state, job, allocated_gpu_milli(state, job, job.tasks)),
         not_before=0 if preempted else state.now + _backoff(state, job),
     )
 
@@ -115,7 +115,7 @@ def broken_attempts(state: PoolState) -> Iterator[Decision]:
 def scaled_down(state: PoolState) -> Iterator[Decision]:
     """Evicts the tasks that a scaled-down job no longer requests; drops their reservation where they have not started."""
     for job in state.touched_jobs():
-        extra = [task for task in beyond(job) if task.eviction is None and task.state not in ("exited", "released")]
+        extra = [task for task in tasks_above_size(job) if task.eviction is None and task.state not in ("exited", "released")]
         if job.phase == "reserved" and extra:
             yield ReservationDropped(job=job.id, reason="scaled", preemption=job.preemption)
         elif job.phase in ACTIVE and extra:
@@ -147,7 +147,7 @@ def _dispensable(state: PoolState, job: Job) -> list[Task]:
     ended = [task for task in job.tasks if _ended_badly(task)]
     evicted = [task for task in ended if task.eviction is not None and verdict(task) != "failed"]
     lost = [task for task in ended if task.eviction is None and verdict(task) == "lost"]
-    if lost and (not active_tasks(job) or (stale_gang.grace(state, job) == 0 and not core_stands(job, active_tasks(job)))):
+    if lost and (not active_tasks(job) or (stale_gang.grace(state, job) == 0 and not core_complete(job, active_tasks(job)))):
         return evicted
     return evicted + lost
 

@@ -12,7 +12,7 @@ from pkgutil import iter_modules
 
 from bailiff_core.model.policy import Action
 from bailiff_core.model.state import Job, PoolState
-from bailiff_core.model.units import Unit, whole
+from bailiff_core.model.units import Unit, whole_job
 
 from . import already_evicting
 from .rule import Rule, SetTest, Shield
@@ -71,7 +71,7 @@ def next_protection_end(state: PoolState, actions: Iterable[Action], preemptor: 
             moments = [moment for ends in ends_by_rule.values() if (moment := ends(job)) is not None and moment > state.now]
             if not moments or (first is not None and min(moments) >= first) or job.phase not in ("starting", "running"):
                 continue
-            rule = shields.excluded_by(whole(job)) if shields is not None else None
+            rule = shields.excluded_by(whole_job(job)) if shields is not None else None
             moment = ends_by_rule[rule](job) if rule in ends_by_rule else None
             if moment is not None and moment > state.now and (first is None or moment < first):
                 first = moment

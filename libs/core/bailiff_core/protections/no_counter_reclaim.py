@@ -10,7 +10,7 @@ then on it protects only jobs whose project would be within its fair share witho
 
 from bailiff_core.fold.displacements import SURPLUS, is_current
 from bailiff_core.model.policy import Action
-from bailiff_core.model.resource_vector import NOTHING, Amounts
+from bailiff_core.model.resource_vector import ZERO, ResourceVector
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit, allocated_tasks
 from bailiff_core.quota.fair_share import fair_shares
@@ -66,7 +66,7 @@ class _Shares:
 
     def __init__(self, state: PoolState) -> None:
         self._state = state
-        self._by_project: dict[str, tuple[Amounts, list[tuple[int, Amounts]]]] = {}
+        self._by_project: dict[str, tuple[ResourceVector, list[tuple[int, ResourceVector]]]] = {}
 
     def cover(self, unit: Unit) -> bool:
         usage = current_usage(self._state)
@@ -74,7 +74,7 @@ class _Shares:
         if leaf not in self._by_project:
             share = fair_shares(usage.tree, usage.total, usage.requests, usage.divided)[leaf]
             started = [
-                (self._start(job, task.index), usage.held_by(Unit(job, (task.index,), core=False)))
+                (self._start(job, task.index), usage.allocated_to(Unit(job, (task.index,), core=False)))
                 for job in self._state.active_jobs()
                 if usage.leaf_of(job) == leaf
                 for task in allocated_tasks(job)
@@ -82,7 +82,7 @@ class _Shares:
             self._by_project[leaf] = share, started
         share, started = self._by_project[leaf]
         last = max((self._start(unit.job, index) for index in unit.indices), default=self._state.seq)
-        used = NOTHING
+        used = ZERO
         for start, amounts in started:
             used = used.plus(amounts) if start <= last else used
         return used.within(share)

@@ -7,7 +7,7 @@ reclaim them again, without end. The rule no longer applies once the resources a
 
 from bailiff_core.model.evictions import evictions_of
 from bailiff_core.model.policy import Action
-from bailiff_core.model.project_tree import Tree, tree_of
+from bailiff_core.model.project_tree import ProjectTree, tree_of
 from bailiff_core.model.state import Job, PoolState, Preemption
 from bailiff_core.model.units import Unit
 
@@ -34,7 +34,7 @@ def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:
     return shielded if protected else None
 
 
-def _would_cancel(state: PoolState, tree: Tree, preemptor: Job, preemption: Preemption) -> bool:
+def _would_cancel(state: PoolState, tree: ProjectTree, preemptor: Job, preemption: Preemption) -> bool:
     """Whether the preemption has a cancellable eviction of a job on the preemptor's side of the lowest common ancestor."""
     mine, theirs = tree.sides(tree.leaf_of(preemptor.project), tree.leaf_of(state.jobs[preemption.job].project))
     if mine == theirs:

@@ -13,8 +13,8 @@ then those of the victim's project and of each of its ancestors that is not an a
 from collections.abc import Iterable, Iterator, Sequence
 
 from bailiff_core.model.policy import Action
-from bailiff_core.model.project_tree import called
-from bailiff_core.model.resource_vector import NOTHING, UNLIMITED, Amounts
+from bailiff_core.model.project_tree import project_text
+from bailiff_core.model.resource_vector import UNLIMITED, ZERO, ResourceVector
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit, next_unit
 from bailiff_core.quota.demand_vector import of_unit
@@ -70,22 +70,22 @@ class VictimQuotas:
         They are permitted if in some order each is evicted while its project, and the project's ancestors, exceed their bounds.
         Usage only shrinks, so the last eviction of each project decides; it may be the last unit of any of the jobs.
         """
-        lost: dict[str, Amounts] = {}
+        lost: dict[str, ResourceVector] = {}
         last_units: dict[str, dict[str, Unit]] = {}
-        bounds: dict[str, tuple[Amounts, str]] = {}
+        bounds: dict[str, tuple[ResourceVector, str]] = {}
         for unit in victims:
             if unit.job.project == self._preemptor.project:
                 continue
-            used = self._usage.held_by(unit)
+            used = self._usage.allocated_to(unit)
             for name, bound, kind in self._bounds.bounds_of(self._usage.leaf_of(unit.job)):
                 bounds[name] = bound, kind
-                lost[name] = lost.get(name, NOTHING).plus(used)
+                lost[name] = lost.get(name, ZERO).plus(used)
                 last = last_units.setdefault(name, {})
                 if unit.job.id not in last or not last[unit.job.id].core:
                     last[unit.job.id] = unit
 
         def may_be_last(unit: Unit, name: str) -> bool:
-            left = self._allocated.get(name, NOTHING).minus(lost[name]).plus(self._usage.held_by(unit))
+            left = self._allocated.get(name, ZERO).minus(lost[name]).plus(self._usage.allocated_to(unit))
             return _touches(_excess(left, bounds[name][0]), unit)
 
         for name, units in last_units.items():
@@ -95,7 +95,7 @@ class VictimQuotas:
                 if all(may_be_last(unit, each) for each in path[: path.index(name) + 1]):
                     break
             else:
-                return f"{called(name)} would lose more than it uses beyond its {bounds[name][1]}"
+                return f"{project_text(name)} would lose more than it uses beyond its {bounds[name][1]}"
         return None
 
 
@@ -109,10 +109,10 @@ class _Bounds:
         self.usage = usage
         self._shields = shields
         self._path = usage.tree.branches[usage.leaf_of(preemptor)].path
-        self._shares: dict[str, Amounts] = {}
+        self._shares: dict[str, ResourceVector] = {}
         self._beyond_quota: dict[str, None] = {}
         self._beyond_share: dict[str, None] = {}
-        self._by_leaf: dict[str, list[tuple[str, Amounts, str]]] = {}
+        self._by_leaf: dict[str, list[tuple[str, ResourceVector, str]]] = {}
 
     @classmethod
     def of(cls, state: PoolState, action: Action, preemptor: Job) -> "_Bounds | None":
@@ -137,13 +137,13 @@ class _Bounds:
             if any(_excess(after, self._share(name))):
                 self._beyond_share[name] = None
 
-    def bounds_of(self, leaf: str) -> list[tuple[str, Amounts, str]]:
+    def bounds_of(self, leaf: str) -> list[tuple[str, ResourceVector, str]]:
         """The project and its ancestors outside the preemptor's path, innermost first: name, bound, kind of bound."""
         if leaf not in self._by_leaf:
             self._by_leaf[leaf] = list(self._find_bounds(leaf))
         return self._by_leaf[leaf]
 
-    def _find_bounds(self, leaf: str) -> Iterator[tuple[str, Amounts, str]]:
+    def _find_bounds(self, leaf: str) -> Iterator[tuple[str, ResourceVector, str]]:
         path = self.usage.tree.branches[leaf].path
         own_side = [name for name in self._path if name not in path]
         share = any(name in self._beyond_share for name in own_side)
@@ -155,11 +155,11 @@ class _Bounds:
                 return
             yield name, self._share(name) if share else self.usage.tree.branches[name].quota, "share" if share else "quota"
 
-    def _share(self, name: str) -> Amounts:
+    def _share(self, name: str) -> ResourceVector:
         return allocatable(self.usage.tree.branches[name], self._shares[name])
 
 
-def _excess(allocated: Amounts, quota: Amounts) -> Excess:
+def _excess(allocated: ResourceVector, quota: ResourceVector) -> Excess:
     return tuple(bound != UNLIMITED and used > bound for used, bound in zip(allocated, quota, strict=True))
 
 

@@ -7,7 +7,7 @@ from bailiff_core.model.project_tree import NO_BOUNDS, project_text
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlacement, NoFit
 from bailiff_core.placement.step_budget import StepBudget
-from bailiff_core.protections import Together
+from bailiff_core.protections import VictimSetTests
 from bailiff_core.quota.cap_at_fair_share import CapAtFairShare
 from bailiff_core.quota.demand_vector import by_bytes
 from bailiff_core.quota.project_cooldown import cooldown_violation
@@ -48,7 +48,7 @@ class Constraints:
         self.snapshot = snapshot
         self.unit = unit
         self.action = action
-        self.together = Together(snapshot.state, action, unit.job, earlier)
+        self.set_tests = VictimSetTests(snapshot.state, action, unit.job, earlier)
         self.reclaim = Reclaim(snapshot, shares, unit) if action == "reclaim" else None
         self.cap_at_fair_share = CapAtFairShare.of(snapshot, shares, unit, action)
         self.limited = self.over_limit_now() is not None
@@ -56,13 +56,13 @@ class Constraints:
             by_bytes(unit.job) and self._has_bounds()
         )  # and so what it takes depends on the devices it lands on
         self.has_limits = self.limited or self.constrains_placement  # evictions may be needed for the preemptor's limits alone
-        self.constrains_set = self.reclaim is not None or self.together.on
+        self.constrains_set = self.reclaim is not None or self.set_tests.any
 
     def violation(self, leaving: Sequence[Unit], taken: Sequence[Unit] | None = None) -> str | None:
         """Why these may not all be evicted; subsets of permitted sets are too. taken: those not relocated (default: all)."""
         if not self.constrains_set:
             return None
-        violation = self.together.forbids(leaving)
+        violation = self.set_tests.violation(leaving)
         if violation is not None or self.reclaim is None:
             return violation
         taken = leaving if taken is None else taken
@@ -72,7 +72,7 @@ class Constraints:
         """Whether `violation` is None, without building the sentence."""
         if not self.constrains_set:
             return True
-        if self.together.forbids(leaving) is not None:
+        if self.set_tests.violation(leaving) is not None:
             return False
         return self.reclaim is None or self.reclaim.admits(leaving if taken is None else taken)
 

@@ -211,7 +211,7 @@ class GeneralSearch:
 
     def _set_constraint(self, *, with_relocations: bool) -> SetConstraint | None:
         """Incremental test of the constraints; with relocations, only of those that do not depend on them."""
-        if self.constraints.together.on:
+        if self.constraints.set_tests.any:
             return _AllTogether(self.constraints, with_relocations=with_relocations)
         if self.constraints.reclaim is None or with_relocations:
             return None

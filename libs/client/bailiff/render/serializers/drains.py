@@ -35,19 +35,19 @@ def affected_rows(state: PoolState, node: Node, drain: Drain) -> list[AffectedRo
     for each in affected_by_drain(state, node):
         job = each.job
         tasks = [task for task in job.tasks if each.whole or task.index in each.tasks]
-        effect = "reservation moves" if each.promised else "evicted" if each.whole else "shrinks"
+        effect = "reservation moves" if each.reserved else "evicted" if each.whole else "shrinks"
         effect = "migrates" if job.id in moves else effect
         rows.append(
             {
                 "job": job.id,
                 "priority_class": job.class_name,
                 "priority": job.priority,
-                "effect": "already evicting" if job.eviction is not None and not each.promised else effect,
+                "effect": "already evicting" if job.eviction is not None and not each.reserved else effect,
                 "to": moves.get(job.id, []),
                 "tasks": ranges(each.tasks),
                 "gpus": gpus_of_tasks(job.group(index) for index in each.tasks),
                 "grace_s": drain_grace(state, job, drain) // 1_000_000,
-                "lost_gpu_ms": 0 if each.promised else lost_gpu_ms(state, job, allocated_gpu_milli(state, job, tasks)),
+                "lost_gpu_ms": 0 if each.reserved else lost_gpu_ms(state, job, allocated_gpu_milli(state, job, tasks)),
             }
         )
     return rows
