@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from bailiff.cli import app
 from bailiff.cli.jobs import CONTROL
 from bailiff.cli.session import Output, Session, guarded
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff.client.job_request import made_name
 from bailiff_bus import topics
 from bailiff_bus.messages import SubmitJob
@@ -460,7 +460,7 @@ def test_exit_codes_are_told() -> None:
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (Problem(ExitCode.NOT_FOUND, "x"), ExitCode.NOT_FOUND),
+        (ClientError(ExitCode.NOT_FOUND, "x"), ExitCode.NOT_FOUND),
         (BusUnavailable("Kafka at h:1 did not answer"), ExitCode.UNREACHABLE),
         (KeyboardInterrupt(), ExitCode.INTERRUPTED),
         (ZeroDivisionError("oh"), ExitCode.INTERNAL),

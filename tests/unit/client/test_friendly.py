@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bailiff.client import job_parser
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_core.humanize import memory_text
 
 
@@ -128,7 +128,7 @@ FAULTS = [
 @pytest.mark.parametrize(("text", "said"), FAULTS)
 def test_faults_of_a_job_file_name_line_and_field(tmp_path: Path, text: str, said: str) -> None:
     file = written(tmp_path, text)
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(ClientError) as caught:
         job_parser.job_from(*job_parser.read_job_file(file))
     assert said in caught.value.text
     assert caught.value.text.startswith(str(file))
@@ -136,20 +136,20 @@ def test_faults_of_a_job_file_name_line_and_field(tmp_path: Path, text: str, sai
 
 
 def test_all_faults_are_told_at_once() -> None:
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(ClientError) as caught:
         job_parser.job_from({"name": "A B", "gpus": "x", "cpu": "y", "command": ["z"]})
     assert [line.split(":")[0] for line in caught.value.text.splitlines()] == ["--gpus", "--cpu", "--name"]
 
 
 @pytest.mark.parametrize("fields", [{"env": ["A=b"]}, {"env": "A=b", "sim_run_for": "1m"}, {"labels": 3}, {"node_labels": []}])
 def test_names_and_values_of_another_shape_are_faults(fields: dict[str, object]) -> None:
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(ClientError) as caught:
         job_parser.job_from({"name": "a", "command": ["z"], **fields})
     assert caught.value.text.startswith(f"--{next(iter(fields)).replace('_', '-')}: expected an object")
 
 
 def test_private_values_are_not_repeated() -> None:
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(ClientError) as caught:
         job_parser.job_from({"name": "a", "command": ["z"], "env": {"TOKEN": 12345}})
     assert "12345" not in caught.value.text
     assert "--env" in caught.value.text
@@ -183,7 +183,7 @@ def test_parts_of_gpus() -> None:
     ],
 )
 def test_what_does_not_go_together_is_told(fields: dict[str, object], told: str) -> None:
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(ClientError) as caught:
         described(**fields)
     assert told in caught.value.text
 

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on, finished_story
 
 from bailiff import Client
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff.notify.notifier import Hook, Notifier, NotifyFile, Positions, filled, read_notify_file
 
 
@@ -181,7 +181,7 @@ async def test_a_positions_file_that_cannot_be_read_is_no_start_from_nothing(
     scribe: Scribe, receiver: Receiver, tmp_path: Path
 ) -> None:
     (tmp_path / "p").write_text("{")
-    with pytest.raises(Problem, match="cannot be read"):
+    with pytest.raises(ClientError, match="cannot be read"):
         await told(scribe, tmp_path / "p", hook(receiver))
 
 
@@ -231,7 +231,7 @@ def test_the_file_is_checked_whole(tmp_path: Path) -> None:
         "positions: kept.json\nhooks:\n  - name: a\n    webhook: ftp://x\n  - name: b\n    command: [mail, '{colour}']\n"
         "  - {name: c, webhook: 'http://x', events: [Vanished]}\n  - {name: d, webhok: 'http://x'}\n"
     )
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(ClientError) as caught:
         read_notify_file(file)
     assert caught.value.code is ExitCode.USAGE
     for part in (
@@ -245,7 +245,7 @@ def test_the_file_is_checked_whole(tmp_path: Path) -> None:
     file.write_text("positions: kept.json\nhooks: [{name: a, webhook: 'http://x'}]\n")
     assert read_notify_file(file).positions == str(tmp_path / "kept.json")
     file.write_text("positions: kept.json\nhooks: [{name: a, webhook: 'http://x'}, {name: a, command: [mail]}]\n")
-    with pytest.raises(Problem, match="two hooks are called 'a'"):
+    with pytest.raises(ClientError, match="two hooks are called 'a'"):
         read_notify_file(file)
 
 

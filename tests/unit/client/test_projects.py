@@ -7,7 +7,7 @@ import pytest
 from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on
 
 from bailiff.client import projects
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus.testing import MemoryBus
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.records.facts import PolicyApplied
@@ -167,5 +167,5 @@ def test_after_some_tries_it_gives_up_and_says_why(scribe: Scribe, monkeypatch: 
     found = run("project", "create", "mine", "--gpus", "1")
     assert found.exit_code == ExitCode.REJECTED
     assert "policy-changed" in found.stderr
-    with pytest.raises(Problem):
+    with pytest.raises(ClientError):
         projects.find(scribe.state.rules, "mine")

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bailiff.cli import app
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff.simulation import options
 from bailiff_sim.traces import catalogue
 
@@ -170,7 +170,7 @@ def test_what_cannot_be_tuned_is_said() -> None:
 def test_without_the_simulator_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "bailiff_sim", None)
     monkeypatch.setitem(sys.modules, "bailiff_sim.runs", None)
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(ClientError) as caught:
         options.simulator("runs")
     assert "bailiff[sim]" in caught.value.advice
 

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus.port import Message
 from bailiff_core.records import ChainHead, decode
 from bailiff_core.records.merkle import Frontier
@@ -83,7 +83,7 @@ async def before(seq: int, start: ChainHead, messages: AsyncIterable[Message]) -
 
 
 async def entries(walk: ChainVerifier, messages: AsyncIterable[Message], advice: str) -> AsyncGenerator[Entry, None]:
-    """The records of an unbroken log. Raises `Problem` with this advice where the chain is broken."""
+    """The records of an unbroken log. Raises `ClientError` with this advice where the chain is broken."""
     async for message in messages:
         wire = walk.verify(message)
         unbroken(walk, advice)
@@ -92,7 +92,7 @@ async def entries(walk: ChainVerifier, messages: AsyncIterable[Message], advice:
 
 
 def unbroken(walk: ChainVerifier, advice: str) -> None:
-    """Raise `Problem` with this advice where the chain is broken."""
+    """Raise `ClientError` with this advice where the chain is broken."""
     if walk.broken is not None:
         text = f"the chain is broken at seq {walk.broken['seq']}: {walk.broken['meaning']}"
-        raise Problem(ExitCode.FOUND_WRONG, text, advice)
+        raise ClientError(ExitCode.FOUND_WRONG, text, advice)

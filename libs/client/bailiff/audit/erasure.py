@@ -3,7 +3,7 @@
 from typing import Any
 
 from bailiff.client.client import Client
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus import topics
 from bailiff_core.humanize import duration_text
 from bailiff_core.model.state import ENDED, Job
@@ -14,10 +14,10 @@ ALSO_IN = (topics.REQUESTS, topics.NODE_COMMANDS, topics.JOB_LOGS)
 
 
 async def erase_spec(client: Client, pool: str, job: Job) -> bool:
-    """Write a tombstone for the job's private data. Returns whether there was any. Raises `Problem`."""
+    """Write a tombstone for the job's private data. Returns whether there was any. Raises `ClientError`."""
     if job.phase not in ENDED:
         text = f"{job.id} has not ended: without its command it could not be started again"
-        raise Problem(ExitCode.USAGE, text, f"bailiff cancel {job.id}")
+        raise ClientError(ExitCode.USAGE, text, f"bailiff cancel {job.id}")
     key = f"{pool}/{job.id}/{job.spec_digest}".encode()
     newest = b""
     async for message in client.messages(topics.JOB_SPECS.name, await client.spans(topics.JOB_SPECS.name)):
@@ -54,7 +54,7 @@ async def name_actor(address: str, actor: str, name: str) -> None:
                 actor, name,
             )  # fmt: skip
     except ArchiveError as error:
-        raise Problem(ExitCode.UNREACHABLE, f"the archive: {error}") from None
+        raise ClientError(ExitCode.UNREACHABLE, f"the archive: {error}") from None
 
 
 async def erase_actor(address: str, actor: str) -> bool:
@@ -66,7 +66,7 @@ async def erase_actor(address: str, actor: str) -> bool:
             await connection.execute("VACUUM FULL actors")
             return bool(deleted != "DELETE 0")
     except ArchiveError as error:
-        raise Problem(ExitCode.UNREACHABLE, f"the archive: {error}") from None
+        raise ClientError(ExitCode.UNREACHABLE, f"the archive: {error}") from None
 
 
 async def _archive(connection: Any) -> None:

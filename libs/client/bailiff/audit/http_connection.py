@@ -10,13 +10,13 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 
 PREFIX = "/v1"
 WAITING_S = 15.0  # beyond what an answer takes: as long as the other end may wait for news
 
 
-class Unanswered(Problem):
+class RequestFailed(ClientError):
     """The request failed. status: of the response; 0 without a response."""
 
     def __init__(self, status: int, text: str, advice: str = "") -> None:
@@ -25,14 +25,14 @@ class Unanswered(Problem):
         self.status = status
 
 
-class ApiLink:
+class HttpConnection:
     """address: `http://host:port`, or https. timeout: of one response, seconds."""
 
     def __init__(self, address: str, token: str | None, timeout: float) -> None:
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             advice = "BAILIFF_API: expected an address as in http://127.0.0.1:8620"
-            raise Problem(ExitCode.USAGE, f"BAILIFF_API: {address!r} is no address", advice)
+            raise ClientError(ExitCode.USAGE, f"BAILIFF_API: {address!r} is no address", advice)
         self._address, self._token, self._timeout = address, token, timeout
         self._path = parts.path.rstrip("/") + PREFIX
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
@@ -42,7 +42,7 @@ class ApiLink:
         self._closed = 0
 
     async def get(self, path: str, **parameters: Any) -> Any:
-        """The answer. Raises `Unanswered`."""
+        """The answer. Raises `RequestFailed`."""
         asked = f"{self._path}{quote(path)}" + (f"?{urlencode(parameters)}" if parameters else "")
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         loop = asyncio.get_running_loop()
@@ -89,16 +89,16 @@ class ApiLink:
                         return 0, str(error) or type(error).__name__
         return 0, "no answer"
 
-    def _refusal(self, status: int, raw: Any) -> Unanswered:
+    def _refusal(self, status: int, raw: Any) -> RequestFailed:
         if status == 0:
             advice = "is it running? BAILIFF_API says where it is; without that the log is read from Kafka"
-            return Unanswered(0, f"the query interface at {self._address} does not answer: {raw}", advice)
+            return RequestFailed(0, f"the query interface at {self._address} does not answer: {raw}", advice)
         try:
             said = json.loads(raw)["detail"]
         except (ValueError, KeyError, TypeError):
             said = "is Bailiff's query interface there?"
         advice = "the token is the setting BAILIFF_API_TOKEN" if status == 401 else ""
-        return Unanswered(status, f"the query interface at {self._address} answers {status}: {said}", advice)
+        return RequestFailed(status, f"the query interface at {self._address} answers {status}: {said}", advice)
 
 
 def _give(done: "asyncio.Future[Any]", result: Any) -> None:

@@ -11,26 +11,26 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
 from bailiff_bus.messages import MESSAGE_TYPES
 from bailiff_bus.port import Bus, GroupMembership, Message, OffsetOutOfRange, Producer, Reader, Span
 from bailiff_log.message_json import message_from_json
 
-from .http_connection import ApiLink, Unanswered
+from .http_connection import HttpConnection, RequestFailed
 
 WAIT_THERE = 10.0
 PAUSE = 0.5
 FIRST_PAGE, PAGE = 50, 1000  # often the first record is all that is wanted
 
 
-class ApiBus:
+class HttpLogSource:
     """Reads `bailiff.audit` and `bailiff.seals` at this address; `kafka` is for all other topics."""
 
     def __init__(self, address: str, token: str | None, kafka: Bus, patience: float = 10.0) -> None:
         self._address, self._token, self._kafka, self._patience = address, token, kafka, patience
-        self._link = ApiLink(address, token, patience)
+        self._link = HttpConnection(address, token, patience)
         self._pools: dict[int, str] = {}
 
     async def spans(self, topic: str) -> Mapping[int, Span]:
@@ -40,7 +40,7 @@ class ApiBus:
             for each in found:
                 if each["first_seq"]:
                     text = f"the archive of {each['pool']} begins with record {each['first_seq']}: those before it were exported"
-                    raise Problem(ExitCode.UNREADABLE, text, "read the log from Kafka: BAILIFF_API= bailiff …")
+                    raise ClientError(ExitCode.UNREADABLE, text, "read the log from Kafka: BAILIFF_API= bailiff …")
             self._pools = {each["partition"]: each["pool"] for each in found if each["next_seq"]}
             return {each["partition"]: Span(0, each["next_offset"]) for each in found if each["next_seq"]}
         if topic == topics.SEALS.name:
@@ -55,7 +55,9 @@ class ApiBus:
         if topics.AUDIT.name in names:
             ((_, partition, offset),) = positions
             pool = (await self._names())[partition]
-            return ApiReader(ApiLink(self._address, self._token, self._patience), pool, partition, offset, self._patience)
+            return HttpLogReader(
+                HttpConnection(self._address, self._token, self._patience), pool, partition, offset, self._patience
+            )
         return await self._kafka.reader(positions)
 
     async def _names(self) -> Mapping[int, str]:
@@ -81,10 +83,10 @@ class ApiBus:
         await self._kafka.close()
 
 
-class ApiReader:
+class HttpLogReader:
     """One partition of the log, by position. Failed requests are retried for `patience` seconds."""
 
-    def __init__(self, link: ApiLink, pool: str, partition: int, offset: int, patience: float) -> None:
+    def __init__(self, link: HttpConnection, pool: str, partition: int, offset: int, patience: float) -> None:
         self._link, self._pool, self._partition, self._offset = link, pool, partition, offset
         self._patience = patience
         self._failing_since: float | None = None
@@ -118,7 +120,7 @@ class ApiReader:
                 )
                 self._failing_since = None
                 return [message_from_json(line, self._partition) for line in found["messages"]], found["next_offset"]
-            except Unanswered as why:
+            except RequestFailed as why:
                 if why.status == 400:
                     end = (await self._link.get(f"/pools/{self._pool}"))["next_offset"]
                     raise OffsetOutOfRange(topics.AUDIT.name, self._partition, offset, Span(0, end)) from None
@@ -157,7 +159,7 @@ class ApiReader:
 class _Seals:
     """The seals of all pools as messages of their topic."""
 
-    def __init__(self, link: ApiLink, pools: Mapping[int, str]) -> None:
+    def __init__(self, link: HttpConnection, pools: Mapping[int, str]) -> None:
         self._link, self._pools, self._done = link, pools, False
 
     async def read(self, limit: int = 500, wait: float = 0.5) -> list[Message]:  # noqa: ARG002 - the port's

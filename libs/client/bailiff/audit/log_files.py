@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TextIO
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus.port import Message
 from bailiff_log.message_json import message_from_json, message_to_json
 
@@ -48,7 +48,7 @@ async def write_log(
 
 
 class LogFile:
-    """An exported log, read line by line. Raises `Problem` with file and line for what it cannot read."""
+    """An exported log, read line by line. Raises `ClientError` with file and line for what it cannot read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -78,11 +78,11 @@ class LogFile:
                 with self.path.open(encoding="utf-8") as lines:
                     yield from self._whole(lines)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise Problem(ExitCode.FOUND_WRONG, f"{self.path}: is damaged or cut short: {error}") from None
+            raise ClientError(ExitCode.FOUND_WRONG, f"{self.path}: is damaged or cut short: {error}") from None
         except OSError as error:
-            raise Problem(ExitCode.USAGE, f"{self.path}: cannot be read: {error.strerror}") from None
+            raise ClientError(ExitCode.USAGE, f"{self.path}: cannot be read: {error.strerror}") from None
         except UnicodeDecodeError:
-            raise Problem(ExitCode.USAGE, f"{self.path}: is not UTF-8") from None
+            raise ClientError(ExitCode.USAGE, f"{self.path}: is not UTF-8") from None
 
     def _whole(self, lines: TextIO) -> Iterator[str]:
         for number in count(1):
@@ -108,5 +108,5 @@ class LogFile:
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise self._fault(number, f"expected offset, time, headers and value: {error!r}") from None
 
-    def _fault(self, number: int, text: str, advice: str = "") -> Problem:
-        return Problem(ExitCode.USAGE, f"{self.path}:{number}: {text}", advice)
+    def _fault(self, number: int, text: str, advice: str = "") -> ClientError:
+        return ClientError(ExitCode.USAGE, f"{self.path}:{number}: {text}", advice)

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus.port import Message
 from bailiff_core.model.document import parse_duration
 from bailiff_core.records.wire import time_value
@@ -30,14 +30,14 @@ class Point:
 
 
 def point(text: str, option: str) -> Point:
-    """From `118`, `#118`, or what `moment` takes. Raises `Problem`, which names the option."""
+    """From `118`, `#118`, or what `moment` takes. Raises `ClientError`, which names the option."""
     number = text.removeprefix("#")
     if number.isascii() and number.isdigit():
         return Point(seq=int(number[:LONGEST_SEQ]))
     try:
         return moment(text)
     except ValueError:
-        raise Problem(ExitCode.USAGE, f"{option}: expected a record's number, {WANTED}; found {text!r}") from None
+        raise ClientError(ExitCode.USAGE, f"{option}: expected a record's number, {WANTED}; found {text!r}") from None
 
 
 def moment(text: str) -> Point:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bailiff.client.client import Client
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus import topics
 from bailiff_bus.messages import LogSealed, SealingKey, SealsInvalidated
 from bailiff_bus.port import Message
@@ -36,11 +36,11 @@ class Source:
     folder: SegmentFolder | None = None
 
     def from_its_beginning(self, what: str) -> None:
-        """Raises `Problem` where the log's first records are not in it, which `what` needs."""
+        """Raises `ClientError` where the log's first records are not in it, which `what` needs."""
         if self.start.next_seq:
             where = self.path if self.path is not None else "the archive"
             text = f"{where} begins with record {self.start.next_seq}: {what} needs the log from its first record on"
-            raise Problem(ExitCode.USAGE, text, "use the folder with all segments, with a manifest that names them")
+            raise ClientError(ExitCode.USAGE, text, "use the folder with all segments, with a manifest that names them")
 
 
 async def from_kafka(client: Client, pool: str | None) -> Source:
@@ -69,7 +69,7 @@ def from_file(path: Path) -> Source:
     try:
         seals = [seal_from(each) for each in log.seals]
     except (KeyError, TypeError, ValueError) as error:
-        raise Problem(ExitCode.USAGE, f"{path}:1: a seal cannot be read: {error!r}") from None
+        raise ClientError(ExitCode.USAGE, f"{path}:1: a seal cannot be read: {error!r}") from None
     return Source(log.pool, log.partition, log.messages(), seals, ChainHead(log.pool), path=path)
 
 
@@ -92,4 +92,4 @@ async def from_archive(address: str, pool: str | None) -> AsyncIterator[Source]:
                 raise ArchiveError(f"a seal in it cannot be read: {error}") from None
             yield Source(log.pool, log.partition, log.messages(), sealed, log.start, log.tree)
     except ArchiveError as error:
-        raise Problem(ExitCode.UNREACHABLE, f"the archive: {error}") from None
+        raise ClientError(ExitCode.UNREACHABLE, f"the archive: {error}") from None

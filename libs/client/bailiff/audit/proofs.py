@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus.messages import LogSealed, SealingKey
 from bailiff_bus.port import Message
 from bailiff_core.records.merkle import leaf_hash
@@ -35,11 +35,11 @@ class Checked(TypedDict):
 async def prove(source: Source, seq: int, seal: LogSealed, keys: Sequence[SealingKey] = ()) -> dict[str, Any]:
     """The proof that record `seq` is in the log under this seal. keys: the key handovers up to that of the seal.
 
-    Raises `Problem` where the log is not what was sealed.
+    Raises `ClientError` where the log is not what was sealed.
     """
     first = source.start.next_seq
     if seq < first:
-        raise Problem(ExitCode.NOT_FOUND, f"{source.pool}#{seq} is not there: this log begins with record {first}")
+        raise ClientError(ExitCode.NOT_FOUND, f"{source.pool}#{seq} is not there: this log begins with record {first}")
     walk, tree, leaves = ChainVerifier(source.pool), source.tree.copy(), list[bytes]()
     walk.resume(source.start, "", -1, ())
     wanted: Message | None = None
@@ -54,16 +54,16 @@ async def prove(source: Source, seq: int, seal: LogSealed, keys: Sequence[Sealin
             break
     if wanted is None or tree.root().hex() != seal.root:
         text = f"the log's first {seal.size} records are not those that were sealed"
-        raise Problem(ExitCode.FOUND_WRONG, text, "see: bailiff audit verify")
+        raise ClientError(ExitCode.FOUND_WRONG, text, "see: bailiff audit verify")
     return make_proof(source.pool, seq, wanted.headers, wanted.value, seal, source.tree.followed_by(leaves), keys)
 
 
 def checked(file: Path, trust: list[str]) -> Checked:
-    """The result of checking the proof. Raises `Problem` where the file cannot be read."""
+    """The result of checking the proof. Raises `ClientError` where the file cannot be read."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise Problem(ExitCode.USAGE, f"{file}: cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
+        raise ClientError(ExitCode.USAGE, f"{file}: cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
     found: Checked = {
         "ok": False, "problem": "", "pool": "", "seq": -1, "type": "", "time": "", "data": None, "sealed_records": 0,
         "sealed_at": "", "key": "", "keys": [],

@@ -16,7 +16,7 @@ FOLDED = {table.name: Table(f"folded_{table.name}", table.key, table.values) for
 
 
 @dataclass
-class Refolded:
+class RederivedTables:
     """Compares them. upto: the newest record that is archived and that they are as of; beyond it nothing is missed.
 
     stored: looks at projects' use that were not come to yet, by record. intervals: since which record how often one was taken.
@@ -35,7 +35,7 @@ class Refolded:
     _looked: int = -1
 
     @classmethod
-    async def load(cls, log: ArchivedLog, found: Derived) -> "Refolded | None":
+    async def load(cls, log: ArchivedLog, found: Derived) -> "RederivedTables | None":
         """What the archive has; None where its first records, and so the pool, are kept elsewhere."""
         if log.start.next_seq:
             return None

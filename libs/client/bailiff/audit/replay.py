@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus.port import Message
 from bailiff_core.records import Wire
 from bailiff_core.records.facts import NodeLost, PolicyApplied, TaskReleased, TaskVanished, WriterStarted
@@ -30,7 +30,7 @@ CYCLE_END = ("ce_cycleend", b"true")
 STARTED = WriterStarted.type_name().encode()
 # Facts after which every engine tries all that wait anew. Between them it remembers what did not fit, which is no part of the
 # state, so that a replay can only begin at one of these.
-AFRESH = {kind.type_name().encode() for kind in (WriterStarted, PolicyApplied, NodeLost, TaskReleased, TaskVanished)}
+RETRY_FACTS = {kind.type_name().encode() for kind in (WriterStarted, PolicyApplied, NodeLost, TaskReleased, TaskVanished)}
 Read = Callable[[], AsyncIterable[Message]]
 
 
@@ -81,7 +81,7 @@ class Part:
 
     first: int
     engine: EngineUsed
-    who: "Decider | None" = None
+    who: "ReplayEngine | None" = None
 
 
 class Here:
@@ -104,7 +104,7 @@ class Here:
 
 
 @dataclass(eq=False, slots=True)
-class Decider:
+class ReplayEngine:
     """The engine that replays parts of the log: this release, or a wheel. last: the last record that it needs."""
 
     wheel: Path | None = None
@@ -140,13 +140,13 @@ async def replay(
 ) -> Replayed:
     """Replay the log, or a range of its cycles. read: opens the log at each call.
 
-    store: where the wheels of engines are kept. Raises `Problem` for what cannot be read, and where no record is in the range.
+    store: where the wheels of engines are kept. Raises `ClientError` for what cannot be read, and where no record is in the range.
     """
     survey = await _survey(pool, read(), from_ or Point(), to or Point())
     if survey.begin > survey.end and survey.sound:
         text = f"no record of {pool} is in the range that was asked for"
-        raise Problem(ExitCode.NOT_FOUND, text, "see where the log ends: bailiff audit verify")
-    deciders = _deal_out(survey, store)
+        raise ClientError(ExitCode.NOT_FOUND, text, "see where the log ends: bailiff audit verify")
+    deciders = _assign_engines(survey, store)
     async with AsyncExitStack() as stack:
         for each in deciders:
             if each.wheel is not None:
@@ -178,7 +178,7 @@ async def _survey(pool: str, messages: AsyncIterable[Message], from_: Point, to:
             if asked and found.begin < 0:
                 found.begin = afresh
             turn_began = seq
-        if kind in AFRESH and found.begin < 0:
+        if kind in RETRY_FACTS and found.begin < 0:
             afresh = turn_began
         if not asked and not _before(from_, seq, walk.head.time):
             if _after(to, seq, walk.head.time):
@@ -224,15 +224,15 @@ def _used(engine: EngineIdentity) -> EngineUsed:
 # --- who decides what
 
 
-def _deal_out(survey: Survey, store: Path | None) -> list[Decider]:
+def _assign_engines(survey: Survey, store: Path | None) -> list[ReplayEngine]:
     """Assigns an engine to every part of the range."""
-    parts, own = survey.parts, Decider()
+    parts, own = survey.parts, ReplayEngine()
     if parts:
         parts[0].first = 0  # what stands before the first writer was written by it
     else:
         parts.append(Part(0, _used(engine_identity())))
-    known: dict[str, tuple[EngineUsed, Decider | None]] = {}
-    deciders: list[Decider] = []
+    known: dict[str, tuple[EngineUsed, ReplayEngine | None]] = {}
+    deciders: list[ReplayEngine] = []
     for at, part in enumerate(parts):
         last = min(parts[at + 1].first - 1 if at + 1 < len(parts) else survey.end, survey.end)
         if last < survey.begin or part.first > survey.end:
@@ -250,7 +250,7 @@ def _deal_out(survey: Survey, store: Path | None) -> list[Decider]:
     return deciders
 
 
-def _decider_of(engine: EngineUsed, own: Decider, store: Path | None) -> Decider | None:
+def _decider_of(engine: EngineUsed, own: ReplayEngine, store: Path | None) -> ReplayEngine | None:
     mine, problem = engine_identity(), ""
     if (engine["digest"], engine["logic"]) == (mine.digest, mine.logic):
         engine["decided_by"] = "this release"
@@ -259,7 +259,7 @@ def _decider_of(engine: EngineUsed, own: Decider, store: Path | None) -> Decider
         wheel = engine_store.find_engine(store, engine["digest"]) if store is not None else None
         if wheel is not None:
             engine["decided_by"] = "its wheel"
-            return Decider(wheel)
+            return ReplayEngine(wheel)
     except engine_store.EngineError as no:
         problem = f"{no}; remove it, then: "
     get = (
@@ -275,10 +275,10 @@ def _decider_of(engine: EngineUsed, own: Decider, store: Path | None) -> Decider
 # --- the second reading
 
 
-async def _feed(messages: AsyncIterable[Message], survey: Survey, deciders: list[Decider]) -> int:
+async def _feed(messages: AsyncIterable[Message], survey: Survey, deciders: list[ReplayEngine]) -> int:
     """Pass the records up to the end of the range to the engines that need them. Returns the number of cycles in the range.
 
-    Raises `Problem` where the log is not what the first reading found.
+    Raises `ClientError` where the log is not what the first reading found.
     """
     cycles, seq, part_at, place, bytes_read = 0, -1, 0, -1, 0
     async for message in messages:
@@ -302,11 +302,11 @@ async def _feed(messages: AsyncIterable[Message], survey: Survey, deciders: list
             cycles += 1
     if (seq, bytes_read) != (survey.end, survey.bytes_read):
         text = "the log was changed between its two readings: what was checked is not what was decided again"
-        raise Problem(ExitCode.FOUND_WRONG, text, "try again")
+        raise ClientError(ExitCode.FOUND_WRONG, text, "try again")
     return cycles
 
 
-def _told(pool: str, survey: Survey, cycles: int, found: list[tuple[Decider, dict[str, Any]]]) -> Replayed:
+def _told(pool: str, survey: Survey, cycles: int, found: list[tuple[ReplayEngine, dict[str, Any]]]) -> Replayed:
     assert survey.verification is not None
     used = list({id(part.engine): part.engine for part in survey.parts if part.engine["from_seq"] >= 0}.values())
     differing = [(told["difference"], who) for who, told in found if told["difference"] is not None]

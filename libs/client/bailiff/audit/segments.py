@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff.client.safe_write import put
 from bailiff_bus.messages import LogSealed, SealingKey, SealsInvalidated
 from bailiff_bus.port import Message
@@ -97,7 +97,7 @@ class Closed:
 
 
 class SegmentFolder:
-    """A folder of segments, read in order. Raises `Problem` with file and position for what it cannot read.
+    """A folder of segments, read in order. Raises `ClientError` with file and position for what it cannot read.
 
     closed: those that were walked and are what the manifest says.
     """
@@ -108,14 +108,14 @@ class SegmentFolder:
         if manifest is None or not manifest.segments:
             log = next(iter(sorted(folder.glob("log.jsonl*"))), None)
             advice = f"name the file in it: {log}" if log is not None else "create one: bailiff audit export FOLDER --segment N"
-            raise Problem(ExitCode.USAGE, f"{folder}: it is not a folder of segments: there is no {MANIFEST}", advice)
+            raise ClientError(ExitCode.USAGE, f"{folder}: it is not a folder of segments: there is no {MANIFEST}", advice)
         self.pool, self.partition, self.segments = manifest.pool, manifest.partition, manifest.segments
         first, closing = self.segments[0], manifest.closing
         try:
             self.seals = [seal_from(each) for each in manifest.seals]
             self.start, self.tree = first.head, first.tree
         except (KeyError, TypeError, ValueError) as error:
-            raise Problem(ExitCode.USAGE, f"{folder / MANIFEST}: a part of it is missing or changed: {error!r}") from None
+            raise ClientError(ExitCode.USAGE, f"{folder / MANIFEST}: a part of it is missing or changed: {error!r}") from None
         self.closing = ConsistencyProof(closing.size, tuple(map(bytes.fromhex, closing.path))) if closing is not None else None
         self.closed: list[Closed] = []
         self._untrue: list[str] = []
@@ -182,18 +182,18 @@ async def write_segments(
     """Write every missing whole segment of `size` records; if there are seals, only sealed ones.
 
     start, tree: where the log stands before its first message. published: its seals and keys. Returns the new ones. Raises
-    `Problem` where the log does not go on from the stretches that are there.
+    `ClientError` where the log does not go on from the stretches that are there.
     """
     pool = start.pool
     manifest = _manifest(folder)
     known = manifest.segments if manifest is not None else []
     if manifest is not None and (manifest.pool, manifest.size) != (pool, size):
         text = f"{folder} holds stretches of {manifest.size} records of {manifest.pool}"
-        raise Problem(ExitCode.USAGE, text, "choose another folder")
+        raise ClientError(ExitCode.USAGE, text, "choose another folder")
     end = known[-1].last_seq + 1 if known else start.next_seq
     if start.next_seq % size or start.next_seq > end:
         text = f"the log is there from record {start.next_seq} on only, and the folder ends before record {end}"
-        raise Problem(ExitCode.USAGE, text, "use the folder that has the records before it, or a size that divides that")
+        raise ClientError(ExitCode.USAGE, text, "use the folder that has the records before it, or a size that divides that")
     seals = valid_seals(published)
     sizes = [seal.size for seal in seals if isinstance(seal, LogSealed)]
     walk, tree, base = ChainVerifier(pool), tree.copy(), tree
@@ -219,7 +219,7 @@ async def write_segments(
             written.append(there)
         elif there.after != walk.head.hash:
             text = f"{there.name} ends with another record {walk.head.next_seq - 1} than the log: one of them was changed"
-            raise Problem(ExitCode.FOUND_WRONG, text, "nothing was overwritten; see: bailiff audit verify")
+            raise ClientError(ExitCode.FOUND_WRONG, text, "nothing was overwritten; see: bailiff audit verify")
         before, base, lines, later = walk.head, tree.copy(), [], []
     if written or manifest is not None:
         segments = [*known, *written]
@@ -242,7 +242,7 @@ def _closing(base: Frontier, later: list[bytes], seal: LogSealed) -> Consistency
         tree.append(leaf)
     if tree.root().hex() != seal.root:
         text = f"the log's first {seal.size} records are not those that were sealed"
-        raise Problem(ExitCode.FOUND_WRONG, text, "see: bailiff audit verify")
+        raise ClientError(ExitCode.FOUND_WRONG, text, "see: bailiff audit verify")
     return ConsistencyProof(base.size, tuple(consistency_path(base.size, seal.size, base.followed_by(leaves))))
 
 
@@ -293,8 +293,8 @@ def _manifest(folder: Path) -> Manifest | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise Problem(ExitCode.USAGE, f"{path}: cannot be read: {error.strerror}") from None
+        raise ClientError(ExitCode.USAGE, f"{path}: cannot be read: {error.strerror}") from None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "as a whole"
-        raise Problem(ExitCode.USAGE, f"{path}: invalid manifest of segments: {where}: {first['msg']}") from None
+        raise ClientError(ExitCode.USAGE, f"{path}: invalid manifest of segments: {where}: {first['msg']}") from None

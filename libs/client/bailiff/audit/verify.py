@@ -23,7 +23,7 @@ async def verified(source: Source, trust: Sequence[str] = ()) -> chain_report.Ve
     """The verification result. trust: the log's first sealing key, obtained out of band; without it the keys named by the seals
     are trusted.
 
-    Raises `Problem` for a file that cannot be read.
+    Raises `ClientError` for a file that cannot be read.
     """
     chain, problem = chain_of(source, trust)
     folder = source.folder

@@ -3,21 +3,21 @@
 import json
 from collections.abc import Sequence
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_core.records.wire import UnreadableRecord
 from bailiff_log.archive import PAGE, ArchivedLog, ArchiveError, archived_log, connected
 from bailiff_log.archive_rows import RECORD_COLUMNS, record_row
 from bailiff_log.chain_verifier import ChainVerifier
 from bailiff_log.read_model import TABLES, People
 
-from .rederive import FOLDED, Refolded, as_of
+from .rederive import FOLDED, RederivedTables, as_of
 from .row_diff import SHOWN, Derived
 
 COLUMNS = ", ".join(f'"{name}"' for name in RECORD_COLUMNS)
 
 
 async def derived(address: str, pool: str | None) -> Derived:
-    """Fold the archive's records anew, and compare every table that follows from them. Changes nothing. Raises `Problem`."""
+    """Fold the archive's records anew, and compare every table that follows from them. Changes nothing. Raises `ClientError`."""
     try:
         async with connected(address) as connection:
             transaction = connection.transaction(isolation="repeatable_read")
@@ -25,21 +25,21 @@ async def derived(address: str, pool: str | None) -> Derived:
             try:
                 log = await archived_log(connection, pool)
                 found = Derived()
-                refolded = await _fold(log, found)
+                rederived = await _fold(log, found)
                 for table in TABLES:
                     await _compare_people(log, table, found)
-                if refolded is not None:
+                if rederived is not None:
                     for table, shape in FOLDED.items():
-                        there, key = as_of(table, log.id, refolded.upto), ("pool", *shape.key, "from_seq")
+                        there, key = as_of(table, log.id, rederived.upto), ("pool", *shape.key, "from_seq")
                         await _compare(log, table, key, there, f"SELECT * FROM {shape.name}", found)  # noqa: S608 - our names
                 return found
             finally:
                 await transaction.rollback()  # with the tables that were made to compare with
     except ArchiveError as error:
-        raise Problem(ExitCode.UNREACHABLE, f"the archive: {error}") from None
+        raise ClientError(ExitCode.UNREACHABLE, f"the archive: {error}") from None
 
 
-async def _fold(log: ArchivedLog, found: Derived) -> Refolded | None:
+async def _fold(log: ArchivedLog, found: Derived) -> RederivedTables | None:
     """Read every record once: its columns are compared, other tables' rows go into tables beside the archive's."""
     people, walk = People(log.id), ChainVerifier(log.pool)
     walk.resume(log.start, "", -1, ())
@@ -51,7 +51,7 @@ async def _fold(log: ArchivedLog, found: Derived) -> Refolded | None:
             f"jobs submitted before record {log.start.next_seq}, use over time, and who held which GPU: their records are kept "
             "elsewhere"
         )
-    refolded = await Refolded.load(log, found)
+    rederived = await RederivedTables.load(log, found)
     seq = log.start.next_seq
     while True:
         rows = await log.connection.fetch(
@@ -70,19 +70,19 @@ async def _fold(log: ArchivedLog, found: Derived) -> Refolded | None:
             expected = record_row(log.id, log.message(row), record, bytes.fromhex(walk.head.hash))
             found.differ(f"records #{row['seq']}", RECORD_COLUMNS, tuple(row), expected)
             people.note(record)
-            if refolded is not None:
-                refolded.note(record, walk.head.hash, found)
+            if rederived is not None:
+                rederived.note(record, walk.head.hash, found)
         for table, text in people.take().items():
             await log.connection.execute(TABLES[table].upsert(table, f"folded_{table}"), text)
         found.rows += len(rows)
-        if refolded is not None:
-            await refolded.write()
+        if rederived is not None:
+            await rederived.write()
         if len(rows) < PAGE:
             break
         seq = rows[-1]["seq"] + 1
-    if refolded is not None:
-        refolded.end(found)
-    return refolded
+    if rederived is not None:
+        rederived.end(found)
+    return rederived
 
 
 async def _compare_people(log: ArchivedLog, table: str, found: Derived) -> None:

@@ -357,7 +357,7 @@ RECORDS: dict[type[Payload], Fields] = {
     decisions.ScheduleTimedOut: {"job": JOB, "reason": out, **kept("waited", "action")},
 }  # fmt: skip
 
-WHOLLY_LEFT_OUT: Mapping[type[Payload], str] = {
+OMITTED_RECORDS: Mapping[type[Payload], str] = {
     facts.InputsAdvanced: "positions of topics, which say nothing about jobs",
     facts.InputsLost: "of topics, not of jobs",
     facts.InputRejected: "what somebody got wrong, with names that exist nowhere else; it has no effect",

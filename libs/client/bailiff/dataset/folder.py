@@ -13,7 +13,7 @@ from typing import Any
 from bailiff.audit.chain_report import ChainVerifier, entries
 from bailiff.audit.log_files import about_line, message_line
 from bailiff.audit.log_sources import Source
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff.client.safe_write import put
 from bailiff_bus.messages import LogSealed
 from bailiff_bus.port import Message
@@ -23,7 +23,7 @@ from bailiff_core.engine import RELEASE
 from .anonymise import MONDAY, Anonymiser, anonymised
 from .columns import ABOUT, TABLES
 from .pseudonyms import Pseudonyms
-from .reidentification import standing_out
+from .reidentification import small_groups
 from .tables import Tables
 
 MANIFEST, LOG, FORMAT = "dataset.json", "log.jsonl.gz", 1
@@ -31,22 +31,22 @@ MANIFEST, LOG, FORMAT = "dataset.json", "log.jsonl.gz", 1
 
 @dataclass
 class Dataset:
-    """What was written. stands_out: what the exporter should know before it is given away, sentences."""
+    """What was written. reidentification_risks: what the exporter should know before it is given away, sentences."""
 
     records: int
     left_out: int
     bytes: int
-    stands_out: list[str]
+    reidentification_risks: list[str]
 
 
 async def write_dataset(folder: Path, source: Source, names: Pseudonyms, licence: str, *, name_original: bool) -> Dataset:
     """Write the dataset of a whole log. name_original: the manifest says from which log it was made.
 
-    Raises `Problem` where the log does not begin at its first record, its chain is broken, or the folder has something else.
+    Raises `ClientError` where the log does not begin at its first record, its chain is broken, or the folder has something else.
     """
     if source.start.next_seq:
         text = f"the source begins with record {source.start.next_seq}: a dataset needs the log from its first record on"
-        raise Problem(ExitCode.USAGE, text, "put the earlier segments into the folder, with a manifest that names them")
+        raise ClientError(ExitCode.USAGE, text, "put the earlier segments into the folder, with a manifest that names them")
     _refuse_others(folder)
     walk, anonymiser, tables = ChainVerifier(source.pool), Anonymiser(names), Tables(MONDAY)
     lines = [about_line(names.name("pool", source.pool), 0)]
@@ -55,7 +55,7 @@ async def write_dataset(folder: Path, source: Source, names: Pseudonyms, licence
         tables.note(record)
         lines.append(message_line(Message(AUDIT.name, 0, record.seq, record.time, None, wire.headers, wire.value)))
     if anonymiser.head is None:
-        raise Problem(ExitCode.NOT_FOUND, f"the log of {source.pool} is empty")
+        raise ClientError(ExitCode.NOT_FOUND, f"the log of {source.pool} is empty")
     files = {LOG: _packed("".join(lines))}
     files |= {f"{name}.csv.gz": _packed(_csv(tables.rows[name], list(TABLES[name]))) for name in TABLES}
     manifest: dict[str, Any] = {
@@ -77,7 +77,7 @@ async def write_dataset(folder: Path, source: Source, names: Pseudonyms, licence
         put(folder / name, raw)
     put(folder / MANIFEST, (json.dumps(manifest, indent=1, ensure_ascii=False) + "\n").encode())
     written = sum(len(raw) for raw in files.values())
-    return Dataset(anonymiser.head.next_seq, anonymiser.dropped, written, standing_out(tables.rows))
+    return Dataset(anonymiser.head.next_seq, anonymiser.dropped, written, small_groups(tables.rows))
 
 
 def _original(source: Source, walk: ChainVerifier) -> dict[str, Any]:
@@ -108,4 +108,4 @@ def _refuse_others(folder: Path) -> None:
     ours = (MANIFEST, LOG, *(f"{name}.csv.gz" for name in TABLES))
     found = [folder] if folder.is_file() else list(folder.iterdir()) if folder.exists() else []
     if any(each.name.removesuffix(".draft") not in ours for each in found):
-        raise Problem(ExitCode.USAGE, f"{folder} exists and is not a dataset", "use a new folder")
+        raise ClientError(ExitCode.USAGE, f"{folder} exists and is not a dataset", "use a new folder")

@@ -7,7 +7,7 @@ import secrets
 from hashlib import sha256
 from pathlib import Path
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_core.model.policy import DEFAULT_POLICY
 
 KEY_BYTES = 32
@@ -55,7 +55,7 @@ def new_key() -> bytes:
 
 
 def kept_key(path: Path) -> bytes:
-    """The key in the file, which only its owner may read; made where there is none. Raises `Problem`."""
+    """The key in the file, which only its owner may read; made where there is none. Raises `ClientError`."""
     try:
         if not path.exists():
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -63,12 +63,12 @@ def kept_key(path: Path) -> bytes:
                 out.write(new_key().hex() + "\n")
         if path.stat().st_mode & 0o077:
             text = f"{path}: others may read it, and whoever has it can tell which pseudonym is whose"
-            raise Problem(ExitCode.USAGE, text, f"chmod 600 {path}")
+            raise ClientError(ExitCode.USAGE, text, f"chmod 600 {path}")
         key = bytes.fromhex(path.read_text(encoding="ascii").strip())
     except OSError as error:
-        raise Problem(ExitCode.USAGE, f"{path}: {error.strerror}") from None
+        raise ClientError(ExitCode.USAGE, f"{path}: {error.strerror}") from None
     except ValueError:
         key = b""
     if len(key) != KEY_BYTES:
-        raise Problem(ExitCode.USAGE, f"{path}: expected {2 * KEY_BYTES} hexadecimal digits", "use a new file")
+        raise ClientError(ExitCode.USAGE, f"{path}: expected {2 * KEY_BYTES} hexadecimal digits", "use a new file")
     return key

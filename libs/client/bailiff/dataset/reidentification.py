@@ -9,7 +9,7 @@ from bailiff_core.humanize import count_text
 FEW = 5
 
 
-def standing_out(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
+def small_groups(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
     """In a few words each kind of group with fewer than `FEW` jobs in it, and what is alone of its kind."""
     jobs, found = rows["jobs"], []
     for column in ("project", "user", "class"):

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from bailiff.audit.log_positions import Point
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff.render.record_text.lines import lines
 from bailiff_bus.port import Message
 from bailiff_core import explain as core
@@ -150,9 +150,9 @@ def explain_job(about: str, found: Found) -> Explained:
 
 
 async def explain_record(log: Log, about: str, seq: int, found: Found) -> Explained:
-    """One record. Raises `Problem` where there is none."""
+    """One record. Raises `ClientError` where there is none."""
     if found.decision is None:
-        raise Problem(ExitCode.NOT_FOUND, f"{log.pool} has no record #{seq}: its log ends at #{found.state.seq}")
+        raise ClientError(ExitCode.NOT_FOUND, f"{log.pool} has no record #{seq}: its log ends at #{found.state.seq}")
     told = tuple(core.Sentence(str(line), (seq,)) for line in lines(found.decision, found.state))
     sections = core.explain_record(found.decision) or [core.Section("What does it say?", told)]
     later = found.outcome.section() if found.outcome is not None else None
@@ -175,7 +175,7 @@ async def with_counterfactual(log: Log, explained: Explained, found: Found, othe
     """Also why it was not `other`, or what would have been without it."""
     decision, answers, pool = await _as_it_was(log, found, "--not")
     if other not in pool.jobs:
-        raise Problem(ExitCode.NOT_FOUND, f"--not: there was no job {other!r} when #{decision.seq} was decided")
+        raise ClientError(ExitCode.NOT_FOUND, f"--not: there was no job {other!r} when #{decision.seq} was decided")
     assert isinstance(decision.data, PreemptionDecided | PreemptionRefused)
     would = counterfactual(pool, decision.data, answers, other)
     return _with(explained, core.explain_counterfactual(would, decision.seq), counterfactual=would)
@@ -189,17 +189,17 @@ async def with_candidates(log: Log, explained: Explained, found: Found) -> Expla
 
 
 async def explain_node(log: Log, about: str, node: str, device: int | None, when: Point) -> Explained:
-    """What was on a node then, after, and before. Raises `Problem` where the log knows no such node or GPU."""
+    """What was on a node then, after, and before. Raises `ClientError` where the log knows no such node or GPU."""
     watch = core.NodeHistory(node)
     async with aclosing(log.wires()) as wires:
         async for _, wire in wires:
             watch.take(decode(wire))
     if node not in watch.state.node_numbers:
         known = ", ".join(list(watch.state.node_numbers)[:20]) or "none"
-        raise Problem(ExitCode.NOT_FOUND, f"{log.pool} has no node {node!r}", f"known: {known}")
+        raise ClientError(ExitCode.NOT_FOUND, f"{log.pool} has no node {node!r}", f"known: {known}")
     then = watch.at(when.at(watch.state.now).time or 0)
     if device is not None and then.devices and device not in [each.number for each in then.devices]:
-        raise Problem(ExitCode.NOT_FOUND, f"{node} has no GPU {device}: it has {len(then.devices)}, counted from 0")
+        raise ClientError(ExitCode.NOT_FOUND, f"{node} has no GPU {device}: it has {len(then.devices)}, counted from 0")
     shown = tuple(each for each in then.devices if device is None or each.number == device)
     on_node = ThenOnNode(node=node, time=then.time, seq=then.seq, devices=shown)
     return _explained(about, watch.state, core.explain_node(then, device)).model_copy(update={"then": on_node})
@@ -239,12 +239,12 @@ def _by_this_logic(found: Found) -> bool:
 def _decision(found: Found, option: str) -> Record:
     decision = found.decision
     if decision is None or found.proposal is None or not isinstance(decision.data, PreemptionDecided | PreemptionRefused):
-        raise Problem(ExitCode.NOT_FOUND, f"{option}: no decision with victims found", f"omit {option} for the rest")
+        raise ClientError(ExitCode.NOT_FOUND, f"{option}: no decision with victims found", f"omit {option} for the rest")
     assert isinstance(found.proposal.data, ProposalReceived)
     if not _by_this_logic(found):
         advice = f"the record itself: bailiff audit show {decision.seq}"
         text = f"{option}: #{decision.seq} was decided with logic {found.proposal.data.logic}, this release has logic {LOGIC}"
-        raise Problem(ExitCode.UNREADABLE, text, advice)
+        raise ClientError(ExitCode.UNREADABLE, text, advice)
     return decision
 
 

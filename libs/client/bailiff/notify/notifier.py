@@ -21,7 +21,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from bailiff.client.client import Client
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff.client.job_parser import read_yaml
 from bailiff.client.projects import below
 from bailiff.render.events import EventRow, events_of
@@ -32,7 +32,7 @@ from bailiff_core.model.document import Document, Duration
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import Record
 
-from .owner_projection import Followed
+from .owner_projection import OwnerProjection
 
 EVICTIONS_AND_RETURNS = (
     "Preempted", "Reclaimed", "Moved", "Evicting", "EvictionCancelled", "Shrunk", "Evicted", "Resumed", "Restarted", "Grown",
@@ -102,14 +102,14 @@ class NotifyFile(Document):
 
 
 def read_notify_file(path: Path) -> NotifyFile:
-    """The file, checked whole. A relative `positions` lies beside it. Raises `Problem` with file, line and field."""
+    """The file, checked whole. A relative `positions` lies beside it. Raises `ClientError` with file, line and field."""
     value, lines = read_yaml(path)
     try:
         found = NotifyFile.model_validate_json(json.dumps(value, default=str))
     except ValidationError as error:
         faults = error.errors(include_url=False)
         text = "\n".join(f"{path}:{_line(lines, fault['loc'])}: {describe_errors([fault])}" for fault in faults)
-        raise Problem(ExitCode.USAGE, text, "an example: docs/how-to/notify.md") from None
+        raise ClientError(ExitCode.USAGE, text, "an example: docs/how-to/notify.md") from None
     return found.model_copy(update={"positions": str(path.parent / found.positions)})
 
 
@@ -173,7 +173,7 @@ class Positions:
                 os.fsync(out.fileno())
             draft.replace(self.path)
         except OSError as error:
-            raise Problem(ExitCode.USAGE, f"positions {self.path}: cannot be written: {error.strerror}") from None
+            raise ClientError(ExitCode.USAGE, f"positions {self.path}: cannot be written: {error.strerror}") from None
 
     def _read(self) -> dict[str, dict[str, int]]:
         try:
@@ -183,13 +183,13 @@ class Positions:
             return {}
         except (OSError, ValueError, TypeError, AttributeError) as error:
             advice = "put it right, or remove it: hooks then begin with what happens from now on"
-            raise Problem(ExitCode.USAGE, f"positions {self.path}: cannot be read: {error}", advice) from None
+            raise ClientError(ExitCode.USAGE, f"positions {self.path}: cannot be read: {error}", advice) from None
 
 
 # --- delivery
 
 
-class NotTaken(Exception):
+class DeliveryFailed(Exception):
     """The receiver did not take the notice; the text says why."""
 
 
@@ -199,7 +199,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 async def deliver(hook: Hook, notice: Notice) -> None:
-    """Give one notice to one hook. Raises `NotTaken`."""
+    """Give one notice to one hook. Raises `DeliveryFailed`."""
     if hook.webhook is not None:
         await asyncio.to_thread(_post, hook, notice)
     else:
@@ -218,9 +218,9 @@ def _post(hook: Hook, notice: Notice) -> None:
         with opener.open(request, timeout=hook.timeout / SECOND):
             return
     except urllib.error.HTTPError as error:
-        raise NotTaken(f"{error.code} {error.reason}") from None
+        raise DeliveryFailed(f"{error.code} {error.reason}") from None
     except (OSError, HTTPException) as error:
-        raise NotTaken(str(error)) from None
+        raise DeliveryFailed(str(error)) from None
 
 
 async def _run(hook: Hook, notice: Notice) -> None:
@@ -234,17 +234,17 @@ async def _run(hook: Hook, notice: Notice) -> None:
             env={**os.environ, "BAILIFF_EVENT": json.dumps(notice, ensure_ascii=False), "BAILIFF_EVENT_ID": notice["id"]},
         )
     except OSError as error:
-        raise NotTaken(f"{words[0]}: {error.strerror}") from None
+        raise DeliveryFailed(f"{words[0]}: {error.strerror}") from None
     try:
         _, said = await asyncio.wait_for(process.communicate(f"{notice['text']}\n".encode()), hook.timeout / SECOND)
     except TimeoutError:
-        raise NotTaken(f"{words[0]} did not end in time") from None
+        raise DeliveryFailed(f"{words[0]} did not end in time") from None
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
     if process.returncode:
-        raise NotTaken(f"{words[0]} ended with {process.returncode}: {said.decode(errors='replace').strip()[-200:]}")
+        raise DeliveryFailed(f"{words[0]} ended with {process.returncode}: {said.decode(errors='replace').strip()[-200:]}")
 
 
 # --- following
@@ -277,10 +277,10 @@ class Notifier:
         for hook in self.told.hooks:
             for variable in hook.header_env.values():
                 if variable not in os.environ:
-                    raise Problem(ExitCode.USAGE, f"hook {hook.name}: the environment has no variable {variable}")
+                    raise ClientError(ExitCode.USAGE, f"hook {hook.name}: the environment has no variable {variable}")
         missing = [name for name in self.told.pools if name not in known]
         if missing:
-            raise Problem(ExitCode.NOT_FOUND, f"there is no pool {missing[0]!r}", f"pools with a log: {', '.join(known)}")
+            raise ClientError(ExitCode.NOT_FOUND, f"there is no pool {missing[0]!r}", f"pools with a log: {', '.join(known)}")
         counts = await _all([self._pool(name, once=once) for name in self.told.pools or known])
         return sum(counts)
 
@@ -308,7 +308,7 @@ class Notifier:
                         post.changed.set()
 
         folder = self.positions.path.with_name(f"{self.positions.path.name}.folded")
-        followed = Followed(self.client.bus, await self.client.pool(pool), folder, told)
+        followed = OwnerProjection(self.client.bus, await self.client.pool(pool), folder, told)
         head = await followed.run(min(post.since for post in posts), once=once)
         for post in posts:
             post.read = head
@@ -338,7 +338,7 @@ class Notifier:
         while True:
             try:
                 await deliver(hook, notice)
-            except NotTaken as error:
+            except DeliveryFailed as error:
                 if hook.give_up_after is not None and loop.time() - begun + pause > hook.give_up_after / SECOND:
                     self.say(f"{hook.name}: {notice['id']} was given up: {error}")
                     return 0

@@ -21,7 +21,7 @@ from bailiff_service.metrics import Metrics
 Tell = Callable[[Record, PoolState, Mapping[str, str]], None]
 
 
-class Followed:
+class OwnerProjection:
     """Calls `tell` with each record, the pool just after it, and owners by job. folder: where it keeps what it folded."""
 
     def __init__(self, bus: Bus, place: PoolRef, folder: Path, tell: Tell) -> None:
