@@ -10,11 +10,11 @@ from bailiff_core.model.state import ENDED, Job
 from bailiff_log.archive import ArchiveError, connected
 
 ALSO_IN = (topics.REQUESTS, topics.NODE_COMMANDS, topics.JOB_LOGS)
-"""Topics that have the same content until Kafka deletes it by age."""
+"""Topics that retain the same content until Kafka deletes it by age."""
 
 
 async def erase_spec(client: Client, pool: str, job: Job) -> bool:
-    """Write a tombstone for the job's private data. Returns whether there was any. Raises `ClientError`."""
+    """Writes a tombstone for the job's private data. Returns whether there was any. Raises `ClientError`."""
     if job.phase not in ENDED:
         text = f"{job.id} has not ended: without its command it could not be started again"
         raise ClientError(ExitCode.USAGE, text, f"bailiff cancel {job.id}")
@@ -34,7 +34,7 @@ async def erase_spec(client: Client, pool: str, job: Job) -> bool:
 
 
 def also_in() -> str:
-    """The topics that still have it, each with its retention."""
+    """Topics that still have the data, each with its retention."""
     parts = [
         f"{topic.name} (for {duration_text(int(topic.retention.total_seconds()) * 1_000_000)})"
         for topic in ALSO_IN
@@ -44,7 +44,7 @@ def also_in() -> str:
 
 
 async def name_actor(address: str, actor: str, name: str) -> None:
-    """Store the name of the actor in the archive."""
+    """Stores the name of the actor in the archive."""
     try:
         async with connected(address) as connection:
             await _archive(connection)
@@ -58,7 +58,7 @@ async def name_actor(address: str, actor: str, name: str) -> None:
 
 
 async def erase_actor(address: str, actor: str) -> bool:
-    """Delete the name of the actor from the archive, and rewrite the table, so that its files do not contain it either."""
+    """Deletes the name of the actor from the archive, and rewrites the table so that its files do not contain it either."""
     try:
         async with connected(address) as connection:
             await _archive(connection)
@@ -71,4 +71,4 @@ async def erase_actor(address: str, actor: str) -> bool:
 
 async def _archive(connection: Any) -> None:
     if await connection.fetchval("SELECT to_regclass('actors') IS NULL"):
-        raise ArchiveError("this database is no archive of Bailiff's")
+        raise ArchiveError("this database is not a Bailiff archive")

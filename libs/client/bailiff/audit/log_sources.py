@@ -23,7 +23,7 @@ from .segments import SegmentFolder, seal_from
 class Source:
     """One pool's log. start, tree: chain head and Merkle tree before its first message.
 
-    path: of the file or folder; None: it is read where it grows. folder: of stretches, if it is one.
+    path: of the file or folder; None for Kafka and the archive. folder: for a folder of segments.
     """
 
     pool: str
@@ -36,7 +36,7 @@ class Source:
     folder: SegmentFolder | None = None
 
     def from_its_beginning(self, what: str) -> None:
-        """Raises `ClientError` where the log's first records are not in it, which `what` needs."""
+        """Raises `ClientError` if the log's first records are missing, which `what` needs."""
         if self.start.next_seq:
             where = self.path if self.path is not None else "the archive"
             text = f"{where} begins with record {self.start.next_seq}: {what} needs the log from its first record on"
@@ -50,7 +50,7 @@ async def from_kafka(client: Client, pool: str | None) -> Source:
     try:
         spans = await client.bus.spans(topics.SEALS.name)
     except KeyError:
-        spans = {}  # made by a release that had no seals
+        spans = {}  # created by a release without seals
     async for message in client.messages(topics.SEALS.name, spans):
         body = parse_seal(message, where.name)
         if body is not None:
@@ -75,7 +75,7 @@ def from_file(path: Path) -> Source:
 
 @asynccontextmanager
 async def from_archive(address: str, pool: str | None) -> AsyncIterator[Source]:
-    """The auditor's archive."""
+    """The log in the auditor's archive. Raises `ClientError`."""
     try:
         async with open_archive(address, pool) as log:
             kinds: dict[str, type[SealBody]] = {"seals": LogSealed, "sealing_keys": SealingKey}

@@ -55,27 +55,27 @@ async def prune(address: str, folder: Path, older_than: timedelta, trusted: Sequ
             row = await pick_pool(connection, kept.pool)
             if "first_policy" not in row:
                 raise ArchiveError("its tables are of an earlier release: start the auditor of this release once")
-            first, gone = row["first_seq"], list[Segment]()
+            first, deleted = row["first_seq"], list[Segment]()
             for each in kept.closed:
                 segment = each.segment
                 if segment.first_seq > first:
                     text = f"records {first} to {segment.first_seq - 1} are not in the folder"
-                    return Pruned(kept.pool, first, gone, text)
+                    return Pruned(kept.pool, first, deleted, text)
                 if segment.last_seq < first:
                     continue
-                stays = await _why_it_stays(connection, row["id"], each, older_than)
-                if stays:
-                    return Pruned(kept.pool, first, gone, stays)
+                kept_because = await _why_kept(connection, row["id"], each, older_than)
+                if kept_because:
+                    return Pruned(kept.pool, first, deleted, kept_because)
                 if not dry_run:
                     await _remove(connection, row["id"], first, each)
-                gone.append(segment)
+                deleted.append(segment)
                 first = segment.last_seq + 1
-            return Pruned(kept.pool, first, gone, f"the folder ends before record {first}")
+            return Pruned(kept.pool, first, deleted, f"the folder ends before record {first}")
     except ArchiveError as error:
         raise ClientError(ExitCode.UNREACHABLE, f"the archive: {error}") from None
 
 
-async def _why_it_stays(connection: Any, pool: int, closed: Closed, older_than: timedelta) -> str:
+async def _why_kept(connection: Any, pool: int, closed: Closed, older_than: timedelta) -> str:
     last = closed.segment.last_seq
     row = await connection.fetchrow(
         """SELECT hash, time > now() - $3::interval AS young, (SELECT max(size) FROM seals WHERE pool = $1) AS sealed
