@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bailiff.render.record_text.phrases import demand_text
-from bailiff.render.tables.plan import displacing
+from bailiff.render.tables.plan import refusal_lines
 from bailiff_core.humanize import cost_text, count_text, duration_text, gpus_text
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.state import PoolState
@@ -56,7 +56,7 @@ def _sentences(state: PoolState, demand: JobDemand, outcome: WhatIfResult) -> It
         case _:
             ahead = f", with {count_text(outcome.ahead, 'job')} ahead" if outcome.ahead else ""
             yield f"{what} would be pending{ahead}: {outcome.reason}"
-            yield from displacing(outcome.pending) if outcome.pending is not None else ()
+            yield from refusal_lines(outcome.pending) if outcome.pending is not None else ()
     yield f"computed at {state.pool}#{state.seq}; nothing was submitted"
 
 

@@ -1,4 +1,4 @@
-"""A dataset as a folder: the anonymised log, the tables as CSV, and `dataset.json`, which says what every file and column is."""
+"""Writes a dataset as a folder: the anonymised log, the tables as CSV, and `dataset.json`, which describes files and columns."""
 
 import csv
 import gzip
@@ -31,7 +31,7 @@ MANIFEST, LOG, FORMAT = "dataset.json", "log.jsonl.gz", 1
 
 @dataclass
 class Dataset:
-    """What was written. reidentification_risks: what the exporter should know before it is given away, sentences."""
+    """What was written. reidentification_risks: sentences for the exporter to review before publication."""
 
     records: int
     left_out: int
@@ -40,17 +40,17 @@ class Dataset:
 
 
 async def write_dataset(folder: Path, source: Source, names: Pseudonyms, licence: str, *, name_original: bool) -> Dataset:
-    """Write the dataset of a whole log. name_original: the manifest says from which log it was made.
+    """Write the dataset of a whole log. name_original: the manifest identifies the original log.
 
-    Raises `ClientError` where the log does not begin at its first record, its chain is broken, or the folder has something else.
+    Raises `ClientError` if the first records are missing, the chain is broken, or the folder has other files.
     """
     if source.start.next_seq:
         text = f"the source begins with record {source.start.next_seq}: a dataset needs the log from its first record on"
         raise ClientError(ExitCode.USAGE, text, "put the earlier segments into the folder, with a manifest that names them")
     _refuse_others(folder)
-    walk, anonymiser, tables = ChainVerifier(source.pool), Anonymiser(names), Tables(MONDAY)
+    verifier, anonymiser, tables = ChainVerifier(source.pool), Anonymiser(names), Tables(MONDAY)
     lines = [about_line(names.name("pool", source.pool), 0)]
-    whole = entries(walk, source.messages, "nothing was written; see: bailiff audit verify")
+    whole = entries(verifier, source.messages, "nothing was written; see: bailiff audit verify")
     async for record, wire in anonymised((entry.record async for entry in whole), anonymiser):
         tables.note(record)
         lines.append(message_line(Message(AUDIT.name, 0, record.seq, record.time, None, wire.headers, wire.value)))
@@ -72,7 +72,7 @@ async def write_dataset(folder: Path, source: Source, names: Pseudonyms, licence
         },
     }  # fmt: skip
     if name_original:
-        manifest["original"] = _original(source, walk)
+        manifest["original"] = _original(source, verifier)
     for name, raw in files.items():
         put(folder / name, raw)
     put(folder / MANIFEST, (json.dumps(manifest, indent=1, ensure_ascii=False) + "\n").encode())
@@ -80,10 +80,10 @@ async def write_dataset(folder: Path, source: Source, names: Pseudonyms, licence
     return Dataset(anonymiser.head.next_seq, anonymiser.dropped, written, small_groups(tables.rows))
 
 
-def _original(source: Source, walk: ChainVerifier) -> dict[str, Any]:
-    """Which log it was made from: its end, and the newest seal over it."""
-    sealed = [seal for seal in source.seals if isinstance(seal, LogSealed) and seal.size <= walk.head.next_seq]
-    about: dict[str, Any] = {"pool": source.pool, "records": walk.head.next_seq, "hash": walk.head.hash}
+def _original(source: Source, verifier: ChainVerifier) -> dict[str, Any]:
+    """Identifies the original log: its end, and its newest seal."""
+    sealed = [seal for seal in source.seals if isinstance(seal, LogSealed) and seal.size <= verifier.head.next_seq]
+    about: dict[str, Any] = {"pool": source.pool, "records": verifier.head.next_seq, "hash": verifier.head.hash}
     return about | ({"sealed": {"size": sealed[-1].size, "root": sealed[-1].root, "key": sealed[-1].key}} if sealed else {})
 
 
@@ -101,7 +101,7 @@ def _cell(value: Any) -> str:
 
 
 def _packed(text: str) -> bytes:
-    return gzip.compress(text.encode(), compresslevel=9, mtime=0)  # the same each time
+    return gzip.compress(text.encode(), compresslevel=9, mtime=0)  # reproducible
 
 
 def _refuse_others(folder: Path) -> None:
