@@ -117,7 +117,7 @@ FAULTS = [
     ("name: a\ngrace: long\ncommand: [x]\n", ":2: grace: 'long' is not a duration"),
     ("name: a\ngroups:\n  - tasks: 0\n    gpus: 1\ncommand: [x]\n", ":3: groups.0.tasks: expected a whole number ≥ 1, found 0"),
     ("name: a\ngroups:\n  - gpus: 1\n  - gpus: lots\ncommand: [x]\n", ":4: groups.1.gpus: expected a number of GPUs"),
-    ("name: a\ngpus: 1\ngroups:\n  - gpus: 1\ncommand: [x]\n", ":2: gpus: stands beside groups"),
+    ("name: a\ngpus: 1\ngroups:\n  - gpus: 1\ncommand: [x]\n", ":2: gpus: cannot be combined with groups"),
     ("name: a\n", ": command: expected a value, found nothing"),
     ("- a\n", ":1: expected the fields of a job, found a list of 1"),
     ("name: [\n", ": not YAML"),
@@ -172,10 +172,10 @@ def test_parts_of_gpus() -> None:
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"fraction": 0.05}, "--fraction: expected a part of a GPU from 0.1 to 1, as in 0.5, found 0.05"),
-        ({"fraction": 0.5, "gpus": 1}, "--fraction: cannot be combined with gpus: leave one out"),
-        ({"fraction": 0.5, "gpu_memory": "4GiB"}, "--gpu-memory: cannot be combined with fraction: leave one out"),
-        ({"gpu_devices": 2}, "--gpu-devices: counts GPUs of which a part is asked for"),
+        ({"fraction": 0.05}, "--fraction: expected a fraction of a GPU from 0.1 to 1, as in 0.5, found 0.05"),
+        ({"fraction": 0.5, "gpus": 1}, "--fraction: cannot be combined with gpus: remove one"),
+        ({"fraction": 0.5, "gpu_memory": "4GiB"}, "--gpu-memory: cannot be combined with fraction: remove one"),
+        ({"gpu_devices": 2}, "--gpu-devices: is the number of shared GPUs"),
         ({"min_tasks": 3, "tasks": 2}, "min_tasks is 3, but the job has only 2 tasks"),
         ({"topology": {"topology": "racks", "require": "rack"}}, "--topology.require: no such field; did you mean required?"),
         ({"sub_groups": [{"name": "a", "min-task": 1}]}, "--sub-groups.0.min-task: no such field; did you mean min-tasks?"),

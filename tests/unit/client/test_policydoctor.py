@@ -30,9 +30,9 @@ def test_a_plain_policy_is_fine() -> None:
 @pytest.mark.parametrize(
     ("actions", "told"),
     [
-        (["allocate", "consolidate", "reclaim"], ["preempt is disabled: no job displaces another one by priority"]),
-        (["allocate", "preempt"], ["consolidate is disabled: no job is moved to make room in one piece"]),
-        (["consolidate", "reclaim", "preempt"], ["allocate is disabled: no job is ever placed, though there be room"]),
+        (["allocate", "consolidate", "reclaim"], ["preempt is disabled: no job preempts another by priority"]),
+        (["allocate", "preempt"], ["consolidate is disabled: no job is migrated to defragment nodes"]),
+        (["consolidate", "reclaim", "preempt"], ["allocate is disabled: no job is placed, even on free resources"]),
     ],
 )
 def test_verbs_that_are_off_are_named(actions: list[str], told: list[str]) -> None:
@@ -46,7 +46,7 @@ def test_reclaim_that_is_off_matters_where_there_are_projects() -> None:
     assert not all_findings(pool_with(preemption=actions).state)
     found = all_findings(pool_with(preemption=actions, projects=[{"name": "a", "quota": {"gpus": 4}}]).state)
     assert [oddity.found for oddity in found] == [
-        "reclaim is disabled: projects over their quota keep what they borrowed until their jobs end"
+        "reclaim is disabled: projects over their quota keep borrowed resources until their jobs end"
     ]
 
 
@@ -56,14 +56,14 @@ CLASSES = [{"name": "train", "value": 1, "preemptible": False, "preemption_polic
 @pytest.mark.parametrize(
     ("parts", "told"),
     [
-        ({"projects": [{"name": "a"}]}, "no project has a quota of GPUs"),
+        ({"projects": [{"name": "a"}]}, "no project has a GPU quota"),
         (
             {"projects": [{"name": "a", "quota": {"gpus": 6}}, {"name": "b", "quota": {"gpus": 4}}]},
             "quotas add up to 10 GPUs, the pool has 8 GPUs",
         ),
         (
             {"projects": [{"name": "a", "quota": {"gpus": 2}}, {"name": "b", "parent": "a", "quota": {"gpus": 3}}]},
-            "quotas below a add up to 3 GPUs, it has 2 GPUs itself",
+            "quotas below a add up to 3 GPUs; its own quota is 2 GPUs",
         ),
         ({"projects": [{"name": "a", "quota": {"gpus": 4}, "limit": {"gpus": 2}}]}, "project a has a GPUs limit below its quota"),
         (
@@ -75,7 +75,7 @@ CLASSES = [{"name": "train", "value": 1, "preemptible": False, "preemption_polic
         ({"priority_classes": CLASSES}, "no class is preemptible"),
         ({"priority_classes": CLASSES}, "every class has preemption_policy Never"),
         ({"protections": {"budgets": [{"name": "web", "max_disruptions": 0}]}}, "budget web allows no disruption of its jobs"),
-        ({"protections": {"stale_gang": None}}, "keeps its room for ever"),
+        ({"protections": {"stale_gang": None}}, "keeps its resources indefinitely"),
         ({"topologies": [{"name": "racks", "levels": ["zone", "rack"]}]}, "topology racks: no node has the label rack,"),
     ],
 )

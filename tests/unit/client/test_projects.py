@@ -135,7 +135,7 @@ def test_the_first_project_changes_whom_preempt_may_take_and_says_so(monkeypatch
     scribe = Scribe()
     scribe.begin()
     run = command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path))
-    assert "from now on a job preempts jobs of its own project only" in run("project", "create", "first", "--gpus", "4").output
+    assert "jobs can now preempt jobs of its own project only" in run("project", "create", "first", "--gpus", "4").output
     assert "No projects" not in run("project", "list").output
 
 

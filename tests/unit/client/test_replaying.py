@@ -340,7 +340,7 @@ def test_engines_are_kept_and_listed(bailiff: Run, other: engine_store.Engine, t
 async def test_a_range_without_a_record_is_no_good_news(scribe: Scribe) -> None:
     last = len(scribe.records) - 1
     for from_, to in ((Point(seq=last + 1), None), (Point(seq=9), Point(seq=3)), (None, Point(time=1))):
-        with pytest.raises(ClientError, match="no record of pool-a is in the range") as refused:
+        with pytest.raises(ClientError, match="no record of pool-a is in the requested range") as refused:
             await replayed(log(scribe), from_=from_, to=to)
         assert refused.value.code == ExitCode.NOT_FOUND
 

@@ -37,7 +37,7 @@ def test_a_run_is_a_table_a_report_a_manifest_and_a_log(tmp_path: Path) -> None:
     assert bailiff("audit", "verify", "--file", log).exit_code == ExitCode.DONE
     assert "every byte is identical" in bailiff("audit", "replay", "--file", log).output
     again = bailiff("simulate", "--again", manifest)
-    assert "the same as before: 5 runs" in again.output, again.output
+    assert "reproduced: 5 runs" in again.output, again.output
     changed = json.loads(manifest.read_text())
     changed["runs"][1]["digest"] = "0" * 64
     manifest.write_text(json.dumps(changed))
@@ -78,7 +78,7 @@ def test_what_there_is_can_be_listed() -> None:
         (("tiresias-60", "--mix", "train"), "--mix: expected NAME=VALUE, found 'train'"),
         (("tiresias-60", "--skip", "9d"), "no job of tiresias-60 lies in what was chosen of it"),
         (("--again", "nowhere.json"), "nowhere.json"),
-        (("tiresias-60", "--again", "nowhere.json"), "leave out the trace"),
+        (("tiresias-60", "--again", "nowhere.json"), "cannot be combined with the trace"),
     ],
 )
 def test_what_cannot_be_run_is_said(words: tuple[str, ...], said: str) -> None:
@@ -91,7 +91,7 @@ def test_what_the_manifest_says_is_not_said_beside_again() -> None:
     words = ("--seeds", "3", "--cluster", "2x4", "--daily-quotas", "--baseline", "fifo", "--save-time", "30s", "-o", "json")
     found = bailiff("simulate", "tiresias-60", *words, "--again", "m.json", "--manifest", "new.json")
     assert found.exit_code == ExitCode.USAGE
-    assert "leave out the trace, --cluster, --baseline, --seeds, --save-time, --daily-quotas\n" in found.stderr
+    assert "cannot be combined with the trace, --cluster, --baseline, --seeds, --save-time, --daily-quotas\n" in found.stderr
     found = bailiff("policy", "tune", "--again", "m.json", "--knob", "eviction.grace=1s,2s", "--high", "60")
     assert found.exit_code == ExitCode.USAGE
     assert "leave out --knob, --high\n" in found.stderr
@@ -140,7 +140,7 @@ def test_knobs_are_turned_and_the_frontier_is_shown_and_run_again(tmp_path: Path
     assert "*" in found.output
     assert "frontier" in report.read_text()
     again = bailiff("policy", "tune", "--again", manifest)
-    assert "the same as before: 4 runs" in again.output, again.output
+    assert "reproduced: 4 runs" in again.output, again.output
     assert again.output.splitlines()[0] == found.output.splitlines()[0]
     changed = json.loads(manifest.read_text())
     changed["knobs"]["protections.min_runtime.preempt"][1] = "30m"
@@ -148,7 +148,7 @@ def test_knobs_are_turned_and_the_frontier_is_shown_and_run_again(tmp_path: Path
     other = bailiff("policy", "tune", "--again", manifest)
     assert (other.exit_code, "found no run" in other.stderr) == (ExitCode.FOUND_WRONG, True), other.stderr
     assert "it is a manifest of bailiff policy tune" in bailiff("simulate", "--again", manifest).stderr
-    assert "leave out the trace" in bailiff("policy", "tune", "tiresias-60", "--again", manifest).stderr
+    assert "cannot be combined with the trace" in bailiff("policy", "tune", "tiresias-60", "--again", manifest).stderr
 
 
 @pytest.mark.slow
