@@ -1,6 +1,7 @@
 """Folds a log and replays a part of it with the imported core: of this release, or of another one.
 
-`engine_child` runs this file with the wheel of another release. Releases must therefore keep the names of the core used here: `replay.Replay` (`feed`, `state`, its counts, `difference`), `fold.apply`, `records.decode` and `records.Wire`.
+`engine_child` runs this file with the wheel of another release. Releases must therefore keep the names of the core used
+here: `replay.Replay` (`feed`, `state`, its counts, `difference`), `fold.apply`, `records.decode` and `records.Wire`.
 """
 
 from typing import Any

@@ -183,7 +183,7 @@ async def clear(
 ) -> None:
     """Put a quarantined or repaired GPU back into service.
 
-    Without this command, a quarantined GPU returns as soon as it is seen free. With it, processes and memory on the GPU may remain.
+    Without this command, a quarantined GPU returns as soon as it is seen free. With it, whatever is on the GPU may stay.
     """
     from bailiff_bus.messages import ClearQuarantine
 

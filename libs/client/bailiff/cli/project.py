@@ -1,4 +1,4 @@
-"""Commands about projects: list, describe, create, update, delete. A change applies the policy in force with one project changed."""
+"""Commands about projects: list, describe, create, update, delete. A change applies the policy with one project changed."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ async def create(
 ) -> None:
     """Add a project: bailiff project create vision --gpus 8 --parent research
 
-    The policy in force is read, changed and applied. If another policy was applied meanwhile, this is retried on that one, so that
-    no change is overwritten.
+    The policy in force is read, changed and applied. If another policy was applied meanwhile, this is retried on that
+    one, so that no change is overwritten.
     """
     from bailiff.client import projects
 
@@ -160,7 +160,7 @@ async def _change(session: Session, project: str, change: Callable[[Policy, Pool
         if before.scope != after.scope:
             scope_text = "jobs of its own project only" if after.scope == "project" else "jobs of the whole pool"
             text_lines.append(
-                f"jobs can now preempt {scope_text}: preemption.scope is not set, and its default depends on whether there are projects"
+                f"jobs can now preempt {scope_text}: preemption.scope is unset, so it depends on whether there are projects"
             )
         if after.projects and not before.projects:
             text_lines.append("jobs must now name a project, unless there is a project `default`")

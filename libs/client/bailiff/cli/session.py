@@ -164,7 +164,7 @@ class Session:
     async def watch(
         self, look: Callable[[], Awaitable[Any]], table: Callable[[Any], RenderableType], every: float = LOOK_EVERY
     ) -> None:
-        """Shows the result of `look` on each change until interrupted. With JSON and YAML output, ages do not count as changes."""
+        """Shows the result of `look` on each change until interrupted. In JSON and YAML, ages do not count as changes."""
         import asyncio
 
         shown: Any = None
@@ -323,7 +323,9 @@ def as_client_error(error: Exception) -> ClientError | None:
         case SettingsError():
             return ClientError(ExitCode.USAGE, "\n".join(f"settings: {sentence}" for sentence in error.sentences))
         case BusUnavailable():
-            advice = "check that Kafka is running; set its address with --kafka HOST:PORT or BAILIFF_KAFKA__BOOTSTRAP; see: bailiff doctor"
+            advice = (
+                "check that Kafka is running; set its address: --kafka HOST:PORT or BAILIFF_KAFKA__BOOTSTRAP; see: bailiff doctor"
+            )
             text = re.sub(r"KafkaConnectionError: Unable to bootstrap from \[.*\]", "no connection", str(error))
             return ClientError(ExitCode.UNREACHABLE, text, advice)
         case OffsetOutOfRange():

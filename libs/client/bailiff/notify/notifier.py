@@ -101,7 +101,7 @@ class NotifyFile(Document):
 
 
 def read_notify_file(path: Path) -> NotifyFile:
-    """Reads and validates the file. A relative `positions` is relative to its folder. Raises `ClientError` with file, line and field."""
+    """Reads and validates the file. `positions` may be relative to its folder. Raises `ClientError` with file, line and field."""
     value, lines = read_yaml(path)
     try:
         found = NotifyFile.model_validate_json(json.dumps(value, default=str))
@@ -141,7 +141,7 @@ def notice_of(row: EventRow, owner: str) -> Notice:
 
 
 def filled(words: Sequence[str], fields: Mapping[str, object]) -> list[str]:
-    """The command's words with fields in braces filled in. Leading dashes of values are removed, so that none becomes an option."""
+    """The command's words with fields in braces filled in. Leading dashes of values are removed: no value becomes an option."""
     harmless = {name: str(value).lstrip("-") for name, value in fields.items()}
     return [word.format_map(harmless) for word in words]
 

@@ -30,7 +30,7 @@ class OwnerProjection:
         self.projection = self._new_projection()
 
     async def run(self, since: int, *, once: bool) -> int:
-        """Processes all records after `since`, possibly some before it; with `once` to the end of the log. Returns the last seq."""
+        """Processes all records after `since`, possibly some before; with `once` to the end of the log. Returns the last seq."""
         try:
             await self.projection.open()
             kept = self.projection.state.seq
