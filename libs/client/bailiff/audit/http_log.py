@@ -39,7 +39,7 @@ class HttpLogSource:
             found = (await self._connection.get("/pools"))["items"]
             for each in found:
                 if each["first_seq"]:
-                    text = f"the archive of {each['pool']} begins with record {each['first_seq']}: earlier ones were exported and deleted"
+                    text = f"the archive of {each['pool']} begins with record {each['first_seq']}: earlier ones were pruned"
                     raise ClientError(ExitCode.UNREADABLE, text, "read the log from Kafka: BAILIFF_API= bailiff …")
             self._pools = {each["partition"]: each["pool"] for each in found if each["next_seq"]}
             return {each["partition"]: Span(0, each["next_offset"]) for each in found if each["next_seq"]}
