@@ -101,10 +101,10 @@ async def tune(
     if manifest is not None:
         write(manifest, manifest_text + "\n")
     if report is not None:
-        asked = search.ask
-        seeded = count_text(len(asked.seeds), "seed")
-        notes = [f"{len(points)} settings on {asked.trace}, cluster {asked.cluster}, {seeded}", *source.notes]
-        write(report, simulator("report").frontier_page(f"Knobs of a policy on {asked.trace}", notes, points, manifest_text))
+        ask = search.ask
+        seeded = count_text(len(ask.seeds), "seed")
+        notes = [f"{len(points)} settings on {ask.trace}, cluster {ask.cluster}, {seeded}", *source.notes]
+        write(report, simulator("report").frontier_page(f"Knobs of a policy on {ask.trace}", notes, points, manifest_text))
     for path, what in ((report, "report"), (manifest, "manifest")):
         if path is not None:
             session.say(f"{what}: {path}")
