@@ -15,7 +15,7 @@ from tests.archive_kit import Auditor, Log
 from tests.log_builder import MINUTE, SECOND, Story
 from tests.unit.client.kit import Run, Scribe, command_on, preemption_story
 
-from bailiff.audit.http_log import ApiBus
+from bailiff.audit.http_log import HttpLogSource
 from bailiff.client.errors import ExitCode
 
 COMMANDS = (
@@ -39,7 +39,7 @@ class Both:
         return command_on(lambda: self.scribe.cluster.client("cli"), self.monkeypatch, str(self.folder / "topic"))
 
     def on_api(self, address: str, token: str | None = None, patience: float = 10.0) -> Run:
-        bus = lambda: ApiBus(address, token, self.scribe.cluster.client("cli"), patience)  # type: ignore[arg-type,return-value] # noqa: E731
+        bus = lambda: HttpLogSource(address, token, self.scribe.cluster.client("cli"), patience)  # type: ignore[arg-type,return-value] # noqa: E731
         return command_on(bus, self.monkeypatch, str(self.folder / "api"))
 
 

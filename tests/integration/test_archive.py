@@ -419,7 +419,7 @@ async def test_an_archive_of_an_earlier_version_goes_on_with_all_that_it_has(
         async def followed() -> bool:
             return bool(await query(database, "SELECT FROM followed WHERE allocations_seq = $1", len(story.wires) - 1))
 
-        await auditor.until("who holds what is noted", followed)
+        await auditor.until("the allocations are stored", followed)
     assert await archived(database) == log.messages()
     compared = await derived(database, None)
     assert (compared.differences, compared.unchecked) == ([], "")

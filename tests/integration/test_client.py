@@ -88,7 +88,7 @@ def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 async def bailiff(kafka: TestKafka, pool: Pool, *arguments: str) -> Result:
     """Run the command; it has an event loop of its own, so it gets a thread of its own."""
-    connection = ["--kafka", kafka.bootstrap, "-d", pool.name]
+    connection = ["--kafka", kafka.bootstrap, "--pool", pool.name]
     return await asyncio.to_thread(CliRunner().invoke, app, [*arguments, *connection])
 
 

@@ -129,7 +129,7 @@ async def test_a_whole_moment_of_use_and_a_whole_spell_on_a_gpu_are_missed(datab
     found = (await derived(database, None)).differences
     assert sorted(f"{each.partition(' ')[0]}: {each.partition(': ')[2]}" for each in found) == [
         "gpu_allocations: is missing", "gpu_states: follows from no record", "gpu_states: is missing",
-        "project_usage: no look was due there", *["project_usage: the whole moment is missing"] * 3,
+        "project_usage: no sample was due there", *["project_usage: the sample is missing"] * 3,
     ]  # fmt: skip
     assert any(each.startswith(f"gpu_allocations {spell['job']} ") for each in found)
 

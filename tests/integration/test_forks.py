@@ -15,7 +15,7 @@ from bailiff.audit.log_sources import from_archive, from_file
 from bailiff.audit.segments import seal_to, write_segments
 from bailiff.audit.verify import verified
 from bailiff.audit.verify_derived import derived
-from bailiff.client.errors import Problem
+from bailiff.client.errors import ClientError
 from bailiff_bus import topics
 from bailiff_bus.messages import SealsInvalidated
 from bailiff_core.records import ChainHead
@@ -58,7 +58,7 @@ async def test_what_was_lost_is_set_aside_and_the_archive_follows_the_log_again(
     async with Auditor(log, database, tmp_path / "a", **often).running() as auditor:
         await auditor.until("all is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(story.wires) - 1)
         await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == len(story.wires) // 4 * 4)
-        with pytest.raises(Problem, match="has not found"):
+        with pytest.raises(ClientError, match="has not found"):
             await order(database, None, "none", "op-1")
     first = len(story.wires) - LOST
     left = cut(log, story)

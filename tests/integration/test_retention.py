@@ -14,7 +14,7 @@ from bailiff.audit.log_sources import from_archive, from_file
 from bailiff.audit.pruning import prune
 from bailiff.audit.segments import write_segments
 from bailiff.audit.verify import verified
-from bailiff.client.errors import Problem
+from bailiff.client.errors import ClientError
 from bailiff_log.seals import check_proof
 
 WIRES = long_log(700)[:700]
@@ -72,13 +72,13 @@ async def test_only_what_is_exported_sealed_and_old_goes_and_the_rest_still_hold
         proved = check_proof(json.dumps(await proofs.prove(source, 321, seal)))
     assert proved.wire.value == WIRES[321].value
     async with from_archive(database, None) as source:
-        with pytest.raises(Problem, match="begins with record 300"):
+        with pytest.raises(ClientError, match="begins with record 300"):
             await proofs.prove(source, 299, seal)
 
     await export(database, folder)  # goes on in the same folder, and in no other that lacks what is gone
     kept = from_file(folder)
     assert (await verify(kept.pool, kept.messages, start=kept.start))["records"] == 600
-    with pytest.raises(Problem, match="from record 300 on only"):
+    with pytest.raises(ClientError, match="from record 300 on only"):
         await export(database, tmp_path / "another", size=125)
     again = await prune(database, folder, ANY_AGE, [], dry_run=False)
     assert again.first_seq == 600
@@ -92,18 +92,18 @@ async def test_nothing_goes_where_folder_and_archive_differ_or_the_folder_is_not
     async with Auditor(log, database, tmp_path, seal_records=300).running() as auditor:
         await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == 300)
     await export(database, folder)
-    with pytest.raises(Problem, match="none of those to trust"):
+    with pytest.raises(ClientError, match="none of those to trust"):
         await prune(database, folder, ANY_AGE, ["A" * 43], dry_run=False)
     await query(database, "UPDATE seals SET size = 90")
     behind = await prune(database, folder, ANY_AGE, [], dry_run=False)
     assert (behind.first_seq, behind.kept) == (0, "record 99 is not sealed in the archive")
     await query(database, "UPDATE seals SET size = 300")
     await query(database, "UPDATE records SET hash = decode(repeat('00', 32), 'hex') WHERE seq = 199")
-    with pytest.raises(Problem, match="record 199 of the archive is another"):
+    with pytest.raises(ClientError, match="record 199 of the archive is another"):
         await prune(database, folder, ANY_AGE, [], dry_run=False)
     assert (await archived(database))[0].offset == 100  # what stands before it was the same in both, and is gone
     second = folder / json.loads((folder / "manifest.json").read_text())["segments"][1]["name"]
     second.write_bytes(second.read_bytes()[:-40] + b"\x00" * 40)
-    with pytest.raises(Problem, match="SHA-256 differs"):
+    with pytest.raises(ClientError, match="SHA-256 differs"):
         await prune(database, folder, ANY_AGE, [], dry_run=False)
     assert len(await archived(database)) == 200

@@ -13,7 +13,7 @@ from bailiff.audit.log_sources import Source, from_archive, from_file
 from bailiff.audit.replay import replay
 from bailiff.audit.segments import write_segments
 from bailiff.audit.verify import verified
-from bailiff.client.errors import Problem
+from bailiff.client.errors import ClientError
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
 from bailiff_bus.messages import LogSealed, SealingKey
@@ -283,7 +283,7 @@ async def test_stretches_of_another_log_are_never_overwritten(database: str, tmp
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["segments"][1]["after"] = "00" * 32
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(Problem, match="another record 199"):
+    with pytest.raises(ClientError, match="another record 199"):
         await write_segments(folder, 100, ChainHead(log.pool), Frontier(), 0, given(log.messages()), published(log))
 
 

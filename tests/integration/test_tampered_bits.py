@@ -21,7 +21,7 @@ from bailiff.audit.chain_report import verify
 from bailiff.audit.log_sources import from_archive, from_file
 from bailiff.audit.segments import SegmentFolder, seal_to, write_segments
 from bailiff.audit.verify import verified
-from bailiff.client.errors import Problem
+from bailiff.client.errors import ClientError
 from bailiff_bus.messages import LogSealed, SealingKey
 from bailiff_bus.port import Message
 from bailiff_core.records import ChainHead, Wire, continues
@@ -148,7 +148,7 @@ async def test_no_changed_byte_of_an_exported_folder_stays_hidden(
         whole = file.read_bytes()
         file.unlink()
         assert any("is missing" in fault for fault in from_folder(folder).faults())
-        with pytest.raises(Problem):
+        with pytest.raises(ClientError):
             [message async for message in from_file(folder).messages]
         file.write_bytes(whole)
 
@@ -187,7 +187,7 @@ async def is_whole(folder: Path, key: str) -> bool:
     """As `bailiff audit verify --file FOLDER --trust KEY`."""
     try:
         return (await verified(from_file(folder), [key]))["ok"]
-    except Problem:
+    except ClientError:
         return False
 
 

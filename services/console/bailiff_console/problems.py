@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus.port import BusUnavailable
 from bailiff_service.logs import logger
 
@@ -75,7 +75,7 @@ def _api_error(_: Request, error: Exception) -> Response:
 
 
 def _problem(_: Request, error: Exception) -> Response:
-    assert isinstance(error, Problem)
+    assert isinstance(error, ClientError)
     return problem(STATUSES.get(error.code, 500), error.text + (f" ({error.advice})" if error.advice else ""))
 
 
@@ -110,7 +110,7 @@ def _internal(_: Request, error: Exception) -> Response:
 def register(app: FastAPI) -> None:
     """Register the exception handlers."""
     app.add_exception_handler(ApiError, _api_error)
-    app.add_exception_handler(Problem, _problem)
+    app.add_exception_handler(ClientError, _problem)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(BusUnavailable, _kafka)

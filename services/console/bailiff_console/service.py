@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import uvicorn
 
 from bailiff.client.client import Client
-from bailiff.client.errors import Problem
+from bailiff.client.errors import ClientError
 from bailiff.client.settings import read_key
 from bailiff_bus.kafka_settings import secret_of
 from bailiff_bus.port import Bus
@@ -91,5 +91,5 @@ class ConsoleService:
 def _key_of(settings: ConsoleSettings) -> bytes | None:
     try:
         return read_key(settings.key) if settings.key is not None else None
-    except Problem as problem:
+    except ClientError as problem:
         raise SettingsError([problem.text]) from None

@@ -65,7 +65,7 @@ def test_a_migrated_job_shows_its_nodes_and_the_pause(bailiff: Run, scribe: Scri
     scribe.after(2 * SECOND).start("train-7")
     told = " ".join(bailiff("describe", "train-7").output.split())
     assert "from gpu-01 to gpu-02" in told
-    assert "5.0s from the notice until it ran again, 2.0s without a process" in told
+    assert "5.0s from notice to running, 2.0s down" in told
     (move,) = json.loads(bailiff("describe", "train-7", "-o", "json").output)["moves"]
     assert (move["from_nodes"], move["to_nodes"], move["pause_s"], move["down_s"]) == (["gpu-01"], ["gpu-02"], 5.0, 2.0)
     assert "it was migrated, because that was requested: noise" in " ".join(bailiff("explain", "train-7").output.split())

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from bailiff.cli import app
 from bailiff.cli.jobs import CONTROL
 from bailiff.cli.session import Output, Session, guarded
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff.client.job_request import made_name
 from bailiff_bus import topics
 from bailiff_bus.messages import SubmitJob
@@ -441,7 +441,7 @@ def test_audit_verify_names_the_first_break(bailiff: Run, tmp_path: Path) -> Non
     assert found.exit_code == ExitCode.FOUND_WRONG
     told = " ".join(found.output.split())
     assert "the chain is BROKEN" in told
-    assert "First break: the record at offset 10 that says it is #10" in told
+    assert "First break: the record at offset 10 with seq 10" in told
     assert "record 9 is missing" in told
     assert bailiff("audit", "replay", "--file", str(file)).exit_code == ExitCode.FOUND_WRONG
 
@@ -460,7 +460,7 @@ def test_exit_codes_are_told() -> None:
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (Problem(ExitCode.NOT_FOUND, "x"), ExitCode.NOT_FOUND),
+        (ClientError(ExitCode.NOT_FOUND, "x"), ExitCode.NOT_FOUND),
         (BusUnavailable("Kafka at h:1 did not answer"), ExitCode.UNREACHABLE),
         (KeyboardInterrupt(), ExitCode.INTERRUPTED),
         (ZeroDivisionError("oh"), ExitCode.INTERNAL),
@@ -498,15 +498,15 @@ def test_settings_come_from_a_file_that_services_use_too(scribe: Scribe, monkeyp
     run = command_for(scribe, monkeypatch, tmp_path)
     found = run("list", "--settings", str(file))
     assert "there is no pool 'pool-z'" in found.stderr
-    assert run("list", "--settings", str(file), "-d", "pool-a").exit_code == ExitCode.DONE
+    assert run("list", "--settings", str(file), "--pool", "pool-a").exit_code == ExitCode.DONE
 
 
 def test_two_pools_want_a_name(bailiff: Run, scribe: Scribe) -> None:
     preemption_story(Scribe("pool-b", 1, scribe.cluster))
     found = bailiff("list")
     assert found.exit_code == ExitCode.USAGE
-    assert "name one with --pool (-d)" in found.stderr
-    assert bailiff("list", "-d", "pool-b").exit_code == ExitCode.DONE
+    assert "choose one with --pool" in found.stderr
+    assert bailiff("list", "--pool", "pool-b").exit_code == ExitCode.DONE
     assert len(json.loads(bailiff("pools", "-o", "json").output)) == 2
 
 

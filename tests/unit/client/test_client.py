@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.unit.client.kit import NOON, AnsweringBus, Scribe, preemption_story, quiet_story
 
-from bailiff import Client, ExitCode, Problem
+from bailiff import Client, ClientError, ExitCode
 from bailiff.client.client import request_of
 from bailiff.client.settings import key_text, read_key
 from bailiff_bus import topics
@@ -70,7 +70,7 @@ async def test_no_answer_is_told_as_none(scribe: Scribe) -> None:
 
 async def test_a_request_that_is_too_large_is_not_sent(client: Client) -> None:
     spec = JobSpec(command=("true",), env={"BIG": "x" * 300_000})
-    with pytest.raises(Problem, match=r"the request has \d+ bytes"):
+    with pytest.raises(ClientError, match=r"the request has \d+ bytes"):
         await client.submit(demand("big"), spec)
 
 
@@ -94,7 +94,7 @@ def test_keys_are_read_as_bytes_or_text(tmp_path: Path) -> None:
     (tmp_path / "odd").write_text("not a key")
     assert read_key(tmp_path / "raw") == read_key(tmp_path / "text") == key
     for name in ("odd", "missing"):
-        with pytest.raises(Problem) as caught:
+        with pytest.raises(ClientError) as caught:
             read_key(tmp_path / name)
         assert caught.value.code is ExitCode.USAGE
         assert name in caught.value.text
@@ -110,9 +110,9 @@ async def test_pools_are_found_in_the_log(scribe: Scribe) -> None:
     async with Client(scribe.cluster.client("c"), source="test") as client:
         assert {name: pool.partition for name, pool in (await client.pools()).items()} == {"pool-a": 0, "pool-b": 1}
         assert (await client.pool("pool-b")).name == "pool-b"
-        with pytest.raises(Problem, match="there are 2 pools: pool-a, pool-b"):
+        with pytest.raises(ClientError, match="there are 2 pools: pool-a, pool-b"):
             await client.pool()
-        with pytest.raises(Problem, match="there is no pool 'pool-c'"):
+        with pytest.raises(ClientError, match="there is no pool 'pool-c'"):
             await client.pool("pool-c")
 
 
@@ -127,10 +127,10 @@ async def test_a_log_in_a_partition_that_is_not_its_own_is_no_pool(scribe: Scrib
 async def test_no_topics_and_no_pool_are_told_apart() -> None:
     cluster = MemoryCluster(clock=lambda: NOON)
     async with Client(cluster.client("c"), source="test") as client:
-        with pytest.raises(Problem, match=r"Kafka has no topic bailiff\.audit"):
+        with pytest.raises(ClientError, match=r"Kafka has no topic bailiff\.audit"):
             await client.pool()
         cluster.create_topics(pools=1)
-        with pytest.raises(Problem, match="no pool has a log"):
+        with pytest.raises(ClientError, match="no pool has a log"):
             await client.pool()
 
 

@@ -98,7 +98,7 @@ async def test_a_pool_whose_jobs_wait_and_whose_log_is_quiet(scribe: Scribe) -> 
     preemption_story(preemption)
     async with Client(preemption.cluster.client("c"), source="test", now=lambda: preemption.now + 20 * MINUTE) as client:
         (found, _) = [check async for check in pool_checks(client, ClientSettings(pools=Path("none.yaml")))]
-    assert (found["status"], found["advice"]) == ("warn", "is admission running?")
+    assert (found["status"], found["advice"]) == ("warn", "check that admission is running")
 
 
 async def test_clocks(scribe: Scribe) -> None:

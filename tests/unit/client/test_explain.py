@@ -53,7 +53,7 @@ def test_a_decision_is_explained_by_its_number(bailiff: Run, number: str) -> Non
 
 def test_any_other_record_says_its_line(bailiff: Run) -> None:
     told = bailiff("explain", "3").output
-    assert "What does it say?" in told
+    assert "What does the record say?" in told
     assert "pool-a#3" in told
 
 
@@ -77,7 +77,7 @@ def test_all_lists_everybody_that_was_considered(bailiff: Run) -> None:
         ("train-8", "", True),
     ]
     lines = [line.split() for line in bailiff("explain", "#21", "--all").output.splitlines()]
-    assert ["train-7", "all", "train", "50", "-", "4", "20.0", "GPU-min", "taken"] in lines
+    assert ["train-7", "all", "train", "50", "-", "4", "20.0", "GPU-min", "yes"] in lines
 
 
 def test_a_job_that_was_rejected_says_so(bailiff: Run, scribe: Scribe) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.client.kit import Scribe, finished_story
 
 from bailiff.client.client import Client
-from bailiff.notify.owner_projection import Followed
+from bailiff.notify.owner_projection import OwnerProjection
 from bailiff_bus import topics
 from bailiff_core.engine import STATE_SCHEMA
 from bailiff_core.fold.snapshot import state_digest
@@ -59,7 +59,7 @@ async def start(scribe: Scribe, folder: Path, since: int) -> Reading:
             return await reader(positions)
 
         client.bus.reader = noted  # type: ignore[method-assign]
-        head = await Followed(client.bus, place, folder, found.tell).run(since, once=True)
+        head = await OwnerProjection(client.bus, place, folder, found.tell).run(since, once=True)
         assert head == scribe.state.seq
     assert state_digest(found.state) == state_digest(scribe.state)
     return found

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from bailiff.cli import app
 from bailiff.client import job_parser
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 
 HERE = Path(__file__).parent
 
@@ -82,7 +82,7 @@ def test_a_budget_may_name_a_project_of_the_top_level_of_the_snapshot(tmp_path: 
     ],
 )
 def test_a_job(fields: dict[str, Any], says: str) -> None:
-    with pytest.raises(Problem) as problem:
+    with pytest.raises(ClientError) as problem:
         job_parser.job_from({"name": "j", "command": ["true"], **fields})
     assert says in str(problem.value)
 

@@ -32,7 +32,7 @@ def test_pools_say_what_is_switched_off(bailiff: Run, scribe: Scribe) -> None:
     careful = PreemptionRules(actions=("allocate", "consolidate"), max_migrations=3)
     other.begin(DEFAULT_POLICY.model_copy(update={"preemption": careful}))
     assert words(bailiff("pool", "list").output) == [
-        ["POOL", "NODES", "GPUS", "IN", "USE", "FREE", "RUNNING", "WAITING", "PROJECTS", "SWITCHED", "OFF"],
+        ["POOL", "NODES", "GPUS", "IN", "USE", "FREE", "RUNNING", "PENDING", "PROJECTS", "DISABLED"],
         ["pool-a", "2/2", "12", "8", "0", "0", "2", "-", "consolidate"],
         ["pool-b", "0/0", "0", "0", "0", "0", "0", "-", "reclaim,", "preempt"],
     ]
@@ -49,13 +49,13 @@ def test_classes_with_their_jobs_and_users(monkeypatch: pytest.MonkeyPatch, tmp_
     )
     run = command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path))
     lines = words(run("class", "list").output)
-    assert ["inference", "125", "no", "yes", "2m30s", "anybody", "-", "-"] in lines
-    assert ["train", "(default)", "50", "yes", "yes", "2m30s", "anybody", "1", "-"] in lines
+    assert ["inference", "125", "no", "yes", "2m30s", "all", "-", "-"] in lines
+    assert ["train", "(default)", "50", "yes", "yes", "2m30s", "all", "1", "-"] in lines
 
 
 def test_the_cluster_in_short(bailiff: Run) -> None:
     told = bailiff("cluster-info").output
-    assert "2 nodes, 8/12 GPUs in use, 2 jobs waiting" in told
+    assert "2 nodes, 8/12 GPUs in use, 2 jobs pending" in told
     assert "pool pool-a" in told
     assert "preempt within the pool" in told
     found = json.loads(bailiff("cluster-info", "-o", "json").output)

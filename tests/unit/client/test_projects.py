@@ -7,7 +7,7 @@ import pytest
 from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on
 
 from bailiff.client import projects
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus.testing import MemoryBus
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.records.facts import PolicyApplied
@@ -135,7 +135,7 @@ def test_the_first_project_changes_whom_preempt_may_take_and_says_so(monkeypatch
     scribe = Scribe()
     scribe.begin()
     run = command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path))
-    assert "from now on a job preempts jobs of its own project only" in run("project", "create", "first", "--gpus", "4").output
+    assert "jobs can now preempt jobs of its own project only" in run("project", "create", "first", "--gpus", "4").output
     assert "No projects" not in run("project", "list").output
 
 
@@ -167,5 +167,5 @@ def test_after_some_tries_it_gives_up_and_says_why(scribe: Scribe, monkeypatch: 
     found = run("project", "create", "mine", "--gpus", "1")
     assert found.exit_code == ExitCode.REJECTED
     assert "policy-changed" in found.stderr
-    with pytest.raises(Problem):
+    with pytest.raises(ClientError):
         projects.find(scribe.state.rules, "mine")

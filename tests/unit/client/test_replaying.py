@@ -16,7 +16,7 @@ from bailiff.audit.log_files import about_line, message_line
 from bailiff.audit.log_positions import Point
 from bailiff.audit.replay import Replayed, replay
 from bailiff.audit.replay_difference import differing_fields
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus.port import Message
 from bailiff_core.engine import STATE_SCHEMA
 from bailiff_core.records import Record, Wire, decisions, encode, facts, record_hash
@@ -340,7 +340,7 @@ def test_engines_are_kept_and_listed(bailiff: Run, other: engine_store.Engine, t
 async def test_a_range_without_a_record_is_no_good_news(scribe: Scribe) -> None:
     last = len(scribe.records) - 1
     for from_, to in ((Point(seq=last + 1), None), (Point(seq=9), Point(seq=3)), (None, Point(time=1))):
-        with pytest.raises(Problem, match="no record of pool-a is in the range") as refused:
+        with pytest.raises(ClientError, match="no record of pool-a is in the requested range") as refused:
             await replayed(log(scribe), from_=from_, to=to)
         assert refused.value.code == ExitCode.NOT_FOUND
 
@@ -367,7 +367,7 @@ def test_it_is_not_called_the_same_where_nothing_was_decided_again(bailiff: Run,
 async def test_what_is_decided_again_is_what_was_checked(scribe: Scribe) -> None:
     """The second reading must have the bytes of the first: whoever swaps the file in between is told."""
     readings = [log(scribe), forged(scribe, last_submission(scribe), spec_digest="f" * 64)]
-    with pytest.raises(Problem, match="changed between its two readings"):
+    with pytest.raises(ClientError, match="changed between its two readings"):
         await replay("pool-a", lambda: stream(readings.pop(0)))
 
 

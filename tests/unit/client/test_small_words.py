@@ -64,7 +64,7 @@ def test_a_success_is_told_once(bailiff: Run) -> None:
 
 def test_the_policy_says_yes_and_what_it_leaves_open(bailiff: Run) -> None:
     shown = " ".join(bailiff("policy", "show").output.split())
-    assert "scope pool (not stated: project where there are projects)" in shown
+    assert "scope pool (default: project if there are projects)" in shown
     assert "quota_shields yes" in shown
     assert "eviction_cap off" in shown
 

@@ -11,7 +11,7 @@ from tests.unit.client.kit import Scribe, finished_story, quiet_story
 
 from bailiff.audit import chain_report
 from bailiff.audit.log_files import LogFile, about_line, message_line, write_log
-from bailiff.client.errors import Problem
+from bailiff.client.errors import ClientError
 from bailiff_bus.port import Message
 from bailiff_bus.topics import AUDIT
 from bailiff_core.records import Wire, encode, facts, record_hash
@@ -233,7 +233,7 @@ async def test_an_exported_log_gives_every_byte_back(scribe: Scribe, tmp_path: P
 async def test_faults_of_a_file_name_the_line(tmp_path: Path, lines: str, said: str) -> None:
     file = tmp_path / "log.jsonl"
     file.write_text(lines, encoding="utf-8")
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(ClientError) as caught:
         [message async for message in LogFile(file).messages()]
     assert said in caught.value.text
 

@@ -152,7 +152,7 @@ def test_one_key_gives_one_set_of_names_and_another_key_others(log: Path, tmp_pa
     key.chmod(0o644)
     refused = export(log, tmp_path / "three", "--keep-key", key)
     assert refused.exit_code == 2
-    assert "others may read it" in refused.output
+    assert "other users can read it" in refused.output
 
 
 def test_pseudonyms_keep_no_order_and_no_kind_leads_to_another():

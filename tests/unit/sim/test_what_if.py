@@ -275,7 +275,7 @@ def test_a_window_is_given_by_seqs_or_times(log: Path, tmp_path: Path):
     assert "is not after" in backwards.output
     assert bailiff("what-if", "-p", policy, "-f", log, "--from", "9999").exit_code == 5
     early = bailiff("what-if", "-p", policy, "-f", log, "--to", "2020-01-01")
-    assert (early.exit_code, "is before the log begins" in early.output) == (5, True)
+    assert (early.exit_code, "is before the beginning of the log" in early.output) == (5, True)
     assert "expected a record's number, a time as in" in bailiff("what-if", "-p", policy, "-f", log, "--to", "noon").output
 
 

@@ -1,1 +1,1 @@
-"""The audit log for people who check it: sources, verification, replay, proofs, exported segments, erasure."""
+"""Auditing of the log: sources, verification, replay, proofs, exported segments, erasure."""

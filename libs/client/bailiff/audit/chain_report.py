@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus.port import Message
 from bailiff_core.records import ChainHead, decode
 from bailiff_core.records.merkle import Frontier
@@ -39,32 +39,32 @@ async def verify(
     messages: AsyncIterable[Message],
     seals: SealVerifier | None = None,
     start: ChainHead | None = None,
-    walked: Callable[[ChainHead, Frontier], None] | None = None,
+    on_record: Callable[[ChainHead, Frontier], None] | None = None,
 ) -> Verification:
     """Verify the whole log against its seals. start: the chain head before the first message, if it is not the beginning.
 
-    walked: is told where chain and tree stand behind each record; only with seals.
+    on_record: called with chain head and Merkle tree after each record; only with seals.
     """
-    walk = ChainVerifier(pool)
+    verifier = ChainVerifier(pool)
     if start is not None:
-        walk.resume(start, seals.chain.identity if seals is not None else "", -1, ())
+        verifier.resume(start, seals.chain.identity if seals is not None else "", -1, ())
     async for message in messages:
-        wire = walk.verify(message)
+        wire = verifier.verify(message)
         if wire is not None:
             if seals is not None:
-                seals.add(walk.head.hash)
-                if walked is not None:
-                    walked(walk.head, seals.tree)
+                seals.add(verifier.head.hash)
+                if on_record is not None:
+                    on_record(verifier.head, seals.tree)
             try:
                 decode(wire)
             except UnreadableRecord as error:
-                walk.mark_unreadable(wire, message.offset, error)
-    found = walk.verification()
+                verifier.mark_unreadable(wire, message.offset, error)
+    found = verifier.verification()
     if seals is not None:
         found["seal_problem"] = seals.finish()
         found["seals"], found["sealed"], found["seal_keys"] = len(seals.chain.seals), seals.sound, seals.chain.keys
         found["forked"] = [
-            f"#{each.from_seq} to #{each.invalidated_size - 1} and perhaps more, which were sealed, are lost: accepted on "
+            f"#{each.from_seq} to #{each.invalidated_size - 1} and possibly more sealed records are lost: accepted on "
             f"{time_text(each.invalidated_at)[:10]}, {each.reason or 'no reason given'}"
             for each in seals.chain.aside
         ]
@@ -74,25 +74,25 @@ async def verify(
 
 async def before(seq: int, start: ChainHead, messages: AsyncIterable[Message]) -> AsyncGenerator[Message, None]:
     """The messages before the record `seq`. start: the chain head before the first."""
-    walk = ChainVerifier(start.pool)
-    walk.resume(start, "", -1, ())
+    verifier = ChainVerifier(start.pool)
+    verifier.resume(start, "", -1, ())
     async for message in messages:
-        if walk.verify(message) is not None and walk.head.next_seq > seq:
+        if verifier.verify(message) is not None and verifier.head.next_seq > seq:
             return
         yield message
 
 
-async def entries(walk: ChainVerifier, messages: AsyncIterable[Message], advice: str) -> AsyncGenerator[Entry, None]:
-    """The records of an unbroken log. Raises `Problem` with this advice where the chain is broken."""
+async def entries(verifier: ChainVerifier, messages: AsyncIterable[Message], advice: str) -> AsyncGenerator[Entry, None]:
+    """Records of the log. Raises `ClientError` with this advice if the chain is broken."""
     async for message in messages:
-        wire = walk.verify(message)
-        unbroken(walk, advice)
+        wire = verifier.verify(message)
+        unbroken(verifier, advice)
         if wire is not None:
-            yield Entry(decode(wire), wire, message.offset, message.time, walk.head.hash)
+            yield Entry(decode(wire), wire, message.offset, message.time, verifier.head.hash)
 
 
-def unbroken(walk: ChainVerifier, advice: str) -> None:
-    """Raise `Problem` with this advice where the chain is broken."""
-    if walk.broken is not None:
-        text = f"the chain is broken at seq {walk.broken['seq']}: {walk.broken['meaning']}"
-        raise Problem(ExitCode.FOUND_WRONG, text, advice)
+def unbroken(verifier: ChainVerifier, advice: str) -> None:
+    """Raises `ClientError` with this advice if the chain is broken."""
+    if verifier.broken is not None:
+        text = f"the chain is broken at seq {verifier.broken['seq']}: {verifier.broken['meaning']}"
+        raise ClientError(ExitCode.FOUND_WRONG, text, advice)

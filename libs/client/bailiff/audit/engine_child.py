@@ -1,8 +1,8 @@
-"""The process that replays with the engine of another release: `python -I -S engine_child.py WHEEL FOLDER…`.
+"""Child process that replays with the engine of another release: `python -I -S engine_child.py WHEEL FOLDER…`.
 
-Of Bailiff it imports only what is in the wheel; numpy and pydantic come from the folders. Records come in as JSON Lines,
-`[headers, value, again]` with bytes as Latin-1; after the last one, or the first difference, one line of JSON goes out. It
-opens no connection, starts no process and writes no file: an engine is pure, and one that is not has no business here.
+It imports no code of Bailiff except the wheel; numpy and pydantic come from the folders. Stdin has records as JSON Lines,
+`[headers, value, again]` with bytes as Latin-1. After the last record, or the first difference, it prints one line of JSON.
+Connections, processes and file writes are blocked: an engine is pure.
 """
 
 import importlib.util
@@ -19,21 +19,21 @@ class OnlyTheWheel:
     """Import hook that refuses every package of Bailiff except the engine."""
 
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> None:
-        """As the import system asks each finder."""
-        room = name.partition(".")[0]
-        if room.startswith("bailiff") and room != "bailiff_core":
+        """Raises `ImportError` for a forbidden package. Called by the import system."""
+        package = name.partition(".")[0]
+        if package.startswith("bailiff") and package != "bailiff_core":
             raise ImportError(f"an engine does not import {name}")
 
 
 def watch(event: str, given: tuple[Any, ...]) -> None:
-    """A Python audit hook; it cannot be removed."""
+    """Python audit hook, which cannot be removed. Raises `PermissionError` for forbidden operations."""
     writes = event == "open" and isinstance(given[1], str) and any(letter in given[1] for letter in WRITES)
     if writes or event.startswith(FORBIDDEN):
         raise PermissionError(f"an engine does not do this: {event} {given[:1]}")
 
 
 def main(wheel: str, *folders: str) -> dict[str, Any]:
-    """Replay the records on stdin and print the result."""
+    """Replays the records on stdin. Returns the result."""
     sys.path[:0] = [wheel]
     sys.path += folders
     sys.meta_path.insert(0, OnlyTheWheel())
@@ -59,7 +59,7 @@ def main(wheel: str, *folders: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     try:
-        told = main(*sys.argv[1:])
-    except Exception as failure:  # noqa: BLE001 - the parent tells it
-        told = {"cycles": 0, "decisions": 0, "digests": 0, "difference": None, "error": f"{type(failure).__name__}: {failure}"}
-    print(json.dumps(told), flush=True)
+        result = main(*sys.argv[1:])
+    except Exception as failure:  # noqa: BLE001 - reported by the parent
+        result = {"cycles": 0, "decisions": 0, "digests": 0, "difference": None, "error": f"{type(failure).__name__}: {failure}"}
+    print(json.dumps(result), flush=True)

@@ -1,4 +1,4 @@
-"""The engine of another release in a process of its own."""
+"""Runs the engine of another release in a child process."""
 
 import asyncio
 import importlib.util
@@ -17,16 +17,16 @@ LONGEST_LINE = 64 * 2**20
 
 
 class EngineProcess:
-    """As `replay_worker.ReplayWorker`, in another process; the result is known at its end."""
+    """`replay_worker.ReplayWorker` in a child process; the result is available at its end."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self._fed = 0
-        self._gone = False
+        self._ended = False
 
     @classmethod
     async def start(cls, wheel: Path) -> "EngineProcess":
-        """Begin with this wheel, which must be known to be the right one."""
+        """Starts the process with this wheel, whose digest must have been verified."""
         pipe, nowhere = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
         alone = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         return cls(
@@ -36,17 +36,17 @@ class EngineProcess:
         )
 
     async def take(self, wire: Wire, again: bool) -> bool:
-        """The next record of the log. Whether it takes no more."""
+        """Sends the next record of the log. Returns whether the process takes no more."""
         assert self._process.stdin is not None
         headers = [[name, value.decode("latin-1")] for name, value in wire.headers]
         self._process.stdin.write(json.dumps([headers, wire.value.decode("latin-1"), again]).encode() + b"\n")
         self._fed += 1
         if self._fed % FLUSH == 0:
             await self._flushed()
-        return self._gone
+        return self._ended
 
     async def found(self) -> dict[str, Any]:
-        """End it, and what it found."""
+        """Ends the input and returns the result."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         await self._flushed()
@@ -66,7 +66,7 @@ class EngineProcess:
         return found
 
     async def stop(self) -> None:
-        """End it unheard, where it still runs."""
+        """Kills the process if it still runs, without a result."""
         if self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
@@ -75,8 +75,8 @@ class EngineProcess:
         assert self._process.stdin is not None
         try:
             await self._process.stdin.drain()
-        except (BrokenPipeError, ConnectionResetError):  # it has found something, and says it as its last line
-            self._gone = True
+        except (BrokenPipeError, ConnectionResetError):  # it has ended with a result, which is its last line
+            self._ended = True
 
 
 def _command(wheel: Path) -> list[str]:
@@ -84,7 +84,7 @@ def _command(wheel: Path) -> list[str]:
 
 
 def _folders() -> list[str]:
-    """The folders of the packages that engines need, and no others."""
+    """Folders of the packages that engines need."""
     found: dict[str, None] = {}
     for name in NEEDS:
         spec = importlib.util.find_spec(name)

@@ -3,21 +3,21 @@
 from typing import Any
 
 from bailiff.client.client import Client
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus import topics
 from bailiff_core.humanize import duration_text
 from bailiff_core.model.state import ENDED, Job
 from bailiff_log.archive import ArchiveError, connected
 
 ALSO_IN = (topics.REQUESTS, topics.NODE_COMMANDS, topics.JOB_LOGS)
-"""Topics that have the same content until Kafka deletes it by age."""
+"""Topics that retain the same content until Kafka deletes it by age."""
 
 
 async def erase_spec(client: Client, pool: str, job: Job) -> bool:
-    """Write a tombstone for the job's private data. Returns whether there was any. Raises `Problem`."""
+    """Writes a tombstone for the job's private data. Returns whether there was any. Raises `ClientError`."""
     if job.phase not in ENDED:
         text = f"{job.id} has not ended: without its command it could not be started again"
-        raise Problem(ExitCode.USAGE, text, f"bailiff cancel {job.id}")
+        raise ClientError(ExitCode.USAGE, text, f"bailiff cancel {job.id}")
     key = f"{pool}/{job.id}/{job.spec_digest}".encode()
     newest = b""
     async for message in client.messages(topics.JOB_SPECS.name, await client.spans(topics.JOB_SPECS.name)):
@@ -34,7 +34,7 @@ async def erase_spec(client: Client, pool: str, job: Job) -> bool:
 
 
 def also_in() -> str:
-    """The topics that still have it, each with its retention."""
+    """Topics that still have the data, each with its retention."""
     parts = [
         f"{topic.name} (for {duration_text(int(topic.retention.total_seconds()) * 1_000_000)})"
         for topic in ALSO_IN
@@ -44,7 +44,7 @@ def also_in() -> str:
 
 
 async def name_actor(address: str, actor: str, name: str) -> None:
-    """Store the name of the actor in the archive."""
+    """Stores the name of the actor in the archive."""
     try:
         async with connected(address) as connection:
             await _archive(connection)
@@ -54,11 +54,11 @@ async def name_actor(address: str, actor: str, name: str) -> None:
                 actor, name,
             )  # fmt: skip
     except ArchiveError as error:
-        raise Problem(ExitCode.UNREACHABLE, f"the archive: {error}") from None
+        raise ClientError(ExitCode.UNREACHABLE, f"the archive: {error}") from None
 
 
 async def erase_actor(address: str, actor: str) -> bool:
-    """Delete the name of the actor from the archive, and rewrite the table, so that its files do not contain it either."""
+    """Deletes the name of the actor from the archive, and rewrites the table so that its files do not contain it either."""
     try:
         async with connected(address) as connection:
             await _archive(connection)
@@ -66,9 +66,9 @@ async def erase_actor(address: str, actor: str) -> bool:
             await connection.execute("VACUUM FULL actors")
             return bool(deleted != "DELETE 0")
     except ArchiveError as error:
-        raise Problem(ExitCode.UNREACHABLE, f"the archive: {error}") from None
+        raise ClientError(ExitCode.UNREACHABLE, f"the archive: {error}") from None
 
 
 async def _archive(connection: Any) -> None:
     if await connection.fetchval("SELECT to_regclass('actors') IS NULL"):
-        raise ArchiveError("this database is no archive of Bailiff's")
+        raise ArchiveError("this database is not a Bailiff archive")

@@ -1,9 +1,8 @@
 """An exported log: JSON Lines, one message of the partition per line, so that it can be verified and replayed offline.
 
-The first line says what the file is: `{"bailiff_log": 1, "pool": …, "partition": …}`, perhaps with `seals`. Each line
-after it holds `offset`, `time` (µs, the broker's append time), `headers` as [name, text] pairs in their order, and `value`.
-Bytes that are not UTF-8 stand as `{"base64": …}`, so that every byte comes back as it was on the wire. Orphans are exported,
-too. The whole file may be gzipped.
+The first line identifies the file: `{"bailiff_log": 1, "pool": …, "partition": …}`, optionally with `seals`. Each further
+line has `offset`, `time` (µs, the broker's append time), `headers` as [name, text] pairs in their order, and `value`.
+Bytes that are not UTF-8 are `{"base64": …}`, so that all bytes are preserved. Orphans are included. The file may be gzipped.
 """
 
 import gzip
@@ -14,23 +13,23 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TextIO
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus.port import Message
 from bailiff_log.message_json import message_from_json, message_to_json
 
 FORMAT = 1
 GZIP = b"\x1f\x8b"
-LONGEST_LINE = 256 * 1024 * 1024  # characters: the first line may hold the seals of years; what is packed can grow a thousandfold
+LONGEST_LINE = 256 * 1024 * 1024  # characters: the first line may hold the seals of years; bounds the size of decompressed lines
 
 
 def about_line(pool: str, partition: int, seals: Sequence[dict[str, Any]] = ()) -> str:
-    """The first line of a file."""
+    """First line of a file."""
     about = {"bailiff_log": FORMAT, "pool": pool, "partition": partition} | ({"seals": list(seals)} if seals else {})
     return json.dumps(about) + "\n"
 
 
 def message_line(message: Message) -> str:
-    """One message as a line."""
+    """Line of one message."""
     line = message_to_json(message.offset, message.time, message.headers, message.value)
     return json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n"
 
@@ -38,7 +37,7 @@ def message_line(message: Message) -> str:
 async def write_log(
     out: TextIO, pool: str, partition: int, messages: AsyncIterable[Message], seals: Sequence[dict[str, Any]] = ()
 ) -> int:
-    """Write the file; returns how many messages it holds."""
+    """Writes the file. Returns the number of messages."""
     out.write(about_line(pool, partition, seals))
     written = 0
     async for message in messages:
@@ -48,7 +47,7 @@ async def write_log(
 
 
 class LogFile:
-    """An exported log, read line by line. Raises `Problem` with file and line for what it cannot read."""
+    """An exported log, read line by line. Raises `ClientError` with file and line for invalid content."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,7 +55,7 @@ class LogFile:
         pool, partition, seals = about.get("pool"), about.get("partition", 0), about.get("seals", [])
         right = isinstance(pool, str) and pool.isprintable() and isinstance(partition, int) and isinstance(seals, list)
         if about.get("bailiff_log") != FORMAT or not right:
-            raise self._fault(1, 'expected {"bailiff_log": 1, "pool": …}', "write such a file with: bailiff audit export FILE")
+            raise self._fault(1, 'expected {"bailiff_log": 1, "pool": …}', "create such a file: bailiff audit export FILE")
         self.pool: str = about["pool"]
         self.partition: int = partition
         self.seals: list[Any] = seals
@@ -70,19 +69,19 @@ class LogFile:
     def _lines(self) -> Any:
         try:
             with self.path.open("rb") as raw:
-                packed = raw.read(len(GZIP)) == GZIP
-            if packed:
+                gzipped = raw.read(len(GZIP)) == GZIP
+            if gzipped:
                 with gzip.open(self.path, "rt", encoding="utf-8") as lines:
                     yield from self._whole(lines)
             else:
                 with self.path.open(encoding="utf-8") as lines:
                     yield from self._whole(lines)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise Problem(ExitCode.FOUND_WRONG, f"{self.path}: is damaged or cut short: {error}") from None
+            raise ClientError(ExitCode.FOUND_WRONG, f"{self.path}: is damaged or truncated: {error}") from None
         except OSError as error:
-            raise Problem(ExitCode.USAGE, f"{self.path}: cannot be read: {error.strerror}") from None
+            raise ClientError(ExitCode.USAGE, f"{self.path}: cannot be read: {error.strerror}") from None
         except UnicodeDecodeError:
-            raise Problem(ExitCode.USAGE, f"{self.path}: is not UTF-8") from None
+            raise ClientError(ExitCode.USAGE, f"{self.path}: is not UTF-8") from None
 
     def _whole(self, lines: TextIO) -> Iterator[str]:
         for number in count(1):
@@ -90,7 +89,7 @@ class LogFile:
             if not line:
                 return
             if len(line) == LONGEST_LINE:
-                raise self._fault(number, f"the line has {LONGEST_LINE:,} characters or more, and no export writes such a one")
+                raise self._fault(number, f"the line has {LONGEST_LINE:,} characters or more; exports have no such lines")
             yield line
 
     def _parsed(self, number: int, line: str) -> dict[str, Any]:
@@ -108,5 +107,5 @@ class LogFile:
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise self._fault(number, f"expected offset, time, headers and value: {error!r}") from None
 
-    def _fault(self, number: int, text: str, advice: str = "") -> Problem:
-        return Problem(ExitCode.USAGE, f"{self.path}:{number}: {text}", advice)
+    def _fault(self, number: int, text: str, advice: str = "") -> ClientError:
+        return ClientError(ExitCode.USAGE, f"{self.path}:{number}: {text}", advice)

@@ -5,14 +5,14 @@ from collections.abc import AsyncIterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus.port import Message
 from bailiff_core.model.document import parse_duration
 from bailiff_core.records.wire import time_value
 
 EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
-LONGEST_SEQ = 18  # digits: no log has that many records, and int() takes only so many
+LONGEST_SEQ = 18  # digits; bounds the input of int()
 WANTED = "a time as in 2026-01-31T12:00:00Z, or how long ago, as in -10m"
 
 
@@ -25,23 +25,23 @@ class Point:
     ago: int | None = None
 
     def at(self, end: int) -> "Point":
-        """The same without `ago`, where the log's end is at `end`, µs."""
+        """The position with `ago` resolved against the end of the log, µs."""
         return self if self.ago is None else Point(time=end - self.ago)
 
 
 def point(text: str, option: str) -> Point:
-    """From `118`, `#118`, or what `moment` takes. Raises `Problem`, which names the option."""
+    """Parses `118`, `#118`, or a time as in `moment`. Raises `ClientError` that names the option."""
     number = text.removeprefix("#")
     if number.isascii() and number.isdigit():
         return Point(seq=int(number[:LONGEST_SEQ]))
     try:
         return moment(text)
     except ValueError:
-        raise Problem(ExitCode.USAGE, f"{option}: expected a record's number, {WANTED}; found {text!r}") from None
+        raise ClientError(ExitCode.USAGE, f"{option}: expected a record's number, {WANTED}; found {text!r}") from None
 
 
 def moment(text: str) -> Point:
-    """From `2026-01-31T12:00:00Z`, `2026-01-31 12:00` (UTC), `now` or `-10m`. Raises `ValueError`."""
+    """Parses `2026-01-31T12:00:00Z`, `2026-01-31 12:00` (UTC), `now` or `-10m`. Raises `ValueError`."""
     if text == "now":
         return Point(ago=0)
     if text.startswith("-"):

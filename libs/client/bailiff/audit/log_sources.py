@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bailiff.client.client import Client
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus import topics
 from bailiff_bus.messages import LogSealed, SealingKey, SealsInvalidated
 from bailiff_bus.port import Message
@@ -23,7 +23,7 @@ from .segments import SegmentFolder, seal_from
 class Source:
     """One pool's log. start, tree: chain head and Merkle tree before its first message.
 
-    path: of the file or folder; None: it is read where it grows. folder: of stretches, if it is one.
+    path: of the file or folder; None for Kafka and the archive. folder: for a folder of segments.
     """
 
     pool: str
@@ -36,11 +36,11 @@ class Source:
     folder: SegmentFolder | None = None
 
     def from_its_beginning(self, what: str) -> None:
-        """Raises `Problem` where the log's first records are not in it, which `what` needs."""
+        """Raises `ClientError` if the log's first records are missing, which `what` needs."""
         if self.start.next_seq:
             where = self.path if self.path is not None else "the archive"
             text = f"{where} begins with record {self.start.next_seq}: {what} needs the log from its first record on"
-            raise Problem(ExitCode.USAGE, text, "use the folder with all segments, with a manifest that names them")
+            raise ClientError(ExitCode.USAGE, text, "use the folder with all segments, with a manifest that names them")
 
 
 async def from_kafka(client: Client, pool: str | None) -> Source:
@@ -50,7 +50,7 @@ async def from_kafka(client: Client, pool: str | None) -> Source:
     try:
         spans = await client.bus.spans(topics.SEALS.name)
     except KeyError:
-        spans = {}  # made by a release that had no seals
+        spans = {}  # created by a release without seals
     async for message in client.messages(topics.SEALS.name, spans):
         body = parse_seal(message, where.name)
         if body is not None:
@@ -69,13 +69,13 @@ def from_file(path: Path) -> Source:
     try:
         seals = [seal_from(each) for each in log.seals]
     except (KeyError, TypeError, ValueError) as error:
-        raise Problem(ExitCode.USAGE, f"{path}:1: a seal cannot be read: {error!r}") from None
+        raise ClientError(ExitCode.USAGE, f"{path}:1: a seal cannot be read: {error!r}") from None
     return Source(log.pool, log.partition, log.messages(), seals, ChainHead(log.pool), path=path)
 
 
 @asynccontextmanager
 async def from_archive(address: str, pool: str | None) -> AsyncIterator[Source]:
-    """The auditor's archive."""
+    """The log in the auditor's archive. Raises `ClientError`."""
     try:
         async with open_archive(address, pool) as log:
             kinds: dict[str, type[SealBody]] = {"seals": LogSealed, "sealing_keys": SealingKey}
@@ -92,4 +92,4 @@ async def from_archive(address: str, pool: str | None) -> AsyncIterator[Source]:
                 raise ArchiveError(f"a seal in it cannot be read: {error}") from None
             yield Source(log.pool, log.partition, log.messages(), sealed, log.start, log.tree)
     except ArchiveError as error:
-        raise Problem(ExitCode.UNREACHABLE, f"the archive: {error}") from None
+        raise ClientError(ExitCode.UNREACHABLE, f"the archive: {error}") from None

@@ -1,11 +1,11 @@
-"""Proofs that a record is in the log: made from any source, checked from the file alone."""
+"""Inclusion proofs of records: created from any source, checked from the file alone."""
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus.messages import LogSealed, SealingKey
 from bailiff_bus.port import Message
 from bailiff_core.records.merkle import leaf_hash
@@ -17,7 +17,7 @@ from .log_sources import Source
 
 
 class Checked(TypedDict):
-    """What `bailiff audit check-proof` found. `ok` is false where `problem` says why."""
+    """The result of `bailiff audit check-proof`. problem: the reason if `ok` is false."""
 
     ok: bool
     problem: str
@@ -35,18 +35,18 @@ class Checked(TypedDict):
 async def prove(source: Source, seq: int, seal: LogSealed, keys: Sequence[SealingKey] = ()) -> dict[str, Any]:
     """The proof that record `seq` is in the log under this seal. keys: the key handovers up to that of the seal.
 
-    Raises `Problem` where the log is not what was sealed.
+    Raises `ClientError` if the log does not match the seal.
     """
     first = source.start.next_seq
     if seq < first:
-        raise Problem(ExitCode.NOT_FOUND, f"{source.pool}#{seq} is not there: this log begins with record {first}")
-    walk, tree, leaves = ChainVerifier(source.pool), source.tree.copy(), list[bytes]()
-    walk.resume(source.start, "", -1, ())
+        raise ClientError(ExitCode.NOT_FOUND, f"{source.pool}#{seq} is missing: this log begins with record {first}")
+    verifier, tree, leaves = ChainVerifier(source.pool), source.tree.copy(), list[bytes]()
+    verifier.resume(source.start, "", -1, ())
     wanted: Message | None = None
     async for message in source.messages:
-        if walk.verify(message) is None:
+        if verifier.verify(message) is None:
             continue
-        leaves.append(leaf_hash(bytes.fromhex(walk.head.hash)))
+        leaves.append(leaf_hash(bytes.fromhex(verifier.head.hash)))
         tree.append(leaves[-1])
         if tree.size == seq + 1:
             wanted = message
@@ -54,16 +54,16 @@ async def prove(source: Source, seq: int, seal: LogSealed, keys: Sequence[Sealin
             break
     if wanted is None or tree.root().hex() != seal.root:
         text = f"the log's first {seal.size} records are not those that were sealed"
-        raise Problem(ExitCode.FOUND_WRONG, text, "see: bailiff audit verify")
+        raise ClientError(ExitCode.FOUND_WRONG, text, "see: bailiff audit verify")
     return make_proof(source.pool, seq, wanted.headers, wanted.value, seal, source.tree.followed_by(leaves), keys)
 
 
 def checked(file: Path, trust: list[str]) -> Checked:
-    """The result of checking the proof. Raises `Problem` where the file cannot be read."""
+    """Checks the proof. Raises `ClientError` if the file cannot be read."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise Problem(ExitCode.USAGE, f"{file}: cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
+        raise ClientError(ExitCode.USAGE, f"{file}: cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
     found: Checked = {
         "ok": False, "problem": "", "pool": "", "seq": -1, "type": "", "time": "", "data": None, "sealed_records": 0,
         "sealed_at": "", "key": "", "keys": [],
@@ -72,10 +72,10 @@ def checked(file: Path, trust: list[str]) -> Checked:
         proved = check_proof(text, trust)
     except VerificationFailed as no:
         return {**found, "problem": str(no)}
-    said = {name: value.decode(errors="replace") for name, value in proved.wire.headers}
+    headers = {name: value.decode(errors="replace") for name, value in proved.wire.headers}
     return {
-        "ok": True, "problem": "", "pool": proved.pool, "seq": proved.seq, "type": said.get("ce_type", ""),
-        "time": said.get("ce_time", ""), "data": _data(proved.wire.value), "sealed_records": proved.seal.size,
+        "ok": True, "problem": "", "pool": proved.pool, "seq": proved.seq, "type": headers.get("ce_type", ""),
+        "time": headers.get("ce_time", ""), "data": _data(proved.wire.value), "sealed_records": proved.seal.size,
         "sealed_at": time_text(proved.seal.sealed_at), "key": proved.seal.key, "keys": proved.keys,
     }  # fmt: skip
 

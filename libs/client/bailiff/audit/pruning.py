@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus.messages import LogSealed
 from bailiff_log.archive import ArchiveError, connected, pick_pool
 
@@ -28,54 +28,54 @@ class Pruned:
     kept: str
 
 
-async def closed_stretches(path: Path, trusted: Sequence[str]) -> SegmentFolder:
-    """The verified folder. Raises `Problem` for one that is incomplete or not sealed."""
+async def verified_folder(path: Path, trusted: Sequence[str]) -> SegmentFolder:
+    """The verified folder. Raises `ClientError` for one that is incomplete or not sealed."""
     source = from_file(path)
     folder = source.folder
     if folder is None:
-        raise Problem(
+        raise ClientError(
             ExitCode.USAGE, f"{path} is not a folder of segments", "create one: bailiff audit export FOLDER --segment N"
         )
     if not any(isinstance(body, LogSealed) for body in folder.seals):
-        raise Problem(ExitCode.USAGE, f"{path}: nothing in it is sealed", "retry after the auditor has sealed it")
+        raise ClientError(ExitCode.USAGE, f"{path}: nothing in it is sealed", "retry after the auditor has sealed it")
     faults = "; ".join(folder.faults())
     if not faults:
         found = await verified(source, trusted)
         faults = "; ".join(filter(None, [found["broken"]["meaning"] if found["broken"] else "", found["seal_problem"]]))
     if faults:
-        raise Problem(ExitCode.FOUND_WRONG, f"{path}: {faults}", UNCHANGED)
+        raise ClientError(ExitCode.FOUND_WRONG, f"{path}: {faults}", UNCHANGED)
     return folder
 
 
 async def prune(address: str, folder: Path, older_than: timedelta, trusted: Sequence[str], dry_run: bool) -> Pruned:
-    """Delete old records that the folder contains from the archive. Raises `Problem`."""
-    kept = await closed_stretches(folder, trusted)
+    """Delete old records that the folder contains from the archive. Raises `ClientError`."""
+    kept = await verified_folder(folder, trusted)
     try:
         async with connected(address) as connection:
             row = await pick_pool(connection, kept.pool)
             if "first_policy" not in row:
                 raise ArchiveError("its tables are of an earlier release: start the auditor of this release once")
-            first, gone = row["first_seq"], list[Segment]()
+            first, deleted = row["first_seq"], list[Segment]()
             for each in kept.closed:
                 segment = each.segment
                 if segment.first_seq > first:
                     text = f"records {first} to {segment.first_seq - 1} are not in the folder"
-                    return Pruned(kept.pool, first, gone, text)
+                    return Pruned(kept.pool, first, deleted, text)
                 if segment.last_seq < first:
                     continue
-                stays = await _why_it_stays(connection, row["id"], each, older_than)
-                if stays:
-                    return Pruned(kept.pool, first, gone, stays)
+                kept_because = await _why_kept(connection, row["id"], each, older_than)
+                if kept_because:
+                    return Pruned(kept.pool, first, deleted, kept_because)
                 if not dry_run:
                     await _remove(connection, row["id"], first, each)
-                gone.append(segment)
+                deleted.append(segment)
                 first = segment.last_seq + 1
-            return Pruned(kept.pool, first, gone, f"the folder ends before record {first}")
+            return Pruned(kept.pool, first, deleted, f"the folder ends before record {first}")
     except ArchiveError as error:
-        raise Problem(ExitCode.UNREACHABLE, f"the archive: {error}") from None
+        raise ClientError(ExitCode.UNREACHABLE, f"the archive: {error}") from None
 
 
-async def _why_it_stays(connection: Any, pool: int, closed: Closed, older_than: timedelta) -> str:
+async def _why_kept(connection: Any, pool: int, closed: Closed, older_than: timedelta) -> str:
     last = closed.segment.last_seq
     row = await connection.fetchrow(
         """SELECT hash, time > now() - $3::interval AS young, (SELECT max(size) FROM seals WHERE pool = $1) AS sealed
@@ -86,7 +86,7 @@ async def _why_it_stays(connection: Any, pool: int, closed: Closed, older_than: 
         return f"the archive does not have record {last}"
     if row["hash"].hex() != closed.head.hash:
         text = f"record {last} of the archive is another than in {closed.segment.name}"
-        raise Problem(ExitCode.FOUND_WRONG, text, "nothing after it was deleted; see: bailiff audit verify")
+        raise ClientError(ExitCode.FOUND_WRONG, text, "nothing after it was deleted; see: bailiff audit verify")
     if (row["sealed"] or 0) <= last:
         return f"record {last} is not sealed in the archive"
     return f"record {last} is younger" if row["young"] else ""
@@ -103,7 +103,7 @@ async def _remove(connection: Any, pool: int, first: int, closed: Closed) -> Non
             pool, first, last + 1, json.dumps(asdict(closed.head)), closed.peaks,
         )  # fmt: skip
         if moved != "UPDATE 1":
-            raise Problem(ExitCode.FOUND_WRONG, "another prune of this archive is running")
+            raise ClientError(ExitCode.FOUND_WRONG, "another prune of this archive is running")
         await connection.execute(
             'DELETE FROM orphans WHERE pool = $1 AND "offset" < (SELECT "offset" FROM records WHERE pool = $1 AND seq = $2)',
             pool, last,

@@ -16,10 +16,10 @@ FOLDED = {table.name: Table(f"folded_{table.name}", table.key, table.values) for
 
 
 @dataclass
-class Refolded:
-    """Compares them. upto: the newest record that is archived and that they are as of; beyond it nothing is missed.
+class RederivedTables:
+    """Re-derived tables, for comparison. upto: the newest record that the archived tables reflect; later rows are not expected.
 
-    stored: looks at projects' use that were not come to yet, by record. intervals: since which record how often one was taken.
+    stored: archived usage samples not compared yet, by record. intervals: first record and sampling interval (µs).
     """
 
     log: ArchivedLog
@@ -35,17 +35,19 @@ class Refolded:
     _looked: int = -1
 
     @classmethod
-    async def load(cls, log: ArchivedLog, found: Derived) -> "Refolded | None":
-        """What the archive has; None where its first records, and so the pool, are kept elsewhere."""
+    async def load(cls, log: ArchivedLog, found: Derived) -> "RederivedTables | None":
+        """Loads the archived tables. None if the archive lacks the first records, so that the state cannot be folded."""
         if log.start.next_seq:
             return None
-        self, ask = cls(log), log.connection
+        self, connection = cls(log), log.connection
         columns = ", ".join(USAGE_COLUMNS)
-        for row in await ask.fetch(f"SELECT {columns} FROM project_usage WHERE pool = $1 ORDER BY seq", log.id):  # noqa: S608
+        for row in await connection.fetch(f"SELECT {columns} FROM project_usage WHERE pool = $1 ORDER BY seq", log.id):  # noqa: S608
             self.stored.setdefault(row["seq"], []).append(tuple(row))
             found.rows += 1
-        if await ask.fetchval("SELECT to_regclass('followed') IS NOT NULL"):  # of an archive that this release has opened
-            row = await ask.fetchrow(
+        if await connection.fetchval(
+            "SELECT to_regclass('followed') IS NOT NULL"
+        ):  # missing in an archive that this release has not opened yet
+            row = await connection.fetchrow(
                 """SELECT least(f.allocations_seq, d.next_seq - 1) AS upto, f.allocations_seq, f.allocations_hash FROM followed f
                    JOIN pools d ON d.id = f.pool WHERE f.pool = $1""",
                 log.id,
@@ -53,60 +55,60 @@ class Refolded:
             if row is not None:
                 self.upto, self.digest = row["upto"], row["allocations_hash"] if row["allocations_seq"] == row["upto"] else ""
             for table in FOLDED:
-                await ask.execute(f"CREATE TEMPORARY TABLE folded_{table} (LIKE {table} INCLUDING ALL)")
-        if await ask.fetchval("SELECT to_regclass('usage_intervals') IS NOT NULL"):
-            rows = await ask.fetch(
+                await connection.execute(f"CREATE TEMPORARY TABLE folded_{table} (LIKE {table} INCLUDING ALL)")
+        if await connection.fetchval("SELECT to_regclass('usage_intervals') IS NOT NULL"):
+            rows = await connection.fetch(
                 "SELECT from_seq, interval_us FROM usage_intervals WHERE pool = $1 ORDER BY from_seq DESC", log.id
             )
             self.intervals = [(row["from_seq"], row["interval_us"]) for row in rows]
         return self
 
     def note(self, record: Record, digest: str, found: Derived) -> None:
-        """Fold the record, and compare the look that was taken after it, or that should have been."""
+        """Folds the record, and compares the usage sample that is stored or due after it."""
         apply(self.state, record)
         if record.seq <= self.upto:
             self.held.at(self.state, record, stored=False)
         if record.seq == self.upto and self.digest and self.digest != digest:
-            found.say(f"followed: it says that who holds what is noted up to another record #{record.seq}")
+            found.say(f"followed: the allocations are stored up to a different record #{record.seq}")
         while self.intervals and self.intervals[-1][0] <= record.seq:
-            segment = self.intervals.pop()[1]
-            self._due = UsageSchedule(segment, self._looked // segment if self._looked >= 0 else -1)
+            interval = self.intervals.pop()[1]
+            self._due = UsageSchedule(interval, self._looked // interval if self._looked >= 0 else -1)
         due = self._due is not None and self._due.at(self.state, record)
         stored = self.stored.pop(record.seq, None)
         if due or (stored is not None and self._due is None):
             self._looked = record.time
         if stored is not None and self._due is not None and not due:
-            found.say(f"project_usage #{record.seq}: no look was due there")
+            found.say(f"project_usage #{record.seq}: no sample was due there")
         elif stored is not None:
             self._compare_use(record, stored, found)
         elif due and record.seq <= self.upto:
-            found.say(f"project_usage #{record.seq}: the whole moment is missing")
+            found.say(f"project_usage #{record.seq}: the sample is missing")
 
     async def write(self) -> None:
-        """What was folded so far goes into tables beside the archive's."""
+        """Writes the allocations folded so far to temporary tables."""
         await self.held.write(self.log.connection, self.log.id)
 
     def end(self, found: Derived) -> None:
-        """All records are folded."""
+        """Reports stored samples that no record explains. Call after the last record."""
         for seq in self.stored:
             if seq <= self.upto:
                 found.say(f"project_usage #{seq}: follows from no record")
 
     def _compare_use(self, record: Record, stored: list[Any], found: Derived) -> None:
-        there = {row[2]: row for row in stored}
+        archived = {row[2]: row for row in stored}
         for expected in rows_of(self.state, self.log.id, record.seq, record.time):
             what = f"project_usage #{record.seq} {expected[2] or 'whole pool'}"
-            row = there.pop(expected[2], None)
+            row = archived.pop(expected[2], None)
             if row is None:
                 found.say(f"{what}: is missing")
             else:
                 found.differ(what, USAGE_COLUMNS, row, expected)
-        for project in there:
+        for project in archived:
             found.say(f"project_usage #{record.seq} {project}: follows from no record")
 
 
 def as_of(table: str, pool: int, upto: int) -> str:
-    """The rows of this archive table as of this record."""
+    """Query for the rows of this archive table as of record `upto`."""
     columns = ", ".join(("pool", *FOLDED[table].key, *FOLDED[table].values, "from_seq", "from_at"))
     ended = ", ".join(f"CASE WHEN to_seq > {upto} THEN NULL ELSE {name} END AS {name}" for name in ("to_seq", "to_at"))
     return f"SELECT {columns}, {ended} FROM {table} WHERE pool = {pool} AND from_seq <= {upto}"  # noqa: S608 - our own names

@@ -1,9 +1,9 @@
 """Replays a log, each part with the engine named by its records, and reports the first difference.
 
-The log is read twice. First the chain is checked, and it is noted which engine wrote what. Then every engine that is needed
-folds the log from its beginning and decides its own parts again, as far as they are asked for: this release's here, the others
-in processes of their own, from wheels that are kept by digest. What they yield is compared byte for byte. That the second
-reading has the same bytes as the first is checked, too, which is quicker than to check the chain again.
+The log is read twice. The first pass verifies the chain and finds which engine wrote which records. In the second, each engine
+folds the log from its beginning and replays its own records in the range: this release in this process, others in child
+processes from wheels stored by digest. Decisions are compared byte for byte. A hash over both passes ensures that they read
+the same bytes, which is faster than verifying the chain again.
 """
 
 from collections.abc import AsyncIterable, Callable
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_bus.port import Message
 from bailiff_core.records import Wire
 from bailiff_core.records.facts import NodeLost, PolicyApplied, TaskReleased, TaskVanished, WriterStarted
@@ -28,9 +28,9 @@ from .replay_worker import ReplayWorker
 
 CYCLE_END = ("ce_cycleend", b"true")
 STARTED = WriterStarted.type_name().encode()
-# Facts after which every engine tries all that wait anew. Between them it remembers what did not fit, which is no part of the
-# state, so that a replay can only begin at one of these.
-AFRESH = {kind.type_name().encode() for kind in (WriterStarted, PolicyApplied, NodeLost, TaskReleased, TaskVanished)}
+# Facts after which an engine retries all pending jobs. In between it caches what did not fit. The cache is not part of the
+# state, so a replay can only begin at one of these.
+RETRY_FACTS = {kind.type_name().encode() for kind in (WriterStarted, PolicyApplied, NodeLost, TaskReleased, TaskVanished)}
 Read = Callable[[], AsyncIterable[Message]]
 
 
@@ -38,7 +38,7 @@ class EngineUsed(TypedDict):
     """An engine named by the records, and the engine that replayed its cycles.
 
     from_seq, to_seq: the first and the last record of the range under it. decided_by: `this release`; `its wheel`; `this
-    release, by the same logic`, where its own wheel is not kept; empty: nobody, and `advice` says what to do.
+    release, by the same logic`, if its wheel is not stored; empty: not replayed, see `advice`.
     """
 
     engine: str
@@ -55,8 +55,8 @@ class EngineUsed(TypedDict):
 class Replayed(TypedDict):
     """The result of `bailiff audit replay`. If `ok` is false, `difference` or `error` says why.
 
-    from_seq, to_seq: what was decided again, whole turns; what stands before was folded. It may begin before what was asked for,
-    at the last turn before it in which room came free. records: of the log so far.
+    from_seq, to_seq: the replayed range, whole decision cycles; earlier records were folded. It may begin before the requested
+    range, at the last earlier cycle in which resources became free. records: read from the log.
     """
 
     pool: str
@@ -81,42 +81,42 @@ class Part:
 
     first: int
     engine: EngineUsed
-    who: "Decider | None" = None
+    who: "ReplayEngine | None" = None
 
 
-class Here:
+class LocalEngine:
     """The engine of this release, with the interface of `EngineProcess`."""
 
     def __init__(self) -> None:
         self._worker = ReplayWorker()
 
     async def take(self, wire: Wire, again: bool) -> bool:
-        """The next record of the log. Whether it takes no more."""
+        """Processes the next record of the log. Returns whether it takes no more."""
         self._worker.take(wire, again)
         return self._worker.done
 
     async def found(self) -> dict[str, Any]:
-        """What it found."""
+        """Returns the result."""
         return self._worker.found()
 
     async def stop(self) -> None:
-        """Nothing holds it up."""
+        """Does nothing."""
 
 
 @dataclass(eq=False, slots=True)
-class Decider:
+class ReplayEngine:
     """The engine that replays parts of the log: this release, or a wheel. last: the last record that it needs."""
 
     wheel: Path | None = None
     last: int = -1
-    engine: EngineProcess | Here = field(default_factory=Here)
+    engine: EngineProcess | LocalEngine = field(default_factory=LocalEngine)
 
 
 @dataclass(slots=True)
 class Survey:
     """The result of the first pass. begin, end: the first and last record of the range; end < begin: none.
 
-    passed_over: which messages do not continue the log, by their place in the reading. bytes_read: stands for all the others.
+    passed_over: positions of messages that do not continue the log. bytes_read: hash over all others.
     """
 
     parts: list[Part] = field(default_factory=list)
@@ -131,7 +131,7 @@ class Survey:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing is wrong with the log so far."""
+        """Whether the log is readable and its chain unbroken so far."""
         return not self.unreadable and self.verification is not None and self.verification["broken"] is None
 
 
@@ -140,13 +140,13 @@ async def replay(
 ) -> Replayed:
     """Replay the log, or a range of its cycles. read: opens the log at each call.
 
-    store: where the wheels of engines are kept. Raises `Problem` for what cannot be read, and where no record is in the range.
+    store: folder of engine wheels. Raises `ClientError` for an unreadable source, and for an empty range.
     """
     survey = await _survey(pool, read(), from_ or Point(), to or Point())
     if survey.begin > survey.end and survey.sound:
-        text = f"no record of {pool} is in the range that was asked for"
-        raise Problem(ExitCode.NOT_FOUND, text, "see where the log ends: bailiff audit verify")
-    deciders = _deal_out(survey, store)
+        text = f"no record of {pool} is in the requested range"
+        raise ClientError(ExitCode.NOT_FOUND, text, "to see where the log ends: bailiff audit verify")
+    deciders = _assign_engines(survey, store)
     async with AsyncExitStack() as stack:
         for each in deciders:
             if each.wheel is not None:
@@ -154,49 +154,49 @@ async def replay(
             stack.push_async_callback(each.engine.stop)
         cycles = await _feed(read(), survey, deciders)
         found = [(each, await each.engine.found()) for each in deciders]
-    return _told(pool, survey, cycles, found)
+    return _result(pool, survey, cycles, found)
 
 
-# --- the first reading
+# --- first pass
 
 
 async def _survey(pool: str, messages: AsyncIterable[Message], from_: Point, to: Point) -> Survey:
-    walk, found = ChainVerifier(pool), Survey()
-    asked, turn_began, turn_over, afresh = False, 0, True, 0
-    place = -1
+    verifier, found = ChainVerifier(pool), Survey()
+    in_range, cycle_start, cycle_ended, retry_start = False, 0, True, 0
+    position = -1
     async for message in messages:
-        place += 1
-        wire = walk.verify(message)
+        position += 1
+        wire = verifier.verify(message)
         if wire is None:
-            found.passed_over.add(place)
+            found.passed_over.add(position)
             continue
-        seq, said = walk.head.next_seq - 1, dict(wire.headers)
-        kind = said.get("ce_type")
-        if turn_over or kind == STARTED:
-            if asked and _after(to, seq, walk.head.time):
+        seq, headers = verifier.head.next_seq - 1, dict(wire.headers)
+        kind = headers.get("ce_type")
+        if cycle_ended or kind == STARTED:
+            if in_range and _after(to, seq, verifier.head.time):
                 break
-            if asked and found.begin < 0:
-                found.begin = afresh
-            turn_began = seq
-        if kind in AFRESH and found.begin < 0:
-            afresh = turn_began
-        if not asked and not _before(from_, seq, walk.head.time):
-            if _after(to, seq, walk.head.time):
+            if in_range and found.begin < 0:
+                found.begin = retry_start
+            cycle_start = seq
+        if kind in RETRY_FACTS and found.begin < 0:
+            retry_start = cycle_start
+        if not in_range and not _before(from_, seq, verifier.head.time):
+            if _after(to, seq, verifier.head.time):
                 break
-            asked = True
+            in_range = True
         if kind == STARTED:
             try:
                 found.parts.append(_part(seq, wire))
             except UnreadableRecord as error:
                 found.unreadable = str(error)
                 break
-        turn_over = said.get("ce_cycleend") == b"true"
+        cycle_ended = headers.get("ce_cycleend") == b"true"
         found.end, found.records = seq, seq + 1
         found.bytes_read = hash((found.bytes_read, wire.headers, wire.value))
     if found.begin < 0:
-        found.begin = afresh if asked else found.records
-    found.verification = walk.verification()
-    found.orphans = sum(walk.kinds.values())
+        found.begin = retry_start if in_range else found.records
+    found.verification = verifier.verification()
+    found.orphans = sum(verifier.kinds.values())
     return found
 
 
@@ -221,18 +221,18 @@ def _used(engine: EngineIdentity) -> EngineUsed:
     }  # fmt: skip
 
 
-# --- who decides what
+# --- engines
 
 
-def _deal_out(survey: Survey, store: Path | None) -> list[Decider]:
+def _assign_engines(survey: Survey, store: Path | None) -> list[ReplayEngine]:
     """Assigns an engine to every part of the range."""
-    parts, own = survey.parts, Decider()
+    parts, own = survey.parts, ReplayEngine()
     if parts:
-        parts[0].first = 0  # what stands before the first writer was written by it
+        parts[0].first = 0  # records before the first WriterStarted are of that writer
     else:
         parts.append(Part(0, _used(engine_identity())))
-    known: dict[str, tuple[EngineUsed, Decider | None]] = {}
-    deciders: list[Decider] = []
+    known: dict[str, tuple[EngineUsed, ReplayEngine | None]] = {}
+    deciders: list[ReplayEngine] = []
     for at, part in enumerate(parts):
         last = min(parts[at + 1].first - 1 if at + 1 < len(parts) else survey.end, survey.end)
         if last < survey.begin or part.first > survey.end:
@@ -243,14 +243,14 @@ def _deal_out(survey: Survey, store: Path | None) -> list[Decider]:
             known[key] = part.engine, _decider_of(part.engine, own, store)
         part.engine, part.who = known[key]
         part.engine["to_seq"] = last
-        who = part.who or own  # where nobody decides it again, it is at least folded
+        who = part.who or own  # a part without engine is folded only
         who.last = last
         if who not in deciders:
             deciders.append(who)
     return deciders
 
 
-def _decider_of(engine: EngineUsed, own: Decider, store: Path | None) -> Decider | None:
+def _decider_of(engine: EngineUsed, own: ReplayEngine, store: Path | None) -> ReplayEngine | None:
     mine, problem = engine_identity(), ""
     if (engine["digest"], engine["logic"]) == (mine.digest, mine.logic):
         engine["decided_by"] = "this release"
@@ -259,7 +259,7 @@ def _decider_of(engine: EngineUsed, own: Decider, store: Path | None) -> Decider
         wheel = engine_store.find_engine(store, engine["digest"]) if store is not None else None
         if wheel is not None:
             engine["decided_by"] = "its wheel"
-            return Decider(wheel)
+            return ReplayEngine(wheel)
     except engine_store.EngineError as no:
         problem = f"{no}; remove it, then: "
     get = (
@@ -272,18 +272,18 @@ def _decider_of(engine: EngineUsed, own: Decider, store: Path | None) -> Decider
     return None
 
 
-# --- the second reading
+# --- second pass
 
 
-async def _feed(messages: AsyncIterable[Message], survey: Survey, deciders: list[Decider]) -> int:
+async def _feed(messages: AsyncIterable[Message], survey: Survey, deciders: list[ReplayEngine]) -> int:
     """Pass the records up to the end of the range to the engines that need them. Returns the number of cycles in the range.
 
-    Raises `Problem` where the log is not what the first reading found.
+    Raises `ClientError` if the log is not the one of the first pass.
     """
-    cycles, seq, part_at, place, bytes_read = 0, -1, 0, -1, 0
+    cycles, seq, part_at, position, bytes_read = 0, -1, 0, -1, 0
     async for message in messages:
-        place += 1
-        if place in survey.passed_over:
+        position += 1
+        if position in survey.passed_over:
             continue
         if seq == survey.end:
             break
@@ -301,21 +301,21 @@ async def _feed(messages: AsyncIterable[Message], survey: Survey, deciders: list
             part.engine["cycles"] += 1
             cycles += 1
     if (seq, bytes_read) != (survey.end, survey.bytes_read):
-        text = "the log was changed between its two readings: what was checked is not what was decided again"
-        raise Problem(ExitCode.FOUND_WRONG, text, "try again")
+        text = "the log changed between its two readings: the replayed records are not the verified ones"
+        raise ClientError(ExitCode.FOUND_WRONG, text, "try again")
     return cycles
 
 
-def _told(pool: str, survey: Survey, cycles: int, found: list[tuple[Decider, dict[str, Any]]]) -> Replayed:
+def _result(pool: str, survey: Survey, cycles: int, found: list[tuple[ReplayEngine, dict[str, Any]]]) -> Replayed:
     assert survey.verification is not None
     used = list({id(part.engine): part.engine for part in survey.parts if part.engine["from_seq"] >= 0}.values())
-    differing = [(told["difference"], who) for who, told in found if told["difference"] is not None]
+    differing = [(result["difference"], who) for who, result in found if result["difference"] is not None]
     difference: DifferenceFound | None = None
     if differing:
         first, who = min(differing, key=lambda each: each[0]["seq"])
         part = next(part for part in reversed(survey.parts) if part.first <= first["seq"] and part.who is who)
         difference = difference_of(first, part.engine["engine"], part.engine["decided_by"])
-    error = next((told["error"] for _, told in found if told["error"]), "") or survey.unreadable
+    error = next((result["error"] for _, result in found if result["error"]), "") or survey.unreadable
     broken = survey.verification["broken"]
     if not error and difference is None and broken is not None:
         error = f"the chain is broken at seq {broken['seq']} (offset {broken['offset']}): {broken['meaning']}"
@@ -327,10 +327,10 @@ def _told(pool: str, survey: Survey, cycles: int, found: list[tuple[Decider, dic
         "from_seq": survey.begin,
         "to_seq": survey.end,
         "cycles": cycles,
-        "cycles_replayed": sum(told["cycles"] for _, told in found),
+        "cycles_replayed": sum(result["cycles"] for _, result in found),
         "cycles_of_other_engines": skipped,
-        "decisions": sum(told["decisions"] for _, told in found),
-        "digests": sum(told["digests"] for _, told in found),
+        "decisions": sum(result["decisions"] for _, result in found),
+        "digests": sum(result["digests"] for _, result in found),
         "orphans": survey.orphans,
         "engines": used,
         "difference": difference,

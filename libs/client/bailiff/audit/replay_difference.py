@@ -32,23 +32,23 @@ class DifferenceFound(TypedDict):
     fields: list[str]
 
 
-def difference_of(told: dict[str, Any], engine: str, decided_by: str) -> DifferenceFound:
+def difference_of(details: dict[str, Any], engine: str, decided_by: str) -> DifferenceFound:
     """Built from the result of `replay_worker.ReplayWorker`."""
-    headers = tuple((name, text.encode("latin-1")) for name, text in told["headers"])
+    headers = tuple((name, text.encode("latin-1")) for name, text in details["headers"])
     record: Record | None = None
     with suppress(UnreadableRecord):  # it may have been written by a later release than this one
-        record = decode(Wire(headers, told["value"].encode("latin-1")))
+        record = decode(Wire(headers, details["value"].encode("latin-1")))
     return {
-        "seq": told["seq"],
-        "cycle": told["cycle"],
+        "seq": details["seq"],
+        "cycle": details["cycle"],
         "time": time_text(record.time) if record is not None else "",
         "engine": engine,
         "decided_by": decided_by,
-        "recorded": _sentences(record, told["found"]),
-        "now": _sentences(_as_decided(record, told["expected"]), told["expected"]),
-        "expected": told["expected"],
-        "found": told["found"],
-        "fields": differing_fields(told["expected"], told["found"]),
+        "recorded": _sentences(record, details["found"]),
+        "now": _sentences(_as_decided(record, details["expected"]), details["expected"]),
+        "expected": details["expected"],
+        "found": details["found"],
+        "fields": differing_fields(details["expected"], details["found"]),
     }
 
 
@@ -80,18 +80,18 @@ def differing_fields(expected: str, found: str) -> list[str]:
         pairs = [(json.loads(left), json.loads(right))] if kind == other else []
     except ValueError:
         pairs = []
-    told: list[str] = []
+    details: list[str] = []
     for again, then in pairs:
-        _compare("", again, then, told)
-    return told[:MOST_FIELDS]
+        _compare("", again, then, details)
+    return details[:MOST_FIELDS]
 
 
-def _compare(path: str, again: object, then: object, told: list[str]) -> None:
+def _compare(path: str, again: object, then: object, details: list[str]) -> None:
     if isinstance(again, dict) and isinstance(then, dict):
         for key in sorted({*again, *then}):
-            _compare(f"{path}.{key}" if path else key, again.get(key), then.get(key), told)
+            _compare(f"{path}.{key}" if path else key, again.get(key), then.get(key), details)
     elif isinstance(again, list) and isinstance(then, list) and len(again) == len(then):
         for index, (left, right) in enumerate(zip(again, then, strict=True)):
-            _compare(f"{path}.{index}", left, right, told)
+            _compare(f"{path}.{index}", left, right, details)
     elif again != then:
-        told.append(f"{path}: {then!r} was decided, replay gives {again!r}")
+        details.append(f"{path}: {then!r} was decided, replay gives {again!r}")

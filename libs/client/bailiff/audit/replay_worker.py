@@ -1,7 +1,7 @@
-"""Folds a log and replays a part of it with the core that is imported here: this release's, or another one's.
+"""Folds a log and replays a part of it with the imported core: of this release, or of another one.
 
-`engine_child` runs this file beside the wheel of another release. It uses these names of the core, which releases therefore
-keep: `replay.Replay` (`feed`, `state`, its counts, `difference`), `fold.apply`, `records.decode` and `records.Wire`.
+`engine_child` runs this file with the wheel of another release. Releases must therefore keep the names of the core used
+here: `replay.Replay` (`feed`, `state`, its counts, `difference`), `fold.apply`, `records.decode` and `records.Wire`.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from bailiff_core.replay import Replay
 class ReplayWorker:
     """One engine on one log. Takes every record from the first one on, until it is done.
 
-    done: it takes no more records: it found a difference, or a record that it cannot read.
+    done: takes no more records, after a difference or an unreadable record.
     """
 
     def __init__(self) -> None:
@@ -41,14 +41,14 @@ class ReplayWorker:
     def found(self) -> dict[str, Any]:
         """The result as JSON. Headers and value of the differing record are in Latin-1, byte for byte."""
         replay, difference = self.replay, self.replay.difference
-        told = None
+        details = None
         if difference is not None and self._at is not None:
-            told = {
+            details = {
                 "seq": difference.seq, "cycle": difference.cycle, "expected": difference.expected, "found": difference.found,
                 "headers": [[name, value.decode("latin-1")] for name, value in self._at.headers],
                 "value": self._at.value.decode("latin-1"),
             }  # fmt: skip
         return {
             "cycles": replay.cycles - replay.skipped_cycles, "decisions": replay.decisions, "digests": replay.digests,
-            "difference": told, "error": self.error,
+            "difference": details, "error": self.error,
         }  # fmt: skip

@@ -16,13 +16,13 @@ class Derived:
     unchecked: str = ""
 
     def differ(self, what: str, names: Sequence[str], there: Sequence[Any], expected: Sequence[Any]) -> None:
-        """Say where these values are not the expected ones."""
+        """Reports values that differ from the expected ones."""
         for name, has, says in zip(names, there, expected, strict=True):
             if has != says:
                 self.say(f"{what}: {name} is {_short(has)}, its records say {_short(says)}")
 
     def say(self, text: str) -> None:
-        """One more difference; of very many the first ones are enough."""
+        """Adds a difference; of many, only the first are kept."""
         if len(self.differences) < SHOWN * 5:
             self.differences.append(text)
 

@@ -1,10 +1,10 @@
 """Segments of a log as compressed files of N records each, with a manifest, for long-term storage.
 
-A stretch is a file of `logfile`, gzipped. `manifest.json` says for each which records it holds, its SHA-256, and where the
-log stood before it (head and Merkle tree), so that a stretch can be checked without those before it. The seals, and the keys
-that made them, stand in the manifest, too. Where the newest file does not end at a seal, `closing` holds what leads to the next.
+A segment is a gzipped file of `log_files`. `manifest.json` has for each its records, its SHA-256, and chain head and Merkle tree
+before it, so that a segment can be verified without earlier ones. It also has the seals and sealing keys. If the newest
+segment does not end at a seal, `closing` is the Merkle path to the next seal.
 
-A manifest may come from anybody: whatever it says is held against the files, and those against the seals.
+The manifest is not trusted: it is checked against the files, and the files against the seals.
 """
 
 import gzip
@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff.client.safe_write import put
 from bailiff_bus.messages import LogSealed, SealingKey, SealsInvalidated
 from bailiff_bus.port import Message
@@ -59,7 +59,7 @@ class Segment(Strict):
 
     @property
     def records(self) -> str:
-        """Which it holds, in words."""
+        """Its records as text."""
         return f"records {self.first_seq} to {self.last_seq}"
 
     @property
@@ -97,9 +97,9 @@ class Closed:
 
 
 class SegmentFolder:
-    """A folder of segments, read in order. Raises `Problem` with file and position for what it cannot read.
+    """A folder of segments, read in order. Raises `ClientError` with file and position for invalid content.
 
-    closed: those that were walked and are what the manifest says.
+    closed: segments read so far that match the manifest.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -108,17 +108,17 @@ class SegmentFolder:
         if manifest is None or not manifest.segments:
             log = next(iter(sorted(folder.glob("log.jsonl*"))), None)
             advice = f"name the file in it: {log}" if log is not None else "create one: bailiff audit export FOLDER --segment N"
-            raise Problem(ExitCode.USAGE, f"{folder}: it is not a folder of segments: there is no {MANIFEST}", advice)
+            raise ClientError(ExitCode.USAGE, f"{folder}: not a folder of segments: it has no {MANIFEST}", advice)
         self.pool, self.partition, self.segments = manifest.pool, manifest.partition, manifest.segments
         first, closing = self.segments[0], manifest.closing
         try:
             self.seals = [seal_from(each) for each in manifest.seals]
             self.start, self.tree = first.head, first.tree
         except (KeyError, TypeError, ValueError) as error:
-            raise Problem(ExitCode.USAGE, f"{folder / MANIFEST}: a part of it is missing or changed: {error!r}") from None
+            raise ClientError(ExitCode.USAGE, f"{folder / MANIFEST}: a part of it is missing or changed: {error!r}") from None
         self.closing = ConsistencyProof(closing.size, tuple(map(bytes.fromhex, closing.path))) if closing is not None else None
         self.closed: list[Closed] = []
-        self._untrue: list[str] = []
+        self._contradictions: list[str] = []
 
     async def messages(self) -> AsyncGenerator[Message, None]:
         """Every message of every file."""
@@ -128,31 +128,31 @@ class SegmentFolder:
                 count += 1
                 yield message
             if count != segment.messages:
-                self._untrue.append(f"{segment.name} holds {count} messages, and its manifest says {segment.messages}")
+                self._contradictions.append(f"{segment.name} holds {count} messages, and its manifest says {segment.messages}")
 
-    def walked(self, head: ChainHead, tree: Frontier) -> None:
-        """To be told of each record: where its stretch ends, what the manifest says of that place is held against this."""
+    def on_record(self, head: ChainHead, tree: Frontier) -> None:
+        """Compares chain head and Merkle tree with the manifest at the end of each segment. Called for each record."""
         at = len(self.closed)
         if at == len(self.segments) or head.next_seq != self.segments[at].last_seq + 1:
             return
         segment, later = self.segments[at], self.segments[at + 1 : at + 2]
         self.closed.append(Closed(segment, head, b"".join(tree.peaks)))
         if segment.after != head.hash:
-            self._untrue.append(f"{segment.name} ends with another record {segment.last_seq} than its manifest says")
+            self._contradictions.append(f"{segment.name} ends with another record {segment.last_seq} than its manifest says")
         for each in later:
             if (each.head, each.peaks) != (head, [peak.hex() for peak in tree.peaks]):
-                self._untrue.append(f"the manifest says something else of where {each.name} begins than the records before it")
+                self._contradictions.append(f"the manifest contradicts the records before {each.name} about where it begins")
 
     def misstated(self) -> list[str]:
-        """After a walk to the end of the files: what the manifest says and they do not, one sentence each."""
+        """Contradictions between manifest and records, as sentences. Call after all messages were read."""
         lacking = [f"{each.name} does not hold {each.records}" for each in self.segments[len(self.closed) :]]
-        return self._untrue + lacking
+        return self._contradictions + lacking
 
     def faults(self) -> list[str]:
-        """Files that are not the ones that the manifest names, one sentence each."""
+        """Missing or changed files, as sentences."""
         found = []
         if self.segments[0].first_seq != self.start.next_seq:
-            found.append(f"the manifest says {self.segments[0].first_seq} and {self.start.next_seq} of its first record")
+            found.append(f"the manifest names both {self.segments[0].first_seq} and {self.start.next_seq} as the first record")
         for before, segment in pairwise(self.segments):
             if segment.first_seq != before.last_seq + 1:
                 found.append(f"records {before.last_seq + 1} to {segment.first_seq - 1} are in none of the files")
@@ -179,48 +179,48 @@ async def write_segments(
     messages: AsyncIterable[Message],
     published: Sequence[SealBody],
 ) -> list[Segment]:
-    """Write every missing whole segment of `size` records; if there are seals, only sealed ones.
+    """Writes each missing whole segment of `size` records; if there are seals, only sealed ones. Returns the new segments.
 
-    start, tree: where the log stands before its first message. published: its seals and keys. Returns the new ones. Raises
-    `Problem` where the log does not go on from the stretches that are there.
+    start, tree: chain head and Merkle tree before the first message. published: seals and keys. Raises `ClientError` if the log
+    does not continue the existing segments.
     """
     pool = start.pool
     manifest = _manifest(folder)
     known = manifest.segments if manifest is not None else []
     if manifest is not None and (manifest.pool, manifest.size) != (pool, size):
-        text = f"{folder} holds stretches of {manifest.size} records of {manifest.pool}"
-        raise Problem(ExitCode.USAGE, text, "choose another folder")
+        text = f"{folder} has segments of {manifest.size} records of {manifest.pool}"
+        raise ClientError(ExitCode.USAGE, text, "choose another folder")
     end = known[-1].last_seq + 1 if known else start.next_seq
     if start.next_seq % size or start.next_seq > end:
         text = f"the log is there from record {start.next_seq} on only, and the folder ends before record {end}"
-        raise Problem(ExitCode.USAGE, text, "use the folder that has the records before it, or a size that divides that")
+        raise ClientError(ExitCode.USAGE, text, "use the folder with the earlier records, or a size that divides that seq")
     seals = valid_seals(published)
     sizes = [seal.size for seal in seals if isinstance(seal, LogSealed)]
-    walk, tree, base = ChainVerifier(pool), tree.copy(), tree
-    walk.resume(start, "", -1, ())
+    verifier, tree, base = ChainVerifier(pool), tree.copy(), tree
+    verifier.resume(start, "", -1, ())
     before, lines, later, written = start, list[str](), list[bytes](), list[Segment]()
     by_first = {segment.first_seq: segment for segment in known}
     async for message in messages:
-        wire = walk.verify(message)
-        unbroken(walk, "nothing beyond the last whole stretch was written; see: bailiff audit verify")
+        wire = verifier.verify(message)
+        unbroken(verifier, "nothing after the last whole segment was written; see: bailiff audit verify")
         lines.append(message_line(message))
         if wire is None:
             continue
-        later.append(leaf_hash(bytes.fromhex(walk.head.hash)))
+        later.append(leaf_hash(bytes.fromhex(verifier.head.hash)))
         tree.append(later[-1])
-        if walk.head.next_seq % size:
+        if verifier.head.next_seq % size:
             continue
-        first = walk.head.next_seq - size
-        if sizes and walk.head.next_seq > sizes[-1]:
+        first = verifier.head.next_seq - size
+        if sizes and verifier.head.next_seq > sizes[-1]:
             break
-        there = by_first.get(first)
-        if there is None:
-            there = _write(folder, pool, partition, lines, before, base.peaks, walk.head)
-            written.append(there)
-        elif there.after != walk.head.hash:
-            text = f"{there.name} ends with another record {walk.head.next_seq - 1} than the log: one of them was changed"
-            raise Problem(ExitCode.FOUND_WRONG, text, "nothing was overwritten; see: bailiff audit verify")
-        before, base, lines, later = walk.head, tree.copy(), [], []
+        existing = by_first.get(first)
+        if existing is None:
+            existing = _write(folder, pool, partition, lines, before, base.peaks, verifier.head)
+            written.append(existing)
+        elif existing.after != verifier.head.hash:
+            text = f"{existing.name} ends with another record {verifier.head.next_seq - 1} than the log: one of them was changed"
+            raise ClientError(ExitCode.FOUND_WRONG, text, "nothing was overwritten; see: bailiff audit verify")
+        before, base, lines, later = verifier.head, tree.copy(), [], []
     if written or manifest is not None:
         segments = [*known, *written]
         covered = segments[-1].last_seq + 1 if segments else 0
@@ -242,7 +242,7 @@ def _closing(base: Frontier, later: list[bytes], seal: LogSealed) -> Consistency
         tree.append(leaf)
     if tree.root().hex() != seal.root:
         text = f"the log's first {seal.size} records are not those that were sealed"
-        raise Problem(ExitCode.FOUND_WRONG, text, "see: bailiff audit verify")
+        raise ClientError(ExitCode.FOUND_WRONG, text, "see: bailiff audit verify")
     return ConsistencyProof(base.size, tuple(consistency_path(base.size, seal.size, base.followed_by(leaves))))
 
 
@@ -261,11 +261,11 @@ def _write(
     folder: Path, pool: str, partition: int, lines: list[str], before: ChainHead, peaks: list[bytes], after: ChainHead
 ) -> Segment:
     name = f"{pool}-{before.next_seq:012d}-{after.next_seq - 1:012d}.jsonl.gz"
-    packed = io.BytesIO()
-    with gzip.GzipFile(filename="", mode="wb", fileobj=packed, compresslevel=COMPRESSION, mtime=0) as out:  # the same each time
+    compressed = io.BytesIO()
+    with gzip.GzipFile(filename="", mode="wb", fileobj=compressed, compresslevel=COMPRESSION, mtime=0) as out:  # reproducible
         out.write(about_line(pool, partition).encode())
         out.writelines(line.encode() for line in lines)
-    raw = packed.getvalue()
+    raw = compressed.getvalue()
     put(folder / name, raw)
     return Segment(
         name=name, first_seq=before.next_seq, last_seq=after.next_seq - 1, messages=len(lines), bytes=len(raw),
@@ -282,8 +282,8 @@ def _write_manifest(
         seals=[seal_to(seal) for seal in seals],
         closing=ClosingPath(size=closing.size, path=[each.hex() for each in closing.path]) if closing is not None else None,
     )  # fmt: skip
-    said = manifest.model_dump(exclude=None if closing is not None else {"closing"})
-    put(folder / MANIFEST, (json.dumps(said, indent=1) + "\n").encode())
+    document = manifest.model_dump(exclude=None if closing is not None else {"closing"})
+    put(folder / MANIFEST, (json.dumps(document, indent=1) + "\n").encode())
 
 
 def _manifest(folder: Path) -> Manifest | None:
@@ -293,8 +293,8 @@ def _manifest(folder: Path) -> Manifest | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise Problem(ExitCode.USAGE, f"{path}: cannot be read: {error.strerror}") from None
+        raise ClientError(ExitCode.USAGE, f"{path}: cannot be read: {error.strerror}") from None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "as a whole"
-        raise Problem(ExitCode.USAGE, f"{path}: invalid manifest of segments: {where}: {first['msg']}") from None
+        raise ClientError(ExitCode.USAGE, f"{path}: invalid manifest of segments: {where}: {first['msg']}") from None

@@ -23,12 +23,12 @@ async def verified(source: Source, trust: Sequence[str] = ()) -> chain_report.Ve
     """The verification result. trust: the log's first sealing key, obtained out of band; without it the keys named by the seals
     are trusted.
 
-    Raises `Problem` for a file that cannot be read.
+    Raises `ClientError` for a file that cannot be read.
     """
     chain, problem = chain_of(source, trust)
     folder = source.folder
     sealed = SealVerifier(chain, source.tree.copy(), folder.closing if folder else None, to_its_end=folder is not None)
-    found = await chain_report.verify(source.pool, source.messages, sealed, source.start, folder.walked if folder else None)
+    found = await chain_report.verify(source.pool, source.messages, sealed, source.start, folder.on_record if folder else None)
     faults = [problem or found["seal_problem"]]
     if folder is not None:
         faults += folder.faults()

@@ -1,23 +1,23 @@
-"""Compares the derived tables of an archive with its records, which are folded again."""
+"""Compares the derived tables of an archive with tables re-derived from its records."""
 
 import json
 from collections.abc import Sequence
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_core.records.wire import UnreadableRecord
 from bailiff_log.archive import PAGE, ArchivedLog, ArchiveError, archived_log, connected
 from bailiff_log.archive_rows import RECORD_COLUMNS, record_row
 from bailiff_log.chain_verifier import ChainVerifier
 from bailiff_log.read_model import TABLES, People
 
-from .rederive import FOLDED, Refolded, as_of
+from .rederive import FOLDED, RederivedTables, as_of
 from .row_diff import SHOWN, Derived
 
 COLUMNS = ", ".join(f'"{name}"' for name in RECORD_COLUMNS)
 
 
 async def derived(address: str, pool: str | None) -> Derived:
-    """Fold the archive's records anew, and compare every table that follows from them. Changes nothing. Raises `Problem`."""
+    """Folds the archive's records and compares every derived table. Changes nothing. Raises `ClientError`."""
     try:
         async with connected(address) as connection:
             transaction = connection.transaction(isolation="repeatable_read")
@@ -25,33 +25,33 @@ async def derived(address: str, pool: str | None) -> Derived:
             try:
                 log = await archived_log(connection, pool)
                 found = Derived()
-                refolded = await _fold(log, found)
+                rederived = await _fold(log, found)
                 for table in TABLES:
                     await _compare_people(log, table, found)
-                if refolded is not None:
+                if rederived is not None:
                     for table, shape in FOLDED.items():
-                        there, key = as_of(table, log.id, refolded.upto), ("pool", *shape.key, "from_seq")
+                        there, key = as_of(table, log.id, rederived.upto), ("pool", *shape.key, "from_seq")
                         await _compare(log, table, key, there, f"SELECT * FROM {shape.name}", found)  # noqa: S608 - our names
                 return found
             finally:
-                await transaction.rollback()  # with the tables that were made to compare with
+                await transaction.rollback()  # also drops the temporary tables
     except ArchiveError as error:
-        raise Problem(ExitCode.UNREACHABLE, f"the archive: {error}") from None
+        raise ClientError(ExitCode.UNREACHABLE, f"the archive: {error}") from None
 
 
-async def _fold(log: ArchivedLog, found: Derived) -> Refolded | None:
-    """Read every record once: its columns are compared, other tables' rows go into tables beside the archive's."""
-    people, walk = People(log.id), ChainVerifier(log.pool)
-    walk.resume(log.start, "", -1, ())
+async def _fold(log: ArchivedLog, found: Derived) -> RederivedTables | None:
+    """Reads every record once: compares its columns, and writes the rows of derived tables to temporary tables."""
+    people, verifier = People(log.id), ChainVerifier(log.pool)
+    verifier.resume(log.start, "", -1, ())
     for table in TABLES:
         await log.connection.execute(f"CREATE TEMPORARY TABLE folded_{table} (LIKE {table} INCLUDING ALL)")
     await people.load_from(log.connection, log.start.next_seq)
     if log.start.next_seq:
         found.unchecked = (
-            f"jobs submitted before record {log.start.next_seq}, use over time, and who held which GPU: their records are kept "
+            f"jobs submitted before record {log.start.next_seq}, usage over time, and GPU allocations: their records are stored "
             "elsewhere"
         )
-    refolded = await Refolded.load(log, found)
+    rederived = await RederivedTables.load(log, found)
     seq = log.start.next_seq
     while True:
         rows = await log.connection.fetch(
@@ -60,29 +60,29 @@ async def _fold(log: ArchivedLog, found: Derived) -> Refolded | None:
         )  # fmt: skip
         for row in rows:
             try:
-                record = walk.read(log.message(row))
+                record = verifier.read(log.message(row))
             except UnreadableRecord as error:
                 found.differences.append(f"records: {error}")
                 return None
             if record is None:
                 found.differences.append(f"records: #{row['seq']} does not continue the chain; see: bailiff audit verify")
                 return None
-            expected = record_row(log.id, log.message(row), record, bytes.fromhex(walk.head.hash))
+            expected = record_row(log.id, log.message(row), record, bytes.fromhex(verifier.head.hash))
             found.differ(f"records #{row['seq']}", RECORD_COLUMNS, tuple(row), expected)
             people.note(record)
-            if refolded is not None:
-                refolded.note(record, walk.head.hash, found)
+            if rederived is not None:
+                rederived.note(record, verifier.head.hash, found)
         for table, text in people.take().items():
             await log.connection.execute(TABLES[table].upsert(table, f"folded_{table}"), text)
         found.rows += len(rows)
-        if refolded is not None:
-            await refolded.write()
+        if rederived is not None:
+            await rederived.write()
         if len(rows) < PAGE:
             break
         seq = rows[-1]["seq"] + 1
-    if refolded is not None:
-        refolded.end(found)
-    return refolded
+    if rederived is not None:
+        rederived.end(found)
+    return rederived
 
 
 async def _compare_people(log: ArchivedLog, table: str, found: Derived) -> None:
@@ -91,14 +91,14 @@ async def _compare_people(log: ArchivedLog, table: str, found: Derived) -> None:
     if first and "submitted_seq" in (*shape.key, *shape.last, *shape.first):
         scope += f" AND submitted_seq >= {first}"
     there, folded = (f"SELECT * FROM {name} WHERE {scope}" for name in (table, f"folded_{table}"))  # noqa: S608 - our own names
-    # what the records before had said of a node is not known here
+    # node data from earlier records is unknown here
     await _compare(log, table, shape.key, there, folded, found, partly=bool(table == "nodes" and first))
 
 
 async def _compare(
     log: ArchivedLog, table: str, key: Sequence[str], there: str, folded: str, found: Derived, *, partly: bool = False
 ) -> None:
-    """Two queries for the same rows. partly: only what was folded, as far as it was, counts."""
+    """Compares the rows of two queries. partly: only columns known from folded records count."""
     differ = "to_jsonb(a) IS DISTINCT FROM to_jsonb(f)"
     if partly:
         differ = "f.pool IS NOT NULL AND NOT coalesce(to_jsonb(a) @> jsonb_strip_nulls(to_jsonb(f)), false)"

@@ -1,7 +1,7 @@
 """The `bailiff` command. `main` is its entry point; one module per group of commands, each loaded only when it runs.
 
-`session` has what every command shares: options, connection, output, errors. Commands use the `Client`, turn what they
-read into data with `render.serializers`, and print it as a table, JSON or YAML.
+`session` has what all commands share: options, connection, output, errors. Commands read through the `Client`, convert state
+to data with `render.serializers`, and print it as a table, JSON or YAML.
 """
 
 import gc
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "main", "version_text"]
 
-YOUNG_OBJECTS = 50_000  # modules and the state of a pool are many objects that live until the command ends
+YOUNG_OBJECTS = 50_000  # modules and the state of a pool: many objects, all alive until the command ends
 
 
 def main() -> None:
     """The entry point of the `bailiff` command."""
-    if sys.argv[1:] == ["version"]:  # scripts call it often: it needs no parser of options
+    if sys.argv[1:] == ["version"]:  # called often by scripts: skips the option parser
         print(version_text())
         return
     gc.set_threshold(YOUNG_OBJECTS, 10, 10)
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # to look for plugins reads the metadata of every installed package
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # plugin discovery reads the metadata of every installed package
     from .root import main as run
 
     run()

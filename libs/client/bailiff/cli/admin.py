@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 
-from .jobs import answered
+from .jobs import require_accepted
 from .session import Session, command
 
 PANEL = "Operators"
@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _nothing() -> None:
-    """A group of one command stays a group only if it has something of its own."""
+    """Callback: without one, Typer turns a group with one command into that command."""
 
 
 async def topics_create(
@@ -44,8 +44,8 @@ async def topics_create(
 
     declared = read_pools(pools or session.settings.pools)
     partitions = max(pool.partition for pool in declared) + 1
-    done = await create_topics(session.settings.kafka, partitions, replication)
-    session.show(done, lambda: "\n".join(done) if done else "All topics exist.")
+    created = await create_topics(session.settings.kafka, partitions, replication)
+    session.show(created, lambda: "\n".join(created) if created else "All topics exist.")
 
 
 async def accept_truncation(
@@ -58,10 +58,10 @@ async def accept_truncation(
     from bailiff_bus.messages import AcceptTruncation
 
     async with session.client() as client:
-        where = await client.pool(session.pool)
-        asked = await client.request(where.name, AcceptTruncation(epoch=epoch, seq=seq, reason=reason))
-        outcome = await answered(client, asked)
-        session.show({"pool": where.name, "seq": outcome.seq}, lambda: f"accepted as {where.name}#{outcome.seq}")
+        pool = await client.pool(session.pool)
+        sent = await client.request(pool.name, AcceptTruncation(epoch=epoch, seq=seq, reason=reason))
+        outcome = await require_accepted(client, sent)
+        session.show({"pool": pool.name, "seq": outcome.seq}, lambda: f"accepted as {pool.name}#{outcome.seq}")
 
 
 async def key_new(session: Session, file: Annotated[Path, typer.Argument(help="File to write; must not exist.")]) -> None:
@@ -74,9 +74,9 @@ async def key_new(session: Session, file: Annotated[Path, typer.Argument(help="F
         file.touch(mode=0o600, exist_ok=False)
         file.write_text(key_text(private), encoding="utf-8")
     except FileExistsError:
-        raise Problem(ExitCode.USAGE, f"{file} exists already", "keys are never overwritten: choose another file") from None
+        raise ClientError(ExitCode.USAGE, f"{file} exists already", "keys are never overwritten: choose another file") from None
     except OSError as error:
-        raise Problem(ExitCode.USAGE, f"{file}: cannot be written: {error.strerror}") from None
+        raise ClientError(ExitCode.USAGE, f"{file}: cannot be written: {error.strerror}") from None
     _show_key(session, private)
 
 

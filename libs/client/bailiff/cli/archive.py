@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 
 from .jobs import no_such_job
 from .session import Session, command
@@ -40,18 +40,24 @@ async def prune(
     """
     from bailiff.audit import pruning
 
-    done = await pruning.prune(archive, folder, _time("--older-than", older_than), trust or [], dry_run)
-    names = [segment.name for segment in done.segments]
-    found = {"pool": done.pool, "first_seq": done.first_seq, "segments": names, "stopped_because": done.kept, "dry_run": dry_run}
+    result = await pruning.prune(archive, folder, _time("--older-than", older_than), trust or [], dry_run)
+    names = [segment.name for segment in result.segments]
+    found = {
+        "pool": result.pool,
+        "first_seq": result.first_seq,
+        "segments": names,
+        "stopped_because": result.kept,
+        "dry_run": dry_run,
+    }
 
-    def said() -> str:
+    def text() -> str:
         would, begins = ("would be deleted", "would begin") if dry_run else ("deleted", "begins")
         return "\n".join([
-            *[f"{each.records} {would}: {each.name}" for each in done.segments],
-            f"{done.pool}: the archive {begins} with record {done.first_seq}; {done.kept}",
+            *[f"{each.records} {would}: {each.name}" for each in result.segments],
+            f"{result.pool}: the archive {begins} with record {result.first_seq}; {result.kept}",
         ])  # fmt: skip
 
-    session.show(found, said)
+    session.show(found, text)
 
 
 async def fork(
@@ -104,27 +110,27 @@ async def erase(
     from bailiff.audit import erasure
 
     if (actor is None) == (job is None) or (actor is None) != (archive is None):
-        raise Problem(ExitCode.USAGE, "erase: nothing to erase", "--actor ACTOR --archive ADDRESS, or --job JOB")
+        raise ClientError(ExitCode.USAGE, "erase: nothing to erase", "--actor ACTOR --archive ADDRESS, or --job JOB")
     if actor is not None and archive is not None:
-        done = await erasure.erase_actor(archive, actor)
-        session.show({"actor": actor, "erased": done}, lambda: f"{actor}: {'erased' if done else 'no name was stored'}")
-        return ExitCode.DONE if done else ExitCode.NOT_FOUND
+        result = await erasure.erase_actor(archive, actor)
+        session.show({"actor": actor, "erased": result}, lambda: f"{actor}: {'erased' if result else 'no name was stored'}")
+        return ExitCode.DONE if result else ExitCode.NOT_FOUND
     assert job is not None
     async with session.client() as client:
         projection = await client.projection(session.pool)
         found = projection.state.jobs.get(job)
         if found is None:
             raise no_such_job(job, projection.pool)
-        done = await erasure.erase_spec(client, projection.pool, found)
-    left = erasure.also_in()
+        result = await erasure.erase_spec(client, projection.pool, found)
+    also_in = erasure.also_in()
     session.show(
-        {"job": job, "erased": done, "also_in": left},
+        {"job": job, "erased": result, "also_in": also_in},
         lambda: (
-            f"{job}: {'erased' if done else 'nothing was left to erase'}. Kafka retains what was sent in {left}; "
+            f"{job}: {'erased' if result else 'nothing was also_in to erase'}. Kafka retains what was sent in {also_in}; "
             "its nodes keep its output and its checkpoints."
         ),
     )
-    return ExitCode.DONE if done else ExitCode.NOT_FOUND
+    return ExitCode.DONE if result else ExitCode.NOT_FOUND
 
 
 def _time(option: str, text: str) -> timedelta:
@@ -134,6 +140,6 @@ def _time(option: str, text: str) -> timedelta:
     try:
         found = parse_duration(duration(int(text) if text.isdigit() else text))
     except (InvalidValue, ValueError) as error:
-        raise Problem(ExitCode.USAGE, f"{option}: {error}") from None
+        raise ClientError(ExitCode.USAGE, f"{option}: {error}") from None
     assert isinstance(found, int)
     return timedelta(microseconds=found)

@@ -1,4 +1,4 @@
-"""Commands on the audit log: read, verify, replay, export, prove. They trust no service, only the log."""
+"""Commands on the audit log: read, verify, replay, export, prove. They read the log itself and trust no service."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_core.humanize import count_text
 
 from . import archive
@@ -79,9 +79,9 @@ async def tail(
 
     types = {known_type(name) for name in type_ or []}
 
-    def tell(found: dict[str, Any], told: list[Line]) -> None:
+    def print_record(found: dict[str, Any], text_lines: list[Line]) -> None:
         if session.for_people:
-            session.show_lines(told)
+            session.show_lines(text_lines)
         else:
             session.one_of_many(found)
 
@@ -90,22 +90,22 @@ async def tail(
         end = (await client.audit_spans())[(await client.pool(pool)).partition].end
         latest: deque[tuple[dict[str, Any], list[Line]]] | None = deque(maxlen=LATEST) if from_seq is None else None
         state = PoolState()
-        async for entry in marking_end(client.follow(pool, from_seq or 0, state=state, on=follow), end):
+        async for entry in mark_end(client.follow(pool, from_seq or 0, state=state, on=follow), end):
             if entry is None or latest is None or entry.offset >= end:
-                for held in latest or ():
-                    tell(*held)
+                for earlier in latest or ():
+                    print_record(*earlier)
                 latest = None
             if entry is None or not _is_wanted(entry, types, job):
                 continue
             found = (record_data(entry, state), lines(entry.record, state))
             if latest is None:
-                tell(*found)
+                print_record(*found)
             else:
                 latest.append(found)
 
 
-async def marking_end(entries: AsyncIterator[Entry], end: int) -> AsyncIterator[Entry | None]:
-    """The entries, with a None where the last one below `end` has been given out, and at the very end."""
+async def mark_end(entries: AsyncIterator[Entry], end: int) -> AsyncIterator[Entry | None]:
+    """The entries, with a None after the last one below offset `end`, and at the end of the stream."""
     async for entry in entries:
         yield entry
         if entry.offset == end - 1:
@@ -114,13 +114,13 @@ async def marking_end(entries: AsyncIterator[Entry], end: int) -> AsyncIterator[
 
 
 def known_type(name: str) -> str:
-    """The record type's short name, in whichever case it was typed."""
+    """The record type's short name, case-insensitive. Raises `ClientError` for an unknown one."""
     from bailiff_core.records import AUDIT_TYPES
 
     known = {kind.NAME.lower(): kind.NAME for kind in AUDIT_TYPES.values()}
     found = known.get(name.lower())
     if found is None:
-        raise Problem(
+        raise ClientError(
             ExitCode.USAGE, f"--type: unknown record type {name!r}", f"known types: {', '.join(sorted(known.values()))}"
         )
     return found
@@ -150,15 +150,15 @@ async def show(
 
     async with source_of(session, file, archive) as source, aclosing(source.messages) as messages:
         source.from_its_beginning("audit show")
-        judge, state = chain_report.ChainVerifier(source.pool), PoolState()
-        async for entry in chain_report.entries(judge, messages, "see: bailiff audit verify"):
+        verifier, state = chain_report.ChainVerifier(source.pool), PoolState()
+        async for entry in chain_report.entries(verifier, messages, "see: bailiff audit verify"):
             apply(state, entry.record)
             if entry.record.seq == seq:
                 found = record_data(entry, state)
                 break
         else:
-            last = judge.head.next_seq - 1
-            raise Problem(ExitCode.NOT_FOUND, f"{source.pool} has no record #{seq}: its log ends at #{last}")
+            last = verifier.head.next_seq - 1
+            raise ClientError(ExitCode.NOT_FOUND, f"{source.pool} has no record #{seq}: its log ends at #{last}")
         session.show(found, lambda: record_block(found))
 
 
@@ -184,7 +184,9 @@ async def verify(
     from bailiff.render.tables.audit import verification_block
 
     if derived and (archive is None or "://" not in archive):
-        raise Problem(ExitCode.USAGE, "--derived compares the tables of an archive", "name it: --archive postgresql://…")
+        raise ClientError(
+            ExitCode.USAGE, "--derived compares the tables of an archive", "name the archive: --archive postgresql://…"
+        )
     async with source_of(session, file, archive) as source:
         found = await verified(source, trust or ())
     if derived and archive is not None and found["ok"]:
@@ -218,7 +220,7 @@ async def replay(
     from bailiff.render.tables.audit import replayed_block
 
     async with source_of(session, file, archive) as source:
-        pool, grows = source.pool, source.path is None
+        pool, is_live = source.pool, source.path is None
         source.from_its_beginning("replay")
 
     async def read() -> AsyncGenerator[Message, None]:
@@ -228,7 +230,7 @@ async def replay(
 
     points = [point(each, option) if each is not None else Point() for each, option in ((from_, "--from"), (to, "--to"))]
     if any(each.ago is not None for each in points):
-        end = wall_clock() if grows else await end_of(read())
+        end = wall_clock() if is_live else await end_of(read())
         points = [each.at(end) for each in points]
     found = await replay_log(pool, read, store=session.settings.engines, from_=points[0], to=points[1])
     session.show(found, lambda: replayed_block(found))
@@ -277,7 +279,7 @@ async def export(
             return
         if source.start.next_seq:
             text = f"{pool}: the archive begins with record {source.start.next_seq}; a file must contain the whole log"
-            raise Problem(ExitCode.USAGE, text, "export segments into the folder with the earlier ones: --segment N")
+            raise ClientError(ExitCode.USAGE, text, "export segments into the folder with the earlier ones: --segment N")
         seals = [seal_to(seal) for seal in source.seals] if before is None else []
         if str(file) == "-":
             await write_log(sys.stdout, pool, partition, messages, seals)
@@ -288,7 +290,7 @@ async def export(
                 count = await write_log(out, pool, partition, messages, seals)
             draft.replace(file)
         except OSError as error:
-            raise Problem(ExitCode.USAGE, f"{file}: cannot be written: {error.strerror}") from None
+            raise ClientError(ExitCode.USAGE, f"{file}: cannot be written: {error.strerror}") from None
         session.say(f"{file}: {count_text(count, 'message')} of {pool}")
 
 
@@ -328,7 +330,7 @@ async def prove(
         seal = next((each for each in chain.seals if each.size > seq), None)
         if seal is None:
             last = f"the last seal is over {count_text(chain.last.size, 'record')}" if chain.last else "no seal exists yet"
-            raise Problem(ExitCode.NOT_FOUND, f"{source.pool}#{seq} is not sealed: {last}")
+            raise ClientError(ExitCode.NOT_FOUND, f"{source.pool}#{seq} is not sealed: {last}")
         keys = chain.handovers[: chain.keys.index(seal.key) + 1]
         proof = await proofs.prove(source, seq, seal, keys)
     text = json.dumps(proof, indent=1) + "\n"
@@ -363,25 +365,25 @@ async def check_proof(
 
 @asynccontextmanager
 async def log_of(session: Session, file: Path | None) -> AsyncIterator[tuple[str, AsyncGenerator[Message, None]]]:
-    """The pool, and every message of its log as it is now: orphans, too."""
+    """The pool, and all messages of its current log including orphans."""
     async with source_of(session, file, None) as source:
         yield source.pool, source.messages
 
 
 @asynccontextmanager
 async def source_of(session: Session, file: Path | None, archive: str | None) -> AsyncIterator[Source]:
-    """Where the log comes from: a file, a folder of stretches, the archive, or Kafka."""
+    """The source of the log: a file, a folder of segments, the archive, or Kafka. Raises `ClientError`."""
     from bailiff.audit.log_sources import from_archive, from_file, from_kafka
 
     if file is not None and archive is not None:
-        raise Problem(ExitCode.USAGE, "--file and --archive are mutually exclusive", "use one")
+        raise ClientError(ExitCode.USAGE, "--file and --archive are mutually exclusive", "use one")
     if archive is not None and "://" not in archive:
         file = Path(archive)
     if file is not None:
         source = from_file(file)
         if session.pool not in (None, source.pool):
             text = f"{file} is a log of {source.pool}, not of {session.pool}"
-            raise Problem(ExitCode.NOT_FOUND, text, f"use --pool {source.pool}, or another file")
+            raise ClientError(ExitCode.NOT_FOUND, text, f"use --pool {source.pool}, or another file")
         yield source
     elif archive is not None:
         async with from_archive(archive, session.pool) as source:

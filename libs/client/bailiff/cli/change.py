@@ -1,4 +1,4 @@
-"""Commands that change a job while it is there: scale, set."""
+"""Commands that change a submitted job: scale, set."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_core.humanize import count_text
 
-from .jobs import PANEL, answered, no_such_job
+from .jobs import PANEL, no_such_job, require_accepted
 from .session import Session, command
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ async def set_(
     from bailiff_bus.messages import SetPriorityClass
 
     if priority is None:
-        raise Problem(
+        raise ClientError(
             ExitCode.USAGE, "set: nothing to change", "bailiff set JOB --priority CLASS; the classes: bailiff class list"
         )
     await _change(session, job, SetPriorityClass(job=job, priority_class=priority), f"{job} is pending with class {priority}")
@@ -64,6 +64,6 @@ async def _change(session: Session, job: str, body: RequestBody, done: str) -> N
         projection = await client.projection(session.pool)
         if job not in projection.state.jobs:
             raise no_such_job(job, projection.pool)
-        outcome = await answered(client, await client.request(projection.pool, body))
+        outcome = await require_accepted(client, await client.request(projection.pool, body))
         result = {"job": job, "pool": projection.pool, "seq": outcome.seq}
         session.show(result, lambda: f"{done}  ({projection.pool}#{outcome.seq})")

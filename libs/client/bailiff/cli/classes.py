@@ -14,7 +14,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _nothing() -> None:
-    """A group of one command stays a group only if it has something of its own."""
+    """Callback: without one, Typer turns a group with one command into that command."""
 
 
 async def list_classes(session: Session) -> None:

@@ -1,6 +1,6 @@
-"""Every command of `bailiff`: its module, its panel in the help, and the line that the help and completion show.
+"""Table of the `bailiff` commands: module, panel of the help, and one-line summary for help and completion.
 
-The modules themselves are loaded only for the command that runs.
+The modules are loaded only for the command that runs.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ JOBS, MACHINES, RECORD, HELP, OPERATORS = "Jobs", "Machines and pools", "Audit l
 
 
 class CommandEntry(NamedTuple):
-    """One command or group of commands of the root. module: of this package."""
+    """A command or group of the root command. module: in this package."""
 
     module: str
     panel: str

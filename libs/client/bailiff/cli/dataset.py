@@ -1,4 +1,4 @@
-"""`bailiff audit export --anonymise`: its options, and what it tells the exporter."""
+"""`bailiff audit export --anonymise`: its options and its messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NameOriginal = Annotated[bool, typer.Option("--name-original", help="With --anon
 async def write_anonymised(
     session: Session, folder: Path, source: Source, keep_key: Path | None, licence: str, name_original: bool
 ) -> None:
-    """Write the dataset, and say what stands out in it."""
+    """Writes the dataset, and prints the re-identification risks."""
     from bailiff.dataset import Pseudonyms, kept_key, new_key, write_dataset
 
     key = new_key() if keep_key is None else kept_key(keep_key)
@@ -37,5 +37,5 @@ async def write_anonymised(
     session.say(f"{folder}: {size}; start with dataset.json")
     if keep_key is None:
         session.say("the key of its pseudonyms was not kept: another export will have other pseudonyms")
-    for sentence in made.stands_out:
+    for sentence in made.reidentification_risks:
         session.say(f"review before publishing: {sentence}")

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_core.humanize import duration_text
 
-from .jobs import Reason, answered
+from .jobs import Reason, require_accepted
 from .session import Session, command
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ async def drain(
         bool,
         typer.Option("--graceful", help="Migrate jobs where possible; others may finish until the deadline (default)."),
     ] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Jobs are evicted now with their full grace period.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Evict jobs now with their full grace period.")] = False,
     fast: Annotated[bool, typer.Option("--fast", help="Evict jobs now with the policy's short grace period.")] = False,
     deadline: Annotated[str | None, typer.Option(metavar="TIME", help="Deadline from now, as in 30m. Default: none.")] = None,
     reason: Reason = "",
@@ -69,13 +69,13 @@ async def drain(
             session.say("nothing was requested (--dry-run)")
         elif not yes and not session.for_people:
             advice = "use --yes, or --dry-run to see the affected jobs"
-            raise Problem(ExitCode.USAGE, f"drain {node}: confirmation is required", advice)
+            raise ClientError(ExitCode.USAGE, f"drain {node}: confirmation is required", advice)
         elif not yes and not typer.confirm(f"Drain {node}?"):
-            raise Problem(ExitCode.USAGE, "nothing was requested")
+            raise ClientError(ExitCode.USAGE, f"drain {node}: not confirmed, nothing was requested")
         seq = None
         if not dry_run:
             body = DrainNode(node=node, mode=mode, deadline=within, reason=reason)
-            seq = (await answered(client, await client.request(projection.pool, body))).seq
+            seq = (await require_accepted(client, await client.request(projection.pool, body))).seq
             session.say(f"{node} is draining  ({projection.pool}#{seq}); remaining jobs: bailiff nodes")
         if not session.for_people:
             session.show({"node": node, "pool": projection.pool, "mode": mode, "seq": seq, "affected": rows}, lambda: "")
@@ -86,23 +86,23 @@ async def undrain(session: Session, node: NodeName, reason: Reason = "") -> None
     from bailiff_bus.messages import UndrainNode
 
     async with session.client() as client:
-        where = await client.pool(session.pool)
-        outcome = await answered(client, await client.request(where.name, UndrainNode(node=node, reason=reason)))
-        result = {"node": node, "pool": where.name, "seq": outcome.seq}
-        session.show(result, lambda: f"{node} is schedulable again  ({where.name}#{outcome.seq})")
+        pool = await client.pool(session.pool)
+        outcome = await require_accepted(client, await client.request(pool.name, UndrainNode(node=node, reason=reason)))
+        result = {"node": node, "pool": pool.name, "seq": outcome.seq}
+        session.show(result, lambda: f"{node} is schedulable again  ({pool.name}#{outcome.seq})")
 
 
 def node_of(state: PoolState, name: str) -> Node:
-    """The node. Raises `Problem` where the pool has none of that name."""
+    """The node. Raises `ClientError` if the pool has no node of that name."""
     if name not in state.node_numbers:
-        raise Problem(ExitCode.NOT_FOUND, f"there is no node {name!r} in {state.pool}", "list all: bailiff nodes")
+        raise ClientError(ExitCode.NOT_FOUND, f"there is no node {name!r} in {state.pool}", "list all: bailiff nodes")
     return state.nodes[state.node_numbers[name]]
 
 
 def _mode(graceful: bool, quick: bool, fast: bool) -> Mode:
-    said = [name for name, given in (("graceful", graceful), ("quick", quick), ("fast", fast)) if given]
-    if len(said) > 1:
-        raise Problem(ExitCode.USAGE, f"drain: --{said[0]} and --{said[1]} are mutually exclusive", "use one of them")
+    modes = [name for name, given in (("graceful", graceful), ("quick", quick), ("fast", fast)) if given]
+    if len(modes) > 1:
+        raise ClientError(ExitCode.USAGE, f"drain: --{modes[0]} and --{modes[1]} are mutually exclusive", "use one of them")
     return "quick" if quick else "fast" if fast else "graceful"
 
 
@@ -115,6 +115,6 @@ def _within(text: str | None) -> int | None:
     try:
         found = parse_duration(duration(int(text) if text.isdigit() else text))
     except (InvalidValue, ValueError) as error:
-        raise Problem(ExitCode.USAGE, f"--deadline: {error}") from None
+        raise ClientError(ExitCode.USAGE, f"--deadline: {error}") from None
     assert isinstance(found, int)
     return found

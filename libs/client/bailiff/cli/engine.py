@@ -1,4 +1,4 @@
-"""`bailiff engine`: the engines that are kept by digest, so that `audit replay` can decide with the one that a record names."""
+"""`bailiff engine`: the store of engine wheels by digest, with which `audit replay` replays logs of other releases."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 
 from .audit import PANEL
 from .session import Session, command
@@ -64,14 +64,14 @@ async def keep(
         else:
             engine = engine_store.running_engine() if source is None else engine_store.load_engine(source)
     except engine_store.EngineError as no:
-        raise Problem(ExitCode.USAGE, str(no)) from None
+        raise ClientError(ExitCode.USAGE, str(no)) from None
     if digest is not None and not (len(digest) >= 12 and engine.digest.startswith(digest)):
-        text = f"that is the engine {engine.digest} ({engine}), not {digest}: not stored"
-        raise Problem(ExitCode.FOUND_WRONG, text, "use the release, tag or commit that wrote the records")
+        text = f"found engine {engine.digest} ({engine}), expected {digest}: not stored"
+        raise ClientError(ExitCode.FOUND_WRONG, text, "use the release, tag or commit that wrote the records")
     try:
         path = engine_store.store_engine(store, engine)
     except OSError as error:
-        raise Problem(
+        raise ClientError(
             ExitCode.USAGE, f"{store}: cannot be written: {error.strerror}", "set another folder: BAILIFF_ENGINES"
         ) from None
     found = {"engine": str(engine), "digest": engine.digest, "path": str(path)}

@@ -1,4 +1,4 @@
-"""`bailiff events`: what happened, in words that people know; for the screen, for programs, into a file."""
+"""`bailiff events`: events of jobs and nodes in Kubernetes-like words, on the terminal, as JSON, or exported to a file."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_core.humanize import count_text
 
-from .audit import PANEL, marking_end
+from .audit import PANEL, mark_end
 from .session import Session, command
 
 if TYPE_CHECKING:
@@ -59,15 +59,15 @@ async def show_events(
             if follow
             else f"--export: expected a file that ends in .jsonl or .csv, found {export.name}"
         )
-        raise Problem(ExitCode.USAGE, text)
+        raise ClientError(ExitCode.USAGE, text)
     begin = from_seq if from_seq is not None else 0
     latest: deque[EventRow] | None = deque(maxlen=LATEST) if from_seq is None and export is None else None
     rows: list[EventRow] = []
     async with session.client() as client:
-        where = await client.pool(session.pool)
-        end = (await client.audit_spans())[where.partition].end
+        pool = await client.pool(session.pool)
+        end = (await client.audit_spans())[pool.partition].end
         state = PoolState()
-        async for entry in marking_end(client.follow(where.name, begin, state=state, on=follow), end):
+        async for entry in mark_end(client.follow(pool.name, begin, state=state, on=follow), end):
             if entry is None or entry.offset >= end:
                 for row in latest or ():
                     print_event(session, row)
@@ -86,17 +86,17 @@ async def show_events(
 
 
 def known_word(name: str) -> str:
-    """The event's word, in whichever case it was typed."""
+    """The event type, case-insensitive. Raises `ClientError` for an unknown one."""
     from bailiff.render.record_text.event_words import WORDS
 
     found = {word.lower(): word for word in WORDS}.get(name.lower())
     if found is None:
-        raise Problem(ExitCode.USAGE, f"--type: unknown event {name!r}", f"known events: {', '.join(WORDS)}")
+        raise ClientError(ExitCode.USAGE, f"--type: unknown event {name!r}", f"known events: {', '.join(WORDS)}")
     return found
 
 
 def is_wanted(row: EventRow, state: PoolState, job: str | None, project: str | None, types: Mapping[str, None]) -> bool:
-    """Whether the event is asked for."""
+    """Whether the event matches the filters."""
     from bailiff.client.projects import below
 
     if types and row["type"] not in types:
@@ -107,7 +107,7 @@ def is_wanted(row: EventRow, state: PoolState, job: str | None, project: str | N
 
 
 def print_event(session: Session, row: EventRow) -> None:
-    """A line for people, or the data."""
+    """Prints the event as a line of text, or as data."""
     from bailiff.render.tables.records import event_line
 
     if session.for_people:
@@ -128,6 +128,6 @@ def _write(session: Session, file: Path, rows: list[EventRow]) -> None:
             getattr(events, WRITERS[file.suffix])(out, rows)
         draft.replace(file)
     except OSError as error:
-        raise Problem(ExitCode.USAGE, f"{file}: cannot be written: {error.strerror}") from None
+        raise ClientError(ExitCode.USAGE, f"{file}: cannot be written: {error.strerror}") from None
     count = len(rows)
     session.show({"file": str(file), "events": count}, lambda: f"{file}: {count_text(count, 'event')}")

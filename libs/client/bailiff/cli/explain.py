@@ -1,4 +1,4 @@
-"""`bailiff explain`: why a job waits or had to leave, what one decision says, what was on a GPU at some time."""
+"""`bailiff explain`: why a job is pending or was preempted, why a decision was made, which job had a GPU at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 
 from .audit import PANEL, FromArchive, FromFile, source_of
 from .jobs import no_such_job
@@ -68,14 +68,14 @@ async def explain(
                 yield message
 
     async def state() -> PoolState:
-        """As it is at the end; of Kafka's log from the client's cache on, where the log confirms that."""
-        if elsewhere:
+        """The state at the end of the log; for Kafka's log from the client's snapshot, if the log confirms it."""
+        if is_offline:
             return await log.folded()
         async with session.client() as client:
             return (await client.projection(session.pool)).state
 
     async with source_of(session, file, archive) as source:
-        pool, live, elsewhere = source.pool, source.path is None, file is not None or archive is not None
+        pool, live, is_offline = source.pool, source.path is None, file is not None or archive is not None
         source.from_its_beginning("explain")
     log = Log(pool, read, state)
     explained = await _explained(log, about, all_=all_, instead=instead, next_=next_, live=live)
@@ -89,7 +89,7 @@ async def _explained(log: Log, about: str, *, all_: bool, instead: str | None, n
     node = NODE.fullmatch(about)
     if node is not None:
         if all_ or next_ or instead is not None:
-            raise Problem(ExitCode.USAGE, f"--all, --not and --next need a job or a decision; {about} is a node at a time")
+            raise ClientError(ExitCode.USAGE, f"--all, --not and --next need a job or a decision; {about} is a node at a time")
         device = int(node["device"]) if node["device"] is not None else None
         return await explanations.explain_node(log, about, node["node"], device, _when(node["when"], live=live))
     number = about.removeprefix("#")
@@ -109,11 +109,11 @@ async def _explained(log: Log, about: str, *, all_: bool, instead: str | None, n
 
 
 def _when(text: str, *, live: bool) -> Point:
-    """How long ago is counted from now, and in a file from its last record."""
+    """Parses a time. A duration ago counts from now; in a file, from its last record."""
     from bailiff.audit.log_positions import WANTED, moment, wall_clock
 
     try:
         found = moment(text)
     except ValueError:
-        raise Problem(ExitCode.USAGE, f"NODE@TIME: expected {WANTED}; found {text!r}") from None
+        raise ClientError(ExitCode.USAGE, f"NODE@TIME: expected {WANTED}; found {text!r}") from None
     return found.at(wall_clock()) if live else found

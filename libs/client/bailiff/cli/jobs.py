@@ -1,4 +1,4 @@
-"""Commands about jobs that are there: list, describe, logs, cancel."""
+"""Commands about submitted jobs: list, describe, logs, cancel; and helpers shared by other commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff.render.plain_text import plain
 
 from .session import Session, command
@@ -40,10 +40,10 @@ def register(app: typer.Typer) -> None:
 # --- shared by commands about jobs
 
 
-async def followed_jobs(
+async def follow_jobs(
     client: Client, pool: str, jobs: Mapping[str, object], from_seq: int, state: PoolState
 ) -> AsyncIterator[tuple[Entry, str]]:
-    """The records about these jobs from `from_seq` on, each with the job; `pool` is kept at the state after each."""
+    """Records about these jobs from `from_seq` on, each with the job. `state` is folded to each record."""
     from bailiff_core.explain import jobs_of
 
     async for entry in client.follow(pool, from_seq, state=state):
@@ -52,41 +52,41 @@ async def followed_jobs(
 
 
 def about(found: list[Line], job: str) -> list[Line]:
-    """Of a preemption's lines, the one for this victim; for its preemptor, and for any other record, all."""
+    """The line of a preemption about this victim; for its preemptor, and for any other record, all lines."""
     return [
         line for line in found if "→" in line.statement.subject and line.statement.subject.startswith((f"{job} ", f"{job}/"))
     ] or found
 
 
-async def answered(client: Client, asked: SentRequest, timeout: float = ANSWER_WITHIN) -> Outcome:
-    """Admission's answer. Raises `Problem` for a rejection, and for none in time."""
-    outcome = await client.outcome_of(asked, timeout)
+async def require_accepted(client: Client, sent: SentRequest, timeout: float = ANSWER_WITHIN) -> Outcome:
+    """The outcome of an accepted request. Raises `ClientError` if it is rejected, or has no outcome within `timeout` seconds."""
+    outcome = await client.outcome_of(sent, timeout)
     if outcome is None:
-        text = f"the request was published, but admission of {asked.pool} did not respond within {timeout:g} s"
-        advice = f"it takes effect once admission runs again; check with: bailiff list -d {asked.pool}, bailiff doctor"
-        raise Problem(ExitCode.NO_ANSWER, text, advice)
+        text = f"the request was published, but admission of {sent.pool} did not respond within {timeout:g} s"
+        advice = f"it takes effect once admission runs again; check with: bailiff list --pool {sent.pool}, bailiff doctor"
+        raise ClientError(ExitCode.NO_ANSWER, text, advice)
     if not outcome.accepted:
-        what = f"{asked.job}: " if asked.job else ""
-        raise Problem(ExitCode.REJECTED, what + rejected(f"{asked.pool}#{outcome.seq}", outcome))
+        what = f"{sent.job}: " if sent.job else ""
+        raise ClientError(ExitCode.REJECTED, what + rejected(f"{sent.pool}#{outcome.seq}", outcome))
     return outcome
 
 
-async def request_each(session: Session, bodies: Sequence[RequestBody], said: Callable[[str, Outcome], str]) -> ExitCode:
-    """Ask for all of these, and tell what became of each. said: of an answer, given its record as in `pool-a#12`."""
+async def request_each(session: Session, bodies: Sequence[RequestBody], result_text: Callable[[str, Outcome], str]) -> ExitCode:
+    """Publishes these requests and prints the outcome of each. result_text: of an outcome and its record, as in `pool-a#12`."""
     worst = ExitCode.DONE
     results: list[dict[str, Any]] = []
     async with session.client() as client:
         where = await client.pool(session.pool)
         await client.projection(where.name)
-        for asked in await client.requests(where.name, bodies):
-            outcome = await client.outcome_of(asked, ANSWER_WITHIN)
-            found = {"job": asked.job, "pool": asked.pool, "accepted": False, "seq": None}
+        for sent in await client.requests(where.name, bodies):
+            outcome = await client.outcome_of(sent, ANSWER_WITHIN)
+            found = {"job": sent.job, "pool": sent.pool, "accepted": False, "seq": None}
             if outcome is None:
                 found["result"] = "no response from admission yet; the request was published"
                 worst = ExitCode.NO_ANSWER
             else:
                 found |= {"accepted": outcome.accepted, "seq": outcome.seq}
-                found["result"] = said(f"{asked.pool}#{outcome.seq}", outcome)
+                found["result"] = result_text(f"{sent.pool}#{outcome.seq}", outcome)
                 worst = worst if outcome.accepted else ExitCode.REJECTED
             results.append(found)
     if session.for_people:
@@ -98,7 +98,7 @@ async def request_each(session: Session, bodies: Sequence[RequestBody], said: Ca
 
 
 def rejected(where: str, outcome: Outcome) -> str:
-    """What admission did not take, and why. where: its record, as in `pool-a#12`."""
+    """Text of a rejection. where: its record, as in `pool-a#12`."""
     return f"rejected at {where}: {outcome.reason} ({outcome.code})"
 
 
@@ -124,21 +124,21 @@ async def list_jobs(
     from bailiff.render.serializers.jobs import job_rows
     from bailiff.render.tables.jobs import jobs_table
 
-    of = None if all_projects else project or session.settings.project
+    project_name = None if all_projects else project or session.settings.project
     async with session.client() as client:
 
         async def look() -> list[JobRow]:
             projection = await client.projection(session.pool)
-            if of is not None and all(of != each.name for each in projection.state.rules.projects):
-                raise no_such_project(projection.state, of)
-            return job_rows(projection.state, client.now(), ended=all_, project=of)
+            if project_name is not None and all(project_name != each.name for each in projection.state.rules.projects):
+                raise no_such_project(projection.state, project_name)
+            return job_rows(projection.state, client.now(), ended=all_, project=project_name)
 
         wide = session.output.value == "wide"
         await watch_or_show(session, look, lambda rows: jobs_table(rows, wide=wide), watch=watch)
 
 
 async def watch_or_show(session: Session, look: Any, table: Any, *, watch: bool) -> None:
-    """Show what `look` gives, once or for as long as it is watched."""
+    """Shows the result of `look` once, or with `watch` on each change."""
     if watch:
         await session.watch(look, table)
     else:
@@ -161,41 +161,41 @@ async def describe(
     from bailiff_core.records import Record
 
     async with session.client() as client:
-        state, history, told = PoolState(), list[Record](), list[Line]()
+        state, history, text_lines = PoolState(), list[Record](), list[Line]()
         async for entry in client.follow(session.pool, state=state, on=False):
             if job in jobs_of(entry.record):
                 history.append(entry.record)
-                told += about(lines(entry.record, state), job)
+                text_lines += about(lines(entry.record, state), job)
         found = state.jobs.get(job)
         if found is None:
             where = await client.pool(session.pool)
             raise no_such_job(job, where.name, history)
-        events = [f"{line.day} {line}" for line in told]
+        events = [f"{line.day} {line}" for line in text_lines]
         details = job_details(state, found, client.now(), history, events if show_events else [])
         session.show(details, lambda: job_block(details))
         if show_events and session.for_people:
             session.out.print()
-            session.show_lines(told)
+            session.show_lines(text_lines)
 
 
-def no_such_project(state: PoolState, project: str) -> Problem:
-    """The policy has no such project."""
+def no_such_project(state: PoolState, project: str) -> ClientError:
+    """The error for an unknown project."""
     known = ", ".join(each.name for each in state.rules.projects) or "none"
-    return Problem(ExitCode.NOT_FOUND, f"there is no project {project!r} in {state.pool}", f"existing projects: {known}")
+    return ClientError(ExitCode.NOT_FOUND, f"there is no project {project!r} in {state.pool}", f"existing projects: {known}")
 
 
-def no_such_job(job: str, pool: str, history: Sequence[Record] = ()) -> Problem:
-    """The job is not in the pool's state. history: what is on record about it."""
+def no_such_job(job: str, pool: str, history: Sequence[Record] = ()) -> ClientError:
+    """The error for a job that is not in the pool's state. history: its records."""
     from bailiff_core.records.facts import InputRejected
 
     last = history[-1].data if history else None
     if isinstance(last, InputRejected):
         text = f"there is no job {job!r} in {pool}: it was rejected at #{history[-1].seq}: {last.reason}"
-        return Problem(ExitCode.NOT_FOUND, text, "list all: bailiff list --all")
+        return ClientError(ExitCode.NOT_FOUND, text, "list all: bailiff list --all")
     if history:
         advice = f"its records: bailiff audit tail --from 0 --job {job}"
-        return Problem(ExitCode.NOT_FOUND, f"{job} ended long ago and is no longer in the state of {pool}", advice)
-    return Problem(ExitCode.NOT_FOUND, f"there is no job {job!r} in {pool}", "list all: bailiff list --all")
+        return ClientError(ExitCode.NOT_FOUND, f"{job} has ended and is no longer retained in the state of {pool}", advice)
+    return ClientError(ExitCode.NOT_FOUND, f"there is no job {job!r} in {pool}", "list all: bailiff list --all")
 
 
 # --- logs
@@ -238,7 +238,7 @@ async def print_output(
     task: int | None = None,
     attempt: int | None = None,
 ) -> bool:
-    """Print what the job's tasks print, to the end of what is kept and on until it is over. Returns whether there was any."""
+    """Prints the retained output of the job's tasks, then new output until `is_over`. Returns whether there was any."""
     from bailiff_bus import topics
 
     spans = await client.spans(topics.JOB_LOGS.name)
@@ -255,13 +255,13 @@ async def print_output(
                 continue
             if over:
                 return bool(printed.places)
-            over = await is_over()  # one more look, for its last words
+            over = await is_over()  # read once more, for the last output
     finally:
         await reader.close()
 
 
 def wanted(message: Message, job: str, task: int | None, attempt: int | None) -> bool:
-    """Whether these lines are asked for."""
+    """Whether the message is output of this job, task and attempt."""
     at = dict(message.headers)
     return (
         (message.key or b"").decode(errors="replace") == job
@@ -274,14 +274,14 @@ CONTROL = re.compile(r"\x1b\[[0-9;]*m|[^\x20-\x7e\t\n\r\x85\xa0-\U0010ffff]")
 
 
 class Printed:
-    """What of the job's output has been printed. An agent that was restarted sends some of it again, by its offsets."""
+    """Tracks printed output by offset: an agent that was restarted sends some of it again."""
 
     def __init__(self, named: bool) -> None:
         self.named = named
         self.places: dict[tuple[bytes, ...], int] = {}
 
     def text(self, message: Message) -> str:
-        """What is new in the message, with nothing that a terminal obeys but colours; named: each line with its task."""
+        """New output in the message, without control sequences except colours. named: each line is prefixed with its task."""
         at = dict(message.headers)
         place = tuple(at.get(name, b"") for name in ("ce_attempt", "ce_task", "ce_node"))
         known, offset = self.places.get(place, 0), at.get("ce_offset", b"")

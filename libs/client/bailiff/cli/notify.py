@@ -25,11 +25,11 @@ async def notify(
     """
     from bailiff.notify.notifier import Notifier, read_notify_file
 
-    told = read_notify_file(file)
+    notify_file = read_notify_file(file)
 
-    def say(text: str) -> None:
+    def warn(text: str) -> None:
         session.err.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
     async with session.client() as client:
-        count = await Notifier(client, told, say).run(once=once)
+        count = await Notifier(client, notify_file, warn).run(once=once)
     session.show({"delivered": count}, lambda: f"{count} notifications delivered")

@@ -9,7 +9,7 @@ import typer
 
 from bailiff.client.errors import ExitCode
 
-from .jobs import PANEL, Jobs, Reason, answered, no_such_job, rejected, request_each
+from .jobs import PANEL, Jobs, Reason, no_such_job, rejected, request_each, require_accepted
 from .session import Session, command
 
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ async def migrate(
         projection = await client.projection(session.pool)
         if job not in projection.state.jobs:
             raise no_such_job(job, projection.pool)
-        outcome = await answered(client, await client.request(projection.pool, MigrateJob(job=job, node=to, reason=reason)))
+        outcome = await require_accepted(
+            client, await client.request(projection.pool, MigrateJob(job=job, node=to, reason=reason))
+        )
         state = (await client.projection(projection.pool)).state
         found = state.jobs.get(job)
         nodes = job_row(state, found, client.now())["reserved_nodes"] if found is not None else []

@@ -1,4 +1,4 @@
-"""`bailiff plan`: the engine on a snapshot, without the services."""
+"""`bailiff plan`: runs the scheduling engine on a snapshot or, with --live, on the current state, without the services."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 
 from .session import Session, command
 
@@ -50,11 +50,11 @@ async def plan(
 
     if live is not None:
         if snapshot is not None:
-            raise Problem(ExitCode.USAGE, f"--live uses the live pool and takes no snapshot, found {snapshot!r}")
+            raise ClientError(ExitCode.USAGE, f"--live uses the live pool and takes no snapshot, found {snapshot!r}")
         await _ask_live(session, live)
         return
     if snapshot is None:
-        raise Problem(ExitCode.USAGE, "expected a snapshot, found nothing", "bailiff plan snapshot.yaml")
+        raise ClientError(ExitCode.USAGE, "expected a snapshot, found nothing", "bailiff plan snapshot.yaml")
     source = read_source(snapshot)
     found = snapshot_from(source)
     try:
@@ -73,12 +73,12 @@ async def _ask_live(session: Session, file: Path) -> None:
     job = job_parser.job_from(document, source)
     async with session.client() as client:
         projection = await client.projection(session.pool)
-        data, sentences = live_plan.ask(projection.state, job.demand, time.time_ns() // 1000)
+        data, sentences = live_plan.predict(projection.state, job.demand, time.time_ns() // 1000)
         session.show(data, lambda: "\n".join(sentences))
 
 
 def actions_from(text: str | None) -> tuple[PlanAction, ...]:
-    """The actions that the option names, in the order in which they run. Raises `Problem`."""
+    """The actions named by the option, in execution order. Raises `ClientError`."""
     from bailiff_core.plan import ALL_ACTIONS
 
     if text is None:
@@ -87,5 +87,5 @@ def actions_from(text: str | None) -> tuple[PlanAction, ...]:
     unknown = [each for each in named if each not in ALL_ACTIONS]
     if unknown or not named:
         found = f"found {unknown[0]!r}" if unknown else "found none"
-        raise Problem(ExitCode.USAGE, f"--actions: expected some of {', '.join(ALL_ACTIONS)}, {found}")
+        raise ClientError(ExitCode.USAGE, f"--actions: expected some of {', '.join(ALL_ACTIONS)}, {found}")
     return tuple(action for action in ALL_ACTIONS if action in named)

@@ -8,7 +8,7 @@ import typer
 from bailiff.client.errors import ExitCode
 from bailiff_core.humanize import count_text
 
-from .jobs import answered
+from .jobs import require_accepted
 from .session import Session, command
 from .simulate import NO_POOL
 from .tune import tune
@@ -55,11 +55,12 @@ async def diff(session: Session, file: PolicyFile) -> None:
     policy = read_policy(file)
     async with session.client() as client:
         projection = await client.projection(session.pool)
-        news = changes(projection.state.rules, policy)
-        said = f"{file} would change {count_text(len(news), 'field')} of the policy in force in {projection.pool}"
-        result = {"pool": projection.pool, "revision": projection.state.policy_revision, "changes": news}
+        changed = changes(projection.state.rules, policy)
+        summary = f"{file} would change {count_text(len(changed), 'field')} of the policy in force in {projection.pool}"
+        result = {"pool": projection.pool, "revision": projection.state.policy_revision, "changes": changed}
         session.show(
-            result, lambda: "\n".join([said if news else f"{file} is the policy in force", *(f"  {line}" for line in news)])
+            result,
+            lambda: "\n".join([summary if changed else f"{file} is the policy in force", *(f"  {line}" for line in changed)]),
         )
 
 
@@ -86,15 +87,15 @@ async def apply(
         projection = await client.projection(session.pool)
         before = projection.state.rules
         body = ApplyPolicy(policy=policy, enforce=enforce, expected_revision=made_from)
-        outcome = await answered(client, await client.request(projection.pool, body))
-        news = changes(before, policy)
-        said = f"policy in force since {projection.pool}#{outcome.seq}" + ("" if news else "; no field changed")
-        result = {"pool": projection.pool, "seq": outcome.seq, "changes": news, "enforce": enforce}
-        session.show(result, lambda: "\n".join([said, *(f"  {line}" for line in news)]))
+        outcome = await require_accepted(client, await client.request(projection.pool, body))
+        changed = changes(before, policy)
+        summary = f"policy in force since {projection.pool}#{outcome.seq}" + ("" if changed else "; no field changed")
+        result = {"pool": projection.pool, "seq": outcome.seq, "changes": changed, "enforce": enforce}
+        session.show(result, lambda: "\n".join([summary, *(f"  {line}" for line in changed)]))
 
 
 def revision_in(file: Path) -> int | None:
-    """The policy that the file was made from, as `policy show` prints it; None where the file is only a policy."""
+    """The revision from which `policy show` made the file, or None if the file is a bare policy."""
     from bailiff.client.job_parser import read_yaml
 
     value, _ = read_yaml(file)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 
-from .jobs import answered, watch_or_show
+from .jobs import require_accepted, watch_or_show
 from .session import Session, command
 
 if TYPE_CHECKING:
@@ -99,8 +99,8 @@ async def pool_create(
 ) -> None:
     """Declare a pool in the pools file, and print the remaining steps.
 
-    Services read that file when they start, so a pool begins once they were given it; without --partition, Kafka is
-    asked which partitions have a log already.
+    Services read the file at start, so restart them to create the pool. Without --partition, the next free partition is looked up
+    in Kafka.
     """
     from rich.markup import escape
 
@@ -116,14 +116,16 @@ async def pool_create(
     steps = [
         f"bailiff topics create --pools {file}",
         f"give admission, victim_selection and eviction_executor {file} and restart them: this creates the log",
-        f'let agents join it: in BAILIFF_NODES say {{"pool": "{name}"}}',
-        f"verify: bailiff doctor; change its policy: bailiff policy apply FILE -d {name}",
+        f'let agents join it: set in BAILIFF_NODES {{"pool": "{name}"}}',
+        f"verify: bailiff doctor; change its policy: bailiff policy apply FILE --pool {name}",
     ]
-    said = [
+    text_lines = [
         f"{file}: pool {name} has partition {number}, permanently. Remaining steps:",
         *(f"  {at}. {step}" for at, step in enumerate(steps, 1)),
     ]
-    session.show({"pool": name, "partition": number, "file": str(file), "next_steps": steps}, lambda: escape("\n".join(said)))
+    session.show(
+        {"pool": name, "partition": number, "file": str(file), "next_steps": steps}, lambda: escape("\n".join(text_lines))
+    )
 
 
 async def cluster_info(session: Session) -> None:
@@ -169,7 +171,7 @@ async def node_describe(session: Session, node: NodeName) -> None:
     found = next((row for row in rows if row["node"] == node), None)
     if found is None:
         known = ", ".join(row["node"] for row in rows[:20]) or "none"
-        raise Problem(ExitCode.NOT_FOUND, f"there is no node {node!r}", f"the pool has {known}")
+        raise ClientError(ExitCode.NOT_FOUND, f"there is no node {node!r}", f"the pool has {known}")
     session.show(found, lambda: node_block(found))
 
 
@@ -181,7 +183,7 @@ async def clear(
 ) -> None:
     """Put a quarantined or repaired GPU back into service.
 
-    What is on a quarantined one now may stay. By itself it comes back as soon as it is seen free.
+    Without this command, a quarantined GPU returns as soon as it is seen free. With it, whatever is on the GPU may stay.
     """
     from bailiff_bus.messages import ClearQuarantine
 
@@ -211,7 +213,7 @@ async def return_(
 
 async def _ask(session: Session, body: RequestBody, done: str) -> None:
     async with session.client() as client:
-        where = await client.pool(session.pool)
-        outcome = await answered(client, await client.request(where.name, body))
-        result = {"pool": where.name, "seq": outcome.seq}
-        session.show(result, lambda: f"{done}  ({where.name}#{outcome.seq})")
+        pool = await client.pool(session.pool)
+        outcome = await require_accepted(client, await client.request(pool.name, body))
+        result = {"pool": pool.name, "seq": outcome.seq}
+        session.show(result, lambda: f"{done}  ({pool.name}#{outcome.seq})")

@@ -1,4 +1,4 @@
-"""Commands about projects: list, describe, create, update, delete. A change is the policy in force with one project changed."""
+"""Commands about projects: list, describe, create, update, delete. A change applies the policy with one project changed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 
-from .jobs import ANSWER_WITHIN, answered, watch_or_show
+from .jobs import ANSWER_WITHIN, require_accepted, watch_or_show
 from .session import Session, command
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ async def create(
 ) -> None:
     """Add a project: bailiff project create vision --gpus 8 --parent research
 
-    The policy in force is read, changed and applied; where somebody else has applied another one meanwhile, that one is
-    read, so that nobody's change is lost.
+    The policy in force is read, changed and applied. If another policy was applied meanwhile, this is retried on that
+    one, so that no change is overwritten.
     """
     from bailiff.client import projects
 
@@ -132,7 +132,7 @@ async def update(
 
     fields = fields_of(locals())
     if not fields:
-        raise Problem(ExitCode.USAGE, "project update: nothing to change", "bailiff project update PROJECT --gpus 8")
+        raise ClientError(ExitCode.USAGE, "project update: nothing to change", "bailiff project update PROJECT --gpus 8")
     await _change(session, project, lambda policy, _: projects.with_changed(policy, project, fields), "changed")
 
 
@@ -146,7 +146,7 @@ async def delete(session: Session, project: Name) -> None:
         if users:
             some = ", ".join(users[:5]) + (f" and {len(users) - 5} more" if len(users) > 5 else "")
             advice = f"wait for their end, or cancel them: bailiff cancel {users[0]}"
-            raise Problem(ExitCode.REJECTED, f"project {project} is in use: {some}", advice)
+            raise ClientError(ExitCode.REJECTED, f"project {project} is in use: {some}", advice)
         return after
 
     await _change(session, project, without, "deleted")
@@ -156,19 +156,21 @@ async def _change(session: Session, project: str, change: Callable[[Policy, Pool
     async with session.client() as client:
         outcome, before, after = await apply_changed(client, session.pool, change)
         pool = (await client.pool(session.pool)).name
-        said = [f"project {project} {done}  ({pool}#{outcome.seq})"]
+        text_lines = [f"project {project} {done}  ({pool}#{outcome.seq})"]
         if before.scope != after.scope:
-            whose = "jobs of its own project only" if after.scope == "project" else "jobs of the whole pool"
-            said.append(f"from now on a job preempts {whose}: the policy leaves preemption.scope to whether there are projects")
+            scope_text = "jobs of its own project only" if after.scope == "project" else "jobs of the whole pool"
+            text_lines.append(
+                f"jobs can now preempt {scope_text}: preemption.scope is unset, so it depends on whether there are projects"
+            )
         if after.projects and not before.projects:
-            said.append("from now on each job has to name its project, but where there is a project `default`")
-        session.show({"project": project, "pool": pool, "seq": outcome.seq}, lambda: "\n".join(said))
+            text_lines.append("jobs must now name a project, unless there is a project `default`")
+        session.show({"project": project, "pool": pool, "seq": outcome.seq}, lambda: "\n".join(text_lines))
 
 
 async def apply_changed(
     client: Client, pool: str | None, change: Callable[[Policy, PoolState], Policy]
 ) -> tuple[Outcome, Policy, Policy]:
-    """Apply the policy in force with a change, made anew on the newest one as often as somebody else was faster."""
+    """Applies the policy in force with a change; retries on the newest policy if another one was applied meanwhile."""
     from bailiff_bus.messages import ApplyPolicy
 
     for left in reversed(range(TRIES)):
@@ -176,15 +178,15 @@ async def apply_changed(
         before = projection.state.rules
         after = change(before, projection.state)
         body = ApplyPolicy(policy=after, expected_revision=projection.state.policy_revision)
-        asked = await client.request(projection.pool, body)
-        outcome = await client.outcome_of(asked, ANSWER_WITHIN)
+        sent = await client.request(projection.pool, body)
+        outcome = await client.outcome_of(sent, ANSWER_WITHIN)
         if outcome is None or outcome.code != "policy-changed" or not left:
             break
-    return await answered(client, asked), before, after
+    return await require_accepted(client, sent), before, after
 
 
 def fields_of(given: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a project that these options name. Raises `Problem`."""
+    """The fields of a project set by these options. Raises `ClientError`."""
     from bailiff.client import job_parser
 
     readers = {"gpu_milli": ("gpus", _gpus), "cpu_milli": ("cpu", job_parser.cpu), "memory_bytes": ("memory", job_parser.memory)}
@@ -214,7 +216,7 @@ def _bound(option: str, text: str, read: Callable[[object], int]) -> int:
     try:
         return read(text)
     except job_parser.InvalidValue as error:
-        raise Problem(ExitCode.USAGE, f"--{option.replace('_', '-')}: {error}, or none for unlimited") from None
+        raise ClientError(ExitCode.USAGE, f"--{option.replace('_', '-')}: {error}, or none for unlimited") from None
 
 
 def _gpus(value: object) -> int:

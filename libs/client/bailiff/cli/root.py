@@ -60,14 +60,14 @@ class LazyGroup(TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
-        """The command if it is loaded, else a stand-in that has its name and its line of help."""
+        """The command if it is loaded, else a placeholder with its name and summary."""
         if cmd_name not in COMMANDS or cmd_name in self.commands.loaded:
             return self.commands.loaded.get(cmd_name)
         entry = COMMANDS[cmd_name]
         return TyperCommand(name=cmd_name, help=entry.summary, rich_help_panel=entry.panel)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Load the command that is about to run."""
+        """Loads the command that is about to run."""
         if args and args[0] in COMMANDS:
             self.commands[args[0]]
         return super().resolve_command(ctx, args)
@@ -87,11 +87,11 @@ app = typer.Typer(
 
 @app.callback()
 def _no_options() -> None:
-    """A Typer application without a callback and with one command would be that command."""
+    """Callback: without one, Typer turns an application with one command into that command."""
 
 
 def main() -> None:
-    """Run the command and end the process."""
+    """Runs the command and exits."""
 
     def call() -> ExitCode:
         app()

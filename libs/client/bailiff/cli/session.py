@@ -1,7 +1,7 @@
-"""What every command shares: the options, the connection, the two consoles, tables or data, errors as one clear line.
+"""Shared by all commands: options, connection, output as tables or data, errors as one line with an exit code.
 
-`command` registers an async function. The shared options are added to those of the function, so each command takes them
-after its own name; the function gets them as a `Session`. Whatever it raises becomes a sentence and an exit code.
+`command` registers a function. The shared options are added to its own options; the function gets them as a `Session`.
+An exception becomes an error line and an exit code.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff.render.plain_text import plain
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from bailiff.render.record_text.line import Line
     from bailiff_bus.port import Bus
 
-PLAIN_WIDTH = 160  # of a table that goes into a file or a pipe
+PLAIN_WIDTH = 160  # width of a table written to a file or a pipe
 LOOK_EVERY = 1.0
 
 
@@ -51,12 +51,12 @@ CONNECTION = "Connection and output"
 
 
 def shared_option(kind: Any, *names: str, default: Any = None, metavar: str | None = None, help: str) -> tuple[Any, Any]:  # noqa: A002 - typer's name
-    """The annotation and the default of an option that commands share."""
+    """Annotation and default of a shared option."""
     return Annotated[kind, typer.Option(*names, metavar=metavar, help=help, rich_help_panel=CONNECTION)], default
 
 
 SHARED: Mapping[str, tuple[Any, Any]] = {
-    "pool": shared_option(str | None, "--pool", "-d", metavar="POOL", help="The pool. Default: the only pool."),
+    "pool": shared_option(str | None, "--pool", metavar="POOL", help="The pool. Default: the only pool."),
     "output": shared_option(
         Output, "--output", "-o", default=Output.TABLE, help="Output format: tables, or json and yaml for programs."
     ),
@@ -74,7 +74,7 @@ SHARED: Mapping[str, tuple[Any, Any]] = {
 
 
 def make_bus(settings: ClientSettings) -> Bus:
-    """The bus of a command. Tests put another in its place."""
+    """The bus of a command; replaced in tests."""
     from bailiff.client.client import bus_of
 
     return bus_of(settings)
@@ -90,7 +90,7 @@ class Session:
 
     @cached_property
     def settings(self) -> ClientSettings:
-        """The client's settings, with the values of the command line on top."""
+        """The client's settings, overridden by the command line."""
         return settings_of(self.options)
 
     @cached_property
@@ -105,12 +105,12 @@ class Session:
 
     @property
     def pool(self) -> str | None:
-        """The pool that was named."""
+        """The pool named by option or setting."""
         return self.settings.pool
 
     @property
     def for_people(self) -> bool:
-        """Whether tables and sentences are wanted."""
+        """Whether output is tables and text, not JSON or YAML."""
         return self.output in (Output.TABLE, Output.WIDE)
 
     @asynccontextmanager
@@ -122,7 +122,7 @@ class Session:
             yield client
 
     def show(self, data: Any, table: Callable[[], RenderableType]) -> None:
-        """Print a result: the table for people, else the data."""
+        """Prints a result as a table, or as data for JSON and YAML."""
         if not self.for_people:
             self.write(as_text(data, self.output))
             return
@@ -133,29 +133,29 @@ class Session:
             self.out.print(shown, crop=False)
 
     def write(self, text: str) -> None:
-        """Text as it is, on standard output."""
+        """Writes text unchanged to standard output."""
         sys.stdout.write(text)
         sys.stdout.flush()
 
     def say(self, text: str, style: str = "") -> None:
-        """A sentence for people; with output for programs nothing is printed."""
+        """Prints a message; with JSON or YAML output nothing is printed."""
         if self.for_people and style:
             self.out.print(plain(text), style=style, markup=False, highlight=False, soft_wrap=True)
         elif self.for_people:
             self.write(f"{plain(text)}\n")
 
-    def show_lines(self, told: Sequence[Line]) -> None:
-        """Event lines, with the date before the first one of a day."""
+    def show_lines(self, text_lines: Sequence[Line]) -> None:
+        """Prints event lines, with the date before the first of a day."""
         from bailiff.render.record_text.line import styled
 
-        for line in told:
+        for line in text_lines:
             if line.day != self._day:
                 self.out.print(f"── {line.day} (UTC)", style="dim")
                 self._day = line.day
             self.out.print(styled(line), soft_wrap=True)
 
     def one_of_many(self, data: Any) -> None:
-        """One result of a stream: a line of JSON, or a YAML document."""
+        """Prints one result of a stream: a line of JSON, or a YAML document."""
         if self.output is Output.YAML:
             self.write("---\n" + as_text(data, self.output))
         else:
@@ -164,7 +164,7 @@ class Session:
     async def watch(
         self, look: Callable[[], Awaitable[Any]], table: Callable[[Any], RenderableType], every: float = LOOK_EVERY
     ) -> None:
-        """Show what `look` gives, again and again as it changes, until interrupted. For programs, ages are no change."""
+        """Shows the result of `look` on each change until interrupted. In JSON and YAML, ages do not count as changes."""
         import asyncio
 
         shown: Any = None
@@ -208,7 +208,7 @@ def _without_ages(rows: Any) -> Any:
 
 
 def _plain_data(data: Any) -> Any:
-    """Without shared objects, which YAML would print as anchors."""
+    """A copy without shared objects, which YAML would print as anchors."""
     return json.loads(json.dumps(data))
 
 
@@ -239,8 +239,8 @@ def command(
 
         @functools.wraps(function)
         def run(**given: Any) -> None:
-            asked = {option: given.pop(option) for option in shared}
-            raise typer.Exit(guarded(lambda: _run(function, asked, given)))
+            shared_options = {option: given.pop(option) for option in shared}
+            raise typer.Exit(guarded(lambda: _run(function, shared_options, given)))
 
         keyword = inspect.Parameter.KEYWORD_ONLY
         added = [
@@ -257,39 +257,39 @@ def command(
 
 
 def _paragraphs(text: str) -> str:
-    """The text with one line per paragraph: where lines end is for the terminal to say."""
+    """The text with one line per paragraph; the terminal wraps them."""
     return "\n\n".join(" ".join(part.split()) for part in inspect.cleandoc(text).split("\n\n"))
 
 
-def _run(function: Function, asked: Mapping[str, Any], given: Mapping[str, Any]) -> ExitCode:
+def _run(function: Function, shared_options: Mapping[str, Any], given: Mapping[str, Any]) -> ExitCode:
     from bailiff_service.logs import configure_logs_on_use
 
-    session = Session(asked, asked.get("output") or Output.TABLE)
+    session = Session(shared_options, shared_options.get("output") or Output.TABLE)
     configure_logs_on_use("console", "warning" if os.environ.get("BAILIFF_DEBUG") else "error", service="bailiff", instance="cli")
     result = function(session, **given)
     if not inspect.iscoroutine(result):
         return result or ExitCode.DONE
-    import asyncio  # here: a command that waits for nothing is no coroutine, and starts without it
+    import asyncio  # imported here: plain functions start without it
 
     return asyncio.run(result) or ExitCode.DONE
 
 
-def settings_of(asked: Mapping[str, Any]) -> ClientSettings:
-    """The settings, with the values of the command line on top."""
+def settings_of(shared_options: Mapping[str, Any]) -> ClientSettings:
+    """The settings, overridden by the command line."""
     from bailiff.client.settings import ClientSettings
     from bailiff_service.settings import FILE_VARIABLE, load_settings
 
-    if asked.get("settings") is not None:
-        os.environ[FILE_VARIABLE] = str(asked["settings"])
-    values = {name: asked[name] for name in ("pool", "actor", "key") if asked.get(name) is not None}
+    if shared_options.get("settings") is not None:
+        os.environ[FILE_VARIABLE] = str(shared_options["settings"])
+    values = {name: shared_options[name] for name in ("pool", "actor", "key") if shared_options.get(name) is not None}
     settings = load_settings(ClientSettings, **values)
-    if asked.get("kafka") is not None:
-        settings = settings.model_copy(update={"kafka": settings.kafka.model_copy(update={"bootstrap": asked["kafka"]})})
+    if shared_options.get("kafka") is not None:
+        settings = settings.model_copy(update={"kafka": settings.kafka.model_copy(update={"bootstrap": shared_options["kafka"]})})
     return settings
 
 
 def guarded(call: Callable[[], ExitCode]) -> ExitCode:
-    """The call's exit code, or that of what it raised, which is told in a sentence."""
+    """The call's exit code; an exception is printed as an error line and gives its exit code."""
     try:
         return call()
     except KeyboardInterrupt:
@@ -300,19 +300,19 @@ def guarded(call: Callable[[], ExitCode]) -> ExitCode:
     except (typer.Exit, typer.Abort):
         raise
     except Exception as error:  # the last handler before a traceback
-        problem = as_problem(error)
+        problem = as_client_error(error)
         if problem is None and os.environ.get("BAILIFF_DEBUG"):
             raise
         if problem is None:
             advice = "please report it; BAILIFF_DEBUG=1 prints the traceback"
-            problem = Problem(ExitCode.INTERNAL, f"internal error: {type(error).__name__}: {error}", advice)
-    print_problem(problem)
+            problem = ClientError(ExitCode.INTERNAL, f"internal error: {type(error).__name__}: {error}", advice)
+    print_error(problem)
     return problem.code
 
 
-def as_problem(error: Exception) -> Problem | None:
-    """The error as a sentence with advice; None for one that only a fault in the program raises."""
-    if isinstance(error, Problem):
+def as_client_error(error: Exception) -> ClientError | None:
+    """The error with text, advice and exit code; None for an internal error."""
+    if isinstance(error, ClientError):
         return error
     from bailiff_bus.port import BusUnavailable, OffsetOutOfRange
     from bailiff_core.records.wire import UnreadableRecord
@@ -321,25 +321,25 @@ def as_problem(error: Exception) -> Problem | None:
 
     match error:
         case SettingsError():
-            return Problem(ExitCode.USAGE, "\n".join(f"settings: {sentence}" for sentence in error.sentences))
+            return ClientError(ExitCode.USAGE, "\n".join(f"settings: {sentence}" for sentence in error.sentences))
         case BusUnavailable():
             advice = (
-                "is Kafka running there? give its address with --kafka HOST:PORT or BAILIFF_KAFKA__BOOTSTRAP; see: bailiff doctor"
+                "check that Kafka is running; set its address: --kafka HOST:PORT or BAILIFF_KAFKA__BOOTSTRAP; see: bailiff doctor"
             )
             text = re.sub(r"KafkaConnectionError: Unable to bootstrap from \[.*\]", "no connection", str(error))
-            return Problem(ExitCode.UNREACHABLE, text, advice)
+            return ClientError(ExitCode.UNREACHABLE, text, advice)
         case OffsetOutOfRange():
-            return Problem(ExitCode.UNREADABLE, f"the log is truncated: {error}", "see: bailiff audit verify")
+            return ClientError(ExitCode.UNREADABLE, f"the log is truncated: {error}", "see: bailiff audit verify")
         case UnreadableRecord():
-            return Problem(ExitCode.UNREADABLE, f"the log cannot be read further: {error}", "see: bailiff audit verify")
+            return ClientError(ExitCode.UNREADABLE, f"the log cannot be read further: {error}", "see: bailiff audit verify")
         case StateDiverged():
-            return Problem(ExitCode.UNREADABLE, str(error), "see: bailiff audit replay")
+            return ClientError(ExitCode.UNREADABLE, str(error), "see: bailiff audit replay")
         case _:
             return None
 
 
-def print_problem(problem: Problem) -> None:
-    """Print what went wrong and what to do, on stderr."""
+def print_error(problem: ClientError) -> None:
+    """Prints the error and its advice to stderr."""
     err = _console(sys.stderr)
     for line in problem.text.splitlines():
         err.print(f"[red]bailiff:[/red] {_escaped(plain(line))}", soft_wrap=True)

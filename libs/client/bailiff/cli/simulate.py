@@ -1,4 +1,4 @@
-"""`bailiff simulate`: policies compared on a trace, by the engine itself under virtual time."""
+"""`bailiff simulate`: compares policies on a trace; the scheduling engine runs under virtual time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff.simulation import options
 
 from .session import SHARED, Session, command
@@ -32,46 +32,52 @@ def opt(*names: str, metavar: str | None = None, help: str) -> Any:  # noqa: A00
     return typer.Option(*names, metavar=metavar, help=help, show_default=True)
 
 
-Cluster = Annotated[str | None, opt("--cluster", help="Machines, as in 16x8 or 4x8xH100-80GB,8x2, or a real one by name.")]
-Manifest = Annotated[Path | None, typer.Option("--manifest", metavar="FILE", help="Write what runs it again, exactly.")]
+Cluster = Annotated[str | None, opt("--cluster", help="Nodes, as in 16x8 or 4x8xH100-80GB,8x2, or a built-in cluster by name.")]
+Manifest = Annotated[Path | None, typer.Option("--manifest", metavar="FILE", help="Write a manifest that reproduces the run.")]
 Again = Annotated[
-    Path | None, typer.Option("--again", metavar="MANIFEST", help="Run a manifest again, which says all of it, and compare.")
+    Path | None, typer.Option("--again", metavar="MANIFEST", help="Repeat the run of a manifest, and compare the results.")
 ]
-Seeds = Annotated[int, typer.Option("--seeds", min=1, max=100, help="How many seeds, from 0 on: for --mix and --mtbf.")]
-Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Only the first so many jobs.")]
-Compress = Annotated[float, typer.Option("--compress", min=0.001, help="Divide the gaps between arrivals by this.")]
-Skip = Annotated[str, opt("--skip", metavar="DURATION", help="Leave out the trace's beginning.")]
-Length = Annotated[str | None, opt("--length", metavar="DURATION", help="Only so much of the trace.")]
-Tiers = Annotated[list[str] | None, opt("--class", metavar="WORD=CLASS", help="What class a word of the trace is; repeat it.")]
-Mix = Annotated[list[str] | None, opt("--mix", metavar="CLASS=PERCENT", help="Classes dealt by chance where a trace has none.")]
-Every = Annotated[str, opt("--checkpoint-every", metavar="DURATION", help="How often jobs save by themselves; never.")]
-Save = Annotated[str, opt("--save-time", metavar="DURATION", help="How long a job that is told to leave takes to save; never.")]
-Restart = Annotated[str, opt("--restart-cost", metavar="DURATION", help="What each further start of a job costs.")]
-Mtbf = Annotated[str, opt("--mtbf", metavar="DURATION", help="Mean time between failures of a machine.")]
-Retry = Annotated[str, opt("--retry", metavar="DURATION", help="The least that a policy's selection_backoff counts as.")]
-Quotas = Annotated[bool, typer.Option("--daily-quotas", help="Quotas of projects that change by the day, as in Helios' Venus.")]
-Start = Annotated[str, opt("--start-delay", metavar="DURATION", help="From the order to start a task until it runs.")]
-Release = Annotated[str, opt("--release-delay", metavar="DURATION", help="From a task's exit until its GPUs are seen free.")]
+Seeds = Annotated[int, typer.Option("--seeds", min=1, max=100, help="Number of seeds, from 0, for --mix and --mtbf.")]
+Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Only the first N jobs.")]
+Compress = Annotated[float, typer.Option("--compress", min=0.001, help="Divide the time between arrivals by this.")]
+Skip = Annotated[str, opt("--skip", metavar="DURATION", help="Skip the beginning of the trace.")]
+Length = Annotated[str | None, opt("--length", metavar="DURATION", help="Use only this much of the trace.")]
+Tiers = Annotated[list[str] | None, opt("--class", metavar="WORD=CLASS", help="Map a word of the trace to a class; repeatable.")]
+Mix = Annotated[
+    list[str] | None, opt("--mix", metavar="CLASS=PERCENT", help="Random classes for a trace without classes; repeatable.")
+]
+Every = Annotated[str, opt("--checkpoint-every", metavar="DURATION", help="Checkpoint interval of jobs, or never.")]
+Save = Annotated[
+    str, opt("--save-time", metavar="DURATION", help="Time that an evicted job takes to save a checkpoint, or never.")
+]
+Restart = Annotated[str, opt("--restart-cost", metavar="DURATION", help="Time lost by each restart of a job.")]
+Mtbf = Annotated[str, opt("--mtbf", metavar="DURATION", help="Mean time between failures of a node.")]
+Retry = Annotated[str, opt("--retry", metavar="DURATION", help="Lower bound of a policy's selection_backoff.")]
+Quotas = Annotated[bool, typer.Option("--daily-quotas", help="Daily project quotas, as in Helios Venus.")]
+Start = Annotated[str, opt("--start-delay", metavar="DURATION", help="Time from the start command of a task until it runs.")]
+Release = Annotated[
+    str, opt("--release-delay", metavar="DURATION", help="Time from the exit of a task until its GPUs are seen free.")
+]
 
 
 async def simulate(
     session: Session,
     context: typer.Context,
-    trace: Annotated[
-        str | None, typer.Argument(metavar="TRACE", help="A trace by name, or FORMAT:FILE; --list names them.")
-    ] = None,
+    trace: Annotated[str | None, typer.Argument(metavar="TRACE", help="A trace by name, or FORMAT:FILE; see --list.")] = None,
     cluster: Cluster = None,
-    policy: Annotated[list[Path] | None, typer.Option("--policy", metavar="FILE", help="A policy; repeat it to compare.")] = None,
+    policy: Annotated[
+        list[Path] | None, typer.Option("--policy", metavar="FILE", help="Policy file; repeatable, to compare.")
+    ] = None,
     baseline: Annotated[
         list[str] | None,
-        typer.Option("--baseline", metavar="NAME", help="Also: a built-in scheduler, or all; --list names them."),
+        typer.Option("--baseline", metavar="NAME", help="Also run a built-in scheduler, or all; see --list."),
     ] = None,
     seeds: Seeds = 1,
-    report: Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write an HTML page with plots.")] = None,
+    report: Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write an HTML report with plots.")] = None,
     manifest: Manifest = None,
     again: Again = None,
     log: Annotated[Path | None, typer.Option("--log", metavar="FILE", help="Write the log of the first policy's run.")] = None,
-    listed: Annotated[bool, typer.Option("--list", help="Name the traces, clusters, formats and baselines.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List traces, clusters, formats and baselines.")] = False,
     jobs: Jobs = None,
     compress: Compress = 1.0,
     skip: Skip = "0s",
@@ -104,7 +110,7 @@ async def simulate(
         return
     check(report, manifest, log)
     before: dict[str, Any] | None = None
-    with options.told():
+    with options.simulator_errors():
         if again is not None:
             check_alone(context)
             before = options.manifest_of(again, "simulate")
@@ -112,7 +118,7 @@ async def simulate(
             source = simulator("traces.catalogue").trace(ask.trace)
         else:
             if trace is None:
-                raise Problem(ExitCode.USAGE, "expected a trace, found nothing", "list them: bailiff simulate --list")
+                raise ClientError(ExitCode.USAGE, "expected a trace, found nothing", "list them: bailiff simulate --list")
             source = simulator("traces.catalogue").trace(trace)
             chosen = options.choices(
                 first=jobs, compress=compress, skip=skip, length=length, tiers=tiers or (), mix=mix or (),
@@ -127,56 +133,56 @@ async def simulate(
                 trace, cluster or source.cluster, chosen, delays, options.policies(policy or ()),
                 _baselines(runs.BASELINES, baseline or ()), range(seeds),
             )  # fmt: skip
-        with options.progress_bar(session.err) as tell:
-            found, lines = _run(runs, ask, source, tell, log)
+        with options.progress_bar(session.err) as progress:
+            found, lines = _run(runs, ask, source, progress, log)
         data = runs.summary(found)
-        told = json.dumps(runs.manifest(ask, source, found), indent=1, ensure_ascii=False)
+        manifest_text = json.dumps(runs.manifest(ask, source, found), indent=1, ensure_ascii=False)
         notes = [*_notes(ask, source), *runs.refusals(found)]
     for note in notes:
         session.say(note, "dim")
     figures = simulator("tables")
     session.show(
-        {"runs": data, "manifest": json.loads(told)},
+        {"runs": data, "manifest": json.loads(manifest_text)},
         lambda: Group(
-            shown(*figures.compared(data)), "", Text("How long each class waits", "bold"),
+            shown(*figures.compared(data)), "", Text("Waiting time by class", "bold"),
             shown(*figures.by_key(data, "waiting", "class ")),
         ),
     )  # fmt: skip
     if manifest is not None:
-        write(manifest, told + "\n")
+        write(manifest, manifest_text + "\n")
     if log is not None:
         write(log, "".join(lines))
     if report is not None:
-        write(report, simulator("report").page(f"Simulation of {ask.trace}", notes, found, data, told))
+        write(report, simulator("report").page(f"Simulation of {ask.trace}", notes, found, data, manifest_text))
     for path, what in ((report, "report"), (manifest, "manifest"), (log, "log")):
         if path is not None:
             session.say(f"{what}: {path}")
     if before is not None:
-        for line in options.compare(before, json.loads(told), _digests):
+        for line in options.compare(before, json.loads(manifest_text), _digests):
             session.say(line)
 
 
 def check_alone(context: typer.Context) -> None:
-    """Raise `Problem` where the command line says, beside `--again`, what its manifest says."""
-    said = []
+    """Raises `ClientError` if options are given that the manifest of `--again` already has."""
+    others = []
     for each in context.command.params:
         source = context.get_parameter_source(each.name or "")
         if source is not None and source.name == "COMMANDLINE" and each.name not in BESIDE_AGAIN:
-            said.append("the trace" if each.param_type_name == "argument" else each.opts[0])
-    if said:
-        text = f"--again: its manifest says all of it; leave out {', '.join(said)}"
-        raise Problem(ExitCode.USAGE, text, "it takes only where to write what comes of it: --report, --manifest and the like")
+            others.append("the trace" if each.param_type_name == "argument" else each.opts[0])
+    if others:
+        text = f"--again: cannot be combined with {', '.join(others)}; the manifest has them"
+        raise ClientError(ExitCode.USAGE, text, "allowed are only the output files: --report, --manifest, --log")
 
 
-def _run(runs: Any, ask: Any, source: Any, tell: Any, log: Path | None) -> tuple[list[Any], list[str]]:
+def _run(runs: Any, ask: Any, source: Any, progress: Any, log: Path | None) -> tuple[list[Any], list[str]]:
     from bailiff.simulation.options import simulator
 
     lines: list[str] = []
     if log is None:
-        return runs.run_all(ask, source, tell), lines
-    tape = simulator("log_export").LogExport(lines)
+        return runs.run_all(ask, source, progress), lines
+    log_export = simulator("log_export").LogExport(lines)
     first = next(iter(ask.policies), None), ask.seeds[0]
-    return runs.run_all(ask, source, tell, lambda *run: tape if run == first else tape.nothing), lines
+    return runs.run_all(ask, source, progress, lambda *run: log_export if run == first else log_export.nothing), lines
 
 
 def _baselines(known: tuple[str, ...], named: list[str] | tuple[str, ...]) -> list[str]:
@@ -184,12 +190,12 @@ def _baselines(known: tuple[str, ...], named: list[str] | tuple[str, ...]) -> li
         return list(known)
     unknown = [name for name in named if name not in known]
     if unknown:
-        raise Problem(ExitCode.USAGE, f"--baseline: expected some of {', '.join(known)} or all, found {unknown[0]!r}")
+        raise ClientError(ExitCode.USAGE, f"--baseline: expected some of {', '.join(known)} or all, found {unknown[0]!r}")
     return list(dict.fromkeys(named))
 
 
 def _notes(ask: Any, source: Any) -> list[str]:
-    """What a reader has to know before the figures."""
+    """Notes printed before the results."""
     from bailiff.simulation.options import simulator
 
     assembled, catalogue = simulator("workload_builder"), simulator("traces.catalogue")
@@ -200,14 +206,14 @@ def _notes(ask: Any, source: Any) -> list[str]:
     if peak <= workload.gpus:
         notes.append(
             f"if every job started as it arrives, {_many(peak, 'GPU')} would be in use at most, and there are {workload.gpus:,}: "
-            "hardly anybody waits. A smaller --cluster or --compress makes them contend"
+            "there is hardly any contention. Use a smaller --cluster, or --compress"
         )
     notes += source.notes
     no_class = [word for word, name in {**source.tiers, **ask.choices.tiers}.items() if not name]
     if no_class:
         notes.append(
-            f"{', '.join(no_class)}: jobs with this word are of the policy's default class, as nobody says which class it is; "
-            f"say so with --class, as in --class {no_class[0]}=train"
+            f"{', '.join(no_class)}: jobs with this word get the policy's default class, as it has no mapping; "
+            f"map it with --class, as in --class {no_class[0]}=train"
         )
     if source.left_out:
         notes.append("left out: " + ", ".join(f"{count:,} {why}" for why, count in source.left_out.items()))
@@ -219,7 +225,7 @@ def _many(number: int, thing: str) -> str:
 
 
 def shown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableType:
-    """Figures in the house's table, as wide as they are."""
+    """A table of results at its full width."""
     from bailiff.render.tables.style import MOST_WIDTH, Unsqueezed, table
 
     made = table(*head, right=[name for name in head[1:] if name != "class"])
@@ -238,15 +244,15 @@ def _list(session: Session) -> None:
         "clusters": list(catalogue.CLUSTERS),
         "baselines": baselines.SAID,
     }
-    told = [
+    manifest_text = [
         "traces:",
         *(f"  {name}" for name in catalogue.SHIPPED),
         f"formats of a file, as in slurm:jobs.txt: {', '.join(catalogue.FORMATS)}",
         f"clusters: {', '.join(catalogue.CLUSTERS)}; or as in 16x8xH100-80GB",
         "baselines:",
-        *(f"  {name}: {said}" for name, said in baselines.SAID.items()),
+        *(f"  {name}: {others}" for name, others in baselines.SAID.items()),
     ]
-    session.show(data, lambda: "\n".join(told))
+    session.show(data, lambda: "\n".join(manifest_text))
 
 
 def _digests(manifest: Mapping[str, Any]) -> dict[str, str]:

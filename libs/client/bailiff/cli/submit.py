@@ -1,4 +1,4 @@
-"""`bailiff submit`: one job, an array of them, or one that is attended while it runs."""
+"""`bailiff submit`: submits a job or an array of jobs; optionally waits for its end or attaches to it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 
-from .jobs import ANSWER_WITHIN, PANEL, about, answered, followed_jobs, print_output
+from .jobs import ANSWER_WITHIN, PANEL, about, follow_jobs, print_output, require_accepted
 from .session import Output, Session, as_text, command
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bailiff.client.client import Client, SentRequest
     from bailiff_bus.messages import SubmitJob
 
-    Accepted = list[tuple[SentRequest, int]]  # requests with the seq of the record that accepted each
+    Accepted = list[tuple[SentRequest, int]]  # requests, each with the seq of the record that accepted it
 
 OUTCOMES = {
     "succeeded": ExitCode.DONE, "failed": ExitCode.JOB_FAILED, "evicted": ExitCode.JOB_FAILED,
@@ -107,7 +107,7 @@ async def submit(
     if interactive and "class" not in document and class_ is None:
         class_ = "interactive"
     if interactive and "max_failures" not in document and max_failures is None:
-        max_failures = 0  # who sits before it sees that it failed
+        max_failures = 0  # an attached user sees that it failed
     options: dict[str, Any] = {
         "name": name, "project": project, "class": class_, "gpus": gpus, "fraction": fraction, "gpu_memory": gpu_memory,
         "gpu_devices": gpu_devices, "cpu": cpu, "memory": memory, "tasks": tasks, "min_tasks": min_tasks,
@@ -120,15 +120,15 @@ async def submit(
     given = {field: value for field, value in options.items() if value is not None}
     document |= given
     in_project(document, session.settings.project)
-    told = [*(env or []), *([f"{PORT}={port}"] if port is not None else [])]
-    for field, texts in (("env", told), ("secrets", secret), ("labels", label), ("node_labels", node_label)):
+    variables = [*(env or []), *([f"{PORT}={port}"] if port is not None else [])]
+    for field, texts in (("env", variables), ("secrets", secret), ("labels", label), ("node_labels", node_label)):
         if texts:
             document[field] = job_parser.merged(document.get(field), _pairs(field, texts))
     source = replace(source, options=frozenset(given))
     named(document)
     jobs = array_of(document, source, array) if array is not None else [job_parser.job_from(document, source)]
     if interactive and array is not None:
-        raise Problem(ExitCode.USAGE, "--interactive and --array are mutually exclusive")
+        raise ClientError(ExitCode.USAGE, "--interactive and --array are mutually exclusive")
     if dry_run:
         session.out.out("---\n".join(map(request_text, jobs)), highlight=False, end="")
         return None
@@ -136,8 +136,8 @@ async def submit(
         accepted = await _ask(session, client, jobs, timeout)
         await _warn(session, client, accepted[0][0].pool, jobs[0])
         if interactive:
-            (asked, seq) = accepted[0]
-            return await attend(session, client, asked, seq, port)
+            (sent, seq) = accepted[0]
+            return await attend(session, client, sent, seq, port)
         if wait or follow:
             return await _wait(session, client, accepted, follow=follow)
         await _tell(session, client, accepted, is_array=array is not None)
@@ -145,11 +145,11 @@ async def submit(
 
 
 def array_of(document: Mapping[str, Any], source: job_parser.Source, size: int) -> list[SubmitJob]:
-    """`size` jobs that differ in their name and in what they are told of their number."""
+    """`size` jobs that differ in name and array index."""
     from bailiff.client import job_parser
 
     if not 1 <= size <= LARGEST_ARRAY:
-        raise Problem(ExitCode.USAGE, f"--array: expected 1 to {LARGEST_ARRAY} jobs, found {size}")
+        raise ClientError(ExitCode.USAGE, f"--array: expected 1 to {LARGEST_ARRAY} jobs, found {size}")
     jobs = []
     for index in range(size):
         env = job_parser.merged(document.get("env"), {ARRAY_INDEX: str(index), ARRAY_SIZE: str(size)})
@@ -158,26 +158,26 @@ def array_of(document: Mapping[str, Any], source: job_parser.Source, size: int) 
 
 
 async def _ask(session: Session, client: Client, jobs: Sequence[SubmitJob], timeout: float) -> Accepted:
-    """Submit them, in their order. Raises `Problem` for those that are rejected, after all have been answered."""
-    where = await client.pool(session.pool)
-    await client.projection(where.name)
-    accepted, refused = [], list[Problem]()
-    for asked in await client.requests(where.name, jobs):
+    """Submits the jobs in order. Raises `ClientError` for rejected ones, after all have an outcome."""
+    pool = await client.pool(session.pool)
+    await client.projection(pool.name)
+    accepted, refused = [], list[ClientError]()
+    for sent in await client.requests(pool.name, jobs):
         try:
-            accepted.append((asked, (await answered(client, asked, timeout)).seq))
-        except Problem as problem:
+            accepted.append((sent, (await require_accepted(client, sent, timeout)).seq))
+        except ClientError as problem:
             refused.append(problem)
             if problem.code is ExitCode.NO_ANSWER:
                 break
     if refused:
         others = f"{len(accepted)} of {len(jobs)} jobs were accepted" if len(jobs) > 1 else ""
         texts = [*(problem.text for problem in refused[:5]), *([f"and {len(refused) - 5} more"] if len(refused) > 5 else [])]
-        raise Problem(refused[-1].code, "\n".join([*texts, *([others] if others else [])]), refused[-1].advice)
+        raise ClientError(refused[-1].code, "\n".join([*texts, *([others] if others else [])]), refused[-1].advice)
     return accepted
 
 
 async def _warn(session: Session, client: Client, pool: str, job: SubmitJob) -> None:
-    """What its owner should know of a job that was accepted all the same."""
+    """Prints a warning about an accepted job."""
     from bailiff_core.placement.shared_checkpoints import unshared_checkpoints
 
     problem = unshared_checkpoints((await client.projection(pool)).state, job.demand) if job.spec.runtime != "simulated" else None
@@ -188,26 +188,26 @@ async def _warn(session: Session, client: Client, pool: str, job: SubmitJob) -> 
 async def _tell(session: Session, client: Client, accepted: Accepted, *, is_array: bool) -> None:
     from bailiff.render.serializers.jobs import job_state
 
-    results, said = [], []
+    results, text_lines = [], []
     state = (await client.projection(accepted[0][0].pool)).state
     ahead = {name: at for at, name in enumerate(name for name in state.queue if name not in state.active)}
-    for asked, seq in accepted:
-        found = state.jobs.get(asked.job)
+    for sent, seq in accepted:
+        found = state.jobs.get(sent.job)
         shown = job_state(found) if found is not None else "accepted"
-        results.append({"job": asked.job, "pool": asked.pool, "seq": seq, "request_id": asked.id, "state": shown})
-        waits = f", {ahead[asked.job]} ahead" if asked.job in ahead else ""
-        said.append(f"{asked.job} accepted as {asked.pool}#{seq}, {shown}{waits}")
-    session.show(results if is_array else results[0], lambda: "\n".join(said))
+        results.append({"job": sent.job, "pool": sent.pool, "seq": seq, "request_id": sent.id, "state": shown})
+        waits = f", {ahead[sent.job]} ahead" if sent.job in ahead else ""
+        text_lines.append(f"{sent.job} accepted as {sent.pool}#{seq}, {shown}{waits}")
+    session.show(results if is_array else results[0], lambda: "\n".join(text_lines))
 
 
 async def _wait(session: Session, client: Client, accepted: Accepted, *, follow: bool) -> ExitCode:
     import asyncio
 
-    names = [asked.job for asked, _ in accepted]
+    names = [sent.job for sent, _ in accepted]
     pool = accepted[0][0].pool
     if session.for_people and not follow:
-        for asked, seq in accepted:
-            session.say(f"{asked.job} accepted as {pool}#{seq}; waiting for its end")
+        for sent, seq in accepted:
+            session.say(f"{sent.job} accepted as {pool}#{seq}; waiting for its end")
     try:
         return await _until_ended(session, client, pool, names, min(seq for _, seq in accepted), follow=follow)
     except asyncio.CancelledError:  # Ctrl-C
@@ -218,20 +218,20 @@ async def _wait(session: Session, client: Client, accepted: Accepted, *, follow:
 def _leave(session: Session, names: Sequence[str], pool: str) -> None:
     shown = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
     goes = "keeps" if len(names) == 1 else "keep"
-    session.err.print(f"{shown} {goes} running; to cancel: bailiff cancel {names[0]} -d {pool}", markup=False)
+    session.err.print(f"{shown} {goes} running; to cancel: bailiff cancel {names[0]} --pool {pool}", markup=False)
 
 
 async def _until_ended(
     session: Session, client: Client, pool: str, jobs: Sequence[str], from_seq: int, *, follow: bool
 ) -> ExitCode:
-    """The worst of the jobs' outcomes."""
+    """Waits until all jobs have ended. Returns the worst of their exit codes."""
     from bailiff.render.record_text.lines import lines
     from bailiff.render.serializers.records import record_data
     from bailiff_core.model.state import PoolState
     from bailiff_core.records.decisions import JobEnded
 
     state, left, worst = PoolState(), dict.fromkeys(jobs), ExitCode.DONE
-    async for entry, job in followed_jobs(client, pool, left, from_seq, state):
+    async for entry, job in follow_jobs(client, pool, left, from_seq, state):
         if follow and session.for_people:
             session.show_lines(about(lines(entry.record, state), job))
         elif follow:
@@ -248,11 +248,11 @@ async def _until_ended(
     raise AssertionError("following ends only with the jobs")
 
 
-# --- staying with one job
+# --- attached
 
 
-async def attend(session: Session, client: Client, asked: SentRequest, seq: int, port: int | None) -> ExitCode:
-    """What the job prints goes to stdout; where it runs, and what happens to it, to stderr."""
+async def attend(session: Session, client: Client, sent: SentRequest, seq: int, port: int | None) -> ExitCode:
+    """Attaches to the job: its output goes to stdout, its node and events to stderr."""
     import asyncio
 
     over = asyncio.Event()
@@ -260,27 +260,27 @@ async def attend(session: Session, client: Client, asked: SentRequest, seq: int,
     async def is_over() -> bool:
         return over.is_set()
 
-    output = asyncio.create_task(print_output(session, client, asked.job, is_over))
+    output = asyncio.create_task(print_output(session, client, sent.job, is_over))
     try:
-        code = await _events_of(session, client, asked, seq, port)
+        code = await _events_of(session, client, sent, seq, port)
         over.set()
         await output
         return code
     except asyncio.CancelledError:
-        _leave(session, [asked.job], asked.pool)
+        _leave(session, [sent.job], sent.pool)
         raise
     finally:
         output.cancel()
 
 
-async def _events_of(session: Session, client: Client, asked: SentRequest, seq: int, port: int | None) -> ExitCode:
+async def _events_of(session: Session, client: Client, sent: SentRequest, seq: int, port: int | None) -> ExitCode:
     from bailiff.render.record_text.lines import lines
     from bailiff_core.model.state import PoolState
     from bailiff_core.records.decisions import JobEnded
     from bailiff_core.records.facts import TaskStarted
 
     state = PoolState()
-    async for entry, job in followed_jobs(client, asked.pool, {asked.job: None}, seq, state):
+    async for entry, job in follow_jobs(client, sent.pool, {sent.job: None}, seq, state):
         data = entry.record.data
         for line in about(lines(entry.record, state), job):
             session.err.print(str(line), style="dim", markup=False, highlight=False, soft_wrap=True)
@@ -293,7 +293,7 @@ async def _events_of(session: Session, client: Client, asked: SentRequest, seq: 
 
 
 def where_to_reach(node: str, port: int | None) -> list[str]:
-    """Where the job runs, and how to get to its port. Bailiff itself opens no way there."""
+    """Node and port of the job, and how to forward the port. Bailiff opens no tunnel itself."""
     if port is None:
         return [f"running on {node}"]
     return [
@@ -302,11 +302,11 @@ def where_to_reach(node: str, port: int | None) -> list[str]:
     ]
 
 
-# --- what was typed
+# --- parsing options
 
 
 def request_text(job: SubmitJob) -> str:
-    """The request as it would be sent."""
+    """The request as it would be sent, as YAML."""
     return as_text({"type": job.TYPE, "data": job.to_data()}, Output.YAML)
 
 
@@ -317,9 +317,9 @@ def _topology(required: str | None, preferred: str | None) -> dict[str, str] | N
             continue
         name, colon, level = text.partition(":")
         if not (colon and name and level):
-            raise Problem(ExitCode.USAGE, f'--{option}: expected NAME:LEVEL, as in racks:rack, found "{text}"')
+            raise ClientError(ExitCode.USAGE, f'--{option}: expected NAME:LEVEL, as in racks:rack, found "{text}"')
         if found.setdefault("topology", name) != name:
-            raise Problem(ExitCode.USAGE, f"--near: expected a level of {found['topology']}, as --topology says, found {text}")
+            raise ClientError(ExitCode.USAGE, f"--near: expected a level of {found['topology']}, as in --topology, found {text}")
         found[kind] = level
     return found or None
 
@@ -331,4 +331,4 @@ def _pairs(field: str, texts: list[str]) -> dict[str, str]:
         return dict(job_parser.pair(text) for text in texts)
     except job_parser.InvalidValue as error:
         option = {"secrets": "secret", "labels": "label"}.get(field, field).replace("_", "-")
-        raise Problem(ExitCode.USAGE, f"--{option}: {error}") from None
+        raise ClientError(ExitCode.USAGE, f"--{option}: {error}") from None

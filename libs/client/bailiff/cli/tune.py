@@ -1,4 +1,4 @@
-"""`bailiff policy tune`: a few knobs of a policy turned on a trace, and what that costs whom."""
+"""`bailiff policy tune`: tries settings of a few policy fields on a trace, and shows the Pareto frontier."""
 
 import json
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_core.humanize import count_text
 
 from .session import Session
@@ -35,17 +35,19 @@ async def tune(
     context: typer.Context,
     trace: Annotated[str | None, typer.Argument(metavar="TRACE", help="As for bailiff simulate.")] = None,
     knob: Annotated[
-        list[str] | None, typer.Option("--knob", metavar="PLACE=VALUE,...", help="A place of the policy and values; repeat it.")
+        list[str] | None, typer.Option("--knob", metavar="PLACE=VALUE,...", help="A policy field and values to try; repeatable.")
     ] = None,
     knobs: Annotated[
-        Path | None, typer.Option("--knobs", metavar="FILE", help="The same as YAML: lists of values by place.")
+        Path | None, typer.Option("--knobs", metavar="FILE", help="The same as YAML: lists of values by field.")
     ] = None,
-    policy: Annotated[Path | None, typer.Option("--policy", metavar="FILE", help="The policy whose knobs these are.")] = None,
-    high: Annotated[int | None, typer.Option("--high", help="Classes of this value and above are the high ones.")] = None,
+    policy: Annotated[Path | None, typer.Option("--policy", metavar="FILE", help="The base policy.")] = None,
+    high: Annotated[int | None, typer.Option("--high", help="Lowest value of the high priority classes.")] = None,
     most: Annotated[
-        int, typer.Option("--most", min=2, max=1000, help="At most so many settings, by chance if there are more.")
+        int, typer.Option("--most", min=2, max=1000, help="Maximum number of settings; a random sample if there are more.")
     ] = 32,
-    report: Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write an HTML page with the frontier.")] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE", help="Write an HTML report with the frontier.")
+    ] = None,
     manifest: Manifest = None,
     again: Again = None,
     cluster: Cluster = None,
@@ -71,7 +73,7 @@ async def tune(
     tuning, runs, catalogue = simulator("tune"), simulator("runs"), simulator("traces.catalogue")
     check(report, manifest)
     before: dict[str, Any] | None = None
-    with options.told():
+    with options.simulator_errors():
         if again is not None:
             check_alone(context)
             before = options.manifest_of(again, "policy tune")
@@ -79,8 +81,8 @@ async def tune(
             source = catalogue.trace(search.ask.trace)
         else:
             if trace is None:
-                raise Problem(ExitCode.USAGE, "expected a trace, found nothing", "list them: bailiff simulate --list")
-            turned = options.knobs(knob or (), knobs)
+                raise ClientError(ExitCode.USAGE, "expected a trace, found nothing", "list them: bailiff simulate --list")
+            knob_values = options.knobs(knob or (), knobs)
             source = catalogue.trace(trace)
             chosen = options.choices(
                 first=jobs, compress=compress, skip=skip, length=length, tiers=tiers or (), mix=mix or (),
@@ -90,24 +92,24 @@ async def tune(
             base = options.policies([policy] if policy is not None else [])
             delays = simulator("timeline").Delays()
             ask = runs.Ask(trace, cluster or source.cluster, chosen, delays, base, (), range(seeds))
-            search = tuning.Search(ask, turned, most, high)
-        with options.progress_bar(session.err) as tell:
-            points = tuning.tune(search, source, tell)
+            search = tuning.Search(ask, knob_values, most, high)
+        with options.progress_bar(session.err) as progress:
+            points = tuning.tune(search, source, progress)
     data = tuning.manifest(search, source, points)
-    told = json.dumps(data, indent=1, ensure_ascii=False)
+    manifest_text = json.dumps(data, indent=1, ensure_ascii=False)
     session.show(data, lambda: shown(*simulator("tables").points_table(points)))
     if manifest is not None:
-        write(manifest, told + "\n")
+        write(manifest, manifest_text + "\n")
     if report is not None:
-        asked = search.ask
-        seeded = count_text(len(asked.seeds), "seed")
-        notes = [f"{len(points)} settings on {asked.trace}, cluster {asked.cluster}, {seeded}", *source.notes]
-        write(report, simulator("report").frontier_page(f"Knobs of a policy on {asked.trace}", notes, points, told))
+        ask = search.ask
+        seeded = count_text(len(ask.seeds), "seed")
+        notes = [f"{len(points)} settings on {ask.trace}, cluster {ask.cluster}, {seeded}", *source.notes]
+        write(report, simulator("report").frontier_page(f"Knobs of a policy on {ask.trace}", notes, points, manifest_text))
     for path, what in ((report, "report"), (manifest, "manifest")):
         if path is not None:
             session.say(f"{what}: {path}")
     if before is not None:
-        for line in options.compare(before, json.loads(told), _digests):
+        for line in options.compare(before, json.loads(manifest_text), _digests):
             session.say(line)
 
 

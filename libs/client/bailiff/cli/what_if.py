@@ -1,4 +1,4 @@
-"""`bailiff what-if`: the pool's own past under another policy."""
+"""`bailiff what-if`: compares a pool's recorded past with a simulation under another policy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .session import Session, command
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from bailiff.simulation.what_if import Tell
+    from bailiff.simulation.what_if import ProgressCallback
 
 
 def register(app: typer.Typer) -> None:
@@ -55,14 +55,14 @@ async def what_if(
         log = await whole_log(source)
     now = wall_clock() if source.path is None else log[-1].time if log else 0
     with Progress(console=session.err, transient=True, disable=not session.err.is_terminal) as bars:
-        found, comparison = other_past(source.pool, log, rules, begin, to, _told(bars), now)
-    said: dict[str, Any] = {"pool": source.pool, "policy": str(policy), **comparison}
-    session.show(said, lambda: what_if_table(said))
+        found, comparison = other_past(source.pool, log, rules, begin, to, _progress(bars), now)
+    result: dict[str, Any] = {"pool": source.pool, "policy": str(policy), **comparison}
+    session.show(result, lambda: what_if_table(result))
     if report is not None:
-        write(report, simulator("what_if_report").page(found, said))
-        session.say(f"{report}: the same with plots")
+        write(report, simulator("what_if_report").page(found, result))
+        session.say(f"{report}: report with plots")
 
 
-def _told(bars: Progress) -> Tell:
+def _progress(bars: Progress) -> ProgressCallback:
     tasks = {label: bars.add_task(text, total=None) for label, text in (("simulated", "as it was"), ("other", "another policy"))}
     return lambda label, done, of: bars.update(tasks[label], completed=done, total=of)

@@ -1,1 +1,1 @@
-"""Requests: publish one, wait for its outcome, preview it; the texts and files that people write for them."""
+"""Requests: publish, wait for the outcome, preview; and the parsers of job files, snapshots and pools files."""

@@ -1,7 +1,7 @@
-"""The client: publishes requests, waits for their outcome in the audit log, folds and follows a pool's log.
+"""The Python client: publishes requests, waits for their outcome in the audit log, folds and follows a pool's log.
 
-Pools are found in the log itself: each partition of `bailiff.audit` begins with the PoolCreated record. Only records that
-continue the chain count.
+Pools are discovered in the log: each partition of `bailiff.audit` begins with the PoolCreated record. Records that do not
+continue the chain are ignored.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bailiff_log.projection import Projection
 from bailiff_log.reader import AuditReader, Entry
 from bailiff_service import tracing
 
-from .errors import ExitCode, Problem
+from .errors import ClientError, ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -42,21 +42,21 @@ WAIT = 0.5
 
 
 def bus_of(settings: ClientSettings) -> Bus:
-    """Kafka, or where it is set the query interface for the logs and Kafka for all else."""
-    from bailiff_bus.kafka import KafkaBus  # here, so that commands without Kafka do not load its client
+    """The Kafka bus; with `api` set, logs are read from the query interface and all else from Kafka."""
+    from bailiff_bus.kafka import KafkaBus  # imported here: commands without Kafka do not load its client
     from bailiff_bus.kafka_settings import secret_of
 
     kafka = KafkaBus(settings.kafka)
     if not settings.api:
         return kafka
-    from bailiff.audit.http_log import ApiBus
+    from bailiff.audit.http_log import HttpLogSource
 
-    return ApiBus(settings.api, secret_of(settings.api_token), kafka, settings.kafka.request_timeout)
+    return HttpLogSource(settings.api, secret_of(settings.api_token), kafka, settings.kafka.request_timeout)
 
 
 @dataclass(frozen=True, slots=True)
 class PoolRef:
-    """A pool as its log declares it. identity: the hash of the log's first record."""
+    """A pool that has a log. partition: of `bailiff.audit`. identity: hash of the log's first record."""
 
     name: str
     partition: int
@@ -65,7 +65,7 @@ class PoolRef:
 
 @dataclass(frozen=True, slots=True)
 class SentRequest:
-    """A request that Kafka acknowledged; (source, id) deduplicates it."""
+    """A request that Kafka acknowledged. (source, id) is its deduplication key. job: empty if it names none."""
 
     pool: str
     source: str
@@ -75,7 +75,7 @@ class SentRequest:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a request: the record `seq`; if it was rejected, a code and a reason."""
+    """The outcome of a request: the record `seq`; if rejected, with code and reason."""
 
     accepted: bool
     seq: int
@@ -84,18 +84,22 @@ class Outcome:
 
 
 class NoMetrics:
-    """The counters of a projection that exports none."""
+    """Counters of a projection that exports no metrics."""
 
     def count_folded(self, pool: str, records: int, head_seq: int) -> None:
-        """Not counted."""
+        """Does nothing."""
 
     def count_orphan(self, pool: str, offset: int) -> bool:  # noqa: ARG002 - the protocol's signature
-        """Not counted; each is reported as new."""
+        """Returns True: every orphan is reported as new."""
         return True
 
 
 class Client:
-    """One connection. Use it as an async context manager. `now` gives µs UTC, for the time of requests."""
+    """A connection, to be used as an async context manager.
+
+    source: CloudEvents source of the requests. private_key: Ed25519 key that signs them. cache: folder of local snapshots.
+    now: clock for the time of requests, µs UTC.
+    """
 
     def __init__(
         self,
@@ -111,11 +115,11 @@ class Client:
         self._private_key, self._cache = private_key, cache
         self._pools: dict[str, PoolRef] | None = None
         self._projections: dict[str, Projection] = {}
-        self._answers: dict[tuple[str, str], Outcome] = {}
+        self._outcomes: dict[tuple[str, str], Outcome] = {}
 
     @classmethod
     def connect(cls, settings: ClientSettings | None = None, bus: Bus | None = None) -> Self:
-        """A client with these settings. It connects on first use."""
+        """A client with these settings (default: loaded from environment and file). Connects on first use."""
         from bailiff_service.settings import load_settings
 
         from .settings import ClientSettings, read_key
@@ -141,7 +145,7 @@ class Client:
     # --- pools
 
     async def pools(self) -> Mapping[str, PoolRef]:
-        """Every pool that has a log, by name."""
+        """All pools that have a log, by name."""
         if not self._pools:
             found: dict[str, PoolRef] = {}
             for partition, span in (await self.audit_spans()).items():
@@ -152,29 +156,29 @@ class Client:
         return self._pools
 
     async def pool(self, name: str | None = None) -> PoolRef:
-        """The pool of that name, or the only one. Raises `Problem` if there are several or none."""
+        """The pool of that name; without a name the only pool. Raises `ClientError` if there is none, or several."""
         known = await self.pools()
         names = ", ".join(known)
         if not known:
-            advice = "is admission running? `bailiff doctor` says what is missing"
-            raise Problem(ExitCode.NOT_FOUND, f"no pool has a log in {topics.AUDIT.name} yet", advice)
+            advice = "check that admission is running: bailiff doctor"
+            raise ClientError(ExitCode.NOT_FOUND, f"no pool has a log in {topics.AUDIT.name} yet", advice)
         if name is not None and name not in known:
-            raise Problem(ExitCode.NOT_FOUND, f"there is no pool {name!r}", f"pools with a log: {names}")
+            raise ClientError(ExitCode.NOT_FOUND, f"there is no pool {name!r}", f"pools with a log: {names}")
         if name is None and len(known) > 1:
-            raise Problem(ExitCode.USAGE, f"there are {len(known)} pools: {names}", "name one with --pool (-d)")
+            raise ClientError(ExitCode.USAGE, f"there are {len(known)} pools: {names}", "choose one with --pool")
         return known[name] if name is not None else next(iter(known.values()))
 
     async def audit_spans(self) -> Mapping[int, Span]:
-        """The partitions of the audit topic. Raises `Problem` where there is no such topic."""
+        """Offset spans of the audit topic, by partition. Raises `ClientError` if the topic does not exist."""
         return await self.spans(topics.AUDIT.name)
 
     async def spans(self, topic: str) -> Mapping[int, Span]:
-        """The partitions of a topic. Raises `Problem` where there is none of that name."""
+        """Offset spans of a topic, by partition. Raises `ClientError` if the topic does not exist."""
         try:
             return await self.bus.spans(topic)
         except KeyError:
-            advice = "an operator creates the topics with: bailiff topics create"
-            raise Problem(ExitCode.NOT_FOUND, f"Kafka has no topic {topic}", advice) from None
+            advice = "create it: bailiff topics create"
+            raise ClientError(ExitCode.NOT_FOUND, f"Kafka has no topic {topic}", advice) from None
 
     async def _first_record(self, partition: int, span: Span) -> PoolRef | None:
         async for message in self.messages(topics.AUDIT.name, {partition: span}):
@@ -192,7 +196,7 @@ class Client:
         return None
 
     async def messages(self, topic: str, spans: Mapping[int, Span], *, on: bool = False) -> AsyncGenerator[Message, None]:
-        """Every message in these spans, in order within each partition; with `on` also what is appended later."""
+        """Messages in these spans, in order within each partition; with `on`, also all that are appended later."""
         wanted = {partition: span for partition, span in spans.items() if on or span.end > span.begin}
         reader: Reader | None = None
         try:
@@ -208,25 +212,25 @@ class Client:
             if reader is not None:
                 await reader.close()
 
-    # --- asking
+    # --- publishing
 
     async def request(
         self, pool: str, body: RequestBody, *, id: str | None = None, actor: str | None = None  # noqa: A002 - CloudEvents' name
     ) -> SentRequest:  # fmt: skip
-        """Publish a request; returns when Kafka has it. A repeat under the same `id` has no second effect.
+        """Publishes a request; returns when Kafka has acknowledged it. A repeat under the same `id` has no further effect.
 
-        actor: in whose name, where that is not the client's own.
+        actor: default: the client's own.
         """
-        (asked,) = await self.requests(pool, [body], ids=[id] if id is not None else None, actor=actor)
-        return asked
+        (sent,) = await self.requests(pool, [body], ids=[id] if id is not None else None, actor=actor)
+        return sent
 
     async def requests(
         self, pool: str, bodies: Sequence[RequestBody], *, ids: Sequence[str] | None = None, actor: str | None = None
     ) -> list[SentRequest]:
-        """Publish several requests, in this order; returns when Kafka has all of them."""
-        names, began = ids or [uuid.uuid4().hex for _ in bodies], self.now()
-        by = self.actor if actor is None else actor
-        wires = [self._wrapped(pool, body, name, by) for body, name in zip(bodies, names, strict=True)]
+        """Publishes several requests, in this order; returns when Kafka has acknowledged all of them."""
+        names, started = ids or [uuid.uuid4().hex for _ in bodies], self.now()
+        as_actor = self.actor if actor is None else actor
+        wires = [self._wrapped(pool, body, name, as_actor) for body, name in zip(bodies, names, strict=True)]
         await self.spans(topics.REQUESTS.name)
         producer = await self.bus.producer()
         try:
@@ -237,18 +241,18 @@ class Client:
                 await receipt
         finally:
             await producer.close()
-        await self._trace(pool, bodies, began)
+        await self._trace(pool, bodies, started)
         return [SentRequest(pool, self.source, name, _job_of(body)) for name, body in zip(names, bodies, strict=True)]
 
-    async def _trace(self, pool: str, bodies: Sequence[RequestBody], began: int) -> None:
-        """Export the first span of each submitted job: the request itself."""
+    async def _trace(self, pool: str, bodies: Sequence[RequestBody], started: int) -> None:
+        """Exports the first trace span of each submitted job: the request itself."""
         from bailiff_bus.messages import SubmitJob
 
         jobs = [body.demand.job for body in bodies if isinstance(body, SubmitJob)] if tracing.endpoint() is not None else []
         traces = {job: tracing.trace_of(pool, job) for job in jobs}
         spans = [
             tracing.Span(
-                "bailiff-client", f"request {job}", trace, tracing.span_of(trace, "request"), "", began, self.now(),
+                "bailiff-client", f"request {job}", trace, tracing.span_of(trace, "request"), "", started, self.now(),
                 {"bailiff.pool": pool, "bailiff.job": job},
             )
             for job, trace in traces.items()
@@ -257,7 +261,7 @@ class Client:
             await asyncio.to_thread(tracing.export, spans)
 
     def _wrapped(self, pool: str, body: RequestBody, name: str, actor: str) -> tuple[Headers, bytes]:
-        from bailiff_bus.envelope import wrap  # here and below: what only reads loads no message models and no cryptography
+        from bailiff_bus.envelope import wrap  # imported here and below: readers load no message models and no cryptography
         from bailiff_bus.messages import SubmitJob
 
         at = self.now()
@@ -274,84 +278,86 @@ class Client:
         )  # fmt: skip
         size = message_size(pool.encode(), headers, value)
         if size > topics.REQUESTS.max_message_bytes:
-            text = f"the request has {size} bytes, and {topics.REQUESTS.name} takes up to {topics.REQUESTS.max_message_bytes}"
-            raise Problem(ExitCode.USAGE, text, "pass large data by reference: a path, a URL, a secret's name")
+            text = f"the request has {size} bytes; {topics.REQUESTS.name} accepts at most {topics.REQUESTS.max_message_bytes}"
+            raise ClientError(ExitCode.USAGE, text, "pass large data by reference: a path, a URL, the name of a secret")
         return headers, value
 
     async def submit(self, demand: JobDemand, spec: JobSpec, *, pool: str | None = None) -> SentRequest:
-        """Submit a job."""
+        """Publishes a job submission."""
         from bailiff_bus.messages import SubmitJob
 
-        where = await self.pool(pool)
-        return await self.request(where.name, SubmitJob(demand=demand, spec=spec))
+        pool_ref = await self.pool(pool)
+        return await self.request(pool_ref.name, SubmitJob(demand=demand, spec=spec))
 
     async def cancel(self, job: str, *, reason: str = "", pool: str | None = None) -> SentRequest:
-        """Cancel a job."""
+        """Publishes the cancellation of a job."""
         from bailiff_bus.messages import CancelJob
 
-        where = await self.pool(pool)
-        return await self.request(where.name, CancelJob(job=job, reason=reason))
+        pool_ref = await self.pool(pool)
+        return await self.request(pool_ref.name, CancelJob(job=job, reason=reason))
 
-    async def outcome_of(self, asked: SentRequest, timeout: float = 10.0) -> Outcome | None:
-        """The outcome, or None if there is none `timeout` seconds after the log was read to its end."""
-        projection = await self.projection(asked.pool)
+    async def outcome_of(self, sent: SentRequest, timeout: float = 10.0) -> Outcome | None:
+        """The outcome, or None if there is none within `timeout` seconds after the log was read to its end."""
+        projection = await self.projection(sent.pool)
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
-        while (found := self._answer_in(projection, asked)) is None:
+        while (found := self._outcome_in(projection, sent)) is None:
             left = until - loop.time()
             if left <= 0:
                 return None
             await projection.advance(min(WAIT, left))
         return found
 
-    def _answer_in(self, projection: Projection, asked: SentRequest) -> Outcome | None:
-        seen = self._answers.get((asked.source, asked.id))
+    def _outcome_in(self, projection: Projection, sent: SentRequest) -> Outcome | None:
+        seen = self._outcomes.get((sent.source, sent.id))
         if seen is not None:
             return seen
-        memo = projection.state.requests.get(request_key(asked.source, asked.id))
+        memo = projection.state.requests.get(request_key(sent.source, sent.id))
         return None if memo is None else Outcome(True, memo.seq)
 
-    def _note_answer(self, entry: Entry) -> None:
-        """Rejections are not part of the state; they are noted as they go by."""
+    def _store_outcome(self, entry: Entry) -> None:
+        """Stores the outcome of a rejected request: rejections are not part of the state."""
         data = entry.record.data
         if isinstance(data, InputRejected) and data.source and data.id:
-            self._answers[data.source, data.id] = Outcome(False, entry.record.seq, data.code, data.reason)
+            self._outcomes[data.source, data.id] = Outcome(False, entry.record.seq, data.code, data.reason)
 
     # --- reading
 
     async def projection(self, pool: str | None = None) -> Projection:
-        """The pool's current state: its log folded to the end. Later calls advance the same projection."""
-        where = await self.pool(pool)
-        if where.name in self._projections:
-            await self._projections[where.name].catch_up()
+        """The pool's log folded to its end. Later calls advance the same projection."""
+        pool_ref = await self.pool(pool)
+        if pool_ref.name in self._projections:
+            await self._projections[pool_ref.name].catch_up()
         else:
-            self._projections[where.name] = await self._new_projection(where)
-        return self._projections[where.name]
+            self._projections[pool_ref.name] = await self._new_projection(pool_ref)
+        return self._projections[pool_ref.name]
 
-    async def _new_projection(self, where: PoolRef) -> Projection:
-        """Folded to the end: from the local snapshot if the log confirms it, else from the start."""
-        kept_in = self._cache / where.identity[:16] if self._cache is not None else None
-        projection = Projection(self.bus, where.name, where.partition, NoMetrics(), snapshots=kept_in, observe=self._note_answer)
+    async def _new_projection(self, pool_ref: PoolRef) -> Projection:
+        """A projection folded to the end: from the local snapshot if the log confirms it, else from the first record."""
+        snapshots = self._cache / pool_ref.identity[:16] if self._cache is not None else None
+        projection = Projection(
+            self.bus, pool_ref.name, pool_ref.partition, NoMetrics(), snapshots=snapshots, observe=self._store_outcome
+        )
         await projection.open()
-        kept = projection.state.seq
-        with suppress(OffsetOutOfRange):  # the log is shorter than what was kept of it
+        snapshot_seq = projection.state.seq
+        with suppress(OffsetOutOfRange):  # the log is shorter than the snapshot
             await projection.catch_up()
-            if kept < 0 or projection.state.seq > kept:  # the record behind what was kept confirms it
+            if snapshot_seq < 0 or projection.state.seq > snapshot_seq:  # a record after the snapshot confirms it
                 return projection
         await projection.close()
-        projection = Projection(self.bus, where.name, where.partition, NoMetrics(), observe=self._note_answer)
+        projection = Projection(self.bus, pool_ref.name, pool_ref.partition, NoMetrics(), observe=self._store_outcome)
         await projection.catch_up()
         return projection
 
     async def follow(
         self, pool: str | None = None, from_seq: int = 0, *, state: PoolState | None = None, on: bool = True
     ) -> AsyncGenerator[Entry, None]:
-        """The pool's records from `from_seq` on, and with `on` those to come, else to where the log ends now.
+        """Records of the pool from `from_seq` on; with `on`, continues with appended records, else stops at the current end.
 
-        pool: an empty one is kept at the state just after the entry that is given out.
+        state: an empty state to fold into; it is as of the yielded entry.
         """
-        where = await self.pool(pool)
-        reader = AuditReader(self.bus, where.name, where.partition)
+        pool_ref = await self.pool(pool)
+        reader = AuditReader(self.bus, pool_ref.name, pool_ref.partition)
         try:
             end = await reader.end()
             while on or reader.offset < end:
@@ -365,7 +371,7 @@ class Client:
 
 
 def request_of(entry: Entry) -> RequestId | None:
-    """The request that led to this record, if one did."""
+    """The request that led to this record, or None."""
     found = getattr(entry.record.data, "request", None)
     return found if isinstance(found, RequestId) else None
 

@@ -1,7 +1,7 @@
-"""`bailiff doctor`: is everything there that Bailiff needs, is it set as it must be, and if not, what to do.
+"""Checks of `bailiff doctor`: Python, packages, Kafka, topics, logs, clock and services, with advice for each problem.
 
-Each check is a small function that gives findings and never raises for what it looks for. Reading only: nothing is
-written to Kafka, unless a probe is asked for.
+Each check is a small function that returns findings and never raises for the condition it checks. Read-only: nothing is
+written to Kafka, except with `probe`.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal, TypedDict
 
-from bailiff.policy.policy_findings import oddities
+from bailiff.policy.policy_findings import all_findings
 from bailiff_bus import topics
 from bailiff_bus.port import BusUnavailable
 from bailiff_core.humanize import count_text, duration_text
@@ -25,7 +25,7 @@ from bailiff_log.engine_identity import engine_identity
 from bailiff_service.settings import SettingsError, read_pools
 
 from .client import Client
-from .errors import Problem
+from .errors import ClientError
 from .settings import ClientSettings
 
 PACKAGES = ("bailiff", "bailiff-core", "bailiff-bus", "aiokafka", "pydantic", "typer", "rich")
@@ -38,7 +38,7 @@ Status = Literal["ok", "warn", "wrong", "skipped"]
 
 
 class Check(TypedDict):
-    """One finding. advice is empty where nothing is to be done."""
+    """One finding. advice: empty if there is nothing to do."""
 
     check: str
     status: Status
@@ -47,12 +47,12 @@ class Check(TypedDict):
 
 
 def finding(check: str, status: Status, found: str, advice: str = "") -> Check:
-    """One finding."""
+    """Builds a finding."""
     return {"check": check, "status": status, "found": found, "advice": advice}
 
 
 async def examine(client: Client, settings: ClientSettings, *, state_dir: Path | None = None, probe: bool = False) -> list[Check]:
-    """Run all checks. Without Kafka, those that need it are skipped."""
+    """Runs all checks. If Kafka is unreachable, checks that need it are skipped."""
     found = [python_check(), *package_checks()]
     bootstrap = settings.kafka.bootstrap
     try:
@@ -75,17 +75,17 @@ async def examine(client: Client, settings: ClientSettings, *, state_dir: Path |
 
 
 def python_check() -> Check:
-    """The Python version is one that Bailiff is tested on."""
-    here = sys.version_info[:2]
+    """Checks that Bailiff is tested on this Python version."""
+    version_info = sys.version_info[:2]
     name = f"{platform.python_implementation()} {platform.python_version()}"
-    if OLDEST <= here <= NEWEST:
+    if OLDEST <= version_info <= NEWEST:
         return finding("python", "ok", name)
     advice = f"use {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}"
-    return finding("python", "wrong" if here < OLDEST else "warn", f"{name} is not tested", advice)
+    return finding("python", "wrong" if version_info < OLDEST else "warn", f"{name} is not tested", advice)
 
 
 def package_checks() -> list[Check]:
-    """The installed packages, and whether the bailiff packages are of one release."""
+    """Versions of the installed packages; all bailiff packages must be of one release."""
     found: dict[str, str] = {}
     missing = []
     for name in PACKAGES:
@@ -97,11 +97,11 @@ def package_checks() -> list[Check]:
     if missing:
         checks.append(finding("packages", "wrong", f"not installed: {', '.join(missing)}", f"pip install {' '.join(missing)}"))
     ours = {name: number for name, number in found.items() if name.startswith("bailiff")}
-    shown = ", ".join(f"{name} {number}" for name, number in found.items())
+    summary = ", ".join(f"{name} {number}" for name, number in found.items())
     if len(set(ours.values())) > 1:
-        checks.append(finding("packages", "warn", shown, "install the bailiff packages of one release"))
+        checks.append(finding("packages", "warn", summary, "install the bailiff packages of one release"))
     elif found:
-        checks.append(finding("packages", "ok", shown))
+        checks.append(finding("packages", "ok", summary))
     checks.append(finding("engine", "ok", str(engine_identity())))
     return checks
 
@@ -110,7 +110,7 @@ def package_checks() -> list[Check]:
 
 
 async def _brokers(client: Client) -> int:
-    """The number of brokers; 0 before the topics exist."""
+    """Number of brokers; 0 before the topics exist."""
     try:
         return int((await client.bus.topic_settings(topics.AUDIT.name)).get("brokers", 0))
     except KeyError:
@@ -118,7 +118,7 @@ async def _brokers(client: Client) -> int:
 
 
 async def topic_checks(client: Client, brokers: int) -> AsyncIterator[Check]:
-    """Every topic of the registry exists with the settings of the registry."""
+    """Checks that every topic of the registry exists, with the settings of the registry."""
     missing, fine = [], 0
     for topic in topics.TOPICS.values():
         try:
@@ -146,19 +146,19 @@ async def topic_checks(client: Client, brokers: int) -> AsyncIterator[Check]:
 
 
 async def pool_checks(client: Client, settings: ClientSettings) -> AsyncIterator[Check]:
-    """Each pool's log can be folded; the age of its head, and its orphans."""
+    """Checks that each pool's log can be folded; age of its head, number of orphans."""
     try:
         known = await client.pools()
-    except Problem as problem:
+    except ClientError as problem:
         yield finding("pools", "wrong", problem.text, problem.advice)
         return
     declared = _declared(settings)
     silent = [name for name in declared if name not in known]
     if silent:
-        advice = "is admission running with this pools file?"
+        advice = "start admission with this pools file"
         yield finding("pools", "wrong", f"declared in {settings.pools} but without a log: {', '.join(silent)}", advice)
     if not known and not silent:
-        yield finding("pools", "wrong", "no pool has a log yet", "start admission; it writes the first record")
+        yield finding("pools", "wrong", "no pool has a log yet", "start admission: it writes the first record")
     for name in known:
         found = await _pool_check(client, name)
         yield found
@@ -169,23 +169,23 @@ async def pool_checks(client: Client, settings: ClientSettings) -> AsyncIterator
 
 
 def device_checks(state: PoolState) -> list[Check]:
-    """Quarantined and unhealthy GPUs."""
+    """Findings for quarantined and unhealthy GPUs."""
     found = []
     for node in sorted(state.nodes.values(), key=lambda node: node.name):
         for device in node.devices:
             dirty = node.quarantined >> device.number & 1
             if node.state != "lost" and (dirty or not device.healthy):
                 what = "quarantined" if device.healthy else "unhealthy"
-                shown = f"{node.name} GPU {device.number} is {what}: {device.fault or 'reported by its agent'}"
+                summary = f"{node.name} GPU {device.number} is {what}: {device.fault or 'reported by its agent'}"
                 advice = f"bailiff node describe {node.name}; once repaired: bailiff node clear {node.name} {device.number}"
-                found.append(finding(f"GPUs {state.pool}", "warn", shown, f"{advice} --reason WHY"))
+                found.append(finding(f"GPUs {state.pool}", "warn", summary, f"{advice} --reason WHY"))
     return found
 
 
 def policy_checks(state: PoolState) -> list[Check]:
-    """Disabled actions and likely mistakes in the pool's policy."""
+    """Findings for disabled actions and likely mistakes in the pool's policy."""
     check = f"policy {state.pool}"
-    found = [finding(check, "warn", oddity.found, oddity.advice) for oddity in oddities(state)]
+    found = [finding(check, "warn", oddity.found, oddity.advice) for oddity in all_findings(state)]
     moves = (
         "" if state.rules.preemption.max_migrations != 0 else "; consolidate migrates no jobs (preemption.max_migrations is 0)"
     )
@@ -193,15 +193,15 @@ def policy_checks(state: PoolState) -> list[Check]:
 
 
 def drain_checks(state: PoolState) -> list[Check]:
-    """Drained nodes."""
+    """Findings for drained nodes."""
     found = []
     for number in state.draining:
         node = state.nodes[number]
         if node.drain is not None:
             why = f": {node.drain.reason}" if node.drain.reason else ""
             left = f", {count_text(node.allocated.slots, 'task')} remaining" if node.allocated.slots else ", empty"
-            shown = f"drained ({node.drain.mode}) since #{node.drain.seq}{left}{why}"
-            found.append(finding(f"node {node.name}", "warn", shown, f"to make it schedulable: bailiff undrain {node.name}"))
+            summary = f"drained ({node.drain.mode}) since #{node.drain.seq}{left}{why}"
+            found.append(finding(f"node {node.name}", "warn", summary, f"to make it schedulable: bailiff undrain {node.name}"))
     return found
 
 
@@ -219,28 +219,30 @@ async def _pool_check(client: Client, name: str) -> Check:
     try:
         projection = await client.projection(name)
     except (UnreadableRecord, ValueError, KeyError) as error:
-        advice = f"see: bailiff audit verify -d {name}"
+        advice = f"see: bailiff audit verify --pool {name}"
         return finding(check, "wrong", f"its log cannot be folded: {error}", advice)
     state = projection.state
     age = max(0, client.now() - state.now)
     orphans = f", {count_text(projection.reader.orphans, 'orphan')}" if projection.reader.orphans else ""
     counts = f"{count_text(len(state.nodes), 'node')}, {count_text(len(state.jobs), 'job')}"
-    shown = f"head #{state.seq}, {duration_text(age)} old, epoch {state.epoch}, {counts}{orphans}"
+    summary = f"head #{state.seq}, {duration_text(age)} old, epoch {state.epoch}, {counts}{orphans}"
     if state.silent_nodes:
-        advice = "once they are back: bailiff node return"
-        return finding(check, "wrong", f"{shown}; {len(state.silent_nodes)} nodes became silent at once", advice)
+        advice = "once they report again: bailiff node return"
+        return finding(check, "wrong", f"{summary}; {len(state.silent_nodes)} nodes became silent at once", advice)
     if not state.nodes:
-        return finding(check, "warn", shown, "no node has joined: start node agents")
+        return finding(check, "warn", summary, "no node has joined: start node agents")
     if state.queue and age > QUIET_AFTER:
-        return finding(check, "warn", f"{shown}; {count_text(len(state.queue), 'job')} pending", "is admission running?")
-    return finding(check, "ok", shown)
+        return finding(
+            check, "warn", f"{summary}; {count_text(len(state.queue), 'job')} pending", "check that admission is running"
+        )
+    return finding(check, "ok", summary)
 
 
 async def clock_check(client: Client, *, probe: bool) -> Check:
-    """The offset between the clocks of this machine and the broker: exact with a probe, else bounded by the newest message."""
+    """Offset between the clocks of this machine and the broker: measured with a probe, else bounded by the newest message."""
     if probe:
-        apart = await _probe(client)
-        return _clock_finding(apart, f"{duration_text(abs(apart))} apart (by a probe)")
+        offset = await _probe(client)
+        return _clock_finding(offset, f"{duration_text(abs(offset))} offset (by a probe)")
     newest = 0
     for topic in (topics.NODE_REPORTS.name, topics.AUDIT.name):
         try:
@@ -251,13 +253,13 @@ async def clock_check(client: Client, *, probe: bool) -> Check:
         async for message in client.messages(topic, tails):
             newest = max(newest, message.time)
     if not newest:
-        return finding("clock", "skipped", "no message to compare with yet", "exactly: bailiff doctor --probe")
+        return finding("clock", "skipped", "no message to compare with yet", "to measure it: bailiff doctor --probe")
     ahead = newest - client.now()
     if ahead > CLOCKS_APART:
         return _clock_finding(ahead, f"the broker's clock is {duration_text(ahead)} or more ahead of this machine's")
     if -ahead > CLOCKS_APART:
         found = f"the newest message is {duration_text(-ahead)} old, so this machine's clock is at most that far ahead"
-        return finding("clock", "ok", found, "exactly: bailiff doctor --probe")
+        return finding("clock", "ok", found, "to measure it: bailiff doctor --probe")
     return finding("clock", "ok", f"less than {duration_text(CLOCKS_APART)} from the broker's")
 
 
@@ -271,29 +273,31 @@ async def _probe(client: Client) -> int:
         await producer.close()
 
 
-def _clock_finding(apart: int, shown: str) -> Check:
-    if abs(apart) > CLOCKS_APART:
-        return finding("clock", "wrong", shown, "keep the clocks in step (chrony, ntpd): services stop beyond 5 s")
-    return finding("clock", "ok", shown)
+def _clock_finding(offset: int, summary: str) -> Check:
+    if abs(offset) > CLOCKS_APART:
+        return finding(
+            "clock", "wrong", summary, "synchronise the clocks (chrony, ntpd): services stop if they are more than 5 s apart"
+        )
+    return finding("clock", "ok", summary)
 
 
 # --- services
 
 
 async def health_checks(state_dir: Path | None) -> list[Check]:
-    """The readiness of the services whose address files are found."""
+    """Readiness of the services whose address files are found."""
     if state_dir is None:
-        return [finding("services", "skipped", "addresses unknown", "give their folder: --state-dir DIR")]
+        return [finding("services", "skipped", "addresses unknown", "name the folder of their address files: --state-dir DIR")]
     known = addresses_below(state_dir)
     if not known:
         advice = "services write them to BAILIFF_HTTP_ADDRESS_FILE"
         return [finding("services", "warn", f"no address file below {state_dir}", advice)]
-    asked = [asyncio.to_thread(_health, name, address) for name, address in known.items()]
-    return list(await asyncio.gather(*asked))
+    probes = [asyncio.to_thread(_health, name, address) for name, address in known.items()]
+    return list(await asyncio.gather(*probes))
 
 
 def addresses_below(state_dir: Path) -> dict[str, str]:
-    """The addresses of services, by file."""
+    """Addresses of services, by file name."""
     files = [path for path in sorted(state_dir.rglob("*address*")) if path.is_file()]
     found = {str(path.relative_to(state_dir)): _address_in(path) for path in files}
     return {name: address for name, address in found.items() if address}

@@ -1,4 +1,4 @@
-"""Where jobs would go if a node were emptied: decided on a copy of the state, by the rules that will decide it."""
+"""Preview of a drain: where the jobs of a node would migrate, decided by the scheduler's rules on a copy of the state."""
 
 from bailiff_core.actions.migrate import drain_migrations
 from bailiff_core.fold import enact
@@ -7,10 +7,10 @@ from bailiff_core.model.state import Drain, Node, PoolState
 from bailiff_core.records.decisions import MigrationDecided
 
 
-def would_move(state: PoolState, node: Node, drain: Drain) -> dict[str, list[str]]:
-    """The nodes on which a place would be kept, by job; who is not named would wait in the queue, or finish first."""
+def drain_migrations(state: PoolState, node: Node, drain: Drain) -> dict[str, list[str]]:
+    """Target nodes by job. Jobs that are not in it would return to the queue, or may finish."""
     if state.cycle_open:
-        return {}  # the log ends within a turn at this moment: nothing is known of its end
+        return {}  # the log ends within a decision cycle, whose other decisions are not known yet
     copy = from_snapshot(to_snapshot(state))
     copy.nodes[node.number].drain = drain
     copy.draining[node.number] = None

@@ -1,10 +1,10 @@
-"""Errors of commands: a sentence, an advice and an exit code."""
+"""Exit codes of `bailiff` commands, and the error that ends one: text, advice, exit code."""
 
 from bailiff_service.exit_code import ExplainedCode
 
 
 class ExitCode(ExplainedCode):
-    """The exit codes of `bailiff` commands."""
+    """Exit codes of `bailiff` commands."""
 
     DONE = 0, "Done; with --wait: the job succeeded."
     FOUND_WRONG = 1, "A check failed: audit verify, audit replay, policy check, doctor."
@@ -13,16 +13,16 @@ class ExitCode(ExplainedCode):
     UNREACHABLE = 4, "Kafka or the query interface is unreachable, or did not respond in time."
     NOT_FOUND = 5, "No such job, node, pool, record or topic."
     NO_ANSWER = 6, "The request was published, but there was no response in time; it may still take effect."
-    UNREADABLE = 7, "The log contains a record that this release cannot read, or contradicts itself."
-    ENGINE_MISSING = 8, "audit replay: no difference, but part of the log was not replayed, as its engine is not stored here."
+    UNREADABLE = 7, "The log contains a record that this release cannot read, or is inconsistent."
+    ENGINE_MISSING = 8, "audit replay: no difference, but part of the log was not replayed because its engine is not stored here."
     JOB_FAILED = 10, "With --wait: the job failed or was evicted for good."
     JOB_CANCELLED = 11, "With --wait: the job was cancelled."
     INTERNAL = 70, "Internal error; please report it."
     INTERRUPTED = 130, "Interrupted by Ctrl-C; published requests remain in effect."
 
 
-class Problem(Exception):
-    """An error that ends a command. `text` says what is wrong and where, `advice` what to do."""
+class ClientError(Exception):
+    """An error that ends a command. text: what is wrong and where; advice: what to do."""
 
     def __init__(self, code: ExitCode, text: str, advice: str = "") -> None:
         super().__init__(text)

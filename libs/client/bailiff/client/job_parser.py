@@ -1,8 +1,8 @@
-"""What people write about a job, made into the contract's integers: `8GiB`, `500m` CPU, half a GPU, a job file.
+"""Parser of job files and submit options: `8GiB`, `500m` CPU or half a GPU become the integers of `SubmitJob`.
 
-A job file is YAML with the fields of `JOB_FIELDS`; one kind of task stands at the top level (`tasks`, `gpus`, `cpu`,
-`memory`, each per task), several kinds in a list `groups`. A dash and an underscore in a field's name are the same.
-Every error names the field, what was found and what is allowed, and for a file its line.
+A job file is YAML with the fields of `JOB_FIELDS`. The fields of one task group are at the top level (`tasks`, `gpus`, `cpu`,
+`memory`, each per task), those of several in the list `groups`. Dashes and underscores in field names are equivalent.
+Every error names the field, the value found and what is allowed; for a file also the line.
 """
 
 import difflib
@@ -23,7 +23,7 @@ from bailiff_core.model.document import SHORTEST_UNITLESS, SMALLEST_UNITLESS, pa
 from bailiff_service import yaml_files
 from bailiff_service.yaml_files import Lines, Place
 
-from .errors import ExitCode, Problem
+from .errors import ClientError, ExitCode
 
 MEMORY_UNITS = {
     "": 1, "B": 1,
@@ -34,11 +34,11 @@ MEMORY_UNITS = {
 
 
 LONGEST_NUMBER = 24  # digits
-LARGEST_AMOUNT = 10**12  # of GPUs or cores: far more than there are, and few enough digits to work with
+LARGEST_AMOUNT = 10**12  # GPUs or cores; keeps Decimal arithmetic exact
 
 
 class InvalidValue(ValueError):
-    """An invalid value. The text says what was found and what is expected."""
+    """An invalid value. The text has what was found and what is expected."""
 
 
 def gpus(value: object) -> int:
@@ -47,7 +47,7 @@ def gpus(value: object) -> int:
 
 
 def thousandths(value: object, wanted: str) -> int:
-    """Thousandths of whatever `wanted` says."""
+    """Thousandths of an amount. wanted: what is expected, for the error."""
     return _thousandths(value, wanted, allow_milli=False)
 
 
@@ -57,7 +57,7 @@ def cpu(value: object) -> int:
 
 
 def memory(value: object) -> int:
-    """Bytes from `8GiB`, `512MiB`, `16GB`, or a whole number of bytes, where that comes to a MiB."""
+    """Bytes from `8GiB`, `512MiB`, `16GB`, or from a whole number of bytes of at least 1 MiB."""
     wanted = "an amount of memory per task with its unit, as in 8GiB (KiB, MiB, GiB, TiB; kB, MB, GB, TB)"
     text = _text(value, wanted)
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", text, re.ASCII)
@@ -67,7 +67,7 @@ def memory(value: object) -> int:
         raise InvalidValue(f"expected {wanted}, found a number of {len(match[1])} digits")
     amount = Decimal(match[1]) * MEMORY_UNITS[match[2]]
     if amount != amount.to_integral_value():
-        raise InvalidValue(f"expected {wanted} that comes to whole bytes, found {_shown(text)}")
+        raise InvalidValue(f"expected {wanted} that is a whole number of bytes, found {_shown(text)}")
     if not match[2] and 0 < amount < SMALLEST_UNITLESS:
         raise InvalidValue(f"expected {wanted}, found {text}, which would be a number of bytes")
     return int(amount)
@@ -75,7 +75,7 @@ def memory(value: object) -> int:
 
 def fraction(value: object) -> int:
     """Thousandths of a GPU from `0.5`."""
-    wanted = "a part of a GPU from 0.1 to 1, as in 0.5"
+    wanted = "a fraction of a GPU from 0.1 to 1, as in 0.5"
     found = _thousandths(value, wanted, allow_milli=False)
     if not 100 <= found <= 1000:
         raise InvalidValue(f"expected {wanted}, found {_shown(value)}")
@@ -83,7 +83,7 @@ def fraction(value: object) -> int:
 
 
 def seconds(value: object) -> str:
-    """Seconds as text from `90`, `90s` or `5m`: what `BAILIFF_SIM_RUN_FOR` holds."""
+    """Seconds as text, for `BAILIFF_SIM_RUN_FOR`, from `90`, `90s` or `5m`."""
     wanted = "a time, as in 90s or 5m"
     text = _text(value, wanted)
     try:
@@ -97,7 +97,7 @@ def seconds(value: object) -> str:
 
 
 def duration(value: object) -> object:
-    """A duration as the contract has it; one without a unit would be microseconds."""
+    """A duration for `SubmitJob`. Raises `InvalidValue` for a small number without a unit: it would be microseconds."""
     if type(value) is int and 0 < value < SHORTEST_UNITLESS:
         raise InvalidValue(f"expected a time with its unit, as in {value}s (us, ms, s, m, h, d), found {value}")
     return value
@@ -112,7 +112,7 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def merged(before: object, more: dict[str, str]) -> object:
-    """Names and values with more of them; what is not names and values is left for its check to find."""
+    """The mapping with these entries added. Anything but a mapping is returned as it is, for validation to reject."""
     return {**(before or {}), **more} if before is None or isinstance(before, dict) else before
 
 
@@ -149,7 +149,7 @@ def _same(value: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Where a friendly field goes in `SubmitJob`, and how its value is read."""
+    """Maps a field of a job file to its path in `SubmitJob`. read: parses the value."""
 
     path: tuple[str, ...]
     read: Callable[[object], object] = _same
@@ -215,14 +215,14 @@ SIM_RUN_FOR = "BAILIFF_SIM_RUN_FOR"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a job was described: the file, if any, with the line of each field, and the fields given as options."""
+    """Source of a job's fields: the file with the line of each field, and the fields given as options."""
 
     file: str = ""
     lines: Mapping[Place, int] | None = None
     options: frozenset[str] = frozenset()
 
     def where(self, place: Place) -> str:
-        """`job.yaml:7: groups.0.gpus`, or `--gpus` where no file was given."""
+        """`job.yaml:7: groups.0.gpus`, or `--gpus` if it was given as an option."""
         name = ".".join(str(part).replace("_", "-") for part in place)
         if not self.file or (place and place[0] in self.options):
             return {"": "the job", "command": "the command, after --"}.get(name, f"--{name}")
@@ -234,20 +234,20 @@ class Source:
 
 
 def read_job_file(path: Path) -> tuple[dict[str, Any], Source]:
-    """The fields of a job file, names in their underscore form, and where each stands."""
+    """The fields of a job file, with underscores in their names, and the source of each. Raises `ClientError`."""
     value, lines = read_yaml(path)
     if not isinstance(value, dict):
-        raise Problem(ExitCode.USAGE, f"{path}:1: {no_job(value)}", _ADVICE)
+        raise ClientError(ExitCode.USAGE, f"{path}:1: {not_a_job(value)}", _ADVICE)
     return fields_of(value), Source(str(path), lines_of(lines))
 
 
-def no_job(value: object) -> str:
-    """What is wrong with a file that holds no fields at all."""
+def not_a_job(value: object) -> str:
+    """Error text for a document that is not a mapping."""
     return f"expected the fields of a job, found {_shown(value)}"
 
 
 def fields_of(value: Mapping[Any, Any]) -> dict[str, Any]:
-    """The fields by their names in the underscore form."""
+    """The fields, with underscores in their names."""
     document = _underscored(value)
     if isinstance(document.get("groups"), list):
         document["groups"] = [_underscored(group) if isinstance(group, dict) else group for group in document["groups"]]
@@ -255,16 +255,16 @@ def fields_of(value: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def lines_of(lines: Lines) -> Lines:
-    """The same for places."""
-    return {tuple(part.replace("-", "_") if isinstance(part, str) else part for part in at): no for at, no in lines.items()}
+    """The lines, with underscores in the names of places."""
+    return {tuple(part.replace("-", "_") if isinstance(part, str) else part for part in at): line for at, line in lines.items()}
 
 
 def job_from(document: Mapping[str, Any], source: Source | None = None) -> SubmitJob:
-    """The request that a job's fields describe. Raises `Problem` with every fault, one per line."""
+    """The request for a job's fields. Raises `ClientError` with all faults, one per line."""
     where = (source or Source()).where
     job, faults = checked(document)
     if job is None:
-        raise Problem(ExitCode.USAGE, "\n".join(dict.fromkeys(f"{where(place)}: {said}" for place, said in faults)), _ADVICE)
+        raise ClientError(ExitCode.USAGE, "\n".join(dict.fromkeys(f"{where(place)}: {text}" for place, text in faults)), _ADVICE)
     return job
 
 
@@ -272,7 +272,7 @@ Faults = list[tuple[Place, str]]
 
 
 def checked(document: Mapping[str, Any]) -> tuple[SubmitJob | None, Faults]:
-    """The request that a job's fields describe, or every fault with its place."""
+    """The request for a job's fields, or None and all faults with their places."""
     faults: Faults = []
     demand: dict[str, Any] = {}
     spec: dict[str, Any] = {}
@@ -300,7 +300,7 @@ def checked(document: Mapping[str, Any]) -> tuple[SubmitJob | None, Faults]:
         job = SubmitJob.model_validate_json(json.dumps({"demand": demand, "spec": spec}, default=str))
     except ValidationError as error:
         for each in error.errors(include_url=False):
-            place = _friendly_place(each["loc"], "groups" in document)
+            place = _job_file_field(each["loc"], "groups" in document)
             faults.append((place, describe_errors([each]).partition(": ")[2]))
         return None, faults
     except ValueError as error:  # a number of thousands of digits
@@ -312,7 +312,7 @@ _ADVICE = "an example: bailiff submit --gpus 4 --memory 8GiB -- python train.py"
 
 
 def _unknown_inside(document: Mapping[str, Any]) -> Iterator[tuple[Place, Iterable[str]]]:
-    """Fields of sub-groups and of topology rules that the contract does not have: it would pass over them in silence."""
+    """Unknown fields of sub-groups and topology rules, which validation of `SubmitJob` ignores."""
     listed = document.get("sub_groups")
     listed = list(enumerate(listed)) if isinstance(listed, list) else []
     groups: list[tuple[Place, Any]] = [(("sub_groups", at), _underscored(each)) for at, each in listed if isinstance(each, dict)]
@@ -331,7 +331,7 @@ def _groups(document: Mapping[str, Any], faults: Faults) -> list[dict[str, Any]]
         return [_group(document, (), faults)]
     groups = document["groups"]
     if top:
-        faults.append(((top[0],), "stands beside groups; write it into each group"))
+        faults.append(((top[0],), "cannot be combined with groups; move it into each group"))
     if not isinstance(groups, list) or not groups:
         faults.append((("groups",), f"expected a list of task groups, found {_shown(groups)}"))
         return []
@@ -356,20 +356,20 @@ def _group(fields: Mapping[str, Any], place: Place, faults: Faults) -> dict[str,
         except InvalidValue as error:
             faults.append(((*place, name), str(error)))
     shares = [name for name in SHARES if name in fields]
-    beside = "gpus" if "gpus" in fields else "fraction" if len(shares) > 1 else ""
-    if shares and beside:
-        advice = "leave one out; for a part of each of several GPUs say gpu-devices"
-        faults.append(((*place, shares[-1]), f"cannot be combined with {beside}: {advice}"))
+    conflict = "gpus" if "gpus" in fields else "fraction" if len(shares) > 1 else ""
+    if shares and conflict:
+        advice = "remove one; for a fraction of each of several GPUs use gpu-devices"
+        faults.append(((*place, shares[-1]), f"cannot be combined with {conflict}: {advice}"))
     elif "gpu_devices" in fields and not shares:
-        faults.append(((*place, "gpu_devices"), "counts GPUs of which a part is asked for: say fraction or gpu-memory, too"))
+        faults.append(((*place, "gpu_devices"), "is the number of shared GPUs: also set fraction or gpu-memory"))
     return group
 
 
 INSIDE = ("labels", "env", "secrets", "topology", "sub_groups")
 
 
-def _friendly_place(path: Place, grouped: bool) -> Place:
-    """The field that a person wrote for this place in `SubmitJob`."""
+def _job_file_field(path: Place, grouped: bool) -> Place:
+    """The field of the job file for this path in `SubmitJob`."""
     if path[:2] == ("demand", "tasks"):
         names = {field.path[0]: name for name, field in GROUP_FIELDS.items()}
         inner = tuple(names.get(str(part), part) for part in path[3:4])
@@ -381,15 +381,15 @@ def _friendly_place(path: Place, grouped: bool) -> Place:
 
 
 def _no_such_field(name: str, known: Iterable[str]) -> str:
-    alike = difflib.get_close_matches(name, known, n=1)
-    if alike:
-        return f"no such field; did you mean {alike[0].replace('_', '-')}?"
-    return f"no such field; there are {', '.join(sorted(each.replace('_', '-') for each in known))}"
+    close = difflib.get_close_matches(name, known, n=1)
+    if close:
+        return f"no such field; did you mean {close[0].replace('_', '-')}?"
+    return f"no such field; known fields: {', '.join(sorted(each.replace('_', '-') for each in known))}"
 
 
 def read_yaml(path: Path) -> tuple[Any, Lines]:
-    """What the file holds, and the line of every place in it. Raises `Problem` with file and line."""
+    """Parsed content of the file, and the line of every place in it. Raises `ClientError` with file and line."""
     try:
         return yaml_files.read_yaml(path)
     except yaml_files.UnreadableFile as fault:
-        raise Problem(ExitCode.USAGE, str(fault)) from None
+        raise ClientError(ExitCode.USAGE, str(fault)) from None

@@ -1,7 +1,7 @@
-"""Writes the JSON Schemas of what people and programs exchange with `bailiff plan`, `bailiff policy` and `bailiff explain`.
+"""Generates the JSON Schemas of the files and outputs of `bailiff plan`, `bailiff policy` and `bailiff explain`.
 
 python -m bailiff.client.json_schemas docs/schemas            write
-python -m bailiff.client.json_schemas --check docs/schemas    name the files that are not what they should be
+python -m bailiff.client.json_schemas --check docs/schemas    list the files that are out of date
 """
 
 import argparse
@@ -28,28 +28,28 @@ AMOUNTS: Json = {
     },
 }
 ONE_OR_MORE: dict[Any, Json] = {
-    written.as_list: {"type": "string"},
-    written.as_ids: {"type": ["string", "integer"]},
-    written.counted: {"type": "integer", "minimum": 1, "description": "so many equal tasks"},
+    written.several: {"type": "string"},
+    written.written_ids: {"type": ["string", "integer"]},
+    written.counted: {"type": "integer", "minimum": 1, "description": "number of identical tasks"},
     written.as_text: {"type": "integer"},
 }
 
 
 class FileSchemas(Schemas):
-    """What may stand in a file that a person writes: also the short forms."""
+    """Schemas of input files: also accept the short forms."""
 
     def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> JsonSchemaValue:
-        """The short form beside the long one."""
+        """Accepts the short form besides the long one."""
         inner = super().function_before_schema(schema)
         function = schema["function"]["function"]
-        if function is written.as_ids:
+        if function is written.written_ids:
             inner = {"type": "array", "items": {"type": ["string", "integer"]}}
         short = ONE_OR_MORE.get(function)
         return inner if short is None else {"anyOf": [inner, short]}
 
 
 def schemas() -> dict[str, Json]:
-    """All files by name."""
+    """All schemas, by file name."""
     snapshot = _closed(json_schema("snapshot", Snapshot, FileSchemas))
     snapshot["required"] = ["nodes"]
     snapshot["$defs"]["Policy"].pop("required", None)
@@ -64,7 +64,7 @@ def schemas() -> dict[str, Json]:
 
 
 def _closed(schema: Json) -> Json:
-    """Unknown fields are faults in a file, and amounts may be written in friendly units."""
+    """The schema of an input file: unknown fields are errors, and amounts may have units."""
     for definition in (schema, *schema["$defs"].values()):
         if "properties" in definition:
             definition["additionalProperties"] = False
@@ -75,17 +75,17 @@ def _closed(schema: Json) -> Json:
 
 
 def main() -> int:
-    """The command line."""
+    """Runs the command line. Returns 1 if `--check` found files that are out of date."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true")
     parser.add_argument("folder", type=Path)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     wrong = []
     for name, schema in schemas().items():
         text = json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
-        file = asked.folder / name
-        if not asked.check:
-            asked.folder.mkdir(parents=True, exist_ok=True)
+        file = options.folder / name
+        if not options.check:
+            options.folder.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
         elif not file.exists() or file.read_text(encoding="utf-8") != text:
             wrong.append(str(file))

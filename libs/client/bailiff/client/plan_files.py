@@ -1,4 +1,4 @@
-"""Snapshots as files: YAML or JSON, every fault told with its file, line and field."""
+"""Reads snapshots for `bailiff plan` from YAML or JSON; each fault names file, line and field."""
 
 import json
 import sys
@@ -13,13 +13,13 @@ from bailiff_core.plan.snapshot import names_of
 from bailiff_service.policy_files import Faults, fault_lines, faults_of, loose_ends, slips
 from bailiff_service.yaml_files import Lines, UnreadableFile, parse_yaml, read_text
 
-from .errors import ExitCode, Problem
+from .errors import ClientError, ExitCode
 
-ADVICE = "what a snapshot may hold: docs/reference/snapshot.md, docs/schemas/snapshot.json"
+ADVICE = "fields of a snapshot: docs/reference/snapshot.md, docs/schemas/snapshot.json"
 
 
 class Source:
-    """A document and where each of its fields stands, for telling faults."""
+    """A parsed document with the line of each field, for error texts."""
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
@@ -32,50 +32,50 @@ class Source:
         try:
             if looks_like_json:
                 try:
-                    return json.loads(self.text, object_pairs_hook=_no_key_twice)
+                    return json.loads(self.text, object_pairs_hook=_reject_duplicate_keys)
                 except json.JSONDecodeError as error:
                     if self.name.endswith(".json"):
-                        raise Problem(ExitCode.USAGE, f"{self.name}:{error.lineno}: not JSON: {error.msg}", ADVICE) from None
-                except (_StandsTwice, RecursionError):
-                    pass  # read as YAML, which knows lines
+                        raise ClientError(ExitCode.USAGE, f"{self.name}:{error.lineno}: not JSON: {error.msg}", ADVICE) from None
+                except (_DuplicateKey, RecursionError):
+                    pass  # read as YAML, for the line
             value, self.lines = parse_yaml(self.text, self.name)
         except UnreadableFile as fault:
-            raise Problem(ExitCode.USAGE, str(fault), ADVICE) from None
+            raise ClientError(ExitCode.USAGE, str(fault), ADVICE) from None
         return value
 
-    def problem(self, faults: Faults, whole: str = "snapshot") -> Problem:
-        """All faults, one per line."""
+    def problem(self, faults: Faults, whole: str = "snapshot") -> ClientError:
+        """The error with all faults, one per line. whole: name of the document as a whole."""
         if not self.lines:
             try:
-                _, self.lines = parse_yaml(self.text.replace("\t", " "), self.name)  # JSON is YAML but for its tabs
+                _, self.lines = parse_yaml(self.text.replace("\t", " "), self.name)  # JSON without tabs is YAML
             except UnreadableFile:
                 self.lines = {}
-        return Problem(ExitCode.USAGE, "\n".join(fault_lines(self.name, self.lines, faults, whole)), ADVICE)
+        return ClientError(ExitCode.USAGE, "\n".join(fault_lines(self.name, self.lines, faults, whole)), ADVICE)
 
 
-class _StandsTwice(Exception):
-    """An object has one key twice."""
+class _DuplicateKey(Exception):
+    """An object has a duplicate key."""
 
 
-def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise _StandsTwice
+        raise _DuplicateKey
     return found
 
 
 def read_source(file: str) -> Source:
-    """The file of that name, or what comes in where it is `-`. Raises `Problem`."""
+    """The file, or standard input for `-`. Raises `ClientError`."""
     if file == "-":
         return Source("standard input", sys.stdin.read())
     try:
         return Source(file, read_text(Path(file)))
     except UnreadableFile as fault:
-        raise Problem(ExitCode.USAGE, str(fault)) from None
+        raise ClientError(ExitCode.USAGE, str(fault)) from None
 
 
 def snapshot_from(source: Source) -> Snapshot:
-    """The snapshot that the document is. Raises `Problem` with every fault."""
+    """The snapshot in the document. Raises `ClientError` with all faults."""
     if not isinstance(source.value, dict):
         found = "nothing" if source.value is None else value_text(source.value)
         raise source.problem([((), f"expected the fields of a snapshot (nodes, jobs, projects, policy, now), found {found}")])
@@ -84,7 +84,7 @@ def snapshot_from(source: Source) -> Snapshot:
         snapshot = read_snapshot(source.value)
     except ValidationError as error:
         ends = loose_ends(source.value.get("policy"), names_of(source.value.get("projects")))
-        faults += [(("policy", *place), said) for place, said in ends]
+        faults += [(("policy", *place), text) for place, text in ends]
         faults += [fault for fault in faults_of(error) if fault[0] != ("policy",) or not ends]
         raise source.problem(faults) from None
     if faults:
@@ -92,6 +92,6 @@ def snapshot_from(source: Source) -> Snapshot:
     return snapshot
 
 
-def contradictions(source: Source, error: Any) -> Problem:
-    """What the snapshot says against itself, each at its line."""
+def contradictions(source: Source, error: Any) -> ClientError:
+    """The error for an inconsistent snapshot, with each contradiction at its line."""
     return source.problem([(fault.place, fault.text) for fault in error.faults])

@@ -1,4 +1,4 @@
-"""The file that declares the pools, with one pool more: as text, so that comments and order stay as people wrote them."""
+"""Adds a pool to the pools file as text, so that comments and order are preserved."""
 
 import re
 from collections.abc import Collection
@@ -9,26 +9,26 @@ from pydantic import ValidationError
 from bailiff_bus.validation_errors import describe_errors
 from bailiff_service.settings import PoolDeclaration, SettingsError, read_pools
 
-from .errors import ExitCode, Problem
+from .errors import ClientError, ExitCode
 
-HEADER = "# The node pools. A pool's name is its pool; its log is that partition of bailiff.audit, for ever.\npools:\n"
+HEADER = "# The node pools. The log of each is that partition of bailiff.audit, permanently.\npools:\n"
 
 
 def with_pool(path: Path, name: str, partition: int | None, description: str, taken: Collection[int]) -> tuple[str, int]:
-    """The file's new text and the new pool's partition. `taken`: partitions that have a log. Raises `Problem`."""
+    """New text of the file, and partition of the new pool. taken: partitions that have a log. Raises `ClientError`."""
     declared = read_pools(path) if path.exists() else ()
     if any(pool.name == name for pool in declared):
-        raise Problem(ExitCode.USAGE, f"{path} declares a pool {name!r} already", "list pools: bailiff pool list")
+        raise ClientError(ExitCode.USAGE, f"{path} declares a pool {name!r} already", "list pools: bailiff pool list")
     used = {**dict.fromkeys(taken), **dict.fromkeys(pool.partition for pool in declared)}
     if partition is not None and partition in used:
-        raise Problem(
+        raise ClientError(
             ExitCode.USAGE, f"--partition: {partition} belongs to another pool permanently", "omit it for the next free one"
         )
     number = max(used, default=-1) + 1 if partition is None else partition
     try:
         PoolDeclaration(name=name, partition=number, description=description)
     except ValidationError as error:
-        raise Problem(ExitCode.USAGE, f"pool create: {describe_errors(error.errors(include_url=False))}") from None
+        raise ClientError(ExitCode.USAGE, f"pool create: {describe_errors(error.errors(include_url=False))}") from None
     before = path.read_text(encoding="utf-8") if path.exists() else HEADER
     return _appended(before, name, number, description), number
 
@@ -42,9 +42,9 @@ def _appended(before: str, name: str, partition: int, description: str) -> str:
 
 
 def write_pools(path: Path, text: str, name: str, partition: int) -> None:
-    """Replace the file, if the text declares what it should. Raises `Problem` with what to add by hand where it does not."""
+    """Replaces the file if the text parses to the expected pools. Raises `ClientError` with the entry to add manually if not."""
     draft = path.with_name(f"{path.name}.draft")
-    by_hand = f"add it by hand, with the others as they are: {{name: {name}, partition: {partition}}}"
+    advice = f"add it manually: {{name: {name}, partition: {partition}}}"
     try:
         draft.write_text(text, encoding="utf-8")
         before = read_pools(path) if path.exists() else ()
@@ -53,12 +53,12 @@ def write_pools(path: Path, text: str, name: str, partition: int) -> None:
             *((pool.name, pool.partition) for pool in before),
             (name, partition),
         ]:
-            raise Problem(ExitCode.USAGE, f"{path}: not written as a plain list of pools", by_hand)
+            raise ClientError(ExitCode.USAGE, f"{path}: not written as a plain list of pools", advice)
         draft.replace(path)
     except SettingsError:
-        raise Problem(ExitCode.USAGE, f"{path}: not written as a plain list of pools", by_hand) from None
+        raise ClientError(ExitCode.USAGE, f"{path}: not written as a plain list of pools", advice) from None
     except OSError as error:
-        raise Problem(ExitCode.USAGE, f"{path}: cannot be written: {error.strerror}") from None
+        raise ClientError(ExitCode.USAGE, f"{path}: cannot be written: {error.strerror}") from None
     finally:
         draft.unlink(missing_ok=True)
 

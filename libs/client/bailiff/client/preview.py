@@ -1,4 +1,4 @@
-"""Forecast of a request: the scheduler's rules on a copy of the pool. Nothing is published."""
+"""Forecast of a request: applies the scheduler's rules to a copy of the pool's state. Nothing is published."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from bailiff_core.plan.whatif import decide_until_stable
 from bailiff_core.records import decisions, facts
 from bailiff_core.records.payload import Decision, Fact
 
-ASKED = request("foreseen")
+PREVIEW_REQUEST = request("preview")
 FACTS: dict[type[RequestBody], type[Fact]] = {
     CancelJob: facts.JobCancelled, PauseJob: facts.JobPaused, ResumeJob: facts.JobResumed, EvictJob: facts.JobEvictionRequested,
     MigrateJob: facts.JobMigrationRequested, ScaleJob: facts.JobScaled, SetPriorityClass: facts.JobPriorityClassChanged,
@@ -39,14 +39,14 @@ FACTS: dict[type[RequestBody], type[Fact]] = {
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """now: decisions at once. then: decisions after the victims have released their resources. state: after both."""
+    """now: immediate decisions. then: decisions after the victims have released their resources. state: after both."""
 
     now: Sequence[Decision]
     then: Sequence[Decision]
     state: PoolState
 
     def placed(self) -> dict[str, list[str]]:
-        """Jobs that are placed or grown, with their nodes, including preemptors."""
+        """Nodes by job that is placed, grown, migrated or preempts others."""
         found: dict[str, list[str]] = {}
         for decision in (*self.now, *self.then):
             match decision:
@@ -57,30 +57,30 @@ class Forecast:
         return {job: list(dict.fromkeys(nodes)) for job, nodes in found.items()}
 
     def nodes(self, placement: Sequence[NodeShare]) -> list[str]:
-        """Names of the nodes of a place."""
+        """Names of the nodes of a placement."""
         return list(dict.fromkeys(self.state.nodes[share.node].name for share in placement))
 
 
 def fact_of(body: RequestBody) -> Fact:
-    """What admission would write of this request if it accepted it."""
+    """The fact that admission would record for this request."""
     match body:
         case SubmitJob():
-            return facts.JobSubmitted(request=ASKED, demand=body.demand, spec_digest=NOTHING)
+            return facts.JobSubmitted(request=PREVIEW_REQUEST, demand=body.demand, spec_digest=NOTHING)
         case ApplyPolicy():
-            return facts.PolicyApplied(request=ASKED, policy=body.policy.complete(), enforce=body.enforce)
+            return facts.PolicyApplied(request=PREVIEW_REQUEST, policy=body.policy.complete(), enforce=body.enforce)
         case _:
             fields = {name: getattr(body, name) for name in type(body).model_fields}
-            return FACTS[type(body)].model_validate({"request": ASKED, **fields})
+            return FACTS[type(body)].model_validate({"request": PREVIEW_REQUEST, **fields})
 
 
 def at(state: PoolState, now: int) -> PoolState:
-    """The same state at a later time and between two cycles. Only to be read."""
+    """A read-only copy of the state at a later time (µs), between two cycles."""
     indices = dataclasses.replace(state.indices)
     return dataclasses.replace(state, now=max(state.now, now), cycle_open=False, indices=indices)
 
 
 def forecast(state: PoolState, fact: Fact) -> Forecast:
-    """The forecast for this fact, where all victims exit in time. `state` is only read; its cycle must not be open."""
+    """The forecast for this fact, assuming that all victims exit in time. `state` is only read; its cycle must not be open."""
     trial = from_snapshot(to_snapshot(state))
     since = trial.seq
     append_facts(trial, fact, close=False)
@@ -91,6 +91,6 @@ def forecast(state: PoolState, fact: Fact) -> Forecast:
     return Forecast(first, second, trial)
 
 
-def anyway(state: PoolState) -> Forecast:
-    """The decisions without the request."""
+def baseline(state: PoolState) -> Forecast:
+    """The forecast without a request, as a baseline."""
     return forecast(state, facts.ClockAdvanced())

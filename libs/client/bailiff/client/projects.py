@@ -1,4 +1,4 @@
-"""Projects: usage, quota and fair share as data; and policies with one project added, changed or removed."""
+"""Projects: usage, quota and fair share as data; policies with one project added, changed or removed."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -6,11 +6,11 @@ from typing import Any, TypedDict
 
 from bailiff_core.humanize import gpus_text, memory_text, thousandths_text
 from bailiff_core.model.policy import Policy, Project
-from bailiff_core.model.project_tree import DIRECT
-from bailiff_core.model.resource_vector import UNLIMITED, Bounds, ResourceVector
+from bailiff_core.model.project_tree import OWN
+from bailiff_core.model.resource_vector import UNLIMITED, Amounts, Bounds
 from bailiff_core.model.state import ENDED, PoolState
 
-from .errors import ExitCode, Problem
+from .errors import ClientError, ExitCode
 
 
 class AmountsRow(TypedDict):
@@ -22,9 +22,9 @@ class AmountsRow(TypedDict):
 
 
 class ProjectRow(TypedDict):
-    """One project in `bailiff project list`. All figures are its own and those of all projects below it.
+    """One project in `bailiff project list`. All amounts include its subprojects.
 
-    project: empty for what is submitted without one. borrowed: what it uses above its quota. usage_text: the GPUs as text,
+    project: empty for jobs without a project. borrowed: usage above the quota. usage_text: the GPUs as text,
     as in `8/4 over quota`. depth: 0 at the top.
     """
 
@@ -47,7 +47,7 @@ class ProjectRow(TypedDict):
 
 def rows(state: PoolState) -> list[ProjectRow]:
     """Every project under its parent, siblings in the policy's order."""
-    from bailiff_core.queue.order import shares_now  # not at the top: `bailiff list` uses this module and loads no engine rules
+    from bailiff_core.queue.order import shares_now  # imported here: `bailiff list` uses this module and loads no engine rules
     from bailiff_core.scheduling_snapshot import current_snapshot
 
     snapshot = current_snapshot(state)
@@ -55,19 +55,19 @@ def rows(state: PoolState) -> list[ProjectRow]:
     found = []
     counts = _counts(state)
     for project, depth in in_tree_order(state.rules):
-        mine = [counts[name] for name in below(state.rules, project.name) if name in counts]
-        found.append(_row(project, depth, usage.allocated(project.name), usage.non_preemptible(project.name), shares, mine))
+        own = [counts[name] for name in below(state.rules, project.name) if name in counts]
+        found.append(_row(project, depth, usage.allocated(project.name), usage.non_preemptible(project.name), shares, own))
     names = dict.fromkeys(project.name for project in state.rules.projects)
-    strays = [count for name, count in counts.items() if name not in names]
-    if found and strays:
-        nobody = Project.model_construct(name=DIRECT)
-        row = _row(nobody, 0, usage.allocated(DIRECT), usage.non_preemptible(DIRECT), shares, strays)
-        found.append({**row, "project": "", "description": "what is submitted without a project"})
+    without_project = [count for name, count in counts.items() if name not in names]
+    if found and without_project:
+        no_project = Project.model_construct(name=OWN)
+        row = _row(no_project, 0, usage.allocated(OWN), usage.non_preemptible(OWN), shares, without_project)
+        found.append({**row, "project": "", "description": "jobs without a project"})
     return found
 
 
 def _counts(state: PoolState) -> dict[str, Counter[str]]:
-    """Jobs that have not ended, by their own project and by phase."""
+    """Number of jobs that have not ended, by project (without subprojects) and phase."""
     found: dict[str, Counter[str]] = {}
     for (project, phase), count in Counter((job.project, job.phase) for job in state.jobs.values()).items():
         if phase not in ENDED:
@@ -76,7 +76,7 @@ def _counts(state: PoolState) -> dict[str, Counter[str]]:
 
 
 def in_tree_order(policy: Policy) -> Iterator[tuple[Project, int]]:
-    """Each project with its depth, children right after their parent."""
+    """Each project with its depth, children directly after their parent."""
 
     def walk(parent: str | None, depth: int) -> Iterator[tuple[Project, int]]:
         for project in policy.projects:
@@ -99,15 +99,10 @@ def below(policy: Policy, project: str) -> list[str]:
 
 
 def _row(
-    project: Project,
-    depth: int,
-    used: ResourceVector,
-    fixed: ResourceVector,
-    shares: Mapping[str, ResourceVector],
-    jobs: list[Counter[str]],
+    project: Project, depth: int, used: Amounts, non_preemptible: Amounts, shares: Mapping[str, Amounts], jobs: list[Counter[str]]
 ) -> ProjectRow:
     quota = _bounds(project.quota, gpu_milli=0)
-    mine, share = _amounts(used), shares.get(project.name)
+    own, share = _amounts(used), shares.get(project.name)
     return {
         "project": project.name,
         "parent": project.parent,
@@ -115,13 +110,13 @@ def _row(
         "description": project.description,
         "priority": project.priority,
         "weight": project.over_quota_weight.model_dump(),
-        "used": mine,
-        "non_preemptible": _amounts(fixed),
+        "used": own,
+        "non_preemptible": _amounts(non_preemptible),
         "quota": quota,
         "limit": _bounds(project.limit),
         "fair_share": _amounts(share) if share is not None else _bounds(Bounds()),
-        "borrowed": _above(mine, quota),
-        "usage_text": usage_text(mine["gpu_milli"] or 0, quota["gpu_milli"]),
+        "borrowed": _above(own, quota),
+        "usage_text": usage_text(own["gpu_milli"] or 0, quota["gpu_milli"]),
         "jobs_running": sum(count[phase] for count in jobs for phase in ("starting", "running", "evicting")),
         "jobs_pending": sum(count[phase] for count in jobs for phase in ("pending", "reserved")),
     }
@@ -135,7 +130,7 @@ def usage_text(used_milli: int, quota_milli: int | None) -> str:
     return f"{used}/{thousandths_text(quota_milli)}" + (" over quota" if used_milli > quota_milli else "")
 
 
-def _amounts(amounts: ResourceVector) -> AmountsRow:
+def _amounts(amounts: Amounts) -> AmountsRow:
     gpu, cpu, memory = (int(each) for each in amounts)
     return {"gpu_milli": gpu, "cpu_milli": cpu, "memory_bytes": memory}
 
@@ -148,8 +143,8 @@ def _bounds(bounds: Bounds, gpu_milli: int | None = None) -> AmountsRow:
 
 
 def _above(used: AmountsRow, quota: AmountsRow) -> AmountsRow:
-    def above(mine: int | None, bound: int | None) -> int:
-        return 0 if bound is None else max(0, (mine or 0) - bound)
+    def above(own: int | None, bound: int | None) -> int:
+        return 0 if bound is None else max(0, (own or 0) - bound)
 
     return {
         "gpu_milli": above(used["gpu_milli"], quota["gpu_milli"]),
@@ -159,7 +154,7 @@ def _above(used: AmountsRow, quota: AmountsRow) -> AmountsRow:
 
 
 def amounts_text(row: AmountsRow, *, none: str = "unlimited") -> str:
-    """`4 GPUs, 32 CPU, 64GiB`; resources without a bound are left out, and `none` where all are."""
+    """`4 GPUs, 32 CPU, 64GiB`; unbounded resources are omitted. none: text if all are unbounded."""
     gpu, cpu, memory = row["gpu_milli"], row["cpu_milli"], row["memory_bytes"]
     parts = [] if gpu is None else [gpus_text(gpu)]
     parts += [] if cpu is None else [f"{thousandths_text(cpu)} CPU"]
@@ -171,15 +166,15 @@ def amounts_text(row: AmountsRow, *, none: str = "unlimited") -> str:
 
 
 def with_new(policy: Policy, name: str, fields: Mapping[str, Any]) -> Policy:
-    """The policy with one project added, the youngest. Raises `Problem`."""
+    """The policy with one project added, as the youngest. Raises `ClientError` if it exists or is invalid."""
     if any(project.name == name for project in policy.projects):
-        raise Problem(ExitCode.USAGE, f"project {name!r} exists already", f"to change it: bailiff project update {name}")
+        raise ClientError(ExitCode.USAGE, f"project {name!r} exists already", f"to change it: bailiff project update {name}")
     created = max((project.created for project in policy.projects), default=0) + 1
     return _with_projects(policy, [*_documents(policy), {"name": name, "created": created, **fields}])
 
 
 def with_changed(policy: Policy, name: str, fields: Mapping[str, Any]) -> Policy:
-    """The policy with these fields of one project changed; quota, limit and weight resource by resource. Raises `Problem`."""
+    """The policy with these fields of one project changed; quota, limit and weight per resource. Raises `ClientError`."""
     find(policy, name)
     documents = _documents(policy)
     for document in documents:
@@ -190,26 +185,26 @@ def with_changed(policy: Policy, name: str, fields: Mapping[str, Any]) -> Policy
 
 
 def without(policy: Policy, name: str) -> Policy:
-    """The policy without the project. Raises `Problem` where it has subprojects."""
+    """The policy without the project. Raises `ClientError` if it is unknown or has subprojects."""
     find(policy, name)
     children = [project.name for project in policy.projects if project.parent == name]
     if children:
         advice = "delete them first, or move them: bailiff project update CHILD --parent OTHER"
-        raise Problem(ExitCode.USAGE, f"project {name} has subprojects: {', '.join(children)}", advice)
+        raise ClientError(ExitCode.USAGE, f"project {name} has subprojects: {', '.join(children)}", advice)
     return _with_projects(policy, [document for document in _documents(policy) if document["name"] != name])
 
 
 def find(policy: Policy, name: str) -> Project:
-    """The project of that name. Raises `Problem`."""
+    """The project of that name. Raises `ClientError` if there is none."""
     for project in policy.projects:
         if project.name == name:
             return project
     known = ", ".join(project.name for project in policy.projects) or "none yet: bailiff project create NAME --gpus 4"
-    raise Problem(ExitCode.NOT_FOUND, f"there is no project {name!r}", f"existing projects: {known}")
+    raise ClientError(ExitCode.NOT_FOUND, f"there is no project {name!r}", f"existing projects: {known}")
 
 
 def users_of(state: PoolState, name: str) -> list[str]:
-    """Jobs of this very project that have not ended."""
+    """Jobs of this project, without subprojects, that have not ended."""
     return [job.id for job in state.jobs.values() if job.project == name and job.phase not in ENDED]
 
 
@@ -226,4 +221,4 @@ def _with_projects(policy: Policy, projects: list[dict[str, Any]]) -> Policy:
     try:
         return Policy.model_validate({**data, "projects": projects}, strict=False)
     except ValidationError as error:
-        raise Problem(ExitCode.USAGE, describe_errors(error.errors(include_url=False)).removeprefix("data: ")) from None
+        raise ClientError(ExitCode.USAGE, describe_errors(error.errors(include_url=False)).removeprefix("data: ")) from None

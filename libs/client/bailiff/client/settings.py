@@ -1,4 +1,4 @@
-"""Settings of the client: those of all services, and the identity of the requester.
+"""Client settings: the common settings of all services, and the requester's identity and key.
 
 Services and client may share a file, so unknown fields are ignored.
 """
@@ -17,13 +17,13 @@ from pydantic_settings import SettingsConfigDict
 
 from bailiff_service.settings import ServiceSettings
 
-from .errors import ExitCode, Problem
+from .errors import ClientError, ExitCode
 
 KEY_BYTES = 32
 
 
 def _opaque_source() -> str:
-    """The same for each call of one person on one machine, and says neither's name: it stands in the log for ever."""
+    """A stable id of this user on this machine that reveals neither name: it is recorded in the log permanently."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
@@ -36,11 +36,11 @@ def _cache() -> Path:
 
 
 class ClientSettings(ServiceSettings):
-    """Client settings beside the common ones.
+    """Client settings in addition to the common ones.
 
     actor: id of the requester; key: file with the private key that signs requests; pool: default pool; project: default project;
     source: CloudEvents source of requests; cache: folder for local snapshots; engines: folder of engine wheels, by digest;
-    api, api_token: the query interface from which logs are read instead of Kafka.
+    api, api_token: query interface from which logs are read instead of Kafka.
     """
 
     model_config = SettingsConfigDict(extra="ignore")
@@ -57,11 +57,11 @@ class ClientSettings(ServiceSettings):
 
 
 def read_key(path: Path) -> bytes:
-    """The Ed25519 private key in this file: 32 bytes, or the same as base64url text."""
+    """The Ed25519 private key in this file: 32 bytes, raw or as base64url text. Raises `ClientError`."""
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise Problem(ExitCode.USAGE, f"key {path}: cannot be read: {error.strerror}") from None
+        raise ClientError(ExitCode.USAGE, f"key {path}: cannot be read: {error.strerror}") from None
     if len(raw) == KEY_BYTES:
         return raw
     text = raw.strip()
@@ -70,14 +70,14 @@ def read_key(path: Path) -> bytes:
     except binascii.Error:
         decoded = b""
     if len(decoded) != KEY_BYTES:
-        raise Problem(
+        raise ClientError(
             ExitCode.USAGE,
-            f"key {path}: expected {KEY_BYTES} bytes, or the same as base64url text; found {len(raw)} bytes",
-            f"make a new one: bailiff key new {path}",
+            f"key {path}: expected {KEY_BYTES} bytes, raw or as base64url text; found {len(raw)} bytes",
+            "to create a key in another file: bailiff key new FILE",
         )
     return decoded
 
 
 def key_text(private_key: bytes) -> str:
-    """The key as `read_key` reads it."""
+    """The key in the form that `read_key` reads."""
     return base64.urlsafe_b64encode(private_key).decode().rstrip("=") + "\n"

@@ -1,7 +1,7 @@
-"""A log as a dataset that may be given away: pseudonyms for names, shifted times, and only what somebody said may go.
+"""Anonymised datasets of a log for publication: pseudonyms for names, shifted times, and only allowlisted fields.
 
-`allowed` is the list of what may go, `anonymise` makes another log of one, with a chain of its own, and `tables` and `folder`
-write that for people who have pandas and no Bailiff. The format is described in docs/how-to/dataset.md.
+`field_allowlist` has the fields that are exported, `anonymise` builds an anonymised log with its own chain, and `tables` and
+`folder` write it as CSV for use without Bailiff. The format is described in docs/how-to/dataset.md.
 """
 
 from .folder import Dataset, write_dataset

@@ -1,7 +1,7 @@
-"""What of a record may leave the house, field by field. A field that does not stand here is left out.
+"""Allowlist of the record fields that datasets may contain, with an anonymisation rule for each. All others are omitted.
 
-Each field has a rule: what becomes of its value. A record type that is not in `RECORDS` is left out whole. The tests hold
-these tables against the models, so that a new field or type fails them until somebody has decided about it.
+A record type that is not in `RECORDS` is omitted entirely. Tests compare these tables with the models, so that a new field or
+type fails them until it is added here.
 """
 
 import re
@@ -20,15 +20,15 @@ from bailiff_core.records.payload import Payload
 from .pseudonyms import Pseudonyms
 
 
-class LeftOut:
-    """Of a value that does not go."""
+class Omitted:
+    """Marks a value that is omitted."""
 
 
 @dataclass
 class Export:
-    """What rules need to know. shift: µs taken from every time. seqs: the new seq by the old one, of those so far.
+    """Context of the rules. shift: µs subtracted from every time. seqs: new seq by old seq, so far.
 
-    next_seq: of the record that is being looked at, should it go.
+    next_seq: of the current record, if it is exported. ages: ranks of projects by creation.
     """
 
     names: Pseudonyms
@@ -38,11 +38,11 @@ class Export:
     ages: dict[int, int] = field(default_factory=dict)
 
     def time(self, value: int) -> int:
-        """The shifted time; 0 means none, and stays."""
+        """The shifted time; 0 means none and is kept."""
         return max(1, value - self.shift) if value else 0
 
     def seq(self, value: int) -> int:
-        """Where that record stands now; where it was left out, the last one before it."""
+        """New seq of a record; if it was omitted, of the last one before it."""
         return self.seqs[min(value, len(self.seqs) - 1)] if self.seqs else 0
 
 
@@ -50,17 +50,17 @@ Rule = Callable[[Any, Export], Any]
 
 
 def keep(value: Any, _export: Export) -> Any:
-    """As it is. For numbers, booleans and words of a closed list."""
+    """Keeps the value. For numbers, booleans and words of a closed list."""
     return value
 
 
 def out(_value: Any, _export: Export) -> Any:
-    """Left out."""
-    return LeftOut
+    """Omits the value."""
+    return Omitted
 
 
 def named(kind: str) -> Rule:
-    """A pseudonym of this kind, for a name or each of several."""
+    """Replaces a name, or each of several, by a pseudonym of this kind."""
 
     def rule(value: Any, export: Export) -> Any:
         if isinstance(value, tuple):
@@ -71,12 +71,12 @@ def named(kind: str) -> Rule:
 
 
 def fixed(instead: Any) -> Rule:
-    """Always the same, where a field has to be there."""
+    """Replaces the value of a required field by a constant."""
     return lambda _value, _export: instead
 
 
 def word_of(*known: str) -> Rule:
-    """One of these words, else `other`."""
+    """Keeps one of these words, else `other`."""
     return lambda value, _export: value if value in known else "other"
 
 
@@ -91,24 +91,24 @@ def model(value: Any, export: Export) -> Any:
 
 
 def labels(value: Any, export: Export) -> Any:
-    """Labels: keys by themselves, each value under its key."""
+    """Labels: pseudonyms of keys, and of values per key."""
     if isinstance(value, tuple):
         return [labels(each, export) for each in value]
     return {export.names.name("label", key): export.names.name("value", f"{len(key)}:{key}{each}") for key, each in value.items()}
 
 
 def time(value: Any, export: Export) -> Any:
-    """A moment."""
+    """A time."""
     return None if value is None else export.time(value)
 
 
 def seq(value: Any, export: Export) -> Any:
-    """The place of a record in the log."""
+    """The seq of a record."""
     return None if value is None else export.seq(value)
 
 
 def age(value: Any, export: Export) -> Any:
-    """When a project was made: only which one came first."""
+    """Creation of a project: only its rank."""
     return export.ages.setdefault(value, 0)
 
 
@@ -123,23 +123,23 @@ def codes(value: Any, _export: Export) -> Any:
 
 
 def rounded(value: Any, _export: Export) -> Any:
-    """Two digits of it: how much, and not which."""
+    """Rounds up to two significant digits."""
     unit = 10 ** max(0, len(str(value)) - 2)
     return -(-value // unit) * unit
 
 
 def request(value: Any, export: Export) -> Any:
-    """A request id that says where it stands, and nothing of who asked."""
+    """A request id that has only the seq."""
     return None if value is None else {"source": "left-out", "id": f"r{export.next_seq}", "digest": "0" * 64}
 
 
 def release(value: Any, _export: Export) -> Any:
-    """A release that was published."""
+    """A published release, else `other`."""
     return value if value == RELEASE or re.fullmatch(r"\d+\.\d+\.\d+", value) else "other"
 
 
 def inside(value: Any, export: Export) -> Any:
-    """A document within, or several: by their own tables."""
+    """A nested document, or several, by their own tables."""
     if isinstance(value, tuple):
         return [of_document(each, export) for each in value]
     return None if value is None else of_document(value, export)
@@ -156,7 +156,7 @@ Fields = Mapping[str, Rule]
 
 
 def kept(*names: str) -> dict[str, Rule]:
-    """These go as they are."""
+    """Rules that keep these fields."""
     return dict.fromkeys(names, keep)
 
 
@@ -250,7 +250,7 @@ DOCUMENTS: dict[type[Document], Fields] = {
     policy.RetentionRules: kept("ended_jobs", "request_ids", "job_specs"),
 }  # fmt: skip
 
-ASKED: Fields = {"request": request, "job": JOB, "reason": out}
+REQUESTED: Fields = {"request": request, "job": JOB, "reason": out}
 AT: Fields = {"job": JOB, "node": NODE, **kept("attempt", "task")}
 ON: Fields = {"node": NODE, "device": DEVICE}
 
@@ -271,13 +271,13 @@ RECORDS: dict[type[Payload], Fields] = {
     facts.TruncationReconciled: {},
     # requests
     facts.JobSubmitted: {"request": request, "demand": inside, "spec_digest": fixed("0" * 64), "user": USER},
-    facts.JobCancelled: ASKED,
+    facts.JobCancelled: REQUESTED,
     facts.JobScaled: {"request": request, "job": JOB, **kept("group", "tasks", "min_tasks")},
     facts.JobPriorityClassChanged: {"request": request, "job": JOB, "priority_class": class_name},
-    facts.JobEvictionRequested: ASKED,
-    facts.JobPaused: ASKED,
-    facts.JobResumed: ASKED,
-    facts.JobMigrationRequested: {**ASKED, "node": NODE},
+    facts.JobEvictionRequested: REQUESTED,
+    facts.JobPaused: REQUESTED,
+    facts.JobResumed: REQUESTED,
+    facts.JobMigrationRequested: {**REQUESTED, "node": NODE},
     facts.NodeDrained: {"request": request, "node": NODE, "reason": out, **kept("mode", "deadline")},
     facts.NodeUndrained: {"request": request, "node": NODE, "reason": out},
     facts.NodeReplaced: {"request": request, "node": NODE, "machine_id": MACHINE},
@@ -357,17 +357,17 @@ RECORDS: dict[type[Payload], Fields] = {
     decisions.ScheduleTimedOut: {"job": JOB, "reason": out, **kept("waited", "action")},
 }  # fmt: skip
 
-WHOLLY_LEFT_OUT: Mapping[type[Payload], str] = {
+OMITTED_RECORDS: Mapping[type[Payload], str] = {
     facts.InputsAdvanced: "positions of topics, which say nothing about jobs",
     facts.InputsLost: "of topics, not of jobs",
-    facts.InputRejected: "what somebody got wrong, with names that exist nowhere else; it has no effect",
+    facts.InputRejected: "invalid input, with names that exist nowhere else; it has no effect",
     facts.StateDigest: "the hash of a state with the real names",
     facts.NodeRefused: "a machine that was turned away; it has no effect",
 }
 
 
 def of_record(data: Payload, export: Export) -> dict[str, Any] | None:
-    """What may go of a record's data, or `None` where all of it stays."""
+    """The exported part of a record's data, or None for an omitted type."""
     fields = RECORDS.get(type(data))
     if fields is None:
         return None
@@ -378,7 +378,7 @@ def of_record(data: Payload, export: Export) -> dict[str, Any] | None:
 
 
 def of_document(data: Document, export: Export) -> dict[str, Any]:
-    """What may go of a document within a record: nothing, where its type has no table."""
+    """The exported part of a nested document; empty for a type without a table."""
     return _of(data, DOCUMENTS.get(type(data), {}), export)
 
 
@@ -387,6 +387,6 @@ def _of(data: Document, fields: Fields, export: Export) -> dict[str, Any]:
     for name in data.model_fields_set:
         rule = fields.get(name, out)
         value = rule(getattr(data, name), export)
-        if value is not LeftOut:
+        if value is not Omitted:
             found[name] = value
     return found

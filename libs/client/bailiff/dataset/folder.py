@@ -1,4 +1,4 @@
-"""A dataset as a folder: the anonymised log, the tables as CSV, and `dataset.json`, which says what every file and column is."""
+"""Writes a dataset as a folder: the anonymised log, the tables as CSV, and `dataset.json`, which describes files and columns."""
 
 import csv
 import gzip
@@ -13,7 +13,7 @@ from typing import Any
 from bailiff.audit.chain_report import ChainVerifier, entries
 from bailiff.audit.log_files import about_line, message_line
 from bailiff.audit.log_sources import Source
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff.client.safe_write import put
 from bailiff_bus.messages import LogSealed
 from bailiff_bus.port import Message
@@ -23,7 +23,7 @@ from bailiff_core.engine import RELEASE
 from .anonymise import MONDAY, Anonymiser, anonymised
 from .columns import ABOUT, TABLES
 from .pseudonyms import Pseudonyms
-from .reidentification import standing_out
+from .reidentification import small_groups
 from .tables import Tables
 
 MANIFEST, LOG, FORMAT = "dataset.json", "log.jsonl.gz", 1
@@ -31,31 +31,31 @@ MANIFEST, LOG, FORMAT = "dataset.json", "log.jsonl.gz", 1
 
 @dataclass
 class Dataset:
-    """What was written. stands_out: what the exporter should know before it is given away, sentences."""
+    """What was written. reidentification_risks: sentences for the exporter to review before publication."""
 
     records: int
     left_out: int
     bytes: int
-    stands_out: list[str]
+    reidentification_risks: list[str]
 
 
 async def write_dataset(folder: Path, source: Source, names: Pseudonyms, licence: str, *, name_original: bool) -> Dataset:
-    """Write the dataset of a whole log. name_original: the manifest says from which log it was made.
+    """Write the dataset of a whole log. name_original: the manifest identifies the original log.
 
-    Raises `Problem` where the log does not begin at its first record, its chain is broken, or the folder has something else.
+    Raises `ClientError` if the first records are missing, the chain is broken, or the folder has other files.
     """
     if source.start.next_seq:
         text = f"the source begins with record {source.start.next_seq}: a dataset needs the log from its first record on"
-        raise Problem(ExitCode.USAGE, text, "put the earlier segments into the folder, with a manifest that names them")
+        raise ClientError(ExitCode.USAGE, text, "put the earlier segments into the folder, with a manifest that names them")
     _refuse_others(folder)
-    walk, anonymiser, tables = ChainVerifier(source.pool), Anonymiser(names), Tables(MONDAY)
+    verifier, anonymiser, tables = ChainVerifier(source.pool), Anonymiser(names), Tables(MONDAY)
     lines = [about_line(names.name("pool", source.pool), 0)]
-    whole = entries(walk, source.messages, "nothing was written; see: bailiff audit verify")
+    whole = entries(verifier, source.messages, "nothing was written; see: bailiff audit verify")
     async for record, wire in anonymised((entry.record async for entry in whole), anonymiser):
         tables.note(record)
         lines.append(message_line(Message(AUDIT.name, 0, record.seq, record.time, None, wire.headers, wire.value)))
     if anonymiser.head is None:
-        raise Problem(ExitCode.NOT_FOUND, f"the log of {source.pool} is empty")
+        raise ClientError(ExitCode.NOT_FOUND, f"the log of {source.pool} is empty")
     files = {LOG: _packed("".join(lines))}
     files |= {f"{name}.csv.gz": _packed(_csv(tables.rows[name], list(TABLES[name]))) for name in TABLES}
     manifest: dict[str, Any] = {
@@ -72,18 +72,18 @@ async def write_dataset(folder: Path, source: Source, names: Pseudonyms, licence
         },
     }  # fmt: skip
     if name_original:
-        manifest["original"] = _original(source, walk)
+        manifest["original"] = _original(source, verifier)
     for name, raw in files.items():
         put(folder / name, raw)
     put(folder / MANIFEST, (json.dumps(manifest, indent=1, ensure_ascii=False) + "\n").encode())
     written = sum(len(raw) for raw in files.values())
-    return Dataset(anonymiser.head.next_seq, anonymiser.dropped, written, standing_out(tables.rows))
+    return Dataset(anonymiser.head.next_seq, anonymiser.dropped, written, small_groups(tables.rows))
 
 
-def _original(source: Source, walk: ChainVerifier) -> dict[str, Any]:
-    """Which log it was made from: its end, and the newest seal over it."""
-    sealed = [seal for seal in source.seals if isinstance(seal, LogSealed) and seal.size <= walk.head.next_seq]
-    about: dict[str, Any] = {"pool": source.pool, "records": walk.head.next_seq, "hash": walk.head.hash}
+def _original(source: Source, verifier: ChainVerifier) -> dict[str, Any]:
+    """Identifies the original log: its end, and its newest seal."""
+    sealed = [seal for seal in source.seals if isinstance(seal, LogSealed) and seal.size <= verifier.head.next_seq]
+    about: dict[str, Any] = {"pool": source.pool, "records": verifier.head.next_seq, "hash": verifier.head.hash}
     return about | ({"sealed": {"size": sealed[-1].size, "root": sealed[-1].root, "key": sealed[-1].key}} if sealed else {})
 
 
@@ -101,11 +101,11 @@ def _cell(value: Any) -> str:
 
 
 def _packed(text: str) -> bytes:
-    return gzip.compress(text.encode(), compresslevel=9, mtime=0)  # the same each time
+    return gzip.compress(text.encode(), compresslevel=9, mtime=0)  # reproducible
 
 
 def _refuse_others(folder: Path) -> None:
     ours = (MANIFEST, LOG, *(f"{name}.csv.gz" for name in TABLES))
     found = [folder] if folder.is_file() else list(folder.iterdir()) if folder.exists() else []
     if any(each.name.removesuffix(".draft") not in ours for each in found):
-        raise Problem(ExitCode.USAGE, f"{folder} exists and is not a dataset", "use a new folder")
+        raise ClientError(ExitCode.USAGE, f"{folder} exists and is not a dataset", "use a new folder")

@@ -1,4 +1,4 @@
-"""Names that say nothing: keyed, the same within an export, and under another key others."""
+"""Keyed pseudonyms for names: stable under one key, different under another."""
 
 import hmac
 import os
@@ -7,7 +7,7 @@ import secrets
 from hashlib import sha256
 from pathlib import Path
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_core.model.policy import DEFAULT_POLICY
 
 KEY_BYTES = 32
@@ -21,14 +21,14 @@ WELL_KNOWN_CLASSES = tuple(entry.name for entry in DEFAULT_POLICY.priority_class
 
 
 class Pseudonyms:
-    """HMAC-SHA256 of kind and name. Nothing of a name is left in its pseudonym, neither length nor order."""
+    """HMAC-SHA256 of kind and name. A pseudonym reveals neither length nor order of a name."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._known: dict[tuple[str, str], str] = {}
 
     def digits(self, kind: str, text: str) -> str:
-        """Hexadecimal digits for the text; under another kind others."""
+        """Hexadecimal digits for the text, different for each kind."""
         found = self._known.get((kind, text))
         if found is None:
             about = b"%d:%b" % (len(kind.encode()), f"{kind}{text}".encode())
@@ -36,39 +36,39 @@ class Pseudonyms:
         return found
 
     def name(self, kind: str, text: str) -> str:
-        """`job-5f0c1d2e3a4b5c6d`. Nothing stays nothing."""
+        """`job-5f0c1d2e3a4b5c6d`; empty for an empty name."""
         return f"{kind}-{self.digits(kind, text)}" if text else ""
 
     def class_name(self, text: str) -> str:
-        """The classes that Bailiff comes with keep their names, which are everybody's."""
+        """Pseudonym of a priority class; Bailiff's default classes keep their names."""
         return text if text in WELL_KNOWN_CLASSES else self.name("class", text)
 
     def model(self, text: str) -> str:
-        """`H100-5f0c1d2e3a4b5c6d`: of a GPU's model its family, where that is on sale; other words of it go."""
+        """`H100-5f0c1d2e3a4b5c6d`: the GPU family, if known, and a pseudonym of the model."""
         family = FAMILY.search(text)
         return f"{family.group().upper()}-{self.digits('model', text)}" if family else self.name("gpu", text)
 
 
 def new_key() -> bytes:
-    """A key that nobody keeps."""
+    """A random key that is not stored."""
     return secrets.token_bytes(KEY_BYTES)
 
 
 def kept_key(path: Path) -> bytes:
-    """The key in the file, which only its owner may read; made where there is none. Raises `Problem`."""
+    """The key in the file, created if missing. Raises `ClientError` if others can read it."""
     try:
         if not path.exists():
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(fd, "w", encoding="ascii") as out:
                 out.write(new_key().hex() + "\n")
         if path.stat().st_mode & 0o077:
-            text = f"{path}: others may read it, and whoever has it can tell which pseudonym is whose"
-            raise Problem(ExitCode.USAGE, text, f"chmod 600 {path}")
+            text = f"{path}: other users can read it, and the key reveals the names behind pseudonyms"
+            raise ClientError(ExitCode.USAGE, text, f"chmod 600 {path}")
         key = bytes.fromhex(path.read_text(encoding="ascii").strip())
     except OSError as error:
-        raise Problem(ExitCode.USAGE, f"{path}: {error.strerror}") from None
+        raise ClientError(ExitCode.USAGE, f"{path}: {error.strerror}") from None
     except ValueError:
         key = b""
     if len(key) != KEY_BYTES:
-        raise Problem(ExitCode.USAGE, f"{path}: expected {2 * KEY_BYTES} hexadecimal digits", "use a new file")
+        raise ClientError(ExitCode.USAGE, f"{path}: expected {2 * KEY_BYTES} hexadecimal digits", "use a new file")
     return key

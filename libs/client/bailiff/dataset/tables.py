@@ -1,4 +1,4 @@
-"""Rows of the tables of a dataset, from the records of the anonymised log and nothing else."""
+"""Builds the tables of a dataset from the records of the anonymised log."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,44 +14,44 @@ from .columns import STAGES, TABLES
 Row = dict[str, Any]
 
 
-class _Live:
-    """A job that has not ended: its row, the row of its attempt, and of those evictions that are not over yet."""
+class _OpenJob:
+    """A job that has not ended: its row, the row of its attempt, and the rows of its open evictions."""
 
     def __init__(self, row: Row, demand: JobDemand) -> None:
         self.row, self.demand = row, demand
         self.attempt: Row | None = None
-        self.leaving: list[Row] = []
-        self.left: list[Row] = []
+        self.evicting: list[Row] = []
+        self.evicted: list[Row] = []
         self.to_start: dict[int, None] = {}
-        self.going = ""
+        self.eviction_cause = ""
 
 
 class Tables:
-    """Feed it records in order; `rows` holds what they say, by table. origin: µs, from which times are counted."""
+    """Collects rows by table from records, fed in order. origin: µs, subtracted from all times."""
 
     def __init__(self, origin: int) -> None:
         self.rows: dict[str, list[Row]] = {name: [] for name in TABLES}
         self.origin = origin
         self._policy: Policy | None = None
-        self._jobs: dict[str, _Live] = {}
+        self._jobs: dict[str, _OpenJob] = {}
         self._requests: dict[int, Row] = {}
         self._numbers: dict[str, int] = {}
         self.at = self.seq = 0
 
     def note(self, record: Record) -> None:
-        """What this record adds or completes."""
-        teller = _TELLERS.get(type(record.data))
-        if teller is not None:
+        """Adds or completes rows for this record."""
+        handler = _HANDLERS.get(type(record.data))
+        if handler is not None:
             self.at, self.seq = record.time - self.origin, record.seq
-            teller(self, record.data)
+            handler(self, record.data)
 
-    def _live(self, job: str) -> _Live | None:
+    def _live(self, job: str) -> _OpenJob | None:
         return self._jobs.get(job)
 
     # --- policies and machines
 
     def policy(self, fact: facts.PolicyApplied) -> None:
-        """Quotas and classes as they are from here on."""
+        """Adds the quotas and classes of an applied policy."""
         self._policy = fact.policy
         since = {"from_seq": self.seq, "from": self.at}
         for project in fact.policy.projects:
@@ -73,7 +73,7 @@ class Tables:
             )  # fmt: skip
 
     def joined(self, fact: facts.NodeJoined) -> None:
-        """A machine and what it has."""
+        """Adds a joined node with its inventory."""
         self._numbers[fact.node] = fact.number
         first = fact.devices[0] if fact.devices else None
         self._node(
@@ -88,7 +88,7 @@ class Tables:
     # --- jobs and attempts
 
     def submitted(self, fact: facts.JobSubmitted) -> None:
-        """A job."""
+        """Adds a job."""
         demand = fact.demand
         entry = self._policy.find_class(demand.priority_class) if self._policy is not None else None
         row = {
@@ -103,11 +103,11 @@ class Tables:
             "memory_bytes": sum(group.count * group.memory_bytes for group in demand.tasks),
             "run_time_limit": demand.run_time_limit, "grace": demand.grace, "attempts": 0, "evictions": 0, "lost_gpu_ms": 0,
         }  # fmt: skip
-        self._jobs[demand.job] = _Live(row, demand)
+        self._jobs[demand.job] = _OpenJob(row, demand)
         self.rows["jobs"].append(row)
 
     def placed(self, job: str, attempt: int, action: str, placement: tuple[NodeShare, ...], reserved: bool) -> None:
-        """An attempt."""
+        """Adds an attempt."""
         live = self._live(job)
         if live is None:
             return
@@ -122,13 +122,13 @@ class Tables:
         self.rows["attempts"].append(live.attempt)
 
     def start_ordered(self, decision: decisions.JobStarting) -> None:
-        """All its room is free."""
+        """Notes that all resources of the attempt are free."""
         live = self._live(decision.job)
         if live is not None and live.attempt is not None and not decision.tasks:
             live.attempt["start_ordered"] = self.at
 
     def started(self, fact: facts.TaskStarted) -> None:
-        """A member runs; with the last one the gang does."""
+        """Notes a started task; with the last one, the start of the gang."""
         live = self._live(fact.job)
         if live is None or live.attempt is None or live.attempt["attempt"] != fact.attempt:
             return
@@ -136,53 +136,53 @@ class Tables:
         if not live.to_start and "started" not in live.attempt:
             live.attempt["started"] = self.at
             live.row.setdefault("first_started", self.at)
-            for row in live.left:
+            for row in live.evicted:
                 row["resumed"] = self.at
-            live.left = []
+            live.evicted = []
 
     def _over(self, job: str, outcome: str, cause: str, lost: int = 0) -> None:
         live = self._live(job)
         if live is None:
             return
         live.row["lost_gpu_ms"] += lost
-        live.row["evictions"] += bool(live.going) and outcome.startswith(("preempted", "evicted"))
+        live.row["evictions"] += bool(live.eviction_cause) and outcome.startswith(("preempted", "evicted"))
         if live.attempt is not None:
             live.attempt |= {"ended": self.at, "outcome": outcome, "cause": cause, "lost_gpu_ms": lost}
-        live.attempt, live.going = None, ""
-        live.left, live.leaving = live.leaving, []
+        live.attempt, live.eviction_cause = None, ""
+        live.evicted, live.evicting = live.evicting, []
 
     def dropped(self, decision: decisions.ReservationDropped) -> None:
-        """An attempt that never began."""
+        """Ends an attempt that was not started."""
         live = self._live(decision.job)
         if live is not None and not decision.tasks and live.attempt is not None and live.attempt["start_ordered"] is None:
             live.attempt |= {"ended": self.at, "outcome": "not-started", "cause": decision.reason}
             live.attempt = None
 
     def requeued(self, decision: decisions.JobRequeued) -> None:
-        """Back in the queue."""
+        """Ends an attempt of a requeued job."""
         self._over(decision.job, decision.outcome, decision.cause, decision.lost_gpu_ms)
 
     def shrunk(self, decision: decisions.JobShrunk) -> None:
-        """Some members are gone; what they had done counts with the job."""
+        """Adds the lost work of evicted tasks to the job."""
         live = self._live(decision.job)
         if live is not None:
             live.row["lost_gpu_ms"] += decision.lost_gpu_ms
-            gone = dict.fromkeys(numbers(decision.tasks))
-            over = [row for row in live.leaving if row["members"] and all(index in gone for index in numbers(row["members"]))]
-            live.leaving = [row for row in live.leaving if row not in over]
+            removed = dict.fromkeys(numbers(decision.tasks))
+            over = [row for row in live.evicting if row["members"] and all(index in removed for index in numbers(row["members"]))]
+            live.evicting = [row for row in live.evicting if row not in over]
 
     def ended(self, decision: decisions.JobEnded) -> None:
-        """Over for good."""
+        """Completes an ended job."""
         live = self._live(decision.job)
         if live is not None:
-            self._over(decision.job, decision.outcome, live.going or "exit")
+            self._over(decision.job, decision.outcome, live.eviction_cause or "exit")
             live.row |= {"ended": self.at, "outcome": decision.outcome}
             del self._jobs[decision.job]
 
     # --- requests for victims, and evictions
 
-    def asked(self, decision: decisions.PreemptionRequested) -> None:
-        """Somebody needs room."""
+    def requested(self, decision: decisions.PreemptionRequested) -> None:
+        """Adds a preemption request."""
         row = {
             "request_seq": self.seq, "asked": self.at, "job": decision.job, "class": decision.class_name,
             "priority": decision.priority, "selection": decision.selection,
@@ -201,12 +201,12 @@ class Tables:
             } | more  # fmt: skip
 
     def decided(self, decision: decisions.PreemptionDecided) -> None:
-        """Who leaves for whom."""
+        """Completes the request, and adds the evictions of its victims."""
         lost = sum(choice.lost_gpu_ms for choice in decision.victims)
         self._answered(decision, "decided", victims=len(decision.victims), victim_lost_gpu_ms=lost)
         preemptor = decision.preemptor
         for choice, grace in zip(decision.victims, decision.graces, strict=True):
-            self._leaves(
+            self._add_eviction(
                 choice.job, choice.attempt, choice.tasks, "preemption", grace, action=decision.action, for_job=preemptor.job,
                 for_class=preemptor.class_name, for_priority=preemptor.priority, priority=choice.priority, gpus=choice.gpus,
                 lost_gpu_ms=choice.lost_gpu_ms,
@@ -215,16 +215,16 @@ class Tables:
             self.placed(preemptor.job, decision.attempt, decision.action, decision.placement, reserved=True)
 
     def refused(self, decision: decisions.PreemptionRefused) -> None:
-        """Nobody leaves."""
+        """Completes a refused request."""
         self._answered(decision, decision.reason)
 
     def timed_out(self, _decision: decisions.SelectionTimedOut) -> None:
-        """No answer came."""
+        """Completes all open requests after a timeout."""
         for row in self._requests.values():
             row |= {"answered_seq": self.seq, "answered": self.at, "answer": "timed-out"}
         self._requests.clear()
 
-    def _leaves(self, job: str, attempt: int, members: str, cause: str, grace: int, **more: Any) -> None:
+    def _add_eviction(self, job: str, attempt: int, members: str, cause: str, grace: int, **more: Any) -> None:
         live = self._live(job)
         if live is None:
             return
@@ -232,40 +232,40 @@ class Tables:
             "decided_seq": self.seq, "decided": self.at, "job": job, "submitted_seq": live.row["submitted_seq"],
             "attempt": attempt, "members": members, "cause": cause, "class": live.row["class"], "grace": grace,
         } | more  # fmt: skip
-        live.leaving.append(row)
+        live.evicting.append(row)
         if not members:
-            live.going = cause
+            live.eviction_cause = cause
         self.rows["evictions"].append(row)
 
-    def stopped(self, decision: decisions.EvictionDecided) -> None:
-        """It leaves for another reason."""
-        self._leaves(decision.job, decision.attempt, decision.tasks, decision.cause, decision.grace)
+    def eviction_decided(self, decision: decisions.EvictionDecided) -> None:
+        """Adds an eviction for another reason than preemption."""
+        self._add_eviction(decision.job, decision.attempt, decision.tasks, decision.cause, decision.grace)
 
-    def moved(self, decision: decisions.MigrationDecided) -> None:
-        """It leaves for a place that is kept for it."""
-        self._leaves(decision.job, decision.attempt, "", decision.cause, decision.grace)
+    def migration_decided(self, decision: decisions.MigrationDecided) -> None:
+        """Adds the eviction of a migration."""
+        self._add_eviction(decision.job, decision.attempt, "", decision.cause, decision.grace)
 
     def step(self, job: str, column: str, task: int | None = None) -> None:
-        """A stage of what leaves; of several tasks the last one counts."""
+        """Stores the time of an eviction stage; later tasks overwrite it."""
         live = self._live(job)
-        for row in live.leaving if live is not None else ():
+        for row in live.evicting if live is not None else ():
             if task is None or not row["members"] or task in numbers(row["members"]):
                 row[column] = self.at
 
-    def withdrawn(self, decision: decisions.EvictionCancelled) -> None:
-        """It stays."""
+    def eviction_cancelled(self, decision: decisions.EvictionCancelled) -> None:
+        """Completes a cancelled eviction."""
         live = self._live(decision.job)
         if live is None:
             return
-        for row in [row for row in live.leaving if row["members"] == decision.tasks]:
+        for row in [row for row in live.evicting if row["members"] == decision.tasks]:
             row["cancelled"] = self.at
-            live.leaving.remove(row)
+            live.evicting.remove(row)
         if not decision.tasks:
-            live.going = ""
+            live.eviction_cause = ""
 
 
-Teller = Callable[[Tables, Any], None]
-_TELLERS: dict[type[Payload | None], Teller] = {
+Handler = Callable[[Tables, Any], None]
+_HANDLERS: dict[type[Payload | None], Handler] = {
     facts.PolicyApplied: Tables.policy,
     facts.NodeJoined: Tables.joined,
     facts.NodeUnreachable: lambda tables, fact: tables._node(fact.node, "unreachable"),
@@ -281,13 +281,13 @@ _TELLERS: dict[type[Payload | None], Teller] = {
     decisions.JobShrunk: Tables.shrunk,
     decisions.JobEnded: Tables.ended,
     facts.TaskStarted: Tables.started,
-    decisions.PreemptionRequested: Tables.asked,
+    decisions.PreemptionRequested: Tables.requested,
     decisions.PreemptionDecided: Tables.decided,
     decisions.PreemptionRefused: Tables.refused,
     decisions.SelectionTimedOut: Tables.timed_out,
-    decisions.EvictionDecided: Tables.stopped,
-    decisions.MigrationDecided: Tables.moved,
-    decisions.EvictionCancelled: Tables.withdrawn,
+    decisions.EvictionDecided: Tables.eviction_decided,
+    decisions.MigrationDecided: Tables.migration_decided,
+    decisions.EvictionCancelled: Tables.eviction_cancelled,
     decisions.EvictionStuck: lambda tables, it: tables.step(it.job, "stuck"),
     facts.EvictionStarted: lambda tables, it: tables.step(it.job, "started"),
     facts.EvictionStageReached: lambda tables, it: tables.step(it.job, it.stage, it.task) if it.stage in STAGES else None,

@@ -1,4 +1,4 @@
-"""What `bailiff explain` reads of a log, and what it makes of it: the answer as data, with the schema that is published."""
+"""Explanations of `bailiff explain` as data with a published schema, computed from a log."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from bailiff.audit.log_positions import Point
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff.render.record_text.lines import lines
 from bailiff_bus.port import Message
 from bailiff_core import explain as core
@@ -28,21 +28,21 @@ PROPOSAL, REQUEST = (kind.type_name().encode() for kind in (ProposalReceived, Pr
 Read = Callable[[], AsyncGenerator[Message, None]]
 
 
-class Told(BaseModel):
+class CitedSentence(BaseModel):
     """One sentence, and the records that it cites."""
 
     text: str
     seqs: tuple[int, ...]
 
 
-class Answered(BaseModel):
+class ExplainedSection(BaseModel):
     """A question and its answers."""
 
     question: str
-    sentences: tuple[Told, ...]
+    sentences: tuple[CitedSentence, ...]
 
 
-class ThenOnNode(BaseModel):
+class NodeAtTime(BaseModel):
     """What was on a node's GPUs at a time (µs), after the record `seq`."""
 
     node: str
@@ -54,8 +54,8 @@ class ThenOnNode(BaseModel):
 class Explained(BaseModel):
     """The output of `bailiff explain -o json`. Fields that do not apply to the question are null.
 
-    about: as it was asked. head_seq: the last record of the log that was read. candidates: with --all, everybody that was
-    considered. instead: with --not. next: whom the same preemptor would displace if it came again. then: of NODE@TIME.
+    about: the argument. head_seq: last record of the log. candidates: with --all, all jobs that were considered.
+    counterfactual: with --not. next: victims if the same preemptor came again. then: for NODE@TIME.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -63,17 +63,17 @@ class Explained(BaseModel):
     about: str
     pool: str
     head_seq: int
-    sections: tuple[Answered, ...]
+    sections: tuple[ExplainedSection, ...]
     condition: Condition | None = None
     candidates: tuple[Candidate, ...] | None = None
     counterfactual: Counterfactual | None = None
     next: NextVictims | None = None
-    then: ThenOnNode | None = None
+    then: NodeAtTime | None = None
 
 
 @dataclass
 class Found:
-    """What the log gave: the pool at its end, what is about the job, the decision to look at."""
+    """Records about the question. state: at the end of the log. decision: the one to explain."""
 
     state: PoolState = field(default_factory=PoolState)
     history: list[Record] = field(default_factory=list)
@@ -84,7 +84,7 @@ class Found:
 
 @dataclass
 class Log:
-    """A log that can be read again and again. pool: the state at its end."""
+    """A log that can be read repeatedly. state: returns the state at its end."""
 
     pool: str
     read: Read
@@ -92,12 +92,12 @@ class Log:
 
     async def wires(self) -> AsyncGenerator[tuple[int, Wire], None]:
         """The records that continue the chain, undecoded, each with its seq."""
-        judge = ChainVerifier(self.pool)
+        verifier = ChainVerifier(self.pool)
         async with aclosing(self.read()) as messages:
             async for message in messages:
-                wire = judge.verify(message)
+                wire = verifier.verify(message)
                 if wire is not None:
-                    yield judge.head.next_seq - 1, wire
+                    yield verifier.head.next_seq - 1, wire
 
     async def folded(self, until: int | None = None) -> PoolState:
         """The state after the record `until`, or at the end."""
@@ -110,9 +110,9 @@ class Log:
         return state
 
     async def found(self, about: str, seq: int | None) -> Found:
-        """Of the log only what concerns the question: most records are checked and not decoded.
+        """Reads the records about a job or record. Verifies all records, but decodes only relevant ones.
 
-        The decision: the record `seq`, or the newest about the job.
+        The decision is the record `seq`, or the newest one about the job.
         """
         found = Found(state=await self.state())
         requests: dict[int, Wire] = {}
@@ -144,17 +144,17 @@ class Log:
 
 
 def explain_job(about: str, found: Found) -> Explained:
-    """One job. Raises `KeyError` where the pool does not know it."""
+    """Explains a job. Raises `KeyError` for an unknown one."""
     sections = core.explain_job(found.state, found.state.jobs[about], found.history)
     return _explained(about, found.state, sections, condition=_condition(found, about))
 
 
 async def explain_record(log: Log, about: str, seq: int, found: Found) -> Explained:
-    """One record. Raises `Problem` where there is none."""
+    """Explains a record. Raises `ClientError` if there is none."""
     if found.decision is None:
-        raise Problem(ExitCode.NOT_FOUND, f"{log.pool} has no record #{seq}: its log ends at #{found.state.seq}")
-    told = tuple(core.Sentence(str(line), (seq,)) for line in lines(found.decision, found.state))
-    sections = core.explain_record(found.decision) or [core.Section("What does it say?", told)]
+        raise ClientError(ExitCode.NOT_FOUND, f"{log.pool} has no record #{seq}: its log ends at #{found.state.seq}")
+    sentences = tuple(core.Sentence(str(line), (seq,)) for line in lines(found.decision, found.state))
+    sections = core.explain_record(found.decision) or [core.Section("What does the record say?", sentences)]
     later = found.outcome.section() if found.outcome is not None else None
     explained = _explained(about, found.state, sections if later is None else [*sections, later])
     if isinstance(found.decision.data, PreemptionDecided) and _by_this_logic(found):
@@ -163,45 +163,45 @@ async def explain_record(log: Log, about: str, seq: int, found: Found) -> Explai
 
 
 async def with_next_victims(log: Log, explained: Explained, found: Found) -> Explained:
-    """Also whom the same preemptor would displace if it came again right after the decision."""
+    """Adds which jobs the same preemptor would preempt next, right after the decision."""
     decision = _decision(found, "--next")
     state = await log.folded(decision.seq)
     assert isinstance(decision.data, PreemptionDecided | PreemptionRefused)
-    coming = next_victims(state, decision.data.preemptor.job)
-    return _with(explained, core.explain_next_victims(coming, decision.data.preemptor.job, decision.seq), next=coming)
+    next_set = next_victims(state, decision.data.preemptor.job)
+    return _with(explained, core.explain_next_victims(next_set, decision.data.preemptor.job, decision.seq), next=next_set)
 
 
 async def with_counterfactual(log: Log, explained: Explained, found: Found, other: str) -> Explained:
-    """Also why it was not `other`, or what would have been without it."""
-    decision, answers, pool = await _as_it_was(log, found, "--not")
+    """Adds why `other` was not chosen, or the outcome without it."""
+    decision, answers, pool = await _as_of_proposal(log, found, "--not")
     if other not in pool.jobs:
-        raise Problem(ExitCode.NOT_FOUND, f"--not: there was no job {other!r} when #{decision.seq} was decided")
+        raise ClientError(ExitCode.NOT_FOUND, f"--not: there was no job {other!r} when #{decision.seq} was decided")
     assert isinstance(decision.data, PreemptionDecided | PreemptionRefused)
-    would = counterfactual(pool, decision.data, answers, other)
-    return _with(explained, core.explain_counterfactual(would, decision.seq), counterfactual=would)
+    result = counterfactual(pool, decision.data, answers, other)
+    return _with(explained, core.explain_counterfactual(result, decision.seq), counterfactual=result)
 
 
 async def with_candidates(log: Log, explained: Explained, found: Found) -> Explained:
-    """Also the full lists: every job that held room when the answer was computed."""
-    decision, answers, pool = await _as_it_was(log, found, "--all")
+    """Adds all candidates: every job with allocated resources when the proposal was computed."""
+    decision, answers, pool = await _as_of_proposal(log, found, "--all")
     assert isinstance(decision.data, PreemptionDecided | PreemptionRefused)
     return explained.model_copy(update={"candidates": tuple(candidates(pool, decision.data, answers))})
 
 
 async def explain_node(log: Log, about: str, node: str, device: int | None, when: Point) -> Explained:
-    """What was on a node then, after, and before. Raises `Problem` where the log knows no such node or GPU."""
+    """Explains what was on a node at a time, before and after. Raises `ClientError` for an unknown node or GPU."""
     watch = core.NodeHistory(node)
     async with aclosing(log.wires()) as wires:
         async for _, wire in wires:
             watch.take(decode(wire))
     if node not in watch.state.node_numbers:
         known = ", ".join(list(watch.state.node_numbers)[:20]) or "none"
-        raise Problem(ExitCode.NOT_FOUND, f"{log.pool} has no node {node!r}", f"known: {known}")
+        raise ClientError(ExitCode.NOT_FOUND, f"{log.pool} has no node {node!r}", f"known: {known}")
     then = watch.at(when.at(watch.state.now).time or 0)
     if device is not None and then.devices and device not in [each.number for each in then.devices]:
-        raise Problem(ExitCode.NOT_FOUND, f"{node} has no GPU {device}: it has {len(then.devices)}, counted from 0")
+        raise ClientError(ExitCode.NOT_FOUND, f"{node} has no GPU {device}: it has {len(then.devices)}, counted from 0")
     shown = tuple(each for each in then.devices if device is None or each.number == device)
-    on_node = ThenOnNode(node=node, time=then.time, seq=then.seq, devices=shown)
+    on_node = NodeAtTime(node=node, time=then.time, seq=then.seq, devices=shown)
     return _explained(about, watch.state, core.explain_node(then, device)).model_copy(update={"then": on_node})
 
 
@@ -211,9 +211,9 @@ def _explained(about: str, state: PoolState, sections: list[core.Section], condi
     )
 
 
-def _section(section: core.Section) -> Answered:
-    return Answered(
-        question=section.question, sentences=tuple(Told(text=each.text, seqs=each.seqs) for each in section.sentences)
+def _section(section: core.Section) -> ExplainedSection:
+    return ExplainedSection(
+        question=section.question, sentences=tuple(CitedSentence(text=each.text, seqs=each.seqs) for each in section.sentences)
     )
 
 
@@ -239,17 +239,19 @@ def _by_this_logic(found: Found) -> bool:
 def _decision(found: Found, option: str) -> Record:
     decision = found.decision
     if decision is None or found.proposal is None or not isinstance(decision.data, PreemptionDecided | PreemptionRefused):
-        raise Problem(ExitCode.NOT_FOUND, f"{option}: no decision with victims found", f"omit {option} for the rest")
+        raise ClientError(
+            ExitCode.NOT_FOUND, f"{option}: no decision with victims found", f"omit {option} to see the other sections"
+        )
     assert isinstance(found.proposal.data, ProposalReceived)
     if not _by_this_logic(found):
         advice = f"the record itself: bailiff audit show {decision.seq}"
         text = f"{option}: #{decision.seq} was decided with logic {found.proposal.data.logic}, this release has logic {LOGIC}"
-        raise Problem(ExitCode.UNREADABLE, text, advice)
+        raise ClientError(ExitCode.UNREADABLE, text, advice)
     return decision
 
 
-async def _as_it_was(log: Log, found: Found, option: str) -> tuple[Record, Any, PoolState]:
-    """The decision, the answers of its proposal, and the pool folded anew to where those were computed."""
+async def _as_of_proposal(log: Log, found: Found, option: str) -> tuple[Record, Any, PoolState]:
+    """The decision, its proposals, and the state as of their computation."""
     decision = _decision(found, option)
     assert found.proposal is not None
     assert isinstance(found.proposal.data, ProposalReceived)

@@ -1,9 +1,8 @@
-"""Tells owners of evictions and returns: each event to a webhook or to a local command, at least once.
+"""Notifies job owners of evictions and restarts: delivers each event at least once, to a webhook or a local command.
 
-A hook's position in a pool's log is kept on disk, beside what was folded of the log, and moves on only after a delivery;
-what was delivered and not noted before a crash comes again, under the same id, so that a receiver can pass over it. Events
-of one pool reach a hook in their order; one that is not taken is tried again, ever more slowly, and holds up only its own
-hook.
+A hook's position in a pool's log is stored on disk and advances only after a delivery. After a crash, events may be delivered
+again with the same id, for deduplication. Events of a pool are delivered to a hook in order; failed deliveries are retried with
+exponential backoff and block only their own hook.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from bailiff.client.client import Client
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff.client.job_parser import read_yaml
 from bailiff.client.projects import below
 from bailiff.render.events import EventRow, events_of
@@ -32,7 +31,7 @@ from bailiff_core.model.document import Document, Duration
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import Record
 
-from .owner_projection import Followed
+from .owner_projection import OwnerProjection
 
 EVICTIONS_AND_RETURNS = (
     "Preempted", "Reclaimed", "Moved", "Evicting", "EvictionCancelled", "Shrunk", "Evicted", "Resumed", "Restarted", "Grown",
@@ -41,14 +40,14 @@ SECOND = 1_000_000
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 
 
-# --- the file that says whom to tell
+# --- the hooks file
 
 
 class Hook(Document):
-    """Who is told of what, and how: by an HTTP POST to `webhook`, or by a local `command`.
+    """A notification hook: an HTTP POST to `webhook`, or a local `command`, with filters.
 
-    Of a command, each word may name fields of the event in braces, and the event's text is its standard input.
-    header_env: headers whose values stand in environment variables, by header. Left out: projects, owners: all.
+    Words of a command may contain fields of the event in braces; the event's text is its standard input.
+    header_env: environment variables with the values of headers, by header. projects, owners: empty means all.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -69,22 +68,22 @@ class Hook(Document):
     def _known(cls, events: tuple[str, ...]) -> tuple[str, ...]:
         unknown = [word for word in events if word not in WORDS]
         if unknown:
-            raise ValueError(f"there is no event {unknown[0]!r}; there are {', '.join(WORDS)}")
+            raise ValueError(f"unknown event {unknown[0]!r}; known events: {', '.join(WORDS)}")
         return events
 
     @model_validator(mode="after")
     def _one_way(self) -> "Hook":
         if (self.webhook is None) == (not self.command):
-            raise ValueError("a hook has either webhook or command")
+            raise ValueError("expected either webhook or command")
         try:
             filled(self.command, dict.fromkeys(FIELDS, ""))
         except (KeyError, IndexError, ValueError) as fault:
-            raise ValueError(f"command: unknown field {fault}; there are {', '.join(FIELDS)}") from None
+            raise ValueError(f"command: unknown field {fault}; known fields: {', '.join(FIELDS)}") from None
         return self
 
 
 class NotifyFile(Document):
-    """The file that `bailiff notify` reads. positions: where it keeps how far each hook is."""
+    """The hooks file of `bailiff notify`. positions: file that stores the position of each hook."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -97,19 +96,19 @@ class NotifyFile(Document):
         names = [hook.name for hook in self.hooks]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"two hooks are called {name!r}: positions are kept by name")
+                raise ValueError(f"two hooks are called {name!r}: names must be unique")
         return self
 
 
 def read_notify_file(path: Path) -> NotifyFile:
-    """The file, checked whole. A relative `positions` lies beside it. Raises `Problem` with file, line and field."""
+    """Reads and validates the file. `positions` may be relative to its folder. Raises `ClientError` with file, line and field."""
     value, lines = read_yaml(path)
     try:
         found = NotifyFile.model_validate_json(json.dumps(value, default=str))
     except ValidationError as error:
         faults = error.errors(include_url=False)
         text = "\n".join(f"{path}:{_line(lines, fault['loc'])}: {describe_errors([fault])}" for fault in faults)
-        raise Problem(ExitCode.USAGE, text, "an example: docs/how-to/notify.md") from None
+        raise ClientError(ExitCode.USAGE, text, "an example: docs/how-to/notify.md") from None
     return found.model_copy(update={"positions": str(path.parent / found.positions)})
 
 
@@ -119,11 +118,11 @@ def _line(lines: Mapping[tuple[int | str, ...], int], place: tuple[int | str, ..
     return lines.get(place, 1)
 
 
-# --- what is told
+# --- notifications
 
 
 class Notice(EventRow):
-    """An event as owners get it. owner: who the job is for, else who submitted it; text: a sentence."""
+    """A notification. owner: user of the job, else its submitter; text: a sentence."""
 
     owner: str
     text: str
@@ -133,7 +132,7 @@ FIELDS = tuple(name for name in (*EventRow.__annotations__, "owner", "text"))
 
 
 def notice_of(row: EventRow, owner: str) -> Notice:
-    """The event with its owner and a sentence."""
+    """The notification for an event."""
     where = f" on {row['node']}" if row["node"] else ""
     tasks = f" (tasks {row['tasks']})" if row["tasks"] else ""
     when = f"({row['pool']}#{row['seq']}, {row['time']})"
@@ -142,27 +141,27 @@ def notice_of(row: EventRow, owner: str) -> Notice:
 
 
 def filled(words: Sequence[str], fields: Mapping[str, object]) -> list[str]:
-    """The command's words with the fields that they name in braces. No field makes an option of a word: `-` is cut off."""
+    """The command's words with fields in braces filled in. Leading dashes of values are removed: no value becomes an option."""
     harmless = {name: str(value).lstrip("-") for name, value in fields.items()}
     return [word.format_map(harmless) for word in words]
 
 
-# --- how far each hook is
+# --- positions
 
 
 class Positions:
-    """The highest seq that each hook has been given, by pool (its log's identity) and hook; a file, replaced whole."""
+    """The highest delivered seq by log identity and hook, stored in a file that is replaced atomically."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._seqs: dict[str, dict[str, int]] = self._read()
 
     def of(self, log: str, hook: str) -> int | None:
-        """None for a hook that was never told anything of this log."""
+        """The position, or None for a new hook of this log."""
         return self._seqs.get(log, {}).get(hook)
 
     def move(self, log: str, hook: str, seq: int) -> None:
-        """The hook has everything up to `seq`. On disk before this returns."""
+        """Stores that all up to `seq` is delivered. Durable when it returns."""
         self._seqs.setdefault(log, {})[hook] = seq
         draft = self.path.with_name(f"{self.path.name}.draft")
         try:
@@ -173,7 +172,7 @@ class Positions:
                 os.fsync(out.fileno())
             draft.replace(self.path)
         except OSError as error:
-            raise Problem(ExitCode.USAGE, f"positions {self.path}: cannot be written: {error.strerror}") from None
+            raise ClientError(ExitCode.USAGE, f"positions {self.path}: cannot be written: {error.strerror}") from None
 
     def _read(self) -> dict[str, dict[str, int]]:
         try:
@@ -182,15 +181,15 @@ class Positions:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, TypeError, AttributeError) as error:
-            advice = "put it right, or remove it: hooks then begin with what happens from now on"
-            raise Problem(ExitCode.USAGE, f"positions {self.path}: cannot be read: {error}", advice) from None
+            advice = "repair or remove it; without it hooks start with new events"
+            raise ClientError(ExitCode.USAGE, f"positions {self.path}: cannot be read: {error}", advice) from None
 
 
 # --- delivery
 
 
-class NotTaken(Exception):
-    """The receiver did not take the notice; the text says why."""
+class DeliveryFailed(Exception):
+    """A delivery failed; the text is the reason."""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -199,7 +198,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 async def deliver(hook: Hook, notice: Notice) -> None:
-    """Give one notice to one hook. Raises `NotTaken`."""
+    """Delivers a notification to a hook. Raises `DeliveryFailed`."""
     if hook.webhook is not None:
         await asyncio.to_thread(_post, hook, notice)
     else:
@@ -218,9 +217,9 @@ def _post(hook: Hook, notice: Notice) -> None:
         with opener.open(request, timeout=hook.timeout / SECOND):
             return
     except urllib.error.HTTPError as error:
-        raise NotTaken(f"{error.code} {error.reason}") from None
+        raise DeliveryFailed(f"{error.code} {error.reason}") from None
     except (OSError, HTTPException) as error:
-        raise NotTaken(str(error)) from None
+        raise DeliveryFailed(str(error)) from None
 
 
 async def _run(hook: Hook, notice: Notice) -> None:
@@ -234,17 +233,17 @@ async def _run(hook: Hook, notice: Notice) -> None:
             env={**os.environ, "BAILIFF_EVENT": json.dumps(notice, ensure_ascii=False), "BAILIFF_EVENT_ID": notice["id"]},
         )
     except OSError as error:
-        raise NotTaken(f"{words[0]}: {error.strerror}") from None
+        raise DeliveryFailed(f"{words[0]}: {error.strerror}") from None
     try:
-        _, said = await asyncio.wait_for(process.communicate(f"{notice['text']}\n".encode()), hook.timeout / SECOND)
+        _, stderr = await asyncio.wait_for(process.communicate(f"{notice['text']}\n".encode()), hook.timeout / SECOND)
     except TimeoutError:
-        raise NotTaken(f"{words[0]} did not end in time") from None
+        raise DeliveryFailed(f"{words[0]} timed out") from None
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
     if process.returncode:
-        raise NotTaken(f"{words[0]} ended with {process.returncode}: {said.decode(errors='replace').strip()[-200:]}")
+        raise DeliveryFailed(f"{words[0]} exited with {process.returncode}: {stderr.decode(errors='replace').strip()[-200:]}")
 
 
 # --- following
@@ -254,95 +253,95 @@ Say = Callable[[str], None]
 
 
 @dataclass
-class _Post:
-    """What one hook of one pool is still to be told. `None` in the queue: the log was read up to that seq."""
+class _HookQueue:
+    """Pending notifications of one hook for one pool. read: the log was read up to this seq."""
 
     hook: Hook
     since: int
-    owed: deque[Notice] = field(default_factory=deque)
+    pending: deque[Notice] = field(default_factory=deque)
     read: int = -1
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Notifier:
-    """Follows the logs of the pools and tells every hook what is for it. `say` tells the operator of trouble."""
+    """Follows the logs of the pools and delivers notifications to hooks. warn: reports failed deliveries."""
 
-    def __init__(self, client: Client, told: NotifyFile, say: Say, *, pause: float = FIRST_PAUSE) -> None:
-        self.client, self.told, self.say, self.pause = client, told, say, pause
-        self.positions = Positions(Path(told.positions))
+    def __init__(self, client: Client, enqueue: NotifyFile, warn: Say, *, pause: float = FIRST_PAUSE) -> None:
+        self.client, self.file, self.warn, self.pause = client, enqueue, warn, pause
+        self.positions = Positions(Path(enqueue.positions))
 
     async def run(self, *, once: bool = False) -> int:
-        """Until cancelled; with `once` until all that is owed now is delivered. Returns how many notices were delivered."""
+        """Runs until cancelled; with `once` until all pending notifications are delivered. Returns the number delivered."""
         known = await self.client.pools()
-        for hook in self.told.hooks:
+        for hook in self.file.hooks:
             for variable in hook.header_env.values():
                 if variable not in os.environ:
-                    raise Problem(ExitCode.USAGE, f"hook {hook.name}: the environment has no variable {variable}")
-        missing = [name for name in self.told.pools if name not in known]
+                    raise ClientError(ExitCode.USAGE, f"hook {hook.name}: environment variable {variable} is not set")
+        missing = [name for name in self.file.pools if name not in known]
         if missing:
-            raise Problem(ExitCode.NOT_FOUND, f"there is no pool {missing[0]!r}", f"pools with a log: {', '.join(known)}")
-        counts = await _all([self._pool(name, once=once) for name in self.told.pools or known])
+            raise ClientError(ExitCode.NOT_FOUND, f"there is no pool {missing[0]!r}", f"pools with a log: {', '.join(known)}")
+        counts = await _all([self._pool(name, once=once) for name in self.file.pools or known])
         return sum(counts)
 
     async def _pool(self, pool: str, *, once: bool) -> int:
         log = (await self.client.pool(pool)).identity
-        posts = [_Post(hook, await self._begin(pool, log, hook)) for hook in self.told.hooks]
-        counts = await _all([self._read(pool, posts, once=once), *(self._tell(log, post, once=once) for post in posts)])
+        queues = [_HookQueue(hook, await self._begin(pool, log, hook)) for hook in self.file.hooks]
+        counts = await _all([self._read(pool, queues, once=once), *(self._tell(log, queue, once=once) for queue in queues)])
         return sum(counts)
 
     async def _begin(self, pool: str, log: str, hook: Hook) -> int:
-        """A new hook begins with what happens from now on; that, too, is noted before anything else."""
+        """Start position of a hook. A new hook starts at the current end of the log, which is stored first."""
         since = self.positions.of(log, hook.name)
         if since is None:
             since = (await self.client.projection(pool)).state.seq
             self.positions.move(log, hook.name, since)
         return since
 
-    async def _read(self, pool: str, posts: Sequence[_Post], *, once: bool) -> int:
-        def told(record: Record, state: PoolState, owners: Mapping[str, str]) -> None:
+    async def _read(self, pool: str, queues: Sequence[_HookQueue], *, once: bool) -> int:
+        def enqueue(record: Record, state: PoolState, owners: Mapping[str, str]) -> None:
             for row in events_of(record, state):
                 notice = notice_of(row, owners.get(row["job"], ""))
-                for post in posts:
-                    if record.seq > post.since and wants(post.hook, notice, state):
-                        post.owed.append(notice)
-                        post.changed.set()
+                for queue in queues:
+                    if record.seq > queue.since and wants(queue.hook, notice, state):
+                        queue.pending.append(notice)
+                        queue.changed.set()
 
         folder = self.positions.path.with_name(f"{self.positions.path.name}.folded")
-        followed = Followed(self.client.bus, await self.client.pool(pool), folder, told)
-        head = await followed.run(min(post.since for post in posts), once=once)
-        for post in posts:
-            post.read = head
-            post.changed.set()
+        projection = OwnerProjection(self.client.bus, await self.client.pool(pool), folder, enqueue)
+        head = await projection.run(min(queue.since for queue in queues), once=once)
+        for queue in queues:
+            queue.read = head
+            queue.changed.set()
         return 0
 
-    async def _tell(self, log: str, post: _Post, *, once: bool) -> int:
-        """Deliver in order; the position moves on after each record's last notice."""
+    async def _tell(self, log: str, queue: _HookQueue, *, once: bool) -> int:
+        """Delivers in order; the position advances after each record's last notification."""
         count = 0
         while True:
-            while not post.owed:
-                if once and post.read >= 0:
-                    self.positions.move(log, post.hook.name, max(post.since, post.read))
+            while not queue.pending:
+                if once and queue.read >= 0:
+                    self.positions.move(log, queue.hook.name, max(queue.since, queue.read))
                     return count
-                post.changed.clear()
-                await post.changed.wait()
-            notice = post.owed[0]
-            count += await self._until_taken(post.hook, notice)
-            post.owed.popleft()
-            if not post.owed or post.owed[0]["seq"] != notice["seq"]:
-                self.positions.move(log, post.hook.name, notice["seq"])
+                queue.changed.clear()
+                await queue.changed.wait()
+            notice = queue.pending[0]
+            count += await self._until_taken(queue.hook, notice)
+            queue.pending.popleft()
+            if not queue.pending or queue.pending[0]["seq"] != notice["seq"]:
+                self.positions.move(log, queue.hook.name, notice["seq"])
 
     async def _until_taken(self, hook: Hook, notice: Notice) -> int:
-        """Try until it is taken, or for as long as the hook says. Returns 1, or 0 where it was given up."""
+        """Retries until delivered, or until `give_up_after`. Returns 1, or 0 if given up."""
         loop = asyncio.get_running_loop()
         begun, pause = loop.time(), self.pause
         while True:
             try:
                 await deliver(hook, notice)
-            except NotTaken as error:
+            except DeliveryFailed as error:
                 if hook.give_up_after is not None and loop.time() - begun + pause > hook.give_up_after / SECOND:
-                    self.say(f"{hook.name}: {notice['id']} was given up: {error}")
+                    self.warn(f"{hook.name}: {notice['id']} was given up: {error}")
                     return 0
-                self.say(f"{hook.name}: {notice['id']} was not taken, next try in {pause:g} s: {error}")
+                self.warn(f"{hook.name}: {notice['id']} was not taken, next try in {pause:g} s: {error}")
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
             else:
@@ -350,14 +349,14 @@ class Notifier:
 
 
 def wants(hook: Hook, notice: Notice, state: PoolState) -> bool:
-    """Whether the hook is to be told: by event, by project (and what lies below it), by owner."""
+    """Whether the event passes the hook's filters: event, project with subprojects, owner."""
     if notice["type"] not in hook.events or (hook.owners and notice["owner"] not in hook.owners):
         return False
     return not hook.projects or any(notice["project"] in below(state.rules, project) for project in hook.projects)
 
 
 async def _all(running: Sequence[Any]) -> list[int]:
-    """All of them; where one fails the others are stopped and its error is raised as it is."""
+    """Runs all concurrently. If one fails, cancels the others and raises its error."""
     tasks = [asyncio.ensure_future(each) for each in running]
     try:
         return list(await asyncio.gather(*tasks))

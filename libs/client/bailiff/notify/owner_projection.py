@@ -1,7 +1,7 @@
-"""A pool's log as `bailiff notify` follows it: folded, with the owner of every job.
+"""Projection of a pool's log for `bailiff notify`: the state, and the owner of every job.
 
-Both are kept on disk at each state digest of the log, so that the next start reads on from there. What was kept counts
-only where the log confirms it, and only where nobody is owed anything from before it; else the log is read from its start.
+Both are stored on disk at each state digest, so that a restart continues from there. A stored projection is used only if the
+log confirms it and no hook has pending events from before it; else the log is read from its start.
 """
 
 import json
@@ -21,8 +21,8 @@ from bailiff_service.metrics import Metrics
 Tell = Callable[[Record, PoolState, Mapping[str, str]], None]
 
 
-class Followed:
-    """Calls `tell` with each record, the pool just after it, and owners by job. folder: where it keeps what it folded."""
+class OwnerProjection:
+    """Calls `tell` with each record, the state after it, and owners by job. folder: stores the snapshots."""
 
     def __init__(self, bus: Bus, place: PoolRef, folder: Path, tell: Tell) -> None:
         self.bus, self.place, self.folder, self.tell = bus, place, folder / place.identity[:16], tell
@@ -30,7 +30,7 @@ class Followed:
         self.projection = self._new_projection()
 
     async def run(self, since: int, *, once: bool) -> int:
-        """Everything after the record `since`, and perhaps some before it; with `once` to the end of the log. Returns its seq."""
+        """Processes all records after `since`, possibly some before; with `once` to the end of the log. Returns the last seq."""
         try:
             await self.projection.open()
             kept = self.projection.state.seq
@@ -50,7 +50,7 @@ class Followed:
     def _folded(self, entry: Entry) -> None:
         record, pool, owners = entry.record, self.projection.state, self.owners
         if record.seq == 0:
-            owners.clear()  # what was kept was not confirmed, and the log is read from its start
+            owners.clear()  # the snapshot was not confirmed; the log is read from its start
         if isinstance(record.data, JobSubmitted):
             owners[record.data.demand.job] = record.data.demand.user or record.actor
         self.tell(record, pool, owners)
@@ -64,15 +64,15 @@ class Followed:
         return self.folder / "owners.json"
 
     def _keep_owners(self, seq: int) -> None:
-        """Beside the view's snapshot, which is of this record, too."""
+        """Stores the owners, as of the same record as the projection's snapshot."""
         draft = self._file.with_suffix(".draft")
-        with suppress(OSError):  # then the next start reads the whole log
+        with suppress(OSError):  # the next start then reads the whole log
             self.folder.mkdir(parents=True, exist_ok=True)
             draft.write_text(json.dumps({"seq": seq, "owners": self.owners}), encoding="utf-8")
             draft.replace(self._file)
 
     def _owners_as_of(self, seq: int) -> bool:
-        """Whether the owners that were kept are of this record; then they are the present ones."""
+        """Loads the stored owners. Returns whether they are as of this record."""
         try:
             found = json.loads(self._file.read_text(encoding="utf-8"))
             self.owners = {str(job): str(owner) for job, owner in found["owners"].items()}

@@ -1,4 +1,4 @@
-"""What one policy says differently from another, one line per field, in words."""
+"""Differences between two policies, one line of text per field."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def changes(before: Policy, after: Policy) -> list[str]:
 
 
 def _by_name(policy: Policy) -> dict[str, Any]:
-    """The document with lists of named things as mappings."""
+    """The policy document with lists of named entries as mappings."""
     data = policy_document(policy)
     for name in BY_NAME:
         data[name] = _keyed(data[name])
@@ -34,20 +34,20 @@ def _compare(path: str, before: Any, after: Any, found: list[str]) -> None:
         for key in dict.fromkeys([*before, *after]):
             inner = f"{path}.{key}" if path else str(key)
             if key not in after:
-                found.append(f"{inner}: gone")
+                found.append(f"{inner}: removed")
             elif key not in before:
                 found.append(f"{inner}: new{_about(after[key])}")
             else:
                 _compare(inner, before[key], after[key], found)
     elif before != after:
         name = path.rpartition(".")[2]
-        found.append(f"{path}: {said(name, before)} → {said(name, after)}")
+        found.append(f"{path}: {value_text(name, before)} → {value_text(name, after)}")
 
 
 def _about(entry: Any) -> str:
-    """What is said of something new: its fields that are not empty."""
+    """Text of a new entry: its fields that are not empty."""
     if not isinstance(entry, dict):
-        return f", {said('', entry)}"
+        return f", {value_text('', entry)}"
     fields = [
         f"{name.replace('_', ' ')} {text}"
         for name, value in entry.items()
@@ -58,13 +58,13 @@ def _about(entry: Any) -> str:
 
 def _short(name: str, value: Any) -> str:
     if not isinstance(value, dict):
-        return said(name, value)
-    told = [said(inner, each) for inner, each in value.items() if each is not None]
-    return told[0] if len(told) > 1 and len(set(told)) == 1 else " and ".join(told)
+        return value_text(name, value)
+    texts = [value_text(inner, each) for inner, each in value.items() if each is not None]
+    return texts[0] if len(texts) > 1 and len(set(texts)) == 1 else " and ".join(texts)
 
 
-def said(name: str, value: Any) -> str:
-    """The value as a person would say it: `8 GPUs`, `unlimited`, `yes`, `nothing`."""
+def value_text(name: str, value: Any) -> str:
+    """The value as text: `8 GPUs`, `unlimited`, `yes`, `not set`."""
     if value is None:
         return "not set"
     if isinstance(value, bool):
@@ -79,7 +79,7 @@ def said(name: str, value: Any) -> str:
             else memory_text(value)
         )
     if isinstance(value, list):
-        return ", ".join(said("", each) for each in value) or "none"
+        return ", ".join(value_text("", each) for each in value) or "none"
     if isinstance(value, dict):
-        return ", ".join(f"{key}={said('', each)}" for key, each in value.items()) or "none"
+        return ", ".join(f"{key}={value_text('', each)}" for key, each in value.items()) or "none"
     return str(value)

@@ -1,11 +1,11 @@
-"""A policy as people write it: read from a file, and written as one."""
+"""Reads policy files, and converts a policy to the form of a file."""
 
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_core.model.document import MICROSECONDS
 from bailiff_core.model.policy import Policy
 from bailiff_service import policy_files
@@ -14,17 +14,17 @@ from bailiff_service.yaml_files import UnreadableFile
 
 
 def read_policy(path: Path, code: ExitCode = ExitCode.USAGE) -> Policy:
-    """The policy in this file. Raises `Problem` with every fault: file, line, field. code: of a file that is no policy."""
+    """The policy in this file. Raises `ClientError` with all faults: file, line, field. code: exit code for an invalid policy."""
     try:
         return policy_files.read_policy(path)
     except UnreadableFile as fault:
-        raise Problem(ExitCode.USAGE, str(fault)) from None
+        raise ClientError(ExitCode.USAGE, str(fault)) from None
     except NotAPolicy as fault:
-        raise Problem(code, str(fault), "start from: bailiff policy show -o yaml") from None
+        raise ClientError(code, str(fault), "start from: bailiff policy show -o yaml") from None
 
 
 def policy_document(document: BaseModel) -> dict[str, Any]:
-    """The policy as a file would hold it: all fields, durations as people write them."""
+    """The policy in the form of a file: all fields, durations with units."""
     found: dict[str, Any] = {}
     for name, field in type(document).model_fields.items():
         value = getattr(document, name)
@@ -40,6 +40,6 @@ def policy_document(document: BaseModel) -> dict[str, Any]:
 
 
 def exact_duration(micros: int) -> str:
-    """`90s`, `10m`, `7d`: the largest unit in which it is a whole number."""
+    """`90s`, `10m`, `7d`: in the largest unit that gives a whole number."""
     unit = max((unit for unit, size in MICROSECONDS.items() if micros % size == 0), key=lambda unit: MICROSECONDS[unit])
     return f"{micros // MICROSECONDS[unit]}{unit}" if micros else "0s"

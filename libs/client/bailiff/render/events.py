@@ -1,7 +1,7 @@
-"""Events of jobs and nodes, under the words of other schedulers: Scheduled, Preempted, Resumed.
+"""Events of jobs and nodes, with Kubernetes-like types: Scheduled, Preempted, Resumed.
 
-`events_of(record, state)` gives the events of one record. The words are those of `record_text`; the keys of an event are a
-contract with programs.
+`events_of(record, state)` returns the events of one record. The texts are those of `record_text`; the keys of an event are a
+stable interface.
 """
 
 import csv
@@ -25,9 +25,9 @@ ACTIONS = {"preempt": "Preempted", "reclaim": "Reclaimed", "consolidate": "Moved
 
 
 class EventRow(TypedDict):
-    """One event. Empty texts where a field does not apply; condition_*: on victims, as Kubernetes has it.
+    """One event. Fields that do not apply are empty. condition_*: Kubernetes condition of a victim.
 
-    id: the same whenever and by whomever the log is read.
+    id: stable, the same for every reader of the log.
     """
 
     id: str
@@ -51,7 +51,7 @@ COLUMNS = tuple(EventRow.__annotations__)
 
 
 def events_of(record: Record, state: PoolState) -> list[EventRow]:
-    """The record's events: none for most records, one, or one per victim. state: folded to just after the record."""
+    """Events of a record: none for most records, one, or one per victim. state: folded up to the record."""
     data = record.data
     if isinstance(data, decisions.PreemptionDecided):
         return list(_decided(record, data, state))
@@ -75,7 +75,7 @@ def _job_in(data: Payload | None) -> str:
 
 
 def _node_in(data: Payload | None, state: PoolState) -> str | None:
-    """The nodes that the record names; None where they are those of the job's tasks."""
+    """Nodes named by the record; None for those of the job's tasks."""
     match data:
         case decisions.JobPlaced() | decisions.JobGrown() | decisions.MigrationDecided():
             return _nodes(state, [share.node for share in data.placement])
@@ -90,7 +90,7 @@ def _node_in(data: Payload | None, state: PoolState) -> str | None:
 
 
 def _tasks_in(data: Payload | None) -> str:
-    """The tasks that the record names, as in `4-7`; empty for all of the job."""
+    """Tasks named by the record, as in `4-7`; empty for all tasks."""
     match data:
         case (
             decisions.JobStarting() | decisions.EvictionDecided() | decisions.JobShrunk() | decisions.EvictionStuck()
@@ -146,7 +146,7 @@ def _row(
 
 
 def _reason(record: Record, state: PoolState, job: str) -> str:
-    """The detail of the record's line; of a preemption that of the line about this job."""
+    """The detail of the record's line; for a preemption, of the line about this job."""
     found = lines(record, state)
     mine = [
         line for line in found if line.statement.subject.startswith((f"{job} →", f"{job}/")) and "→" in line.statement.subject
@@ -162,12 +162,12 @@ def _nodes(state: PoolState, numbers: Iterable[int]) -> str:
 
 
 def write_jsonl(out: TextIO, rows: Iterable[EventRow]) -> None:
-    """One JSON object per line."""
+    """Writes one JSON object per line."""
     out.writelines(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in rows)
 
 
 def write_csv(out: TextIO, rows: Iterable[EventRow]) -> None:
-    """A heading, and one line per event. Texts that a spreadsheet would take for a formula are quoted by an apostrophe."""
+    """Writes a header and one line per event. An apostrophe quotes texts that a spreadsheet would evaluate as a formula."""
     writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
     writer.writeheader()
     for row in rows:

@@ -1,4 +1,4 @@
-"""What `bailiff simulate` and `bailiff policy tune` share: their options, read; the progress bar; files written."""
+"""Shared by `bailiff simulate` and `bailiff policy tune`: parsing of options, progress bar, manifests."""
 
 import importlib
 import json
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff.client.job_parser import read_yaml
 from bailiff.policy.policy_files import read_policy
 from bailiff_core.model.document import parse_duration
@@ -21,34 +21,34 @@ if TYPE_CHECKING:
 
 INSTALL = "install it with: pip install 'bailiff[sim]'"
 NO_LIMIT = "never"
-MARKS = {"simulate": "bailiff_simulation", "policy tune": "bailiff_tuning"}  # what the manifest of each command begins with
+MARKS = {"simulate": "bailiff_simulation", "policy tune": "bailiff_tuning"}  # the key that marks the manifest of each command
 
 
 def simulator(module: str) -> Any:
-    """A module of the simulator, which is a distribution of its own."""
+    """A module of the simulator, which is a separate distribution. Raises `ClientError` if it is not installed."""
     try:
         return importlib.import_module(f"bailiff_sim.{module}")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in ("bailiff_sim", "matplotlib", "numpy"):
-            raise Problem(ExitCode.USAGE, f"the simulator is not installed ({error.name} is missing)", INSTALL) from None
+            raise ClientError(ExitCode.USAGE, f"the simulator is not installed ({error.name} is missing)", INSTALL) from None
         raise
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """What is wrong with a trace, a cluster or a choice becomes a sentence and an exit code."""
+def simulator_errors() -> Iterator[None]:
+    """Converts errors of the simulator about traces, clusters and options to `ClientError`."""
     rows = simulator("traces.rows")
     try:
         yield
     except rows.TraceProblem as problem:
-        raise Problem(ExitCode.USAGE, str(problem), "list them: bailiff simulate --list") from None
+        raise ClientError(ExitCode.USAGE, str(problem), "list them: bailiff simulate --list") from None
     except ValueError as error:
-        raise Problem(ExitCode.USAGE, str(error)) from None
+        raise ClientError(ExitCode.USAGE, str(error)) from None
 
 
 @contextmanager
 def progress_bar(console: Console) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar for each run, where there is a terminal."""
+    """A progress bar for each run, if the console is a terminal."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -58,16 +58,16 @@ def progress_bar(console: Console) -> Iterator[Callable[[str, int, int], None]]:
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
         tasks: dict[str, Any] = {}
 
-        def tell(label: str, done: int, of: int) -> None:
+        def progress(label: str, done: int, of: int) -> None:
             if label not in tasks:
                 tasks[label] = bar.add_task(label, total=of)
             bar.update(tasks[label], completed=done)
 
-        yield tell
+        yield progress
 
 
 def policies(files: Sequence[Path]) -> dict[str, Policy]:
-    """Policies by the names of their files; the default one where there are none."""
+    """Policies by file name; the default policy if there are no files."""
     found: dict[str, Policy] = {}
     for path in files:
         label = path.stem if path.stem not in found else str(path)
@@ -76,26 +76,26 @@ def policies(files: Sequence[Path]) -> dict[str, Policy]:
 
 
 def duration(option: str, text: str | None, least: int = 0) -> int | None:
-    """µs of `30s`, at least so many; None for `never`."""
+    """Duration in µs from `30s`; None for `never`. least: minimum in µs."""
     if text is None or text == NO_LIMIT:
         return None
     try:
         found = parse_duration(text)
     except ValueError as error:
-        raise Problem(ExitCode.USAGE, f"{option}: {error}") from None
+        raise ClientError(ExitCode.USAGE, f"{option}: {error}") from None
     assert isinstance(found, int)
     if found < least:
-        raise Problem(ExitCode.USAGE, f"{option}: expected more than 0s, or {NO_LIMIT}, found {text}")
+        raise ClientError(ExitCode.USAGE, f"{option}: expected more than 0s, or {NO_LIMIT}, found {text}")
     return found
 
 
 def pairs(option: str, given: Sequence[str]) -> dict[str, str]:
-    """`LS=inference`, several of them."""
+    """A mapping from `NAME=VALUE` options."""
     found: dict[str, str] = {}
     for each in given:
         name, equals, value = each.partition("=")
         if not equals or not value:
-            raise Problem(ExitCode.USAGE, f"{option}: expected NAME=VALUE, found {each!r}")
+            raise ClientError(ExitCode.USAGE, f"{option}: expected NAME=VALUE, found {each!r}")
         found[name] = value
     return found
 
@@ -107,7 +107,7 @@ def choices(
     """The options as the simulator takes them."""
     shares = pairs("--mix", mix)
     if any(not share.isdecimal() for share in shares.values()):
-        raise Problem(ExitCode.USAGE, f"--mix: expected CLASS=PERCENT with a whole number, found {', '.join(mix)}")
+        raise ClientError(ExitCode.USAGE, f"--mix: expected CLASS=PERCENT with a whole number, found {', '.join(mix)}")
     found: Choices = simulator("workload_builder").Choices(
         compress=round(compress * 1000),
         first=first,
@@ -126,27 +126,31 @@ def choices(
 
 
 def manifest_of(path: Path, command: str) -> dict[str, Any]:
-    """The manifest that this command wrote into the file."""
+    """The manifest in the file. Raises `ClientError` if this command did not write it."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise Problem(ExitCode.USAGE, f"{path}: {error.strerror}") from None
+        raise ClientError(ExitCode.USAGE, f"{path}: {error.strerror}") from None
     except ValueError as error:
-        raise Problem(ExitCode.USAGE, f"{path}: it is not a manifest of bailiff {command}: {error}") from None
+        raise ClientError(ExitCode.USAGE, f"{path}: it is not a manifest of bailiff {command}: {error}") from None
     for name, mark in MARKS.items():
         if isinstance(found, dict) and mark in found:
             if name != command:
-                raise Problem(ExitCode.USAGE, f"{path}: it is a manifest of bailiff {name}", f"bailiff {name} --again {path}")
+                raise ClientError(
+                    ExitCode.USAGE,
+                    f"{path}: expected a manifest of bailiff {command}, found one of bailiff {name}",
+                    f"bailiff {name} --again {path}",
+                )
             return found
-    raise Problem(ExitCode.USAGE, f"{path}: it is not a manifest of bailiff {command}, which has {MARKS[command]!r} in it")
+    raise ClientError(ExitCode.USAGE, f"{path}: it is not a manifest of bailiff {command}, which has {MARKS[command]!r} in it")
 
 
 def compare(
     before: Mapping[str, Any], now: Mapping[str, Any], digests: Callable[[Mapping[str, Any]], dict[str, str]]
 ) -> list[str]:
-    """What to say of a manifest run again. digests: of its runs, by what they are called. Raises `Problem` where one differs."""
+    """Messages about a repeated run. digests: of the runs of a manifest, by label. Raises `ClientError` if one differs."""
     was, found = digests(before), digests(now)
-    said = [
+    changed = [
         f"{name} was {before.get(name)}, and is {now[name]}"
         for name in ("release", "logic", "trace_digest")
         if before.get(name) != now[name]
@@ -154,23 +158,23 @@ def compare(
     for name in dict.fromkeys([*was, *found]):
         if was.get(name) != found.get(name):
             text = f"{name}: expected the digest {was.get(name, 'of no run')[:16]}…, found {found.get(name, 'no run')[:16]}…"
-            advice = "; ".join([*said, "another release decides otherwise; another file is another trace"])
-            raise Problem(ExitCode.FOUND_WRONG, text, advice)
-    return [*said, f"the same as before: {len(found)} runs have the digests that the manifest says"]
+            advice = "; ".join([*changed, "run it with the same release and the same trace file"])
+            raise ClientError(ExitCode.FOUND_WRONG, text, advice)
+    return [*changed, f"reproduced: {len(found)} runs have the digests of the manifest"]
 
 
 def knobs(given: Sequence[str], file: Path | None) -> dict[str, list[object]]:
-    """`protections.cooldown.job=0s,10m` and the like, or a YAML file of lists by place."""
+    """Values by policy field, from `protections.cooldown.job=0s,10m` or a YAML file."""
     found: dict[str, list[object]] = {}
     if file is not None:
         document, _ = read_yaml(file)
         if not isinstance(document, dict) or not all(isinstance(each, list) and each for each in document.values()):
-            raise Problem(ExitCode.USAGE, f"{file}: expected places of a policy, each with a list of values to try")
+            raise ClientError(ExitCode.USAGE, f"{file}: expected policy fields, each with a list of values to try")
         found |= {str(name): list(values) for name, values in document.items()}
     for name, values in pairs("--knob", given).items():
         found[name] = [int(each) if each.isdecimal() else each for each in values.split(",") if each]
     if not found:
-        raise Problem(
+        raise ClientError(
             ExitCode.USAGE,
             "name a policy field and values",
             "--knob protections.min_runtime.preempt=0s,10m,1h --knob eviction.grace=30s,150s",

@@ -1,6 +1,6 @@
 """Previews of drain and undrain."""
 
-from bailiff.client.preview import anyway, fact_of, forecast
+from bailiff.client.preview import baseline, fact_of, forecast
 from bailiff.render.serializers.drains import AffectedRow, affected_rows
 from bailiff_bus.messages import DrainNode, UndrainNode
 from bailiff_core.humanize import cost_text, count_text, duration_text
@@ -52,10 +52,10 @@ def undrained(state: PoolState, body: UndrainNode) -> Preview:
     node = node_of(state, body.node)
     if node.drain is None:
         return Preview(faults=[f"node {node.name} is not drained: nothing to undrain"])
-    foreseen = forecast(state, fact_of(body))
-    gained = news(foreseen, anyway(state), "")
+    preview = forecast(state, fact_of(body))
+    gained = news(preview, baseline(state), "")
     found = Preview([f"New tasks can start on {node.name} again. Evictions already started there continue."])
     if gained:
         found.sentences.append(f"Now {listed(f'{name} ({some(nodes)})' for name, nodes in gained.items())} can start.")
-    found.affected = list(starting(foreseen.state, gained))
+    found.affected = list(starting(preview.state, gained))
     return found

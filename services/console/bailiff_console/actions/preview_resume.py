@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from bailiff.client.preview import Forecast, anyway, fact_of, forecast
+from bailiff.client.preview import Forecast, baseline, fact_of, forecast
 from bailiff_bus.messages import RequestBody, ScaleJob, SetPriorityClass
 from bailiff_core.humanize import count_text, duration_text
 from bailiff_core.model.placement_ranges import numbers, ranges
@@ -15,12 +15,12 @@ from .preview_text import Preview, jobs_ahead, listed, news, row, some, starting
 def resumed(state: PoolState, job: Job, body: RequestBody) -> Preview:
     if job.paused_seq is None:
         return Preview(faults=[f"{job.id} is {job.phase} and not paused"])
-    foreseen = forecast(state, fact_of(body))
+    preview = forecast(state, fact_of(body))
     step = max((task.checkpoint_step for task in job.tasks if task.checkpoint_step is not None), default=job.step)
     on = f"from its last checkpoint (step {step})" if step is not None else "from its last checkpoint, if there is one"
     found = Preview([f"{job.id} is requeued at its previous position; once placed, it continues {on}."])
-    found.sentences += _would_start(job.id, foreseen)
-    found.affected = list(victims(state, foreseen))
+    found.sentences += _would_start(job.id, preview)
+    found.affected = list(victims(state, preview))
     return found
 
 
@@ -36,9 +36,9 @@ def scaled(state: PoolState, job: Job, body: RequestBody) -> Preview:
         return Preview(faults=[f"min_tasks is {body.min_tasks}, but the job would have only {count_text(size, 'task')}"])
     if job.demand.sub_groups:
         return Preview(faults=[f"{job.id} has sub-groups and cannot be scaled: cancel it and submit it with the new size"])
-    foreseen = forecast(state, fact_of(body))
+    preview = forecast(state, fact_of(body))
     found = Preview([f"{job.id} is scaled from {job.size} to {count_text(size, 'task')}."])
-    for decision in foreseen.now:
+    for decision in preview.now:
         if isinstance(decision, decisions.EvictionDecided) and decision.job == job.id:
             evicted = list(numbers(decision.tasks)) or [task.index for task in job.tasks]
             found.sentences.append(
@@ -46,7 +46,7 @@ def scaled(state: PoolState, job: Job, body: RequestBody) -> Preview:
                 f"with a grace period of {duration_text(decision.grace)}; the others continue."
             )
             found.affected.append(row(state, job, "shrinks", tasks=evicted))
-    gained = news(foreseen, anyway(state), "")
+    gained = news(preview, baseline(state), "")
     own = gained.pop(job.id, None)
     if own:
         found.sentences.append(f"More of its tasks start on {some(own)}.")
@@ -54,7 +54,7 @@ def scaled(state: PoolState, job: Job, body: RequestBody) -> Preview:
         found.sentences.append("The new tasks start when resources are free; none are free now.")
     if gained:
         found.sentences.append(f"As a result {listed(f'{name} ({some(nodes)})' for name, nodes in gained.items())} can start.")
-    found.affected += starting(foreseen.state, gained)
+    found.affected += starting(preview.state, gained)
     return found
 
 
@@ -66,25 +66,25 @@ def reclassed(state: PoolState, job: Job, body: RequestBody) -> Preview:
         return Preview(faults=[f"no priority class {body.priority_class!r}; the policy has {known}"])
     if job.phase not in ("pending", "paused"):
         return Preview(faults=[f"{job.id} is {job.phase}: its priority class can only be changed while it is pending or paused"])
-    foreseen = forecast(state, fact_of(body))
+    preview = forecast(state, fact_of(body))
     found = Preview(
         [f"{job.id} gets priority class {entry.name} (priority {entry.value}) instead of {job.class_name} ({job.base_priority})."]
     )
-    found.sentences += _would_start(job.id, foreseen)
-    found.affected = list(victims(state, foreseen))
+    found.sentences += _would_start(job.id, preview)
+    found.affected = list(victims(state, preview))
     return found
 
 
-def _would_start(job: str, foreseen: Forecast) -> Iterator[str]:
-    for decision in foreseen.now:
+def _would_start(job: str, preview: Forecast) -> Iterator[str]:
+    for decision in preview.now:
         if isinstance(decision, decisions.PreemptionDecided) and decision.preemptor.job == job:
             preempted = listed(dict.fromkeys(choice.job for choice in decision.victims))
-            on = some(foreseen.nodes(decision.placement))
+            on = some(preview.nodes(decision.placement))
             yield f"Now it would preempt {preempted} and start on {on} when their resources are released."
             return
-    nodes = foreseen.placed().get(job)
+    nodes = preview.placed().get(job)
     if nodes:
         yield f"Now it would start at once on {some(nodes)}."
         return
-    reason = next((each.reason for each in foreseen.now if isinstance(each, decisions.JobPending) and each.job == job), "")
-    yield f"Now it would be pending{jobs_ahead(foreseen.state, job)}{f': {reason}' if reason else ''}."
+    reason = next((each.reason for each in preview.now if isinstance(each, decisions.JobPending) and each.job == job), "")
+    yield f"Now it would be pending{jobs_ahead(preview.state, job)}{f': {reason}' if reason else ''}."

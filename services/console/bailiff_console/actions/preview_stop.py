@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from bailiff.client.preview import Forecast, anyway, fact_of, forecast
+from bailiff.client.preview import Forecast, baseline, fact_of, forecast
 from bailiff.render.serializers.nodes import node_state
 from bailiff_bus.messages import MigrateJob, RequestBody
 from bailiff_core.humanize import cost_text, duration_text, gpus_text
@@ -28,17 +28,17 @@ def paused(state: PoolState, job: Job, body: RequestBody) -> Preview:
 def evicted(state: PoolState, job: Job, body: RequestBody) -> Preview:
     if job.phase not in (*ACTIVE, "reserved"):
         return Preview(faults=[f"{job.id} is {job.phase}: it has no resources to be evicted from"])
-    foreseen = forecast(state, fact_of(body))
-    return _stopped(state, job, foreseen, [_requeued(job, foreseen)])
+    preview = forecast(state, fact_of(body))
+    return _stopped(state, job, preview, [_requeued(job, preview)])
 
 
-def _requeued(job: Job, foreseen: Forecast) -> str:
+def _requeued(job: Job, preview: Forecast) -> str:
     if job.demand.on_eviction == "end":
         return f"{job.id} ends: it was submitted with on_eviction: end."
-    nodes = foreseen.placed().get(job.id)
+    nodes = preview.placed().get(job.id)
     if nodes:
         return f"It is requeued and would start again at once on {some(nodes)}."
-    return f"It is requeued at its previous position{jobs_ahead(foreseen.state, job.id)}."
+    return f"It is requeued at its previous position{jobs_ahead(preview.state, job.id)}."
 
 
 def cancelled(state: PoolState, job: Job, body: RequestBody) -> Preview:
@@ -50,7 +50,7 @@ def cancelled(state: PoolState, job: Job, body: RequestBody) -> Preview:
     return _stopped(state, job, forecast(state, fact_of(body)), [end])
 
 
-def _stopped(state: PoolState, job: Job, foreseen: Forecast, after: Sequence[str]) -> Preview:
+def _stopped(state: PoolState, job: Job, preview: Forecast, after: Sequence[str]) -> Preview:
     """A job whose tasks stop: how, the work lost, which jobs get the resources."""
     found, rows = Preview(), []
     if job.phase == "reserved":
@@ -60,9 +60,9 @@ def _stopped(state: PoolState, job: Job, foreseen: Forecast, after: Sequence[str
     else:
         found.sentences += _eviction(state, job)
         rows.append(row(state, job, "evicted"))
-    gained = news(foreseen, anyway(state), job.id)
+    gained = news(preview, baseline(state), job.id)
     found.sentences += [*_released(state, job, gained), *after]
-    found.affected = [*rows, *starting(foreseen.state, gained)]
+    found.affected = [*rows, *starting(preview.state, gained)]
     return found
 
 
@@ -107,12 +107,12 @@ def migrated(state: PoolState, job: Job, body: RequestBody) -> Preview:
         return Preview(faults=[f"{job.id} is {job.phase}: only running jobs can migrate"])
     if job.suspended_reason is not None:
         return Preview(faults=[f"{job.id} is suspended because a decision about it failed: cancel it"])
-    foreseen = forecast(state, fact_of(body))
-    for decision in foreseen.now:
+    preview = forecast(state, fact_of(body))
+    for decision in preview.now:
         if isinstance(decision, decisions.MigrationRefused) and decision.job == job.id:
             return Preview(faults=[f"{job.id} cannot migrate: {decision.reason}"])
         if isinstance(decision, decisions.MigrationDecided) and decision.job == job.id:
-            to = foreseen.nodes(decision.placement)
+            to = preview.nodes(decision.placement)
             found = Preview([f"Resources are reserved for {job.id} on {some(to)}; no job is preempted.", *_eviction(state, job)])
             found.sentences.append(f"Then it starts on {some(to)} from its last checkpoint.")
             found.affected = [row(state, job, "migrates", to)]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff.client.preview import Forecast
 from bailiff.render.serializers.drains import AffectedRow
 from bailiff.render.serializers.jobs import gpus_of_tasks
@@ -33,17 +33,17 @@ class Preview:
 
 
 def job_of(state: PoolState, name: str) -> Job:
-    """The job. Raises `Problem` if it does not exist."""
+    """The job. Raises `ClientError` if it does not exist."""
     found = state.jobs.get(name)
     if found is None:
-        raise Problem(ExitCode.NOT_FOUND, f"no job {name!r} in {state.pool}")
+        raise ClientError(ExitCode.NOT_FOUND, f"no job {name!r} in {state.pool}")
     return found
 
 
 def node_of(state: PoolState, name: str) -> Node:
-    """The node. Raises `Problem` if it does not exist."""
+    """The node. Raises `ClientError` if it does not exist."""
     if name not in state.node_numbers:
-        raise Problem(ExitCode.NOT_FOUND, f"no node {name!r} in {state.pool}")
+        raise ClientError(ExitCode.NOT_FOUND, f"no node {name!r} in {state.pool}")
     return state.nodes[state.node_numbers[name]]
 
 

@@ -30,7 +30,7 @@ OF_JOBS: dict[type[RequestBody], Callable[[PoolState, Job, Any], Preview]] = {
 
 
 def preview(state: PoolState, body: RequestBody, now: int) -> Preview:
-    """The effects of the request at `now` (µs). `state` is only read. Raises `Problem` for an unknown job or node."""
+    """The effects of the request at `now` (µs). `state` is only read. Raises `ClientError` for an unknown job or node."""
     state = at(state, now)
     match body:
         case DrainNode():

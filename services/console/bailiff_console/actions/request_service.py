@@ -46,7 +46,7 @@ class RequestService:
         return found
 
     async def request(self, name: str, principal: Principal, parsed: ParsedRequest) -> dict[str, Any]:
-        """Publish the request. `accepted` is null if its outcome is not known in time. Raises `ApiError`, `Problem`."""
+        """Publish the request. `accepted` is null if its outcome is not known in time. Raises `ApiError`, `ClientError`."""
         followed = self.followed(name)
         body, job, project = await self._read(followed.state, principal, parsed)
         _allow(principal, parsed.kind, project, followed.state)

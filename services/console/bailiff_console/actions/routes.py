@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from bailiff.audit.log_positions import point
-from bailiff.client.errors import Problem
+from bailiff.client.errors import ClientError
 from bailiff_console.auth.body import whole_body
 from bailiff_console.auth.headers import OWN
 from bailiff_console.auth.routes import SignedIn
@@ -96,7 +96,7 @@ def _check_point(text: object, name: str) -> None:
         raise ApiError(400, f"{name}: expected a record's number or a time, as text")
     try:
         point(text, name)
-    except Problem as problem:
+    except ClientError as problem:
         raise ApiError(400, str(problem), [{"where": name, "text": str(problem)}]) from None
 
 

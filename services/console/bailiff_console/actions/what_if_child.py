@@ -15,7 +15,7 @@ import orjson
 
 from bailiff.audit.log_sources import from_kafka
 from bailiff.client.client import Client
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff.simulation.options import simulator
 from bailiff.simulation.what_if import other_past, whole_log
 from bailiff_bus.kafka import KafkaBus
@@ -60,10 +60,10 @@ async def log_of(query: dict[str, Any], progress: Progress) -> list[Record]:
 
 
 def run(query: dict[str, Any]) -> dict[str, Any]:
-    """The result. Raises `Problem`."""
+    """The result. Raises `ClientError`."""
     policy, faults = policy_in(query["yaml"])
     if not isinstance(policy, Policy):
-        raise Problem(ExitCode.FOUND_WRONG, f"line {faults[0].line}: {faults[0].text}")
+        raise ClientError(ExitCode.FOUND_WRONG, f"line {faults[0].line}: {faults[0].text}")
     progress = Progress()
     log = asyncio.run(log_of(query, progress))
 
@@ -89,7 +89,7 @@ def main() -> None:
     threading.Thread(target=end_with_parent, daemon=True).start()
     try:
         write(**run(query))
-    except Problem as problem:
+    except ClientError as problem:
         write(state="failed", detail=problem.text)
     except BusUnavailable:
         write(state="failed", detail="Kafka does not answer")

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_console.problems import ApiError
 from bailiff_core.fold.snapshot import to_snapshot
 from bailiff_core.model.state import PoolState
@@ -30,7 +30,7 @@ class Worker:
         self._waiting = 0
 
     async def run(self, task: str, fields: dict[str, Any], state: PoolState) -> dict[str, Any]:
-        """The task's result, from the state when the task starts. Raises `Problem`; `ApiError` on timeout."""
+        """The task's result, from the state when the task starts. Raises `ClientError`; `ApiError` on timeout."""
         if self._waiting >= MAX_QUEUED:
             raise _busy("too many previews and plans are queued: try again")
         self._waiting += 1
@@ -108,7 +108,7 @@ def _busy(detail: str) -> ApiError:
 def _result_of(found: dict[str, Any]) -> dict[str, Any]:
     if "problem" in found:
         problem = found["problem"]
-        raise Problem(next(code for code in ExitCode if code == problem["code"]), problem["text"], problem["advice"])
+        raise ClientError(next(code for code in ExitCode if code == problem["code"]), problem["text"], problem["advice"])
     if "error" in found:
         logger().error(f"internal error in the worker: {found['error']}", traceback=found["traceback"])
         raise ApiError(500, "internal error; details are in the console's log; please report it")

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from bailiff.client.errors import Problem
+from bailiff.client.errors import ClientError
 from bailiff_core.fold.snapshot import from_snapshot
 from bailiff_core.model.state import PoolState
 
@@ -24,7 +24,7 @@ def run(request: dict[str, Any], state: PoolState) -> dict[str, Any]:
     """A result, a problem for the user, or an internal error."""
     try:
         return {"result": run_task(request["task"], request["fields"], state)}
-    except Problem as problem:
+    except ClientError as problem:
         return {"problem": {"code": int(problem.code), "text": problem.text, "advice": problem.advice}}
     except Exception as error:  # noqa: BLE001 - reported to the console
         return {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}

@@ -5,7 +5,7 @@ from typing import Any
 
 from bailiff.client import live_plan
 from bailiff.client.job_request import Fault, fault_of, job_in
-from bailiff.client.preview import anyway, at, fact_of, forecast
+from bailiff.client.preview import at, baseline, fact_of, forecast
 from bailiff.policy.policy_diff import changes
 from bailiff.render.record_text.phrases import demand_text
 from bailiff_bus.messages import ApplyPolicy, SubmitJob
@@ -27,7 +27,7 @@ DEFAULT_PROJECT = "default"
 
 
 def run_task(task: str, fields: Fields, state: PoolState) -> TaskResult:
-    """The result as JSON. `state` is only read. Raises `Problem`."""
+    """The result as JSON. `state` is only read. Raises `ClientError`."""
     return TASKS[task](fields, state)
 
 
@@ -52,7 +52,7 @@ def _plan(fields: Fields, state: PoolState) -> TaskResult:
     job, faults = job_in(fields["yaml"], fields.get("project"))
     if job is None:
         return {"faults": _fault_rows(faults), "demand": "", "answer": None, "sentences": [], "job": "", "project": ""}
-    answer, sentences = live_plan.ask(at(state, fields["now"]), job.demand, fields["now"])
+    answer, sentences = live_plan.predict(at(state, fields["now"]), job.demand, fields["now"])
     about = {"demand": demand_text(job.demand), "job": job.demand.job, "project": project_of(state, job.demand)}
     return {"faults": [], "answer": answer, "sentences": sentences, **about}
 
@@ -68,7 +68,7 @@ def _preview(fields: Fields, state: PoolState) -> TaskResult:
 
 
 def _submission(state: PoolState, job: SubmitJob, now: int) -> TaskResult:
-    answer, sentences = live_plan.ask(at(state, now), job.demand, now)
+    answer, sentences = live_plan.predict(at(state, now), job.demand, now)
     victims = answer["decision"]["victims"] if answer["decision"] is not None else []
     rejected = [answer["reason"]] if answer["outcome"] == "rejected" else []
     result = Preview([] if rejected else sentences, faults=rejected).to_data()
@@ -126,7 +126,7 @@ def _changed_now(state: PoolState, policy: Policy) -> list[str]:
     rejected = [*_missing_references(state, policy)]
     if rejected:
         return rejected
-    found, before = forecast(state, fact_of(ApplyPolicy(policy=policy))).placed(), anyway(state).placed()
+    found, before = forecast(state, fact_of(ApplyPolicy(policy=policy))).placed(), baseline(state).placed()
     gained = {job: nodes for job, nodes in found.items() if job not in before}
     lost = [job for job in before if job not in found]
     sentences = [f"{job} could start on {', '.join(nodes[:5])}." for job, nodes in list(gained.items())[:10]]

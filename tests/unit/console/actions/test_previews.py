@@ -8,7 +8,7 @@ import yaml
 from tests.unit.client.kit import MINUTE, SECOND, Scribe, request_id
 from tests.unit.console.actions.kit import story, task_result
 
-from bailiff.client.errors import Problem
+from bailiff.client.errors import ClientError
 from bailiff.render.serializers.policy import policy_in_force
 from bailiff_bus.messages import RequestBody
 from bailiff_console.actions.request_types import KINDS
@@ -177,7 +177,7 @@ def test_unknown_job_or_node_is_a_problem(scribe: Scribe) -> None:
     for kind in KINDS:
         about = {"node": "nowhere"} if kind in ("drain", "undrain") else {"job": "nobody"}
         more = {"scale": {"tasks": 2}, "set": {"priority_class": "train"}}.get(kind, {})
-        with pytest.raises(Problem, match=r"no (job 'nobody'|node 'nowhere') in pool-a"):
+        with pytest.raises(ClientError, match=r"no (job 'nobody'|node 'nowhere') in pool-a"):
             previewed(scribe, kind, **about, **more)
 
 

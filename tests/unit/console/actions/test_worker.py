@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.unit.console.actions.kit import story
 
-from bailiff.client.errors import Problem
+from bailiff.client.errors import ClientError
 from bailiff_bus.messages import PauseJob
 from bailiff_console.actions.worker import Worker
 from bailiff_console.problems import ApiError
@@ -31,7 +31,7 @@ async def test_it_answers_about_the_pool_as_it_is(worker: Worker) -> None:
     scribe.node("gpu-03")
     scribe.start("train-9")
     assert "4 GPUs become free" in " ".join((await worker.run("preview", PAUSE, scribe.state))["sentences"])
-    with pytest.raises(Problem, match="no job 'x'"):
+    with pytest.raises(ClientError, match="no job 'x'"):
         await worker.run("preview", {**PAUSE, "body": PauseJob(job="x").model_dump_json()}, scribe.state)
 
 

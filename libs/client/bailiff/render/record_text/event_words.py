@@ -1,4 +1,4 @@
-"""The words of events, and what each means."""
+"""Event types, and the meaning of each."""
 
 from collections.abc import Mapping
 

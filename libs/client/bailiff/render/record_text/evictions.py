@@ -52,13 +52,13 @@ def _eviction_stage_reached(fact: facts.EvictionStageReached, _state: PoolState)
 
 def stage_facts(stage: facts.Stage) -> list[str]:
     """The details of a stage: step, checkpoint, stage in which it is stuck, grace."""
-    told = [f"step {stage.step}"] if stage.step is not None and stage.checkpoint is None else []
-    told += [checkpoint_text(stage.checkpoint)] if stage.checkpoint is not None else []
-    told += [STUCK[stage.stuck_in]] if stage.stuck_in is not None else []
+    details = [f"step {stage.step}"] if stage.step is not None and stage.checkpoint is None else []
+    details += [checkpoint_text(stage.checkpoint)] if stage.checkpoint is not None else []
+    details += [STUCK[stage.stuck_in]] if stage.stuck_in is not None else []
     if stage.kill_after is not None:
         term = f"TERM after {duration_text(stage.term_after or 0)}" if stage.attached else "no notice channel: TERM at once"
-        told.append(f"{term}, KILL after {duration_text(stage.kill_after)}")
-    return told
+        details.append(f"{term}, KILL after {duration_text(stage.kill_after)}")
+    return details
 
 
 @describes(facts.TaskEvictionCancelled)
@@ -123,5 +123,5 @@ def _eviction_stuck(decision: decisions.EvictionStuck, _state: PoolState) -> Sta
 
 @describes(decisions.EvictionCancelled, event="EvictionCancelled")
 def _eviction_cancelled(decision: decisions.EvictionCancelled, _state: PoolState) -> Statement:
-    told = "its nodes have to confirm" if decision.notified else "no notice had been sent"
-    return Statement("eviction cancelled", members(decision.job, decision.tasks), joined(decision.reason, told), "good")
+    details = "awaiting confirmation by its nodes" if decision.notified else "no notice had been sent"
+    return Statement("eviction cancelled", members(decision.job, decision.tasks), joined(decision.reason, details), "good")

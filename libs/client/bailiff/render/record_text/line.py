@@ -1,4 +1,4 @@
-"""One line about a record, plain and for a terminal."""
+"""The short line of a record, as plain text and styled for a terminal."""
 
 from __future__ import annotations
 

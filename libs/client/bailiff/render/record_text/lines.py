@@ -1,4 +1,4 @@
-"""Records as short lines and as sentences, rendered from their entries."""
+"""Renders records as short lines and as sentences."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from .phrases import joined
 
 
 def statements(record: Record, state: PoolState | None = None) -> Sequence[Statement]:
-    """What the record says: one statement, or one per victim. A type of a later release has its name only."""
+    """Statements of a record: one, or one per victim. For a type of a later release only its name."""
     if record.data is None:
         return [Statement(record.type.removeprefix("bailiff.audit."), "", "written by a later release", "quiet")]
     return ENTRIES[type(record.data)].describe(record.data, state if state is not None else PoolState())
@@ -39,5 +39,5 @@ def sentence(record: Record, state: PoolState | None = None) -> str:
 
 
 def event_word(record: Record, state: PoolState) -> str:
-    """The word of the record's event, empty for a record that is none."""
+    """The event type of the record; empty if it is not an event."""
     return "" if record.data is None else ENTRIES[type(record.data)].event(record, record.data, state)

@@ -32,8 +32,8 @@ def _node_refused(fact: facts.NodeRefused, _state: PoolState) -> Statement:
 
 @describes(facts.NodeUnreachable, event="NodeNotReady")
 def _node_unreachable(fact: facts.NodeUnreachable, _state: PoolState) -> Statement:
-    heard = time_text(fact.last_contact)[11:19]
-    return Statement("node unreachable", fact.node, f"last contact {heard}; no new placements", "warn")
+    last_contact = time_text(fact.last_contact)[11:19]
+    return Statement("node unreachable", fact.node, f"last contact {last_contact}; no new placements", "warn")
 
 
 @describes(facts.NodeReachable, event="NodeReady")
@@ -43,8 +43,8 @@ def _node_reachable(fact: facts.NodeReachable, _state: PoolState) -> Statement:
 
 @describes(facts.NodeLost, event="NodeLost")
 def _node_lost(fact: facts.NodeLost, _state: PoolState) -> Statement:
-    heard = time_text(fact.last_contact)[11:19]
-    return Statement("node lost", fact.node, f"last contact {heard}; lease expired, its tasks are lost", "bad")
+    last_contact = time_text(fact.last_contact)[11:19]
+    return Statement("node lost", fact.node, f"last contact {last_contact}; lease expired, its tasks are lost", "bad")
 
 
 @describes(facts.NodesSilent)

@@ -1,4 +1,4 @@
-"""Phrases that several entries share."""
+"""Phrases shared by several entries."""
 
 from collections.abc import Sequence
 
@@ -38,7 +38,10 @@ def places_text(state: PoolState, placement: Sequence[NodeShare]) -> str:
     devices: dict[int, list[int]] = {}
     for share in placement:
         devices.setdefault(share.node, []).extend(numbers(share.devices))
-    shown = [f"{node_name(state, node)}{f' [{ranges(held)}]' if held else ''}" for node, held in list(devices.items())[:4]]
+    shown = [
+        f"{node_name(state, node)}{f' [{ranges(devices_on)}]' if devices_on else ''}"
+        for node, devices_on in list(devices.items())[:4]
+    ]
     if len(devices) > len(shown):
         shown.append(f"and {len(devices) - len(shown)} more nodes")
     return ", ".join(shown)
@@ -62,7 +65,7 @@ def joined(*parts: str) -> str:
 
 
 def until(moment: int | None, before: str) -> str:
-    """`reserved until 12:04:31`; nothing where there is no such moment."""
+    """`reserved until 12:04:31`; empty without a time."""
     return "" if moment is None else f"{before} {time_text(moment)[11:19]}"
 
 

@@ -20,8 +20,8 @@ EventWord = Callable[[Record, Any, PoolState], str]
 class RecordText:
     """The text of one record type.
 
-    describe: one statement, or one per victim. event: the word of the record's event, empty where a record is none. fields: the
-    names of the record's data, in order. The state, folded to about the record, gives names to numbers and may be empty.
+    describe: one statement, or one per victim. event: the event type, empty for no event. fields: names
+    of the record's data, in order. The state, folded up to the record, maps node numbers to names and may be empty.
     """
 
     kind: type[Payload]
@@ -41,7 +41,7 @@ class Entries:
         self.by_type: dict[type[Payload], RecordText] = {}
 
     def __call__(self, kind: type[P], *, event: str | EventWord = "") -> Callable[[Function[P]], Function[P]]:
-        """Marks the function that describes records of this type. event: their word, or what gives it for one record."""
+        """Registers the function that describes records of this type. event: their event type, or a function that returns it."""
         word: EventWord = (lambda _record, _data, _state: event) if isinstance(event, str) else event
 
         def register(function: Function[P]) -> Function[P]:

@@ -12,7 +12,7 @@ describes = Entries()
 
 
 def _task_started_word(record: Record, fact: facts.TaskStarted, state: PoolState) -> str:
-    """Only the start of a job's last task is an event: then the whole job runs."""
+    """The event type of the start of the job's last task; empty for others."""
     job = state.jobs.get(fact.job)
     if job is None or job.phase != "running" or job.last_start != record.time:
         return ""

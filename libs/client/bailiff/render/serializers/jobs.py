@@ -1,4 +1,4 @@
-"""Jobs and their tasks."""
+"""Serializers of jobs and their tasks: `bailiff list`, `bailiff describe`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class JobRow(TypedDict):
 
 
 class TaskRow(TypedDict):
-    """One task of a job's present attempt. stage: how far its eviction has come; step, checkpoint: what it last said of both."""
+    """One task of a job's current attempt. stage: of its eviction; step, checkpoint: as last reported."""
 
     task: int
     node: str
@@ -99,7 +99,9 @@ def job_rows(state: PoolState, now: int, *, ended: bool = False, project: str | 
     """
     mine = None if project is None else dict.fromkeys(below(state.rules, project))
     active = sorted(state.active_jobs(), key=queue_key)
-    waits = [name for name in state.queue if name not in state.active]  # who runs with fewer tasks than it wants waits, too
+    waits = [
+        name for name in state.queue if name not in state.active
+    ]  # a job that runs with fewer tasks than requested is in the queue, too
     waiting = [state.jobs[name] for name in waits]
     paused = sorted((job for job in state.jobs.values() if job.phase == "paused"), key=queue_key)
     over = [state.jobs[name] for name in reversed(state.ended)] if ended else []
@@ -109,7 +111,7 @@ def job_rows(state: PoolState, now: int, *, ended: bool = False, project: str | 
 
 
 def job_row(state: PoolState, job: Job, now: int, ahead: int | None = None) -> JobRow:
-    """One job's row."""
+    """The row of one job. now: µs UTC."""
     end = job.ended_at or now
     running = job.phase in ("running", "evicting") or (job.phase in ENDED and job.last_start is not None)
     waits = job.phase in ("pending", "reserved", "starting")
@@ -149,7 +151,7 @@ def node_names(state: PoolState, tasks: list[Task]) -> list[str]:
 
 
 def gpus_of_tasks(groups: Iterable[TaskGroup]) -> str:
-    """`4` for whole GPUs, `2.5` with parts of some, `2 × 4GiB` beside them for memory of some. groups: one per task."""
+    """`4` for whole GPUs, `2.5` with fractions, `4 + 2 × 4GiB` with GPU memory. groups: one per task."""
     milli, bytes_of = 0, dict[int, int]()
     for group in groups:
         devices = group.gpu_devices or 1
@@ -162,7 +164,7 @@ def gpus_of_tasks(groups: Iterable[TaskGroup]) -> str:
 
 
 def job_state(job: Job) -> str:
-    """One word."""
+    """State of the job in one word."""
     if job.phase in ENDED:
         return job.phase
     if job.suspended_reason is not None:
@@ -179,10 +181,10 @@ def job_note(state: PoolState, job: Job) -> str:
     if job.phase == "paused":
         return f"since #{job.paused_seq}" + (f": {job.pause_reason}" if job.pause_reason else "")
     if job.eviction is not None:
-        leaving = f"preempted by {job.eviction.for_job}" if job.eviction.for_job else f"evicting: {job.eviction.cause}"
+        note = f"preempted by {job.eviction.for_job}" if job.eviction.for_job else f"evicting: {job.eviction.cause}"
         if job.eviction.cause == "migration" and job.reservation:
-            leaving = f"migrating to {', '.join(node_names(state, job.reservation)[:3])}"
-        return leaving + (", stuck" if job.eviction.stuck else "")
+            note = f"migrating to {', '.join(node_names(state, job.reservation)[:3])}"
+        return note + (", stuck" if job.eviction.stuck else "")
     if job.phase == "reserved":
         plan = state.preemptions.get(job.preemption) if job.preemption is not None else None
         return f"waiting for {', '.join(plan.victims[:3])}" if plan and plan.victims else "waiting for reserved resources"
@@ -193,7 +195,7 @@ def job_note(state: PoolState, job: Job) -> str:
 
 def job_details(state: PoolState, job: Job, now: int, history: list[Record], events: list[str]) -> JobDetails:
     """One job in detail. history: its records."""
-    from bailiff.render.record_text.phrases import demand_text  # here: a list of jobs needs no sentences about records
+    from bailiff.render.record_text.phrases import demand_text  # imported here: a list of jobs needs no record text
 
     from .moves import moves_of
 
@@ -228,7 +230,7 @@ def job_details(state: PoolState, job: Job, now: int, history: list[Record], eve
 
 
 def task_row(state: PoolState, task: Task) -> TaskRow:
-    """One task's row."""
+    """The row of one task."""
     return {
         "task": task.index,
         "node": node_name(state, task.node),

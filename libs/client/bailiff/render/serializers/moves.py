@@ -1,4 +1,4 @@
-"""Moves of a job from one place to another."""
+"""Migrations of a job: nodes, times and downtime."""
 
 from collections.abc import Iterator
 from typing import TypedDict
@@ -12,9 +12,10 @@ from .times import moment
 
 
 class MoveRow(TypedDict):
-    """One move of a job to a place that was kept for it. told_at: the notice; stopped_at: its first task had ended;
+    """One migration of a job to reserved resources.
 
-    running_at: all of it ran again. pause_s: from the notice to then, down_s: from the end of its first task to then.
+    notified_at: the eviction notice; stopped_at: exit of the first task; running_at: all tasks run again. pause_s: from notice to
+    running, down_s: from the first exit to running.
     """
 
     seq: int
@@ -28,32 +29,32 @@ class MoveRow(TypedDict):
 
 
 def moves_of(state: PoolState, history: list[Record]) -> Iterator[MoveRow]:
-    """The job's moves, by hand or by a decision that made room, each with what the job saw of it."""
+    """Migrations of the job, requested or decided. history: its records."""
     for at, record in enumerate(history):
         data = record.data
         if isinstance(data, decisions.MigrationDecided) and data.cause == "migration":
-            yield _move(state, record.seq, data.attempt, data.placement, history[:at], history[at:])
+            yield _move_row(state, record.seq, data.attempt, data.placement, history[:at], history[at:])
 
 
-def _move(
+def _move_row(
     state: PoolState, seq: int, attempt: int, placement: tuple[NodeShare, ...], before: list[Record], after: list[Record]
 ) -> MoveRow:
     def first(kind: type[facts.TaskFact], which: int) -> int | None:
         return next((each.time for each in after if isinstance(each.data, kind) and each.data.attempt == which), None)
 
-    told, stopped = first(facts.EvictionStageReached, attempt), first(facts.TaskExited, attempt)
-    begun = [each for each in after if isinstance(each.data, facts.TaskStarted) and each.data.attempt == attempt + 1]
-    started = {each.data.task: each.time for each in begun if isinstance(each.data, facts.TaskStarted)}
+    notified, stopped = first(facts.EvictionStageReached, attempt), first(facts.TaskExited, attempt)
+    starts = [each for each in after if isinstance(each.data, facts.TaskStarted) and each.data.attempt == attempt + 1]
+    started = {each.data.task: each.time for each in starts if isinstance(each.data, facts.TaskStarted)}
     wanted = [index for share in placement for index in numbers(share.tasks)]
     running = max(started.values()) if wanted and all(index in started for index in wanted) else None
-    stood = [each.data for each in before if isinstance(each.data, facts.TaskStarted) and each.data.attempt == attempt]
+    started_before = [each.data for each in before if isinstance(each.data, facts.TaskStarted) and each.data.attempt == attempt]
     return {
         "seq": seq,
-        "from_nodes": list(dict.fromkeys(task.node for task in stood)),
+        "from_nodes": list(dict.fromkeys(task.node for task in started_before)),
         "to_nodes": list(dict.fromkeys(node_name(state, share.node) for share in placement)),
-        "notified_at": moment(told),
+        "notified_at": moment(notified),
         "stopped_at": moment(stopped),
         "running_at": moment(running),
-        "pause_s": None if running is None or told is None else (running - told) / 1_000_000,
+        "pause_s": None if running is None or notified is None else (running - notified) / 1_000_000,
         "down_s": None if running is None or stopped is None else (running - stopped) / 1_000_000,
     }

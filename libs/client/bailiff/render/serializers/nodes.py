@@ -1,4 +1,4 @@
-"""Nodes and their devices."""
+"""Serializers of nodes and their GPUs: `bailiff nodes`, `bailiff node`."""
 
 import re
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ from .times import moment
 class DeviceRow(TypedDict):
     """One GPU. state: free, shared, allocated, releasing, reserved, unhealthy or quarantined.
 
-    job, task: the one that has it, the first of several; shared_by: all of them, as job/task; free_milli: thousandths of it
-    that are neither allocated nor reserved. fault: why it is unhealthy or quarantined; fault_job: the job that left it so.
+    job, task: to which it is allocated, the first of several; shared_by: all of them, as job/task; free_milli: thousandths of it
+    that are neither allocated nor reserved. fault: why it is unhealthy or quarantined; fault_job: the last job on it.
     """
 
     number: int
@@ -71,7 +71,7 @@ class NodeRow(TypedDict):
 
 
 def node_rows(state: PoolState) -> list[NodeRow]:
-    """Every node, by name (numbers within names in their order)."""
+    """All nodes, in natural order of their names."""
     holders = _holders(state)
     return [node_row(node, holders) for node in sorted(state.nodes.values(), key=lambda node: _natural(node.name))]
 
@@ -84,15 +84,15 @@ Holder = tuple[Job, Task]
 
 
 def _holders(state: PoolState) -> dict[tuple[int, int], list[Holder]]:
-    """The tasks on each device, or with a reservation for it, by (node, device)."""
+    """Tasks to which each device is allocated or reserved, by (node, device)."""
     found: dict[tuple[int, int], list[Holder]] = {}
-    for job, task in _standing(state):
+    for job, task in _placed_tasks(state):
         for device in bits(task.devices):
             found.setdefault((task.node, device), []).append((job, task))
     return found
 
 
-def _standing(state: PoolState) -> Iterator[Holder]:
+def _placed_tasks(state: PoolState) -> Iterator[Holder]:
     for job in state.active_jobs():
         for task in job.tasks:
             if task.state != "released":
@@ -100,7 +100,7 @@ def _standing(state: PoolState) -> Iterator[Holder]:
 
 
 def node_row(node: Node, holders: dict[tuple[int, int], list[Holder]]) -> NodeRow:
-    """One node's row."""
+    """The row of one node."""
     devices = [device_row(node, device, holders.get((node.number, device.number), [])) for device in node.devices]
     states = [device["state"] for device in devices]
     return {
@@ -130,14 +130,14 @@ def node_row(node: Node, holders: dict[tuple[int, int], list[Holder]]) -> NodeRo
 
 
 def node_state(node: Node) -> str:
-    """One word. A drained node on which something still stands is draining."""
+    """State of the node in one word. A drained node with tasks is draining."""
     if node.state != "ready" or node.drain is None:
         return node.state
     return "draining" if node.allocated.slots else "drained"
 
 
 def drain_row(node: Node) -> DrainRow | None:
-    """How it is being emptied, if it is."""
+    """The drain of the node, or None."""
     drain = node.drain
     if drain is None:
         return None
@@ -150,12 +150,12 @@ def drain_row(node: Node) -> DrainRow | None:
     }
 
 
-def device_row(node: Node, device: Device, standing: list[Holder]) -> DeviceRow:
-    """One device's row."""
+def device_row(node: Node, device: Device, tasks: list[Holder]) -> DeviceRow:
+    """The row of one device. tasks: its tasks."""
     bit = 1 << device.number
-    holders = [each for each in standing if each[1].state != "reserved"]
+    holders = [each for each in tasks if each[1].state != "reserved"]
     holder = holders[0] if holders else None
-    promised = next((each for each in standing if each[1].state == "reserved"), None)
+    reserved = next((each for each in tasks if each[1].state == "reserved"), None)
     shares = node.allocated.shares.get(device.number, 0) + node.reserved.shares.get(device.number, 0)
     if not device.healthy:
         state = "unhealthy"
@@ -179,8 +179,8 @@ def device_row(node: Node, device: Device, standing: list[Holder]) -> DeviceRow:
         "state": state,
         "job": holder[0].id if holder else None,
         "task": holder[1].index if holder else None,
-        "reserved_for": promised[0].id if promised else None,
-        "shared_by": [f"{job.id}/{task.index}" for job, task in standing] if state == "shared" else [],
+        "reserved_for": reserved[0].id if reserved else None,
+        "shared_by": [f"{job.id}/{task.index}" for job, task in tasks] if state == "shared" else [],
         "free_milli": {"free": 1000, "shared": 1000 - -(-1000 * shares // units_of(device))}.get(state, 0),
         "fault": device.fault,
         "fault_since": moment(device.fault_since),

@@ -1,4 +1,4 @@
-"""The policy in force, and its priority classes."""
+"""Serializers of the policy in force and its priority classes."""
 
 from typing import Any, TypedDict
 
@@ -7,7 +7,7 @@ from bailiff_core.model.state import ENDED, PoolState
 
 
 class ClassRow(TypedDict):
-    """One priority class in `bailiff class list`. users: who may use it; null: anybody."""
+    """One priority class in `bailiff class list`. users: who may use it; null: all users."""
 
     priority_class: str
     value: int
@@ -26,7 +26,7 @@ def class_rows(state: PoolState) -> list[ClassRow]:
     jobs = [job for job in state.jobs.values() if job.phase not in ENDED and job.phase != "paused"]
     rows: list[ClassRow] = []
     for entry in sorted(state.rules.priority_classes, key=lambda entry: (-entry.value, entry.name)):
-        waits = [job.phase in ("pending", "reserved") for job in jobs if job.class_name == entry.name]
+        is_pending = [job.phase in ("pending", "reserved") for job in jobs if job.class_name == entry.name]
         users = state.rules.identity.class_users.get(entry.name)
         rows.append(
             {
@@ -38,17 +38,17 @@ def class_rows(state: PoolState) -> list[ClassRow]:
                 "immediate": entry.immediate,
                 "grace_s": (state.rules.eviction.grace if entry.grace is None else entry.grace) // 1_000_000,
                 "users": list(users) if users is not None else None,
-                "jobs_running": waits.count(False),
-                "jobs_pending": waits.count(True),
+                "jobs_running": is_pending.count(False),
+                "jobs_pending": is_pending.count(True),
             }
         )
     return rows
 
 
 def policy_in_force(state: PoolState) -> dict[str, Any]:
-    """The policy in force, whole, as a file would hold it (durations such as `30s`), and the record that brought it.
+    """The policy in force in the form of a file (durations such as `30s`), and the seq of its record.
 
-    scope: of preempt, also where the policy leaves it to whether there are projects.
+    scope: the effective preemption.scope, also if the policy does not set it.
     """
     document = policy_document(state.rules)
     return {"pool": state.pool, "seq": state.policy_revision, "scope": state.rules.scope, "policy": document}

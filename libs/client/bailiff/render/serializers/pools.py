@@ -1,4 +1,4 @@
-"""Pools."""
+"""Serializers of pools: `bailiff pools`, `bailiff pool list`."""
 
 from collections.abc import Sequence
 from typing import TypedDict
@@ -11,7 +11,7 @@ from .times import moment
 
 
 class PoolRow(TypedDict):
-    """One pool in `bailiff pools` and `bailiff pool list`. disabled_actions: what the policy switches off; scope: of preempt."""
+    """One pool in `bailiff pools` and `bailiff pool list`. disabled_actions: by the policy; scope: of preempt."""
 
     pool: str
     partition: int
@@ -42,7 +42,7 @@ class PoolRow(TypedDict):
 
 
 def pool_row(state: PoolState, now: int, orphans: int = 0, rows: Sequence[NodeRow] | None = None) -> PoolRow:
-    """One pool's row. rows: of its nodes, where they are known."""
+    """The row of one pool. now: µs UTC. rows: of its nodes, if known."""
     rows = node_rows(state) if rows is None else rows
     phases = [job.phase for job in state.active_jobs()]
     return {
@@ -76,7 +76,7 @@ def pool_row(state: PoolState, now: int, orphans: int = 0, rows: Sequence[NodeRo
 
 
 def disabled_actions(state: PoolState) -> list[str]:
-    """The actions that the policy switches off; consolidate also where it may move no job."""
+    """Actions disabled by the policy; consolidate also if max_migrations is 0."""
     rules = state.rules.preemption
     return [
         action for action in ACTIONS if action not in rules.actions or (action == "consolidate" and rules.max_migrations == 0)

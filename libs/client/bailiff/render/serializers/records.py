@@ -1,4 +1,4 @@
-"""Records of the log."""
+"""Serializer of records: `bailiff audit show`."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from .times import moment
 
 
 def record_data(entry: Entry, state: PoolState | None = None) -> dict[str, Any]:
-    """One record of the log: attributes, data, its place in the chain, and what it says to people."""
+    """One record: attributes, data, chain hashes, and its lines of text."""
     found = entry.record
     return {
         "pool": found.pool,

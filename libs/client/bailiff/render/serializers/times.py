@@ -1,10 +1,10 @@
-"""Times for programs."""
+"""Times in JSON and YAML output."""
 
 from bailiff_core.records.wire import time_text
 
 
 def moment(micros: int | None) -> str | None:
-    """A time for programs: RFC 3339 UTC, to the second where there is nothing finer."""
+    """RFC 3339 UTC time of µs, without a zero fraction; None for 0 or None."""
     if not micros:
         return None
     text = time_text(micros)

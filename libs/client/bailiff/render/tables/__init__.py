@@ -1,4 +1,4 @@
-"""Tables and blocks, made from the data of `serializers` and of reports, never from state itself.
+"""Tables and blocks of text, built from serialized data and reports, never from state.
 
 Designed for 100 columns; colour only repeats a word.
 """

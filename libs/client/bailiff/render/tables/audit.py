@@ -49,7 +49,7 @@ def verification_block(found: Verification) -> RenderableType:
     facts = pairs()
     facts.add_row("records", f"{found['records']}")
     if found["first_seq"]:
-        facts.add_row("begins with", text(f"#{found['first_seq']}: the records before it are kept elsewhere, and not looked at"))
+        facts.add_row("begins with", text(f"#{found['first_seq']}: earlier records are stored elsewhere and were not verified"))
     facts.add_row("head", f"#{found['head_seq']}  {found['head_hash']}")
     facts.add_row("head time", found["head_time"])
     facts.add_row("log identity", found["identity"])
@@ -67,21 +67,21 @@ def verification_block(found: Verification) -> RenderableType:
     facts.add_row("orphans", text("; ".join(orphans) or "none"))
     parts: list[RenderableType] = []
     if found["broken"] is None:
-        parts.append(Text(f"{found['pool']}: the chain is whole", "bold green"))
+        parts.append(Text(f"{found['pool']}: the chain is unbroken", "bold green"))
     else:
         parts.append(Text(f"{found['pool']}: the chain is BROKEN", "bold red"))
     if found["seal_problem"]:
         parts.append(text(f"{found['pool']}: {found['seal_problem']}", "bold red"))
     parts += [text(f"{found['pool']}: {each}", "bold red") for each in found["derived"]]
     for each in found["forked"]:
-        facts.add_row("set aside", text(each, "yellow"))
+        facts.add_row("forked", text(each, "yellow"))
     if found["derived_rows"]:
-        said = "not what their records say, see above" if found["derived"] else "as their records say"
-        facts.add_row("tables for people", text(f"{count_text(found['derived_rows'], 'row')} compared, {said}"))
+        value = "differences from the records, see above" if found["derived"] else "all match the records"
+        facts.add_row("derived tables", text(f"{count_text(found['derived_rows'], 'row')} compared, {value}"))
     parts.append(indented(facts))
     shown = found["orphan_list"]
     if shown:
-        listed = table("OFFSET", "KIND", "SAYS SEQ", "EPOCH", "REASON", right=("OFFSET", "SAYS SEQ", "EPOCH"))
+        listed = table("OFFSET", "KIND", "SEQ", "EPOCH", "REASON", right=("OFFSET", "SEQ", "EPOCH"))
         for orphan in shown:
             listed.add_row(
                 str(orphan["offset"]), orphan["kind"], text(orphan["seq"]), text(orphan["epoch"]), text(orphan["reason"], "dim")
@@ -95,22 +95,22 @@ def verification_block(found: Verification) -> RenderableType:
         parts += [
             "",
             text(
-                f"First break: the record at offset {broken['offset']} that says it is #{broken['seq']}: {broken['reason']}.",
+                f"First break: the record at offset {broken['offset']} with seq {broken['seq']}: {broken['reason']}.",
                 "red",
             ),
-            text(f"That means: {broken['meaning']}."),
+            text(f"Meaning: {broken['meaning']}."),
         ]
         if found["unexplained"] > 1:
-            parts.append(Text(f"{count_text(found['unexplained'], 'record')} in all follow nothing that the log holds."))
+            parts.append(Text(f"{count_text(found['unexplained'], 'record')} in total continue no record of the log."))
     return Group(*parts)
 
 
 def replayed_block(found: Replayed) -> RenderableType:
     """`bailiff audit replay`."""
     facts = pairs()
-    facts.add_row("records", f"{found['records']}, chain checked")
+    facts.add_row("records", f"{found['records']}, chain verified")
     if found["from_seq"] or found["to_seq"] + 1 < found["records"]:
-        facts.add_row("decided again", f"#{found['from_seq']} to #{found['to_seq']}, on the fold of what stands before")
+        facts.add_row("replayed", f"#{found['from_seq']} to #{found['to_seq']}; earlier records were folded")
     facts.add_row("cycles", f"{found['cycles']}, {found['cycles_replayed']} replayed")
     facts.add_row("decisions", str(found["decisions"]))
     facts.add_row("state digests", str(found["digests"]))
@@ -122,13 +122,13 @@ def replayed_block(found: Replayed) -> RenderableType:
     difference = found["difference"]
     if difference is not None:
         where = f"#{difference['seq']}, at {time_cell(difference['time'] or None)}, in cycle {difference['cycle']}"
-        by = difference["decided_by"].replace("its wheel", "the engine that the record names, from its wheel")
+        by = difference["decided_by"].replace("its wheel", "the recorded engine, from its wheel")
         parts += ["", text(f"First difference: {where}, written by the engine {difference['engine']}.", "red")]
-        for name, told in (("It was recorded: ", difference["recorded"]), (f"Decided again by {by}: ", difference["now"])):
-            parts += [Padding(Text.assemble((name, "dim"), plain(line)), (0, 0, 0, 2)) for line in told]
+        for name, sentences in (("Recorded: ", difference["recorded"]), (f"Replayed by {by}: ", difference["now"])):
+            parts += [Padding(Text.assemble((name, "dim"), plain(line)), (0, 0, 0, 2)) for line in sentences]
         parts += [Padding(text(field, "bold"), (0, 0, 0, 4)) for field in difference["fields"]]
-        for name, said in (("in the log", difference["found"]), ("decided again", difference["expected"])):
-            parts.append(Padding(Text.assemble((f"{name}: ", "dim"), plain(said)), (0, 0, 0, 4)))
+        for name, value in (("in the log", difference["found"]), ("replayed", difference["expected"])):
+            parts.append(Padding(Text.assemble((f"{name}: ", "dim"), plain(value)), (0, 0, 0, 4)))
     if found["error"]:
         parts += ["", text(found["error"], "red")]
     return Group(*parts)
@@ -153,9 +153,9 @@ def _verdict(found: Replayed) -> Text:
 
 
 def _engines(used: Sequence[EngineUsed]) -> Iterable[RenderableType]:
-    listed = table("ENGINE", "RECORDS", "TURNS", "DECIDED AGAIN BY", right=("TURNS",))
+    listed = table("ENGINE", "RECORDS", "CYCLES", "REPLAYED BY", right=("CYCLES",))
     for engine in used:
-        by = text(engine["decided_by"]) if engine["decided_by"] else Text("nobody: verified and folded only", "yellow")
+        by = text(engine["decided_by"]) if engine["decided_by"] else Text("not replayed: verified and folded only", "yellow")
         listed.add_row(engine["engine"], f"#{engine['from_seq']} to #{engine['to_seq']}", str(engine["cycles"]), by)
     yield indented(listed)
     for engine in used:

@@ -1,4 +1,4 @@
-"""What `bailiff doctor` found."""
+"""Table of the findings of `bailiff doctor`."""
 
 from collections.abc import Sequence
 
@@ -15,14 +15,14 @@ def checks_table(found: Sequence[Check]) -> RenderableType:
     """`bailiff doctor`."""
     made = table("", "CHECK", "FOUND")
     for check in found:
-        said = text(check["found"])
+        cell = text(check["found"])
         if check["advice"]:
-            said.append(f"\n→ {plain(check['advice'])}", "bold" if check["status"] == "wrong" else "")
-        made.add_row(state_word(check["status"]), text(check["check"]), said)
+            cell.append(f"\n→ {plain(check['advice'])}", "bold" if check["status"] == "wrong" else "")
+        made.add_row(state_word(check["status"]), text(check["check"]), cell)
     wrong = sum(check["status"] == "wrong" for check in found)
     warned = sum(check["status"] == "warn" for check in found)
     if wrong:
-        end = Text(f"{wrong} wrong" + (f", {warned} to look at" if warned else ""), "bold red")
+        end = Text(f"{wrong} wrong" + (f", {warned} warnings" if warned else ""), "bold red")
     else:
-        end = Text(f"Nothing is wrong; {warned} to look at" if warned else "Everything is as it should be", "bold green")
+        end = Text(f"No problems, {warned} warnings" if warned else "No problems", "bold green")
     return Group(made, "", end)

@@ -71,7 +71,7 @@ def jobs_table(rows: Sequence[JobRow], *, wide: bool = False) -> RenderableType:
 
 
 def _gpus(row: JobRow) -> str:
-    """What it holds of what it wants, where it runs with fewer tasks."""
+    """`4/8`: allocated of requested GPUs, for a job that runs with fewer tasks."""
     some = 0 < row["placed_tasks"] < row["tasks"]
     wanted = "-" if row["gpus_text"] == "0" else row["gpus_text"]
     return f"{row['placed_gpus_text']}/{wanted}" if some and wanted != "-" else wanted
@@ -137,24 +137,24 @@ def job_block(details: JobDetails) -> RenderableType:
         facts.add_row("moved", text(_move(move)))
     parts: list[RenderableType] = [text(row["job"], "bold"), indented(facts)]
     if details["task_list"]:
-        talks = any(task["step"] is not None or task["stage"] for task in details["task_list"])
-        more = ("EVICTION", "STEP", "SAVED") if talks else ()
+        has_progress = any(task["step"] is not None or task["stage"] for task in details["task_list"])
+        more = ("EVICTION", "STEP", "SAVED") if has_progress else ()
         tasks = table("TASK", "NODE", "GPUS", "STATE", "EXIT", *more, right=("TASK", "EXIT", "STEP"))
         for task in details["task_list"]:
             exit_code = "" if task["exit_code"] is None else str(task["exit_code"])
             saved = f"{task['checkpoint_step']} at {time_cell(task['checkpoint_at'])}" if task["checkpoint_at"] else ""
             step = "" if task["step"] is None else str(task["step"])
-            said = (task["stage"].replace("_", " "), step, saved) if talks else ()
+            progress = (task["stage"].replace("_", " "), step, saved) if has_progress else ()
             tasks.add_row(
-                str(task["task"]), text(task["node"]), ranges(task["devices"]), state_word(task["state"]), exit_code, *said
+                str(task["task"]), text(task["node"]), ranges(task["devices"]), state_word(task["state"]), exit_code, *progress
             )
         parts += ["", indented(tasks)]
     return Group(*parts)
 
 
 def _move(move: MoveRow) -> str:
-    """`from gpu-01 to gpu-02 (#118): 2.1s from the notice until it ran again, 1.4s without a process`."""
+    """`from gpu-01 to gpu-02 (#118): 2.1s from notice to running, 1.4s down`."""
     where = f"from {some(move['from_nodes'], 3)} to {some(move['to_nodes'], 3)} (#{move['seq']})"
     if move["pause_s"] is None or move["down_s"] is None:
         return f"{where}: not finished"
-    return f"{where}: {move['pause_s']:.1f}s from the notice until it ran again, {move['down_s']:.1f}s without a process"
+    return f"{where}: {move['pause_s']:.1f}s from notice to running, {move['down_s']:.1f}s down"

@@ -17,15 +17,15 @@ from .style import STATE_STYLES, indented, seconds_cell, some, state_word, table
 def affected_table(rows: Sequence[AffectedRow]) -> RenderableType:
     """The jobs that a drain affects."""
     if not rows:
-        return Text("Nobody stands there, and nobody is promised room there.", "dim")
+        return Text("No tasks and no reservations on this node.", "dim")
     made = table("JOB", "CLASS", "EFFECT", "TO", "TASKS", "GPUS", "GRACE", "LOSES", right=("GPUS", "GRACE"))
     for row in rows:
-        promised = row["effect"] == "reservation moves"
+        is_reservation = row["effect"] == "reservation moves"
         made.add_row(
             text(row["job"], "bold"), text(f"{row['priority_class']} {row['priority']}"), row["effect"],
-            text(", ".join(row["to"]) or ("" if promised else "the queue")), row["tasks"],
-            "-" if row["gpus"] == "0" else row["gpus"], "" if promised else seconds_cell(row["grace_s"]),
-            "nothing" if promised else cost_text(row["lost_gpu_ms"]),
+            text(", ".join(row["to"]) or ("" if is_reservation else "the queue")), row["tasks"],
+            "-" if row["gpus"] == "0" else row["gpus"], "" if is_reservation else seconds_cell(row["grace_s"]),
+            "nothing" if is_reservation else cost_text(row["lost_gpu_ms"]),
         )  # fmt: skip
     return made
 
@@ -33,7 +33,7 @@ def affected_table(rows: Sequence[AffectedRow]) -> RenderableType:
 def _drain(drain: DrainRow) -> str:
     """`graceful until 2026-11-22 12:00:00 (#118): new driver`."""
     until = f" until {time_cell(drain['deadline'])}" if drain["deadline"] and not drain["due"] else ""
-    due = ", what stands there leaves" if drain["due"] else ", jobs may finish"
+    due = ", remaining jobs are evicted" if drain["due"] else ", jobs may finish"
     return f"{drain['mode']}{until}{due} (#{drain['seq']})" + (f": {drain['reason']}" if drain["reason"] else "")
 
 
@@ -73,7 +73,7 @@ def nodes_table(rows: Sequence[NodeRow], *, wide: bool = False) -> RenderableTyp
 
 
 def troubles_table(rows: Sequence[NodeRow]) -> RenderableType:
-    """`bailiff node list`: every GPU that nobody can be given, and why; the machines are `bailiff nodes`."""
+    """`bailiff node list`: GPUs that cannot be allocated, and why."""
     made = table("NODE", "GPU", "ID", "STATE", "SINCE", "LEFT BY", "WHY", right=("GPU",))
     count = 0
     for row in rows:
@@ -88,19 +88,19 @@ def troubles_table(rows: Sequence[NodeRow]) -> RenderableType:
     if not count:
         return Text(f"All {count_text(gpus, 'GPU')} of {count_text(len(rows), 'node')} are in use or available.", "dim")
     return Group(
-        made, Text("A quarantined GPU is freed once it is seen free, or by: bailiff node clear NODE GPU --reason …", "dim")
+        made, Text("A quarantined GPU returns once it is seen free, or by: bailiff node clear NODE GPU --reason …", "dim")
     )
 
 
 def node_block(row: NodeRow) -> RenderableType:
-    """`bailiff node describe`: one machine, and what is wrong with its GPUs."""
+    """`bailiff node describe`: one node, and the faults of its GPUs."""
     parts: list[RenderableType] = [nodes_table([row], wide=True)]
     for device in row["devices"]:
         if device["fault"]:
             left = f", after {device['fault_job']}" if device["fault_job"] else ""
             since = f" since {device['fault_since']}" if device["fault_since"] else ""
-            told = f"GPU {device['number']} is {device['state']}{since}{left}: {plain(device['fault'])}"
-            parts.append(Text(told, "red"))
+            fault_text = f"GPU {device['number']} is {device['state']}{since}{left}: {plain(device['fault'])}"
+            parts.append(Text(fault_text, "red"))
     return Group(*parts)
 
 
@@ -109,7 +109,7 @@ def _models(row: NodeRow) -> str:
 
 
 def _device_summary(row: NodeRow) -> Text:
-    """`train-7 [0-3], free [4-7]`: who holds which devices."""
+    """`train-7 [0-3], free [4-7]`: allocation of the devices."""
     found: dict[tuple[str, str], list[int]] = {}
     for device in row["devices"]:
         kind = device["state"]

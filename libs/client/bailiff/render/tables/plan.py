@@ -10,7 +10,7 @@ from rich.text import Text
 from bailiff.render.plain_text import plain
 from bailiff_core.humanize import count_text, gpus_text
 from bailiff_core.plan import PlanReport, Round
-from bailiff_core.plan.report import AttemptedActionLine, DecisionLine, PendingLine, TaskLine, TaskStatus, VictimLine
+from bailiff_core.plan.report import DecisionLine, PendingLine, TaskLine, TaskStatus, TriedLine, VictimLine
 
 from .style import table
 
@@ -31,7 +31,7 @@ def plan_table(report: PlanReport) -> RenderableType:
         word = "converged: the last round changed nothing"
         if not report.converged:
             word = "not converged: the last round changed something"
-        parts.append(Text(word if several else "nothing to do: this pass changes nothing", "dim"))
+        parts.append(Text(word if several else "nothing to do: this cycle changes nothing", "dim"))
     else:
         parts.pop()
     return Group(*parts)
@@ -59,20 +59,20 @@ def _decision(decision: DecisionLine) -> Iterator[Text]:
     yield Text(plain(f"  {decision.action}: {decision.job} {decision.outcome}{comma} {decision.reason}"))
     for victim in decision.victims:
         yield Text(plain(f"      {_victim(victim)}"), "yellow")
-    details = []
+    notes = []
     if decision.proven is not None:
-        details.append(
+        notes.append(
             "proven to be the cheapest"
             if decision.proven
             else "the cheapest found, not proven: the search reached its step limit"
         )
     if decision.runner_up:
-        details.append(f"next best: {', '.join(decision.runner_up)}")
-    details += shielded(decision.excluded)
-    if details:
-        yield Text(plain(f"      {'; '.join(details)}"), "dim")
-    for attempt in decision.attempted_actions:
-        yield Text(plain(f"      {attempt_text(attempt)}"), "dim")
+        notes.append(f"next best: {', '.join(decision.runner_up)}")
+    notes += shielded(decision.excluded)
+    if notes:
+        yield Text(plain(f"      {'; '.join(notes)}"), "dim")
+    for tried in decision.tried:
+        yield Text(plain(f"      {tried_text(tried)}"), "dim")
 
 
 def shielded(excluded: Mapping[str, int]) -> list[str]:
@@ -80,15 +80,15 @@ def shielded(excluded: Mapping[str, int]) -> list[str]:
     return [f"{count_text(jobs, 'job')} excluded by {rule}" for rule, jobs in excluded.items()]
 
 
-def attempt_text(attempt: AttemptedActionLine) -> str:
+def tried_text(tried: TriedLine) -> str:
     """The result of an action that found no victims."""
-    ended = "gave up" if attempt.gave_up else "found no victims"
-    need = f": {attempt.would_need}" if attempt.would_need else ""
-    return "; ".join([f"{attempt.action} {ended}{need}", *shielded(attempt.excluded)])
+    ended = "reached its step limit" if tried.gave_up else "found no victims"
+    need = f": {tried.would_need}" if tried.would_need else ""
+    return "; ".join([f"{tried.action} {ended}{need}", *shielded(tried.excluded)])
 
 
 def _victim(victim: VictimLine) -> str:
-    who = f"{victim.job} (priority {victim.priority}{f', project {victim.project}' if victim.project else ''})"
+    name = f"{victim.job} (priority {victim.priority}{f', project {victim.project}' if victim.project else ''})"
     does = "is evicted" if victim.stopped else f"continues with {count_text(len(victim.tasks), 'task')} fewer"
     if victim.moved_to and len(victim.moved_to) < len(victim.tasks):
         moves = f"{count_text(len(victim.moved_to), 'task')} of it to {', '.join(dict.fromkeys(victim.moved_to))}"
@@ -96,14 +96,14 @@ def _victim(victim: VictimLine) -> str:
     elif victim.moved_to:
         does = f"migrating to {', '.join(dict.fromkeys(victim.moved_to))}"
     if victim.was_reserved:
-        return f"{who} had not started and loses its reservation"
-    return f"{who} {does}: {gpus_text(round(victim.gpus * 1000))}, {victim.lost_gpu_seconds:g} GPU-seconds lost"
+        return f"{name} had not started and loses its reservation"
+    return f"{name} {does}: {gpus_text(round(victim.gpus * 1000))}, {victim.lost_gpu_seconds:g} GPU-seconds lost"
 
 
-def displacing(line: PendingLine) -> list[str]:
-    """Why the job preempts no others, by action."""
-    if len(line.attempted_actions) > 1:
-        return [attempt_text(attempt) for attempt in line.attempted_actions]
+def refusal_lines(line: PendingLine) -> list[str]:
+    """Why the job does not preempt others, by action."""
+    if len(line.tried) > 1:
+        return [tried_text(tried) for tried in line.tried]
     return [*([f"to preempt other jobs: {line.would_need}"] if line.would_need else []), *shielded(line.excluded)]
 
 
@@ -156,6 +156,6 @@ def _number(value: float) -> str:
 def _pending(found: Round) -> RenderableType:
     made = table("PENDING", "REASON")
     for line in found.pending:
-        why = [line.reason, *displacing(line)]
+        why = [line.reason, *refusal_lines(line)]
         made.add_row(Text(plain(line.job), "bold"), Text("\n".join(plain(each) for each in why)))
     return made

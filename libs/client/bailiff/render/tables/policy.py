@@ -1,4 +1,4 @@
-"""The policy in force, and its priority classes."""
+"""Tables of the policy in force and its priority classes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,27 +15,27 @@ from .style import indented, pairs, seconds_cell, some, table, text
 def classes_table(rows: Sequence[ClassRow]) -> RenderableType:
     """`bailiff class list`."""
     numbers = ("VALUE", "RUNNING", "PENDING")
-    made = table("CLASS", "VALUE", "PREEMPTIBLE", "DISPLACES OTHERS", "GRACE", "WHO MAY", *numbers[1:], right=numbers)
+    made = table("CLASS", "VALUE", "PREEMPTIBLE", "CAN PREEMPT", "GRACE", "USERS", *numbers[1:], right=numbers)
     for row in rows:
         marks = [mark for mark, wanted in (("default", row["is_default"]), ("immediate", row["immediate"])) if wanted]
         name = Text(plain(row["priority_class"]), "bold") + Text(f" ({', '.join(marks)})" if marks else "", "dim")
         made.add_row(
             name, str(row["value"]), "yes" if row["preemptible"] else "no", "yes" if row["can_preempt"] else "no",
-            seconds_cell(row["grace_s"]), text("anybody" if row["users"] is None else some(row["users"], 3)),
+            seconds_cell(row["grace_s"]), text("all" if row["users"] is None else some(row["users"], 3)),
             str(row["jobs_running"] or "-"), str(row["jobs_pending"] or "-"),
         )  # fmt: skip
-    return Group(made, Text("Higher values win, everywhere.", "dim"))
+    return Group(made, Text("Higher values take precedence.", "dim"))
 
 
 def policy_block(found: Mapping[str, Any]) -> RenderableType:
     """`bailiff policy show`."""
     document = found["policy"]
-    classes = table("CLASS", "VALUE", "PREEMPTIBLE", "DISPLACES OTHERS", "GRACE", right=("VALUE",))
+    classes = table("CLASS", "VALUE", "PREEMPTIBLE", "CAN PREEMPT", "GRACE", right=("VALUE",))
     for entry in sorted(document["priority_classes"], key=lambda entry: -entry["value"]):
         name = Text(plain(entry["name"]), "bold") + Text(" (default)" if entry["global_default"] else "", "dim")
         grace = entry["grace"] or ""
-        displaces = "yes" if entry["preemption_policy"] == "PreemptLowerPriority" else "no"
-        classes.add_row(name, str(entry["value"]), "yes" if entry["preemptible"] else "no", displaces, grace)
+        can_preempt = "yes" if entry["preemption_policy"] == "PreemptLowerPriority" else "no"
+        classes.add_row(name, str(entry["value"]), "yes" if entry["preemptible"] else "no", can_preempt, grace)
     parts: list[RenderableType] = [Text(f"policy of {found['pool']}, in force since #{found['seq']}", "bold"), indented(classes)]
     order = pairs()
     order.add_row("backfill", document["backfill"])
@@ -50,13 +50,11 @@ def policy_block(found: Mapping[str, Any]) -> RenderableType:
         rules = pairs()
         for name, value in document[section].items():
             left_open = name == "scope" and value is None
-            rules.add_row(
-                name, text(f"{found['scope']} (not stated: project where there are projects)" if left_open else _rule(value))
-            )
+            rules.add_row(name, text(f"{found['scope']} (default: project if there are projects)" if left_open else _rule(value)))
         parts += ["", Text(section, "bold"), indented(rules)]
     parts += [
         "",
-        Text(f"At most {document['max_rejections_per_minute']} rejections a minute and source get a record of their own.", "dim"),
+        Text(f"At most {document['max_rejections_per_minute']} rejections per minute and source are recorded singly.", "dim"),
     ]
     return Group(*parts)
 

@@ -1,4 +1,4 @@
-"""Pools: the lists, and all of them with their logs."""
+"""Tables of pools, and the overview of a cluster."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from .style import indented, pairs, seconds_cell, table, text
 
 def pools_table(rows: Sequence[PoolRow]) -> RenderableType:
     """`bailiff pools`."""
-    numbers = ("HEAD", "LAST RECORD", "NODES", "GPUS", "FREE", "RUNNING", "WAITING", "LEAVING")
+    numbers = ("HEAD", "LAST RECORD", "NODES", "GPUS", "FREE", "RUNNING", "PENDING", "EVICTING")
     made = table("POOL", *numbers, "POLICY", right=numbers)
     for row in rows:
         made.add_row(
@@ -27,8 +27,8 @@ def pools_table(rows: Sequence[PoolRow]) -> RenderableType:
 
 def pool_list_table(rows: Sequence[PoolRow]) -> RenderableType:
     """`bailiff pool list`."""
-    numbers = ("NODES", "GPUS", "IN USE", "FREE", "RUNNING", "WAITING")
-    made = table("POOL", *numbers, "PROJECTS", "SWITCHED OFF", right=(*numbers, "PROJECTS"))
+    numbers = ("NODES", "GPUS", "IN USE", "FREE", "RUNNING", "PENDING")
+    made = table("POOL", *numbers, "PROJECTS", "DISABLED", right=(*numbers, "PROJECTS"))
     for row in rows:
         made.add_row(
             text(row["pool"], "bold"), _ready(row), str(row["gpus"]), str(row["gpus_allocated"]), str(row["gpus_free"]),
@@ -42,7 +42,7 @@ def _ready(row: PoolRow) -> Text:
     return Text(f"{row['nodes_ready']}/{row['nodes']}", "" if row["nodes_ready"] == row["nodes"] else "yellow")
 
 
-def _out_of_use(row: Mapping[str, Any]) -> str:
+def _out_of_service(row: Mapping[str, Any]) -> str:
     return f"{count_text(row['gpus_quarantined'], 'GPU')} quarantined, {row['gpus_unhealthy']} unhealthy (bailiff node list)"
 
 
@@ -53,9 +53,9 @@ def cluster_block(found: Mapping[str, Any]) -> RenderableType:
     facts.add_row("this command", text(f"release {found['release']}, logic {found['logic']}"))
     total = found["total"]
     facts.add_row(
-        "in all",
+        "total",
         f"{count_text(total['nodes'], 'node')}, {total['gpus_allocated']}/{total['gpus']} GPUs in use, "
-        f"{count_text(total['jobs_pending'], 'job')} waiting",
+        f"{count_text(total['jobs_pending'], 'job')} pending",
     )
     parts: list[RenderableType] = [facts]
     for row in found["pools"]:
@@ -67,11 +67,11 @@ def cluster_block(found: Mapping[str, Any]) -> RenderableType:
         )
         about.add_row(
             "jobs",
-            f"{row['jobs_running']} running, {row['jobs_pending']} waiting, {row['jobs_evicting']} leaving"
+            f"{row['jobs_running']} running, {row['jobs_pending']} pending, {row['jobs_evicting']} evicting"
             + (f", {row['jobs_paused']} paused" if row["jobs_paused"] else ""),
         )
         if row["gpus_quarantined"] or row["gpus_unhealthy"]:
-            about.add_row("out of use", Text(_out_of_use(row), "red"))
+            about.add_row("out of service", Text(_out_of_service(row), "red"))
         head_age = seconds_cell(row["head_age_s"])
         about.add_row(
             "log",
@@ -80,6 +80,6 @@ def cluster_block(found: Mapping[str, Any]) -> RenderableType:
         about.add_row("engine", text(row["engine"]))
         projects = count_text(row["projects"], "project")
         about.add_row("policy", text(f"in force since #{row['policy_seq']}, {projects}, preempt within the {row['scope']}"))
-        about.add_row("switched off", text(", ".join(row["disabled_actions"]) or "nothing"))
+        about.add_row("disabled actions", text(", ".join(row["disabled_actions"]) or "none"))
         parts += ["", text(f"pool {row['pool']}", "bold"), indented(about)]
     return Group(*parts)

@@ -1,4 +1,4 @@
-"""Projects: the tree, and all about one."""
+"""Tables of projects: the tree, and one in detail."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tables of records: one in detail, one as an event, and one explained."""
+"""Text of records: one in detail, one as an event, and explanations."""
 
 import json
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ def record_block(found: Mapping[str, Any]) -> RenderableType:
     for name in ("time", "epoch", "cycle", "cause", "actor", "auth", "engine", "policy", "writer", "offset", "append_time"):
         value = found[name]
         if name == "cycle":
-            value = f"{value}, which it ends" if found["cycle_end"] else value
+            value = f"{value}, ended by this record" if found["cycle_end"] else value
         if name == "cause" and value.isdigit():
             value = f"#{value}"
         if value not in ("", None):
@@ -31,7 +31,7 @@ def record_block(found: Mapping[str, Any]) -> RenderableType:
     for position, offset in found["inputs"].items():
         facts.add_row("input read", text(f"{position} up to offset {offset - 1}"))
     facts.add_row("hash", Text(found["hash"], "bold"))
-    facts.add_row("continues", f"#{found['seq'] - 1} {found['prev']}" if found["seq"] else "nothing: it is the first")
+    facts.add_row("continues", f"#{found['seq'] - 1} {found['prev']}" if found["seq"] else "none: the first record")
     data = json.dumps(found["data"], indent=2, ensure_ascii=False)
     body = [text(line) for line in data.splitlines()]
     title = text(f"{found['pool']}#{found['seq']}  {found['type']}", "bold")
@@ -66,18 +66,18 @@ def explained_block(found: Mapping[str, Any]) -> RenderableType:
     parts: list[RenderableType] = []
     for section in found["sections"]:
         parts += [*([""] if parts else []), text(section["question"], "bold")]
-        for said in section["sentences"]:
-            seqs = ", ".join(f"#{seq}" for seq in said["seqs"][-SEQS_SHOWN:])
-            if len(said["seqs"]) > SEQS_SHOWN:
-                seqs = f"the last: {seqs}"
-            line = text(said["text"]) + Text(f"  ({seqs})" if seqs else "", "dim")
+        for sentence in section["sentences"]:
+            seqs = ", ".join(f"#{seq}" for seq in sentence["seqs"][-SEQS_SHOWN:])
+            if len(sentence["seqs"]) > SEQS_SHOWN:
+                seqs = f"latest: {seqs}"
+            line = text(sentence["text"]) + Text(f"  ({seqs})" if seqs else "", "dim")
             parts.append(Padding(line, (0, 0, 0, 2), expand=False))
     if found["candidates"] is not None:
         several = len({row["action"] for row in found["candidates"]}) > 1
-        columns = (*(["ACTION"] if several else []), "JOB", "TASKS", "CLASS", "PROJECT", "GPUS", "LOSES", "TAKEN?")
+        columns = (*(["ACTION"] if several else []), "JOB", "TASKS", "CLASS", "PROJECT", "GPUS", "LOSES", "VICTIM?")
         listed = table(*columns, right=("GPUS", "LOSES"))
         for row in found["candidates"]:
-            taken = Text("taken", "yellow") if row["chosen"] else text(f"no: {row['rule']}" if row["rule"] else "could have been")
+            taken = Text("yes", "yellow") if row["chosen"] else text(f"no: {row['rule']}" if row["rule"] else "no: not needed")
             listed.add_row(
                 *([row["action"]] if several else []),
                 text(row["job"], "bold"), row["tasks"] or "all", text(f"{row['class_name']} {row['priority']}"),

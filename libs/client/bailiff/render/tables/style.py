@@ -1,4 +1,4 @@
-"""The style of tables and blocks, and their cells."""
+"""Styles and cells of tables."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -44,18 +44,18 @@ def seconds_cell(number: int | None) -> str:
 
 
 def text(value: str, style: str = "") -> Text:
-    """Text from outside: without markup and control characters."""
+    """External text, without markup and control characters."""
     return Text(plain(value), style)
 
 
 class Unsqueezed:
-    """A table as wide as its content, up to a limit: rather a wrapped line than a truncated column."""
+    """A table as wide as its content, up to a limit: the terminal wraps lines, columns are not truncated."""
 
     def __init__(self, made: Table, most: int) -> None:
         self._made, self._most = made, most
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The table at the width that it asks for."""
+        """Renders the table at its measured width."""
         wanted = self._made.__rich_measure__(console, options.update(max_width=MOST_WIDTH)).maximum
         yield from console.render(self._made, options.update(max_width=max(options.max_width, min(wanted, self._most))))
 

@@ -1,4 +1,4 @@
-"""`bailiff what-if`, for people: differences, affected jobs, confidence and assumptions."""
+"""Tables of `bailiff what-if`: differences, affected jobs, confidence and assumptions."""
 
 from typing import Any
 
@@ -15,9 +15,9 @@ COLUMNS = ("", "recorded", "simulated", "other policy")
 
 
 def what_if_table(found: dict[str, Any]) -> RenderableType:
-    """Everything that `-o json` says, but for what only programs want."""
+    """The comparison as tables."""
     parts: list[RenderableType] = [Text(f"{found['pool']} under {found['policy']}", "bold"), "", _totals(found), ""]
-    parts += [Text("waited on average · evictions · GPU-hours lost", "dim"), _groups(found["groups"]), ""]
+    parts += [Text("mean waiting time · evictions · GPU-hours lost", "dim"), _groups(found["groups"]), ""]
     for key, title in (("improved", "improved most"), ("worsened", "worsened most")):
         parts += [Text(title, "bold"), _jobs(found[key]) if found[key] else Text("  none", "dim"), ""]
     parts += [Text(found["confidence"]), "", Text("Assumptions:", "bold")]
