@@ -6,8 +6,8 @@ from typing import Any, TypedDict
 
 from bailiff_core.humanize import gpus_text, memory_text, thousandths_text
 from bailiff_core.model.policy import Policy, Project
-from bailiff_core.model.project_tree import OWN
-from bailiff_core.model.resource_vector import UNLIMITED, Amounts, Bounds
+from bailiff_core.model.project_tree import DIRECT
+from bailiff_core.model.resource_vector import UNLIMITED, Bounds, ResourceVector
 from bailiff_core.model.state import ENDED, PoolState
 
 from .errors import ClientError, ExitCode
@@ -60,8 +60,8 @@ def rows(state: PoolState) -> list[ProjectRow]:
     names = dict.fromkeys(project.name for project in state.rules.projects)
     without_project = [count for name, count in counts.items() if name not in names]
     if found and without_project:
-        no_project = Project.model_construct(name=OWN)
-        row = _row(no_project, 0, usage.allocated(OWN), usage.non_preemptible(OWN), shares, without_project)
+        no_project = Project.model_construct(name=DIRECT)
+        row = _row(no_project, 0, usage.allocated(DIRECT), usage.non_preemptible(DIRECT), shares, without_project)
         found.append({**row, "project": "", "description": "jobs without a project"})
     return found
 
@@ -99,7 +99,12 @@ def below(policy: Policy, project: str) -> list[str]:
 
 
 def _row(
-    project: Project, depth: int, used: Amounts, non_preemptible: Amounts, shares: Mapping[str, Amounts], jobs: list[Counter[str]]
+    project: Project,
+    depth: int,
+    used: ResourceVector,
+    non_preemptible: ResourceVector,
+    shares: Mapping[str, ResourceVector],
+    jobs: list[Counter[str]],
 ) -> ProjectRow:
     quota = _bounds(project.quota, gpu_milli=0)
     own, share = _amounts(used), shares.get(project.name)
@@ -130,7 +135,7 @@ def usage_text(used_milli: int, quota_milli: int | None) -> str:
     return f"{used}/{thousandths_text(quota_milli)}" + (" over quota" if used_milli > quota_milli else "")
 
 
-def _amounts(amounts: Amounts) -> AmountsRow:
+def _amounts(amounts: ResourceVector) -> AmountsRow:
     gpu, cpu, memory = (int(each) for each in amounts)
     return {"gpu_milli": gpu, "cpu_milli": cpu, "memory_bytes": memory}
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import AsyncIterable, AsyncIterator, Iterator
 from dataclasses import replace
 
-from bailiff_core.canonical import written
+from bailiff_core.canonical import json_bytes
 from bailiff_core.records import Break, ChainHead, Record, Wire, continues, encode
 from bailiff_core.records.facts import WriterStarted
 
@@ -47,7 +47,7 @@ class Anonymiser:
             export.seqs.append(max(0, export.next_seq - 1))
         else:
             self._cycle += not self._open
-            made = type(record.data).model_validate_json(written(data))
+            made = type(record.data).model_validate_json(json_bytes(data))
             cause = str(export.seq(int(record.cause))) if record.cause.isdecimal() else ""
             policy = export.seq(record.policy)
             self._open.append(
