@@ -82,7 +82,7 @@ def test_what_is_read_again_after_a_crash_comes_to_the_same(crash_after: int) ->
         told = []
         for message, body in looks[begin:end]:
             told += aggregates.telemetry.count(message.time, body, PATHS)
-            aggregates.telemetry.passed(message)
+            aggregates.telemetry.advance_past(message)
         return told
 
     whole, stopped = Aggregates(), Aggregates()
