@@ -46,11 +46,11 @@ def test_a_drain_and_a_kill_each_with_its_times_and_its_steps() -> None:
         record(3000, facts.TaskExited(**{**task(3, exit_code=1), "job": "another"})),
     ]
     drain, kill = preemption_costs(history, JOB, killed_at=2000 * MS)
-    assert (drain.how, drain.last_step, drain.resumed_at, drain.steps_lost) == ("drain", 41, 42, 0)
+    assert (drain.cause, drain.last_step, drain.resumed_at, drain.steps_lost) == ("drain", 41, 42, 0)
     since = {stage: micros // MS for stage, micros in drain.since().items()}
     assert since == {
         "decided": 0, "eviction started": 10, "notice": 40, "acknowledged": 95, "exited": 200, "GPU released": 210,
         "requeued": 211, "placed": 300, "restarted": 310, "resumed": 320,
     }  # fmt: skip
-    assert (kill.how, kill.last_step, kill.resumed_at, kill.steps_lost) == ("kill -9", 99, 80, 20)
+    assert (kill.cause, kill.last_step, kill.resumed_at, kill.steps_lost) == ("kill -9", 99, 80, 20)
     assert {"exited": 50, "placed": 600}.items() <= {stage: at // MS for stage, at in kill.since().items()}.items()

@@ -1,4 +1,4 @@
-"""A real Kafka, and the services around it, as plain child processes on one machine.
+"""Runs Kafka, PostgreSQL and Bailiff's services as child processes on one machine.
 
 For the demo, the tests and `make up`: it starts processes, waits until they are ready, and stops exactly what it started. It
 needs neither Docker nor a JDK. It contains nothing that a service needs in production (no service imports this package).

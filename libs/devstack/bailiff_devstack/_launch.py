@@ -14,10 +14,10 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Ask to be killed when the parent dies, then become the command."""
+    """Ask the kernel for KILL on the parent's death, then become the command."""
     parent, command = int(sys.argv[1]), sys.argv[2:]
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it died before we could ask
+    if os.getppid() != parent:  # the parent died before prctl took effect
         sys.exit(1)
     try:
         os.execvp(command[0], command)  # noqa: S606 - no shell wanted

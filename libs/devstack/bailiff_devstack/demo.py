@@ -2,8 +2,7 @@
 
 It starts Kafka, the four services, and jobs as child processes, on simulated nodes (or this machine's own GPUs). Training
 fills the GPUs; an urgent job is submitted; Bailiff preempts half of the training jobs, which save a checkpoint, exit, and are
-restarted
-later. Then their node is drained, and then one of them is killed. In the end each has the weights of an uninterrupted run,
+restarted later. Then their node is drained, and one of them is killed. At the end each has the weights of an uninterrupted run,
 bit for bit; the log is verified, and every decision is replayed and compared.
 """
 
@@ -34,7 +33,7 @@ from .demo_train import uninterrupted
 from .stack import CONSOLE, START_ERRORS, Plan, Stack
 
 PLAIN_WIDTH = 120
-TIMES = 3
+INTERRUPTIONS = 3
 CONSOLE_TIMEOUT_S = 60
 HISTORY_RECORDS = (
     facts.JobSubmitted,
@@ -53,22 +52,22 @@ HISTORY_RECORDS = (
 
 
 async def run_demo(stack: Stack, console: Console, gpus: str, picture: Path | None) -> int:
-    """Run the demo, then show its record and prove it. The exit code."""
+    """Run the demo, show one job's records, verify and replay the log. Returns the exit code."""
     expected = uninterrupted(TRAIN_STEPS)
     async with Client(KafkaBus(stack.kafka.bootstrap), source="/demo") as client:
         with Screen(console, picture) as screen:
             story = Story(client, stack, screen, gpus)
-            playing = asyncio.ensure_future(story.play())
+            acts = asyncio.ensure_future(story.play())
             others = [asyncio.ensure_future(story.follow()), asyncio.ensure_future(screen.redraw())]
             try:
-                await asyncio.wait([playing, *others], return_when=asyncio.FIRST_COMPLETED)
-                for task in (playing, *others):
+                await asyncio.wait([acts, *others], return_when=asyncio.FIRST_COMPLETED)
+                for task in (acts, *others):
                     if task.done():
                         task.result()
             finally:
-                for task in (playing, *others):
+                for task in (acts, *others):
                     task.cancel()
-                await asyncio.gather(playing, *others, return_exceptions=True)
+                await asyncio.gather(acts, *others, return_exceptions=True)
         _show_history(story, console)
         same = _show_weights(story, console, expected)
         proved = await _prove(client, console)
@@ -76,36 +75,41 @@ async def run_demo(stack: Stack, console: Console, gpus: str, picture: Path | No
 
 
 def _show_history(story: Story, console: Console) -> None:
-    """The audit log of one preempted job and of its preemptor."""
+    """Print the records of one preempted job and of its preemptor."""
     console.print(Rule(f"{story.tracked_job} in the audit log"))
-    told = [line for record in story.records if isinstance(record.data, HISTORY_RECORDS) for line in lines(record, story.state)]
-    others = {URGENT, FIRST, story.tracked_job, ""}  # a decision's summary has no name
-    console.print(full_table([line for line in told if line.statement.subject.partition(" ")[0].partition("/")[0] in others]))
+    selected = [
+        line for record in story.records if isinstance(record.data, HISTORY_RECORDS) for line in lines(record, story.state)
+    ]
+    subjects = {URGENT, FIRST, story.tracked_job, ""}  # the summary of a decision has no subject
+    console.print(
+        full_table([line for line in selected if line.statement.subject.partition(" ")[0].partition("/")[0] in subjects])
+    )
     cost = duration_text(story.state.rules.preemption.restart_cost)
     console.print(f"Work lost: since the last checkpoint, plus {cost} restart cost (policy).", style="dim")
 
 
 def _show_weights(story: Story, console: Console, expected: str) -> bool:
-    """The cost of each preemption, and whether the weights are those of an uninterrupted run."""
+    """Print the cost of each interruption. Whether the weights equal those of an uninterrupted run."""
     found = preemption_costs(story.records, story.tracked_job, story.killed_at)
     console.print(Rule(f"cost of each interruption of {story.tracked_job}"))
     console.print(table(found))
     console.print(Rule("final weights (SHA-256)"))
-    ended = {name: story.printed(name) for name in story.names}
-    for who, digest in (("uninterrupted", expected), (story.tracked_job, ended[story.tracked_job] or "none printed")):
-        console.print(f"{who:<14} {digest}", soft_wrap=True)
+    ended = {name: story.printed_digest(name) for name in story.names}
+    for label, digest in (("uninterrupted", expected), (story.tracked_job, ended[story.tracked_job] or "none printed")):
+        console.print(f"{label:<14} {digest}", soft_wrap=True)
     differ = [name for name, digest in ended.items() if digest != expected]
-    if differ or len(found) != TIMES:
-        console.print(f"[red]DIFFERENT[/]: {', '.join(differ) or f'{story.tracked_job} was preempted {len(found)} times'}")
+    if differ or len(found) != INTERRUPTIONS:
+        console.print(f"[red]DIFFERENT[/]: {', '.join(differ) or f'{story.tracked_job} was interrupted {len(found)} times'}")
         return False
     console.print(
-        f"[green]bit-identical[/] after {TRAIN_STEPS} steps and {TIMES} interruptions; so are the other {len(ended) - 1} jobs"
+        f"[green]bit-identical[/] after {TRAIN_STEPS} steps and {INTERRUPTIONS} interruptions;"
+        f" so are the other {len(ended) - 1} jobs"
     )
     return True
 
 
 async def _prove(client: Client, console: Console) -> bool:
-    """Verify the hash chain, and replay every decision."""
+    """Verify the hash chain and replay every decision. Whether both succeed."""
     console.print(Rule("proof"))
     pool = await client.pool(POOL)
     spans = {pool.partition: (await client.audit_spans())[pool.partition]}
@@ -161,8 +165,8 @@ def main() -> int:
             signal.pause()
         console.print(NEXT, highlight=False)
         return code
-    except DemoTimeout as stuck:
-        console.print(f"[red]The demo timed out[/]: {stuck}. The logs of the services are in {folder}")
+    except DemoTimeout as timeout:
+        console.print(f"[red]The demo timed out[/]: {timeout}. The logs of the services are in {folder}")
         folder = Path()
         return 1
     except START_ERRORS as fault:

@@ -25,12 +25,12 @@ ORDER = (
 
 @dataclass
 class PreemptionCost:
-    """One interruption. at: append times, µs UTC. stages: of the task, µs after the notice, by its node's clock.
+    """One interruption. cause: a short text. at: append times, µs UTC. stages: µs after the notice, by the node's clock.
 
-    notice_by: latest time of the notice. Steps: None where unknown.
+    notice_by: upper bound of the notice's time, µs UTC. Steps: None if unknown.
     """
 
-    how: str
+    cause: str
     at: dict[str, int] = field(default_factory=dict)
     stages: dict[str, int] = field(default_factory=dict)
     notice_by: int = 0
@@ -46,35 +46,35 @@ class PreemptionCost:
 
 
 def preemption_costs(records: Sequence[Record], job: str, killed_at: int) -> list[PreemptionCost]:
-    """Every interruption of the job. killed_at: when it was killed, µs UTC."""
+    """Every interruption of the job, in order. killed_at: time of the demo's KILL, µs UTC."""
     found: list[PreemptionCost] = []
     for record in records:
-        data, now = record.data, found[-1] if found else PreemptionCost("")
+        data, current = record.data, found[-1] if found else PreemptionCost("")
         match data:
             case decisions.PreemptionDecided() if any(victim.job == job for victim in data.victims):
                 found.append(PreemptionCost(f"by {plain(data.preemptor.job)}", {"decided": record.time}))
             case decisions.EvictionDecided(job=it, cause=cause) if it == job:
                 found.append(PreemptionCost(cause, {"decided": record.time}))
             case facts.EvictionStarted(job=it) if it == job:
-                now.at["eviction started"] = record.time
+                current.at["eviction started"] = record.time
             case facts.EvictionStageReached(job=it, stage=stage) if it == job and stage in STAGES:
-                # `noticed` is reported once all of it is on disk
-                now.stages[STAGES[stage]] = 0 if stage == "noticed" else data.elapsed
-                now.notice_by = min(now.notice_by or record.time, record.time - data.elapsed)
+                # `noticed` is reported after the notice is on disk
+                current.stages[STAGES[stage]] = 0 if stage == "noticed" else data.elapsed
+                current.notice_by = min(current.notice_by or record.time, record.time - data.elapsed)
             case facts.TaskExited(job=it) if it == job and data.exit_code != 0:
-                if "exited" in now.at or not found:
-                    found.append(now := PreemptionCost("kill -9", {"killed": killed_at}))
-                now.at["exited"], now.last_step = record.time, data.step
+                if "exited" in current.at or not found:
+                    found.append(current := PreemptionCost("kill -9", {"killed": killed_at}))
+                current.at["exited"], current.last_step = record.time, data.step
             case facts.TaskReleased(job=it) if it == job:
-                now.at.setdefault("GPU released", record.time)
+                current.at.setdefault("GPU released", record.time)
             case decisions.JobRequeued(job=it) if it == job:
-                now.at["requeued"] = record.time
+                current.at["requeued"] = record.time
             case decisions.JobPlaced(job=it) if it == job:
-                now.at["placed"] = record.time
+                current.at["placed"] = record.time
             case facts.TaskStarted(job=it) if it == job:
-                now.at["restarted"] = record.time
+                current.at["restarted"] = record.time
             case facts.TaskResumed(job=it) if it == job:
-                now.at["resumed"], now.resumed_at, now.steps_lost = record.time, data.step, data.steps_lost
+                current.at["resumed"], current.resumed_at, current.steps_lost = record.time, data.step, data.steps_lost
     return found
 
 
@@ -84,7 +84,7 @@ def table(found: Sequence[PreemptionCost]) -> Table:
     shown.title_style, shown.header_style = "bold", "bold"
     shown.add_column("")
     for loss in found:
-        shown.add_column(loss.how, justify="right", min_width=12)
+        shown.add_column(loss.cause, justify="right", min_width=12)
     since = [loss.since() for loss in found]
     for stage in ORDER:
         if any(stage in each for each in since):

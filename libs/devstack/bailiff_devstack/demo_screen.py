@@ -1,4 +1,4 @@
-"""The screen of the demo: the GPUs with their jobs, the present act, the newest events.
+"""Screen of the demo: the GPUs with their jobs, the current act, the newest events.
 
 On a terminal it is redrawn in place; otherwise each act and each event is printed once, as plain lines.
 """
@@ -26,13 +26,13 @@ from bailiff_core.records.facts import EvictionStageReached
 
 EVENTS_SHOWN = 12
 PICTURE_WIDTH = 100
-REDRAWN_EVERY_S = 0.125
+REDRAW_INTERVAL_S = 0.125
 QUIET = {"ClockAdvanced", "StateDigest", "InputsAdvanced", "ProposalReceived", "EvictionStarted", "TaskProgressed"}
 PHASE_STYLES = {"running": "green", "starting": "cyan", "evicting": "yellow", "reserved": "magenta"}
 
 
 class Screen:
-    """A context manager. steps: the last step of a job, by its name."""
+    """A context manager. steps: returns the last step of a job, by name."""
 
     def __init__(self, console: Console, picture: Path | None = None) -> None:
         self._console, self._picture = console, picture
@@ -57,7 +57,7 @@ class Screen:
         while True:
             if self._live is not None:
                 self._live.update(self._panel(), refresh=True)
-            await asyncio.sleep(REDRAWN_EVERY_S)
+            await asyncio.sleep(REDRAW_INTERVAL_S)
 
     def act(self, text: str) -> None:
         """Begin the next act."""
@@ -132,7 +132,7 @@ def short(line: Line) -> Text:
 
 
 def full_table(found: list[Line]) -> Table:
-    """The event lines with all of their text, on any width of terminal."""
+    """The event lines with their whole text, wrapped to the terminal."""
     table = Table.grid(padding=(0, 1))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(style="cyan", no_wrap=True)

@@ -1,4 +1,4 @@
-"""The acts of `make demo`: requests as any client could send them, one `kill -9`, and waits for the resulting records."""
+"""The acts of `make demo`: requests as any client can send them, one `kill -9`, and waits for the resulting records."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ MIN_STEPS = 10  # steps that each job does before the next act
 TIMEOUT_S = 120.0
 POLL_S = 0.05
 NUMPY_ENVIRONMENT = {name: value for name, value in os.environ.items() if name.startswith(("OPENBLAS_", "OMP_", "MKL_", "NPY_"))}
-"""How NumPy computes in this process: jobs need the same, or they round differently, and do not inherit it."""
+"""Variables that change how NumPy rounds. Jobs do not inherit the environment, so these are passed to them."""
 
 
 class DemoTimeout(Exception):
@@ -38,15 +38,15 @@ class DemoTimeout(Exception):
 
 
 class Story:
-    """Submits, kills, and watches the audit log until what should happen has happened.
+    """Submits jobs, drains a node, kills a job, and waits after each act for the records that it leads to.
 
-    names: the training jobs. hero: the one of them that is told of in the end. killed_at: when it was killed, µs UTC.
+    names: the training jobs. tracked_job: the first victim; its records are shown at the end. killed_at: time of its KILL, µs.
     """
 
     def __init__(self, client: Client, stack: Stack, screen: Screen, gpus: str) -> None:
         self._client, self._stack, self._screen, self._gpus = client, stack, screen, gpus
         self._nodes = stack.folder / "state" / "node-agent" / POOL
-        self._saved, self._hurry = stack.folder / "checkpoints", stack.folder / "hurry"
+        self._checkpoints, self._full_speed_file = stack.folder / "checkpoints", stack.folder / "hurry"
         self.state = PoolState()
         self.records: list[Record] = []
         self.names: list[str] = []
@@ -65,32 +65,39 @@ class Story:
             self._changed.set()
 
     async def play(self) -> None:
-        """From an empty node to the end of the last training job."""
-        await self._filled()
-        await self._preempted()
-        await self._drained()
-        await self._killed()
+        """Run all acts, from an empty node to the end of the last training job."""
+        await self._fill()
+        await self._preempt()
+        await self._drain()
+        await self._crash()
         self._screen.act("Interrupted three times: the rest of the training runs at full speed")
-        self._hurry.touch()
+        self._full_speed_file.touch()
         await self._until(
             "all training jobs have finished", lambda state: all(state.jobs[name].phase == "succeeded" for name in self.names)
         )
         self._screen.act("All training jobs have finished")
 
-    async def _filled(self) -> None:
+    async def _fill(self) -> None:
         self._screen.act("A node joins")
         await self._until("the node joins", lambda state: bool(state.nodes))
         gpus = len(self.state.nodes[0].devices)
         self._screen.act(f"Training jobs fill all {gpus} GPUs")
         self.names = [f"train-{number}" for number in range(1, gpus + 1)]
         for name in self.names:
-            train = (sys.executable, "-u", demo_train.__file__, str(TRAIN_STEPS), str(demo_train.STEP_SECONDS), str(self._hurry))
-            # Checkpoints where both nodes find them: on a cluster a shared file system.
-            await self._submit(name, 1, "train", ("env", f"BAILIFF_CHECKPOINT_DIR={self._saved / name}", *train))
+            train = (
+                sys.executable,
+                "-u",
+                demo_train.__file__,
+                str(TRAIN_STEPS),
+                str(demo_train.STEP_SECONDS),
+                str(self._full_speed_file),
+            )
+            # A checkpoint folder that both nodes can read; on a cluster, a shared file system.
+            await self._submit(name, 1, "train", ("env", f"BAILIFF_CHECKPOINT_DIR={self._checkpoints / name}", *train))
         await self._until_all_train(MIN_STEPS)
 
-    async def _preempted(self) -> None:
-        """The training jobs are preempted by an urgent job."""
+    async def _preempt(self) -> None:
+        """An urgent job preempts training jobs."""
         screen, gpus = self._screen, max(1, len(self.names) // 2)
         screen.act(f"1. {URGENT} is submitted: {gpus} GPUs, class inference. None is free")
         await self._submit(URGENT, gpus, "inference", ("sleep", str(SERVE_SECONDS)))
@@ -102,10 +109,10 @@ class Story:
         screen.act(f"1. {URGENT} runs; the preempted jobs are pending, at their old position in the queue")
         await self._until(f"{URGENT} ends", lambda state: state.jobs[URGENT].phase == "succeeded")
         screen.act(f"1. {URGENT} has finished; the preempted jobs are restarted")
-        await self._until("all jobs run again", lambda state: all(self._at_work(state.jobs[name]) for name in self.names))
+        await self._until("all jobs run again", lambda state: all(self._is_running(state.jobs[name]) for name in self.names))
 
-    async def _drained(self) -> None:
-        """Their node is drained."""
+    async def _drain(self) -> None:
+        """The node of the training jobs is drained."""
         self._screen.act("2. A second node joins, with enough GPUs for all")
         gpus = f"{len(self.names)}xH100-80GB" if self._gpus == "nvml" else self._gpus
         second = {"name": SECOND, "pool": POOL, "gpus": gpus}
@@ -118,12 +125,12 @@ class Story:
         await self._until("all have moved", lambda state: all(state.jobs[name].attempt >= moved[name] for name in self.names))
         await self._until_all_train(MIN_STEPS)
 
-    async def _killed(self) -> None:
-        """One is killed, as in a crash: without notice or checkpoint."""
+    async def _crash(self) -> None:
+        """The tracked job is killed as in a crash: without notice or checkpoint."""
         self._screen.act(f"3. {self.tracked_job} trains beyond its last checkpoint …")
-        await self._look_until(
+        await self._poll_until(
             f"{self.tracked_job} is past its checkpoint",
-            lambda: (self.step(self.tracked_job) or 0) >= self._newest_saved() + MIN_STEPS,
+            lambda: (self.step(self.tracked_job) or 0) >= self._newest_checkpoint() + MIN_STEPS,
         )
         attempt = self.state.jobs[self.tracked_job].attempt
         self._screen.act(f"3. … and is killed: kill -9 to its whole process tree on {SECOND}")
@@ -133,7 +140,7 @@ class Story:
         await self._until_all_train(MIN_STEPS)
 
     async def _submit(self, job: str, gpus: int, class_name: str, command: tuple[str, ...]) -> None:
-        """Publish a request, as anybody could."""
+        """Submit a job through the client library."""
         group = TaskGroup(gpu_milli=gpus * 1000, cpu_milli=1000, memory_bytes=1 << 30)
         demand = JobDemand(
             job=job, tasks=(group,), priority_class=class_name, grace=20_000_000, max_failures=3, restart_backoff=500_000
@@ -143,7 +150,7 @@ class Story:
     # --- waiting
 
     async def _until(self, what: str, condition: Callable[[PoolState], bool]) -> None:
-        """Until the state is so. Raises `StoryStuck`."""
+        """Wait until the condition on the pool's state holds. Raises `DemoTimeout`."""
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 while not condition(self.state):
@@ -152,31 +159,31 @@ class Story:
         except TimeoutError:
             raise DemoTimeout(f"waited {TIMEOUT_S:.0f} s for this: {what}") from None
 
-    async def _look_until(self, what: str, condition: Callable[[], bool]) -> None:
-        """Until the jobs themselves say so, in shared memory. Raises `StoryStuck`."""
+    async def _poll_until(self, what: str, condition: Callable[[], bool]) -> None:
+        """Poll until the condition on the jobs' shared memory holds. Raises `DemoTimeout`."""
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                while not condition():  # noqa: ASYNC110 - a training script tells nobody of each of its steps
+                while not condition():  # noqa: ASYNC110 - a step in shared memory raises no event
                     await asyncio.sleep(POLL_S)
         except TimeoutError:
             raise DemoTimeout(f"waited {TIMEOUT_S:.0f} s for this: {what}") from None
 
     async def _until_all_train(self, steps: int) -> None:
-        """All training runs, and each has done so many steps since it was not running."""
-        await self._until("all training runs", lambda state: all(self._at_work(state.jobs.get(name)) for name in self.names))
-        await self._look_until("all have begun", lambda: all(self.step(name) is not None for name in self.names))
+        """Wait until all training jobs run and each has done this number of further steps."""
+        await self._until("all training runs", lambda state: all(self._is_running(state.jobs.get(name)) for name in self.names))
+        await self._poll_until("all have begun", lambda: all(self.step(name) is not None for name in self.names))
         began = {name: self.step(name) or 0 for name in self.names}
-        await self._look_until(
+        await self._poll_until(
             "all have trained a while", lambda: all((self.step(name) or 0) >= began[name] + steps for name in self.names)
         )
 
-    def _at_work(self, job: Job | None) -> bool:
+    def _is_running(self, job: Job | None) -> bool:
         return job is not None and job.phase == "running"
 
-    # --- looking at jobs, and ending one
+    # --- progress of jobs, and the kill
 
     def step(self, name: str) -> int | None:
-        """The last step that the job says it has done, of its present attempt."""
+        """The last step that the job has published in its present attempt; None if unknown."""
         control = self._control(name)
         return control_dir.read_steps(control).published if control is not None and control.exists() else None
 
@@ -186,20 +193,22 @@ class Story:
             return None
         return self._nodes / self.state.nodes[job.tasks[0].node].name / "tasks" / str(TaskKey(name, job.attempt, "0"))
 
-    def _newest_saved(self) -> int:
-        return max((int(folder.name[5:13]) for folder in (self._saved / self.tracked_job).glob("attempt-*/step-*")), default=0)
+    def _newest_checkpoint(self) -> int:
+        return max(
+            (int(folder.name[5:13]) for folder in (self._checkpoints / self.tracked_job).glob("attempt-*/step-*")), default=0
+        )
 
     def _kill(self, name: str) -> None:
-        """Its supervisor and all that this one looks after."""
+        """KILL to the job's supervisor and all its descendants."""
         control = self._control(name)
         assert control is not None
         pid = json.loads((control / "running.json").read_text())["supervisor_pid"]
-        above = read_process(pid)
-        for process in [*([above] if above else []), *descendants({pid}, scan())]:
+        supervisor = read_process(pid)
+        for process in [*([supervisor] if supervisor else []), *descendants({pid}, scan())]:
             send(process, signal.SIGKILL)
 
-    def printed(self, name: str) -> str:
-        """The digest that the job printed at its end; nothing where it printed none."""
+    def printed_digest(self, name: str) -> str:
+        """The digest of the weights that the job printed at its end; empty if it printed none."""
         attempt = self.state.jobs[name].attempt
         for log in self._nodes.glob(f"*/logs/{TaskKey(name, attempt, '0')}.log"):
             for line in log.read_text(errors="replace").splitlines():

@@ -1,4 +1,4 @@
-"""The demo's training job: a network of two layers learns a function, one step every tenth of a second.
+"""Training script of the demo: a network of two layers learns a function, one step per 0.1 s.
 
 Deterministic bit for bit, so that a preempted run can be compared with an uninterrupted one.
 """
@@ -26,28 +26,28 @@ class Training:
     def __init__(self) -> None:
         self.rng = np.random.default_rng(7)
         self.weights: Weights = [self.rng.normal(size=(8, 32)) / 8, self.rng.normal(size=(32, 1)) / 32]
-        self.speed: Weights = [np.zeros_like(layer) for layer in self.weights]
+        self.velocity: Weights = [np.zeros_like(layer) for layer in self.weights]
 
     def step(self) -> None:
-        """One batch."""
+        """Train on one batch."""
         x = self.rng.normal(size=(64, 8))
         hidden = np.tanh(x @ self.weights[0])
         error = (hidden @ self.weights[1] - np.sin(x.sum(1, keepdims=True))) / len(x)
-        back = error @ self.weights[1].T * (1 - hidden**2)
-        for layer, gradient in enumerate((x.T @ back, hidden.T @ error)):
-            self.speed[layer] = MOMENTUM * self.speed[layer] - LEARNING_RATE * gradient
-            self.weights[layer] = self.weights[layer] + self.speed[layer]
+        hidden_gradient = error @ self.weights[1].T * (1 - hidden**2)
+        for layer, gradient in enumerate((x.T @ hidden_gradient, hidden.T @ error)):
+            self.velocity[layer] = MOMENTUM * self.velocity[layer] - LEARNING_RATE * gradient
+            self.weights[layer] = self.weights[layer] + self.velocity[layer]
 
     def save(self, folder: Path) -> None:
         """Save everything that the next step depends on."""
-        np.savez(folder / "arrays.npz", *self.weights, *self.speed)
+        np.savez(folder / "arrays.npz", *self.weights, *self.velocity)
         (folder / "rng.json").write_text(json.dumps(self.rng.bit_generator.state))
 
     def load(self, folder: Path) -> None:
-        """Load what `save` saved."""
+        """Load the state that `save` wrote."""
         with np.load(folder / "arrays.npz") as arrays:
-            one, two, *speed = (arrays[name] for name in arrays.files)
-        self.weights, self.speed = [one, two], speed
+            one, two, *velocity = (arrays[name] for name in arrays.files)
+        self.weights, self.velocity = [one, two], velocity
         self.rng.bit_generator.state = json.loads((folder / "rng.json").read_text())
 
     def digest(self) -> str:
@@ -56,7 +56,7 @@ class Training:
 
 
 def uninterrupted(total: int) -> str:
-    """The digest of the weights after so many uninterrupted steps."""
+    """The digest of the weights after `total` steps without interruption."""
     training = Training()
     for _ in range(total):
         training.step()
@@ -66,13 +66,13 @@ def uninterrupted(total: int) -> str:
 def main() -> None:
     """`demo_train.py STEPS [SECONDS A STEP [FILE]]`; once the file exists, steps run at full speed."""
     total, pause = int(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else STEP_SECONDS
-    hurry = Path(sys.argv[3]) if len(sys.argv) > 3 else None
+    full_speed_file = Path(sys.argv[3]) if len(sys.argv) > 3 else None
     training, job = Training(), attach(every_steps=CHECKPOINT_EVERY)
     start = job.restore(training.load)
     print(f"starting at step {start} of {total}", flush=True)
     for step in range(start, total):
         training.step()
-        if hurry is not None and hurry.exists():
+        if full_speed_file is not None and full_speed_file.exists():
             pause = 0.0
         time.sleep(pause)
         job.progress(step, total)

@@ -1,4 +1,4 @@
-"""Identifies processes beyond reuse of their pid, and records on disk which ones were started.
+"""Identifies processes even if their pid is reused, and records started processes on disk.
 
 A pid is reused once its process has exited; a pid together with its start time and the machine's boot id is not. Every
 signal of the devstack goes through here, so that `make down` can stop what an earlier `make up` started. Linux only: it reads
@@ -24,7 +24,7 @@ class Identity:
     """One process: its pid, start time and boot id."""
 
     pid: int
-    started: int  # in clock ticks since boot, as /proc says
+    started: int  # in clock ticks since boot, from /proc
     boot: str
 
     @classmethod
@@ -61,7 +61,7 @@ class Identity:
                 os.kill(self.pid, number)
 
     def end(self, grace_s: float) -> bool:
-        """TERM to its whole session, wait, KILL to the rest. False if it had to be killed."""
+        """TERM to its whole session, wait, KILL to the rest. Returns False if a process had to be killed."""
         # CONT, because a stopped process handles TERM only once it runs again.
         for member in self.session():
             member.signal(signal.SIGTERM)
@@ -86,7 +86,7 @@ def _stat(pid: int) -> _Stat | None:
         line = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    fields = line.rpartition(")")[2].split()  # the name before it may hold anything, brackets too
+    fields = line.rpartition(")")[2].split()  # the command name before it may contain any character, brackets included
     return _Stat(state=fields[0], session=int(fields[3]), started=int(fields[19]))
 
 
@@ -95,7 +95,7 @@ def _boot_id() -> str:
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
-    """Poll until the condition holds; False when time ran out."""
+    """Poll until the condition holds. Returns False on timeout."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() >= deadline:
@@ -131,13 +131,13 @@ def recorded(folder: Path) -> dict[str, Identity]:
     """Processes recorded in this folder that are running."""
     names = sorted(path.name.removesuffix(_RECORD_SUFFIX) for path in folder.glob(f"*{_RECORD_SUFFIX}"))
     found = {name: read_record(folder, name) for name in names}
-    return {name: who for name, who in found.items() if who is not None and who.session()}
+    return {name: identity for name, identity in found.items() if identity is not None and identity.session()}
 
 
 def stop_recorded(folder: Path, grace_s: float = 15.0) -> list[str]:
     """Stop all processes recorded in this folder, concurrently; the names of those that were running."""
     running = recorded(folder)
-    threads = [threading.Thread(target=who.end, args=(grace_s,)) for who in running.values()]
+    threads = [threading.Thread(target=identity.end, args=(grace_s,)) for identity in running.values()]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,8 +1,8 @@
-"""The jars of Kafka 4.3.0, pinned.
+"""Downloads and verifies the jars of Kafka 4.3.0, pinned by SHA-256.
 
 `jars.sha256` names every jar by its Maven coordinates and SHA-256. jgo fetches the ones that are missing, by exactly
-these coordinates (no dependency graph is walked again), and every start checks every digest, so that what runs is what
-was pinned. The repositories are jgo's own, or those of its user's settings.
+these coordinates (without resolving dependencies), and every start checks every digest, so that only pinned jars run.
+The repositories are jgo's defaults, or those in the user's jgo settings.
 """
 
 import contextlib
@@ -42,16 +42,16 @@ class Pin:
 
     @property
     def coordinates(self) -> str:
-        """As Maven writes them."""
+        """Maven coordinates, `group:artifact:version`."""
         return f"{self.group}:{self.artifact}:{self.version}"
 
     @property
     def file_name(self) -> str:
-        """As Maven names the file."""
+        """The file name in a Maven repository."""
         return f"{self.artifact}-{self.version}.jar"
 
     def check(self, jar: Path) -> None:
-        """Raise unless the file is the pinned one."""
+        """Raises `JarMismatchError` unless the file has the pinned digest."""
         with jar.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
         if found != self.sha256:
@@ -59,12 +59,12 @@ class Pin:
                 f"{self.coordinates} is not the jar that was pinned, so it is not run.\n"
                 f"  file     {jar}\n  SHA-256  {found}\n  pinned   {self.sha256} (in {PINS.name})\n"
                 "A broken download is the usual reason: delete that file (if it is still there) and start again. If it "
-                "comes back the same, the repository that jgo asks serves another file under this name: do not use it."
+                "differs again, the repository that jgo uses serves another file under this name: do not use it."
             )
 
 
 def default_cache() -> Path:
-    """Where the jars are kept unless the caller says otherwise."""
+    """Default folder of the jar cache."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "bailiff" / f"kafka-{KAFKA_VERSION}"
 
@@ -77,7 +77,7 @@ def pins(file: Path = PINS) -> list[Pin]:
 
 @contextlib.contextmanager
 def cache_lock(cache: Path, part: str) -> Iterator[None]:
-    """One process at a time fills a part of the cache; others wait for it."""
+    """Hold the lock of a part of the cache, so that one process at a time fills it."""
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / f".{part}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -85,7 +85,7 @@ def cache_lock(cache: Path, part: str) -> Iterator[None]:
 
 
 def class_path(cache: Path, progress: Progress, wanted: Sequence[Pin] | None = None) -> list[Path]:
-    """All the jars, each checked; what the cache lacks is fetched first."""
+    """Paths of all jars, each verified. Downloads the missing ones first."""
     wanted = pins() if wanted is None else wanted
     folder = cache / "jars"
     with cache_lock(cache, "jars"):
@@ -93,7 +93,7 @@ def class_path(cache: Path, progress: Progress, wanted: Sequence[Pin] | None = N
         if missing:
             progress(f"downloading {len(missing)} jars of Kafka {KAFKA_VERSION} (once)")
             folder.mkdir(exist_ok=True)
-            # Not straight into the cache: jgo leaves half a file there when it is interrupted, and takes it for whole.
+            # Not directly into the cache: an interrupted jgo leaves a partial file, which it later treats as complete.
             with tempfile.TemporaryDirectory(prefix="incoming-", dir=cache) as incoming:
                 for pin, jar in zip(missing, _fetch(missing, Path(incoming)), strict=True):
                     pin.check(jar)
@@ -105,13 +105,13 @@ def class_path(cache: Path, progress: Progress, wanted: Sequence[Pin] | None = N
 
 
 def _fetch(wanted: Sequence[Pin], folder: Path) -> list[Path]:
-    """Through jgo, an ordinary client of Maven repositories, into its own layout below the folder."""
+    """Download with jgo, a client of Maven repositories, into its own layout below the folder."""
     from jgo.config import GlobalSettings
     from jgo.maven import MavenContext
 
     system = ssl.get_default_verify_paths()
     if system.cafile or system.capath:
-        # requests trusts its own list only; a company's proxy is known to the system's
+        # requests uses its own CA bundle; the CA of a company's proxy is in the system's
         os.environ.setdefault("REQUESTS_CA_BUNDLE", str(system.cafile or system.capath))
     context = MavenContext(repo_cache=folder, remote_repos=GlobalSettings.load().repositories or None)
 

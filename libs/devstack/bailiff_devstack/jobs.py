@@ -1,4 +1,4 @@
-"""Kills the tasks that a stopped node agent has left running, as a power cut would.
+"""Kills the tasks that a stopped node agent has left running, as a power failure would.
 
 Supervisors outlive their agent, so stopping a whole system must stop them, too. The next agent finds no tasks and reports
 that; their jobs are requeued, and none of them counts as failed.

@@ -29,7 +29,7 @@ _RECORD = "kafka"
 _OLDEST_JAVA = 17  # what a Kafka 4 broker needs
 _AOT_JAVA = 25  # the first that writes its start-up cache in one go
 
-_IN_USE = "Address already in use"  # as Java says it
+_IN_USE = "Address already in use"  # Java's message
 
 _LOG4J = """\
 status = ERROR
@@ -51,7 +51,7 @@ class Member:
     ports: tuple[int, int]
     cluster: str
     voters: str
-    copies: int
+    replicas: int
 
 
 class EmbeddedKafka(Managed):
@@ -97,7 +97,7 @@ class EmbeddedKafka(Managed):
 
     @property
     def bootstrap(self) -> str:
-        """The bootstrap address, known after the first start, and always the same."""
+        """The bootstrap address. It is known after the first start and does not change."""
         if self._ports is None:
             raise RuntimeError("not started yet")
         return f"127.0.0.1:{self._ports[0]}"
@@ -129,10 +129,10 @@ class EmbeddedKafka(Managed):
         """Start; returns when clients are served. The first start on a machine downloads Kafka."""
         if self.running():
             return self
-        left = read_record(self.state_dir, _RECORD)
-        if left is not None and left.alive():
+        earlier = read_record(self.state_dir, _RECORD)
+        if earlier is not None and earlier.alive():
             raise KafkaStartError(
-                f"a broker (pid {left.pid}) is already running on {self.state_dir}; stop_recorded() on that folder stops it"
+                f"a broker (pid {earlier.pid}) is already running on {self.state_dir}; stop_recorded() on that folder stops it"
             )
         self.prepare()
         may_choose_again = self._ports is None and self._fixed_port is None
@@ -168,7 +168,7 @@ class EmbeddedKafka(Managed):
     def pause(self) -> None:
         """SIGSTOP: connections stay open and nothing answers.
 
-        After more than 2 s (its session) the broker may come back as one that was lost: clients retry for a moment.
+        After more than 2 s (the broker session timeout) the controller fences the broker; after `resume`, clients retry briefly.
         """
         self._signal(signal.SIGSTOP)
 
@@ -199,13 +199,13 @@ class EmbeddedKafka(Managed):
         return [str(java_home / "bin" / "java"), *flags, "-cp", jars_used]
 
     def _start_up_cache(self, java_home: Path, jars_used: str) -> list[str]:
-        """The flag that lets Java take Kafka's classes from a file, ready linked: 1 s to start instead of 2.6 s.
+        """Flags of Java's AOT cache, which loads Kafka's classes linked from a file: 1 s to start instead of 2.6 s.
 
-        The file is written once, by a broker that starts and ends for nothing else. Java falls back to the slow way,
-        with a line in kafka.out, wherever the file does not fit (other flags, other jars, another processor).
+        The file is written once, by a trial broker that starts and stops. Java falls back to the slow start,
+        with a line in kafka.out, if the file does not match (other flags, other jars, another processor).
         """
-        made_for = "\n".join([(java_home / "release").read_text(), jars_used, *self._java_flags])
-        file = self._cache / f"start-{hashlib.sha256(made_for.encode()).hexdigest()[:12]}.aot"
+        cache_key = "\n".join([(java_home / "release").read_text(), jars_used, *self._java_flags])
+        file = self._cache / f"start-{hashlib.sha256(cache_key.encode()).hexdigest()[:12]}.aot"
         with jars.cache_lock(self._cache, "start"):
             if not file.exists():
                 self._progress("preparing a start-up cache for Kafka (once)")
@@ -258,8 +258,8 @@ class EmbeddedKafka(Managed):
     def _settings(self) -> dict[str, str]:
         assert self._ports is not None
         broker, controller = self._ports
-        member = self._member or Member(1, self._ports, "", voter(1, controller), copies=1)
-        copies, enough = str(member.copies), str(max(1, member.copies - 1))
+        member = self._member or Member(1, self._ports, "", voter(1, controller), replicas=1)
+        replicas, min_isr = str(member.replicas), str(max(1, member.replicas - 1))
         return {
             "process.roles": "broker,controller",
             "node.id": str(member.number),
@@ -271,26 +271,26 @@ class EmbeddedKafka(Managed):
             "log.dirs": str(self.data_dir),
             "auto.create.topics.enable": "false",
             "message.max.bytes": str(4 * 1024 * 1024),
-            # What Kafka itself stores: few partitions make starting quick.
-            "offsets.topic.replication.factor": copies,
+            # Kafka's internal topics: few partitions shorten the start.
+            "offsets.topic.replication.factor": replicas,
             "offsets.topic.num.partitions": "4",
-            "transaction.state.log.replication.factor": copies,
-            "transaction.state.log.min.isr": enough,
+            "transaction.state.log.replication.factor": replicas,
+            "transaction.state.log.min.isr": min_isr,
             "transaction.state.log.num.partitions": "4",
-            "share.coordinator.state.topic.replication.factor": copies,
-            "share.coordinator.state.topic.min.isr": enough,
+            "share.coordinator.state.topic.replication.factor": replicas,
+            "share.coordinator.state.topic.min.isr": min_isr,
             "share.coordinator.state.topic.num.partitions": "1",
             # Tests kill members and wait for the rebalance.
             "group.initial.rebalance.delay.ms": "0",
             "group.min.session.timeout.ms": "1000",
-            # After a kill the controller refuses the new broker until the old one's session is over: 2 s, not 9.
+            # After a kill the controller rejects the new broker until the old one's session expires: 2 s, not 9.
             "broker.session.timeout.ms": "2000",
             "broker.heartbeat.interval.ms": "400",
             **self._properties,
         }
 
     def _format(self, settings: Path) -> None:
-        """With Kafka's own tool, which also writes the feature levels."""
+        """Format the data folder with Kafka's own tool, which also writes the feature levels."""
         cluster = self._member.cluster if self._member else fresh_cluster()
         done = subprocess.run(
             [*self._command, "kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", str(settings)],
@@ -322,7 +322,7 @@ class EmbeddedKafka(Managed):
 
 
 def fresh_cluster() -> str:
-    """An id is 16 bytes. Begun with a zero it reads "A...", and never "-...", which the tool takes for an option."""
+    """A random cluster id: 16 bytes in base64. The first byte is 0, so it begins with A, and never with -, as an option would."""
     return urlsafe_b64encode(b"\0" + secrets.token_bytes(15)).decode().rstrip("=")
 
 

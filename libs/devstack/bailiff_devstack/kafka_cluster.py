@@ -1,4 +1,4 @@
-"""Several Kafka brokers on this machine, for tests in which one of them fails."""
+"""A Kafka cluster of several brokers on this machine, for tests in which one of them fails."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,13 +25,13 @@ class KafkaCluster(Managed):
         ports = free_ports(2 * size)
         pairs = list(zip(ports[:size], ports[size:], strict=True))
         self._clients = [client for client, _ in pairs]
-        self._cluster, copies = fresh_cluster(), min(size, 3)
+        self._cluster, replicas = fresh_cluster(), min(size, 3)
         voters = ",".join(voter(number, controller) for number, (_, controller) in enumerate(pairs, 1))
         self.brokers = [
             EmbeddedKafka(
                 state_dir / f"broker-{number}",
                 progress=progress,
-                member=Member(number, pair, self._cluster, voters, copies),
+                member=Member(number, pair, self._cluster, voters, replicas),
             )
             for number, pair in enumerate(pairs, 1)
         ]
@@ -46,7 +46,7 @@ class KafkaCluster(Managed):
         return all(broker.running() for broker in self.brokers)
 
     def start(self) -> Self:
-        """Start those that are not running, concurrently: one alone has no quorum."""
+        """Start the brokers that are not running, concurrently: one alone has no quorum."""
         self.brokers[0].prepare()  # downloads of the first start happen once
         with ThreadPoolExecutor(len(self.brokers)) as pool:
             list(pool.map(EmbeddedKafka.start, self.brokers))
@@ -57,7 +57,7 @@ class KafkaCluster(Managed):
         return self
 
     def stop(self) -> None:
-        """Stop all of them. The last ones wait in vain for a quorum, so the grace is short."""
+        """Stop all brokers. The last ones have no quorum and cannot shut down cleanly, so the grace is short."""
         with ThreadPoolExecutor(len(self.brokers)) as pool:
             list(pool.map(lambda broker: broker.stop(grace_s=5.0), self.brokers))
 

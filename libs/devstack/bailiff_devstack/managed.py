@@ -1,4 +1,4 @@
-"""The base of servers that are started and stopped as context managers."""
+"""Base class of servers that are started and stopped as context managers."""
 
 from abc import ABC, abstractmethod
 from typing import Self
@@ -13,7 +13,7 @@ class Managed(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Stop what is running."""
+        """Stop it if it is running."""
 
     def __enter__(self) -> Self:
         try:

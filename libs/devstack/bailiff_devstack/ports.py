@@ -1,4 +1,4 @@
-"""Free ports on 127.0.0.1.
+"""Finds free ports on 127.0.0.1.
 
 For servers whose port must be known beforehand. Only ports below the kernel's ephemeral range are used: a client that keeps
 reconnecting to a dead server in that range can be handed the server's own port as its source
@@ -34,7 +34,7 @@ def free_ports(count: int) -> list[int]:
 def is_free(port: int) -> bool:
     """Whether a server could bind this port now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As servers do: a port in TIME_WAIT counts as free.
+        # Servers set this, too: a port in TIME_WAIT counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
@@ -51,7 +51,7 @@ def _first_ephemeral() -> int:
 
 
 def persistent_port(file: Path) -> int:
-    """The port in this file; the first time a free port, which is written to it."""
+    """The port in this file. The first call chooses a free port and writes it."""
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(str(free_port()))

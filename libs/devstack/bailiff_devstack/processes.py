@@ -1,4 +1,4 @@
-"""Child processes: start them, wait until they are ready, stop them.
+"""Starts child processes, waits until they are ready, and stops them.
 
 For the demo, for tests that kill services, and for `make up`. Each child has a session of its own, a log file, and a
 record on disk (identity.py) by which a later process can stop it. Nothing is restarted here.
@@ -70,8 +70,8 @@ class Processes:
     ) -> int:
         """Start a child and return its pid at once; `wait_ready` waits until its `ready_url` answers 2xx.
 
-        `env` is added to this process's environment. A name whose process has ended may be started again; its log
-        goes on.
+        `env` is added to this process's environment. A name whose process has ended may be started again; its output is
+        appended to the same log.
         """
         earlier = read_record(self.folder, name)
         if earlier is not None and earlier.alive():
@@ -84,19 +84,19 @@ class Processes:
         return popen.pid
 
     def wait_ready(self, *names: str, timeout_s: float = 30.0) -> None:
-        """Wait until each of these (or all) answers at its URL. Raises if one ends or time runs out."""
-        waiting = {name: url for name in names or self._children if (url := self._children[name].ready_url)}
+        """Wait until each of these (or all) answers at its URL. Raises `ProcessDiedError` or `TimeoutError`."""
+        unready = {name: url for name in names or self._children if (url := self._children[name].ready_url)}
 
-        def all_answer() -> bool:
-            for name, url in list(waiting.items()):
+        def all_ready() -> bool:
+            for name, url in list(unready.items()):
                 self.check(name)
                 if _answers(url):
-                    del waiting[name]
-            return not waiting
+                    del unready[name]
+            return not unready
 
-        if not wait_until(all_answer, timeout_s):
-            last = "\n".join(f"{name}:\n{tail(self.log(name))}" for name in waiting)
-            raise TimeoutError(f"not ready within {timeout_s:g} s: {', '.join(waiting)}\n{last}")
+        if not wait_until(all_ready, timeout_s):
+            logs = "\n".join(f"{name}:\n{tail(self.log(name))}" for name in unready)
+            raise TimeoutError(f"not ready within {timeout_s:g} s: {', '.join(unready)}\n{logs}")
 
     def log(self, name: str) -> Path:
         """The child's log file: what it wrote to stdout and stderr."""
@@ -107,7 +107,7 @@ class Processes:
         return self._children[name].popen.pid
 
     def running(self) -> list[str]:
-        """The names of those that run."""
+        """Names of the running children."""
         return [name for name, child in self._children.items() if child.popen.poll() is None]
 
     def deaths(self) -> list[Death]:
@@ -129,7 +129,7 @@ class Processes:
         return self._children[name].popen.wait(timeout_s)
 
     def kill9(self, name: str) -> None:
-        """SIGKILL to the child alone, as in a crash: its own children go on."""
+        """SIGKILL to the child alone, as in a crash: its own children keep running."""
         child = self._children[name]
         child.popen.kill()
         reap(child.popen)
@@ -143,7 +143,7 @@ class Processes:
         return Death(name, code, tail(child.log))
 
     def stop_all(self, *, grace_s: float = 10.0) -> list[Death]:
-        """Stop all of them at once."""
+        """Stop all children concurrently."""
         names = list(self._children)
         threads = [threading.Thread(target=self._children[name].identity.end, args=(grace_s,)) for name in names]
         for thread in threads:
@@ -175,7 +175,7 @@ def reap(popen: subprocess.Popen[bytes]) -> int:
     """The exit code of a child that has exited or was just killed."""
     try:
         return popen.wait(5.0)
-    except subprocess.TimeoutExpired:  # a Ctrl-C inside poll() has left its lock taken, for good
+    except subprocess.TimeoutExpired:  # a Ctrl-C inside poll() leaves its lock held forever
         _, status = os.waitpid(popen.pid, 0)
         popen.returncode = os.waitstatus_to_exitcode(status)
         return popen.returncode

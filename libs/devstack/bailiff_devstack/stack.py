@@ -84,24 +84,24 @@ class Stack(Managed):
         self.postgres = EmbeddedPostgres(folder / "postgres", die_with_parent=die_with_parent, progress=progress)
         self.processes = Processes(folder / "services", die_with_parent=die_with_parent)
         self._http: dict[str, int] = {}
-        self._opening: ThreadPoolExecutor | None = None
+        self._postgres_executor: ThreadPoolExecutor | None = None
 
     def start(self) -> None:
-        """Kafka, topics, then all services, until each is ready; PostgreSQL meanwhile.
+        """Start Kafka, create topics, start all services and wait until each is ready. PostgreSQL starts concurrently.
 
         It does not wait for auditor, API, roll-up and console.
         """
         (self.folder / "state").mkdir(parents=True, exist_ok=True)
         if self.plan.archive:
-            self._opening = ThreadPoolExecutor(1)
-            opened = self._opening.submit(self.postgres.start)
+            self._postgres_executor = ThreadPoolExecutor(1)
+            postgres_started = self._postgres_executor.submit(self.postgres.start)
         self.start_kafka()
         for name in SERVICES:
             self.start_service(name)
         if self.plan.rollup:
             self.start_service(ROLLUP)
         if self.plan.archive:
-            opened.result()
+            postgres_started.result()
             self.start_service(AUDITOR)
         if self.plan.api:
             self.start_service(API)
@@ -111,7 +111,7 @@ class Stack(Managed):
         self.processes.wait_ready(*SERVICES, timeout_s=60)
 
     def start_kafka(self) -> None:
-        """Kafka with its topics, and the files that the services read."""
+        """Start Kafka, create its topics, and write the files that the services read."""
         self._progress("starting Kafka")
         if not self.kafka.running():
             self.kafka.start()
@@ -139,7 +139,7 @@ class Stack(Managed):
         return process
 
     def environment(self, process: str, port: int) -> dict[str, str]:
-        """A service's settings."""
+        """A service's settings as environment variables."""
         settings = {
             "BAILIFF_KAFKA__BOOTSTRAP": self.kafka.bootstrap,
             "BAILIFF_STATE_DIR": str(self.folder / "state"),
@@ -180,9 +180,9 @@ class Stack(Managed):
         return f"http://127.0.0.1:{self._http[process]}"
 
     def close(self) -> None:
-        """Stop the services, the tasks that they leave, then PostgreSQL and Kafka."""
-        if self._opening is not None:
-            self._opening.shutdown()  # PostgreSQL may be about to start
+        """Stop the services, PostgreSQL, the tasks that still run, and Kafka."""
+        if self._postgres_executor is not None:
+            self._postgres_executor.shutdown()  # PostgreSQL may be about to start
         self.processes.stop_all()
         self.postgres.close()
         end_jobs(self.folder / "state")

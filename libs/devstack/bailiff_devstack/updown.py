@@ -63,13 +63,13 @@ def down(state: Path) -> int:
 
 
 def _private(file: Path, text: str) -> None:
-    """A file that only its owner can read."""
+    """Write a file that only its owner can read."""
     file.touch(mode=0o600)
     file.write_text(text)
 
 
 def _port(state: Path) -> int:
-    """The same Kafka port at every start."""
+    """The Kafka port, the same at every start."""
     file = state / ADDRESS
     if file.exists():
         return int(json.loads(file.read_text())["port"])

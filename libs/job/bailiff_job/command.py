@@ -26,7 +26,7 @@ from .shared_steps import AGREED, NONE, NOTICE, SOFT_DEADLINE, STEP, open_steps
 from .step_barrier import StepBarrier, Verdict
 from .store import CheckpointError, Store
 
-YES, NO, WRONG, YIELDED = 0, 1, 2, 85
+YES, NO, ERROR, YIELDED = 0, 1, 2, 85
 STATE_FILE = "command.json"
 POLL_S = 0.005
 
@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
         return int(options.run(_Job(read_rank_env(os.environ.get("BAILIFF_CHECKPOINT_DIR"))), options))
     except (OSError, ValueError, CheckpointError) as problem:
         print(f"bailiff-job: {problem}", file=sys.stderr)
-        return WRONG
+        return ERROR
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     committed = command("committed", _committed, "report to the node that the program itself has saved this step durably")
     for each in (should, progress, ack, checkpoint_parser, committed):
         each.add_argument("step", type=_step, help="the last step that is done; the first is 0")
-    progress.add_argument("total", nargs="?", type=_step, help="how many steps there are")
+    progress.add_argument("total", nargs="?", type=_step, help="total number of steps")
     checkpoint_parser.add_argument("paths", nargs="+", type=Path, metavar="PATH")
     committed.add_argument("path", type=Path, help="what was saved: a file or a folder")
     command("latest", _latest, "print the folder of the newest verified checkpoint; exit 1 if there is none")
@@ -83,7 +83,7 @@ def _step(text: str) -> int:
 
 
 class _Job:
-    """The job, as one call sees it."""
+    """The job in one call: its environment, its shared steps, and the state that earlier calls stored."""
 
     def __init__(self, env: RankEnv) -> None:
         self.rank_env = env
@@ -94,8 +94,8 @@ class _Job:
             with contextlib.suppress(FileNotFoundError, ValueError):
                 self.state = json.loads((env.control / STATE_FILE).read_bytes())
 
-    def remember(self, **facts: int) -> None:
-        self.state.update(facts)
+    def update_state(self, **fields: int) -> None:
+        self.state.update(fields)
         if self.rank_env.control:
             draft = self.rank_env.control / f".{STATE_FILE}-{os.getpid()}"
             draft.write_text(json.dumps(self.state))
@@ -113,7 +113,7 @@ class _Job:
             self.steps[STEP] = step
 
     def notice(self) -> int:
-        """The number that identifies the present notice, or 0."""
+        """Number that identifies the present notice; 0 without one."""
         if self.steps is not None:
             return (int(self.steps[SOFT_DEADLINE]) or 1) if self.steps[NOTICE] else 0
         notice = read_notice(self.rank_env.control) if self.rank_env.control else None
@@ -124,19 +124,19 @@ class _Job:
             if self.steps is not None:
                 StepBarrier(self.steps).begin(notice)
             self.socket.send("acknowledged", step=step)
-            self.remember(notice=notice, confirmed=NONE)
+            self.update_state(notice=notice, confirmed=NONE)
 
     def must_save(self, step: int, notice: int) -> bool:
-        """In a gang this may wait for the other ranks, and keeps to the step that an earlier call confirmed."""
+        """Whether to checkpoint after this step. May wait for other ranks; a step confirmed by an earlier call binds."""
         overdue = boottime_ns() >= notice > 1
         if self.steps is None:
             return overdue or self.rank_env.is_only_rank
-        agreement = StepBarrier(self.steps, self.state.get("confirmed", NONE))
-        while (verdict := agreement.decide(step, overdue=overdue)) is Verdict.WAIT and self.notice() == notice:
+        barrier = StepBarrier(self.steps, self.state.get("confirmed", NONE))
+        while (verdict := barrier.decide(step, overdue=overdue)) is Verdict.WAIT and self.notice() == notice:
             time.sleep(POLL_S)
             overdue = boottime_ns() >= notice > 1
-        if agreement.confirmed != self.state.get("confirmed"):
-            self.remember(confirmed=agreement.confirmed)
+        if barrier.confirmed != self.state.get("confirmed"):
+            self.update_state(confirmed=barrier.confirmed)
         return verdict in (Verdict.CHECKPOINT, Verdict.CHECKPOINT_UNAGREED)
 
 
@@ -199,7 +199,7 @@ def _checkpoint(job: _Job, options: argparse.Namespace) -> int:
         sha256=digest(checkpoint.folder / "manifest.json"), agreed=manifest.agreed,
     )  # fmt: skip
     job.publish(options.step)
-    job.remember(saved=options.step)
+    job.update_state(saved=options.step)
     print(checkpoint.folder)
     return YES
 
@@ -212,13 +212,13 @@ def _committed(job: _Job, options: argparse.Namespace) -> int:
     path, began = options.path, monotonic()
     files = [path / name for name in names_in(path)] if path.is_dir() else [path]
     digests = [digest(file) for file in files]
-    whole = digests[0] if len(digests) == 1 else _digest_of(digests)
+    combined = digests[0] if len(digests) == 1 else _digest_of(digests)
     job.socket.send(
         "checkpoint_committed", step=options.step, bytes=sum(file.stat().st_size for file in files),
-        microseconds=max(1, round((monotonic() - began) * 1_000_000)), sha256=whole, agreed=_is_agreed(job),
+        microseconds=max(1, round((monotonic() - began) * 1_000_000)), sha256=combined, agreed=_is_agreed(job),
     )  # fmt: skip
     job.publish(options.step)
-    job.remember(saved=options.step)
+    job.update_state(saved=options.step)
     return YES
 
 
@@ -250,7 +250,7 @@ def _restore(job: _Job, options: argparse.Namespace) -> int:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(checkpoint.folder / file.name, target)
         job.publish(checkpoint.step)
-        job.remember(saved=checkpoint.step)
+        job.update_state(saved=checkpoint.step)
     job.socket.send("resumed", step=start, from_attempt=attempt, skipped_checkpoints=skipped_checkpoints)
     print(start)
     return YES

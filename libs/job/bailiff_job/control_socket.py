@@ -1,6 +1,6 @@
-"""Messages of the job to its node: one JSON object per line over a Unix socket, each answered once the node has it on disk.
+"""Messages from the job to its node: one JSON object per line over a Unix socket, acknowledged once the node has it on disk.
 
-Sending never fails the job. Without an answer the socket is not tried again for a while; the node still sees `steps`, the
+Sending never fails the job. After a failure the socket is not tried again for `RETRY_AFTER_S`; the node still sees `steps`, the
 checkpoints and the exit.
 """
 
@@ -25,7 +25,7 @@ log = logging.getLogger("bailiff_job")
 
 
 class ControlSocket:
-    """Connects when there is something to send, and reconnects."""
+    """Connects at the first message, and reconnects after a failure."""
 
     def __init__(self, path: str, rank: int) -> None:
         self._path, self._rank = path, rank
@@ -34,12 +34,12 @@ class ControlSocket:
         self._lock = threading.Lock()
 
     def hello(self) -> bool:
-        """Introduce this process, before any other message."""
+        """Send `hello` with rank and pid. Whether the node acknowledged it."""
         return bool(self._path) and self._send(None, urgent=True)
 
-    def send(self, kind: str, *, urgent: bool = True, **facts: Any) -> bool:
-        """Whether the node has the message on disk. Messages that are not urgent are dropped while the socket is not tried."""
-        return bool(self._path) and self._send({"type": kind, **facts}, urgent=urgent)
+    def send(self, kind: str, *, urgent: bool = True, **fields: Any) -> bool:
+        """Whether the node has the message on disk. Messages that are not urgent are dropped until the next retry."""
+        return bool(self._path) and self._send({"type": kind, **fields}, urgent=urgent)
 
     def _send(self, message: dict[str, Any] | None, *, urgent: bool) -> bool:
         with self._lock:
@@ -78,11 +78,11 @@ class ControlSocket:
         self._socket = None
 
     def _send_once(self, message: dict[str, Any] | None) -> bool:
-        greeted = True
+        acknowledged = True
         if not self._socket:
-            self._socket = _connected(self._path)
-            greeted = self._exchange({"type": "hello", "v": VERSION, "rank": self._rank, "pid": os.getpid()})
-        return greeted if message is None else self._exchange(message)
+            self._socket = _connect(self._path)
+            acknowledged = self._exchange({"type": "hello", "v": VERSION, "rank": self._rank, "pid": os.getpid()})
+        return acknowledged if message is None else self._exchange(message)
 
     def _exchange(self, message: dict[str, Any]) -> bool:
         assert self._socket
@@ -100,7 +100,7 @@ class ControlSocket:
         return True
 
 
-def _connected(path: str) -> socket.socket:
+def _connect(path: str) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(TIMEOUT_S)
     folder = -1

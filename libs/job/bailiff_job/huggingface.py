@@ -1,4 +1,4 @@
-"""Adapter for Hugging Face's Trainer: it saves at the step that Bailiff asks for, and each save becomes a checkpoint."""
+"""Hugging Face Trainer callback: saves at the step that Bailiff requests; each save becomes a checkpoint of the job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class BailiffCallback(TrainerCallback):
         self.job = job or attach()
 
     def resume_from(self) -> str | None:
-        """The newest verified checkpoint as the Trainer takes it, or None. In a gang every rank must call it."""
+        """The newest verified checkpoint as `resume_from_checkpoint`, or None. In a gang every rank must call it."""
         found: list[Path] = []
         self.job.restore(found.append)
         return str(found[0]) if found else None

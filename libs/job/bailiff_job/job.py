@@ -77,12 +77,12 @@ class Job:
                 env.checkpoints, job=env.job, attempt=env.attempt, rank=env.rank, world_size=env.world_size,
                 restart=env.restart, keep=keep,
             )  # fmt: skip
-        self._leads = env.worker == 0
-        self._socket = ControlSocket(env.socket if self._leads else "", env.rank)
-        board = open_steps(env.control) if env.control else None
-        self._reads_notice = env.control is not None and board is None
-        self._steps = board if board is not None else detached_steps()
-        self._published = self._steps if self._leads else detached_steps()
+        self._is_leader = env.worker == 0
+        self._socket = ControlSocket(env.socket if self._is_leader else "", env.rank)
+        shared_steps = open_steps(env.control) if env.control else None
+        self._reads_notice = env.control is not None and shared_steps is None
+        self._steps = shared_steps if shared_steps is not None else detached_steps()
+        self._published = self._steps if self._is_leader else detached_steps()
         self._workers: Workers | None = None
         self._slots, self._slot = detached_steps(), STEP
         if env.control and env.workers > 1:
@@ -118,9 +118,9 @@ class Job:
     # --- every step
 
     def should_checkpoint(self, step: int) -> bool:
-        """Whether to checkpoint now, after this step: the job's own interval is over, or a preemption asks for it at this step.
+        """Whether to checkpoint now, after this step: the job's own interval is over, or a preemption requires it at this step.
 
-        It takes well below a microsecond where there is nothing to do. After a notice it may wait for the other ranks.
+        Takes well below a microsecond if there is nothing to do. After a notice it may wait for the other ranks.
         """
         self._step = self._published[STEP] = step
         self._slots[self._slot] = step + 1
@@ -135,7 +135,7 @@ class Job:
         return False
 
     def progress(self, step: int, total: int | None = None) -> None:
-        """Publish the step that is done, of so many. The node sees it at once; a message follows every 10 s."""
+        """Publish the last completed step, and the total. The node sees it at once; a message is sent at most every 10 s."""
         self._step = self._published[STEP] = step
         self._slots[self._slot] = step + 1
         now = monotonic()
@@ -152,7 +152,7 @@ class Job:
 
     @property
     def preempted(self) -> bool:
-        """Whether to exit now: the job is preempted and its checkpoint is saved, or cannot be any more. Then call `exit()`."""
+        """Whether to call `exit()` now: the job is preempted, and its checkpoint is saved or can no longer be saved."""
         if self._exiting:
             return True
         if self._workers:
@@ -164,7 +164,7 @@ class Job:
         return self._may_exit()
 
     def _may_exit(self) -> bool:
-        if not self._notice_out():
+        if not self._has_notice():
             return False
         self._acknowledge(self._step)
         if self._overdue() and self._begun_step == self._step:
@@ -177,7 +177,7 @@ class Job:
         return read_notice(self.rank_env.control) if self.rank_env.control else None
 
     def exit(self) -> NoReturn:
-        """Wait for checkpoints that are being written, tell the node that this rank yields, and exit with 85."""
+        """Wait for checkpoints that are being written, report `yielding` to the node, and exit with 85."""
         self._wait_for_writes(raising=False)
         self._socket.send("yielding")
         if self._workers and not self._workers.wait_all_yielding(self._workers_timeout_s()):
@@ -269,7 +269,7 @@ class Job:
             self._store.discard(write.folder)
 
     def _wait_for_writes(self, *, raising: bool) -> None:
-        """Wait for checkpoints that are being written."""
+        """Wait for checkpoints that are being written. raising: raise their errors instead of logging them."""
         while self._writes:
             write = self._writes[0]
             if not write.wait(None if raising else self._workers_timeout_s()):
@@ -281,7 +281,7 @@ class Job:
                 log.error("the checkpoint of step %d failed: %r", write.step, write.problem)
 
     def _report_committed(self, checkpoint: Checkpoint) -> None:
-        """Tell the node, once all processes of the task have committed."""
+        """Report the checkpoint to the node, once all processes of the task have committed."""
         parts = [checkpoint.folder]
         if self._workers:
             if not self._workers.committed(checkpoint.step, self._workers_timeout_s()):
@@ -289,7 +289,7 @@ class Job:
                     "not all processes of this task have committed step %d: it is not reported to the node", checkpoint.step
                 )
                 return
-            if not self._leads:
+            if not self._is_leader:
                 return
             first = self.rank_env.rank
             parts = [checkpoint.folder.with_suffix(f".rank-{first + worker:04}") for worker in range(self.rank_env.workers)]
@@ -309,8 +309,8 @@ class Job:
     # --- the notice
 
     def _check(self, step: int) -> bool:
-        asks_at: float | None = None
-        while self._notice_out():
+        request_at: float | None = None
+        while self._has_notice():
             self._acknowledge(step)
             if self._saved_step == step:
                 return False
@@ -321,17 +321,17 @@ class Job:
                 self._notice_step = step
                 self._unagreed_step = step if verdict is Verdict.CHECKPOINT_UNAGREED else NONE
                 return True
-            if asks_at is None:
-                asks_at = monotonic() + LATER_STEP_AFTER_S
-            elif monotonic() >= asks_at:
-                asks_at = math.inf
+            if request_at is None:
+                request_at = monotonic() + LATER_STEP_AFTER_S
+            elif monotonic() >= request_at:
+                request_at = math.inf
                 self._barrier.request_later_step(step)
             time.sleep(POLL_S)
         else:
             self._acknowledged_notice = 0
         return self._saved_step != step and (step >= self._due_step or monotonic() >= self._due_time)
 
-    def _notice_out(self) -> bool:
+    def _has_notice(self) -> bool:
         if self._reads_notice and monotonic() >= self._wake_at:
             self._read_notice()
         return bool(self._steps[NOTICE]) or self._terminated
@@ -349,7 +349,7 @@ class Job:
         self._wake_at = min(self._due_time, monotonic() + NOTICE_POLL_S)
 
     def _acknowledge(self, step: int) -> None:
-        """Acknowledge a notice when it is first seen, with the checkpoints that are being written then."""
+        """Acknowledge a notice when it is first seen, and report the checkpoints that are being written then."""
         notice = int(self._steps[SOFT_DEADLINE]) or 1
         if notice == self._acknowledged_notice:
             return
@@ -369,7 +369,7 @@ class Job:
         return self._terminated or (soft > 0 and boottime_ns() >= soft)
 
     def _workers_timeout_s(self) -> float:
-        """How long to wait for the other processes of the task: until the hard deadline, if there is a notice."""
+        """Seconds to wait for the other processes of the task: until the hard deadline, if there is a notice."""
         notice = self.notice
         if notice is None or not notice.hard_deadline_ns:
             return WORKERS_TIMEOUT_S

@@ -1,4 +1,4 @@
-"""Adapter for Lightning's Trainer: it saves its own kind of checkpoint at the step that Bailiff asks for."""
+"""Lightning Trainer callback: saves a Lightning checkpoint at the step that Bailiff requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class BailiffCallback(Callback):
         self._step = -1
 
     def resume_from(self) -> str | None:
-        """The newest verified checkpoint as `fit` takes it, or None. In a gang every rank must call it."""
+        """The newest verified checkpoint as `ckpt_path`, or None. In a gang every rank must call it."""
         found: list[Path] = []
         self._step = self.job.restore(found.append) - 1
         return str(found[0] / FILE) if found else None

@@ -31,7 +31,7 @@ class File:
 
 @dataclass(frozen=True)
 class Manifest:
-    """agreed: all ranks of the gang were to checkpoint this step. microseconds: how long it took."""
+    """agreed: all ranks of the gang agreed to checkpoint this step. microseconds: duration of the write."""
 
     job: str
     attempt: int
@@ -63,14 +63,14 @@ def digest(path: Path) -> str:
 
 
 def names_in(folder: Path) -> list[str]:
-    """Every file below the folder, in order. Raises `ValueError` for anything but files and folders, such as links."""
+    """Names of all files below the folder, sorted. Raises `ValueError` for anything but files and folders, such as links."""
     found: list[str] = []
-    for place, folders, files in os.walk(folder):
+    for parent, folders, files in os.walk(folder):
         for name in sorted([*folders, *files]):
-            path = Path(place, name)
+            path = Path(parent, name)
             if path.is_symlink() or not (path.is_dir() or path.is_file()):
                 raise ValueError(f"{path.relative_to(folder)} is neither a file nor a folder; a checkpoint can hold nothing else")
-        found += [Path(place, name).relative_to(folder).as_posix() for name in files]
+        found += [Path(parent, name).relative_to(folder).as_posix() for name in files]
     return sorted(found)
 
 

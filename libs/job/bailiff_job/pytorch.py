@@ -1,4 +1,4 @@
-"""Checkpoints of a PyTorch loop: everything that has a `state_dict`, and the states of the random number generators."""
+"""Checkpoints of a PyTorch training loop: everything that has a `state_dict`, and the states of the random number generators."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TrainingState:
         self._replicated, self._parts = replicated, parts
 
     def save(self, folder: Path) -> Callable[[], None]:
-        """Copy everything to host memory now; returns the function that writes the copy while training goes on."""
+        """Copy everything to host memory now. Returns the function that writes the copy while training continues."""
         rng = _rng_state()
         parts = None
         if not self._replicated or _rank() == 0:
@@ -37,7 +37,7 @@ class TrainingState:
         return write
 
     def load(self, folder: Path) -> None:
-        """Load into the given objects, on whatever device they are."""
+        """Load into the given objects, on their present devices."""
         own = folder / PARTS
         parts = torch.load(
             own if own.exists() else folder.with_suffix(".rank-0000") / PARTS, map_location="cpu", weights_only=True

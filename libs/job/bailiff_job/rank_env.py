@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class RankEnv:
-    """job: empty outside Bailiff. workers: how many processes share this task's control directory; this one is `worker`."""
+    """job: empty outside Bailiff. workers: number of processes that share this task's control directory; this one is `worker`."""
 
     job: str
     attempt: int
@@ -39,9 +39,9 @@ def read_rank_env(
 ) -> RankEnv:
     """Arguments override the environment. Raises `ValueError` for a variable that is not a number."""
     job = os.environ.get("BAILIFF_JOB_ID", "")
-    by_torchrun = (
+    started_by_torchrun = (
         "TORCHELASTIC_RUN_ID" in os.environ
-    )  # LOCAL_RANK counts processes within the task; otherwise it is that of the task
+    )  # torchrun sets LOCAL_RANK to the process's number within the task; default it is the task's
     control = os.environ.get("BAILIFF_CONTROL_DIR") if job else None
     checkpoints = (os.environ.get("BAILIFF_CHECKPOINT_DIR") if job else None) or directory
     return RankEnv(
@@ -49,8 +49,8 @@ def read_rank_env(
         attempt=_number("BAILIFF_ATTEMPT", 1) if job else 1,
         rank=_number("RANK", 0) if rank is None else rank,
         world_size=_number("WORLD_SIZE", 1) if world_size is None else world_size,
-        worker=(_number("LOCAL_RANK", 0) if by_torchrun else 0) if local_rank is None else local_rank,
-        workers=(_number("LOCAL_WORLD_SIZE", 1) if by_torchrun else 1) if local_world_size is None else local_world_size,
+        worker=(_number("LOCAL_RANK", 0) if started_by_torchrun else 0) if local_rank is None else local_rank,
+        workers=(_number("LOCAL_WORLD_SIZE", 1) if started_by_torchrun else 1) if local_world_size is None else local_world_size,
         restart=os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"),
         socket=os.environ.get("BAILIFF_SOCKET", "") if job else "",
         control=Path(control) if control else None,
@@ -59,10 +59,10 @@ def read_rank_env(
     )
 
 
-def _number(name: str, otherwise: int) -> int:
+def _number(name: str, default: int) -> int:
     text = os.environ.get(name, "")
     if not text:
-        return otherwise
+        return default
     try:
         return int(text)
     except ValueError:

@@ -25,7 +25,7 @@ class Verdict(Enum):
 
 
 class StepBarrier:
-    """One rank and its node. steps: the words that they share."""
+    """Agreement between one rank and its node. steps: the shared words; confirmed: the step confirmed by the rank, or -1."""
 
     def __init__(self, steps: memoryview, confirmed: int = NONE) -> None:
         self._steps = steps

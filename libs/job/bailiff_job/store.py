@@ -55,7 +55,7 @@ class Checkpoint:
 class Store:
     """The checkpoints of one job, for one rank of one attempt.
 
-    restart: number of this process among the restarts within the attempt, as torchrun makes them.
+    restart: number of the restart within the attempt, as torchrun counts them.
     keep: how many restorable checkpoints are retained; None for all.
     """
 
@@ -73,7 +73,7 @@ class Store:
     # --- start of an attempt
 
     def start_attempt(self) -> None:
-        """This attempt has started: what older attempts commit from now on is ignored. Raises `OSError`."""
+        """Record the start of this attempt: checkpoints that older attempts commit from now on are ignored. Raises `OSError`."""
         if not self._own.exists():
             draft = self._directory / f".tmp-{self._own.name}-{os.getpid()}-{next(_drafts)}"
             draft.mkdir(parents=True)
@@ -146,9 +146,9 @@ class Store:
         names = names_in(draft)
         if NAME in names:
             raise ValueError(f"{NAME} is reserved for Bailiff in a checkpoint: save under another name")
-        with ThreadPoolExecutor(1 + HASHERS, thread_name_prefix="bailiff-job-commit") as others:
-            synced = others.submit(_sync_all, draft, names)  # the disk writes while this process hashes
-            digests = others.map(digest, [draft / name for name in names])
+        with ThreadPoolExecutor(1 + HASHERS, thread_name_prefix="bailiff-job-commit") as executor:
+            synced = executor.submit(_sync_all, draft, names)  # the disk writes while this process hashes
+            digests = executor.map(digest, [draft / name for name in names])
             files = tuple(File(name, (draft / name).stat().st_size, hashed) for name, hashed in zip(names, digests))
             synced.result()
         manifest = Manifest(
@@ -218,8 +218,8 @@ class Store:
             ranks = groups[at]
             try:
                 manifests = {rank: self._manifest(ranks[rank], at, rank) for rank in sorted(ranks)}
-                whole = {rank for manifest in manifests.values() for rank in range(manifest.world_size)} == manifests.keys()
-                if not whole or not all(manifest.agreed for manifest in manifests.values()):
+                complete = {rank for manifest in manifests.values() for rank in range(manifest.world_size)} == manifests.keys()
+                if not complete or not all(manifest.agreed for manifest in manifests.values()):
                     log.info("step %d of attempt %d: skipped, not saved by all ranks at an agreed step", at[1], at[0])
                     continue
                 problem = self._verified_by_all(at, {rank: (ranks[rank], manifests[rank]) for rank in manifests})
@@ -242,7 +242,7 @@ class Store:
         return manifest
 
     def _verified_by_all(self, at: tuple[int, int], parts: dict[int, tuple[Path, Manifest]]) -> str | None:
-        """What is wrong with it, or None. The ranks of a gang exchange their results through files."""
+        """Why the checkpoint is damaged, or None. The ranks of a gang exchange their results through files."""
         problem = None
         try:
             for rank, (folder, manifest) in parts.items():
@@ -254,17 +254,17 @@ class Store:
             return problem
         results = self._own / f".restore-{self._restart}"
         results.mkdir(exist_ok=True)
-        about = f"{at[0]:04}-{at[1]:08}.rank-"
-        (results / f"{about}{self._rank:04}.{'ok' if problem is None else 'damaged'}").touch()
-        results_by_rank = self._wait_for_ranks(results, about)
+        prefix = f"{at[0]:04}-{at[1]:08}.rank-"
+        (results / f"{prefix}{self._rank:04}.{'ok' if problem is None else 'damaged'}").touch()
+        results_by_rank = self._wait_for_ranks(results, prefix)
         others = sorted(rank for rank, result in results_by_rank.items() if result != "ok")
         return problem or (f"of rank {others[0]}" if others else None)
 
-    def _wait_for_ranks(self, results: Path, about: str) -> dict[int, str]:
+    def _wait_for_ranks(self, results: Path, prefix: str) -> dict[int, str]:
         began, warned, pause = monotonic(), False, FIRST_POLL_S
         while True:
             results_by_rank = {
-                _rank_of(result.name): result.suffix[1:] for result in results.iterdir() if result.name.startswith(about)
+                _rank_of(result.name): result.suffix[1:] for result in results.iterdir() if result.name.startswith(prefix)
             }
             missing = sorted(set(range(self._world_size)) - results_by_rank.keys())
             if not missing:
@@ -284,16 +284,16 @@ class Store:
     def clean_up(self, restored: Checkpoint | None) -> None:
         """Remove unfinished drafts, and checkpoints of this attempt beyond the restored step.
 
-        Those steps will be done again, and their new checkpoints must not mix with the old ones.
+        These steps will be repeated, and their new checkpoints must not mix with the old ones.
         """
         step = restored.step if restored and restored.manifest.attempt == self._attempt else -1
         for folder in self._own.glob("step-*"):
             if self._is_own(_rank_of(folder.name)) and (_number(folder.name) or 0) > step:
                 _remove(folder)
-        for left in self._directory.glob("attempt-*/.tmp-*"):
-            attempt = _number(left.parent.name)
-            if attempt is not None and attempt <= self._attempt and self._is_own(_rank_of(left.name)):
-                shutil.rmtree(left, ignore_errors=True)
+        for leftover in self._directory.glob("attempt-*/.tmp-*"):
+            attempt = _number(leftover.parent.name)
+            if attempt is not None and attempt <= self._attempt and self._is_own(_rank_of(leftover.name)):
+                shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _number(name: str) -> int | None:

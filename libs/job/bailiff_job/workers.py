@@ -1,6 +1,6 @@
-"""Several processes that share one control directory: all that torchrun starts is one task to the node.
+"""Step agreement among several processes that share one control directory: all processes of torchrun are one task to the node.
 
-They share a file beside `steps`. The first of them, the leader, talks to the node for all: it passes the node's proposals on, and
+They share a file beside `steps`. The first of them, the leader, talks to the node for all: it forwards the node's proposals, and
 confirms to the node what all of them have confirmed. Where the task is the whole job, the leader proposes the step itself.
 """
 
@@ -24,7 +24,7 @@ POLL_S = 0.001
 
 
 class Workers(StepBarrier):
-    """The processes of the task, as the one of this local rank sees them. Raises `OSError`."""
+    """The processes of one task, from the process with this local rank. Raises `OSError`."""
 
     def __init__(self, steps: memoryview, file: Path, local_rank: int, count: int) -> None:
         super().__init__(steps)
@@ -86,7 +86,7 @@ class Workers(StepBarrier):
                 steps[CONFIRMED] = step
 
     def exit_together(self, step: int, decide: Callable[[], bool]) -> bool:
-        """Whether all of them exit after this step: the leader decides, the others wait for its decision."""
+        """Whether all processes exit after this step: the leader decides, the others wait for its decision."""
         if self.is_leader:
             self.words[EXIT] = int(decide())
             self.words[EXIT_STEP] = step + 1
@@ -95,12 +95,12 @@ class Workers(StepBarrier):
         return bool(self.words[EXIT])
 
     def committed(self, step: int, timeout_s: float) -> bool:
-        """This worker has committed the step; the leader waits for all. Whether all have."""
+        """Publish that this worker has committed the step; the leader waits for all. Whether all have."""
         self.words[self._at + COMMITTED] = step + 1
         return not self.is_leader or self._wait(lambda: min(self._each(COMMITTED)) > step, timeout_s)
 
     def wait_all_yielding(self, timeout_s: float) -> bool:
-        """This worker is about to exit. A launcher kills the others when the first has exited, so each waits for all."""
+        """Publish that this worker exits, and wait for all: a launcher kills the others when one exits. Whether all yield."""
         self.words[self._at + YIELDS] = 1
         return self._wait(lambda: all(self._each(YIELDS)), timeout_s)
 

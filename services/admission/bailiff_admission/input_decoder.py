@@ -39,7 +39,7 @@ BODIES: dict[str, tuple[type, ...]] = {
 
 @dataclass(slots=True)
 class DecodedInput:
-    """The result of one message. submitted: an accepted job, whose spec must be stored with this salt first.
+    """The result of one message. submitted: an accepted job; its spec must be stored with this salt first.
 
     missed: a report that shows that admission has missed others of the agent.
     """

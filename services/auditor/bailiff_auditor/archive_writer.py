@@ -22,7 +22,7 @@ ORPHAN_COLUMNS = ("pool", "offset", "appended_at", "kind", "reason", "hash", "ke
 
 
 class PositionMoved(Exception):
-    """Another process has moved the position: read it again."""
+    """Another process has updated the position: read it again."""
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ async def position_of(connection: Connection, pool: PoolDeclaration) -> Position
 
 
 async def tree_at(connection: Connection, pool: int, size: int) -> Frontier:
-    """The tree over the first `size` archived records."""
+    """The Merkle tree over the first `size` archived records."""
     row = await connection.fetchrow(
         "SELECT size, peaks FROM seals WHERE pool = $1 AND size <= $2 ORDER BY size DESC LIMIT 1", pool, size
     )
@@ -81,7 +81,7 @@ async def tree_at(connection: Connection, pool: int, size: int) -> Frontier:
 
 
 async def leaves(connection: Connection, pool: int, begin: int, end: int) -> list[bytes]:
-    """The leaves of these archived records."""
+    """Merkle leaf hashes of the archived records from `begin` up to, not including, `end`."""
     rows = await connection.fetch(
         "SELECT hash FROM records WHERE pool = $1 AND seq >= $2 AND seq < $3 ORDER BY seq", pool, begin, end
     )
@@ -95,7 +95,7 @@ async def hash_of(connection: Connection, pool: int, seq: int) -> str:
 
 
 def orphan_row(pool: int, message: Message, kind: str, reason: str, digest: str) -> tuple[Any, ...]:
-    """An orphan's row, as `ORPHAN_COLUMNS` has it."""
+    """The orphan's values in the order of `ORPHAN_COLUMNS`."""
     return (
         pool, message.offset, message.time, kind, without_nul(reason), digest, message.key, pack_headers(message.headers),
         message.value,
@@ -106,14 +106,14 @@ async def write(connection: Connection, batch: Batch, read_model: Mapping[str, s
     """Write the batch, the read model's rows and the position, or nothing. Raises `PositionMoved`."""
     before, after = batch.before, batch.after
     async with connection.transaction():
-        moved = await connection.execute(
+        updated = await connection.execute(
             """UPDATE pools SET next_seq = $4, next_offset = $5, head_offset = $6, head_hash = $7, head_time = $8,
                epoch = $9, peaks = $10, identity = $11, broken = '', broken_since = NULL, written_at = now()
                WHERE id = $1 AND next_seq = $2 AND next_offset = $3""",
             before.id, before.head.next_seq, before.next_offset, after.head.next_seq, after.next_offset, after.head_offset,
             after.head.hash, after.head.time, after.head.epoch, b"".join(after.tree.peaks), after.identity,
         )  # fmt: skip
-        if moved != "UPDATE 1":
+        if updated != "UPDATE 1":
             raise PositionMoved(f"{before.head.pool}: another process has archived past record {before.head.next_seq}")
         if batch.records:
             raw = memoryview(b"".join([COPY_BEGIN, *batch.records, COPY_END]))  # asyncpg takes bytes for a path

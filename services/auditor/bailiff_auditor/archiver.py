@@ -28,11 +28,11 @@ WRITE_AT_ONCE = 5_000  # messages per transaction
 WAIT = 0.5
 RETRY_S = 30.0
 
-SetState = Callable[[str | None], None]
+SetReadiness = Callable[[str | None], None]
 
 
 class LogBroken(Exception):
-    """The log does not continue the archived chain. The text says where and how."""
+    """The log does not continue the archived chain. The text states where and how. code: of the alarm."""
 
     def __init__(self, code: str, why: str) -> None:
         super().__init__(why)
@@ -40,7 +40,7 @@ class LogBroken(Exception):
 
 
 class Archiver:
-    """Archives one pool on a connection that holds its lock. set_state: called with why it is behind, or None."""
+    """Archives one pool on a connection that holds its lock. set_readiness: called with the reason why it is behind, or None."""
 
     def __init__(
         self,
@@ -50,10 +50,10 @@ class Archiver:
         metrics: Metrics,
         alarms: Alarms,
         sealer: Sealer,
-        set_state: SetState,
+        set_readiness: SetReadiness,
     ) -> None:
         self._bus, self._pool, self._db, self._metrics, self._alarms = bus, pool, connection, metrics, alarms
-        self._sealer, self._set_state = sealer, set_state
+        self._sealer, self._set_readiness = sealer, set_readiness
         self._log = logger(pool=pool.name)
         self.offset = 0  # of the next message
 
@@ -69,7 +69,7 @@ class Archiver:
                 await mark_broken(self._db, position.id, str(broken))
                 pool = self._pool.name
                 self._metrics.archive_broken.labels(pool).set(1)
-                self._set_state(str(broken))
+                self._set_readiness(str(broken))
                 if broken.code == "archive-log-lost":
                     await self._alarms.alarm(pool, "archive-log-lost", str(broken))
                 else:
@@ -78,7 +78,7 @@ class Archiver:
 
     async def _archive(self, position: Position) -> None:
         pool, topic, partition = self._pool.name, topics.AUDIT.name, self._pool.partition
-        judge = await RecordClassifier.at(position, self._db)
+        classifier = await RecordClassifier.at(position, self._db)
         self.offset = position.next_offset
         reader = await self._bus.reader([(topic, partition, position.next_offset)])
         pipeline, caught_up = WritePipeline(), False
@@ -90,25 +90,25 @@ class Archiver:
             while True:
                 messages = await self._read(reader, batch)
                 if messages:
-                    judge.classify(batch, messages)
-                    if not batch.leaves:  # nothing continues the chain: is the archived head still in the log?
-                        await pipeline.ended()
+                    classifier.classify(batch, messages)
+                    if not batch.leaves:  # no message continued the chain: check that the archived head is still in the log
+                        await pipeline.wait()
                         await self._confirm(reader, batch.after)
-                    if not judge.stopped and self._capacity(batch):
+                    if not classifier.stopped and self._capacity(batch):
                         continue
                 if len(batch):
-                    await pipeline.begin(partial(self._write, batch, judge.take_rows()))
+                    await pipeline.begin(partial(self._write, batch, classifier.take_rows()))
                     batch = Batch(batch.after)
                 elif not messages:
-                    await pipeline.ended()
-                    if not caught_up:  # no messages may also mean that Kafka has not answered yet
+                    await pipeline.wait()
+                    if not caught_up:  # an empty read may also mean that Kafka has not answered yet
                         caught_up = reader.position(topic, partition) >= await self._end()
                     if caught_up:
                         self._caught_up(batch.after)
                     await self._sealer.seal_if_due(self._db, batch.after)
-                if judge.stopped:
-                    await pipeline.ended()
-                    raise judge.unreadable or self._broken(judge.verifier, batch.after)
+                if classifier.stopped:
+                    await pipeline.wait()
+                    raise classifier.unreadable or self._broken(classifier.verifier, batch.after)
         finally:
             await pipeline.cancel()
             await reader.close()
@@ -117,7 +117,7 @@ class Archiver:
         return (await self._bus.spans(topics.AUDIT.name))[self._pool.partition].end
 
     async def _move_to_fork(self, position: Position, order: ForkOrder) -> None:
-        """As ordered by an operator, move records that the log lost to a fork. Raises `PositionMoved` when done."""
+        """Move records that the log lost to a fork, on an operator's order. Raises `PositionMoved` when done."""
         pool, topic, partition = self._pool.name, topics.AUDIT.name, self._pool.partition
         span = (await self._bus.spans(topic))[partition]
         reader = await self._bus.reader([(topic, partition, span.begin)])
@@ -209,4 +209,4 @@ class Archiver:
 
     def _caught_up(self, position: Position) -> None:
         self._metrics.archive_broken.labels(self._pool.name).set(0)
-        self._set_state(None if position.head.next_seq else "its log is empty")
+        self._set_readiness(None if position.head.next_seq else "its log is empty")

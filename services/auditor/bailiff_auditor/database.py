@@ -11,13 +11,13 @@ from asyncpg import Connection
 
 from bailiff_service.exit_code import ExitCode, MustStop
 
-LOCKS = 0x6261696C  # "bail": the first half of our advisory locks; the second is 0 for migrations, else a pool's id
+LOCKS = 0x6261696C  # "bail": first key of the advisory locks; the second is 0 for migrations, else a pool's id
 UNREACHABLE = (
     OSError, TimeoutError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.CannotConnectNowError,
     asyncpg.OperatorInterventionError, asyncpg.InsufficientResourcesError, asyncpg.InternalClientError,
     asyncpg.PostgresSystemError,
 )  # fmt: skip
-"""PostgreSQL is unreachable, restarting, shutting down or out of resources: wait and resume from what is committed."""
+"""PostgreSQL is unreachable, restarting, shutting down or out of resources: wait and resume from the committed position."""
 
 VERSIONS = """CREATE TABLE IF NOT EXISTS schema_versions (
     version integer PRIMARY KEY, name text NOT NULL, sha256 text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"""
@@ -33,7 +33,7 @@ class Migration:
 
     @property
     def sha256(self) -> str:
-        """Stored with the applied migration."""
+        """SHA-256 of the SQL, stored with the applied migration."""
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
 
@@ -69,7 +69,7 @@ async def migrate(connection: Connection, steps: Sequence[Migration]) -> int:
                 ExitCode.SETTINGS,
                 f"the archive's schema has version {max(known)}, this release supports {newest}: use a newer release",
             )
-        taken = 0
+        applied = 0
         for step in steps:
             if step.version in known:
                 if known[step.version]["sha256"] != step.sha256:
@@ -84,8 +84,8 @@ async def migrate(connection: Connection, steps: Sequence[Migration]) -> int:
                     "INSERT INTO schema_versions (version, name, sha256) VALUES ($1, $2, $3)",
                     step.version, step.name, step.sha256,
                 )  # fmt: skip
-            taken += 1
-        return taken
+            applied += 1
+        return applied
     finally:
         if not connection.is_closed():
             await connection.execute("SELECT pg_advisory_unlock($1, 0)", LOCKS)

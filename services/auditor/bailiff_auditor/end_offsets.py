@@ -13,7 +13,7 @@ UPSERT = """INSERT INTO followed (pool, log_end, measured_at) SELECT id, $2, now
 
 
 class EndOffsets:
-    """Keeps one connection; skips updates while the database is unreachable."""
+    """Writes over one connection. Skips updates while the database is unreachable."""
 
     def __init__(self, connect: Callable[[], Awaitable[Connection]]) -> None:
         self._connect = connect

@@ -39,7 +39,7 @@ async def find_fork_order(connection: Connection, position: Position) -> ForkOrd
 async def first_lost(connection: Connection, position: Position, is_at: IsAt) -> int | None:
     """The first archived record that the log lost; None if no archived record is in the log."""
     begin = await connection.fetchval("SELECT first_seq FROM pools WHERE id = $1", position.id)
-    low, high = begin - 1, position.head.next_seq - 1  # `high` is lost; all up to `low` are present
+    low, high = begin - 1, position.head.next_seq - 1  # invariant: `high` is lost; all up to `low` are in the log
     while high - low > 1:
         middle = (low + high) // 2
         row = await connection.fetchrow('SELECT "offset", hash FROM records WHERE pool = $1 AND seq = $2', position.id, middle)
@@ -51,7 +51,7 @@ async def first_lost(connection: Connection, position: Position, is_at: IsAt) ->
 
 
 async def move_to_fork(connection: Connection, position: Position, from_seq: int, order: ForkOrder) -> int:
-    """Move the archived records from this one on to a new fork, atomically. Returns the fork's number."""
+    """Move the archived records from `from_seq` on to a new fork, atomically. Returns the fork's number."""
     pool = position.id
     async with connection.transaction():
         fork: int = await connection.fetchval("SELECT coalesce(max(fork), 0) + 1 FROM forks WHERE pool = $1", pool)
@@ -61,11 +61,11 @@ async def move_to_fork(connection: Connection, position: Position, from_seq: int
             pool, fork, from_seq, position.head.next_seq - 1, position.head.hash, order.reason, order.by,
         )  # fmt: skip
         offset = await connection.fetchval('SELECT "offset" FROM records WHERE pool = $1 AND seq = $2', pool, from_seq - 1)
-        beyond = {"orphans": ('"offset" >', offset), "records": ("seq >=", from_seq), "seals": ("size >", from_seq)}
-        for table, (where, than) in beyond.items():
+        conditions = {"orphans": ('"offset" >', offset), "records": ("seq >=", from_seq), "seals": ("size >", from_seq)}
+        for table, (where, bound) in conditions.items():
             copied = f"INSERT INTO fork_{table} SELECT *, $2 FROM {table} WHERE pool = $1 AND {where} $3"  # noqa: S608
-            await connection.execute(copied, pool, fork, than)
-            await connection.execute(f"DELETE FROM {table} WHERE pool = $1 AND {where} $2", pool, than)  # noqa: S608
+            await connection.execute(copied, pool, fork, bound)
+            await connection.execute(f"DELETE FROM {table} WHERE pool = $1 AND {where} $2", pool, bound)  # noqa: S608
         await connection.execute("DELETE FROM project_usage WHERE pool = $1 AND seq >= $2", pool, from_seq)
         await connection.execute("DELETE FROM usage_intervals WHERE pool = $1 AND from_seq > $2", pool, from_seq)
         head = await _rebuild_read_model(connection, position)
@@ -79,7 +79,7 @@ async def move_to_fork(connection: Connection, position: Position, from_seq: int
 
 
 async def _rebuild_read_model(connection: Connection, position: Position) -> ChainHead:
-    """Rebuild the read model from the remaining records; in a pruned archive, of jobs that it has completely."""
+    """Rebuild the read model from the remaining records. In a pruned archive: of jobs whose records are all archived."""
     log = await archived_log(connection, position.head.pool)
     first, people, verifier = log.start.next_seq, People(position.id), ChainVerifier(log.pool)
     verifier.resume(log.start, "", -1, ())
@@ -89,19 +89,19 @@ async def _rebuild_read_model(connection: Connection, position: Position) -> Cha
         if of_jobs or not first:
             scope = " AND submitted_seq >= $2" if of_jobs else " AND $2 = 0"
             await connection.execute(f"DELETE FROM {table} WHERE pool = $1{scope}", position.id, first)  # noqa: S608
-    noted = 0
+    read = 0
     async for message in log.messages(first):
         record = verifier.read(message)
         if record is None:
             continue
         people.note(record)
-        noted += 1
-        if noted % PAGE == 0:
-            await _put(connection, people)
-    await _put(connection, people)
+        read += 1
+        if read % PAGE == 0:
+            await _upsert(connection, people)
+    await _upsert(connection, people)
     return verifier.head
 
 
-async def _put(connection: Connection, people: People) -> None:
+async def _upsert(connection: Connection, people: People) -> None:
     for table, rows in people.take().items():
         await connection.execute(UPSERTS[table], rows)

@@ -10,7 +10,7 @@ from bailiff_log.reader import Entry
 
 
 class LogReplaced(Exception):
-    """The log lost stored records and continues with others."""
+    """The log lost records whose allocations are stored, and continues with others."""
 
 
 @dataclass
@@ -23,7 +23,7 @@ class GpuAllocationWriter:
     seq: int = -1
     hash: str = ""
     of_another_log: bool = False
-    held: GpuAllocations = field(default_factory=GpuAllocations)
+    allocations: GpuAllocations = field(default_factory=GpuAllocations)
 
     @classmethod
     async def load(cls, connection: Connection, pool: int) -> "GpuAllocationWriter":
@@ -37,17 +37,17 @@ class GpuAllocationWriter:
         self.seq, self.hash = record.seq, entry.hash
         if record.seq == self.after and entry.hash != self.after_hash:
             self.of_another_log = True
-        self.held.at(state, record, stored=record.seq <= self.after)
+        self.allocations.at(state, record, stored=record.seq <= self.after)
 
     async def write(self, connection: Connection) -> None:
         """Write pending rows and the position in one transaction. Raises `LogReplaced` after deleting what is stored."""
         if self.of_another_log:
-            await self.forget(connection)
+            await self.delete_all(connection)
         if self.seq <= self.after:
             return
         seq, digest = self.seq, self.hash
         async with connection.transaction():
-            await self.held.write(connection, self.pool)
+            await self.allocations.write(connection, self.pool)
             await connection.execute(
                 """INSERT INTO followed (pool, allocations_seq, allocations_hash) VALUES ($1, $2, $3)
                    ON CONFLICT (pool) DO UPDATE SET allocations_seq = excluded.allocations_seq, allocations_hash =
@@ -56,7 +56,7 @@ class GpuAllocationWriter:
             )  # fmt: skip
         self.after, self.after_hash = seq, digest
 
-    async def forget(self, connection: Connection) -> None:
+    async def delete_all(self, connection: Connection) -> None:
         """Delete all stored rows, because they are of another log. Raises `LogReplaced`."""
         async with connection.transaction():
             await connection.execute("DELETE FROM gpu_allocations WHERE pool = $1", self.pool)

@@ -23,8 +23,8 @@ from bailiff_service.settings import PoolDeclaration
 from .gpu_allocations import GpuAllocationWriter
 
 WAIT = 1.0
-PLACES = ", ".join(f"${number}" for number in range(1, len(USAGE_COLUMNS) + 1))
-INSERT = f"INSERT INTO project_usage ({', '.join(USAGE_COLUMNS)}) VALUES ({PLACES}) ON CONFLICT DO NOTHING"  # noqa: S608 - our own names
+PLACEHOLDERS = ", ".join(f"${number}" for number in range(1, len(USAGE_COLUMNS) + 1))
+INSERT = f"INSERT INTO project_usage ({', '.join(USAGE_COLUMNS)}) VALUES ({PLACEHOLDERS}) ON CONFLICT DO NOTHING"  # noqa: S608 - our own names
 INSERT_INTERVAL = """INSERT INTO usage_intervals (pool, from_seq, interval_us) SELECT $1, $2, $3 WHERE $3 IS DISTINCT FROM
     (SELECT interval_us FROM usage_intervals WHERE pool = $1 ORDER BY from_seq DESC LIMIT 1)
     ON CONFLICT (pool, from_seq) DO UPDATE SET interval_us = excluded.interval_us"""
@@ -32,7 +32,7 @@ INSERT_INTERVAL = """INSERT INTO usage_intervals (pool, from_seq, interval_us) S
 
 @dataclass
 class UsageSampler:
-    """Takes due samples. after: the newest stored seq."""
+    """Takes due samples of project usage. after: seq of the newest stored sample."""
 
     pool_id: int
     due: UsageSchedule
@@ -56,35 +56,35 @@ async def follow_usage(
         sampler.after = newest["seq"]
         sampler.due.last = (newest["time"] - EPOCH_START) // MICROSECOND // interval
     await connection.execute(INSERT_INTERVAL, pool_id, sampler.after + 1, interval)
-    allocations = await GpuAllocationWriter.load(connection, pool_id)
+    allocation_writer = await GpuAllocationWriter.load(connection, pool_id)
 
-    def look(entry: Entry) -> None:
+    def on_entry(entry: Entry) -> None:
         sampler.at(view.state, entry)
-        allocations.at(view.state, entry)
+        allocation_writer.at(view.state, entry)
 
     async def write() -> None:
         if sampler.rows:
             rows, sampler.rows = sampler.rows, []
             await connection.executemany(INSERT, rows)
-        await allocations.write(connection)
+        await allocation_writer.write(connection)
 
     def new_projection() -> Projection:
-        return Projection(bus, pool.name, pool.partition, Metrics(), snapshots=snapshots, observe=look)
+        return Projection(bus, pool.name, pool.partition, Metrics(), snapshots=snapshots, observe=on_entry)
 
     view = new_projection()
     catching_up: asyncio.Task[None] | None = None
     try:
         await view.open()
-        if view.state.seq > allocations.after:  # changes before the snapshot are not all stored: fold from the start
+        if view.state.seq > allocation_writer.after:  # changes before the snapshot are not all stored: fold from the start
             view = new_projection()
-        allocations.held.begin(view.state)
+        allocation_writer.allocations.begin(view.state)
         catching_up = asyncio.create_task(view.catch_up())
         while not catching_up.done():
             await asyncio.wait([catching_up], timeout=WAIT)
             await write()
         catching_up.result()
-        if view.state.seq < allocations.after:
-            await allocations.forget(connection)
+        if view.state.seq < allocation_writer.after:
+            await allocation_writer.delete_all(connection)
         while True:
             await write()
             await view.advance(WAIT)

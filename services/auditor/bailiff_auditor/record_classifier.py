@@ -1,4 +1,4 @@
-"""Classifies messages as records or orphans, and prepares the rows to write."""
+"""Verifies the chain, classifies messages as records or orphans, and prepares the rows to write."""
 
 from dataclasses import dataclass, replace
 
@@ -20,7 +20,7 @@ MAX_KNOWN_ORPHANS = 10_000
 
 @dataclass
 class RecordClassifier:
-    """Classifier of one pool, from a position on. unreadable: the record at which to stop."""
+    """Classifier of one pool, from a position on. unreadable: error of the record at which to stop."""
 
     verifier: ChainVerifier
     _people: People

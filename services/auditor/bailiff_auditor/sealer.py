@@ -28,7 +28,7 @@ LEAVES_KEPT = 1_000_000
 
 
 class Sealer:
-    """keys: the private sealing key, and its predecessor during a key rotation."""
+    """Sealer of one pool. keys: the private sealing key, and its predecessor during a key rotation."""
 
     def __init__(
         self, bus: Bus, pool: str, keys: tuple[bytes, bytes | None], every_records: int, every_us: int,
@@ -38,13 +38,13 @@ class Sealer:
         self._every_records, self._every_us = every_records, every_us
         self._metrics, self._alarms, self._clock_and_ids = metrics, alarms, clock_and_ids
         self._chain, self._base = SealChain(pool), Frontier()
-        self._later: list[bytes] = []
+        self._leaves: list[bytes] = []
         self._sealed_at = 0
         self._ready = False
         self._behind = 0  # size of a seal whose records are not all archived yet
 
     async def begin(self, connection: Connection, position: Position) -> None:
-        """Read the published seals, check them against the archive, and check that our key may continue."""
+        """Read the published seals, check them against the archive, and check that this auditor's key may continue."""
         self._chain, self._ready, self._behind = SealChain(self._pool), False, 0
         await self._known(connection, position)
         offset = await self._published(connection, position)
@@ -53,22 +53,22 @@ class Sealer:
         await connection.execute("UPDATE pools SET seals_offset = $2 WHERE id = $1", position.id, offset)
         last = self._chain.last
         self._base = await tree_at(connection, position.id, last.size) if last is not None else Frontier()
-        self._later = await leaves(connection, position.id, self._base.size, position.tree.size)
+        self._leaves = await leaves(connection, position.id, self._base.size, position.tree.size)
         self._sealed_at = last.sealed_at if last is not None else self._clock_and_ids.wall()
         self._metrics.sealed.labels(self._pool).set(self._base.size)
         self._ready = True
 
     def grown(self, more: list[bytes], size: int) -> None:
-        """Add leaves archived up to `size`. Beyond the cache limit they are read again when needed."""
-        if self._base.size + len(self._later) + len(more) == size and len(self._later) < LEAVES_KEPT:
-            self._later += more
+        """Cache leaves archived up to `size`. Beyond the cache limit they are read from the archive when needed."""
+        if self._base.size + len(self._leaves) + len(more) == size and len(self._leaves) < LEAVES_KEPT:
+            self._leaves += more
 
     def until_due(self, size: int) -> int:
         """Number of records from this size to the next seal."""
         return self._every_records - size % self._every_records
 
     async def seal_if_due(self, connection: Connection, position: Position) -> None:
-        """Seal at each due multiple of `every_records`, and everything if the time interval has passed."""
+        """Seal at each due multiple of `every_records`, and all records if the time interval has passed."""
         size, every = position.tree.size, self._every_records
         if 0 < self._behind <= size:
             await self.begin(connection, position)
@@ -79,13 +79,13 @@ class Sealer:
 
     async def _seal(self, connection: Connection, position: Position, size: int) -> None:
         new = size - self._base.size
-        if len(self._later) < new:
-            self._later = await leaves(connection, position.id, self._base.size, size)
+        if len(self._leaves) < new:
+            self._leaves = await leaves(connection, position.id, self._base.size, size)
         if not await self._may_seal(connection, position):
             self._ready = False
             return
-        tree, head_hash, sealed = position.tree.copy(), position.head.hash, self._later[:new]
-        if size < tree.size:  # it was due earlier
+        tree, head_hash, sealed = position.tree.copy(), position.head.hash, self._leaves[:new]
+        if size < tree.size:  # the seal was due at an earlier record
             head_hash, tree = await hash_of(connection, position.id, size - 1), self._base.copy()
             tree.extend(sealed)
         seal = make_seal(
@@ -95,19 +95,19 @@ class Sealer:
         self._chain.take(seal)
         offset = await self._publish(seal)
         await _store_seal(connection, position.id, seal, offset, tree)
-        self._base, self._later, self._sealed_at = tree, self._later[new:], seal.sealed_at
+        self._base, self._leaves, self._sealed_at = tree, self._leaves[new:], seal.sealed_at
         self._metrics.sealed.labels(self._pool).set(size)
 
     async def _may_seal(self, connection: Connection, position: Position) -> bool:
-        """Whether our key is the log's sealing key or may succeed it."""
+        """Whether this auditor's key is the log's sealing key or may succeed it."""
         pool = self._pool
         body = make_key(self._key, self._pool, position.identity, self._before if self._chain.keys else None)
         if body.key in self._chain.keys[-1:]:
             return True
         try:
             self._chain.take(body)
-        except VerificationFailed as no:
-            await self._alarms.alarm(pool, "seal-key-unknown", f"{pool}: sealing stopped: {no}")
+        except VerificationFailed as error:
+            await self._alarms.alarm(pool, "seal-key-unknown", f"{pool}: sealing stopped: {error}")
             return False
         await _store_key(connection, position.id, body, await self._publish(body))
         return True
@@ -171,9 +171,9 @@ class Sealer:
             self._chain.seals.append(lost[0])
         try:
             self._chain.take(body)
-        except VerificationFailed as no:
+        except VerificationFailed as error:
             self._chain.seals = known
-            text = f"{pool}: offset {message.offset} of {topics.SEALS.name} is not a valid seal of this log: {no}"
+            text = f"{pool}: offset {message.offset} of {topics.SEALS.name} is not a valid seal of this log: {error}"
             await self._alarms.alarm(pool, "seal-foreign", text)
             return True
         if isinstance(body, SealingKey):

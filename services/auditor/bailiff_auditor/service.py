@@ -1,4 +1,4 @@
-"""The auditor: archives all declared pools; waits for PostgreSQL, and stands by while another replica is active."""
+"""The auditor service: archives all declared pools; waits for PostgreSQL, and is on standby while another replica is active."""
 
 import asyncio
 from collections.abc import Mapping
@@ -28,24 +28,24 @@ from .quota_usage import follow_usage
 from .sealer import Sealer
 from .settings import AuditorSettings
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0
+MIN_BACKOFF_S, MAX_BACKOFF_S = 0.5, 15.0
 LAG_EVERY = 5.0
 SECOND = 1_000_000
 
 
 class AuditorService:
-    """Archives every declared pool, with two connections each and one more. told: alarms raised already."""
+    """Archives every declared pool, with two connections per pool and one for end offsets. raised: alarms raised already."""
 
     name = "auditor"
 
     def __init__(
-        self, settings: AuditorSettings, metrics: Metrics, bus: Bus, told: set[AlarmKey], clock_and_ids: ClockAndIds = SYSTEM
+        self, settings: AuditorSettings, metrics: Metrics, bus: Bus, raised: set[AlarmKey], clock_and_ids: ClockAndIds = SYSTEM
     ) -> None:
         self._settings, self._metrics, self._bus, self._clock_and_ids = settings, metrics, bus, clock_and_ids
         self._pools = read_pools(settings.pools)
         self._keys = self._read_keys()
         self._states: dict[str, str | None] = {pool.name: "opening its archive" for pool in self._pools}
-        self._alarms = Alarms(bus, metrics, clock_and_ids, told)
+        self._alarms = Alarms(bus, metrics, clock_and_ids, raised)
         self._archivers: dict[str, Archiver] = {}
 
     def readiness(self) -> Mapping[str, str | None]:
@@ -113,13 +113,13 @@ class AuditorService:
             self._clock_and_ids,
         )  # fmt: skip
 
-        def set_state(state: str | None) -> None:
+        def set_readiness(state: str | None) -> None:
             self._states[pool.name] = state
             if state is None:
                 caught_up.set()
 
         archiver = self._archivers[pool.name] = Archiver(
-            self._bus, pool, connection, self._metrics, self._alarms, sealer, set_state
+            self._bus, pool, connection, self._metrics, self._alarms, sealer, set_readiness
         )
         await race(archiver.run(), self._sample_usage(pool, pool_id, caught_up))
 
@@ -133,9 +133,9 @@ class AuditorService:
             except StateDiverged as diverged:
                 await self._alarms.alarm(pool.name, "state-diverged", str(diverged))
                 await asyncio.Event().wait()  # archiving continues; usage sampling cannot
-            except (OffsetOutOfRange, LogReplaced) as gone:
-                logger(pool=pool.name).warning("usage sampling: reading the log from its start", why=str(gone))
-                await asyncio.sleep(LONGEST_PAUSE)
+            except (OffsetOutOfRange, LogReplaced) as error:
+                logger(pool=pool.name).warning("usage sampling: reading the log from its start", why=str(error))
+                await asyncio.sleep(MAX_BACKOFF_S)
             finally:
                 connection.terminate()
 
@@ -160,4 +160,4 @@ class AuditorService:
         self._states[pool.name] = f"PostgreSQL is unavailable: {why}"
         self._metrics.postgres_outages.inc()
         logger(pool=pool.name).warning(f"PostgreSQL is unavailable: waiting (attempt {failures})", reason=why)
-        await asyncio.sleep(min(FIRST_PAUSE * 2 ** min(failures - 1, 10), LONGEST_PAUSE))
+        await asyncio.sleep(min(MIN_BACKOFF_S * 2 ** min(failures - 1, 10), MAX_BACKOFF_S))

@@ -12,7 +12,7 @@ class AuditorSettings(ServiceSettings):
     """postgres: DSN of the archive. seal_key: file with the private sealing key; default: `auditor/seal.key` in the state
 
     folder, generated at the first start. seal_key_before: the previous key, during a key rotation. seal_records,
-    seal_seconds: seal at each multiple of so many records, and after so many seconds if there are new records.
+    seal_seconds: seal at each multiple of this number of records, and after this time if there are new records.
     usage_seconds: interval of project usage samples, in log time.
     """
 

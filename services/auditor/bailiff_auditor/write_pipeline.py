@@ -1,4 +1,4 @@
-"""Runs one write at a time in the background, in order."""
+"""Runs database writes in the background, one at a time and in order, while the next batch is read."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -8,18 +8,18 @@ Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 class WritePipeline:
-    """One background write. Its failure is raised by `ended`, and no later write starts."""
+    """One background write. `wait` raises its failure, and no later write starts."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
 
     async def begin(self, work: Work) -> None:
-        """Start this after the current write has ended."""
-        await self.ended()
+        """Start this work once the current write has ended."""
+        await self.wait()
         self._task = asyncio.create_task(work())
         await asyncio.sleep(0)
 
-    async def ended(self) -> None:
+    async def wait(self) -> None:
         """Wait for the current write."""
         if self._task is not None:
             await self._task

@@ -16,7 +16,7 @@ from bailiff_bus import topics
 from bailiff_bus.port import Bus, BusUnavailable, Message, OffsetOutOfRange
 from bailiff_console.live.change import event
 from bailiff_console.live.pools import Pools
-from bailiff_console.live.stream import HEADERS, HEARTBEAT_S, RETRY_MS, STUCK_S, disconnected
+from bailiff_console.live.stream import HEADERS, HEARTBEAT_S, RETRY_MS, SEND_TIMEOUT_S, disconnected
 from bailiff_service.race import race
 
 from .problems import busy
@@ -27,7 +27,7 @@ LOOKBACK = 50_000  # messages, of all jobs, scanned for earlier output
 READ_S = 0.5
 LINES = 400  # per event
 MAX_LINE = 8_000  # characters
-COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+ANSI_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Lines:
@@ -51,7 +51,7 @@ class Lines:
         new = message.value[max(0, known - begin) :]
         self._ends[source] = max(known, begin + len(message.value))
         fields = {"task": _number(task), "attempt": _number(attempt), "at": moment(message.time)}
-        text = COLOURS.sub("", new.decode(errors="replace"))
+        text = ANSI_ESCAPES.sub("", new.decode(errors="replace"))
         return [{**fields, "text": line[:MAX_LINE]} for line in text.splitlines()]
 
 
@@ -96,7 +96,7 @@ class _Stream(Response):
 
     async def _send_all(self, send: Send) -> None:
         async for message in self._messages():
-            async with asyncio.timeout(STUCK_S):
+            async with asyncio.timeout(SEND_TIMEOUT_S):
                 await send({"type": "http.response.body", "body": message, "more_body": True})
 
     async def _messages(self) -> AsyncIterator[bytes]:
@@ -119,6 +119,6 @@ class _Stream(Response):
                     last_sent = loop.time()
                 if loop.time() - last_sent > HEARTBEAT_S:
                     last_sent = loop.time()
-                    yield b": still here\n\n"
+                    yield b": heartbeat\n\n"
         finally:
             await reader.close()

@@ -32,7 +32,7 @@ class Background:
         self._failed = asyncio.get_running_loop().create_future()
 
     async def watch(self, work: Sequence[Coroutine[Any, Any, None]]) -> None:
-        """Until cancelled, a watcher ends, or any work fails, whose error is raised. Call `observe` first."""
+        """Run until cancelled, or until a watcher ends or any work fails; raises its error. Call `observe` first."""
         assert self._failed is not None
         try:
             await race(*work, self._failed)

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, Self
 from bailiff_core.records.chain import GENESIS
 
 from .telemetry_rollup import TelemetryRollup
-from .windowed_counters import LENGTHS, Counters, WindowName, found, listed
+from .windowed_counters import LENGTHS, Counters, WindowName, from_pairs, to_pairs
 
-SCHEMA = 1
-PACKED_FROM = 256 * 1024  # bytes: the aggregates of a thousand projects exceed Kafka's message size
+SCHEMA = 2
+COMPRESS_FROM = 256 * 1024  # bytes: the aggregates of a thousand projects exceed Kafka's message size
 
 
 @dataclass(slots=True)
@@ -29,46 +29,46 @@ class Window:
 
 
 class WindowSnapshot(NamedTuple):
-    """A window as of `end`, µs. over: whether it ended there."""
+    """A window as of `end`, µs. complete: whether it ended there."""
 
     name: WindowName
     window: Window
     end: int
-    over: bool
+    complete: bool
 
 
 class Entitlement(NamedTuple):
-    """A project's quota, limit and fair share in thousandths of GPUs; None: unlimited. wanted: used and requested."""
+    """A project's quota, limit and fair share in thousandths of GPUs; None: unlimited. requested: allocated plus pending."""
 
     quota: int | None
     limit: int | None
     share: int
-    wanted: int
+    requested: int
 
 
 @dataclass(slots=True)
 class Aggregates:
-    """next_seq: of the first record not included; hash: of the last one included. since: levels are integrated up to it.
+    """next_seq: of the first record not included; hash: of the last one included. integrated_to: log time, µs, of the levels.
 
-    sample: each project's entitlement at the newest sample; sampled: its minute of log time. traces: open spans of
+    sample: each project's entitlement at the newest sample; sample_minute: its minute of log time. traces: open spans of
     `traces.py`. telemetry: aggregates of telemetry, stored together so that both are one value.
     """
 
     next_seq: int = 0
     hash: str = GENESIS
-    since: int = 0
+    integrated_to: int = 0
     totals: Counters = field(default_factory=dict)
     windows: dict[WindowName, Window] = field(default_factory=dict)
     levels: Counters = field(default_factory=dict)
     sample: dict[str, Entitlement] = field(default_factory=dict)
-    sampled: int = -1
+    sample_minute: int = -1
     traces: dict[str, Any] = field(default_factory=dict)
     telemetry: TelemetryRollup = field(default_factory=TelemetryRollup)
 
     @property
     def size(self) -> int:
         """Number of records and telemetry messages included."""
-        return self.next_seq + self.telemetry.taken
+        return self.next_seq + self.telemetry.messages
 
     def add(self, *key: str, amount: int = 1) -> None:
         """Add to a counter, in the totals and in every open window."""
@@ -78,33 +78,33 @@ class Aggregates:
                 window.sums[key] = window.sums.get(key, 0) + amount
 
     def add_to_window(self, name: WindowName, *key: str) -> None:
-        """Count in this window only; in the totals, with the window's name as the last label."""
-        whole = (*key, name)
-        self.totals[whole] = self.totals.get(whole, 0) + 1
+        """Add 1 to a counter of this window only; in the totals the window's name is the last label."""
+        labelled = (*key, name)
+        self.totals[labelled] = self.totals.get(labelled, 0) + 1
         if name in self.windows:
             sums = self.windows[name].sums
             sums[key] = sums.get(key, 0) + 1
 
     def level(self, *key: str, change: int) -> None:
-        """Change a level, which is integrated up to now already."""
+        """Change a level. It must have been integrated to the present log time."""
         if change:
             self.levels[key] = self.levels.get(key, 0) + change
             if not self.levels[key]:
                 del self.levels[key]
 
     def advance(self, time: int, stepped: int = 0) -> Iterator[WindowSnapshot]:
-        """Advance log time to `time`. stepped: the last part is a clock step, which is not integrated, µs.
+        """Advance log time to `time`, µs. stepped: length of a clock step at the end, which is not integrated, µs.
 
         Yields windows to publish, each valid until the next one is requested: every window at its end, and the longer ones
         also at the end of the last minute.
         """
         if not self.windows:
-            self.since = time
+            self.integrated_to = time
             for name, length in LENGTHS.items():
                 self.windows[name] = Window(time - time % length, self.next_seq)
         if stepped > 0:
             yield from self._roll(time - stepped)
-            self.since = time
+            self.integrated_to = time
         yield from self._roll(time)
 
     def _roll(self, time: int) -> Iterator[WindowSnapshot]:
@@ -112,46 +112,47 @@ class Aggregates:
         while end <= time:
             self._accumulate(end)
             for name, window in self.windows.items():
-                over = window.begin + LENGTHS[name] <= end
-                if over or end + LENGTHS["1m"] > time:
-                    yield WindowSnapshot(name, window, end, over)
-                if over:
+                complete = window.begin + LENGTHS[name] <= end
+                if complete or end + LENGTHS["1m"] > time:
+                    yield WindowSnapshot(name, window, end, complete)
+                if complete:
                     self.windows[name] = Window(end, self.next_seq)
             end += LENGTHS["1m"]
         self._accumulate(time)
 
     def _accumulate(self, until: int) -> None:
         """Integrate the levels up to this time."""
-        lasted = until - self.since
-        if lasted > 0:
+        elapsed = until - self.integrated_to
+        if elapsed > 0:
             for key, level in self.levels.items():
-                self.add(*key, amount=level * lasted)
-            self.since = until
+                self.add(*key, amount=level * elapsed)
+            self.integrated_to = until
 
     def to_bytes(self) -> bytes:
-        """Serialize without the levels, which follow from the state. Counters exceed the integers of other JSON writers."""
+        """Serialize without the levels, which follow from the state. Uses `json`: counters exceed 64 bits."""
         data = {
-            "schema": SCHEMA, "next_seq": self.next_seq, "hash": self.hash, "since": self.since, "sampled": self.sampled,
+            "schema": SCHEMA, "next_seq": self.next_seq, "hash": self.hash, "integrated_to": self.integrated_to,
+            "sample_minute": self.sample_minute,
             "traces": self.traces, "telemetry": self.telemetry.to_data(),
-            "totals": listed(self.totals), "sample": self.sample,
+            "totals": to_pairs(self.totals), "sample": self.sample,
             "windows": {
-                name: [window.begin, window.first_seq, listed(window.sums)] for name, window in self.windows.items()
+                name: [window.begin, window.first_seq, to_pairs(window.sums)] for name, window in self.windows.items()
             },
         }  # fmt: skip
         plain = json.dumps(data, separators=(",", ":")).encode()
-        return zlib.compress(plain, level=1) if len(plain) >= PACKED_FROM else plain
+        return zlib.compress(plain, level=1) if len(plain) >= COMPRESS_FROM else plain
 
     @classmethod
     def from_bytes(cls, stored: bytes) -> Self | None:
-        """Deserialize; None if the schema is another release's."""
+        """Deserialize. Returns None if the schema is another release's."""
         data = json.loads(stored if stored.startswith(b"{") else zlib.decompress(stored))
         if data["schema"] != SCHEMA:
             return None
         return cls(
-            next_seq=data["next_seq"], hash=data["hash"], since=data["since"], sampled=data["sampled"],
-            traces=data["traces"],
+            next_seq=data["next_seq"], hash=data["hash"], integrated_to=data["integrated_to"],
+            sample_minute=data["sample_minute"], traces=data["traces"],
             telemetry=TelemetryRollup.from_data(data["telemetry"]) if "telemetry" in data else TelemetryRollup(),
-            totals=found(data["totals"]),
+            totals=from_pairs(data["totals"]),
             sample={name: Entitlement(*values) for name, values in data["sample"].items()},
-            windows={name: Window(begin, seq, found(sums)) for name, (begin, seq, sums) in data["windows"].items()},
+            windows={name: Window(begin, seq, from_pairs(sums)) for name, (begin, seq, sums) in data["windows"].items()},
         )  # fmt: skip

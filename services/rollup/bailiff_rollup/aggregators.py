@@ -1,14 +1,14 @@
-"""Aggregates each record: called after the record is folded, with the job's levels before it."""
+"""Aggregates the records of one pool's log: each record after it is folded, with the job's levels before it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 from bailiff_core.explain.sentences import jobs_of
-from bailiff_core.model.project_tree import ProjectTree
+from bailiff_core.model.project_tree import Tree
 from bailiff_core.model.resource_vector import UNLIMITED
 from bailiff_core.model.state import Job, PoolState
-from bailiff_core.model.work_lost import allocated_gpu_milli
+from bailiff_core.model.work_lost import held_gpu_milli
 from bailiff_core.queue import start_slo
 from bailiff_core.queue.order import shares_now
 from bailiff_core.records import Record, decisions, facts
@@ -19,70 +19,70 @@ from .aggregates import Aggregates, Entitlement, WindowSnapshot
 from .histogram import bucket_of
 from .windowed_counters import LENGTHS
 
-# Label `rule` of an eviction by action.
+# Label `rule` of an eviction, by action.
 EVICTION_RULES = {"preempt": "priority", "reclaim": "quota", "consolidate": "compaction"}
 ALLOCATED_STATES = ("starting", "running", "exited")  # states of a task that has its GPUs allocated
-START_LIMITS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 21_600, 86_400)  # seconds, of Prometheus' buckets
+START_LIMITS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 21_600, 86_400)  # bounds of Prometheus buckets, s
 MILLISECOND, SECOND, MINUTE = 1_000, 1_000_000, 60_000_000
 
 
 @dataclass(slots=True)
 class JobLevels:
-    """A job's levels after the previous record. gpu_milli: in use; idle: of those, by idle tasks; whole: of all placed tasks."""
+    """A job's levels after the previous record. gpu_milli: allocated; idle: by idle tasks; placed: of all placed tasks."""
 
     pending_class: str = ""
     projects: tuple[str, ...] = ()
     gpu_milli: int = 0
     idle: int = 0
-    whole: int = 0
+    placed: int = 0
     last_start: int | None = None
     started: bool = False
 
 
-UNKNOWN = JobLevels()
+NO_LEVELS = JobLevels()
 
 
 @dataclass
 class Aggregator:
-    """Aggregates the records of one pool that are not in `aggregates` yet. emit: called with each window to publish."""
+    """Adds the records of one pool to `aggregates`. emit: called with each window to publish. available: usable GPUs, milli."""
 
     aggregates: Aggregates
     emit: Callable[[WindowSnapshot], None]
     jobs: dict[str, JobLevels] = field(default_factory=dict)
     available: int = 0
-    _tree: ProjectTree = field(default_factory=ProjectTree)
+    _tree: Tree = field(default_factory=Tree)
 
-    def look(self, state: PoolState) -> None:
-        """Start from the state after the last aggregated record."""
+    def reset_levels(self, state: PoolState) -> None:
+        """Set all levels from the state after the last aggregated record."""
         self.aggregates.levels.clear()
         self.jobs.clear()
         self.available = 0
-        self._tree = ProjectTree(state.policy.projects if state.policy is not None else ())
+        self._tree = Tree(state.policy.projects if state.policy is not None else ())
         for name in state.jobs:
             self._update_job(state, name)
-        self._nodes(state)
+        self._update_nodes(state)
         for project, entitlement in self.aggregates.sample.items():
             self.aggregates.level("entitled", project, change=entitlement.share)
 
     def count(self, state: PoolState, entry: Entry) -> None:
-        """Aggregate this record, which was just folded."""
+        """Aggregate this record. state: after it."""
         record, aggregates = entry.record, self.aggregates
         data = record.data
         stepped = data.jump if isinstance(data, facts.ClockStepped) else 0
         for snapshot in aggregates.advance(record.time, stepped):
             self.emit(snapshot)
-        self._event(state, record)
+        self._count_event(state, record)
         if isinstance(data, facts.PolicyApplied):
-            self._tree = ProjectTree(state.rules.projects)
+            self._tree = Tree(state.rules.projects)
             for name in list(self.jobs):
                 self._update_job(state, name)
         for name in jobs_of(record):
             self._update_job(state, name)
         if data is not None and "node" in type(data).model_fields and "task" not in type(data).model_fields:
-            self._nodes(state)
-        if record.cycle_end and record.time // MINUTE > aggregates.sampled and state.policy is not None:
+            self._update_nodes(state)
+        if record.cycle_end and record.time // MINUTE > aggregates.sample_minute and state.policy is not None:
             self._sample_entitlements(state)
-            aggregates.sampled = record.time // MINUTE
+            aggregates.sample_minute = record.time // MINUTE
         aggregates.next_seq, aggregates.hash = record.seq + 1, entry.hash
 
     def path_of(self, state: PoolState, job: str) -> tuple[str, ...]:
@@ -90,26 +90,26 @@ class Aggregator:
         found = state.jobs.get(job)
         return self._tree.branches[self._tree.leaf_of(found.project)].path if found is not None else ("",)
 
-    def _event(self, state: PoolState, record: Record) -> None:
+    def _count_event(self, state: PoolState, record: Record) -> None:
         aggregates, data = self.aggregates, record.data
         match data:
             case facts.JobSubmitted():
                 aggregates.add("submitted", state.jobs[data.demand.job].class_name)
             case facts.TaskStarted():
-                self._started(state, state.jobs[data.job])
+                self._count_start(state, state.jobs[data.job])
             case decisions.PreemptionDecided():
                 for victim in data.victims:
                     if not victim.reserved:
                         aggregates.add("evictions", data.action, EVICTION_RULES.get(data.action, data.action))
-                        self._repeat(state.jobs[victim.job], record.time)
+                        self._count_repeat_eviction(state.jobs[victim.job], record.time)
             case decisions.EvictionDecided():
                 aggregates.add("evictions", "evict", data.cause)
             case decisions.MigrationDecided():
                 aggregates.add("evictions", "migrate", data.cause)
             case decisions.EvictionCancelled():
-                aggregates.add("withdrawn")
+                aggregates.add("cancelled-evictions")
             case decisions.JobRequeued():
-                self._lost(state, data, record.time)
+                self._count_work_lost(state, data, record.time)
             case decisions.JobShrunk():
                 aggregates.add(
                     "lost", data.cause if data.outcome.startswith("preempted") else data.outcome, amount=data.lost_gpu_ms
@@ -117,62 +117,62 @@ class Aggregator:
             case _:
                 pass
 
-    def _started(self, state: PoolState, job: Job) -> None:
-        if job.first_wait is None or self.jobs.get(job.id, UNKNOWN).started:
+    def _count_start(self, state: PoolState, job: Job) -> None:
+        if job.first_wait is None or self.jobs.get(job.id, NO_LEVELS).started:
             return
         milliseconds, name = job.first_wait // MILLISECOND, job.class_name
         self.aggregates.add("started", name, str(bucket_of(milliseconds)))
         self.aggregates.add("start-ms", name, amount=milliseconds)
-        within = next((at for at in START_LIMITS if job.first_wait <= at * SECOND), None)
-        self.aggregates.add("started-within", name, "+Inf" if within is None else str(within))
+        bound = next((limit for limit in START_LIMITS if job.first_wait <= limit * SECOND), None)
+        self.aggregates.add("started-within", name, "+Inf" if bound is None else str(bound))
         entry = state.rules.find_class(name)
-        for percent, time in start_slo.slo_targets(entry) if entry is not None else ():
+        for percent, time in start_slo.promises(entry) if entry is not None else ():
             self.aggregates.add("late", name, str(percent), amount=int(job.first_wait > time))
 
-    def _repeat(self, job: Job, now: int) -> None:
+    def _count_repeat_eviction(self, job: Job, now: int) -> None:
         for name, length in LENGTHS.items():
             if job.last_eviction is not None and now - job.last_eviction < length:
-                self.aggregates.add_to_window(name, "again")
+                self.aggregates.add_to_window(name, "repeat-evictions")
 
-    def _lost(self, state: PoolState, data: decisions.JobRequeued, now: int) -> None:
-        """Saved work: what would have been lost without a checkpoint (as in `model.work_lost`), less what was lost."""
+    def _count_work_lost(self, state: PoolState, data: decisions.JobRequeued, now: int) -> None:
+        """Count the work lost, and the work saved: the loss without a checkpoint (`model.work_lost`) less the actual loss."""
         evicted = data.outcome.startswith("preempted")
         self.aggregates.add("lost", data.cause if evicted else data.outcome, amount=data.lost_gpu_ms)
-        known = self.jobs.get(data.job, UNKNOWN)
+        known = self.jobs.get(data.job, NO_LEVELS)
         if evicted and known.last_start is not None:
             rules = state.rules.preemption
-            held = min(max(0, now - known.last_start), rules.max_counted_loss)
-            without = known.whole * (held + rules.restart_cost) // 1_000_000
-            self.aggregates.add("saved", amount=max(0, without - data.lost_gpu_ms))
+            runtime = min(max(0, now - known.last_start), rules.max_counted_loss)
+            without_checkpoint = known.placed * (runtime + rules.restart_cost) // 1_000_000
+            self.aggregates.add("saved", amount=max(0, without_checkpoint - data.lost_gpu_ms))
 
     def _update_job(self, state: PoolState, name: str) -> None:
         """Update the levels to the job's current state."""
-        before, job = self.jobs.pop(name, UNKNOWN), state.jobs.get(name)
-        now = UNKNOWN if job is None or job.ended_at is not None else self._known(state, job)
-        if now is not UNKNOWN:
+        before, job = self.jobs.pop(name, NO_LEVELS), state.jobs.get(name)
+        now = NO_LEVELS if job is None or job.ended_at is not None else self._levels_of(state, job)
+        if now is not NO_LEVELS:
             self.jobs[name] = now
-        for known, sign in ((before, -1), (now, 1)):
-            if known.pending_class:
-                self.aggregates.level("waiting", known.pending_class, change=sign)
-            for project in known.projects if known.gpu_milli else ():
-                self.aggregates.level("used", project, change=sign * known.gpu_milli)
-                self.aggregates.level("idle", project, change=sign * known.idle)
+        for levels, sign in ((before, -1), (now, 1)):
+            if levels.pending_class:
+                self.aggregates.level("pending", levels.pending_class, change=sign)
+            for project in levels.projects if levels.gpu_milli else ():
+                self.aggregates.level("used", project, change=sign * levels.gpu_milli)
+                self.aggregates.level("idle", project, change=sign * levels.idle)
 
-    def _known(self, state: PoolState, job: Job) -> JobLevels:
+    def _levels_of(self, state: PoolState, job: Job) -> JobLevels:
         tree = self._tree
-        holding = [task for task in job.tasks if task.state in ALLOCATED_STATES]
-        idle = [task for task in holding if task.idle_since is not None]
+        allocated = [task for task in job.tasks if task.state in ALLOCATED_STATES]
+        idle = [task for task in allocated if task.idle_since is not None]
         return JobLevels(
             pending_class=job.class_name if job.phase in ("pending", "reserved") else "",
             projects=tree.branches[tree.leaf_of(job.project)].path,
-            gpu_milli=allocated_gpu_milli(state, job, holding) if holding else 0,
-            idle=allocated_gpu_milli(state, job, idle) if idle else 0,
-            whole=allocated_gpu_milli(state, job, job.tasks) if job.tasks else 0,
+            gpu_milli=held_gpu_milli(state, job, allocated) if allocated else 0,
+            idle=held_gpu_milli(state, job, idle) if idle else 0,
+            placed=held_gpu_milli(state, job, job.tasks) if job.tasks else 0,
             last_start=job.last_start,
             started=job.first_wait is not None,
         )
 
-    def _nodes(self, state: PoolState) -> None:
+    def _update_nodes(self, state: PoolState) -> None:
         usable = sum(
             (node.capacity.devices & ~node.quarantined).bit_count() for node in state.nodes.values() if node.state != "lost"
         )
@@ -180,7 +180,7 @@ class Aggregator:
         self.available = 1000 * usable
 
     def _sample_entitlements(self, state: PoolState) -> None:
-        """Sample each project's entitlement, once per minute of log time, because fair shares are expensive."""
+        """Sample each project's entitlement. Once per minute of log time only, because fair shares are expensive to compute."""
         aggregates = self.aggregates
         for project, entitlement in aggregates.sample.items():
             aggregates.level("entitled", project, change=-entitlement.share)
@@ -190,17 +190,17 @@ class Aggregator:
 
 
 def entitlements(state: PoolState) -> dict[str, Entitlement]:
-    """Each project's entitlement now. Requires a policy and no open decision cycle."""
+    """Each project's entitlement now, by name. Requires a policy and no open decision cycle."""
     snapshot = current_snapshot(state)
     shares = shares_now(snapshot)
     return {
         name: Entitlement(
-            _bound(branch.quota.gpu_milli), _bound(branch.limit.gpu_milli),
+            _gpu_milli(branch.quota.gpu_milli), _gpu_milli(branch.limit.gpu_milli),
             int(shares[name].gpu_milli) if name in shares else 0, int(snapshot.usage.requested(name).gpu_milli),
         )
         for name, branch in snapshot.usage.tree.branches.items()
     }  # fmt: skip
 
 
-def _bound(amount: int | Fraction) -> int | None:
+def _gpu_milli(amount: int | Fraction) -> int | None:
     return None if amount == UNLIMITED else int(amount)

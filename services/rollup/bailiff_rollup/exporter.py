@@ -21,11 +21,11 @@ from .aggregators import EVICTION_RULES, START_LIMITS, entitlements
 from .windowed_counters import LENGTHS, Counters, Key, of
 
 MICROSECONDS = 1_000_000
-GPU_MICROSECONDS = 1_000 * MICROSECONDS  # sums of GPUs are in thousandths of them
+GPU_MICROSECONDS = 1_000 * MICROSECONDS  # counters of GPUs are in thousandths
 UNITS: tuple[tuple[metrics.Metric, str, int], ...] = (
     (metrics.EVICTIONS, "evictions", 1),
-    (metrics.REPEAT_EVICTIONS, "again", 1),
-    (metrics.EVICTIONS_CANCELLED, "withdrawn", 1),
+    (metrics.REPEAT_EVICTIONS, "repeat-evictions", 1),
+    (metrics.EVICTIONS_CANCELLED, "cancelled-evictions", 1),
     (metrics.GPU_SECONDS_LOST, "lost", 1_000),
     (metrics.GPU_SECONDS_SAVED, "saved", 1_000),
     (metrics.GPU_SECONDS_USED, "used", GPU_MICROSECONDS),
@@ -33,10 +33,10 @@ UNITS: tuple[tuple[metrics.Metric, str, int], ...] = (
     (metrics.GPU_SECONDS_FAIR_SHARE, "entitled", GPU_MICROSECONDS),
     (metrics.GPU_SECONDS_AVAILABLE, "available", GPU_MICROSECONDS),
     (metrics.JOBS_SUBMITTED, "submitted", 1),
-    (metrics.PENDING_SECONDS, "waiting", MICROSECONDS),
+    (metrics.PENDING_SECONDS, "pending", MICROSECONDS),
     (metrics.STARTS_LATE, "late", 1),
 )
-MEASURED: tuple[tuple[metrics.Metric, str, int], ...] = (
+TELEMETRY_UNITS: tuple[tuple[metrics.Metric, str, int], ...] = (
     (metrics.GPU_SECONDS_MEASURED, "gpu", 100 * MICROSECONDS),
     (metrics.GPU_SECONDS_BUSY, "busy", 100 * MICROSECONDS),
     (metrics.GPU_MEMORY_MEASURED, "memory", MICROSECONDS),
@@ -44,68 +44,70 @@ MEASURED: tuple[tuple[metrics.Metric, str, int], ...] = (
 )
 
 
-Found = Mapping[str, tuple[Aggregates, PoolState]]
+Rollups = Mapping[str, tuple[Aggregates, PoolState]]
 
 
 class RollupCollector(Collector):
-    """found: returns the aggregates and the state of each pool of this replica."""
+    """rollups: returns the aggregates and the state of each pool of this replica."""
 
-    def __init__(self, found: Callable[[], Found]) -> None:
-        self._found = found
+    def __init__(self, rollups: Callable[[], Rollups]) -> None:
+        self._rollups = rollups
         self._entitled: dict[str, tuple[int, dict[str, Entitlement]]] = {}
 
     def collect(self) -> Iterable[Metric]:
-        """The metrics."""
-        found = self._found()
-        sums = {pool: {**_zero_counters(state), **aggregates.totals} for pool, (aggregates, state) in found.items()}
+        """All metrics of the roll-up."""
+        rollups = self._rollups()
+        sums = {pool: {**_zero_counters(state), **aggregates.totals} for pool, (aggregates, state) in rollups.items()}
         yield from self._counters(UNITS, sums)
-        yield from self._counters(MEASURED, {pool: aggregates.telemetry.totals for pool, (aggregates, _) in found.items()})
+        yield from self._counters(
+            TELEMETRY_UNITS, {pool: aggregates.telemetry.totals for pool, (aggregates, _) in rollups.items()}
+        )
         yield self._starts(sums)
-        yield self._start_slos(found)
-        yield from self._gauges(found)
+        yield self._start_slos(rollups)
+        yield from self._gauges(rollups)
 
-    def _counters(self, units: Sequence[tuple[metrics.Metric, str, int]], found: Mapping[str, Counters]) -> Iterator[Metric]:
+    def _counters(self, units: Sequence[tuple[metrics.Metric, str, int]], counters: Mapping[str, Counters]) -> Iterator[Metric]:
         for metric, name, unit in units:
             family = CounterMetricFamily(metric.name, metric.help, labels=metric.labels)
-            for pool, sums in found.items():
+            for pool, sums in counters.items():
                 for labels, value in of(sums, name).items():
                     family.add_metric([pool, *labels], value / unit)
             yield family
 
-    def _starts(self, found: Mapping[str, Counters]) -> Metric:
+    def _starts(self, counters: Mapping[str, Counters]) -> Metric:
         metric = metrics.START_SECONDS
         family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
-        for pool, sums in found.items():
+        for pool, sums in counters.items():
             within = of(sums, "started-within")
             for name in sorted({labels[0] for labels in within}):
-                so_far, buckets = 0, []
+                cumulative, buckets = 0, []
                 for limit in (*map(str, START_LIMITS), "+Inf"):
-                    so_far += within.get((name, limit), 0)
-                    buckets.append((limit, so_far))
-                waited = sums.get(("start-ms", name), 0) / 1_000
-                family.add_metric([pool, name], buckets=buckets, sum_value=waited)
+                    cumulative += within.get((name, limit), 0)
+                    buckets.append((limit, cumulative))
+                seconds = sums.get(("start-ms", name), 0) / 1_000
+                family.add_metric([pool, name], buckets=buckets, sum_value=seconds)
         return family
 
-    def _start_slos(self, found: Found) -> Metric:
+    def _start_slos(self, rollups: Rollups) -> Metric:
         metric = metrics.START_SLO
         family = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
-        for pool, (_, state) in found.items():
+        for pool, (_, state) in rollups.items():
             for entry in state.rules.priority_classes if state.policy is not None else ():
-                for percent, time in start_slo.slo_targets(entry):
+                for percent, time in start_slo.promises(entry):
                     family.add_metric([pool, entry.name, str(percent)], time / MICROSECONDS)
         return family
 
-    def _gauges(self, found: Found) -> Iterator[Metric]:
+    def _gauges(self, rollups: Rollups) -> Iterator[Metric]:
         gpus = GaugeMetricFamily(metrics.PROJECT_GPUS.name, metrics.PROJECT_GPUS.help, labels=metrics.PROJECT_GPUS.labels)
         time = GaugeMetricFamily(metrics.ROLLUP_TIME.name, metrics.ROLLUP_TIME.help, labels=metrics.ROLLUP_TIME.labels)
-        for pool, (aggregates, state) in found.items():
-            time.add_metric([pool], aggregates.since / MICROSECONDS)
+        for pool, (aggregates, state) in rollups.items():
+            time.add_metric([pool], aggregates.integrated_to / MICROSECONDS)
             levels = aggregates.levels
             gpus.add_metric([pool, "", "available"], levels.get(("available",), 0) / 1_000)
             for project, entitlement in self._entitlements(pool, aggregates, state).items():
                 kinds = {
                     "used": levels.get(("used", project), 0), "idle": levels.get(("idle", project), 0),
-                    "wanted": entitlement.wanted, "quota": entitlement.quota, "limit": entitlement.limit,
+                    "wanted": entitlement.requested, "quota": entitlement.quota, "limit": entitlement.limit,
                     "fair_share": entitlement.share,
                 }  # fmt: skip
                 for kind, milli in kinds.items():
@@ -115,7 +117,7 @@ class RollupCollector(Collector):
         yield time
 
     def _entitlements(self, pool: str, aggregates: Aggregates, state: PoolState) -> Mapping[str, Entitlement]:
-        """Entitlements as of the last record; the stored sample may be old if the log is quiet."""
+        """Entitlements by project after the last record. The stored sample may be older if the log is idle."""
         seq, entitlement = self._entitled.get(pool, (-1, aggregates.sample))
         if seq != state.seq and state.policy is not None and not state.cycle_open:
             seq, entitlement = self._entitled[pool] = state.seq, entitlements(state)
@@ -123,16 +125,16 @@ class RollupCollector(Collector):
 
 
 def _zero_counters(state: PoolState) -> dict[Key, int]:
-    """Counters of all possible events, as 0. Continuously growing counters do not need it."""
-    keys: list[Key] = [("withdrawn",), ("saved",)]
-    keys += [("evictions", action, right) for action, right in EVICTION_RULES.items()]
+    """Counters of all possible events, as 0. Integrated levels do not need it."""
+    keys: list[Key] = [("cancelled-evictions",), ("saved",)]
+    keys += [("evictions", action, rule) for action, rule in EVICTION_RULES.items()]
     keys += [("evictions", "evict", cause) for cause in _causes_of(decisions.EvictionDecided)]
     keys += [("evictions", "migrate", cause) for cause in _causes_of(decisions.MigrationDecided)]
     keys += [("lost", cause) for cause in (*get_args(EvictionCause), "failed", "lost")]
-    keys += [("again", window) for window in LENGTHS]
+    keys += [("repeat-evictions", window) for window in LENGTHS]
     for entry in state.rules.priority_classes if state.policy is not None else ():
-        keys += [("submitted", entry.name), ("waiting", entry.name), ("started-within", entry.name, "+Inf")]
-        keys += [("late", entry.name, str(percent)) for percent, _ in start_slo.slo_targets(entry)]
+        keys += [("submitted", entry.name), ("pending", entry.name), ("started-within", entry.name, "+Inf")]
+        keys += [("late", entry.name, str(percent)) for percent, _ in start_slo.promises(entry)]
     return dict.fromkeys(keys, 0)
 
 

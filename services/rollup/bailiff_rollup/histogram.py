@@ -1,4 +1,4 @@
-"""Histogram of durations with logarithmic buckets, 1/32 of their size wide: percentiles within 3 %."""
+"""Histogram of durations in milliseconds. Buckets are logarithmic, 1/32 of their value wide: percentiles within 3 %."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ FINE_BITS = FINE.bit_length() - 1
 
 
 def bucket_of(milliseconds: int) -> int:
-    """The bucket of this duration; monotonic."""
+    """Index of the duration's bucket; monotonic in the duration."""
     octave = max(0, milliseconds.bit_length() - FINE_BITS - 1)
     return octave * FINE + (milliseconds >> octave)
 
@@ -19,11 +19,11 @@ def longest_in(bucket: int) -> int:
 
 
 def percentile(counts: Iterable[tuple[int, int]], percent: int) -> int | None:
-    """Upper bound of the percentile in ms; None if empty. counts: by bucket, in any order."""
+    """Upper bound of the percentile in ms; None if empty. counts: (bucket, count), in any order."""
     ordered = sorted(counts)
-    wanted = -(-sum(count for _, count in ordered) * percent // 100)
+    rank = -(-sum(count for _, count in ordered) * percent // 100)
     for bucket, count in ordered:
-        wanted -= count
-        if wanted <= 0:
+        rank -= count
+        if rank <= 0:
             return longest_in(bucket)
     return None

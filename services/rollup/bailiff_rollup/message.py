@@ -1,4 +1,4 @@
-"""Builds the published message of a window."""
+"""Builds the `RollupWindow` message of one window from its counters."""
 
 from bailiff_bus.messages import ClassWindow, EvictionCount, LateStarts, ProjectWindow, RollupWindow, WorkLost
 
@@ -15,21 +15,21 @@ def message(snapshot: WindowSnapshot, next_seq: int) -> RollupWindow:
     """The message of this window. next_seq: of the first record not included."""
     sums = snapshot.window.sums
     evictions = of(sums, "evictions")
-    displaced = sum(count for (action, _), count in evictions.items() if action in PREEMPTING)
-    repeated = _one(sums, "again")
+    preempted = sum(count for (action, _), count in evictions.items() if action in PREEMPTING)
+    repeated = _unlabelled(sums, "repeat-evictions")
     used, idle, entitled = of(sums, "used"), of(sums, "idle"), of(sums, "entitled")
     return RollupWindow.model_validate({
-        "window": snapshot.name, "begin": snapshot.window.begin, "end": snapshot.end, "complete": snapshot.over,
+        "window": snapshot.name, "begin": snapshot.window.begin, "end": snapshot.end, "complete": snapshot.complete,
         "first_seq": snapshot.window.first_seq, "next_seq": next_seq,
         "evictions": tuple(
             EvictionCount.model_validate({"action": action, "rule": rule, "count": count})
             for (action, rule), count in sorted(evictions.items())
         ),
-        "repeat_evictions": repeated, "thrash_permille": 1000 * repeated // displaced if displaced else 0,
-        "cancelled_evictions": _one(sums, "withdrawn"),
+        "repeat_evictions": repeated, "thrash_permille": 1000 * repeated // preempted if preempted else 0,
+        "cancelled_evictions": _unlabelled(sums, "cancelled-evictions"),
         "work_lost": tuple(WorkLost(cause=cause, gpu_ms=amount) for (cause,), amount in sorted(of(sums, "lost").items())),
-        "saved_gpu_ms": _one(sums, "saved"),
-        "used_gpu_ms": used.get(("",), 0) // GPU_MS, "available_gpu_ms": _one(sums, "available") // GPU_MS,
+        "saved_gpu_ms": _unlabelled(sums, "saved"),
+        "used_gpu_ms": used.get(("",), 0) // GPU_MS, "available_gpu_ms": _unlabelled(sums, "available") // GPU_MS,
         "classes": tuple(_class(sums, name) for name in _classes(sums)),
         "projects": tuple(
             ProjectWindow(
@@ -42,22 +42,22 @@ def message(snapshot: WindowSnapshot, next_seq: int) -> RollupWindow:
 
 
 def _classes(sums: Counters) -> list[str]:
-    return sorted({key[1] for key in sums if key[0] in ("submitted", "started", "waiting")})
+    return sorted({key[1] for key in sums if key[0] in ("submitted", "started", "pending")})
 
 
 def _class(sums: Counters, name: str) -> ClassWindow:
-    waits = [(int(bucket), count) for (held, bucket), count in of(sums, "started").items() if held == name]
+    waits = [(int(bucket), count) for (label, bucket), count in of(sums, "started").items() if label == name]
     p50, p95, p99 = (percentile(waits, percent) for percent in (50, 95, 99))
     return ClassWindow(
         name=name, submitted=sums.get(("submitted", name), 0), started=sum(count for _, count in waits),
-        waited_ms=sums.get(("waiting", name), 0) // MS, p50_ms=p50, p95_ms=p95, p99_ms=p99,
+        waited_ms=sums.get(("pending", name), 0) // MS, p50_ms=p50, p95_ms=p95, p99_ms=p99,
         late_starts=tuple(
             LateStarts(percent=int(percent), jobs=jobs)
-            for (held, percent), jobs in sorted(of(sums, "late").items()) if held == name
+            for (label, percent), jobs in sorted(of(sums, "late").items()) if label == name
         ),
     )  # fmt: skip
 
 
-def _one(sums: Counters, name: str) -> int:
+def _unlabelled(sums: Counters, name: str) -> int:
     key: Key = (name,)
     return sums.get(key, 0)

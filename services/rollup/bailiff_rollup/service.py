@@ -29,7 +29,7 @@ LAG_EVERY = 5.0
 
 
 class RollupService:
-    """Aggregates, publishes windows, stores the aggregates. Any failure ends the service; it resumes from what is stored."""
+    """Aggregates, publishes windows, stores the aggregates. Any failure ends the service; the next start resumes there."""
 
     name = "rollup"
 
@@ -39,21 +39,21 @@ class RollupService:
         self._folder = settings.state_dir / self.name
         self._rollups: dict[int, PoolRollup] = {}
         self._locks: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._measuring: dict[int, asyncio.Task[None]] = {}
+        self._telemetry_tasks: dict[int, asyncio.Task[None]] = {}
         self._stored: dict[int, tuple[int, float]] = {}  # size at the last store, and its time
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stream = Stream(settings.kafka, settings.instance, self._folder / "faust", self._take)
         self._joined = False
         self._producer: Producer | None = None
         self._traces = SpanSender(bus)
-        self._collector = RollupCollector(self._found)
+        self._collector = RollupCollector(self._open_rollups)
 
     def readiness(self) -> Mapping[str, str | None]:
         """Ready once pools are assigned and this replica's logs are read to their end."""
         if not self._joined:
             return {"group": "waiting for the assignment of pools"}
-        rollup = {at for at, rollup in self._rollups.items() if rollup.opened}
-        missing = [pool.name for at, pool in self._pools.items() if at in self._stream.owned and at not in rollup]
+        opened = {at for at, rollup in self._rollups.items() if rollup.opened}
+        missing = [pool.name for at, pool in self._pools.items() if at in self._stream.owned and at not in opened]
         return dict.fromkeys(missing, "reading its log") or {"group": None}
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -66,7 +66,7 @@ class RollupService:
             raise MustStop(ExitCode.STATE_DIVERGED, str(diverged)) from None
         finally:
             self._metrics.registry.unregister(self._collector)
-            for task in self._measuring.values():
+            for task in self._telemetry_tasks.values():
                 task.cancel()
             for rollup in self._rollups.values():
                 await rollup.close()
@@ -84,11 +84,11 @@ class RollupService:
             text = f"{topics.ROLLUP_STATE.name} has fewer partitions than the log: run `bailiff topics create` again"
             raise MustStop(ExitCode.KAFKA_SETTINGS, text)
 
-    def _found(self) -> Mapping[str, tuple[Aggregates, PoolState]]:
-        """Pools read to their end: aggregates that are catching up would look like current events."""
+    def _open_rollups(self) -> Mapping[str, tuple[Aggregates, PoolState]]:
+        """Aggregates and state of pools whose log was read to its end. Those that catch up would show old events as current."""
         owned = self._stream.owned
         return {
-            rollup.state.name: (rollup.aggregates, rollup.view.state)
+            rollup.pool.name: (rollup.aggregates, rollup.projection.state)
             for at, rollup in self._rollups.items()
             if at in owned and rollup.opened
         }
@@ -111,7 +111,7 @@ class RollupService:
             self._joined = self._joined or self._stream.joined
             for at in [at for at in self._rollups if at not in owned]:
                 async with self._locks[at]:
-                    self._measuring.pop(at).cancel()
+                    self._telemetry_tasks.pop(at).cancel()
                     await self._rollups.pop(at).close()
                     self._metrics.log_lag.remove(self._pools[at].name)  # a stale value would stay
                     logger(pool=self._pools[at].name).info("pool reassigned to another replica")
@@ -131,11 +131,11 @@ class RollupService:
             logger(pool=pool.name).info("aggregating the pool", from_seq=found.aggregates.next_seq)
             self._rollups[partition] = found
             await found.open()
-            self._measuring[partition] = asyncio.create_task(self._measure(partition, found))
+            self._telemetry_tasks[partition] = asyncio.create_task(self._follow_telemetry(partition, found))
         return found
 
-    async def _measure(self, at: int, rollup: PoolRollup) -> None:
-        """Follow telemetry from the aggregates' position; this topic is not read through Faust."""
+    async def _follow_telemetry(self, at: int, rollup: PoolRollup) -> None:
+        """Aggregate telemetry from the stored position on. This topic is not read through Faust."""
         reader: Reader | None = None
         try:
             offsets, name = rollup.aggregates.telemetry.offsets, topics.TELEMETRY.name
@@ -144,8 +144,8 @@ class RollupService:
             while True:
                 try:
                     messages = await reader.read()
-                except OffsetOutOfRange as gone:
-                    reader.follow(gone.topic, gone.partition, gone.span.begin)
+                except OffsetOutOfRange as error:
+                    reader.follow(error.topic, error.partition, error.span.begin)
                     continue
                 if messages:
                     async with self._locks[at]:
@@ -158,17 +158,17 @@ class RollupService:
                 await reader.close()
 
     async def _keep(self, rollup: PoolRollup) -> None:
-        """Publish due windows, then store if due; publishing again after a crash gives the same messages."""
-        pool, aggregates = rollup.state, rollup.aggregates
+        """Publish due windows, then store the aggregates if due. After a crash the same messages are published again."""
+        pool, aggregates = rollup.pool, rollup.aggregates
         due, rollup.due = rollup.due, []
         if due:
             await self._publish(pool.name, due)
         if rollup.traces is not None and rollup.traces.spans:
-            traced, rollup.traces.spans = rollup.traces.spans, []
-            await self._traces.send(traced)
-        stored, at = self._stored[pool.partition]
-        fresh = aggregates.size - stored
-        if fresh >= self._settings.store_records or (fresh > 0 and monotonic() - at >= self._settings.store_seconds):
+            spans, rollup.traces.spans = rollup.traces.spans, []
+            await self._traces.send(spans)
+        stored, stored_at = self._stored[pool.partition]
+        unstored = aggregates.size - stored
+        if unstored >= self._settings.store_records or (unstored > 0 and monotonic() - stored_at >= self._settings.store_seconds):
             self._stored[pool.partition] = (aggregates.size, monotonic())
             await self._stream.store(pool.name, pool.partition, aggregates.to_bytes())
 
@@ -187,10 +187,10 @@ class RollupService:
             await batch.first
 
     async def _measure_lag(self) -> None:
-        """Also for pools that are still catching up."""
+        """Export the lag of each pool's log, also while it catches up."""
         while True:
             spans = await self._bus.spans(topics.AUDIT.name)
             for at, rollup in self._rollups.items():
                 if at in spans:
-                    self._metrics.log_lag.labels(rollup.state.name).set(max(0, spans[at].end - rollup.offset))
+                    self._metrics.log_lag.labels(rollup.pool.name).set(max(0, spans[at].end - rollup.offset))
             await asyncio.sleep(LAG_EVERY)

@@ -8,7 +8,7 @@ from bailiff_service.settings import ServiceSettings
 
 
 class RollupSettings(ServiceSettings):
-    """store_records, store_seconds: aggregates are stored after so many records, or after so long if there are new ones.
+    """store_records, store_seconds: aggregates are stored after this number of records, or after this time if there are new ones.
 
     Later records are aggregated again after a crash; nothing counts twice.
     """

@@ -1,4 +1,4 @@
-"""Exports spans to the trace collector, best effort: if it is unavailable, spans are dropped."""
+"""Exports spans to the trace collector, best effort: spans are dropped while it is unavailable."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,17 +18,17 @@ READ_WITHIN = 1.0
 
 
 class SpanSender:
-    """Sends spans that ended within the last day; request spans begin with their message."""
+    """Sends spans that ended within the last day. A request span starts at the append time of its request message."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus, self._quiet_until = bus, 0.0
 
-    async def send(self, traced: Sequence[Span | RequestSpan]) -> None:
+    async def send(self, ended: Sequence[Span | RequestSpan]) -> None:
         """Send these spans, or drop them."""
-        after, spans = time_ns() // 1_000 - OLDEST, []
-        for each in traced if monotonic() >= self._quiet_until else ():
+        not_before, spans = time_ns() // 1_000 - OLDEST, []
+        for each in ended if monotonic() >= self._quiet_until else ():
             span = each.span if isinstance(each, RequestSpan) else each
-            if span.end > after:
+            if span.end > not_before:
                 spans.append(await _with_request(self._bus, each) if isinstance(each, RequestSpan) else span)
         if spans and not await asyncio.to_thread(tracing.export, spans):
             self._quiet_until = monotonic() + QUIET_S

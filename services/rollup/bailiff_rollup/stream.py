@@ -1,4 +1,4 @@
-"""Faust integration: partition assignment, the stream of log messages, and storage of aggregates.
+"""Faust integration: partition assignment, the stream of log messages, and the table of stored aggregates.
 
 One agent, no concurrency, at least once. Faust delivers raw messages; `PoolRollup` decodes them, verifies the chain and
 skips those already aggregated.
@@ -23,7 +23,7 @@ from bailiff_bus.port import BusUnavailable, Message
 GROUP = "bailiff-rollup"
 COMMIT_EVERY_S = 2.0
 BUFFERED = 1_000
-STOPS_WITHIN_S = 5.0
+STOP_TIMEOUT_S = 5.0
 
 for _name in ("faust", "mode"):  # too verbose at `info`
     logging.getLogger(_name).setLevel(logging.WARNING)
@@ -60,7 +60,7 @@ class Stream:
         )
         self._log = self._topic(topics.AUDIT.name)
         self._table = self.app.Table(
-            "figures", key_type=bytes, value_type=bytes, changelog_topic=self._topic(topics.ROLLUP_STATE.name)
+            "aggregates", key_type=bytes, value_type=bytes, changelog_topic=self._topic(topics.ROLLUP_STATE.name)
         )
         self.app.agent(self._log, name="count", concurrency=1)(self._follow)
         self._ready = self.joined = False
@@ -92,7 +92,7 @@ class Stream:
             raise reason or BusUnavailable("Faust stopped")
         finally:
             with suppress(TimeoutError):
-                async with asyncio.timeout(STOPS_WITHIN_S):
+                async with asyncio.timeout(STOP_TIMEOUT_S):
                     await self.app.stop()
 
     async def _recovered(self) -> None:

@@ -1,4 +1,4 @@
-"""Aggregates of GPU telemetry, in total and per open window.
+"""Aggregates of one pool's GPU telemetry, in total and per open window.
 
 A pure function of the messages up to `offsets` and of the jobs' projects. Windows use the broker's append time. Units:
 percent of a GPU, or bytes, times µs.
@@ -11,7 +11,7 @@ from typing import Any, Self
 from bailiff_bus.messages import NodeTelemetry, ProjectTelemetry, TelemetryWindow
 from bailiff_bus.port import Message
 
-from .windowed_counters import LENGTHS, Counters, WindowName, found, listed, of
+from .windowed_counters import LENGTHS, Counters, WindowName, from_pairs, of, to_pairs
 
 MILLISECOND, SECOND = 1_000, 1_000_000
 MIB = 1 << 20
@@ -20,17 +20,17 @@ Paths = Mapping[str, tuple[str, ...]]
 
 @dataclass(slots=True)
 class TelemetryRollup:
-    """offsets: next offset by partition; taken: number of messages read; windows: begin and counters of each."""
+    """offsets: next offset by partition; messages: number of messages read; windows: begin, µs, and counters of each."""
 
     offsets: dict[int, int] = field(default_factory=dict)
-    taken: int = 0
+    messages: int = 0
     totals: Counters = field(default_factory=dict)
     windows: dict[WindowName, tuple[int, Counters]] = field(default_factory=dict)
 
-    def passed(self, message: Message) -> None:
-        """Advance past this message."""
+    def advance_past(self, message: Message) -> None:
+        """Advance the position past this message."""
         self.offsets[message.partition] = message.offset + 1
-        self.taken += 1
+        self.messages += 1
 
     def count(self, time: int, body: NodeTelemetry, paths: Paths) -> Iterator[TelemetryWindow]:
         """Aggregate this sample, appended at `time`, µs; yields windows that have ended.
@@ -43,12 +43,12 @@ class TelemetryRollup:
             if before is None or before[0] < begin:
                 self.windows[name] = (begin, {})
                 if before is not None:
-                    yield _told(name, *before)
-        lasted = body.interval_ms * MILLISECOND
+                    yield _message(name, *before)
+        interval = body.interval_ms * MILLISECOND
         for device in body.devices:
             for job in device.jobs:
                 for project in paths.get(job, ("",)):
-                    part = lasted // len(device.jobs)
+                    part = interval // len(device.jobs)
                     if device.busy_percent is not None:
                         self._add("gpu", project, 100 * part)
                         self._add("busy", project, device.busy_percent * part)
@@ -62,19 +62,24 @@ class TelemetryRollup:
 
     def to_data(self) -> dict[str, Any]:
         """As JSON."""
-        windows = {name: [begin, listed(sums)] for name, (begin, sums) in self.windows.items()}
-        return {"offsets": list(self.offsets.items()), "taken": self.taken, "totals": listed(self.totals), "windows": windows}
+        windows = {name: [begin, to_pairs(sums)] for name, (begin, sums) in self.windows.items()}
+        return {
+            "offsets": list(self.offsets.items()),
+            "messages": self.messages,
+            "totals": to_pairs(self.totals),
+            "windows": windows,
+        }
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
-        """Parse `to_data`."""
-        windows = {name: (begin, found(sums)) for name, (begin, sums) in data["windows"].items()}
-        return cls(dict(data["offsets"]), data["taken"], found(data["totals"]), windows)
+        """The rollup that `to_data` serialized."""
+        windows = {name: (begin, from_pairs(sums)) for name, (begin, sums) in data["windows"].items()}
+        return cls(dict(data["offsets"]), data["messages"], from_pairs(data["totals"]), windows)
 
 
-def _told(name: WindowName, begin: int, sums: Counters) -> TelemetryWindow:
-    def amount(what: str, project: str, unit: int) -> int:
-        return sums.get((what, project), 0) // unit
+def _message(name: WindowName, begin: int, sums: Counters) -> TelemetryWindow:
+    def amount(counter: str, project: str, unit: int) -> int:
+        return sums.get((counter, project), 0) // unit
 
     return TelemetryWindow(
         window=name, begin=begin, end=begin + LENGTHS[name],

@@ -1,7 +1,7 @@
 """Builds traces of preemptions from records: one trace per preemption, from the request to the last victim's restart.
 
-It is the preemptor's trace, in log time. Open spans are stored with the aggregates, so that a job that restarts days later,
-or after a crash, ends its span. Ids are deterministic: exporting twice gives the same ids.
+The trace is the preemptor's, in log time. Open spans are stored with the aggregates, so that a job that restarts days later,
+or after a crash of the roll-up, ends its span. Ids are deterministic: exporting twice gives the same ids.
 """
 
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class Traces:
     spans: list[Span | RequestSpan] = field(default_factory=list)
 
     def observe(self, state: PoolState, entry: Entry) -> None:
-        """Process this record, which was just folded."""
+        """Open or end the spans that this record concerns. state: after the record."""
         record, data, now = entry.record, entry.record.data, entry.record.time
         match data:
             case facts.JobSubmitted():
@@ -42,10 +42,10 @@ class Traces:
             case decisions.PreemptionRequested():
                 self._open("requests")[data.job] = {"at": now}
             case facts.ProposalReceived():
-                for answer in data.proposals:
-                    self._open("requests").get(answer.job, {})["answered"] = now
+                for proposal in data.proposals:
+                    self._open("requests").get(proposal.job, {})["answered"] = now
             case decisions.PreemptionDecided():
-                self._decided(record, data)
+                self._on_preemption(record, data)
             case facts.EvictionStarted():
                 self._open("evicting").get(data.job, {})["started"] = now
             case facts.EvictionStageReached():
@@ -53,49 +53,52 @@ class Traces:
             case facts.TaskExited():
                 self._event(data.job, data.task, "exited", now)
             case facts.TaskReleased():
-                self._released(data, now)
+                self._on_released(data, now)
             case decisions.JobRequeued() | decisions.JobShrunk() | decisions.JobEnded() | decisions.EvictionCancelled():
-                self._left(data, now)
+                self._end_eviction(data, now)
             case decisions.JobStarting():
                 self._open("starting").get(data.job, {})["at"] = now
             case decisions.ReservationDropped():
                 self._open("starting").pop(data.job, None)
             case facts.TaskStarted():
                 if state.jobs[data.job].last_start is not None:
-                    self._runs(data.job, now)
+                    self._on_running(data.job, now)
             case _:
                 pass
         if isinstance(data, decisions.JobEnded):
-            self._gone(data, now)
+            self._on_job_ended(data, now)
 
     def _open(self, name: str) -> Open:
         return self.state.setdefault(name, {})
 
-    def _decided(self, record: Record, data: decisions.PreemptionDecided) -> None:
+    def _on_preemption(self, record: Record, data: decisions.PreemptionDecided) -> None:
         pool, seq, job, now = record.pool, record.seq, data.preemptor.job, record.time
         trace = trace_of(pool, job)
-        admit, room = span_of(trace, "admit"), span_of(trace, "room", data.request)
-        asked, request = self._open("submitted").get(job), self._open("requests").pop(job, {"at": now})
-        about = {"bailiff.pool": pool, "bailiff.job": job}
-        if asked is not None and "exported" not in asked:
-            asked["exported"] = True
+        admit, place = span_of(trace, "admit"), span_of(trace, "place", data.request)
+        submitted, request = self._open("submitted").get(job), self._open("requests").pop(job, {"at": now})
+        attributes = {"bailiff.pool": pool, "bailiff.job": job}
+        if submitted is not None and "exported" not in submitted:
+            submitted["exported"] = True
             self.spans.append(
-                RequestSpan(Span(ADMISSION, f"admit {job}", trace, admit, "", asked["at"], asked["at"], about), asked["cause"])
+                RequestSpan(
+                    Span(ADMISSION, f"admit {job}", trace, admit, "", submitted["at"], submitted["at"], attributes),
+                    submitted["cause"],
+                )
             )
-        parent = admit if asked is not None else ""
+        parent = admit if submitted is not None else ""
         seqs = {"bailiff.request_seq": data.request, "bailiff.decision_seq": seq, "bailiff.action": data.action}
         self.spans += [
-            Span(ADMISSION, f"place {job}", trace, room, parent, request["at"], now, {**about, **seqs}),
+            Span(ADMISSION, f"place {job}", trace, place, parent, request["at"], now, {**attributes, **seqs}),
             Span(
-                SELECTION, "select victims", trace, span_of(trace, "select", data.request), room, request["at"],
-                request.get("answered", now), {**about, "bailiff.victims": len(data.victims)},
+                SELECTION, "select victims", trace, span_of(trace, "select", data.request), place, request["at"],
+                request.get("answered", now), {**attributes, "bailiff.victims": len(data.victims)},
             ),
         ]  # fmt: skip
-        self._open("starting")[job] = {"trace": trace, "parent": room, "at": now, "attempt": data.attempt}
+        self._open("starting")[job] = {"trace": trace, "parent": place, "at": now, "attempt": data.attempt}
         for victim in data.victims:
             if not victim.reserved:
                 self._open("evicting")[victim.job] = {
-                    "trace": trace, "parent": room, "span": span_of(trace, "evict", victim.job, seq), "at": now, "pool": pool,
+                    "trace": trace, "parent": place, "span": span_of(trace, "evict", victim.job, seq), "at": now, "pool": pool,
                     "for": job, "attempt": victim.attempt, "tasks": {},
                 }  # fmt: skip
 
@@ -104,7 +107,7 @@ class Traces:
         if eviction is not None:
             eviction["tasks"].setdefault(str(task), []).append([name, now])
 
-    def _released(self, data: facts.TaskReleased, now: int) -> None:
+    def _on_released(self, data: facts.TaskReleased, now: int) -> None:
         eviction = self._open("evicting").get(data.job)
         if eviction is not None:
             events = tuple((name, at) for name, at in eviction["tasks"].pop(str(data.task), []))
@@ -116,34 +119,34 @@ class Traces:
                 events,
             ))  # fmt: skip
 
-    def _left(self, data: Any, now: int) -> None:
+    def _end_eviction(self, data: Any, now: int) -> None:
         eviction = self._open("evicting").pop(data.job, None)
         if eviction is None:
             return
         outcome = getattr(data, "outcome", "eviction-cancelled")
-        about = {
+        attributes = {
             "bailiff.job": data.job, "bailiff.for_job": eviction["for"], "bailiff.outcome": outcome,
             "bailiff.lost_gpu_ms": getattr(data, "lost_gpu_ms", 0),
         }  # fmt: skip
         trace, span = eviction["trace"], eviction["span"]
-        self.spans.append(Span(EXECUTOR, f"evict {data.job}", trace, span, eviction["parent"], eviction["at"], now, about))
+        self.spans.append(Span(EXECUTOR, f"evict {data.job}", trace, span, eviction["parent"], eviction["at"], now, attributes))
         if isinstance(data, decisions.JobRequeued):
             self._open("requeued")[data.job] = {"trace": trace, "parent": span, "at": now, "attempt": data.attempt}
 
-    def _runs(self, job: str, now: int) -> None:
+    def _on_running(self, job: str, now: int) -> None:
         for name, title in (("starting", "start"), ("requeued", "resume")):
-            self._ended(name, title, job, now, "running")
+            self._end(name, title, job, now, "running")
 
-    def _gone(self, data: decisions.JobEnded, now: int) -> None:
-        self._ended("requeued", "resume", data.job, now, data.outcome)
+    def _on_job_ended(self, data: decisions.JobEnded, now: int) -> None:
+        self._end("requeued", "resume", data.job, now, data.outcome)
         for name in ("submitted", "requests", "starting"):
             self._open(name).pop(data.job, None)
 
-    def _ended(self, name: str, title: str, job: str, now: int, outcome: str) -> None:
-        found = self._open(name).pop(job, None)
-        if found is not None:
-            trace, parent = found["trace"], found["parent"]
+    def _end(self, name: str, title: str, job: str, now: int, outcome: str) -> None:
+        open_span = self._open(name).pop(job, None)
+        if open_span is not None:
+            trace, parent = open_span["trace"], open_span["parent"]
             self.spans.append(Span(
-                ADMISSION, f"{title} {job}", trace, span_of(trace, title, job, found["attempt"]), parent, found["at"], now,
-                {"bailiff.job": job, "bailiff.outcome": outcome},
+                ADMISSION, f"{title} {job}", trace, span_of(trace, title, job, open_span["attempt"]), parent, open_span["at"],
+                now, {"bailiff.job": job, "bailiff.outcome": outcome},
             ))  # fmt: skip

@@ -1,4 +1,4 @@
-"""Counters by name and labels, and the window lengths."""
+"""Counters by name and labels, and the lengths of the time windows."""
 
 from typing import Literal
 
@@ -15,11 +15,11 @@ def of(sums: Counters, name: str) -> dict[Key, int]:
     return {key[1:]: value for key, value in sums.items() if key[0] == name}
 
 
-def listed(sums: Counters) -> list[tuple[Key, int]]:
-    """As JSON."""
+def to_pairs(sums: Counters) -> list[tuple[Key, int]]:
+    """The counters as a list for JSON, sorted by key."""
     return sorted(sums.items())
 
 
-def found(listed: list[tuple[list[str], int]]) -> Counters:
-    """Parse `listed`."""
-    return {tuple(key): value for key, value in listed}
+def from_pairs(pairs: list[tuple[list[str], int]]) -> Counters:
+    """Counters from the list that `to_pairs` returns."""
+    return {tuple(key): value for key, value in pairs}

@@ -56,7 +56,7 @@ class Counter:
         stored = Aggregates.from_bytes(self.aggregates.to_bytes())
         assert stored is not None
         self.counting = Aggregator(stored, self._tell)
-        self.counting.look(self.state)
+        self.counting.reset_levels(self.state)
 
     def _tell(self, told: WindowSnapshot) -> None:
         self.windows.append(message(told, self.aggregates.next_seq))
@@ -134,7 +134,7 @@ def test_a_job_waits_from_its_request_to_its_start_and_its_class_is_told_if_that
     assert found.of("start-ms") == {("train",): 2_000, ("inference",): 21_000}
     assert found.of("started-within")["inference", "30"] == 1
     assert found.of("late") == {("inference", "95"): 1}
-    assert found.of("waiting")["inference",] == 20 * SECOND
+    assert found.of("pending")["inference",] == 20 * SECOND
 
 
 def test_thrash_is_a_victim_that_had_only_just_come_back(story: Story) -> None:
@@ -148,7 +148,7 @@ def test_thrash_is_a_victim_that_had_only_just_come_back(story: Story) -> None:
         story.time += 10 * MINUTE
     story.cycle(facts.ClockAdvanced(), after=2 * HOUR)
     found = counted(story)
-    assert found.of("again") == {("1h",): 1, ("1d",): 1}
+    assert found.of("repeat-evictions") == {("1h",): 1, ("1d",): 1}
     hours = [window for window in found.complete("1h") if window.evictions]
     assert [(window.repeat_evictions, window.thrash_permille) for window in hours] == [(1, 500)]
 

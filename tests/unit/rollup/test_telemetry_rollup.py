@@ -82,7 +82,7 @@ def test_what_is_read_again_after_a_crash_comes_to_the_same(crash_after: int) ->
         told = []
         for message, body in looks[begin:end]:
             told += aggregates.telemetry.count(message.time, body, PATHS)
-            aggregates.telemetry.passed(message)
+            aggregates.telemetry.advance_past(message)
         return told
 
     whole, stopped = Aggregates(), Aggregates()
@@ -124,6 +124,6 @@ def test_the_sums_of_a_thousand_projects_fit_into_one_message() -> None:
             for sums in (aggregates.telemetry.totals, *(sums for _, sums in aggregates.telemetry.windows.values())):
                 sums |= {key: dice.randrange(10**15, 10**17) for key in sums}
     assert len(many.to_bytes()) < topics.ROLLUP_STATE.max_message_bytes
-    assert json.loads(few.to_bytes())["schema"] == 1
+    assert json.loads(few.to_bytes())["schema"] == 2
     for aggregates in (few, many):
         assert Aggregates.from_bytes(aggregates.to_bytes()) == aggregates

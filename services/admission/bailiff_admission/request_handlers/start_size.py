@@ -33,5 +33,5 @@ def start_command_too_large(state: PoolState, demand: JobDemand, spec: JobSpec) 
 
 
 def _command(private: int, tasks: int, devices: int, device_id: int) -> int:
-    """Bytes, at most, of the command with so many tasks and devices."""
+    """Upper bound of the command's size in bytes, for this number of tasks and devices."""
     return private + tasks * ONE_TASK + devices * (device_id + ONE_DEVICE) + REST_OF_THE_COMMAND

@@ -59,11 +59,11 @@ def description(app: FastAPI) -> dict[str, Any]:
         found["tags"] = [{"name": name, "description": text} for name, text in TAGS.items()]
         for path in found["paths"].values():
             for operation in path.values():
-                answers = operation["responses"]
-                answers.pop("422", None)
-                for code, answer in answers.items():
+                responses = operation["responses"]
+                responses.pop("422", None)
+                for code, response in responses.items():
                     if code in ("400", "404", "503"):
-                        answer["content"] = {"application/problem+json": answer["content"]["application/json"]}
+                        response["content"] = {"application/problem+json": response["content"]["application/json"]}
         for name in ("HTTPValidationError", "ValidationError"):
             found["components"]["schemas"].pop(name, None)
         app.openapi_schema = found

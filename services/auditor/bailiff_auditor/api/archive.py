@@ -22,11 +22,11 @@ class Archive:
     def __init__(self, dsn: str, connections: int, timeout: float) -> None:
         self._dsn, self._connections, self._timeout = dsn, connections, timeout
         self._pool: Pool | None = None
-        self._news = asyncio.Event()
+        self._archived = asyncio.Event()
         self.closing = False
 
     async def open(self) -> None:
-        """Connections are opened on first use, so PostgreSQL need not be up. Raises `MustStop` for an invalid address."""
+        """Create the connection pool. It connects on first use. Raises `MustStop` for an invalid address."""
         try:
             self._pool = await asyncpg.create_pool(
                 self._dsn, min_size=0, max_size=self._connections, timeout=CONNECT_TIMEOUT, command_timeout=self._timeout + 1.0,
@@ -85,12 +85,12 @@ class Archive:
 
     def wake(self) -> None:
         """Wake all waiters."""
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+        archived, self._archived = self._archived, asyncio.Event()
+        archived.set()
 
-    def news(self) -> asyncio.Event:
+    def archived(self) -> asyncio.Event:
         """An event that is set when something is archived after this call."""
-        return self._news
+        return self._archived
 
     async def close(self) -> None:
         """Close all connections and wake all waiters."""

@@ -30,10 +30,10 @@ from .responses import JSON_OPTIONS
 router = APIRouter(tags=["live"])
 PAGE = 200
 WINDOW = 20_000  # records scanned per query with filters
-STUCK = 30.0  # a client that accepts nothing for this long is disconnected; it can resume
+SEND_TIMEOUT_S = 30.0  # a client that accepts nothing for this long is disconnected; it can resume
 RETRY_MS = 1000
-PLACE = "positions such as `pool-a:118`, or `pool-a:118:5f0c1d2e,pool-b:7`"
-PLACES = re.compile(r"(.*?):(-1|[0-9]{1,18})(?::([0-9a-f]{8}))?", re.ASCII | re.DOTALL)
+POSITION_EXAMPLE = "positions such as `pool-a:118`, or `pool-a:118:5f0c1d2e,pool-b:7`"
+POSITIONS = re.compile(r"(.*?):(-1|[0-9]{1,18})(?::([0-9a-f]{8}))?", re.ASCII | re.DOTALL)
 HASHES = """SELECT d.name, r.hash FROM unnest($1::text[], $2::bigint[]) p(name, seq) JOIN pools d ON d.name = p.name
     JOIN records r ON r.pool = d.id AND r.seq = p.seq"""
 
@@ -65,8 +65,8 @@ class Wanted:
         self.type, self.job, self.project = type_, job, project
 
 
-def _example(place: str) -> dict[int | str, dict[str, Any]]:
-    sent = f'id: {place}\nevent: JobPlaced\ndata: {{"seq":118,"type":"JobPlaced"}}\n\n'
+def _example(position: str) -> dict[int | str, dict[str, Any]]:
+    sent = f'id: {position}\nevent: JobPlaced\ndata: {{"seq":118,"type":"JobPlaced"}}\n\n'
     return {200: {"content": {"text/event-stream": {"example": sent}}}}
 
 
@@ -105,16 +105,16 @@ async def _stream(
         chosen = {name: rows[name] for name in names or rows}
         if seen and names is None:
             begin = "start"  # a position without a pool predates the pool
-        places = {name: _begin(row, begin) for name, row in chosen.items()}
+        positions = {name: _begin(row, begin) for name, row in chosen.items()}
         if seen:
-            places |= _places(parameter, seen, chosen)
-        before = {name: place.next_seq - 1 for name, place in places.items()}
+            positions |= _positions(parameter, seen, chosen)
+        before = {name: position.next_seq - 1 for name, position in positions.items()}
         for name, digest in await connection.fetch(HASHES, list(before), list(before.values())):
-            if not digest.hex().startswith(places[name].hash):
+            if not digest.hex().startswith(positions[name].hash):
                 raise bad(parameter, seen, f"an archived record; that record of {name} was moved to a fork and replaced")
-            places[name] = Position(places[name].next_seq, digest.hex()[:8])
+            positions[name] = Position(positions[name].next_seq, digest.hex()[:8])
     streams: Streams = request.app.state.streams
-    return EventStream(streams, archive, {name: row["id"] for name, row in chosen.items()}, places, wanted, names is None)
+    return EventStream(streams, archive, {name: row["id"] for name, row in chosen.items()}, positions, wanted, names is None)
 
 
 def _begin(row: Record, begin: str | None) -> Position:
@@ -123,21 +123,21 @@ def _begin(row: Record, begin: str | None) -> Position:
     return Position(max(row["first_seq"], 0 if begin == "start" else min(int(begin), row["next_seq"])))
 
 
-def _places(parameter: str, text: str, pools: dict[str, Record]) -> dict[str, Position]:
+def _positions(parameter: str, text: str, pools: dict[str, Record]) -> dict[str, Position]:
     """Parse positions by pool."""
     found = {}
     for part in text.split(","):
-        match = PLACES.fullmatch(part.strip())
+        match = POSITIONS.fullmatch(part.strip())
         if match is None:
-            raise bad(parameter, text, PLACE)
+            raise bad(parameter, text, POSITION_EXAMPLE)
         if match[1] not in pools:
-            raise bad(parameter, text, f"{PLACE}, of the requested pools: {', '.join(pools)}")
-        name, place, pool = match[1], Position(int(match[2]) + 1, match[3] or ""), pools[match[1]]
-        if place.next_seq > pool["next_seq"]:
+            raise bad(parameter, text, f"{POSITION_EXAMPLE}, of the requested pools: {', '.join(pools)}")
+        name, position, pool = match[1], Position(int(match[2]) + 1, match[3] or ""), pools[match[1]]
+        if position.next_seq > pool["next_seq"]:
             raise bad(parameter, text, f"an archived record; the last one of {name} is {pool['next_seq'] - 1}")
-        if place.next_seq < pool["first_seq"]:
+        if position.next_seq < pool["first_seq"]:
             raise bad(parameter, text, f"an archived record; the first one of {name} is {pool['first_seq']}")
-        found[name] = place
+        found[name] = position
     return found
 
 
@@ -154,7 +154,7 @@ class Streams:
 
 
 class EventStream(Response):
-    """One stream: reads and sends one page at a time. places: positions by pool.
+    """One stream: reads and sends one page at a time. positions: positions by pool.
 
     every: include pools that are archived later. sent: number of records sent.
     """
@@ -162,13 +162,13 @@ class EventStream(Response):
     media_type = "text/event-stream"
 
     def __init__(
-        self, streams: Streams, archive: Archive, ids: dict[str, int], places: dict[str, Position], wanted: Wanted, every: bool
+        self, streams: Streams, archive: Archive, ids: dict[str, int], positions: dict[str, Position], wanted: Wanted, every: bool
     ) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"}, media_type=self.media_type)
         del self.headers["content-length"]
         if len(streams.running) >= streams.most:
             raise Unavailable(f"{streams.most} streams are open already (BAILIFF_API_STREAMS)")
-        self._streams, self._archive, self._ids, self._places, self._wanted = streams, archive, ids, places, wanted
+        self._streams, self._archive, self._ids, self._positions, self._wanted = streams, archive, ids, positions, wanted
         self._every = every
         self.sent = 0
 
@@ -181,23 +181,23 @@ class EventStream(Response):
                 await send({"type": "http.response.body", "body": b""})
                 return
             with suppress(TimeoutError):
-                await race(self._send_all(send), _gone(receive))
+                await race(self._send_all(send), _disconnected(receive))
         finally:
             self._streams.running.remove(self)
 
     async def _send_all(self, send: Send) -> None:
         with suppress(RecordsForked):
             async for piece in self._pieces():
-                async with asyncio.timeout(STUCK):
+                async with asyncio.timeout(SEND_TIMEOUT_S):
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
     async def _pieces(self) -> AsyncIterator[bytes]:
         yield f"retry: {RETRY_MS}\nid: {self._id()}\n\n".encode()
         while not self._archive.closing:
-            news = self._archive.news()
+            archived = self._archive.archived()
             moved = False
-            for name in self._places:
+            for name in self._positions:
                 rows, more = await self._page(name)
                 moved = moved or more
                 if rows:
@@ -205,31 +205,31 @@ class EventStream(Response):
             if not moved and not (self._every and await self._new_pools()):
                 try:
                     async with asyncio.timeout(self._streams.heartbeat):
-                        await news.wait()
+                        await archived.wait()
                 except TimeoutError:
-                    yield f": still here\nid: {self._id()}\n\n".encode()
+                    yield f": heartbeat\nid: {self._id()}\n\n".encode()
 
     async def _new_pools(self) -> bool:
         """Add new pools from their first record on. Returns whether there are any."""
         async with self._archive.reading() as connection:
             rows = await connection.fetch("SELECT id, name FROM pools WHERE id != ALL($1) ORDER BY name", [*self._ids.values()])
         self._ids |= {row["name"]: row["id"] for row in rows}
-        self._places |= {row["name"]: Position(0) for row in rows}
+        self._positions |= {row["name"]: Position(0) for row in rows}
         return bool(rows)
 
     async def _page(self, name: str) -> tuple[list[Record], bool]:
         """The next matching records, and whether there is more to scan."""
-        pool, place, known = self._ids[name], self._places[name].next_seq, self._places[name].hash
-        where = Where(pool, place, PAGE)
+        pool, position, known = self._ids[name], self._positions[name].next_seq, self._positions[name].hash
+        where = Where(pool, position, PAGE)
         wanted = self._wanted
         narrow(where, wanted.job, wanted.project, type_=wanted.type)
         filtered = any((wanted.job, wanted.project, wanted.type))
         async with self._archive.reading() as connection:
             end = await connection.fetchval("SELECT next_seq FROM pools WHERE id = $1", pool)
-            if end < place or not (await self._hash(connection, pool, place - 1) or known).startswith(known):
+            if end < position or not (await self._hash(connection, pool, position - 1) or known).startswith(known):
                 raise RecordsForked
-            to = min(end, place + WINDOW) if filtered else end
-            if place >= to:
+            to = min(end, position + WINDOW) if filtered else end
+            if position >= to:
                 return [], False
             where.add("r.seq < ?", to)
             rows: list[Record] = await connection.fetch(
@@ -237,7 +237,7 @@ class EventStream(Response):
                 *where.values,
             )
             if not rows:
-                self._places[name] = Position(to, await self._hash(connection, pool, to - 1))
+                self._positions[name] = Position(to, await self._hash(connection, pool, to - 1))
         return rows, True
 
     async def _hash(self, connection: Connection, pool: int, seq: int) -> str:
@@ -246,18 +246,18 @@ class EventStream(Response):
         return found.hex()[:8] if found is not None else ""
 
     def _event(self, name: str, row: Record) -> bytes:
-        self._places[name] = Position(row["seq"] + 1, row["hash"].hex()[:8])
+        self._positions[name] = Position(row["seq"] + 1, row["hash"].hex()[:8])
         self.sent += 1
         data = orjson.dumps(record_item(row), option=JSON_OPTIONS)
         return b"id: %b\nevent: %b\ndata: %b\n\n" % (self._id().encode(), row["type"].encode(), data)
 
     def _id(self) -> str:
         """The position after the records that were sent or filtered out."""
-        positions = {name: f"{name}:{place.next_seq - 1}" for name, place in self._places.items()}
-        return ",".join(f"{text}:{self._places[name].hash}".rstrip(":") for name, text in positions.items())
+        positions = {name: f"{name}:{position.next_seq - 1}" for name, position in self._positions.items()}
+        return ",".join(f"{text}:{self._positions[name].hash}".rstrip(":") for name, text in positions.items())
 
 
-async def _gone(receive: Receive) -> None:
+async def _disconnected(receive: Receive) -> None:
     message: Any = None
     while message is None or message["type"] != "http.disconnect":
         message = await receive()

@@ -54,12 +54,12 @@ class EvictionPage(BaseModel):
 
 
 def _eviction(row: Record) -> dict[str, Any]:
-    found = dict(row)
-    times = {stage: found.pop(f"{stage}_at") for stage in STAGES}
-    found["stages"] = {stage: at for stage, at in times.items() if at is not None}
+    item = dict(row)
+    times = {stage: item.pop(f"{stage}_at") for stage in STAGES}
+    item["stages"] = {stage: at for stage, at in times.items() if at is not None}
     for name in ("cost", "explanation"):
-        found[name] = orjson.Fragment(found[name]) if found[name] is not None else None
-    return found
+        item[name] = orjson.Fragment(item[name]) if item[name] is not None else None
+    return item
 
 
 EVICTIONS = Listing(
@@ -81,7 +81,7 @@ async def evictions(
     query: Annotated[PoolQuery, Depends()], paging: given.Pages, job: given.Jobs = None,
     for_job: Annotated[list[given.Text] | None, given.several("Only for this job.", "serve-1")] = None,
     project: given.Projects = None, priority_class: given.Classes = None, user: given.Users = None, node: given.Nodes = None,
-    cause: Annotated[list[given.Text] | None, given.several("Only for this cause.", "preemption")] = None,
+    reason: given.Reasons = None,
     action: given.Actions = None,
     outcome: Annotated[list[given.Text] | None, given.several("Only with this outcome.", "preempted")] = None,
     from_: given.From = None, to: given.To = None,
@@ -98,7 +98,7 @@ async def evictions(
            AND a.attempt = e.attempt AND string_to_array(a.nodes, ', ') && ?::text[])""",
         node,
     )
-    where.add("e.cause = ANY(?)", cause)
+    where.add("coalesce(e.cause, e.reason) = ANY(?)", reason)
     where.add("e.action = ANY(?)", action)
     where.add("e.outcome = ANY(?)", outcome)
     where.add("e.decided_at >= ?", from_)

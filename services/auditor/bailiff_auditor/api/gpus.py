@@ -92,7 +92,7 @@ class AllocationPage(BaseModel):
     next: str | None
 
 
-def _moment(column: str, at: datetime | None, seq: int | None) -> tuple[str, Any]:
+def _interval_condition(column: str, at: datetime | None, seq: int | None) -> tuple[str, Any]:
     """The SQL condition on an interval; $2 is the time or seq."""
     if at is not None and seq is not None:
         raise bad("seq", seq, "either `at` or `seq`, not both")
@@ -107,22 +107,22 @@ async def _gpus(reading: Reading, at: datetime | None, seq: int | None, node: st
     if seq is not None and seq >= reading.pool["next_seq"]:
         raise bad("seq", seq, f"an archived record: below {reading.pool['next_seq']}")
     key = reading.pool["id"]
-    condition, moment = _moment("g", at, seq)
+    condition, at_value = _interval_condition("g", at, seq)
     found: dict[str, dict[int, dict[str, Any]]] = {}
     for row in await reading.fetch(
         f"""SELECT g.node, g.gpu, g.id, g.model, g.state, g.fault FROM gpu_states g
             WHERE g.pool = $1 AND {condition} AND ($3::text IS NULL OR g.node = $3) ORDER BY g.node, g.gpu""",  # noqa: S608
-        key, moment, node,
+        key, at_value, node,
     ):  # fmt: skip
         gpu = {**row, "holders": []}
         found.setdefault(gpu.pop("node"), {})[gpu["gpu"]] = gpu
-    condition, moment = _moment("h", at, seq)
+    condition, at_value = _interval_condition("h", at, seq)
     for row in await reading.fetch(
         f"""SELECT h.node, h.gpus, h.job, h.submitted_seq, h.attempt, h.task, h.kind, j.project, j.user_name AS "user",
             j.priority_class, h.from_seq, h.from_at FROM gpu_allocations h LEFT JOIN jobs j USING (pool, job, submitted_seq)
             WHERE h.pool = $1 AND {condition} AND ($3::text IS NULL OR h.node = $3)
             ORDER BY h.node, h.from_seq, h.job, h.task, h.kind""",  # noqa: S608 - our own names
-        key, moment, node,
+        key, at_value, node,
     ):  # fmt: skip
         holder = dict(row)
         devices = found.get(holder.pop("node"), {})

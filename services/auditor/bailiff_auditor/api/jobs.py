@@ -187,10 +187,10 @@ async def job_details(
         row = await submission(reading, job, submitted_seq)
         found = dict(row)
         key = (reading.pool["id"], job, row["submitted_seq"])
-        mine = "WHERE {0}.pool = $1 AND {0}.job = $2 AND {0}.submitted_seq = $3 ORDER BY {1}"
-        attempts = await reading.fetch(f"{ATTEMPTS.select} {mine.format('a', 'a.attempt')}", *key)
-        evictions = await reading.fetch(f"{EVICTIONS.select} {mine.format('e', 'e.decided_seq')}", *key)
-        pending = await reading.fetch(f"SELECT w.value FROM jobs j {PENDING} {mine.format('j', 'j.job')}", *key)  # noqa: S608 - ours
+        of_job = "WHERE {0}.pool = $1 AND {0}.job = $2 AND {0}.submitted_seq = $3 ORDER BY {1}"
+        attempts = await reading.fetch(f"{ATTEMPTS.select} {of_job.format('a', 'a.attempt')}", *key)
+        evictions = await reading.fetch(f"{EVICTIONS.select} {of_job.format('e', 'e.decided_seq')}", *key)
+        pending = await reading.fetch(f"SELECT w.value FROM jobs j {PENDING} {of_job.format('j', 'j.job')}", *key)  # noqa: S608 - ours
         value = pending[0]["value"] if row["state"] in ("pending", "reserved") else None
         found["pending_reason"] = orjson.loads(value).get("reason") if value is not None else None
         found["attempts"] = [ATTEMPTS.shape(each) for each in attempts]
@@ -225,7 +225,7 @@ async def attempts(
     priority_class: given.Classes = None,
     user: given.Users = None, node: given.Nodes = None, action: given.Actions = None,
     outcome: Annotated[list[given.Text] | None, given.several("Only with this outcome.", "preempted")] = None,
-    cause: Annotated[list[given.Text] | None, given.several("Only ended for this cause.", "preemption")] = None,
+    reason: given.Reasons = None,
     from_: given.From = None, to: given.To = None,
 ) -> JsonResponse:  # fmt: skip
     """Attempts of jobs. `from` and `to` apply to the placement time."""
@@ -237,7 +237,7 @@ async def attempts(
     where.add("string_to_array(a.nodes, ', ') && ?::text[]", node)
     where.add("a.action = ANY(?)", action)
     where.add("a.outcome = ANY(?)", outcome)
-    where.add("a.cause = ANY(?)", cause)
+    where.add("a.cause = ANY(?)", reason)
     where.add("a.placed_at >= ?", from_)
     where.add("a.placed_at < ?", to)
     return await query.page(ATTEMPTS, where, paging)

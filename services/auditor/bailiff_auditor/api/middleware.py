@@ -28,7 +28,7 @@ class ApiMiddleware:
             return
         head_only = scope["method"] == "HEAD"
 
-        async def answer(message: Message) -> None:
+        async def send_response(message: Message) -> None:
             if message["type"] == "http.response.start":
                 self._metrics.api_responses.labels(str(message["status"])).inc()
                 message = {**message, "headers": [*message["headers"], *ALWAYS]}
@@ -38,14 +38,14 @@ class ApiMiddleware:
 
         if head_only:
             scope = {**scope, "method": "GET", "bailiff.head_only": True}
-        await (self._refusal(scope) or self._app)(scope, receive, answer)
+        await (self._rejection(scope) or self._app)(scope, receive, send_response)
 
-    def _refusal(self, scope: Scope) -> Response | None:
+    def _rejection(self, scope: Scope) -> Response | None:
         if scope["method"] != "GET":
             return problem(405, "GET and HEAD only", headers={"allow": "GET, HEAD"})
         if self._token is not None:
-            given = dict(scope["headers"]).get(b"authorization", b"")
-            if not hmac.compare_digest(given, b"Bearer " + self._token.encode()):
+            authorization = dict(scope["headers"]).get(b"authorization", b"")
+            if not hmac.compare_digest(authorization, b"Bearer " + self._token.encode()):
                 return problem(
                     401,
                     "missing or wrong token: send the header Authorization: Bearer TOKEN",

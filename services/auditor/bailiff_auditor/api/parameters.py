@@ -51,6 +51,7 @@ Types = Annotated[
 ]
 Submission = Annotated[int | None, Query(description="Which submission. Default: the newest.", ge=0, le=LARGEST)]
 Actions = Annotated[list[Text] | None, several("Only with this action: allocate, preempt, reclaim, consolidate …", "preempt")]
+Reasons = Annotated[list[Text] | None, several("Only for this reason: the record's `cause`, else its `reason`.", "preemption")]
 From = Annotated[Moment | None, Query(alias="from", description="At or after this time.", examples=["2026-11-22T08:00:00Z"])]
 To = Annotated[Moment | None, Query(description="Before this time.", examples=["2026-11-23T00:00:00Z"])]
 At = Annotated[Moment | None, Query(description="At this time. Default: now.", examples=["2026-11-22T08:15:00Z"])]

@@ -93,12 +93,12 @@ def _invalid(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     faults = []
     for each in error.errors():
-        place: Any = each["loc"]
+        location: Any = each["loc"]
         given = each.get("input")
         found = "nothing" if each["type"] == "missing" else shown(given)
         faults.append(
             Fault(
-                parameter=str(place[1] if len(place) > 1 else place[0]),
+                parameter=str(location[1] if len(location) > 1 else location[0]),
                 found=found,
                 allowed=each["msg"].removeprefix("Value error, "),
             )

@@ -74,19 +74,21 @@ class Reading:
         """One page of a list."""
         columns = ", ".join(listing.key.values())
         order = paging.order or listing.order
-        mark = hashlib.sha256(f"{listing.name}|{order}|{fingerprint}".encode()).hexdigest()[:12]
+        query_hash = hashlib.sha256(f"{listing.name}|{order}|{fingerprint}".encode()).hexdigest()[:12]
         if paging.cursor is not None:
-            after = read_cursor(paging.cursor, mark, len(listing.key))
-            places = ", ".join(f"${number}" for number in range(len(where.values) + 1, len(where.values) + 1 + len(after)))
+            after = read_cursor(paging.cursor, query_hash, len(listing.key))
+            placeholders = ", ".join(f"${number}" for number in range(len(where.values) + 1, len(where.values) + 1 + len(after)))
             where.values += after
-            where.plain(f"({columns}) {'<' if order == 'desc' else '>'} ({places})")
+            where.plain(f"({columns}) {'<' if order == 'desc' else '>'} ({placeholders})")
         by = ", ".join(f"{column} {order}" for column in listing.key.values())
         where.values.append(paging.limit + 1)
         rows = await self.fetch(f"{listing.select} WHERE {where.text} ORDER BY {by} LIMIT ${len(where.values)}", *where.values)
         more = len(rows) > paging.limit
         del rows[paging.limit :]
         after = [rows[-1][name] for name in listing.key] if more else []
-        return self.answer({"items": [listing.shape(row) for row in rows], "next": make_cursor(mark, after) if more else None})
+        return self.answer(
+            {"items": [listing.shape(row) for row in rows], "next": make_cursor(query_hash, after) if more else None}
+        )
 
     def answer(self, data: Any) -> JsonResponse:
         """The response with ETag."""
@@ -141,22 +143,22 @@ def in_pool(column: str) -> Where:
     return where
 
 
-def make_cursor(mark: str, after: Sequence[Any]) -> str:
+def make_cursor(query_hash: str, after: Sequence[Any]) -> str:
     """An URL-safe cursor of the last row of a page."""
-    return base64.urlsafe_b64encode(orjson.dumps([mark, *after])).decode().rstrip("=")
+    return base64.urlsafe_b64encode(orjson.dumps([query_hash, *after])).decode().rstrip("=")
 
 
-def read_cursor(text: str, mark: str, parts: int) -> list[Any]:
+def read_cursor(text: str, query_hash: str, parts: int) -> list[Any]:
     """Parse a cursor. Raises `BadParameter` if it is not valid or of another query."""
     try:
         found = orjson.loads(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
     except (ValueError, binascii.Error):
         raise bad("cursor", text, "`next` of the previous page, unchanged") from None
-    if not isinstance(found, list) or len(found) != parts + 1 or found[0] != mark:
+    if not isinstance(found, list) or len(found) != parts + 1 or found[0] != query_hash:
         raise bad("cursor", text, "`next` of a page with otherwise the same parameters, unchanged")
     after = found[1:]
     for value in after:
-        right = isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
-        if not right and not (isinstance(value, str) and "\x00" not in value):
+        is_integer = isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+        if not is_integer and not (isinstance(value, str) and "\x00" not in value):
             raise bad("cursor", text, "`next` of the previous page, unchanged")
     return after

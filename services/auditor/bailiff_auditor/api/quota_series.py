@@ -27,9 +27,10 @@ BOUNDS = f"""SELECT coalesce(({OF_POOL} <= $2 ORDER BY time DESC LIMIT 1), ({OF_
     ({OF_POOL} < $3 ORDER BY time DESC LIMIT 1) AS last"""
 MEANS = """SELECT project, least($6, greatest(-1, floor(extract(epoch FROM time - $2) / $3)))::int AS bucket,
     avg(used_gpu_milli)::float8 / 1000 AS gpus, avg(quota_gpu_milli)::float8 / 1000 AS quota,
-    avg(share_gpu_milli)::float8 / 1000 AS fair_share, avg(above)::float8 / 1000 AS borrowed, max(above)::float8 / 1000 AS most
+    avg(share_gpu_milli)::float8 / 1000 AS fair_share, avg(above)::float8 / 1000 AS borrowed,
+    max(above)::float8 / 1000 AS max_borrowed
     FROM (SELECT *, CASE WHEN quota_gpu_milli IS NOT NULL THEN greatest(0, used_gpu_milli - quota_gpu_milli) END AS above
-        FROM project_usage WHERE pool = $1 AND seq BETWEEN $4 AND $5) looks
+        FROM project_usage WHERE pool = $1 AND seq BETWEEN $4 AND $5) samples
     GROUP BY 1, 2"""
 
 
@@ -66,16 +67,16 @@ async def borrowing(query: PoolQueryParam, from_: given.From = None, to: given.T
 async def _series(reading: Reading, from_: datetime | None, to: datetime | None, points: int) -> dict[str, Any]:
     pool = reading.pool["id"]
     (samples,) = await reading.fetch(SAMPLES, pool)
-    nothing: dict[str, Any] = {"from": None, "to": None, "interval_s": 0, "times": [], "projects": []}
+    empty: dict[str, Any] = {"from": None, "to": None, "interval_s": 0, "times": [], "projects": []}
     if samples["newest"] is None:
-        return nothing
+        return empty
     until = samples["newest"] + timedelta(microseconds=1)
     until = until if to is None else min(to, until)
     if until <= samples["oldest"]:
-        return nothing
+        return empty
     begin = max(samples["oldest"], from_ if from_ is not None else until - DEFAULT_SPAN)
     if begin >= until:
-        return nothing
+        return empty
     span = (until - begin).total_seconds()
     length = max(math.ceil(span / points), math.ceil((samples["interval_us"] or 0) / 1e6), 1)
     count = math.ceil(span / length)
@@ -92,15 +93,15 @@ async def _series(reading: Reading, from_: datetime | None, to: datetime | None,
 
 def _by_project(rows: Sequence[Record], count: int) -> Mapping[str, list[Record | None]]:
     """Each project's row per interval; without a sample, the previous row (-1: the sample before the first interval)."""
-    noted: dict[int, dict[str, Record]] = {}
+    by_bucket: dict[int, dict[str, Record]] = {}
     for row in rows:
-        noted.setdefault(row["bucket"], {})[row["project"]] = row
+        by_bucket.setdefault(row["bucket"], {})[row["project"]] = row
     found: dict[str, list[Record | None]] = {name: [] for name in sorted({row["project"] for row in rows})}
-    now: dict[str, Record] = noted.get(-1, {})
+    current: dict[str, Record] = by_bucket.get(-1, {})
     for at in range(count):
-        now = noted.get(at, now)
+        current = by_bucket.get(at, current)
         for name, values in found.items():
-            values.append(now.get(name))
+            values.append(current.get(name))
     return found
 
 
@@ -110,8 +111,8 @@ def _project(name: str, values: list[Record | None], hours: list[float]) -> dict
     def summed(column: str) -> float:
         return round(sum((value or 0) * length for value, length in zip(series[column], hours, strict=True)), 3)
 
-    most = max((row["most"] or 0 for row in values if row is not None), default=0)
-    totals = {"gpu_hours": summed("gpus"), "borrowed_gpu_hours": summed("borrowed"), "max_borrowed": most}
+    max_borrowed = max((row["max_borrowed"] or 0 for row in values if row is not None), default=0)
+    totals = {"gpu_hours": summed("gpus"), "borrowed_gpu_hours": summed("borrowed"), "max_borrowed": max_borrowed}
     return {"project": name, **series, **totals}
 
 

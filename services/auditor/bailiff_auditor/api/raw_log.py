@@ -61,10 +61,10 @@ async def log(
     wait: Annotated[float, Query(description="Long poll: seconds to wait if there are no messages yet.", ge=0, le=30)] = 0,
 ) -> JsonResponse:  # fmt: skip
     """Every message of the partition including orphans, byte for byte: sufficient to verify chain, seals and replay."""
-    news = query.archive.news()
+    archived = query.archive.archived()
     async with query.reading() as reading:
         row, rows = reading.pool, await _raw(reading, from_offset, limit)
-    if not rows and wait and await until_archived(query.request, news, wait):
+    if not rows and wait and await until_archived(query.request, archived, wait):
         async with query.reading() as reading:
             row, rows = reading.pool, await _raw(reading, from_offset, limit)
     end = row["next_offset"]

@@ -117,7 +117,7 @@ async def decisions(
     type_: given.Types = None,
     job: given.Jobs = None, project: given.Projects = None, priority_class: given.Classes = None, user: given.Users = None,
     node: given.Nodes = None, action: given.Actions = None,
-    reason: Annotated[list[given.Text] | None, given.several("Only with this cause or reason.", "expired")] = None,
+    reason: given.Reasons = None,
     from_: given.From = None, to: given.To = None,
 ) -> JsonResponse:  # fmt: skip
     """Decisions. `node`: where the job was placed at that time."""

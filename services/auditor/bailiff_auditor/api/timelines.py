@@ -12,7 +12,7 @@ from .responses import JsonResponse
 
 router = APIRouter(tags=["timelines"])
 PoolQueryParam = Annotated[PoolQuery, Depends()]
-NODE_TYPES = "(r.type LIKE 'Node%' OR r.type LIKE 'Device%' OR r.type LIKE 'Drain%')"  # as the index has it
+NODE_TYPES = "(r.type LIKE 'Node%' OR r.type LIKE 'Device%' OR r.type LIKE 'Drain%')"  # as in the index
 
 
 @router.get("/pools/{pool}/jobs/{job}/timeline", response_model=RecordPage, summary="Timeline of a job")

@@ -1,4 +1,4 @@
--- The log itself: bytes as they were in Kafka, and how far each pool was read. Nothing here is ever updated but pools.
+-- The archived log: the bytes of Kafka's messages, and the archived position of each pool. Only pools is ever updated.
 CREATE TABLE pools (
     id smallint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name text NOT NULL UNIQUE,
@@ -16,7 +16,7 @@ CREATE TABLE pools (
     written_at timestamptz
 );
 COMMENT ON COLUMN pools.peaks IS 'roots of the perfect subtrees of the Merkle tree over all records, 32 bytes each';
-COMMENT ON COLUMN pools.broken IS 'why nothing beyond next_seq is archived; empty while all is well';
+COMMENT ON COLUMN pools.broken IS 'why nothing beyond next_seq is archived; empty: no fault';
 
 CREATE TABLE records (
     pool smallint NOT NULL REFERENCES pools,
@@ -37,7 +37,7 @@ CREATE TABLE records (
     PRIMARY KEY (pool, seq)
 );
 COMMENT ON COLUMN records.appended_at IS 'the broker''s append time, microseconds UTC';
-COMMENT ON COLUMN records.headers IS 'name and value of each header in order, each after its length in 4 bytes, big-endian';
+COMMENT ON COLUMN records.headers IS 'name and value of each header in order, each prefixed by its length in 4 bytes, big-endian';
 CREATE INDEX records_by_job ON records (pool, job, seq) WHERE job IS NOT NULL;
 CREATE INDEX records_by_time ON records USING brin (time);
 CREATE INDEX records_decisions ON records (pool, seq) WHERE decision;

@@ -1,4 +1,4 @@
--- What the records say, laid out for people. All of it follows from the table records.
+-- Read model: jobs, attempts, evictions and nodes. A projection of the table records, from which it can be rebuilt.
 CREATE TABLE jobs (
     pool smallint NOT NULL REFERENCES pools,
     job text NOT NULL,

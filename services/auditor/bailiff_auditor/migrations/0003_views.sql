@@ -1,4 +1,4 @@
--- Views by the names of pools, with amounts as people read them.
+-- Views of the read model for SQL users, with pool names, GPUs and GPU-hours.
 CREATE VIEW decisions AS
     SELECT d.name AS pool, r.seq, r.time, r.cycle, r.type, r.job, convert_from(r.value, 'UTF8')::jsonb AS data
     FROM records r JOIN pools d ON d.id = r.pool WHERE r.decision;

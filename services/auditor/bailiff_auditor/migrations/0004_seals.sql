@@ -1,4 +1,4 @@
--- What was published on bailiff.seals, and the tree at each seal, from which the next one's proof is made.
+-- Messages of bailiff.seals, and the Merkle tree at each seal, from which the next consistency proof is made.
 CREATE TABLE seals (
     pool smallint NOT NULL REFERENCES pools,
     size bigint NOT NULL,

@@ -1,4 +1,4 @@
--- Projects' use against quota and fair share over time, as the fold has it; and who stands behind an actor.
+-- Project usage against quota and fair share over time, sampled from the fold; and the names of actors.
 CREATE TABLE project_usage (
     pool smallint NOT NULL REFERENCES pools,
     seq bigint NOT NULL,
@@ -15,16 +15,16 @@ CREATE TABLE project_usage (
     PRIMARY KEY (pool, seq, project)
 );
 CREATE INDEX project_usage_by_time ON project_usage (pool, project, time);
-COMMENT ON COLUMN project_usage.project IS 'empty: the whole pool, whose share is all that it has';
-COMMENT ON COLUMN project_usage.fixed_gpu_milli IS 'of the use, by jobs that are not preemptible';
-COMMENT ON COLUMN project_usage.quota_gpu_milli IS 'null: no bound';
+COMMENT ON COLUMN project_usage.project IS 'empty: the whole pool, whose share is its capacity';
+COMMENT ON COLUMN project_usage.fixed_gpu_milli IS 'used by jobs that are not preemptible';
+COMMENT ON COLUMN project_usage.quota_gpu_milli IS 'null: unlimited';
 
 CREATE TABLE actors (
     actor text PRIMARY KEY,
     name text NOT NULL,
     noted_at timestamptz NOT NULL DEFAULT now()
 );
-COMMENT ON TABLE actors IS 'the only place that says who an actor is; a row may be deleted at any time';
+COMMENT ON TABLE actors IS 'the only table with names of actors; a row may be deleted at any time';
 
 CREATE VIEW usage_over_time AS
     SELECT d.name AS pool, u.project, u.time, u.used_gpu_milli / 1000.0 AS gpus, u.fixed_gpu_milli / 1000.0 AS gpus_fixed,

@@ -1,10 +1,10 @@
--- Where the archive begins, once records that are kept elsewhere were taken out of it.
+-- The first archived record, after exported records were pruned.
 ALTER TABLE pools
     ADD COLUMN first_seq bigint NOT NULL DEFAULT 0,
     ADD COLUMN first_head jsonb,
     ADD COLUMN first_peaks bytea NOT NULL DEFAULT '';
-COMMENT ON COLUMN pools.first_head IS 'where the chain stood before first_seq; null: at the beginning of the log';
-COMMENT ON COLUMN pools.first_peaks IS 'as peaks, of the records before first_seq';
+COMMENT ON COLUMN pools.first_head IS 'the chain head before first_seq; null: the log''s beginning';
+COMMENT ON COLUMN pools.first_peaks IS 'like peaks, over the records before first_seq';
 
 CREATE TABLE prunings (
     pool smallint NOT NULL REFERENCES pools,
@@ -15,4 +15,4 @@ CREATE TABLE prunings (
     pruned_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (pool, first_seq)
 );
-COMMENT ON TABLE prunings IS 'records that are not in the archive any more, and the exported file that has them';
+COMMENT ON TABLE prunings IS 'pruned records, and the exported file that contains them';

@@ -1,4 +1,4 @@
--- What the log had once and has no more, after a loss that was accepted: it is set aside here, and the archive follows the log.
+-- Forks: records that the log lost in an accepted truncation are moved here, and the archive follows the log.
 CREATE TABLE fork_orders (
     pool smallint NOT NULL REFERENCES pools,
     head_seq bigint NOT NULL,
@@ -8,7 +8,7 @@ CREATE TABLE fork_orders (
     ordered_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (pool, head_seq, head_hash)
 );
-COMMENT ON TABLE fork_orders IS 'an operator says: what is archived up to this head and not in the log may be set aside';
+COMMENT ON TABLE fork_orders IS 'an operator''s order to move records up to this head that the log has lost to a fork';
 
 CREATE TABLE forks (
     pool smallint NOT NULL REFERENCES pools,
@@ -23,7 +23,7 @@ CREATE TABLE forks (
     data jsonb,
     PRIMARY KEY (pool, fork)
 );
-COMMENT ON COLUMN forks.data IS 'what was published about its seals, and at which offset; null where none were lost';
+COMMENT ON COLUMN forks.data IS 'the published invalidation of its seals; null: no seal was lost';
 
 CREATE TABLE fork_records (LIKE records, fork integer NOT NULL, PRIMARY KEY (pool, fork, seq));
 CREATE TABLE fork_orphans (LIKE orphans, fork integer NOT NULL, PRIMARY KEY (pool, fork, "offset"));

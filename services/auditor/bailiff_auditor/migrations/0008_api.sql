@@ -1,4 +1,4 @@
--- For the query interface: who held which GPUs when, how each GPU was, how far that is noted, and word of what is archived.
+-- For the query API: GPU allocations and GPU states over time, their stored position, and a notification of archived records.
 CREATE TABLE gpu_allocations (
     pool smallint NOT NULL REFERENCES pools,
     job text NOT NULL,
@@ -15,7 +15,7 @@ CREATE TABLE gpu_allocations (
     PRIMARY KEY (pool, job, submitted_seq, task, kind, from_seq)
 );
 COMMENT ON COLUMN gpu_allocations.kind IS 'reserved: reserved for the task; allocated: until its processes are confirmed to have exited';
-COMMENT ON COLUMN gpu_allocations.gpus IS 'numbers on the node';
+COMMENT ON COLUMN gpu_allocations.gpus IS 'device numbers on the node';
 CREATE INDEX gpu_allocations_now ON gpu_allocations (pool, node) WHERE to_seq IS NULL;
 CREATE INDEX gpu_allocations_by_node ON gpu_allocations (pool, node, from_seq);
 CREATE INDEX gpu_allocations_by_seq ON gpu_allocations (pool, from_seq);
@@ -44,11 +44,11 @@ CREATE TABLE followed (
     log_end bigint,
     measured_at timestamptz
 );
-COMMENT ON COLUMN followed.allocations_seq IS 'gpu_allocations and gpu_states are as after this record, whose hash is allocations_hash';
-COMMENT ON COLUMN followed.log_end IS 'the offset behind the last message of the log in Kafka, when it was last looked at';
+COMMENT ON COLUMN followed.allocations_seq IS 'gpu_allocations and gpu_states are stored up to this record, whose hash is allocations_hash';
+COMMENT ON COLUMN followed.log_end IS 'end offset of the log in Kafka, at measured_at';
 
 CREATE INDEX records_of_nodes ON records (pool, seq) WHERE type LIKE 'Node%' OR type LIKE 'Device%' OR type LIKE 'Drain%';
 
-CREATE FUNCTION tell_archived() RETURNS trigger LANGUAGE plpgsql AS
+CREATE FUNCTION notify_archived() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN PERFORM pg_notify('bailiff_archived', NEW.name); RETURN NULL; END $$;
-CREATE TRIGGER tell_archived AFTER UPDATE OF next_seq ON pools FOR EACH ROW EXECUTE FUNCTION tell_archived();
+CREATE TRIGGER notify_archived AFTER UPDATE OF next_seq ON pools FOR EACH ROW EXECUTE FUNCTION notify_archived();

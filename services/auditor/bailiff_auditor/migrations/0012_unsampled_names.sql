@@ -1,5 +1,5 @@
--- PostgreSQL samples columns for its planner, and keeps the sample of a row that has gone: names are not to be in it. The sample
--- that there is goes with the column's type, which a view that reads it would hold; replaced, the view keeps who may read it.
+-- PostgreSQL's planner statistics keep sampled values of deleted rows, so the column of names has none. Changing the column's
+-- type drops the existing sample; views on the column block that, and replacing the view keeps its grants.
 CREATE OR REPLACE VIEW requests_by_actor AS
     SELECT d.name AS pool, r.seq, r.time, r.type, r.job, r.actor, NULL::text AS name
     FROM records r JOIN pools d ON d.id = r.pool WHERE r.actor IS NOT NULL;

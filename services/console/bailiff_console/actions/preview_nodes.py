@@ -1,15 +1,15 @@
 """Previews of drain and undrain."""
 
-from bailiff.client.preview import baseline, fact_of, forecast
+from bailiff.client.preview import anyway, fact_of, forecast
 from bailiff.render.serializers.drains import AffectedRow, affected_rows
 from bailiff_bus.messages import DrainNode, UndrainNode
 from bailiff_core.humanize import cost_text, count_text, duration_text
 from bailiff_core.model.state import Drain, PoolState
 
-from .preview_text import MOST_NAMED, Preview, listed, news, node_of, some, starting
+from .preview_text import MOST_NAMED, Preview, first_of, listed, newly_placed, node_of, starting
 
 
-def drained(state: PoolState, body: DrainNode) -> Preview:
+def preview_drain(state: PoolState, body: DrainNode) -> Preview:
     node = node_of(state, body.node)
     until = None if body.deadline is None else state.now + body.deadline
     rows = affected_rows(state, node, Drain(0, body.mode, body.reason, until))
@@ -37,7 +37,7 @@ def _of_drain(row: AffectedRow, mode: str) -> str:
     lost = f"; without a checkpoint it loses up to {cost_text(row['lost_gpu_ms'])}"
     match row["effect"]:
         case "migrates":
-            return f"{job} ({gpus}) migrates to {some(row['to'])}: grace period {row['grace_s']} s{lost}."
+            return f"{job} ({gpus}) migrates to {first_of(row['to'])}: grace period {row['grace_s']} s{lost}."
         case "reservation moves":
             return f"{job}: its reservation of {gpus} moves to other nodes."
         case "already evicting":
@@ -48,14 +48,14 @@ def _of_drain(row: AffectedRow, mode: str) -> str:
             return f"{job} ({gpus}) {when}{does}, with a grace period of {row['grace_s']} s{lost}."
 
 
-def undrained(state: PoolState, body: UndrainNode) -> Preview:
+def preview_undrain(state: PoolState, body: UndrainNode) -> Preview:
     node = node_of(state, body.node)
     if node.drain is None:
         return Preview(faults=[f"node {node.name} is not drained: nothing to undrain"])
-    preview = forecast(state, fact_of(body))
-    gained = news(preview, baseline(state), "")
+    predicted = forecast(state, fact_of(body))
+    gained = newly_placed(predicted, anyway(state), "")
     found = Preview([f"New tasks can start on {node.name} again. Evictions already started there continue."])
     if gained:
-        found.sentences.append(f"Now {listed(f'{name} ({some(nodes)})' for name, nodes in gained.items())} can start.")
-    found.affected = list(starting(preview.state, gained))
+        found.sentences.append(f"Now {listed(f'{name} ({first_of(nodes)})' for name, nodes in gained.items())} can start.")
+    found.affected = list(starting(predicted.state, gained))
     return found

@@ -2,21 +2,21 @@
 
 from collections.abc import Iterator, Sequence
 
-from bailiff.client.preview import Forecast, baseline, fact_of, forecast
+from bailiff.client.preview import Forecast, anyway, fact_of, forecast
 from bailiff.render.serializers.nodes import node_state
 from bailiff_bus.messages import MigrateJob, RequestBody
 from bailiff_core.humanize import cost_text, duration_text, gpus_text
 from bailiff_core.model.grace import grace_of
 from bailiff_core.model.state import Job, PoolState
-from bailiff_core.model.work_lost import allocated_gpu_milli, lost_gpu_ms
+from bailiff_core.model.work_lost import held_gpu_milli, lost_gpu_ms
 from bailiff_core.records import decisions
 
-from .preview_text import Preview, jobs_ahead, listed, news, node_of, row, some, starting
+from .preview_text import Preview, first_of, jobs_ahead, listed, newly_placed, node_of, row, starting
 
 ACTIVE = ("starting", "running")
 
 
-def paused(state: PoolState, job: Job, body: RequestBody) -> Preview:
+def preview_pause(state: PoolState, job: Job, body: RequestBody) -> Preview:
     if job.paused_seq is not None:
         return Preview(faults=[f"{job.id} is paused already (#{job.paused_seq})"])
     back = f"{job.id} stays paused until it is resumed; then it is requeued at its previous position."
@@ -25,23 +25,23 @@ def paused(state: PoolState, job: Job, body: RequestBody) -> Preview:
     return _stopped(state, job, forecast(state, fact_of(body)), [back])
 
 
-def evicted(state: PoolState, job: Job, body: RequestBody) -> Preview:
+def preview_evict(state: PoolState, job: Job, body: RequestBody) -> Preview:
     if job.phase not in (*ACTIVE, "reserved"):
         return Preview(faults=[f"{job.id} is {job.phase}: it has no resources to be evicted from"])
-    preview = forecast(state, fact_of(body))
-    return _stopped(state, job, preview, [_requeued(job, preview)])
+    predicted = forecast(state, fact_of(body))
+    return _stopped(state, job, predicted, [_requeued(job, predicted)])
 
 
-def _requeued(job: Job, preview: Forecast) -> str:
+def _requeued(job: Job, predicted: Forecast) -> str:
     if job.demand.on_eviction == "end":
         return f"{job.id} ends: it was submitted with on_eviction: end."
-    nodes = preview.placed().get(job.id)
+    nodes = predicted.placed().get(job.id)
     if nodes:
-        return f"It is requeued and would start again at once on {some(nodes)}."
-    return f"It is requeued at its previous position{jobs_ahead(preview.state, job.id)}."
+        return f"It is requeued and would start again at once on {first_of(nodes)}."
+    return f"It is requeued at its previous position{jobs_ahead(predicted.state, job.id)}."
 
 
-def cancelled(state: PoolState, job: Job, body: RequestBody) -> Preview:
+def preview_cancel(state: PoolState, job: Job, body: RequestBody) -> Preview:
     if job.cancelled:
         return Preview(faults=[f"{job.id} is cancelled already"])
     end = f"{job.id} ends. Its records stay in the log."
@@ -50,8 +50,8 @@ def cancelled(state: PoolState, job: Job, body: RequestBody) -> Preview:
     return _stopped(state, job, forecast(state, fact_of(body)), [end])
 
 
-def _stopped(state: PoolState, job: Job, preview: Forecast, after: Sequence[str]) -> Preview:
-    """A job whose tasks stop: how, the work lost, which jobs get the resources."""
+def _stopped(state: PoolState, job: Job, predicted: Forecast, after: Sequence[str]) -> Preview:
+    """The preview for a job whose tasks stop: the eviction, the work lost, and the jobs that get the resources."""
     found, rows = Preview(), []
     if job.phase == "reserved":
         found.sentences.append(f"{job.id} has not started yet: it loses its reservation, and no work.")
@@ -60,16 +60,16 @@ def _stopped(state: PoolState, job: Job, preview: Forecast, after: Sequence[str]
     else:
         found.sentences += _eviction(state, job)
         rows.append(row(state, job, "evicted"))
-    gained = news(preview, baseline(state), job.id)
+    gained = newly_placed(predicted, anyway(state), job.id)
     found.sentences += [*_released(state, job, gained), *after]
-    found.affected = [*rows, *starting(preview.state, gained)]
+    found.affected = [*rows, *starting(predicted.state, gained)]
     return found
 
 
 def _eviction(state: PoolState, job: Job) -> Iterator[str]:
     nodes = list(dict.fromkeys(state.nodes[task.node].name for task in job.tasks))
     yield (
-        f"{job.id} gets an eviction notice on {some(nodes)} and may save a checkpoint. Grace period: "
+        f"{job.id} gets an eviction notice on {first_of(nodes)} and may save a checkpoint. Grace period: "
         f"{duration_text(grace_of(state, job))}; then its tasks are killed."
     )
     yield _loss(state, job)
@@ -77,7 +77,7 @@ def _eviction(state: PoolState, job: Job) -> Iterator[str]:
 
 def _loss(state: PoolState, job: Job) -> str:
     """The work lost without a checkpoint, and whether the job saves one."""
-    lost = cost_text(lost_gpu_ms(state, job, allocated_gpu_milli(state, job, job.tasks)))
+    lost = cost_text(lost_gpu_ms(state, job, held_gpu_milli(state, job, job.tasks)))
     since = job.last_checkpoint if job.last_checkpoint is not None else job.last_start
     ago = f" {duration_text(max(0, state.now - since))} ago" if since is not None else ""
     what = f"the work since its last checkpoint{ago}" if job.last_checkpoint is not None else f"the work since its start{ago}"
@@ -90,14 +90,14 @@ def _loss(state: PoolState, job: Job) -> str:
 
 
 def _released(state: PoolState, job: Job, gained: dict[str, list[str]]) -> Iterator[str]:
-    gpus = gpus_text(allocated_gpu_milli(state, job, job.tasks))
+    gpus = gpus_text(held_gpu_milli(state, job, job.tasks))
     if gained:
-        yield f"With its resources ({gpus}), {listed(f'{name} ({some(nodes)})' for name, nodes in gained.items())} can start."
+        yield f"With its resources ({gpus}), {listed(f'{name} ({first_of(nodes)})' for name, nodes in gained.items())} can start."
     elif job.tasks:
         yield f"No other job starts as a result: {gpus} become free."
 
 
-def migrated(state: PoolState, job: Job, body: RequestBody) -> Preview:
+def preview_migrate(state: PoolState, job: Job, body: RequestBody) -> Preview:
     assert isinstance(body, MigrateJob)
     if body.node is not None:
         node = node_of(state, body.node)
@@ -107,14 +107,16 @@ def migrated(state: PoolState, job: Job, body: RequestBody) -> Preview:
         return Preview(faults=[f"{job.id} is {job.phase}: only running jobs can migrate"])
     if job.suspended_reason is not None:
         return Preview(faults=[f"{job.id} is suspended because a decision about it failed: cancel it"])
-    preview = forecast(state, fact_of(body))
-    for decision in preview.now:
+    predicted = forecast(state, fact_of(body))
+    for decision in predicted.now:
         if isinstance(decision, decisions.MigrationRefused) and decision.job == job.id:
             return Preview(faults=[f"{job.id} cannot migrate: {decision.reason}"])
         if isinstance(decision, decisions.MigrationDecided) and decision.job == job.id:
-            to = preview.nodes(decision.placement)
-            found = Preview([f"Resources are reserved for {job.id} on {some(to)}; no job is preempted.", *_eviction(state, job)])
-            found.sentences.append(f"Then it starts on {some(to)} from its last checkpoint.")
+            to = predicted.nodes(decision.placement)
+            found = Preview(
+                [f"Resources are reserved for {job.id} on {first_of(to)}; no job is preempted.", *_eviction(state, job)]
+            )
+            found.sentences.append(f"Then it starts on {first_of(to)} from its last checkpoint.")
             found.affected = [row(state, job, "migrates", to)]
             return found
     return Preview(faults=[f"{job.id} cannot migrate"])

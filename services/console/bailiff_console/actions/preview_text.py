@@ -47,10 +47,10 @@ def node_of(state: PoolState, name: str) -> Node:
     return state.nodes[state.node_numbers[name]]
 
 
-def news(found: Forecast, otherwise: Forecast, but: str) -> dict[str, list[str]]:
-    """Nodes by job, of jobs that are placed only because of the request. but: a job to leave out."""
-    before = otherwise.placed()
-    return {job: nodes for job, nodes in found.placed().items() if job != but and job not in before}
+def newly_placed(found: Forecast, baseline: Forecast, except_job: str) -> dict[str, list[str]]:
+    """Nodes by job, of jobs that are placed only because of the request. except_job: a job to omit."""
+    before = baseline.placed()
+    return {job: nodes for job, nodes in found.placed().items() if job != except_job and job not in before}
 
 
 def row(state: PoolState, job: Job, effect: str, to: Sequence[str] = (), tasks: Sequence[int] | None = None) -> AffectedRow:
@@ -96,14 +96,14 @@ def jobs_ahead(state: PoolState, job: str) -> str:
     return f", with {count_text(ahead, 'job')} ahead of it" if ahead else ""
 
 
-def some(names: Iterable[str]) -> str:
-    all_of_them = list(names)
-    more = f" and {len(all_of_them) - MOST_NAMED} more" if len(all_of_them) > MOST_NAMED else ""
-    return ", ".join(all_of_them[:MOST_NAMED]) + more
+def first_of(names: Iterable[str]) -> str:
+    every = list(names)
+    more = f" and {len(every) - MOST_NAMED} more" if len(every) > MOST_NAMED else ""
+    return ", ".join(every[:MOST_NAMED]) + more
 
 
 def listed(names: Iterable[str]) -> str:
-    all_of_them = list(names)
-    if len(all_of_them) > MOST_NAMED:
-        return some(all_of_them)
-    return " and ".join([", ".join(all_of_them[:-1]), all_of_them[-1]] if len(all_of_them) > 1 else all_of_them)
+    every = list(names)
+    if len(every) > MOST_NAMED:
+        return first_of(every)
+    return " and ".join([", ".join(every[:-1]), every[-1]] if len(every) > 1 else every)

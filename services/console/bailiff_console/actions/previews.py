@@ -18,14 +18,14 @@ from bailiff_bus.messages import (
 )
 from bailiff_core.model.state import ENDED, Job, PoolState
 
-from .preview_nodes import drained, undrained
-from .preview_resume import reclassed, resumed, scaled
-from .preview_stop import cancelled, evicted, migrated, paused
+from .preview_nodes import preview_drain, preview_undrain
+from .preview_resume import preview_resume, preview_scale, preview_set_class
+from .preview_stop import preview_cancel, preview_evict, preview_migrate, preview_pause
 from .preview_text import Preview, job_of
 
 OF_JOBS: dict[type[RequestBody], Callable[[PoolState, Job, Any], Preview]] = {
-    PauseJob: paused, EvictJob: evicted, CancelJob: cancelled, ResumeJob: resumed, MigrateJob: migrated, ScaleJob: scaled,
-    SetPriorityClass: reclassed,
+    PauseJob: preview_pause, EvictJob: preview_evict, CancelJob: preview_cancel, ResumeJob: preview_resume,
+    MigrateJob: preview_migrate, ScaleJob: preview_scale, SetPriorityClass: preview_set_class,
 }  # fmt: skip
 
 
@@ -34,9 +34,9 @@ def preview(state: PoolState, body: RequestBody, now: int) -> Preview:
     state = at(state, now)
     match body:
         case DrainNode():
-            return drained(state, body)
+            return preview_drain(state, body)
         case UndrainNode():
-            return undrained(state, body)
+            return preview_undrain(state, body)
     job = job_of(state, str(getattr(body, "job", "")))
     if job.phase in ENDED:
         return Preview(faults=[f"{job.id} has {job.phase} already"])

@@ -40,8 +40,10 @@ def fields_of(raw: bytes, allowed: Mapping[str, bool]) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ApiError(400, f"expected a JSON object, found {value_text(found)}")
     faults = [fault(name, no_such_field(name, allowed)) for name in found if name not in allowed]
-    faults += [fault(name, "expected a value, found nothing") for name, needed in allowed.items() if needed and name not in found]
-    return _unless(found, faults)
+    faults += [
+        fault(name, "expected a value, found nothing") for name, required in allowed.items() if required and name not in found
+    ]
+    return _unless_faulty(found, faults)
 
 
 def text_in(fields: Mapping[str, Any], name: str, most: int) -> str:
@@ -72,7 +74,7 @@ def parse_request(raw: bytes) -> ParsedRequest:
     fields = {name: value for name, value in fields.items() if name not in COMMON_FIELDS}
     faults = [fault(".".join(map(str, place)), text) for place, text in slips(message, fields)]
     try:
-        return ParsedRequest(str(kind), _unless(message.model_validate_json(orjson.dumps(fields)), faults), id=id)
+        return ParsedRequest(str(kind), _unless_faulty(message.model_validate_json(orjson.dumps(fields)), faults), id=id)
     except ValidationError as error:
         parts = (describe_errors([each]).partition(": ") for each in error.errors(include_url=False))
         raise _rejected(faults + [fault(where, text) for where, _, text in parts]) from None
@@ -90,7 +92,7 @@ def fault(where: str, text: str) -> Fault:
     return {"where": where, "text": text}
 
 
-def _unless(value: T, faults: list[Fault]) -> T:
+def _unless_faulty(value: T, faults: list[Fault]) -> T:
     if faults:
         raise _rejected(faults)
     return value

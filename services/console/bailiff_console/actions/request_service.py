@@ -35,14 +35,14 @@ class RequestService:
     ) -> None:  # fmt: skip
         self._pools, self._client, self.worker, self._now = pools, client, worker, now
         self._outcome_timeout = outcome_timeout
-        self.answers = PendingOutcomes(client.source)
+        self.pending_outcomes = PendingOutcomes(client.source)
 
     def followed(self, name: str) -> FollowedPool:
         """The pool. Raises `ApiError`."""
         found = self._pools.get(name)
         if found.state.policy is None:
             raise ApiError(503, f"no policy is applied in {name} yet", headers={"retry-after": "2"})
-        found.on_record = self.answers.take
+        found.on_record = self.pending_outcomes.take
         return found
 
     async def request(self, name: str, principal: Principal, parsed: ParsedRequest) -> dict[str, Any]:
@@ -54,10 +54,10 @@ class RequestService:
         actor = f"{self._client.actor}/{principal.name}" if self._client.actor else principal.name
         outcome = self._known_outcome(followed.state, id, content_digest(body.TYPE, name, body.to_json(), actor))
         if outcome is None:
-            with self.answers.awaited(id) as answer:
+            with self.pending_outcomes.awaited(id) as pending:
                 await self._client.request(name, body, id=id, actor=actor)
-                if (await asyncio.wait({answer}, timeout=self._outcome_timeout))[0]:
-                    outcome = answer.result()
+                if (await asyncio.wait({pending}, timeout=self._outcome_timeout))[0]:
+                    outcome = pending.result()
         result: dict[str, Any] = {"id": id, "job": job, "accepted": None, "seq": None, "code": "", "reason": ""}
         if outcome is not None:
             result |= {"accepted": outcome.accepted, "seq": outcome.seq, "code": outcome.code, "reason": outcome.reason}

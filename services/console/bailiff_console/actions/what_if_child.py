@@ -67,10 +67,10 @@ def run(query: dict[str, Any]) -> dict[str, Any]:
     progress = Progress()
     log = asyncio.run(log_of(query, progress))
 
-    def tell(label: str, done: int, of: int) -> None:
+    def report_cycles(label: str, done: int, of: int) -> None:
         progress.report("simulating", done + (of if label == "other" else 0), 2 * of)
 
-    found, comparison = other_past(query["pool"], log, policy, query["from"], query["to"], tell)
+    found, comparison = other_past(query["pool"], log, policy, query["from"], query["to"], report_cycles)
     result = {"pool": query["pool"], "policy": "the other policy", **comparison}
     return {"state": "done", "result": result, "report": simulator("what_if_report").page(found, result)}
 

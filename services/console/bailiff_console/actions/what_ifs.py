@@ -67,10 +67,10 @@ class WhatIfs:
                 503, f"{len(running)} what-ifs are running, the maximum: try again later", headers={"retry-after": "30"}
             )
         self._tidy()
-        made = WhatIf(uuid.uuid4().hex, principal.name, pool, of=records, started_at=time.monotonic())
-        self._what_ifs[made.id] = made
-        made.work = asyncio.create_task(self._run(made, {**query, "pool": pool}))
-        return made
+        what_if = WhatIf(uuid.uuid4().hex, principal.name, pool, of=records, started_at=time.monotonic())
+        self._what_ifs[what_if.id] = what_if
+        what_if.work = asyncio.create_task(self._run(what_if, {**query, "pool": pool}))
+        return what_if
 
     def find(self, principal: Principal, id: str) -> WhatIf:  # noqa: A002 - what it is
         """The user's what-if. Raises `ApiError` if it is unknown or another user's."""

@@ -114,10 +114,10 @@ def policy_in(text: str) -> tuple[Policy | None, list[Fault]]:
     except UnreadableFile as error:
         return None, [fault_of(error)]
     policy, faults = policy_from(value)
-    return policy, _placed(faults, lines)
+    return policy, _with_lines(faults, lines)
 
 
-def _placed(faults: Faults, lines: Lines) -> list[Fault]:
+def _with_lines(faults: Faults, lines: Lines) -> list[Fault]:
     found = (Fault(line_of(lines, place), ".".join(map(str, place)), text) for place, text in faults)
     return sorted(dict.fromkeys(found), key=lambda fault: fault.line)
 

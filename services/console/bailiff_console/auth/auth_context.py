@@ -39,10 +39,10 @@ class AuthContext:
         """The user with its roles; None without read access."""
         if self.roles is not None:
             return self.roles.principal(name, groups)
-        alone = self.settings.console_sign_in == "local"
-        return Principal(name, groups, operator=alone, projects=None if alone else ())
+        is_local = self.settings.console_sign_in == "local"
+        return Principal(name, groups, operator=is_local, projects=None if is_local else ())
 
-    def groups_that_count(self, principal: Principal) -> tuple[str, ...]:
+    def groups_in_roles(self, principal: Principal) -> tuple[str, ...]:
         """The user's groups that the roles file names; a cookie cannot hold all groups."""
         return tuple(group for group in principal.groups if self.roles is not None and self.roles.names_group(group))
 
@@ -78,5 +78,5 @@ def build_auth_context(settings: AuthSettings) -> AuthContext:
 
 def tokens_of(settings: AuthSettings, purpose: str, now: Callable[[], float] = time.time) -> Tokens:
     """Tokens for this purpose; not valid with another sign-in mode, address or issuer."""
-    place = f"bailiff-console 1 {purpose} {settings.console_sign_in} {settings.console_url or ''} {settings.oidc_issuer or ''}"
-    return Tokens(settings.secret, place, now)
+    context = f"bailiff-console 1 {purpose} {settings.console_sign_in} {settings.console_url or ''} {settings.oidc_issuer or ''}"
+    return Tokens(settings.secret, context, now)

@@ -9,7 +9,7 @@ from starlette.types import Message, Receive
 
 from bailiff_console.problems import ApiError
 
-ARRIVES_WITHIN_S = 30.0
+BODY_TIMEOUT_S = 30.0
 
 
 def check_size(headers: Mapping[str, str], most: int) -> None:
@@ -22,7 +22,7 @@ def check_size(headers: Mapping[str, str], most: int) -> None:
 async def discard(receive: Receive, most: int) -> None:
     """Read and drop the rest of a rejected body, up to a limit, so that the client reads the response."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(ARRIVES_WITHIN_S):
+        async with asyncio.timeout(BODY_TIMEOUT_S):
             message: Message = {"type": "http.request", "more_body": True}
             while message["type"] == "http.request" and message.get("more_body") and most > 0:
                 message = await receive()
@@ -31,13 +31,13 @@ async def discard(receive: Receive, most: int) -> None:
 
 def bounded(receive: Receive, most: int) -> Receive:
     """`receive` that raises `ApiError` once the body exceeds the limit."""
-    taken = 0
+    received_bytes = 0
 
     async def received() -> Message:
-        nonlocal taken
+        nonlocal received_bytes
         message = await receive()
-        taken += len(message.get("body", b""))
-        if taken > most:
+        received_bytes += len(message.get("body", b""))
+        if received_bytes > most:
             raise _too_large(most)
         return message
 
@@ -47,10 +47,10 @@ def bounded(receive: Receive, most: int) -> Receive:
 async def whole_body(request: Request) -> bytes:
     """The whole body, as a route dependency. Raises `ApiError` if it is too large or times out."""
     try:
-        async with asyncio.timeout(ARRIVES_WITHIN_S):
+        async with asyncio.timeout(BODY_TIMEOUT_S):
             return await request.body()
     except TimeoutError:
-        raise ApiError(408, f"the body of the request did not arrive within {ARRIVES_WITHIN_S:.0f} s") from None
+        raise ApiError(408, f"the body of the request did not arrive within {BODY_TIMEOUT_S:.0f} s") from None
 
 
 def _too_large(most: int) -> ApiError:

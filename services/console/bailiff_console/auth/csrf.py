@@ -9,13 +9,13 @@ from .sessions import Session
 
 TOKEN_HEADER = "x-csrf-token"  # noqa: S105 - the name of a header
 JSON = "application/json"
-OURS = ("same-origin", "none")
+OWN_SITES = ("same-origin", "none")
 
 
 def check_reading(headers: Mapping[str, str]) -> None:
-    """Raises `ApiError` if the browser says that another site sent the request."""
+    """Raises `ApiError` if Sec-Fetch-Site names another site."""
     site = headers.get("sec-fetch-site")
-    if site is not None and site not in OURS:
+    if site is not None and site not in OWN_SITES:
         raise ApiError(403, "cross-site request rejected")
 
 

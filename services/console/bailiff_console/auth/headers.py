@@ -26,13 +26,13 @@ Headers = list[tuple[bytes, bytes]]
 
 def with_security(headers: Iterable[tuple[bytes, bytes]], path: str, *, https: bool) -> Headers:
     """The response's headers, with the security headers replacing its own."""
-    given = list(headers)
-    ours = dict(ALWAYS)
-    if any(name.lower() == OWN.encode() for name, _ in given):
-        given = [(name, value) for name, value in given if name.lower() != OWN.encode()]
-        del ours[b"content-security-policy"]
+    kept = list(headers)
+    own = dict(ALWAYS)
+    if any(name.lower() == OWN.encode() for name, _ in kept):
+        kept = [(name, value) for name, value in kept if name.lower() != OWN.encode()]
+        del own[b"content-security-policy"]
     if https:
-        ours[b"strict-transport-security"] = ONE_YEAR
+        own[b"strict-transport-security"] = ONE_YEAR
     if path.startswith(NO_STORE_PATHS):
-        ours[b"cache-control"] = b"no-store"
-    return [*((name, value) for name, value in given if name.lower() not in ours), *ours.items()]
+        own[b"cache-control"] = b"no-store"
+    return [*((name, value) for name, value in kept if name.lower() not in own), *own.items()]

@@ -11,7 +11,7 @@ from joserfc.jwk import JWKRegistry
 from joserfc.jws import extract_compact
 
 LEEWAY_S = 60
-KIND_OF_KEY = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
+KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 
 
 class InvalidIdToken(Exception):
@@ -24,7 +24,7 @@ def verified_claims(
 ) -> dict[str, Any]:  # fmt: skip
     """The verified claims. keys: the provider's JWKs. Raises `InvalidIdToken`."""
     decoded = _verified(token, keys, algorithms)
-    wanted: Any = {
+    expected: Any = {
         "iss": {"essential": True, "value": issuer},
         "aud": {"essential": True, "value": client_id},
         "exp": {"essential": True},
@@ -32,7 +32,7 @@ def verified_claims(
     }
     params = {"nonce": nonce, "client_id": client_id, "access_token": access_token}
     try:
-        claims = CodeIDToken(decoded.claims, decoded.header, wanted, params)
+        claims = CodeIDToken(decoded.claims, decoded.header, expected, params)
         claims.validate(int(time.time() if now is None else now), LEEWAY_S)
     except (JoseError, TypeError, ValueError, AttributeError) as error:
         raise InvalidIdToken(f"the ID token is not acceptable: {error}") from None
@@ -48,11 +48,11 @@ def _verified(token: str, keys: Sequence[Mapping[str, Any]], algorithms: Sequenc
         header = extract_compact(token.encode()).headers()
     except (JoseError, ValueError, TypeError, KeyError, RecursionError):
         raise InvalidIdToken("the ID token is not a signed JWT") from None
-    algorithm, named = header.get("alg"), header.get("kid")
+    algorithm, key_id = header.get("alg"), header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in algorithms:
         raise InvalidIdToken(f"the ID token is signed with {str(algorithm)[:20]}; allowed: {', '.join(algorithms)}")
     for each in keys:
-        if not _fits(each, algorithm) or (named is not None and each.get("kid") != named):
+        if not _fits(each, algorithm) or (key_id is not None and each.get("kid") != key_id):
             continue
         try:
             return jwt.decode(token, JWKRegistry.import_key(dict(each)), [algorithm])
@@ -64,7 +64,7 @@ def _verified(token: str, keys: Sequence[Mapping[str, Any]], algorithms: Sequenc
 def _fits(key: Mapping[str, Any], algorithm: str) -> bool:
     """Whether this is a public signature key for the algorithm; never a shared secret or an encryption key."""
     return (
-        key.get("kty") == KIND_OF_KEY.get(algorithm[:2])
+        key.get("kty") == KEY_TYPES.get(algorithm[:2])
         and key.get("use", "sig") == "sig"
         and key.get("alg", algorithm) == algorithm
     )

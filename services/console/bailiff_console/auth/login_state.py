@@ -6,7 +6,7 @@ from .oidc import LoginState
 from .revocations import Revocations
 from .tokens import Tokens
 
-LASTS_S = 600
+LIFETIME_S = 600
 
 
 class LoginStates:
@@ -15,13 +15,13 @@ class LoginStates:
     def __init__(self, tokens: Tokens, used: Revocations) -> None:
         self._tokens, self._used = tokens, used
 
-    def keep(self, login_state: LoginState) -> str:
+    def to_cookie(self, login_state: LoginState) -> str:
         """The cookie's value."""
         return self._tokens.make(asdict(login_state))
 
     def take(self, value: str | None) -> LoginState | None:
         """The login state of this browser, once; then None."""
-        data = self._tokens.read(value, LASTS_S)
+        data = self._tokens.read(value, LIFETIME_S)
         if data is None or self._used.has(data["state"]):
             return None
         self._used.add(data["state"])

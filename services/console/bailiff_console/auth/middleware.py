@@ -26,7 +26,7 @@ class AuthMiddleware:
     """Sets `session` and `origin` in `request.state`."""
 
     def __init__(self, app: ASGIApp, auth: AuthContext, poll_interval: float = POLL_S) -> None:
-        self._app, self._gate, self._poll_interval = app, auth, poll_interval
+        self._app, self._auth, self._poll_interval = app, auth, poll_interval
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -34,7 +34,7 @@ class AuthMiddleware:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
-        https = (self._gate.settings.console_url or "").startswith("https:")
+        https = (self._auth.settings.console_url or "").startswith("https:")
 
         session: Session | None = None
 
@@ -46,12 +46,12 @@ class AuthMiddleware:
 
         try:
             session = self._checked(scope)
-        except ApiError as refused:
-            if refused.status == 413:
-                await discard(receive, MAX_DISCARDED * self._gate.settings.console_largest_body_bytes)
-            await refused.response()(scope, receive, answer)
+        except ApiError as error:
+            if error.status == 413:
+                await discard(receive, MAX_DISCARDED * self._auth.settings.console_largest_body_bytes)
+            await error.response()(scope, receive, answer)
             return
-        receive = bounded(receive, self._gate.settings.console_largest_body_bytes)
+        receive = bounded(receive, self._auth.settings.console_largest_body_bytes)
         if session is None:
             await self._app(scope, receive, answer)
         else:
@@ -59,14 +59,14 @@ class AuthMiddleware:
 
     def _renewed(self, session: Session | None, scope: Scope) -> list[tuple[bytes, bytes]]:
         """The renewed session cookie, with API responses (they are not cached)."""
-        if session is None or not scope["path"].startswith("/api/") or not self._gate.sessions.is_to_be_renewed(session):
+        if session is None or not scope["path"].startswith("/api/") or not self._auth.sessions.is_to_be_renewed(session):
             return []
         origin = scope["state"]["origin"]
-        return [(b"set-cookie", set_cookie(cookie_name(SESSION, origin), self._gate.sessions.cookie(session), origin).encode())]
+        return [(b"set-cookie", set_cookie(cookie_name(SESSION, origin), self._auth.sessions.cookie(session), origin).encode())]
 
     def _checked(self, scope: Scope) -> Session | None:
         """Check the request. Returns its session, if any. Raises `ApiError`."""
-        auth, path, method = self._gate, scope["path"], scope["method"]
+        auth, path, method = self._auth, scope["path"], scope["method"]
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         if method not in (*READING, *CHANGING):
             raise ApiError(
@@ -95,12 +95,12 @@ class AuthMiddleware:
 
     def _check_proxy_user(self, session: Session | None, peer: str, scope: Scope, path: str) -> Session | None:
         """The session if the proxy still names its user, with the groups that the proxy names now."""
-        auth = self._gate
+        auth = self._auth
         assert auth.header_auth is not None
         try:
             name, groups = auth.header_auth.authenticate(peer, scope["headers"])
-        except ApiError as refused:
-            if refused.status == 403 or path.startswith("/auth/"):
+        except ApiError as error:
+            if error.status == 403 or path.startswith("/auth/"):
                 raise
             name, groups = "", ()
         if session is None:
@@ -118,25 +118,25 @@ class AuthMiddleware:
         check_change(headers, origin, session)
         if method == "POST":
             check_json(headers)
-        self._gate.rate_limits.change(session.principal.name)
+        self._auth.rate_limits.change(session.principal.name)
 
     async def _while_signed_in(self, session: Session, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application. A streaming response ends when the session ends."""
-        endless = False
+        streaming = False
 
         async def answer(message: Message) -> None:
-            nonlocal endless
+            nonlocal streaming
             if message["type"] == "http.response.start":
-                endless = all(name.lower() != b"content-length" for name, _ in message["headers"])
+                streaming = all(name.lower() != b"content-length" for name, _ in message["headers"])
             await send(message)
 
         work = asyncio.ensure_future(self._app(scope, receive, answer))
         ended = asyncio.ensure_future(session.ended.wait())
         try:
             while not work.done():
-                waits = {each for each in (work, ended) if not each.done()}
-                await asyncio.wait(waits, timeout=self._poll_interval, return_when=asyncio.FIRST_COMPLETED)
-                if endless and not work.done() and self._gate.sessions.is_over(session):
+                pending = {each for each in (work, ended) if not each.done()}
+                await asyncio.wait(pending, timeout=self._poll_interval, return_when=asyncio.FIRST_COMPLETED)
+                if streaming and not work.done() and self._auth.sessions.is_over(session):
                     await _stopped(work)
                     await send({"type": "http.response.body", "body": b"", "more_body": False})
                     return

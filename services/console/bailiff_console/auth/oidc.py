@@ -50,7 +50,7 @@ class Provider:
         assert settings.oidc_client_id is not None
         assert settings.console_url is not None
         self._settings, self._issuer, self._client_id = settings, settings.oidc_issuer, settings.oidc_client_id
-        self.back = f"{settings.console_url.rstrip('/')}/auth/callback"
+        self.redirect_uri = f"{settings.console_url.rstrip('/')}/auth/callback"
         self._http, self._now = http, now
         self._tls: ssl.SSLContext | None = None
         self._discovery: Mapping[str, Any] | None = None
@@ -60,10 +60,10 @@ class Provider:
 
     async def begin(self, to: str) -> tuple[LoginState, str]:
         """A new login state, and the authorization URL to redirect to."""
-        about = await self._description()
+        discovery = await self._discovery_document()
         login_state = LoginState(secrets.token_urlsafe(32), secrets.token_urlsafe(32), secrets.token_urlsafe(48), to)
         address = prepare_grant_uri(
-            about["authorization_endpoint"], client_id=self._client_id, response_type="code", redirect_uri=self.back,
+            discovery["authorization_endpoint"], client_id=self._client_id, response_type="code", redirect_uri=self.redirect_uri,
             scope=self._settings.oidc_scopes, state=login_state.state, nonce=login_state.nonce,
             code_challenge=create_s256_code_challenge(login_state.verifier), code_challenge_method="S256",
         )  # fmt: skip
@@ -71,12 +71,12 @@ class Provider:
 
     async def finish(self, login_state: LoginState, code: str, issuer: str | None) -> tuple[str, tuple[str, ...]]:
         """Exchange the code. Returns name and groups. Raises `InvalidIdToken`, `ProviderError`."""
-        about = await self._description()
-        wanted = about.get("authorization_response_iss_parameter_supported") is True
-        if (issuer is not None or wanted) and issuer != self._issuer:
+        discovery = await self._discovery_document()
+        issuer_required = discovery.get("authorization_response_iss_parameter_supported") is True
+        if (issuer is not None or issuer_required) and issuer != self._issuer:
             raise InvalidIdToken("the response is from another issuer than the configured one")
-        token, access = await self._exchange(about, login_state, code)
-        claims = await self._claims(about, token, access, login_state.nonce)
+        token, access = await self._exchange(discovery, login_state, code)
+        claims = await self._claims(discovery, token, access, login_state.nonce)
         return self._identity(claims)
 
     async def sign_out_address(self) -> str | None:
@@ -88,17 +88,17 @@ class Provider:
             return None
         return f"{at}{'&' if '?' in at else '?'}{urlencode({'client_id': self._client_id})}"
 
-    async def _claims(self, about: Mapping[str, Any], token: str, access: str | None, nonce: str) -> dict[str, Any]:
+    async def _claims(self, discovery: Mapping[str, Any], token: str, access: str | None, nonce: str) -> dict[str, Any]:
         checks: dict[str, Any] = {
             "issuer": self._issuer, "client_id": self._client_id, "nonce": nonce, "access_token": access,
             "algorithms": self._settings.oidc_algorithms, "now": self._now(),
         }  # fmt: skip
         try:
-            return verified_claims(token, await self._published(about), **checks)
+            return verified_claims(token, await self._published_keys(discovery), **checks)
         except UnknownKey:
             if self._now() - self._keys_at < KEYS_REFRESH_S:
                 raise
-            return verified_claims(token, await self._published(about, again=True), **checks)
+            return verified_claims(token, await self._published_keys(discovery, refresh=True), **checks)
 
     def _identity(self, claims: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
         claim = self._settings.oidc_name_claim
@@ -110,24 +110,25 @@ class Provider:
         groups = claims.get(self._settings.oidc_groups_claim)
         return name, usable_groups(groups if isinstance(groups, list) else [groups])
 
-    async def _exchange(self, about: Mapping[str, Any], login_state: LoginState, code: str) -> tuple[str, str | None]:
+    async def _exchange(self, discovery: Mapping[str, Any], login_state: LoginState, code: str) -> tuple[str, str | None]:
         form = {
-            "grant_type": "authorization_code", "code": code, "redirect_uri": self.back, "code_verifier": login_state.verifier,
+            "grant_type": "authorization_code", "code": code, "redirect_uri": self.redirect_uri,
+            "code_verifier": login_state.verifier,
         }  # fmt: skip
         auth: httpx.BasicAuth | None = None
         secret = secret_of(self._settings.oidc_client_secret)
-        methods = about.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+        methods = discovery.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
         if secret and "client_secret_basic" in methods:
             auth = httpx.BasicAuth(quote(self._client_id, safe=""), quote(secret, safe=""))
         else:
             form |= {"client_id": self._client_id} | ({"client_secret": secret} if secret else {})
-        found = await self._json("POST", about["token_endpoint"], data=form, auth=auth)
+        found = await self._json("POST", discovery["token_endpoint"], data=form, auth=auth)
         token, access = found.get("id_token"), found.get("access_token")
         if not isinstance(token, str):
             raise ProviderError("the token endpoint returned no ID token")
         return token, access if isinstance(access, str) else None
 
-    async def _description(self) -> Mapping[str, Any]:
+    async def _discovery_document(self) -> Mapping[str, Any]:
         async with self._lock:
             if self._discovery is None:
                 found = await self._json("GET", self._issuer.rstrip("/") + DISCOVERY)
@@ -141,10 +142,10 @@ class Provider:
                 self._discovery = found
             return self._discovery
 
-    async def _published(self, about: Mapping[str, Any], *, again: bool = False) -> Sequence[Mapping[str, Any]]:
+    async def _published_keys(self, discovery: Mapping[str, Any], *, refresh: bool = False) -> Sequence[Mapping[str, Any]]:
         async with self._lock:
-            if again or not self._keys:
-                found = (await self._json("GET", about["jwks_uri"])).get("keys")
+            if refresh or not self._keys:
+                found = (await self._json("GET", discovery["jwks_uri"])).get("keys")
                 if not isinstance(found, list):
                     raise ProviderError("the document at jwks_uri has no keys")
                 self._keys = [key for key in found if isinstance(key, dict)]

@@ -18,18 +18,18 @@ def refusal(principal: Principal, kind: str, project: str, policy: Policy | None
         return f"{principal.name} may not {kind} nodes: operators only"
     if principal.projects is None or any(each in principal.projects for each in _with_ancestors(policy, project)):
         return None
-    whose = f"of project {project}" if project else "without a project"
-    has = (
+    of_project = f"of project {project}" if project else "without a project"
+    allowed = (
         f"{principal.name} may act on jobs of {', '.join(principal.projects)}"
         if principal.projects
-        else f"{principal.name} may only look"
+        else f"{principal.name} has read access only"
     )
-    return f"{principal.name} may not {kind} a job {whose}: {has}"
+    return f"{principal.name} may not {kind} a job {of_project}: {allowed}"
 
 
 def _with_ancestors(policy: Policy | None, project: str) -> Iterator[str]:
     parents = {each.name: each.parent for each in policy.projects} if policy is not None else {}
-    at: str | None = project
-    while at:
-        yield at
-        at = parents.pop(at, None)
+    current: str | None = project
+    while current:
+        yield current
+        current = parents.pop(current, None)

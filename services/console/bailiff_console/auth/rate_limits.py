@@ -27,12 +27,12 @@ class RateLimits:
         """Count a sign-in from this address. Raises `ApiError` above the limit."""
         self._hit(self._sign_ins, network_of(address), "sign-ins from one address")
 
-    def _hit(self, item: RateLimitItem, who: str, what: str) -> None:
-        if self._limiter.hit(item, who):
+    def _hit(self, item: RateLimitItem, key: str, what: str) -> None:
+        if self._limiter.hit(item, key):
             return
-        left = max(1, math.ceil(self._limiter.get_window_stats(item, who).reset_time - time.time()))
-        detail = f"more than {item.amount} {what} per minute: retry in {left} s"
-        raise ApiError(429, detail, headers={"retry-after": str(left)})
+        retry_after = max(1, math.ceil(self._limiter.get_window_stats(item, key).reset_time - time.time()))
+        detail = f"more than {item.amount} {what} per minute: retry in {retry_after} s"
+        raise ApiError(429, detail, headers={"retry-after": str(retry_after)})
 
 
 def network_of(address: str) -> str:

@@ -13,7 +13,7 @@ from bailiff_core.records.wire import time_text
 from .auth_context import AuthContext
 from .cookies import SESSION, SIGNING_IN, cookie_name, drop_cookie, read_cookie, set_cookie
 from .id_token import InvalidIdToken
-from .login_state import LASTS_S
+from .login_state import LIFETIME_S
 from .name_validation import usable_name
 from .oidc import ProviderError, log_failure
 from .pages import not_signed_in
@@ -22,7 +22,7 @@ from .safe_redirect import HOME, local_path
 from .sessions import Session
 
 SEE_OTHER = 303
-LONGEST = 4096
+MAX_CODE = 4096
 router = APIRouter()
 
 
@@ -82,7 +82,7 @@ async def sign_in(request: Request, auth: WithAuth, to: str | None = None) -> Re
         answer = RedirectResponse(address, SEE_OTHER)
         origin = request.state.origin
         answer.headers["set-cookie"] = set_cookie(
-            cookie_name(SIGNING_IN, origin), auth.login_states.keep(login_state), origin, LASTS_S
+            cookie_name(SIGNING_IN, origin), auth.login_states.to_cookie(login_state), origin, LIFETIME_S
         )
         return answer
     if auth.header_auth is not None:
@@ -125,7 +125,7 @@ async def _from_provider(request: Request, auth: AuthContext, cookie: str | None
         log_failure(InvalidIdToken(f"the provider answered {answer!r}"))
         raise ApiError(403, f"The sign-in provider answered: {answer}.")
     code = given.get("code", "")
-    if not 0 < len(code) <= LONGEST:
+    if not 0 < len(code) <= MAX_CODE:
         raise ApiError(400, "The sign-in provider sent no authorization code.")
     try:
         name, groups = await auth.provider.finish(login_state, code, given.get("iss"))
@@ -157,7 +157,7 @@ def _start_session(request: Request, auth: AuthContext, principal: Principal, to
     origin = request.state.origin
     name = cookie_name(SESSION, origin)
     before = read_cookie(request.headers.get("cookie", ""), name)
-    session = auth.sessions.begin(principal, auth.groups_that_count(principal), before)
+    session = auth.sessions.begin(principal, auth.groups_in_roles(principal), before)
     answer = RedirectResponse(to or HOME, SEE_OTHER)
     answer.headers["set-cookie"] = set_cookie(name, auth.sessions.cookie(session), origin)
     return answer

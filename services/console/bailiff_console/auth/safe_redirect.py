@@ -3,17 +3,17 @@
 from urllib.parse import quote, urlsplit
 
 HOME = "/"
-LONGEST = 2000
+MAX_PATH = 2000
 SAFE = "/?&=#%:@!$'()*+,;~-._[]"
 RESERVED_PREFIXES = ("/api", "/auth")
 
 
 def local_path(text: str | None) -> str:
     """The path if it is a page of this console; else the home page."""
-    if text is None or not text.startswith("/") or len(text) > LONGEST:
+    if text is None or not text.startswith("/") or len(text) > MAX_PATH:
         return HOME
     if "\\" in text or any(ord(char) < 0x21 or ord(char) == 0x7F for char in text):
-        return HOME  # browsers take a backslash for a slash and leave tabs and line ends out
+        return HOME  # browsers treat a backslash as a slash and drop tabs and line ends
     try:
         parts = urlsplit(text)
         found = quote(text, safe=SAFE)

@@ -1,6 +1,6 @@
-"""Sessions, stored in encrypted cookies, so that they survive restarts and work on every console with the same secret.
+"""Sessions, stored in encrypted cookies: they survive restarts and are valid on every console with the same secret.
 
-Server-side are only the open sessions, so that their streams end with them, and revocations.
+The server keeps only the open sessions, so that their streams end with them, and the revocations.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class Session:
 
 
 class Sessions:
-    """idle, most: timeouts in seconds, without a request and in total. principal_of: looks up the user's current roles."""
+    """idle, most: maximum time without a request, and lifetime, s. principal_of: looks up the user's current roles."""
 
     def __init__(
         self, idle: float, most: float, tokens: Tokens, revocations: Revocations, principal_of: PrincipalOf,

@@ -28,14 +28,14 @@ class Tokens:
         """A token with this data."""
         return self._box.encrypt_at_time(orjson.dumps(data), int(self._now())).decode()
 
-    def read(self, token: str | None, lasts: int | None = None) -> Any:
-        """The token's data; None if it is not valid or older than `lasts` seconds."""
-        given = (token or "").encode()
+    def read(self, token: str | None, max_age: int | None = None) -> Any:
+        """The token's data; None if it is invalid, or older than `max_age` seconds."""
+        encoded = (token or "").encode()
         try:
-            made = self._box.extract_timestamp(given)
-            if lasts is not None and not 0 <= self._now() - made < lasts:
+            made = self._box.extract_timestamp(encoded)
+            if max_age is not None and not 0 <= self._now() - made < max_age:
                 return None
-            return orjson.loads(self._box.decrypt(given))
+            return orjson.loads(self._box.decrypt(encoded))
         except (InvalidToken, ValueError):
             return None
 

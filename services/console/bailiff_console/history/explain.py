@@ -58,7 +58,7 @@ class PoolLog(Log):
             yield found
 
     async def folded(self, until: int | None = None) -> PoolState:
-        """The state after this record. Valid only until the next await: it is shared and moves on."""
+        """The state after this record. Valid only until the next await: it is shared and advances."""
         if until is None:
             return self._followed.state
         async with self._followed.history.at(seq=until, end=self._followed.state.seq) as then:
@@ -116,7 +116,7 @@ async def _explained(followed: PoolFollower, about: str, *, all_candidates: bool
         job_of(followed, about)
         log = PoolLog(followed, job=about)
         found = await log.found(about, None)
-        job_of(followed, about)  # the state moved on while the records were read
+        job_of(followed, about)  # the state advanced while the records were read
         explained = explanations.explain_job(about, found)
     has_list = found.decision is not None and isinstance(found.decision.data, PreemptionDecided | PreemptionRefused)
     if all_candidates and has_list and found.proposal is not None and isinstance(found.proposal.data, ProposalReceived):

@@ -39,7 +39,9 @@ class SnapshotCache:
         key = (followed.name, followed.reading, at.seq)
         made = self._made.get(key)
         if made is None:
-            made = self._made[key] = await asyncio.to_thread(_members, followed.name, at)  # in a thread: live streams go on
+            made = self._made[key] = await asyncio.to_thread(
+                _members, followed.name, at
+            )  # in a thread, so that live streams are not blocked
             while len(self._made) > 1 and (len(self._made) > MAX_SNAPSHOTS or sum(map(len, self._made.values())) > MAX_BYTES):
                 self._made.popitem(last=False)
         self._made.move_to_end(key)

@@ -9,9 +9,9 @@ from bailiff_console.problems import busy
 from bailiff_core.records import ChainHead, Wire
 from bailiff_log.chain_verifier import ChainVerifier
 
-NEAR = 200  # offsets: reading across a gap of this size is cheaper than a seek
+MERGE_GAP = 200  # offsets: reading across a gap of this size is cheaper than a seek
 READ_S = 0.5
-SILENT_S = 8.0
+READ_TIMEOUT_S = 8.0
 
 
 async def messages_at(bus: Bus, partition: int, offsets: Sequence[int]) -> list[Message]:
@@ -20,7 +20,7 @@ async def messages_at(bus: Bus, partition: int, offsets: Sequence[int]) -> list[
     if not offsets:
         return found
     try:
-        async with asyncio.timeout(SILENT_S + len(offsets) / 50):
+        async with asyncio.timeout(READ_TIMEOUT_S + len(offsets) / 50):
             reader = await bus.reader([(topics.AUDIT.name, partition, offsets[0])])
             try:
                 for first, last in _ranges(offsets):
@@ -42,8 +42,8 @@ async def wires_from(
     reader = await bus.reader([(topics.AUDIT.name, partition, offset)])
     try:
         while verifier.head.next_seq <= until:
-            async with asyncio.timeout(SILENT_S):
-                messages = await reader.read(wait=SILENT_S)
+            async with asyncio.timeout(READ_TIMEOUT_S):
+                messages = await reader.read(wait=READ_TIMEOUT_S)
             if not messages:
                 raise busy("cannot read the log from Kafka: timeout")
             for message in messages:
@@ -71,7 +71,7 @@ def _ranges(offsets: Sequence[int]) -> list[tuple[int, int]]:
     groups = [(offsets[0], offsets[0])]
     for offset in offsets[1:]:
         first, last = groups[-1]
-        if offset - last <= NEAR:
+        if offset - last <= MERGE_GAP:
             groups[-1] = (first, offset)
         else:
             groups.append((offset, offset))

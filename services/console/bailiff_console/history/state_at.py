@@ -21,7 +21,7 @@ from .snapshots import PointInTime, Snapshots
 
 MAX_REPLAYS = 3  # per pool
 IDLE_S = 60.0  # then replays are closed: each holds a whole state
-SILENT_S = 8.0
+READ_TIMEOUT_S = 8.0
 READ_S = 0.5
 CHUNK = 1000  # records folded at a time
 
@@ -32,7 +32,7 @@ class StateHistory:
     def __init__(self, bus: Bus, pool: str, partition: int, snapshots: Snapshots) -> None:
         self.bus, self.pool, self.partition, self.snapshots = bus, pool, partition, snapshots
         self._replays: list[_Replay] = []  # least recently used first
-        self._one = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._used = 0.0
 
     @asynccontextmanager
@@ -41,7 +41,7 @@ class StateHistory:
 
         end: approximate length of the log. The yielded state is shared: do not keep it.
         """
-        async with self._one:
+        async with self._lock:
             replay = await self._nearest(seq, time)
             try:
                 await replay.to(seq, time, end)
@@ -57,7 +57,7 @@ class StateHistory:
 
     async def tidy(self) -> None:
         """Close replays after a time without use."""
-        if self._replays and not self._one.locked() and asyncio.get_running_loop().time() - self._used >= IDLE_S:
+        if self._replays and not self._lock.locked() and asyncio.get_running_loop().time() - self._used >= IDLE_S:
             await self._close(*self._replays)
 
     async def close(self) -> None:
@@ -68,10 +68,10 @@ class StateHistory:
     async def _nearest(self, seq: int | None, time: int | None) -> "_Replay":
         fits = [each for each in self._replays if (each.moment.seq <= seq if seq is not None else each.is_until(time or 0))]
         replay = max(fits, key=lambda each: each.moment.seq, default=None)
-        there = replay.moment.seq if replay is not None else -1
-        if replay is None or (seq is not None and self.snapshots.newest_before(seq) > there):
+        position = replay.moment.seq if replay is not None else -1
+        if replay is None or (seq is not None and self.snapshots.newest_before(seq) > position):
             replay = self._begin(await self.snapshots.before(seq=seq, time=time))
-        elif time is not None and self.snapshots.newest_until(time) > there:
+        elif time is not None and self.snapshots.newest_until(time) > position:
             replay = self._begin(await self.snapshots.before(time=time))
         self._replays = [*(each for each in self._replays if each is not replay), replay]
         await self._close(*self._replays[:-MAX_REPLAYS])
@@ -80,9 +80,9 @@ class StateHistory:
     def _begin(self, moment: PointInTime) -> "_Replay":
         return _Replay(AuditReader(self.bus, self.pool, self.partition, moment.head, moment.offset), moment, self.snapshots)
 
-    async def _close(self, *walks: "_Replay") -> None:
-        self._replays = [each for each in self._replays if each not in walks]
-        for each in walks:
+    async def _close(self, *replays: "_Replay") -> None:
+        self._replays = [each for each in self._replays if each not in replays]
+        for each in replays:
             await each.close()
 
 
@@ -106,8 +106,8 @@ class _Replay:
             batch = list(islice(takewhile(lambda each: seq is None or each.record.seq <= seq, fits), CHUNK))
             if not batch:
                 return
-            taken, state = await asyncio.to_thread(self._fold, batch, end)
-            for _ in range(taken):
+            folded, state = await asyncio.to_thread(self._fold, batch, end)
+            for _ in range(folded):
                 self._ahead.popleft()
             if state is not None:
                 self._snapshots.keep(self.moment, state)
@@ -117,7 +117,7 @@ class _Replay:
 
     async def _read(self) -> None:
         try:
-            async with asyncio.timeout(SILENT_S):
+            async with asyncio.timeout(READ_TIMEOUT_S):
                 while not self._ahead:
                     self._ahead.extend(await self._reader.read(READ_S))
         except TimeoutError:
@@ -126,13 +126,13 @@ class _Replay:
     def _fold(self, batch: list[Entry], end: int) -> tuple[int, bytes | None]:
         """Fold in a worker thread. Returns the number of folded entries, and the state if a snapshot is due."""
         moment = self.moment
-        for taken, entry in enumerate(batch, 1):
+        for folded, entry in enumerate(batch, 1):
             record = entry.record
             apply(moment.state, record)
             moment.view_cache.take(record, moment.state)
             moment.head, moment.offset = head_after(entry), entry.offset + 1
             if record.cycle_end and self._snapshots.wants(record.seq, end):
-                return taken, to_snapshot(moment.state)
+                return folded, to_snapshot(moment.state)
         return len(batch), None
 
 

@@ -29,7 +29,7 @@ class Position:
 
 @dataclass(slots=True)
 class Change:
-    """From just after `before` to just after `place`."""
+    """Changes from the state after `before` to the state after `position`."""
 
     before: Position
     position: Position

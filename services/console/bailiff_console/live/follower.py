@@ -31,10 +31,10 @@ from .change_tracker import ChangeTracker
 from .event_lines import event_lines
 from .job_index import JobIndex
 from .pool_projection import PoolProjection
-from .subscribers import PACE_S, Subscribers
+from .subscribers import MIN_INTERVAL_S, Subscribers
 from .view_cache import ViewCache
 
-TICK_S = PACE_S + 0.015  # a tick's events are sent before the next tick
+TICK_S = MIN_INTERVAL_S + 0.015  # a tick's events are sent before the next tick
 OPEN_CYCLE_S = 0.2  # maximum wait for the rest of an open decision cycle
 PAUSE_S = 1.0
 PAUSE_AFTER_FAULT_S = 30.0

@@ -27,12 +27,12 @@ MAX_EVENTS = 300
 
 
 class PoolProjection:
-    """place: the record that the rows reflect. events: the newest event lines, serialized."""
+    """position: of the record that the rows reflect. events: the newest event lines, serialized."""
 
     def __init__(self, name: str, view_cache: ViewCache) -> None:
         self.position = Position(name, -1, "")
         self.events: deque[bytes] = deque(maxlen=MAX_EVENTS)
-        self._memo = view_cache
+        self._view_cache = view_cache
         self._nodes: dict[str, bytes] = {}
         self._jobs: dict[str, bytes] = {}
         self._projects: dict[str, bytes] = {}
@@ -131,7 +131,7 @@ class PoolProjection:
                 if self._jobs.pop(name, None) is not None:
                     removed.append(name)
                 continue
-            _put(self._jobs, changed, name, live_job(state, job, self._memo))
+            _put(self._jobs, changed, name, live_job(state, job, self._view_cache))
         return changed, removed
 
     def _update_nodes(self, state: PoolState, numbers: Iterable[int]) -> Rows:
@@ -150,7 +150,7 @@ class PoolProjection:
         rows = projects.rows(state) if state.policy is not None else []
         for row in rows:
             name = row["project"]
-            _put(self._projects, changed, name, live_project(row, projects.below(state.rules, name), self._memo))
+            _put(self._projects, changed, name, live_project(row, projects.below(state.rules, name), self._view_cache))
         names = {row["project"] for row in rows}
         removed = [name for name in self._projects if name not in names]
         for name in removed:

@@ -58,7 +58,7 @@ def live_job(state: PoolState, job: Job, view_cache: ViewCache) -> Row:
     row = job_row(state, job, state.now)
     pending = view_cache.pending.get(job.id)
     steps = [task.step for task in job.tasks if task.step is not None]
-    saved = [task.checkpoint_step for task in job.tasks if task.checkpoint_step is not None]
+    checkpoints = [task.checkpoint_step for task in job.tasks if task.checkpoint_step is not None]
     is_pending = row["pending_s"] is not None
     return {
         **_copied_fields(row),
@@ -70,7 +70,7 @@ def live_job(state: PoolState, job: Job, view_cache: ViewCache) -> Row:
         "pending_rule": pending.rule if pending is not None and is_pending else None,
         "user": job.user or view_cache.owners.get(job.id, ""),
         "step": max(steps) if steps else job.step,
-        "checkpoint_step": max(saved) if saved else None,
+        "checkpoint_step": max(checkpoints) if checkpoints else None,
         "checkpoint_at": moment(job.last_checkpoint),
         "eviction": _eviction(job, job.eviction) if job.eviction is not None else None,
         "restart_estimate": _restart_estimate(state, job),
@@ -84,8 +84,8 @@ COPIED_FIELDS = (
 
 
 def _copied_fields(row: JobRow) -> Row:
-    whole: Row = dict(row)
-    return {name: whole[name] for name in COPIED_FIELDS}
+    fields: Row = dict(row)
+    return {name: fields[name] for name in COPIED_FIELDS}
 
 
 def _eviction(job: Job, eviction: Eviction) -> Row:

@@ -19,8 +19,8 @@ from .pools import Pools
 
 router = APIRouter()
 HEARTBEAT_S = 10.0
-STUCK_S = 30.0  # a client that accepts nothing for this long is disconnected; it can reconnect
-PIECE = 64 * 1024
+SEND_TIMEOUT_S = 30.0  # a client that accepts nothing for this long is disconnected; it can reconnect
+CHUNK = 64 * 1024
 RETRY_MS = 1000
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"),
@@ -77,9 +77,9 @@ class _Stream(Response):
 
     async def _send_all(self, send: Send) -> None:
         async for message in self._messages():
-            for at in range(0, len(message), PIECE):  # bounds the buffer of a slow client
-                async with asyncio.timeout(STUCK_S):
-                    await send({"type": "http.response.body", "body": message[at : at + PIECE], "more_body": True})
+            for at in range(0, len(message), CHUNK):  # bounds the buffer of a slow client
+                async with asyncio.timeout(SEND_TIMEOUT_S):
+                    await send({"type": "http.response.body", "body": message[at : at + CHUNK], "more_body": True})
 
     async def _messages(self) -> AsyncIterator[bytes]:
         followed, state = self._followed, self._pools.state

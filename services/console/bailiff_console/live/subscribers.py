@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from .change import Change, Show, merged
 
-PACE_S = 0.205  # minimum interval between sends: at most five per second, with a margin for coarse clocks
+MIN_INTERVAL_S = 0.205  # minimum interval between sends: at most five per second, with a margin for coarse clocks
 QUEUE = 15  # messages: three seconds
 RING_TICKS = 900  # three minutes
 RING_BYTES = 8 * 1024 * 1024
@@ -19,24 +19,24 @@ class Subscriber:
         self.show = show
         self.needs_snapshot = True
         self._queue: deque[Change | bytes] = deque()
-        self._news = asyncio.Event()
+        self._queued = asyncio.Event()
         self._not_before = float("-inf")
 
-    def put(self, news: Change | bytes) -> None:
+    def put(self, message: Change | bytes) -> None:
         """Queue this; if the queue is full, replace it by a snapshot."""
         if self.needs_snapshot:
             return
         if len(self._queue) >= QUEUE:
             self.reset()
         else:
-            self._queue.append(news)
-            self._news.set()
+            self._queue.append(message)
+            self._queued.set()
 
     def reset(self) -> None:
         """Send a snapshot next."""
         self._queue.clear()
         self.needs_snapshot = True
-        self._news.set()
+        self._queued.set()
 
     def resume(self, missed: list[Change]) -> None:
         """Send the missed changes first, without a snapshot."""
@@ -46,10 +46,10 @@ class Subscriber:
     async def take(self, snapshot: Callable[[Show], bytes], wait: float) -> bytes | None:
         """The next message; None after `wait` seconds. snapshot: renders the current snapshot."""
         if not self.needs_snapshot and not self._queue:
-            self._news.clear()
+            self._queued.clear()
             try:
                 async with asyncio.timeout(wait):
-                    await self._news.wait()
+                    await self._queued.wait()
             except TimeoutError:
                 return None
         await asyncio.sleep(self._not_before - asyncio.get_running_loop().time())
@@ -63,7 +63,7 @@ class Subscriber:
 
     def sent(self) -> None:
         """The message taken last was sent: start the pacing interval."""
-        self._not_before = asyncio.get_running_loop().time() + PACE_S
+        self._not_before = asyncio.get_running_loop().time() + MIN_INTERVAL_S
 
 
 class Subscribers:

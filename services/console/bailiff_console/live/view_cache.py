@@ -31,7 +31,7 @@ class Tally:
 
 @dataclass(slots=True)
 class ViewCache:
-    """Values by job and by project. began: the time of the log's first record, µs."""
+    """Values by job and by project. first_record_at: the time of the log's first record, µs."""
 
     first_record_at: int = 0
     pending: dict[str, PendingReason] = field(default_factory=dict)

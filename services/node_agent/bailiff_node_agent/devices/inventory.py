@@ -42,7 +42,7 @@ class DeviceUsage:
 
 @dataclass(frozen=True)
 class DeviceProblem:
-    """Something wrong with a device. lasts: an event, reported once, that holds until an operator clears the device."""
+    """A fault of a device. lasts: an event that is reported once and stays in effect until an operator clears the device."""
 
     reason: Literal["xid", "ecc", "row-remap", "lost", "driver"]
     detail: str
@@ -53,7 +53,7 @@ class DeviceProblem:
 class DeviceInventory(Protocol):
     """A node's devices.
 
-    blocking: calls may block for a while, so they belong into a thread. users: to be told which process uses which device;
+    blocking: calls may block for a while, so they belong into a thread. users: receives which process uses which device;
     None where the driver knows it by itself.
     """
 

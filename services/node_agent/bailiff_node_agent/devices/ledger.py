@@ -30,12 +30,12 @@ class ShareLedger:
         self._write()
 
     def remove(self, key: str) -> None:
-        """The task is gone: its part is free."""
+        """Free the part of a task that no longer exists."""
         if self._parts.pop(key, None) is not None:
             self._write()
 
     def exceeds(self, part: Fraction | None, others: Iterable[str]) -> bool:
-        """Whether a device has too little left for `part` (None: all of it) beside these tasks."""
+        """Whether a device has too little free for `part` (None: all of it) in addition to these tasks."""
         used = [self._parts.get(key) for key in others]
         return bool(used) and (part is None or None in used or sum((one for one in used if one), part) > 1)
 

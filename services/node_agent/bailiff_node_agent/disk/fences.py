@@ -73,7 +73,7 @@ class Fences:
 
     @property
     def highest(self) -> Position | None:
-        """The highest position ever obeyed: a log whose head is below it was truncated."""
+        """The highest position of an accepted command: a log whose head is below it was truncated."""
         return self._highest
 
     def obey(self, job: str, attempt: int, tasks: Mapping[int, Sequence[str]], position: Position) -> dict[int, Verdict]:

@@ -30,7 +30,7 @@ from .docker_engine import Engine, EngineError, EngineUnavailable, pids_of
 
 RETRY_S = 1.0
 START_TIMEOUT_S = 10.0
-LOST_AFTER_S = 300.0  # how long an unavailable engine is asked for the exit code of a container that is gone
+LOST_AFTER_S = 300.0  # how long to query an unavailable engine for the exit code of a removed container
 REMOVE_TIMEOUT_S = 60.0
 CANNOT_START, NO_SUCH_COMMAND = 126, 127
 OUT_OF_MEMORY = "out of memory: it used more than its memory limit"

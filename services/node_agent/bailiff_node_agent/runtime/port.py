@@ -222,7 +222,7 @@ class Runtime(Protocol):
         ...
 
     async def terminate(self, key: TaskKey, grace_s: float = 30.0) -> None:
-        """Send TERM. Processes that outlive the main process are left alone until `grace_s` is over."""
+        """Send TERM. Processes that outlive the main process are not killed until `grace_s` is over."""
         ...
 
     async def kill(self, key: TaskKey) -> None:

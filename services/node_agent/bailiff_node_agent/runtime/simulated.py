@@ -34,7 +34,7 @@ class SimulatedRuntime:
         self._machine.notice(key, payload)
 
     async def deadlines(self, key: TaskKey, term_us: int, kill_us: int) -> None:
-        """Nothing to do: nobody but the agent could enforce them."""
+        """Nothing to do: only the agent enforces deadlines."""
 
     async def cancel_eviction(self, key: TaskKey) -> None:
         self._machine.cancel_eviction(key)

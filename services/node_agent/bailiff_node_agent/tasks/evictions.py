@@ -165,7 +165,7 @@ class EvictionDriver:
             return True
 
     def checkpoint_at_step(self, command: CheckpointAtStep, verdicts: Mapping[int, Verdict]) -> None:
-        """Pass on the gang's step, to be confirmed or agreed. After the soft deadline each rank has saved by itself."""
+        """Forward the gang's proposed or agreed step. After the soft deadline each rank saves without agreement."""
         for key, task in self._tasks_of(command, verdicts):
             if task is None or task.state != "running" or "noticed" not in task.stages:
                 continue

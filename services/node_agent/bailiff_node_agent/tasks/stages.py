@@ -48,7 +48,7 @@ class EvictionStages:
         self._write(eviction, TERMINATED)
 
     def record_supervisor_stages(self, task: LocalTask, end: Exit, *, report: bool = True) -> None:
-        """The stages that the supervisor carried out by itself."""
+        """The stages that the supervisor carried out without the agent."""
         for name in DURABLE_STAGES:
             if name in (*end.lease_stages, *end.deadline_stages) and name not in task.stages:
                 stuck = stuck_in(task.stages) if name != "noticed" else None

@@ -56,6 +56,6 @@ async def watch_idle(context: AgentContext, tasks: TaskTable, reporter: Reporter
 
 
 def _order(tasks: TaskTable, key: TaskKey) -> int | None:
-    """The task may be gone by the time that the query is over."""
+    """The task may have ended before the query returns."""
     task = tasks.get(key)
     return task.ordered_by if task is not None else None

@@ -54,7 +54,7 @@ def test_a_refusal_says_who_what_and_what_one_may() -> None:
     assert refusal(OF_VISION, "pause", "speech", POLICY) == (
         "sue may not pause a job of project speech: sue may act on jobs of vision"
     )
-    assert refusal(VIEWER, "submit", "", None) == "vic may not submit a job without a project: vic may only look"
+    assert refusal(VIEWER, "submit", "", None) == "vic may not submit a job without a project: vic has read access only"
 
 
 def test_a_project_that_the_policy_does_not_have_gives_no_rights_but_its_own() -> None:

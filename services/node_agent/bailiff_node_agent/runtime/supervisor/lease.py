@@ -9,7 +9,7 @@ from .host import boot_id, boottime_us
 from .stopping import Stop, Stoppable
 
 LEASE_EXPIRED = "the node's lease expired: its agent could not reach Kafka"
-KILL_SHARE = 5  # of the time left after expiry, one in so many parts lies between TERM and KILL
+KILL_SHARE = 5  # 1/n of the time that is left after expiry lies between TERM and KILL
 
 
 class Lease:

@@ -11,7 +11,7 @@ from .steps import INITIAL_STEPS, STEP_WORDS, write_step
 def write_notice(task_dir: str, folder: str, payload: dict[str, Any], soft_at: int, kill_at: int, *, is_only_task: bool) -> None:
     """Write `notice.json` to the control directory `folder`, then set the notice in `steps`. Times are boot-time µs.
 
-    The file is written in the task folder, where nobody else writes, and then moved: the user's folder may hold anything.
+    The file is written in the task folder, where no other process writes, and then moved: the user's folder may contain anything.
     """
     now = boottime_us()
     notice = {
@@ -24,7 +24,7 @@ def write_notice(task_dir: str, folder: str, payload: dict[str, Any], soft_at: i
     }
     write_json(f"{task_dir}/notice.json", notice)
     if folder != task_dir:
-        with contextlib.suppress(OSError):  # a user who put something in its place gets TERM at the deadline
+        with contextlib.suppress(OSError):  # if the user blocks the path, the task gets TERM at the deadline
             owner = os.stat(folder)
             os.chown(f"{task_dir}/notice.json", owner.st_uid, owner.st_gid)
             os.rename(f"{task_dir}/notice.json", f"{folder}/notice.json")

@@ -10,7 +10,7 @@ INITIAL_STEPS = (-1, 0, -1, -1, -1, 0, 0, 1)
 
 
 def write_step(control_dir: str, name: str, value: int) -> None:
-    """Written, not mapped: a job that truncates the file would crash whoever maps it. Anything but a regular file is ignored."""
+    """Written, not mapped: a job that truncates the file would crash a process that maps it. Only a regular file is used."""
     with contextlib.suppress(OSError), _steps(control_dir, os.O_RDWR) as handle:
         status = os.fstat(handle)
         if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
