@@ -108,7 +108,7 @@ async def simulate(
         if again is not None:
             check_alone(context)
             before = options.manifest_of(again, "simulate")
-            ask = runs.ask_from(before.get("ask", {}))
+            ask = runs.experiment_from(before.get("ask", {}))
             source = simulator("traces.catalogue").trace(ask.trace)
         else:
             if trace is None:
@@ -123,7 +123,7 @@ async def simulate(
                 start=options.duration("--start-delay", start_delay) or 0,
                 release=options.duration("--release-delay", release_delay) or 0,
             )
-            ask = runs.Ask(
+            ask = runs.Experiment(
                 trace, cluster or source.cluster, chosen, delays, options.policies(policy or ()),
                 _baselines(runs.BASELINES, baseline or ()), range(seeds),
             )  # fmt: skip
@@ -236,7 +236,7 @@ def _list(session: Session) -> None:
         "traces": list(catalogue.SHIPPED),
         "formats": list(catalogue.FORMATS),
         "clusters": list(catalogue.CLUSTERS),
-        "baselines": baselines.SAID,
+        "baselines": baselines.DESCRIPTIONS,
     }
     told = [
         "traces:",
@@ -244,7 +244,7 @@ def _list(session: Session) -> None:
         f"formats of a file, as in slurm:jobs.txt: {', '.join(catalogue.FORMATS)}",
         f"clusters: {', '.join(catalogue.CLUSTERS)}; or as in 16x8xH100-80GB",
         "baselines:",
-        *(f"  {name}: {said}" for name, said in baselines.SAID.items()),
+        *(f"  {name}: {said}" for name, said in baselines.DESCRIPTIONS.items()),
     ]
     session.show(data, lambda: "\n".join(told))
 

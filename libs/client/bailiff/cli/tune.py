@@ -76,7 +76,7 @@ async def tune(
             check_alone(context)
             before = options.manifest_of(again, "policy tune")
             search = tuning.search_from(before)
-            source = catalogue.trace(search.ask.trace)
+            source = catalogue.trace(search.experiment.trace)
         else:
             if trace is None:
                 raise Problem(ExitCode.USAGE, "expected a trace, found nothing", "list them: bailiff simulate --list")
@@ -89,7 +89,7 @@ async def tune(
             )  # fmt: skip
             base = options.policies([policy] if policy is not None else [])
             delays = simulator("timeline").Delays()
-            ask = runs.Ask(trace, cluster or source.cluster, chosen, delays, base, (), range(seeds))
+            ask = runs.Experiment(trace, cluster or source.cluster, chosen, delays, base, (), range(seeds))
             search = tuning.Search(ask, turned, most, high)
         with options.progress_bar(session.err) as tell:
             points = tuning.tune(search, source, tell)
@@ -99,7 +99,7 @@ async def tune(
     if manifest is not None:
         write(manifest, told + "\n")
     if report is not None:
-        asked = search.ask
+        asked = search.experiment
         seeded = count_text(len(asked.seeds), "seed")
         notes = [f"{len(points)} settings on {asked.trace}, cluster {asked.cluster}, {seeded}", *source.notes]
         write(report, simulator("report").frontier_page(f"Knobs of a policy on {asked.trace}", notes, points, told))
