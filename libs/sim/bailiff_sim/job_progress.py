@@ -70,7 +70,7 @@ class JobProgress:
         self.done = self.safe
 
     def attempt_over(self, now: int) -> None:
-        """Ends an attempt that another one follows: it starts at the last checkpoint, or after a failure at the end, the last before."""
+        """Ends an attempt that another one follows: back to the last checkpoint; after a failure at the end, the one before."""
         if self.finished:
             every = self.outcome.checkpoint_every
             self.safe = max(0, self.outcome.run_time - 1) // every * every if every else 0

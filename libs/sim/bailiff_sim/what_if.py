@@ -1,7 +1,7 @@
 """What-if comparison: replays a log's arrivals, failures and run times under another policy.
 
-Three runs are compared: `recorded` is what happened; `again` is the simulation under the policies that were in force; `changed` is the
-same simulation under the other policy. The difference between the first two is the error bar of the third.
+Three runs are compared: `recorded` is what happened; `again` is the simulation under the policies that were in force; `changed`
+is the same simulation under the other policy. The difference between the first two is the error bar of the third.
 """
 
 from collections.abc import Callable, Mapping, Sequence

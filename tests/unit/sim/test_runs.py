@@ -50,7 +50,7 @@ def test_a_report_of_several_seeds_names_each_scheduler_once_in_a_plot() -> None
     runs = run_all(replace(ASK, baselines=("fifo",)), TRACE)
     text = plot("Waits", waits, runs, "How long.")
     assert text.count(">mine<") == text.count(">fifo<") == 1
-    assert "A line for each seed." in text
+    assert "One line per seed." in text
     assert "var(--soft)" in text, "words of a plot are readable in light and in dark"
 
 
