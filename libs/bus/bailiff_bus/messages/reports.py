@@ -147,7 +147,7 @@ class TaskResumedReport(TaskReport):
 
 
 class TaskExitedReport(TaskReport):
-    """The main process ended. Negative codes are signals. `step`: the last one published. unobserved: the agent did not see it."""
+    """The main process ended. Negative codes are signals. `step`: the last one published. unobserved: the agent missed it."""
 
     TYPE: ClassVar[str] = "bailiff.TaskExitedReport.v1"
     exit_code: Integer
