@@ -22,7 +22,7 @@ from bailiff_core.records.facts import JobSubmitted, RequestId
 from bailiff_sim.cluster import joined, machines
 from bailiff_sim.engine import Simulation
 from bailiff_sim.timeline import Delays
-from bailiff_sim.workload import Happening, Outage, Outcome, Workload
+from bailiff_sim.workload import Outage, Outcome, Workload, WorkloadEvent
 
 SECOND = 1_000_000
 MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86400 * SECOND
@@ -57,19 +57,19 @@ def policy() -> Policy:
 
 def month(jobs_a_day: int = 15, days: int = DAYS) -> Workload:
     """Arrivals by day and hour, and two machines that fail."""
-    random, happenings, outcomes = Random(SEED), list[Happening](), dict[str, Outcome]()
+    random, events, outcomes = Random(SEED), list[WorkloadEvent](), dict[str, Outcome]()
     for day in range(days):
         for _ in range(jobs_a_day if day % 7 < 5 else jobs_a_day // 3):
             (hour,) = random.choices(range(24), BUSY)
             at = BEGIN + day * DAY + hour * HOUR + random.randrange(HOUR)
-            name = f"{random.choice(('llm', 'asr', 'sweep', 'eval', 'policy'))}-{len(happenings):04d}"
-            happenings.append(Happening(at, _submitted(random, name)))
-            outcomes[name] = _outcome(random, happenings[-1].what)
-    happenings += [
-        Happening(BEGIN + 9 * DAY + 5 * HOUR, Outage("node-0003", 7 * HOUR)),
-        Happening(BEGIN + 20 * DAY + 11 * HOUR, Outage("node-0001", 90 * MINUTE)),
+            name = f"{random.choice(('llm', 'asr', 'sweep', 'eval', 'policy'))}-{len(events):04d}"
+            events.append(WorkloadEvent(at, _submitted(random, name)))
+            outcomes[name] = _outcome(random, events[-1].event)
+    events += [
+        WorkloadEvent(BEGIN + 9 * DAY + 5 * HOUR, Outage("node-0003", 7 * HOUR)),
+        WorkloadEvent(BEGIN + 20 * DAY + 11 * HOUR, Outage("node-0001", 90 * MINUTE)),
     ]
-    in_order = sorted((each for each in happenings if each.time < BEGIN + days * DAY), key=lambda each: each.time)
+    in_order = sorted((each for each in events if each.time < BEGIN + days * DAY), key=lambda each: each.time)
     nodes = [
         node.model_copy(update={"labels": {"rack": f"r{at // 3}"}}) for at, node in enumerate(joined(machines("6x8xH100-80GB")))
     ]

@@ -8,7 +8,7 @@ from bailiff_core.records import Record, Wire, decode
 from bailiff_core.records.facts import JobSubmitted, RequestId
 from bailiff_core.replay import Replay
 from bailiff_sim.cluster import joined, machines
-from bailiff_sim.workload import Happening, Outage, Outcome, Workload
+from bailiff_sim.workload import Outage, Outcome, Workload, WorkloadEvent
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -36,23 +36,23 @@ class World:
 
     def __init__(self, cluster: str = "1x8") -> None:
         self.cluster = cluster
-        self.happenings: list[Happening] = []
+        self.events: list[WorkloadEvent] = []
         self.outcomes: dict[str, Outcome] = {}
 
     def job(self, name: str, at: int, runs: int, gpus: int = 1, tasks: int = 1, cls: str | None = None, **rest: object) -> None:
         """A job that runs so long undisturbed; `rest`: fields of its outcome, and `demand`, more of its demand."""
         demand = rest.pop("demand", {})
         assert isinstance(demand, dict)
-        self.happenings.append(Happening(BEGIN + at, submitted(name, gpus, tasks, cls, **demand)))
+        self.events.append(WorkloadEvent(BEGIN + at, submitted(name, gpus, tasks, cls, **demand)))
         self.outcomes[name] = Outcome(runs, **rest)
 
     def fails(self, node: str, at: int, back_after: int | None = None) -> None:
         """A machine fails."""
-        self.happenings.append(Happening(BEGIN + at, Outage(node, back_after)))
+        self.events.append(WorkloadEvent(BEGIN + at, Outage(node, back_after)))
 
     def workload(self) -> Workload:
         """It, in order of time."""
-        in_order = sorted(self.happenings, key=lambda happening: happening.time)
+        in_order = sorted(self.events, key=lambda event: event.time)
         return Workload("test", BEGIN, joined(machines(self.cluster)), in_order, self.outcomes)
 
 

@@ -1,6 +1,6 @@
-"""Who stands on which GPUs, and how these are, over time: what changes in the fold, as rows with a begin and an end.
+"""GPU allocations and GPU states over time, derived from the fold as rows with a begin and an end.
 
-The fold is looked at after every record. What was stored is told apart by its position, so that a record that is folded
+The fold is looked at after every record. What was stored is identified by its position, so that a record that is folded
 again changes nothing. For the auditor to write, and for `verify --derived` to compare.
 """
 

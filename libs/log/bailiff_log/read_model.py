@@ -339,22 +339,22 @@ def _withdrawn(people: People, _: Record, data: decisions.EvictionCancelled) -> 
 
 
 @tells(facts.TaskEvictionCancelled)
-def _spared(people: People, _: Record, data: facts.TaskEvictionCancelled) -> None:
+def _eviction_cancelled(people: People, _: Record, data: facts.TaskEvictionCancelled) -> None:
     people.leaving(data.job, data.attempt, ended_at=people.at, outcome="eviction-cancelled")
     people.job(data.job, state="running")
 
 
 @tells(facts.TaskCancelEvictionRefused)
-def _not_spared(people: People, _: Record, data: facts.TaskCancelEvictionRefused) -> None:
+def _cancel_eviction_refused(people: People, _: Record, data: facts.TaskCancelEvictionRefused) -> None:
     people.job(data.job, state="evicting")
 
 
 @tells(decisions.JobRequeued)
 def _requeued(people: People, record: Record, data: decisions.JobRequeued) -> None:
-    said = {"ended_at": people.at, "outcome": data.outcome, "lost_gpu_ms": data.lost_gpu_ms}
+    ending = {"ended_at": people.at, "outcome": data.outcome, "lost_gpu_ms": data.lost_gpu_ms}
     people.job(data.job, state="paused" if data.cause == "paused" else "pending")
-    people.attempt(data.job, data.attempt, ended_seq=record.seq, cause=data.cause, **said)
-    people.leaving(data.job, data.attempt, **said)
+    people.attempt(data.job, data.attempt, ended_seq=record.seq, cause=data.cause, **ending)
+    people.leaving(data.job, data.attempt, **ending)
 
 
 @tells(decisions.JobShrunk)
@@ -364,11 +364,11 @@ def _shrunk(people: People, _: Record, data: decisions.JobShrunk) -> None:
 
 @tells(decisions.JobEnded)
 def _ended(people: People, record: Record, data: decisions.JobEnded) -> None:
-    said = {"ended_at": people.at, "outcome": data.outcome}
-    people.job(data.job, state=data.outcome, ended_seq=record.seq, reason=data.reason or None, **said)
+    ending = {"ended_at": people.at, "outcome": data.outcome}
+    people.job(data.job, state=data.outcome, ended_seq=record.seq, reason=data.reason or None, **ending)
     if data.attempt:
-        people.attempt(data.job, data.attempt, ended_seq=record.seq, **said)
-    people.leaving(data.job, data.attempt, **said)
+        people.attempt(data.job, data.attempt, ended_seq=record.seq, **ending)
+    people.leaving(data.job, data.attempt, **ending)
     people.jobs.pop(data.job, None)
 
 

@@ -32,7 +32,7 @@ from .signatures import key_id, new_private_key
 
 SEAL_TAG, KEY_TAG, INVALIDATION_TAG = "bailiff-seal-1", "bailiff-seal-key-1", "bailiff-seals-invalidated-1"
 SealBody = LogSealed | SealingKey | SealsInvalidated
-"""What stands on `bailiff.seals`."""
+"""Message types on `bailiff.seals`."""
 PROOF_FORMAT = 1
 KEY_BYTES = 32
 
@@ -95,7 +95,7 @@ def make_seal(
     private: bytes, pool: str, identity: str, tree: Frontier, head_hash: str, sealed_at: int,
     before: int = 0, subtree: Subtree | None = None,
 ) -> LogSealed:  # fmt: skip
-    """A seal over the whole tree. before, subtree: the size of the seal before it, and what proves that it goes on from there."""
+    """A seal over the whole tree. before, subtree: size of the previous seal, and the consistency proof."""
     path = consistency_path(before, tree.size, subtree) if before and subtree is not None else []
     root = tree.root().hex()
     signature = _sign(private, [SEAL_TAG, pool, identity, tree.size, root, head_hash, sealed_at])
@@ -120,11 +120,11 @@ def make_invalidation(
 ) -> SealsInvalidated:
     """What says that the seals up to `lost` count no more, but for those up to `stands`."""
     size = stands.size if stands is not None else 0
-    said = [INVALIDATION_TAG, pool, identity, size, lost.size, lost.root, from_seq, reason, at]
+    signed_fields = [INVALIDATION_TAG, pool, identity, size, lost.size, lost.root, from_seq, reason, at]
     return SealsInvalidated(
         identity=identity, size=size, invalidated_size=lost.size, invalidated_root=lost.root, from_seq=from_seq, reason=reason,
         invalidated_at=at,
-        key=key_id(private), signature=_sign(private, said),
+        key=key_id(private), signature=_sign(private, signed_fields),
     )  # fmt: skip
 
 
@@ -187,18 +187,18 @@ class SealChain:
         self.handovers.append(body)
 
     def _take_aside(self, body: SealsInvalidated) -> None:
-        said = [
+        signed_fields = [
             INVALIDATION_TAG, self.pool, body.identity, body.size, body.invalidated_size, body.invalidated_root, body.from_seq,
             body.reason,
             body.invalidated_at,
         ]  # fmt: skip
-        if body.key not in self.keys[-1:] or not _signed(body.key, body.signature, said):
-            raise VerificationFailed(f"{_what(body)} were set aside, but the log's key did not sign that")
+        if body.key not in self.keys[-1:] or not _signed(body.key, body.signature, signed_fields):
+            raise VerificationFailed(f"{_what(body)} were invalidated, but not with a signature of the log's key")
         left = [seal for seal in self.seals if seal.size <= body.size]
         last = self.last
         stands = left[-1].size if left else 0
         if last is None or (last.size, last.root) != (body.invalidated_size, body.invalidated_root) or stands != body.size:
-            raise VerificationFailed(f"{_what(body)} were set aside, which are not the newest ones")
+            raise VerificationFailed(f"{_what(body)} were invalidated, which are not the newest ones")
         self.seals = left
         self.aside.append(body)
 
@@ -231,7 +231,7 @@ def _what(body: SealBody) -> str:
 
 
 def valid_seals(seals: Iterable[SealBody]) -> list[LogSealed | SealingKey]:
-    """Without the seals that were set aside, and without what says so: a chain of its own."""
+    """Returns the seals without the invalidated ones and their invalidations: a chain of its own."""
     found: list[LogSealed | SealingKey] = []
     for body in seals:
         if isinstance(body, SealsInvalidated):
@@ -378,8 +378,8 @@ def check_proof(text: str, trusted: Sequence[str] = ()) -> VerifiedProof:
         leaf = leaf_hash(bytes.fromhex(record_hash(wire)))
     except (KeyError, TypeError, ValueError, ValidationError, RecursionError, OverflowError) as error:
         raise VerificationFailed(f"this is no proof, or a part of it is missing: {type(error).__name__}") from None
-    said = dict(headers)
-    if (said.get("ce_pool"), said.get("ce_seq")) != place:
+    values = dict(headers)
+    if (values.get("ce_pool"), values.get("ce_seq")) != place:
         raise VerificationFailed(f"the record itself does not say that it is {pool}#{seq}")
     check_seal(seal, pool)
     vouched = _verified_keys(seal, pool, keys, trusted)
@@ -413,15 +413,15 @@ def _unb64(text: Any) -> bytes:
     return base64.b64decode(text, validate=True)
 
 
-def _sign(private: bytes, said: Sequence[object]) -> str:
-    signature = Ed25519PrivateKey.from_private_bytes(private).sign(canonical_json(list(said)))
+def _sign(private: bytes, signed_fields: Sequence[object]) -> str:
+    signature = Ed25519PrivateKey.from_private_bytes(private).sign(canonical_json(list(signed_fields)))
     return base64.urlsafe_b64encode(signature).decode().rstrip("=")
 
 
-def _signed(key: str, signature: str, said: Sequence[object]) -> bool:
+def _signed(key: str, signature: str, signed_fields: Sequence[object]) -> bool:
     public, proof = (base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)) for text in (key, signature))
     try:
-        Ed25519PublicKey.from_public_bytes(public).verify(proof, canonical_json(list(said)))
+        Ed25519PublicKey.from_public_bytes(public).verify(proof, canonical_json(list(signed_fields)))
     except (ValueError, InvalidSignature):
         return False
     return True

@@ -92,9 +92,9 @@ def _classes_at_odds(value: object) -> Faults:
     place: Place = ("priority_classes",)
     found: Faults = [((*place, at, "name"), f"{name!r} occurs twice") for at, name in enumerate(names) if name in names[:at]]
     defaults = [at for at, entry in enumerate(classes) if entry.get("global_default") is True]
-    said = f"just one class is the global default, found {', '.join(names[at] for at in defaults) or 'none'}"
+    message = f"just one class is the global default, found {', '.join(names[at] for at in defaults) or 'none'}"
     if len(defaults) != 1:
-        found.append(((*place, defaults[1], "global_default") if defaults else place, said))
+        found.append(((*place, defaults[1], "global_default") if defaults else place, message))
     return found
 
 
@@ -106,22 +106,25 @@ def _budgets(value: object) -> list[Any]:
 
 def faults_of(error: ValidationError) -> Faults:
     """Each fault with its place: what was expected and what was found."""
-    told = [(each["loc"], describe_errors([each]).partition(": ")[2]) for each in error.errors(include_url=False)]
-    told = [(place, said.replace("expected an object", "expected fields with their values")) for place, said in told]
-    return [_at_its_amount(place, said) for place, said in told if said]  # what only follows from other faults says nothing
+    messages = [(each["loc"], describe_errors([each]).partition(": ")[2]) for each in error.errors(include_url=False)]
+    messages = [
+        (place, message.replace("expected an object", "expected fields with their values")) for place, message in messages
+    ]
+    # messages that only follow from other errors are empty
+    return [_at_its_amount(place, message) for place, message in messages if message]
 
 
-def _at_its_amount(place: Place, said: str) -> tuple[Place, str]:
+def _at_its_amount(place: Place, message: str) -> tuple[Place, str]:
     """The fault of a quota or a limit, at the resource that it names first."""
-    name, _, rest = said.partition(": ")
-    return ((*place, name), rest) if name in ALSO_WRITTEN[Bounds] and place[-1:] != (name,) else (place, said)
+    name, _, rest = message.partition(": ")
+    return ((*place, name), rest) if name in ALSO_WRITTEN[Bounds] and place[-1:] != (name,) else (place, message)
 
 
 def fault_lines(file: str, lines: Mapping[Place, int], faults: Iterable[tuple[Place, str]], whole: str) -> Iterator[str]:
     """`policy.yaml:7: projects.0.parent: ...` for each fault, once, in the order of the file. whole: what the file is."""
-    told = dict.fromkeys((line_of(lines, place), ".".join(map(str, place)) or whole, said) for place, said in faults)
-    for line, field, said in sorted(told, key=lambda fault: fault[0]):
-        yield f"{file}:{line}: {field}: {said}"
+    messages = dict.fromkeys((line_of(lines, place), ".".join(map(str, place)) or whole, message) for place, message in faults)
+    for line, field, message in sorted(messages, key=lambda fault: fault[0]):
+        yield f"{file}:{line}: {field}: {message}"
 
 
 def is_duration(field: FieldInfo) -> bool:

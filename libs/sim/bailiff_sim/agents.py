@@ -11,7 +11,7 @@ from bailiff_core.records import facts
 from bailiff_core.victims.batch import select_batch
 
 from .job_progress import JobProgress
-from .simulated_log import PROGRESS, PROPOSALS, REPORTS, REQUESTS, Given
+from .simulated_log import PROGRESS, PROPOSALS, REPORTS, REQUESTS, InputFact
 from .timeline import Timeline
 from .workload import TimedReport
 
@@ -22,31 +22,31 @@ ALIVE = ("starting", "running")
 
 
 class Agents:
-    """Looks at the state after each turn, as the services do; remembers only what it has put down for later."""
+    """Derives reports from the state after each decision cycle, as the services do; keeps only what it has scheduled."""
 
     def __init__(self, state: PoolState, progress_by_job: dict[str, JobProgress], time: Timeline) -> None:
-        self._state, self._works, self._time = state, progress_by_job, time
+        self._state, self._progress_by_job, self._time = state, progress_by_job, time
         self._starting: dict[tuple[str, int, int], None] = {}
-        self._told: dict[tuple[str, int, int], None] = {}
-        self._asked = self._answered = 0
+        self._notified: dict[tuple[str, int, int], None] = {}
+        self._requested = self._proposed = 0
 
-    def due_reports(self) -> Iterator[Given]:
-        """What follows from the state now without delay; the rest is put down. Nothing, where all is done."""
+    def due_reports(self) -> Iterator[InputFact]:
+        """Yields the reports that are due without delay and schedules the others. Yields nothing when no report is due."""
         state = self._state
         if state.selection is not None and state.selection.requests:
             number = state.selection.number
             delay = self._time.delays.of("selection", "", number)
-            if self._asked != number:
-                self._asked = number
+            if self._requested != number:
+                self._requested = number
                 if delay:
-                    self._time.at(self._time.now + delay, self._answer, number)
+                    self._time.schedule(self._time.now + delay, self._propose, number)
                 else:
                     seq = state.seq
                     yield from self._checkpoints()
                     if state.seq != seq:
-                        return  # and the answer in the turn after
-            if not delay and self._answered != number:
-                yield from self._answer(number)
+                        return  # the proposal follows in the next cycle
+            if not delay and self._proposed != number:
+                yield from self._propose(number)
         if state.starting:
             for name in list(state.starting):
                 yield from self._start(state.jobs[name])
@@ -56,36 +56,36 @@ class Agents:
 
     # --- selection
 
-    def _answer(self, number: int) -> Iterator[Given]:
+    def _propose(self, number: int) -> Iterator[InputFact]:
         selection = self._state.selection
         if selection is None or selection.number != number:
             return
-        self._answered = number
+        self._proposed = number
         at = self._state.seq
-        answers = select_batch(self._state, selection.requests, self._state.rules.preemption.search_steps)
-        yield facts.ProposalReceived(selection=number, computed_at=at, logic=LOGIC, proposals=tuple(answers)), PROPOSALS
+        proposals = select_batch(self._state, selection.requests, self._state.rules.preemption.search_steps)
+        yield facts.ProposalReceived(selection=number, computed_at=at, logic=LOGIC, proposals=tuple(proposals)), PROPOSALS
 
-    def _checkpoints(self) -> Iterator[Given]:
-        """Who has saved since anybody asked: reported when it matters, which is before somebody is to leave."""
-        pool, now = self._state, self._time.now
-        for job in list(pool.active_jobs()):
-            work = self._works[job.id]
+    def _checkpoints(self) -> Iterator[InputFact]:
+        """Yields checkpoints that were not reported yet. They matter only to victim selection, so they are reported before it."""
+        state, now = self._state, self._time.now
+        for job in list(state.active_jobs()):
+            work = self._progress_by_job[job.id]
             found = work.new_checkpoint(now) if job.phase == "running" else None
             if found is not None:
                 saved = _checkpoint(found[0])
-                at = self._at(job, job.tasks[0])
+                at = self._task_fields(job, job.tasks[0])
                 yield facts.TaskProgressed(**at, step=saved.step, checkpoint=saved, checkpoint_age=found[1]), REPORTS
 
     # --- starts and ends
 
-    def _start(self, job: Job) -> Iterator[Given]:
+    def _start(self, job: Job) -> Iterator[InputFact]:
         for task in job.tasks:
             key = (job.id, job.attempt, task.index)
             if task.state == "starting" and task.eviction is None and key not in self._starting:
                 self._starting[key] = None
-                yield from self._time.after(self._time.delays.of("start", job.id, job.attempt), self._started, *key)
+                yield from self._time.run_after(self._time.delays.of("start", job.id, job.attempt), self._started, *key)
 
-    def _started(self, name: str, attempt: int, index: int) -> Iterator[Given]:
+    def _started(self, name: str, attempt: int, index: int) -> Iterator[InputFact]:
         del self._starting[name, attempt, index]
         job = self._state.jobs.get(name)
         task = job.task(index) if job is not None and job.attempt == attempt else None
@@ -93,36 +93,36 @@ class Agents:
             return
         if self._state.nodes[task.node].state != "ready":
             return
-        if (attempt, index) in self._works[name].outcome.refused:
-            yield facts.TaskStartRefused(**self._at(job, task), reason="as it was in the log"), REPORTS
+        if (attempt, index) in self._progress_by_job[name].outcome.refused:
+            yield facts.TaskStartRefused(**self._task_fields(job, task), reason="refused in the recorded log"), REPORTS
         else:
-            yield facts.TaskStarted(**self._at(job, task)), REPORTS
+            yield facts.TaskStarted(**self._task_fields(job, task)), REPORTS
 
     def schedule_reports(self, job: Job, work: JobProgress) -> None:
-        """What nodes are going to say of its tasks in the attempt that begins to run now."""
-        for said in work.outcome.reports:
-            if said.attempt == job.attempt:
-                self._time.at(self._time.now + said.after, self._report, job.id, said)
+        """Schedules the outcome's reports for the attempt that starts to run now."""
+        for report in work.outcome.reports:
+            if report.attempt == job.attempt:
+                self._time.schedule(self._time.now + report.after, self._report, job.id, report)
 
-    def _report(self, name: str, said: TimedReport) -> Iterator[Given]:
+    def _report(self, name: str, report: TimedReport) -> Iterator[InputFact]:
         job = self._state.jobs.get(name)
-        task = job.task(said.fact.task) if job is not None and job.attempt == said.attempt else None
+        task = job.task(report.fact.task) if job is not None and job.attempt == report.attempt else None
         if job is None or task is None or task.state != "running":
             return
         devices = self._state.nodes[task.node].devices
-        about: dict[str, Any] = self._at(job, task)
-        if isinstance(said.fact, facts.ShareExceeded):
+        about: dict[str, Any] = self._task_fields(job, task)
+        if isinstance(report.fact, facts.ShareExceeded):
             about["device"] = next(device.id for device in devices if task.devices >> device.number & 1)
-        yield said.fact.model_copy(update=about), REPORTS
+        yield report.fact.model_copy(update=about), REPORTS
 
     def schedule_end(self, job: Job, work: JobProgress) -> None:
-        """When the job will be done, as things stand."""
+        """Schedules the job's end or next failure, as far as it is known now."""
         moment = work.ends_at()
         if moment is not None and moment < 1 << 61:
-            self._time.at(moment, self._end, job.id, work.version)
+            self._time.schedule(moment, self._end, job.id, work.version)
 
-    def _end(self, name: str, version: int) -> Iterator[Given]:
-        job, work = self._state.jobs.get(name), self._works[name]
+    def _end(self, name: str, version: int) -> Iterator[InputFact]:
+        job, work = self._state.jobs.get(name), self._progress_by_job[name]
         if job is None or work.version != version or job.phase not in ("running", "evicting"):
             return
         if work.fails_now(self._time.now):
@@ -130,67 +130,67 @@ class Agents:
             return
         work.finish(self._time.now)
         if work.outcome.end == "cancelled":
-            asked = facts.RequestId(source="owner", id=f"cancel-{name}", digest=NO_HASH)
-            yield facts.JobCancelled(request=asked, job=name), REQUESTS
+            request = facts.RequestId(source="owner", id=f"cancel-{name}", digest=NO_HASH)
+            yield facts.JobCancelled(request=request, job=name), REQUESTS
             return
         code = 0 if work.outcome.end == "succeeded" else FAILED
         yield from self._exit(job, [task for task in job.tasks if task.state in ALIVE], code)
 
-    def _exit(self, job: Job, members: list[Task], code: int) -> Iterator[Given]:
-        gone = [task.index for task in members if task.state in ALIVE]
+    def _exit(self, job: Job, members: list[Task], code: int) -> Iterator[InputFact]:
+        alive = [task.index for task in members if task.state in ALIVE]
         for task in [task for task in members if task.state in ALIVE]:
-            yield facts.TaskExited(**self._at(job, task), exit_code=code), REPORTS
+            yield facts.TaskExited(**self._task_fields(job, task), exit_code=code), REPORTS
         delay = self._time.delays.of("release", job.id, job.attempt)
-        yield from self._time.after(delay, self._release, job.id, job.attempt, gone)
+        yield from self._time.run_after(delay, self._release, job.id, job.attempt, alive)
 
-    def _release(self, name: str, attempt: int, indices: list[int]) -> Iterator[Given]:
+    def _release(self, name: str, attempt: int, indices: list[int]) -> Iterator[InputFact]:
         job = self._state.jobs.get(name)
         for index in indices:
             task = job.task(index) if job is not None and job.attempt == attempt else None
             if job is not None and task is not None and task.state == "exited":
-                yield facts.TaskReleased(**self._at(job, task)), REPORTS
+                yield facts.TaskReleased(**self._task_fields(job, task)), REPORTS
 
     # --- evictions
 
-    def _evict(self, entry: ActiveEviction) -> Iterator[Given]:
+    def _evict(self, entry: ActiveEviction) -> Iterator[InputFact]:
         job, eviction = entry.job, entry.eviction
         key = (job.id, job.attempt, eviction.decided_seq)
         if eviction.cancel_seq is not None:
-            self._told.pop(key, None)
+            self._notified.pop(key, None)
             for task in [task for task in entry.tasks if task.state in ALIVE and not task.eviction_cancelled]:
-                yield facts.TaskEvictionCancelled(**self._at(job, task)), REPORTS
+                yield facts.TaskEvictionCancelled(**self._task_fields(job, task)), REPORTS
         elif eviction.started_seq is None:
             if eviction.cause != "preemption" or eviction.preemption in self._state.preemptions:
                 yield facts.EvictionStarted(job=job.id, attempt=job.attempt, decided_by=eviction.decided_seq), PROGRESS
-        elif key not in self._told:
-            self._told[key] = None
+        elif key not in self._notified:
+            self._notified[key] = None
             yield from self._notice(entry)
 
-    def _notice(self, entry: ActiveEviction) -> Iterator[Given]:
-        """They are told. Who listens saves and leaves by itself; who does not is ended by TERM, who is too slow by KILL."""
-        job, work, grace = entry.job, self._works[entry.job.id], entry.eviction.grace
+    def _notice(self, entry: ActiveEviction) -> Iterator[InputFact]:
+        """Delivers the eviction notice. A job that handles it saves and exits; others get TERM, late ones KILL."""
+        job, work, grace = entry.job, self._progress_by_job[entry.job.id], entry.eviction.grace
         members = [task for task in entry.tasks if task.state in ALIVE and self._state.nodes[task.node].state == "ready"]
-        needs = work.outcome.save_time
-        listens = needs is not None and work.running > 0 and not job.cancelled
+        save_time = work.outcome.save_time
+        handles = save_time is not None and work.running > 0 and not job.cancelled
         if not entry.part and not work.finished:
             work.stall(self._time.now)
         for task in members:
-            said: dict[str, Any] = {**self._at(job, task), "stage": "noticed"}
-            if listens:
-                said |= {"attached": True, "term_after": term_after(self._state, job, grace), "kill_after": grace}
-            yield facts.EvictionStageReached(**said), REPORTS
-            if not listens:
-                yield facts.EvictionStageReached(**self._at(job, task), stage="term_sent"), REPORTS
-        slow = self._time.delays.of("leave", job.id, job.attempt)
-        leaves_after = min(needs if listens and needs is not None else slow, grace)
-        code = TERMINATED if not listens or needs is None else YIELDED if needs <= grace else KILLED
+            notice: dict[str, Any] = {**self._task_fields(job, task), "stage": "noticed"}
+            if handles:
+                notice |= {"attached": True, "term_after": term_after(self._state, job, grace), "kill_after": grace}
+            yield facts.EvictionStageReached(**notice), REPORTS
+            if not handles:
+                yield facts.EvictionStageReached(**self._task_fields(job, task), stage="term_sent"), REPORTS
+        slow = self._time.delays.of("exit", job.id, job.attempt)
+        exits_after = min(save_time if handles and save_time is not None else slow, grace)
+        code = TERMINATED if not handles or save_time is None else YIELDED if save_time <= grace else KILLED
         indices = [task.index for task in members]
-        self._time.at(
-            self._time.now + leaves_after, self._evicted, job.id, entry.eviction.decided_seq, indices, code, leaves_after
+        self._time.schedule(
+            self._time.now + exits_after, self._exit_evicted, job.id, entry.eviction.decided_seq, indices, code, exits_after
         )
 
-    def _evicted(self, name: str, decided: int, indices: list[int], code: int, after: int) -> Iterator[Given]:
-        job, work = self._state.jobs.get(name), self._works[name]
+    def _exit_evicted(self, name: str, decided: int, indices: list[int], code: int, after: int) -> Iterator[InputFact]:
+        job, work = self._state.jobs.get(name), self._progress_by_job[name]
         if job is None:
             return
         entry = next((each for each in evictions_of(job) if each.eviction.decided_seq == decided), None)
@@ -201,17 +201,17 @@ class Agents:
             return
         if code == YIELDED and not entry.part:
             work.save()
-            at = self._at(job, members[0])
+            at = self._task_fields(job, members[0])
             saved = _checkpoint(work.safe, after)
             yield facts.EvictionStageReached(**at, stage="checkpoint_committed", elapsed=after, checkpoint=saved), REPORTS
         for task in members if code == KILLED else ():
-            yield facts.EvictionStageReached(**self._at(job, task), stage="kill_sent", elapsed=after), REPORTS
+            yield facts.EvictionStageReached(**self._task_fields(job, task), stage="kill_sent", elapsed=after), REPORTS
         yield from self._exit(job, members, code)
 
-    def _at(self, job: Job, task: Task) -> dict[str, Any]:
+    def _task_fields(self, job: Job, task: Task) -> dict[str, Any]:
         return {"job": job.id, "attempt": job.attempt, "task": task.index, "node": self._state.nodes[task.node].name}
 
 
 def _checkpoint(work: int, took: int = 0) -> facts.Checkpoint:
-    """Steps are seconds of work."""
+    """Returns a checkpoint whose step is `work` in seconds. took: duration of the save, µs."""
     return facts.Checkpoint(step=work // SECOND, bytes=0, duration=took, sha256=NO_HASH)

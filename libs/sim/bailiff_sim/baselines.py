@@ -1,6 +1,6 @@
-"""Baseline schedulers for comparison, which no policy expresses: same jobs, same costs, same statistics.
+"""Baseline schedulers that no policy can express, with the same jobs, costs and statistics as the engine.
 
-They see GPUs only (neither CPUs nor memory), and parts of GPUs as amounts of a machine.
+They schedule GPUs only, without CPUs and memory. A GPU share is an amount of its machine's GPUs, not of one device.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -18,63 +18,68 @@ Key = tuple[int, ...]
 
 
 @dataclass(slots=True)
-class Entry:
-    """One job. needs: thousandths of GPUs of each task. where: the machine of each; empty while it has none."""
+class Job:
+    """One job. needs: thousandths of a GPU per task, descending. nodes: index of each task's machine; empty while pending.
+
+    evicting: it was preempted and has not exited yet.
+    """
 
     name: str
     number: int
     submitted: int
-    entry: PriorityClass
+    priority_class: PriorityClass
     needs: list[int]
     work: JobProgress
-    where: list[int]
+    nodes: list[int]
     started: int = 0
-    leaves: bool = False
+    evicting: bool = False
     attempts: int = 0
 
 
 @dataclass(frozen=True)
 class Rule:
-    """order: who is tried first, the smallest. blocks: nobody passes the first who does not fit. may_take: whether a waiting job
-    may displace a running one; of those the largest `spares` leave first, until it fits. None: nobody is displaced.
+    """A scheduling rule.
+
+    order: queue order, ascending. strict: strict FIFO; no job passes one that does not fit. may_preempt: whether a pending job
+    may preempt a running one; None: no preemption. victim_order: victims are taken in descending order until the job fits.
     """
 
-    order: Callable[[Entry, int], Key]
-    blocks: bool = False
-    may_take: Callable[[Entry, Entry, int], bool] | None = None
-    spares: Callable[[Entry, int], Key] = lambda entry, _now: (entry.started, entry.number)
+    order: Callable[[Job, int], Key]
+    strict: bool = False
+    may_preempt: Callable[[Job, Job, int], bool] | None = None
+    victim_order: Callable[[Job, int], Key] = lambda job, _now: (job.started, job.number)
 
 
-def left(entry: Entry, now: int) -> int:
-    """How much work is left, as an oracle knows it."""
-    return entry.work.outcome.run_time - entry.work.done_by(now)
+def remaining(job: Job, now: int) -> int:
+    """Remaining work, µs; an oracle, since no scheduler knows it."""
+    return job.work.outcome.run_time - job.work.done_by(now)
 
 
-def _lower_class(preemptor: Entry, victim: Entry, _now: int) -> bool:
-    able = preemptor.entry.preemption_policy == "PreemptLowerPriority" and victim.entry.preemptible
-    return able and victim.entry.value < preemptor.entry.value
+def _lower_class(preemptor: Job, victim: Job, _now: int) -> bool:
+    able = preemptor.priority_class.preemption_policy == "PreemptLowerPriority" and victim.priority_class.preemptible
+    return able and victim.priority_class.value < preemptor.priority_class.value
 
 
 RULES: dict[str, Rule] = {
-    "fifo": Rule(lambda entry, _now: (entry.number,), blocks=True),
-    "youngest-first": Rule(lambda entry, _now: (-entry.entry.value, entry.number), may_take=_lower_class),
+    "fifo": Rule(lambda job, _now: (job.number,), strict=True),
+    "youngest-first": Rule(lambda job, _now: (-job.priority_class.value, job.number), may_preempt=_lower_class),
     "shortest-remaining": Rule(
-        lambda entry, now: (left(entry, now), entry.number),
-        may_take=lambda preemptor, victim, now: left(victim, now) > left(preemptor, now),
-        spares=lambda entry, now: (left(entry, now), entry.number),
+        lambda job, now: (remaining(job, now), job.number),
+        may_preempt=lambda preemptor, victim, now: remaining(victim, now) > remaining(preemptor, now),
+        victim_order=lambda job, now: (remaining(job, now), job.number),
     ),
 }
-SAID = {
-    "fifo": "first come, first served; nobody passes the head of the queue",
-    "priority": "Bailiff's engine by priority and age, nobody is ever displaced",
-    "youngest-first": "higher classes displace lower ones, the youngest first, until there is room, as most schedulers do",
-    "shortest-remaining": "an oracle: the least work left goes first and displaces the most left",
+DESCRIPTIONS = {
+    "fifo": "first come, first served; no job passes the head of the queue",
+    "priority": "Bailiff's engine by priority and age, without preemption",
+    "youngest-first": "higher classes preempt lower ones, the youngest first, until the job fits, as most schedulers do",
+    "shortest-remaining": "an oracle: the job with the least remaining work goes first and preempts those with the most",
 }
 
 
 @dataclass
-class Outcome:
-    """What a baseline leaves: as a `Result`, without a log."""
+class BaselineResult:
+    """Result of a baseline's run: like the engine's `Result`, without a log."""
 
     jobs: dict[str, JobStats]
     stats: RunStats
@@ -84,160 +89,165 @@ class Outcome:
 
 
 class Baseline:
-    """One run of a rule over a workload. Machines do not fail here. policy: whose classes the jobs are of."""
+    """One run of a rule over a workload. Machines do not fail. policy: has the priority classes of the jobs."""
 
     def __init__(self, workload: Workload, policy: Policy, rule: Rule) -> None:
         self._workload, self._policy, self._rule = workload, policy, rule
         self._free = [1000 * len(node.devices) for node in workload.nodes]
-        self._whole = sorted(self._free, reverse=True)
-        self._waiting: list[Entry] = []
-        self._running: dict[str, Entry] = {}
-        self._works: dict[str, JobProgress] = {}
-        self._asker = ""
-        self._events: list[tuple[int, int, Entry, int]] = []
+        self._capacity = sorted(self._free, reverse=True)
+        self._pending: list[Job] = []
+        self._running: dict[str, Job] = {}
+        self._progress_by_job: dict[str, JobProgress] = {}
+        self._preemptor = ""
+        self._exits: list[tuple[int, int, Job, int]] = []
         self._order = 0
         self._now = workload.begin
-        self._last = workload.begin
-        self._books = RunStats()
+        self._last_exit = workload.begin
+        self._stats = RunStats()
         self._refused: dict[str, str] = {}
 
-    def run(self, progress: Callable[[int, int], None] | None = None) -> Outcome:
-        """Until every job has ended, or waits for ever."""
-        happenings = self._workload.happenings
+    def run(self, progress: Callable[[int, int], None] | None = None) -> BaselineResult:
+        """Runs until every job has ended or can never start."""
+        arrivals = self._workload.events
         taken = 0
-        while taken < len(happenings) or self._events:
-            moments = [happenings[taken].time] if taken < len(happenings) else []
-            moments += [self._events[0][0]] if self._events else []
+        while taken < len(arrivals) or self._exits:
+            moments = [arrivals[taken].time] if taken < len(arrivals) else []
+            moments += [self._exits[0][0]] if self._exits else []
             self._now = max(self._now, min(moments))
-            while self._events and self._events[0][0] <= self._now:
-                _, _, entry, version = heappop(self._events)
-                self._happens(entry, version)
-            while taken < len(happenings) and happenings[taken].time <= self._now:
-                what = happenings[taken].what
+            while self._exits and self._exits[0][0] <= self._now:
+                _, _, job, version = heappop(self._exits)
+                self._exited(job, version)
+            while taken < len(arrivals) and arrivals[taken].time <= self._now:
+                event = arrivals[taken].event
                 taken += 1
-                if isinstance(what, JobSubmitted):
-                    self._arrives(what, taken)
+                if isinstance(event, JobSubmitted):
+                    self._submitted(event, taken)
             self._place()
             if progress is not None and taken % 500 == 0:
-                progress(taken, len(happenings))
-        for name, found in self._books.jobs.items():
-            work = self._works[name]
+                progress(taken, len(arrivals))
+        for name, found in self._stats.jobs.items():
+            work = self._progress_by_job[name]
             found.lost, found.overhead, found.work = work.lost, work.overhead, work.done_by(self._now)
-        return Outcome(self._books.jobs, self._books, self._refused, self._workload.begin, self._last)
+        return BaselineResult(self._stats.jobs, self._stats, self._refused, self._workload.begin, self._last_exit)
 
-    def _arrives(self, fact: JobSubmitted, number: int) -> None:
+    def _submitted(self, fact: JobSubmitted, number: int) -> None:
         demand = fact.demand
         needs = [gpu_milli_of(group) for group in demand.tasks for _ in range(group.count)]
-        entry = self._policy.find_class(demand.priority_class)
-        assert entry is not None
-        if not self._places(needs, list(self._whole)):
-            self._refused[demand.job] = f"it asks for {sum(needs) // 1000} GPUs in {len(needs)} tasks, more than there are"
+        priority_class = self._policy.find_class(demand.priority_class)
+        assert priority_class is not None
+        if not self._find_nodes(needs, list(self._capacity)):
+            self._refused[demand.job] = f"it requests {sum(needs) // 1000} GPUs in {len(needs)} tasks, more than the cluster has"
             return
         outcome = self._workload.outcomes.get(demand.job, FOREVER)
-        work = self._works[demand.job] = JobProgress(outcome, needs)
-        self._books.submitted(demand.job, self._now, demand.project or "", entry.name, entry.value, sum(needs), outcome)
-        self._waiting.append(Entry(demand.job, number, self._now, entry, sorted(needs, reverse=True), work, []))
+        work = self._progress_by_job[demand.job] = JobProgress(outcome, needs)
+        self._stats.submitted(
+            demand.job, self._now, demand.project or "", priority_class.name, priority_class.value, sum(needs), outcome
+        )
+        self._pending.append(Job(demand.job, number, self._now, priority_class, sorted(needs, reverse=True), work, []))
 
-    def _happens(self, entry: Entry, version: int) -> None:
-        if entry.work.version != version:
+    def _exited(self, job: Job, version: int) -> None:
+        if job.work.version != version:
             return
-        for node, need in zip(entry.where, entry.needs, strict=True):
+        for node, need in zip(job.nodes, job.needs, strict=True):
             self._free[node] += need
-        self._books.holds(entry.name, self._now, -sum(entry.needs))
-        entry.where = []
-        del self._running[entry.name]
-        self._last = self._now
-        if entry.leaves:
-            entry.leaves = False
-            entry.work.attempt_over(self._now)
-            self._books.requeued(entry.name, self._now, "preemption", "preempted")
-            self._waiting.append(entry)
+        self._stats.change_allocated(job.name, self._now, -sum(job.needs))
+        job.nodes = []
+        del self._running[job.name]
+        self._last_exit = self._now
+        if job.evicting:
+            job.evicting = False
+            job.work.attempt_over(self._now)
+            self._stats.requeued(job.name, self._now, "preemption", "preempted")
+            self._pending.append(job)
         else:
-            entry.work.finish(self._now)
-            self._books.ended(entry.name, self._now, entry.work.outcome.end)
+            job.work.finish(self._now)
+            self._stats.ended(job.name, self._now, job.work.outcome.end)
 
     def _place(self) -> None:
-        """Who waits, in order: on free room, or on room that others are told to leave."""
-        if not self._waiting:
+        """Starts pending jobs, in queue order, on free GPUs; preempts for the first that does not fit, if allowed."""
+        if not self._pending:
             return
         failed: set[tuple[int, ...]] = set()
-        self._waiting.sort(key=lambda entry: self._rule.order(entry, self._now))
-        still: list[Entry] = []
-        leaves = any(each.leaves for each in self._running.values())
-        for at, entry in enumerate(self._waiting):
-            shape = tuple(entry.needs)
-            place = None if shape in failed else self._places(entry.needs, self._free)
+        self._pending.sort(key=lambda job: self._rule.order(job, self._now))
+        pending: list[Job] = []
+        releasing = any(each.evicting for each in self._running.values())
+        for at, job in enumerate(self._pending):
+            shape = tuple(job.needs)
+            place = None if shape in failed else self._find_nodes(job.needs, self._free)
             if place is not None:
-                self._start(entry, place)
+                self._start(job, place)
                 continue
             failed.add(shape)
-            if not leaves and self._rule.may_take is not None and self._preempt(entry):
-                self._asker, leaves = entry.name, True
-            if self._rule.blocks or (leaves and entry.name == self._asker):
-                still += self._waiting[at:]
-                break  # nobody passes the head, or takes what is being freed for somebody
-            still.append(entry)
-        self._waiting = still
+            if not releasing and self._rule.may_preempt is not None and self._preempt(job):
+                self._preemptor, releasing = job.name, True
+            if self._rule.strict or (releasing and job.name == self._preemptor):
+                pending += self._pending[at:]
+                break  # no job passes the head, or takes GPUs that are released for the preemptor
+            pending.append(job)
+        self._pending = pending
 
-    def _preempt(self, preemptor: Entry) -> bool:
-        """Greedily: the first to leave until it fits; nobody, where all of them are not enough. One at a time asks."""
-        assert self._rule.may_take is not None
-        may_take, spares = self._rule.may_take, self._rule.spares
-        able = [entry for entry in self._running.values() if may_take(preemptor, entry, self._now)]
+    def _preempt(self, preemptor: Job) -> bool:
+        """Evicts victims in the rule's order until the job fits. Returns False, without evictions, if it never fits.
+
+        There is one preemptor at a time.
+        """
+        assert self._rule.may_preempt is not None
+        may_preempt, victim_order = self._rule.may_preempt, self._rule.victim_order
+        able = [job for job in self._running.values() if may_preempt(preemptor, job, self._now)]
         free = list(self._free)
-        chosen: list[Entry] = []
-        for victim in sorted(able, key=lambda entry: spares(entry, self._now), reverse=True):
-            for node, need in zip(victim.where, victim.needs, strict=True):
+        chosen: list[Job] = []
+        for victim in sorted(able, key=lambda job: victim_order(job, self._now), reverse=True):
+            for node, need in zip(victim.nodes, victim.needs, strict=True):
                 free[node] += need
             chosen.append(victim)
-            if self._places(preemptor.needs, free) is not None:
+            if self._find_nodes(preemptor.needs, free) is not None:
                 for each in chosen:
                     self._evict(each)
                 return True
         return False
 
-    def _evict(self, entry: Entry) -> None:
-        work, grace = entry.work, self._grace(entry)
+    def _evict(self, job: Job) -> None:
+        work, grace = job.work, self._grace(job)
         work.stall(self._now)
-        needs = work.outcome.save_time
-        if needs is not None and needs <= grace:
+        save_time = work.outcome.save_time
+        if save_time is not None and save_time <= grace:
             work.save()
-        entry.leaves = True
-        self._at(self._now + (0 if needs is None else min(needs, grace)), entry)
+        job.evicting = True
+        self._exit_at(self._now + (0 if save_time is None else min(save_time, grace)), job)
 
-    def _grace(self, entry: Entry) -> int:
-        return entry.entry.grace if entry.entry.grace is not None else self._policy.eviction.grace
+    def _grace(self, job: Job) -> int:
+        return job.priority_class.grace if job.priority_class.grace is not None else self._policy.eviction.grace
 
-    def _start(self, entry: Entry, place: Sequence[int]) -> None:
-        entry.where, entry.started = list(place), self._now
-        for node, need in zip(place, entry.needs, strict=True):
+    def _start(self, job: Job, place: Sequence[int]) -> None:
+        job.nodes, job.started = list(place), self._now
+        for node, need in zip(place, job.needs, strict=True):
             self._free[node] -= need
-        entry.attempts += 1
-        entry.work.begin(self._now, entry.attempts, len(entry.needs))
-        self._running[entry.name] = entry
-        self._books.holds(entry.name, self._now, sum(entry.needs))
-        self._books.started(entry.name, self._now)
-        end = entry.work.ends_at()
+        job.attempts += 1
+        job.work.begin(self._now, job.attempts, len(job.needs))
+        self._running[job.name] = job
+        self._stats.change_allocated(job.name, self._now, sum(job.needs))
+        self._stats.started(job.name, self._now)
+        end = job.work.ends_at()
         if end is not None and end < 1 << 61:
-            self._at(end, entry)
+            self._exit_at(end, job)
 
-    def _at(self, time: int, entry: Entry) -> None:
+    def _exit_at(self, time: int, job: Job) -> None:
         self._order += 1
-        heappush(self._events, (time, self._order, entry, entry.work.version))
+        heappush(self._exits, (time, self._order, job, job.work.version))
 
-    def _places(self, needs: Iterable[int], free: Sequence[int]) -> list[int] | None:
-        """Each task where the least room is left over; None where one of them has no place."""
-        room = list(free)
+    def _find_nodes(self, needs: Iterable[int], free: Sequence[int]) -> list[int] | None:
+        """Best fit: the machine of each task, or None if a task does not fit."""
+        free = list(free)
         found: list[int] = []
         for need in needs:
             best = -1
-            for node, amount in enumerate(room):
-                if amount >= need and (best < 0 or amount < room[best]):
+            for node, amount in enumerate(free):
+                if amount >= need and (best < 0 or amount < free[best]):
                     best = node
                     if amount == need:
                         break
             if best < 0:
                 return None
-            room[best] -= need
+            free[best] -= need
             found.append(best)
         return found

@@ -2,8 +2,8 @@
 
     result = Simulation(workload, policy).run()
 
-Every turn is one of admission's: facts folded, then everything that the core decides. All that happens at one instant is one
-turn; what follows from it without delay (a start, an answer of victim selection, a notice) is the next one at the same instant.
+Cycles are those of admission: facts are folded, then the core decides. All events of one instant are one cycle; what follows
+without delay (a start, a proposal of victim selection, an eviction notice) is the next cycle at the same instant.
 """
 
 import gc
@@ -22,20 +22,20 @@ from .intake import Intake
 from .job_progress import FOREVER, JobProgress, gpu_milli_of
 from .outages import Outages
 from .run_stats import JobStats, RunStats
-from .simulated_log import REPORTS, REQUESTS, Given, SimulatedLog, Sink
-from .timeline import AT_ONCE, Delays, Timeline
+from .simulated_log import REPORTS, REQUESTS, InputFact, SimulatedLog, Sink
+from .timeline import NO_DELAYS, Delays, Timeline
 from .workload import Outage, Workload
 
 IDLE_WAKES = 1_000
-TOLD_EVERY = 500
+PROGRESS_CYCLES = 500
 
 
 @dataclass
 class Result:
-    """What came of a workload under a policy.
+    """Result of one run.
 
-    jobs: figures of every accepted job, by name. refused: jobs that were not accepted, and why. digest: hash of the last
-    record, which covers all before it. begin, end: µs UTC. capacity: of the workload.
+    jobs: statistics of every accepted job, by name. refused: reason per rejected job. digest: hash of the last record, which
+    covers all before it. begin, end: µs UTC. capacity: of the workload.
     """
 
     policy: Policy
@@ -51,64 +51,64 @@ class Result:
 
 
 class Simulation:
-    """One run of a workload. Raises `ValueError` where the workload contradicts itself."""
+    """One run of a workload. Raises `ValueError` if the workload is inconsistent."""
 
     def __init__(
         self,
         workload: Workload,
         policy: Policy,
         *,
-        delays: Delays = AT_ONCE,
+        delays: Delays = NO_DELAYS,
         until: int | None = None,
         sink: Sink | None = None,
         check: Callable[[PoolState], None] | None = None,
         pool: str = "sim",
     ) -> None:
-        """until: nothing later is simulated, µs UTC. sink: gets every record and its bytes. check: sees the pool after turns."""
+        """until: end of the simulation, µs UTC. sink: gets every record. check: gets the state after each cycle."""
         self._workload, self._policy, self._until, self._check = workload, policy, until, check
-        self._tape = SimulatedLog(pool, policy, workload.begin, sink)
-        self.state = self._tape.state
+        self._log = SimulatedLog(pool, policy, workload.begin, sink)
+        self.state = self._log.state
         self._time = Timeline(workload.begin, delays)
-        self._works: dict[str, JobProgress] = {}
-        self._agents = Agents(self.state, self._works, self._time)
-        self._outages = Outages(self.state, self._works, self._time, workload.nodes)
+        self._progress_by_job: dict[str, JobProgress] = {}
+        self._agents = Agents(self.state, self._progress_by_job, self._time)
+        self._outages = Outages(self.state, self._progress_by_job, self._time, workload.nodes)
         self._intake = Intake(self.state)
-        self._books = RunStats()
-        self._taken = self._turns = 0
+        self._stats = RunStats()
+        self._taken = self._cycles = 0
 
     def run(self, progress: Callable[[int, int], None] | None = None) -> Result:
-        """Until nothing is left to happen. progress: told now and then how many happenings are over, of how many."""
-        with _few_collections():
+        """Runs until no event is left. progress: called every few hundred cycles with the events taken and their total."""
+        with _rare_collections():
             return self._run(progress)
 
     def _run(self, progress: Callable[[int, int], None] | None) -> Result:
-        happenings = self._workload.happenings
+        events = self._workload.events
         self._cycle((self._intake.take(node), REPORTS) for node in self._workload.nodes)
-        idle, told = 0, 0
+        idle, reported = 0, 0
         while (moment := self._next()) is not None and (self._until is None or moment <= self._until):
             self._time.now = max(self._time.now, moment)
-            idle = 0 if self._time.events or self._taken < len(happenings) or self.state.active else idle + 1
+            idle = 0 if self._time.events or self._taken < len(events) or self.state.active else idle + 1
             if idle > IDLE_WAKES:
-                break  # who waits now waits for ever
+                break  # what is pending now can never start
             self._cycle(self._instant())
-            if progress is not None and self._turns - told >= TOLD_EVERY:
-                told = self._turns
-                progress(self._taken, len(happenings))
+            if progress is not None and self._cycles - reported >= PROGRESS_CYCLES:
+                reported = self._cycles
+                progress(self._taken, len(events))
         if progress is not None:
-            progress(self._taken, len(happenings))
-        tape, stats = self._tape, self._books
-        for name, work in self._works.items():
+            progress(self._taken, len(events))
+        log, stats = self._log, self._stats
+        for name, work in self._progress_by_job.items():
             found = stats.jobs[name]
             found.lost, found.overhead, found.work = work.lost, work.overhead, work.done_by(self._time.now)
         return Result(
             self._policy, stats.jobs, stats, self._intake.refused, self._workload.begin, self._time.now,
-            tape.digest, tape.records, self._turns, self._workload.capacity(),
+            log.digest, log.records, self._cycles, self._workload.capacity(),
         )  # fmt: skip
 
     def _next(self) -> int | None:
         moments = []
-        if self._taken < len(self._workload.happenings):
-            moments.append(self._workload.happenings[self._taken].time)
+        if self._taken < len(self._workload.events):
+            moments.append(self._workload.events[self._taken].time)
         if self._time.events:
             moments.append(self._time.events[0][0])
         wake = wake_at(self.state)
@@ -116,72 +116,72 @@ class Simulation:
             moments.append(wake)
         return min(moments, default=None)
 
-    def _instant(self) -> Iterator[Given]:
-        """What happens now: what was put down for this moment, what comes from outside, or else only time."""
-        seq, happenings = self.state.seq, self._workload.happenings
+    def _instant(self) -> Iterator[InputFact]:
+        """Yields the facts of this instant: scheduled events, then exogenous ones; `ClockAdvanced` if there are none."""
+        seq, events = self.state.seq, self._workload.events
         yield from self._time.due()
-        while self._taken < len(happenings) and happenings[self._taken].time <= self._time.now:
-            what = happenings[self._taken].what
+        while self._taken < len(events) and events[self._taken].time <= self._time.now:
+            event = events[self._taken].event
             self._taken += 1
-            if isinstance(what, Outage):
-                self._outages.fails(what)
+            if isinstance(event, Outage):
+                self._outages.fails(event)
             else:
-                yield self._exogenous(what)
+                yield self._exogenous(event)
         if self.state.seq == seq:
             yield facts.ClockAdvanced(), ""
 
-    def _cycle(self, given: Iterable[Given]) -> None:
-        """One turn, and those that follow from it at the same instant."""
-        while (done := self._tape.cycle(self._time.now, given)) is not None:
-            self._turns += 1
+    def _cycle(self, inputs: Iterable[InputFact]) -> None:
+        """Runs one decision cycle and those that follow at the same instant."""
+        while (done := self._log.cycle(self._time.now, inputs)) is not None:
+            self._cycles += 1
             self._follow(*done)
             if self._check is not None:
                 self._check(self.state)
-            given = self._agents.due_reports()
+            inputs = self._agents.due_reports()
 
-    def _exogenous(self, what: Fact) -> Given:
-        fact = self._intake.take(what)
+    def _exogenous(self, event: Fact) -> InputFact:
+        fact = self._intake.take(event)
         if isinstance(fact, facts.NodeJoined):
             self._outages.announced(fact)
-        if isinstance(fact, facts.JobSubmitted) and isinstance(what, facts.JobSubmitted):
+        if isinstance(fact, facts.JobSubmitted) and isinstance(event, facts.JobSubmitted):
             demand = fact.demand
             outcome = self._workload.outcomes.get(demand.job, FOREVER)
             gpus = [gpu_milli_of(group) for group in demand.tasks for _ in range(group.count)]
-            self._works[demand.job] = JobProgress(outcome, gpus)
+            self._progress_by_job[demand.job] = JobProgress(outcome, gpus)
             entry = self.state.rules.find_class(demand.priority_class)
             assert entry is not None
-            project = what.demand.project or ""
-            self._books.submitted(demand.job, self._time.now, project, entry.name, entry.value, sum(gpus), outcome)
+            project = event.demand.project or ""
+            self._stats.submitted(demand.job, self._time.now, project, entry.name, entry.value, sum(gpus), outcome)
         return fact, REPORTS if fact.type_name() in REPORTED else REQUESTS
 
-    # --- what came of it
+    # --- progress and statistics
 
-    def _follow(self, touched: list[str], said: list[Decision]) -> None:
-        """Bring works and books up to date with a turn."""
-        for decision in said:
+    def _follow(self, touched: list[str], decided: list[Decision]) -> None:
+        """Updates job progress and statistics after a decision cycle."""
+        for decision in decided:
             if isinstance(decision, decisions.JobRequeued):
-                self._works[decision.job].attempt_over(self._time.now)
-                self._books.requeued(decision.job, self._time.now, decision.cause, decision.outcome)
+                self._progress_by_job[decision.job].attempt_over(self._time.now)
+                self._stats.requeued(decision.job, self._time.now, decision.cause, decision.outcome)
             elif isinstance(decision, decisions.JobEnded):
-                work = self._works[decision.job]
+                work = self._progress_by_job[decision.job]
                 work.ended(self._time.now, in_vain=decision.outcome in ("evicted", "timed-out"))
-                self._books.ended(decision.job, self._time.now, decision.outcome)
+                self._stats.ended(decision.job, self._time.now, decision.outcome)
         for name in touched:
-            found, job = self._works.get(name), self.state.jobs.get(name)
+            found, job = self._progress_by_job.get(name), self.state.jobs.get(name)
             if found is not None and job is not None:
                 self._update_job(job, found)
 
     def _update_job(self, job: Job, work: JobProgress) -> None:
-        held = sum([work.gpus_of(task.index) for task in job.tasks if task.state in ("running", "exited")])
-        if held != work.held:
-            self._books.holds(job.id, self._time.now, held - work.held)
-            work.held = held
+        allocated = sum([work.gpus_of(task.index) for task in job.tasks if task.state in ("running", "exited")])
+        if allocated != work.allocated:
+            self._stats.change_allocated(job.id, self._time.now, allocated - work.allocated)
+            work.allocated = allocated
         if job.phase != "running" or work.finished:
             return
         members = self._working(job)
         if work.attempt != job.attempt:
             work.begin(self._time.now, job.attempt, members)
-            self._books.started(job.id, self._time.now)
+            self._stats.started(job.id, self._time.now)
             self._agents.schedule_reports(job, work)
             self._agents.schedule_end(job, work)
         elif members != work.running:
@@ -189,14 +189,14 @@ class Simulation:
             self._agents.schedule_end(job, work)
 
     def _working(self, job: Job) -> int:
-        """How many members work: none of a gang that has one on a machine that is down."""
-        here: list[Task] = [task for task in job.tasks if task.state == "running"]
-        return 0 if self._outages.any_down(here) else len(here)
+        """Number of tasks that work; 0 if one of the gang's tasks is on a machine that is down."""
+        running: list[Task] = [task for task in job.tasks if task.state == "running"]
+        return 0 if self._outages.any_down(running) else len(running)
 
 
 @contextmanager
-def _few_collections() -> Iterator[None]:
-    """Nearly all that a run makes lives as long as the run: to look for garbage again and again costs time."""
+def _rare_collections() -> Iterator[None]:
+    """Raises the garbage collector's thresholds: nearly all objects live as long as the run, so collections find little."""
     before = gc.get_threshold()
     gc.set_threshold(100_000, 50, 1_000)
     try:

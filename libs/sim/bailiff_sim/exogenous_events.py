@@ -8,115 +8,115 @@ from bailiff_core.records import Record, facts
 from bailiff_core.records.payload import Fact, Payload
 
 from .job_observations import Observation
-from .workload import Happening, Outage
+from .workload import Outage, WorkloadEvent
 
-BY_HAND = (
+OPERATOR_REQUESTS = (
     facts.JobCancelled, facts.JobScaled, facts.JobPriorityClassChanged, facts.JobEvictionRequested, facts.JobPaused,
     facts.JobResumed,
     facts.JobMigrationRequested,
 )  # fmt: skip
-MACHINES = (
+NODE_FACTS = (
     facts.NodeDrained, facts.NodeUndrained, facts.NodeReturned, facts.DeviceUnhealthy, facts.DeviceHealthy, facts.DeviceCleared,
 )  # fmt: skip
 NOT_CARRIED: dict[type[Payload], tuple[str, str]] = {
-    facts.TaskCancelEvictionRefused: ("notice", "had been taken back too late: in a simulation none is"),
-    facts.TaskVanished: ("task", "had gone when the node was heard again: in a simulation it is there"),
+    facts.TaskCancelEvictionRefused: ("eviction", "had been cancelled too late; in a simulation every cancellation is in time"),
+    facts.TaskVanished: ("task", "had been missing when its node reported again; in a simulation no task goes missing"),
 }
 
 
 class ExogenousEvents:
-    """happenings: for a `Workload`. policies: when each was applied, by which record. nodes: that were there from the start."""
+    """Collects the events of a `Workload`. policies: time and seq of each application. nodes: those of the start."""
 
     def __init__(self) -> None:
-        self.happenings: list[Happening] = []
+        self.events: list[WorkloadEvent] = []
         self.policies: list[tuple[int, int, Policy]] = []
         self.nodes: list[facts.NodeJoined] = []
-        self._set_aside = self._writers = 0
+        self._quarantined = self._writers = 0
         self._not_carried = Counter[type[Payload]]()
         self._jobs = 0
         self._boots: dict[str, str] = {}
-        self._silent: dict[str, tuple[int, facts.NodeUnreachable]] = {}
+        self._unreachable: dict[str, tuple[int, facts.NodeUnreachable]] = {}
         self._down: dict[str, int] = {}
 
     def note(self, record: Record, observation: Observation) -> None:
-        """What this record brings; the observation has seen it already."""
+        """Adds the events of a record. `observation` must have been fed with it before."""
         fact, now = record.data, record.time
         if isinstance(fact, facts.PolicyApplied):
             self.policies.append((now, record.seq, fact.policy))
         elif isinstance(fact, facts.JobSubmitted):
             self._jobs += 1
             demand = fact.demand
-            meant = {"max_failures": demand.max_failures or 0, "elastic": demand.elastic or "live"}
-            demand = demand.model_copy(update={**meant, "job": observation.jobs[record.seq].name})
+            defaults = {"max_failures": demand.max_failures or 0, "elastic": demand.elastic or "live"}
+            demand = demand.model_copy(update={**defaults, "job": observation.jobs[record.seq].name})
             self._add(now, fact.model_copy(update={"demand": demand}))
-        elif isinstance(fact, BY_HAND):
+        elif isinstance(fact, OPERATOR_REQUESTS):
             live = observation.name_of(fact.job)
             if live is not None:
                 self._add(now, fact.model_copy(update={"job": live}))
         elif isinstance(fact, facts.NodeJoined):
             self._joined(now, fact)
-        elif isinstance(fact, MACHINES):
+        elif isinstance(fact, NODE_FACTS):
             self._add(now, fact)
         elif isinstance(fact, facts.DeviceQuarantined):
-            self._set_aside += 1
+            self._quarantined += 1
             self._add(now, fact.model_copy(update={"job": None, "attempt": None, "task": None}))
         elif isinstance(fact, facts.WriterStarted):
             self._writers += 1
         elif fact is not None and type(fact) in NOT_CARRIED:
             self._not_carried[type(fact)] += 1
         elif isinstance(fact, facts.NodeUnreachable):
-            self._silent[fact.node] = now, fact
+            self._unreachable[fact.node] = now, fact
         elif isinstance(fact, facts.NodeReachable):
-            self._was_silent(fact.node)
+            self._add_silence(fact.node)
             self._add(now, fact)
         elif isinstance(fact, facts.NodeLost):
-            self._silent.pop(fact.node, None)
+            self._unreachable.pop(fact.node, None)
             self._down[fact.node] = fact.last_contact
 
     def finish(self) -> None:
-        """Machines that are still silent or lost when the log ends."""
-        for node in list(self._silent):
-            self._was_silent(node)
+        """Adds machines that are still silent or lost at the end of the log, and sorts the events."""
+        for node in list(self._unreachable):
+            self._add_silence(node)
         for node, since in self._down.items():
             self._add(since, Outage(node))
-        self.happenings.sort(key=lambda each: each.time)
+        self.events.sort(key=lambda each: each.time)
 
     def assumptions(self) -> list[str]:
-        """What of it may be otherwise under another policy, and what is left out, as sentences."""
+        """Returns sentences: what could differ under another policy, and what is left out."""
         left_out = ((count, *NOT_CARRIED[kind]) for kind, count in self._not_carried.items())
-        said = [f"{count_text(count, thing)} {sentence}" for count, thing, sentence in left_out]
-        if self._set_aside:
-            said.append(
-                f"a GPU was set aside (quarantined) {count_text(self._set_aside, 'time')}: it is so at the same moments under "
-                "every policy, whoever stood there before"
+        found = [f"{count_text(count, thing)} {sentence}" for count, thing, sentence in left_out]
+        if self._quarantined:
+            found.append(
+                f"a GPU was quarantined {count_text(self._quarantined, 'time')}: this happens at the same times under every "
+                "policy, whichever job used the GPU before"
             )
         if self._writers > 1:
-            again = count_text(self._writers - 1, "time")
-            said.append(f"the log's writer was replaced or started again {again}: in a simulation it never waits")
-        return said
+            times = count_text(self._writers - 1, "time")
+            found.append(f"the log's writer was replaced or restarted {times}; a simulation has no such pause")
+        return found
 
     def _joined(self, now: int, fact: facts.NodeJoined) -> None:
         booted = self._boots.get(fact.node, fact.boot_id) != fact.boot_id
         known = fact.node in self._boots
         self._boots[fact.node] = fact.boot_id
-        silent = self._silent.get(fact.node)
+        silent = self._unreachable.get(fact.node)
         down = self._down.pop(fact.node, None)
         if down is None and booted:
-            self._silent.pop(fact.node, None)
+            self._unreachable.pop(fact.node, None)
             down = silent[1].last_contact if silent is not None else now
         if down is not None:
             self._add(down, Outage(fact.node, max(0, now - down)))
             return
-        self._was_silent(fact.node)
+        self._add_silence(fact.node)
         if not known and not self._jobs:
             self.nodes.append(fact)
         else:
             self._add(now, fact)
 
-    def _was_silent(self, node: str) -> None:
-        silent = self._silent.pop(node, None)
+    def _add_silence(self, node: str) -> None:
+        silent = self._unreachable.pop(node, None)
         if silent is not None:
             self._add(*silent)
 
-    def _add(self, time: int, what: Fact | Outage) -> None:
-        self.happenings.append(Happening(time, what))
+    def _add(self, time: int, event: Fact | Outage) -> None:
+        self.events.append(WorkloadEvent(time, event))

@@ -14,13 +14,13 @@ MANIFEST = "dataset.json"
 
 
 def from_dataset(folder: Path) -> FromLog:
-    """The workload of the log in this folder. Raises `ValueError` with what is wrong where it is no whole dataset."""
+    """Returns the workload of the dataset's log. Raises `ValueError` if the folder is no complete dataset."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         log = folder / manifest["log"]["file"]
         pool = str(manifest["log"]["pool"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{folder} is no dataset: {MANIFEST}: {error!r}") from None
+        raise ValueError(f"{folder} is not a dataset: {MANIFEST}: {error!r}") from None
     return from_log(_records(log, pool), folder.name)
 
 

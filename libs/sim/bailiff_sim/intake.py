@@ -12,7 +12,7 @@ from bailiff_core.scheduling_snapshot import current_snapshot
 
 DEFAULT_PROJECT = "default"
 NO_DIGEST = "0" * 64
-ABOUT_A_JOB = (
+JOB_REQUESTS = (
     facts.JobCancelled, facts.JobScaled, facts.JobPriorityClassChanged, facts.JobEvictionRequested, facts.JobPaused,
     facts.JobResumed,
     facts.JobMigrationRequested,
@@ -20,17 +20,17 @@ ABOUT_A_JOB = (
 
 
 class Intake:
-    """Judges what comes from outside on the state as it is. refused: jobs that were not accepted, each with a sentence."""
+    """Validates exogenous facts against the current state. refused: reason per rejected job."""
 
     def __init__(self, state: PoolState) -> None:
         self._state = state
         self.refused: dict[str, str] = {}
 
     def take(self, fact: Fact) -> Fact:
-        """The fact as it enters the log."""
+        """Returns the fact as it enters the log: completed, or replaced by `InputRejected`."""
         if isinstance(fact, facts.JobSubmitted):
             return self._submitted(fact)
-        if isinstance(fact, ABOUT_A_JOB):
+        if isinstance(fact, JOB_REQUESTS):
             job = self._state.jobs.get(fact.job)
             if job is None or job.phase in ENDED:
                 return rejected("unknown-job", f"there is no job {fact.job!r}", fact.job)
@@ -40,8 +40,8 @@ class Intake:
         return fact
 
     def _submitted(self, fact: facts.JobSubmitted) -> Fact:
-        pool, demand = self._state, fact.demand
-        rules = pool.rules
+        state, demand = self._state, fact.demand
+        rules = state.rules
         changed: dict[str, object] = {}
         if demand.max_failures is None:
             changed["max_failures"] = rules.restarts.max_failures
@@ -79,7 +79,7 @@ class Intake:
 
 
 def rejected(code: str, reason: str, job: Name) -> facts.InputRejected:
-    """The record of an input without effect."""
+    """Returns the record of an input without effect."""
     return facts.InputRejected(
         topic="bailiff.requests", partition=0, offset=0, digest=NO_DIGEST, code=code, reason=reason[:2000], job=job
     )

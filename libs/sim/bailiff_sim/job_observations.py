@@ -1,7 +1,7 @@
 """Observations of each job in a log: run times, checkpoints, outcome, and allocated and requested GPUs over time.
 
-The log is folded as every reader folds it; works and books are kept by the simulation's own rules, so that figures of what
-happened and of what is simulated mean the same.
+The log is folded as by every reader. Progress and statistics are computed as in a simulation, so that recorded and simulated
+figures are comparable.
 """
 
 from collections.abc import Iterable
@@ -18,12 +18,12 @@ from .workload import TimedReport
 
 @dataclass
 class JobObservation:
-    """One submission. name: unlike every other one's in the log. Durations in µs.
+    """One submission. name: unique in the log. Times are µs UTC, durations µs.
 
-    saved_at: the work in each checkpoint of its own. fails: work done and done again when attempts failed that others followed.
-    saves: from the decision that it leaves to its exit, where it made a checkpoint for it. told: how often it was told to leave.
-    refused: attempts and members whose start was refused. began: when its last attempt began to run. says: what nodes said of its
-    tasks since; too_soon: how often they did before all of it ran.
+    saved_at: work in each of its own checkpoints. fails: work, repeated work included, at each failure that another attempt
+    followed. saves: time from each eviction decision to the exit, where the job saved a checkpoint. evicted: number of eviction
+    notices. refused: (attempt, task) of each refused start. began: when the last attempt started to run. reports: node reports
+    of its tasks since then; early_reports: number of those before the whole gang ran.
     """
 
     name: str
@@ -36,16 +36,16 @@ class JobObservation:
     saves: list[int] = field(default_factory=list)
     fails: list[int] = field(default_factory=list)
     first_exit: int | None = None
-    told: int = 0
+    evicted: int = 0
     saved: bool = False
     refused: list[tuple[int, int]] = field(default_factory=list)
     began: int = 0
     reports: list[TimedReport] = field(default_factory=list)
-    too_soon: int = 0
+    early_reports: int = 0
 
 
 class Observation:
-    """Feed it every record of a log in order, the first one first. jobs: submissions by the seq of their record."""
+    """Observes a log, fed record by record from the first on. jobs: submissions by the seq of their record."""
 
     def __init__(self) -> None:
         self.state = PoolState()
@@ -58,13 +58,13 @@ class Observation:
         self._since: dict[tuple[str, str, int], int] = {}
 
     def read(self, records: Iterable[Record]) -> "Observation":
-        """All of these."""
+        """Feeds all records and returns the observation."""
         for record in records:
             self.feed(record)
         return self
 
     def feed(self, record: Record) -> None:
-        """One more record. Raises `ValueError` where it does not follow the one before."""
+        """Adds a record. Raises `ValueError` if it does not follow the previous one."""
         state = self.state
         if self.begin < 0:
             self.begin = record.time
@@ -79,12 +79,12 @@ class Observation:
             close_cycle(state)
 
     def name_of(self, job: str) -> str | None:
-        """What the job of this name, which has not ended, is called here."""
+        """Returns the unique name of the unfinished job with this name, or None."""
         seen = self._live.get(job)
         return None if seen is None else seen.name
 
     def _before(self, record: Record) -> None:
-        """What has to be noted while the job is still as it was."""
+        """Updates what depends on the job's state before the record is folded."""
         data, now = record.data, record.time
         if isinstance(data, decisions.JobRequeued):
             seen = self._live[data.job]
@@ -116,45 +116,45 @@ class Observation:
             case decisions.PreemptionRequested() as decision:
                 self._since.setdefault(("selection", "", decision.selection), record.time)
             case facts.ProposalReceived() as fact:
-                self._passed("selection", "", fact.selection, record.time)
+                self._measure("selection", "", fact.selection, record.time)
             case decisions.JobPlaced() as decision if not decision.reserved:
                 self._since["start", decision.job, decision.attempt] = record.time
             case decisions.JobStarting() as decision:
                 self._since["start", decision.job, decision.attempt] = record.time
             case decisions.PreemptionDecided() as decision:
                 for choice in decision.victims:
-                    self._since["leave", choice.job, choice.attempt] = record.time
+                    self._since["exit", choice.job, choice.attempt] = record.time
             case decisions.EvictionDecided() | decisions.MigrationDecided() as decision:
-                self._since["leave", decision.job, decision.attempt] = record.time
+                self._since["exit", decision.job, decision.attempt] = record.time
             case facts.TaskStartRefused() as fact if fact.job in self._live:
                 self._live[fact.job].refused.append((fact.attempt, fact.task))
-                self._passed("start", fact.job, fact.attempt, record.time)
+                self._measure("start", fact.job, fact.attempt, record.time)
             case facts.TaskIdle() | facts.ShareExceeded() as fact if fact.job in self._live:
                 self._task_report(self._live[fact.job], fact, record.time)
             case facts.TaskExited() as fact:
                 self._exited(fact, record.time)
             case facts.TaskReleased() as fact:
-                self._passed("release", fact.job, fact.attempt, record.time)
+                self._measure("release", fact.job, fact.attempt, record.time)
 
     def _exited(self, fact: facts.TaskExited, now: int) -> None:
-        """It may be gone because it was told to: then what that took is known."""
-        seen, since = self._live.get(fact.job), self._since.get(("leave", fact.job, fact.attempt))
+        """Notes a task's exit; after an eviction also how long the exit and the save took."""
+        seen, since = self._live.get(fact.job), self._since.get(("exit", fact.job, fact.attempt))
         if seen is not None and seen.first_exit is None:
             seen.first_exit = seen.work.lost + seen.work.done_by(now)
         if seen is not None and since is not None and seen.saved:
             seen.saves.append(now - since)
             seen.saved = False
-        self._passed("leave", fact.job, fact.attempt, now)
+        self._measure("exit", fact.job, fact.attempt, now)
         self._since["release", fact.job, fact.attempt] = now
 
     def _task_report(self, seen: JobObservation, fact: facts.TaskFact, now: int) -> None:
         if seen.work.attempt == fact.attempt:
             seen.reports.append(TimedReport(fact.attempt, now - seen.began, fact))
         else:
-            seen.too_soon += 1
+            seen.early_reports += 1
 
-    def _passed(self, what: str, job: str, attempt: int, now: int) -> None:
-        """So long it took, by what the job is called here. Of several tasks the last one counts."""
+    def _measure(self, what: str, job: str, attempt: int, now: int) -> None:
+        """Stores the delay since `_since` under the job's unique name. Of several tasks the last one counts."""
         since = self._since.pop((what, job, attempt), None)
         live = self._live.get(job)
         if since is not None and (live is not None or not job):
@@ -171,18 +171,18 @@ class Observation:
         self.stats.submitted(name, record.time, demand.project or "", job.class_name, job.base_priority, sum(gpus), FOREVER)
 
     def _eviction_stage(self, job: Job | None, fact: facts.EvictionStageReached, now: int) -> None:
-        """The first of its members that is told; the job stands still from then on, as it does in a simulation."""
+        """Stalls the job at the first eviction notice of its tasks, as in a simulation."""
         seen = self._live.get(fact.job)
         if job is None or seen is None or job.attempt != fact.attempt or job.eviction is None:
             return
         if any(task.noticed for task in job.tasks):
             return
-        seen.told += 1
+        seen.evicted += 1
         if not seen.work.finished:
             seen.work.stall(now)
 
     def _saved(self, fact: facts.TaskProgressed, now: int) -> None:
-        """A checkpoint of its own: what was done by then is safe."""
+        """Notes one of the job's own checkpoints: the work until then is safe."""
         seen = self._live.get(fact.job)
         if seen is None or seen.work.attempt != fact.attempt or not seen.work.running:
             return
@@ -193,12 +193,12 @@ class Observation:
             seen.saved_at.append(done - work.base)
 
     def _update_job(self, job: Job, seen: JobObservation) -> None:
-        """As the simulation brings its works and books up to date."""
+        """Updates progress and statistics as the simulation does."""
         work, now = seen.work, self.state.now
-        held = sum([work.gpus_of(task.index) for task in job.tasks if task.state in ("running", "exited")])
-        if held != work.held:
-            self.stats.holds(seen.name, now, held - work.held)
-            work.held = held
+        allocated = sum([work.gpus_of(task.index) for task in job.tasks if task.state in ("running", "exited")])
+        if allocated != work.allocated:
+            self.stats.change_allocated(seen.name, now, allocated - work.allocated)
+            work.allocated = allocated
         if seen.outcome is not None:
             if job.phase in ("succeeded", "failed", "cancelled"):
                 self._live.pop(job.id, None)
@@ -207,7 +207,7 @@ class Observation:
             return
         members = sum(task.state == "running" for task in job.tasks)
         if work.attempt != job.attempt:
-            self._passed("start", job.id, job.attempt, now)
+            self._measure("start", job.id, job.attempt, now)
             work.begin(now, job.attempt, members)
             seen.began = now
             self.stats.started(seen.name, now)
@@ -215,7 +215,7 @@ class Observation:
             work.resize(now, members)
 
     def finish(self) -> RunStats:
-        """The books, with what became of each job's work until now."""
+        """Returns the statistics, with lost and done work until now."""
         for seen in self.jobs.values():
             found = self.stats.jobs[seen.name]
             found.lost, found.work = seen.work.lost, seen.work.done_by(self.state.now)

@@ -6,13 +6,13 @@ from bailiff_core.records import Record, Wire
 
 
 class LogExport:
-    """A sink. lines: of the file, the first of them said when the first record comes."""
+    """A sink that appends lines of the export file to `lines`; the first record adds the header line."""
 
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
 
     def __call__(self, record: Record, wire: Wire) -> None:
-        """One more record."""
+        """Appends a record."""
         if not self._lines:
             self._lines.append(json.dumps({"bailiff_log": 1, "pool": record.pool, "partition": 0}) + "\n")
         line = {
@@ -24,4 +24,4 @@ class LogExport:
         self._lines.append(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
 
     def nothing(self, record: Record, wire: Wire) -> None:
-        """The sink of a run that is not kept."""
+        """Sink that discards records."""

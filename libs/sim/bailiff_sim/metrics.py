@@ -10,7 +10,7 @@ from .run_stats import JobStats, RunStats
 
 SECOND, HOUR = 1_000_000, 3_600_000_000
 GPU_HOUR = 1000 * HOUR
-SHORTEST = 10_000_000  # a shorter run time counts as this in slowdowns, so that jobs of a second do not rule them
+SHORTEST = 10_000_000  # lower bound of run times in slowdowns, so that jobs of a second do not dominate
 BINS = 1_000
 LARGE = 16  # GPUs
 SIZES = ((1, 1), (2, 4), (5, 8), (9, 32), (33, 1 << 30))
@@ -19,10 +19,9 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Run:
-    """One run of one scheduler. capacity: how many GPUs there are, as `Workload.capacity` says it. quotas: thousandths of
-    GPUs by project, of those that have one.
+    """One run of one scheduler. capacity: as of `Workload.capacity`. quotas: thousandths of GPUs by project with a quota.
 
-    digest: of its log, if it has one. seconds: what it took, processor time.
+    digest: of its log; empty without one. seconds: processor time.
     """
 
     label: str
@@ -42,10 +41,10 @@ class Run:
 
 
 def metrics(run: Run) -> dict[str, object]:
-    """All figures of the run, as JSON; durations in hours."""
+    """Returns all metrics of the run as JSON; durations in hours."""
     jobs = list(run.jobs.values())
     ended = [job for job in jobs if job.ended is not None]
-    held = sum(_ran(job, run.end) * job.gpu_milli for job in jobs)
+    allocated = sum(_ran(job, run.end) * job.gpu_milli for job in jobs)
     lost = sum(job.lost * job.gpu_milli for job in jobs)
     overhead = sum(job.overhead * job.gpu_milli for job in jobs)
     work = sum(job.work * job.gpu_milli for job in jobs)
@@ -72,7 +71,7 @@ def metrics(run: Run) -> dict[str, object]:
             "work": work / GPU_HOUR,
             "lost": lost / GPU_HOUR,
             "restarts": overhead / GPU_HOUR,
-            "held": max(held, work + lost + overhead) / GPU_HOUR,
+            "held": max(allocated, work + lost + overhead) / GPU_HOUR,
         },
         "goodput": work / max(1, work + lost + overhead),
         "utilisation": series.utilisation(),
@@ -91,9 +90,9 @@ def metrics(run: Run) -> dict[str, object]:
 
 
 class Series:
-    """What was held and wanted over time, on average in each of equal bins from the first arrival to the last.
+    """Allocated and requested GPUs over time: means over equal bins, from the first arrival to the last.
 
-    Where all jobs arrive at once, to the end.
+    If all jobs arrive at once, to the end of the run.
     """
 
     def __init__(self, run: Run, bins: int = BINS) -> None:
@@ -102,43 +101,49 @@ class Series:
         self.edges: Array = np.linspace(run.begin, to, bins + 1)
         self.width = self.edges[1] - self.edges[0]
 
-    def held(self, chosen: Callable[[str, str], bool] = lambda _project, _class: True) -> Array:
-        """GPUs that the chosen jobs (by project and class) held."""
-        steps = [(step.time, step.held) for step in self._run.stats.steps if step.held and chosen(step.project, step.class_name)]
+    def allocated(self, chosen: Callable[[str, str], bool] = lambda _project, _class: True) -> Array:
+        """GPUs allocated to the chosen jobs (by project and class), per bin."""
+        steps = [
+            (step.time, step.allocated)
+            for step in self._run.stats.steps
+            if step.allocated and chosen(step.project, step.class_name)
+        ]
         return self._averages(steps) / 1000
 
-    def waiting(self, chosen: Callable[[str, str], bool] = lambda _project, _class: True) -> Array:
-        """GPUs that the chosen jobs waited for."""
-        steps = [(s.time, s.waiting) for s in self._run.stats.steps if s.waiting and chosen(s.project, s.class_name)]
+    def pending(self, chosen: Callable[[str, str], bool] = lambda _project, _class: True) -> Array:
+        """GPUs requested by the chosen jobs while pending, per bin."""
+        steps = [(s.time, s.pending) for s in self._run.stats.steps if s.pending and chosen(s.project, s.class_name)]
         return self._averages(steps) / 1000
 
-    def there(self) -> Array:
-        """GPUs of the machines that had joined."""
+    def capacity(self) -> Array:
+        """GPUs of the machines that had joined, per bin."""
         return self._averages(self._run.capacity) / 1000
 
     def utilisation(self) -> float:
-        """Of all GPUs."""
-        return float(self.held().sum() / max(1.0, self.there().sum()))
+        """Allocated GPU time over available GPU time, 0 to 1."""
+        return float(self.allocated().sum() / max(1.0, self.capacity().sum()))
 
     def shares(self) -> dict[str, float]:
-        """Of what each project was entitled to while it wanted it, how much it held; 1 is all of it.
+        """Each project's allocation over its entitlement while it requested it; 1 is all. Empty for fewer than two projects.
 
-        Entitled: up to its quota what it wants; what is left of the pool is divided equally among those that want more.
+        Entitlement: what it requests up to its quota, and an equal part of the rest of the pool.
         """
         projects = sorted({job.project for job in self._run.jobs.values()})
         if len(projects) < 2:
             return {}
         by_name = {project: (lambda name: lambda found, _class: found == name)(project) for project in projects}
-        held = np.array([self.held(by_name[project]) for project in projects])
-        wanted = held + np.array([self.waiting(by_name[project]) for project in projects])
+        allocated = np.array([self.allocated(by_name[project]) for project in projects])
+        requested = allocated + np.array([self.pending(by_name[project]) for project in projects])
         quotas = np.array([self._run.quotas.get(project, 0) / 1000 for project in projects])
-        entitled = np.array([_divided(wants, quotas, gpus) for wants, gpus in zip(wanted.T, self.there(), strict=True)]).T
+        entitled = np.array(
+            [_entitlements(requests, quotas, gpus) for requests, gpus in zip(requested.T, self.capacity(), strict=True)]
+        ).T
         total = entitled.sum(axis=1)
-        got = np.minimum(held, entitled).sum(axis=1)
+        got = np.minimum(allocated, entitled).sum(axis=1)
         return {name: float(got[at] / total[at]) for at, name in enumerate(projects) if total[at] > 0}
 
     def _averages(self, steps: Sequence[tuple[int, int]]) -> Array:
-        """The mean of a step function in each bin."""
+        """Mean of a step function, given as (time, change), per bin."""
         if not steps:
             return np.zeros(len(self.edges) - 1)
         times = np.array([time for time, _ in steps], dtype=float)
@@ -151,26 +156,26 @@ class Series:
 
 
 def jain(shares: Sequence[float]) -> float | None:
-    """Jain's index: 1 where all have the same share, 1/n where one has all. None for fewer than two."""
+    """Jain's index: 1 if all shares are equal, 1/n if one has all. None for fewer than two."""
     squares = sum(share * share for share in shares)
     return sum(shares) ** 2 / (len(shares) * squares) if len(shares) > 1 and squares else None
 
 
-def _divided(wanted: Array, quotas: Array, total: float) -> Array:
-    given = np.minimum(wanted, quotas)
+def _entitlements(requested: Array, quotas: Array, total: float) -> Array:
+    given = np.minimum(requested, quotas)
     left = max(0.0, total - float(given.sum()))
     while left > 1e-9:
-        open_ = wanted - given > 1e-9
+        open_ = requested - given > 1e-9
         if not open_.any():
             break
-        part = min(left / int(open_.sum()), float((wanted - given)[open_].min()))
+        part = min(left / int(open_.sum()), float((requested - given)[open_].min()))
         given = given + np.where(open_, part, 0.0)
         left -= part * int(open_.sum())
     return given
 
 
 def _by_all(jobs: Iterable[JobStats], value: Callable[[JobStats], float]) -> dict[str, object]:
-    """Of all, of each class and of each project."""
+    """Statistics of a value over all jobs, per class and per project."""
     found: dict[str, list[float]] = {}
     for job in jobs:
         of = value(job)
@@ -181,7 +186,7 @@ def _by_all(jobs: Iterable[JobStats], value: Callable[[JobStats], float]) -> dic
 
 
 def spread(values: Sequence[float]) -> dict[str, float | int]:
-    """How many, their mean, and percentiles by nearest rank."""
+    """Count, mean, maximum, and percentiles by nearest rank."""
     if not values:
         return {"count": 0}
     ranked = sorted(values)

@@ -14,7 +14,7 @@ from .tables import by_key, by_project, by_size, compared, points_table
 from .tune import Point
 
 COLOURS = ("#3b82f6", "#f59e0b", "#10b981", "#ef4444", "#8b5cf6", "#06b6d4", "#a3a316", "#ec4899")
-INK = "#8a8f98"  # lines and words of a plot; the page has its own colour for them, in light and in dark
+INK = "#8a8f98"  # lines and text of a plot; replaced by a colour of the page for light and dark mode
 INK_OF_PAGE = "var(--soft)"
 SECOND, MINUTE, DAY = 1_000_000, HOUR // 60, 24 * HOUR
 UNITS = ((DAY, "days"), (HOUR, "hours"), (MINUTE, "minutes"), (SECOND, "seconds"))
@@ -22,7 +22,7 @@ TIMES = (
     (SECOND, "1 s"), (10 * SECOND, "10 s"), (MINUTE, "1 min"), (10 * MINUTE, "10 min"), (HOUR, "1 h"), (8 * HOUR, "8 h"),
     (2 * DAY, "2 d"), (10 * DAY, "10 d"), (100 * DAY, "100 d"),
 )  # fmt: skip
-NOT_NAMED = "_"  # in a plot's legend
+NOT_IN_LEGEND = "_"  # matplotlib leaves labels with this prefix out
 Draw = Callable[[Axes, Run, str, str], None]
 STYLE = """
 :root { color-scheme: light dark; --ink: #1f2328; --paper: #ffffff; --line: #d0d7de; --soft: #656d76 }
@@ -41,39 +41,39 @@ details pre { overflow-x: auto; border: 1px solid var(--line); padding: 1em; fon
 
 
 def page(title: str, notes: Sequence[str], runs: Sequence[Run], found: Sequence[Mapping[str, object]], manifest: str) -> str:
-    """The page. found: the metrics of the runs, in their order; manifest: its text, to copy."""
+    """Returns the report page. found: the metrics of `runs`, in their order. manifest: its text."""
     parts = [
         f"<h1>{html.escape(title)}</h1>",
         *(f"<p>{html.escape(note)}</p>" for note in notes),
-        "<h2>Compared</h2>",
+        "<h2>Comparison</h2>",
         table(*compared(found)),
-        "<h2>Waiting by class</h2>",
+        "<h2>Wait time by class</h2>",
         table(*by_key(found, "waiting", "class ")),
-        plot("How long jobs wait", waits, runs, "Share of jobs that waited at most so long."),
-        plot("GPUs held over time", held, runs, "GPUs that jobs held, between the first and the last arrival."),
-        plot("GPUs waited for", wanted, runs, "GPUs that the jobs in the queue ask for."),
-        "<h2>Waiting by size</h2>",
+        plot("Wait time", waits, runs, "Share of jobs by maximum time in the queue."),
+        plot("Allocated GPUs", allocated, runs, "GPUs allocated to jobs, from the first to the last arrival."),
+        plot("Pending GPUs", pending, runs, "GPUs requested by the jobs in the queue."),
+        "<h2>Wait time by size</h2>",
         table(*by_size(found)),
     ]
     if any(run.jobs and len({job.project for job in run.jobs.values()}) > 1 for run in runs):
         parts += [
             "<h2>Projects</h2>",
-            "<p>Of what it was entitled to while it wanted it, how much each project held.</p>",
+            "<p>Each project's allocation as a share of its entitlement while it requested GPUs.</p>",
             table(*by_project(found)),
         ]
-    parts.append(f"<details><summary>Manifest: run it again</summary><pre>{html.escape(manifest)}</pre></details>")
+    parts.append(f"<details><summary>Manifest, to reproduce the runs</summary><pre>{html.escape(manifest)}</pre></details>")
     return document(title, parts)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table, its first column to the left."""
+    """Returns an HTML table; the first column is left-aligned."""
     cells = "".join(f"<th>{html.escape(each)}</th>" for each in head)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def document(title: str, parts: Sequence[str]) -> str:
-    """A whole page of these parts."""
+    """Returns a complete page of these parts."""
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     return (
         f"<!doctype html><html lang=en><head>{head}<title>{html.escape(title)}</title><style>{STYLE}</style></head>"
@@ -82,18 +82,18 @@ def document(title: str, parts: Sequence[str]) -> str:
 
 
 def plot(title: str, draw: Draw, runs: Sequence[Run], caption: str) -> str:
-    """One plot of all runs, with its heading."""
+    """Returns one plot of all runs, with its heading."""
     labels = list(dict.fromkeys(run.label for run in runs))
     several = len(runs) > len(labels)
 
-    def all_of_them(axes: Axes) -> None:
-        named = set[str]()
+    def draw_all(axes: Axes) -> None:
+        labelled = set[str]()
         for run in runs:
-            label = NOT_NAMED if run.label in named else run.label
+            label = NOT_IN_LEGEND if run.label in labelled else run.label
             draw(axes, run, label, COLOURS[labels.index(run.label) % len(COLOURS)])
-            named.add(run.label)
+            labelled.add(run.label)
 
-    return _figure(title, all_of_them, f"{caption} A line for each seed." if several else caption)
+    return _figure(title, draw_all, f"{caption} One line per seed." if several else caption)
 
 
 def _figure(title: str, draw: Callable[[Axes], None], caption: str) -> str:
@@ -118,45 +118,45 @@ def _figure(title: str, draw: Callable[[Axes], None], caption: str) -> str:
 
 
 def waits(axes: Axes, run: Run, label: str, colour: str) -> None:
-    """Which share of jobs waited at most so long."""
+    """Draws the cumulative distribution of wait times."""
     took = np.sort([max(job.waited_by(run.end), SECOND) for job in run.jobs.values()])
     shares = np.arange(1, len(took) + 1) / max(1, len(took))
     keep = np.unique(np.linspace(0, len(took) - 1, min(len(took), 600)).astype(int))
     axes.step(took[keep], shares[keep], where="post", label=label, color=colour)
     axes.set_xscale("log")
-    axes.set_xlabel("time in the queue (1 s counts as the least)")
+    axes.set_xlabel("time in the queue (1 s at least)")
     axes.set_ylabel("share of jobs")
     axes.set_ylim(0, 1.02)
     least, most = axes.get_xlim()
-    shown = [(time, words) for time, words in TIMES if least <= time <= most]
-    axes.set_xticks([time for time, _ in shown], [words for _, words in shown])
+    shown = [(time, text) for time, text in TIMES if least <= time <= most]
+    axes.set_xticks([time for time, _ in shown], [text for _, text in shown])
     axes.minorticks_off()
 
 
-def held(axes: Axes, run: Run, label: str, colour: str) -> None:
-    """GPUs held over time."""
+def allocated(axes: Axes, run: Run, label: str, colour: str) -> None:
+    """Draws allocated GPUs over time, with the capacity."""
     series = Series(run, bins=300)
     if not axes.lines:
-        _over_time(axes, run, series.edges, series.there(), "all there are", INK, "--")
-    _over_time(axes, run, series.edges, series.held(), label, colour)
+        _over_time(axes, run, series.edges, series.capacity(), "capacity", INK, "--")
+    _over_time(axes, run, series.edges, series.allocated(), label, colour)
 
 
-def wanted(axes: Axes, run: Run, label: str, colour: str) -> None:
-    """GPUs waited for over time."""
+def pending(axes: Axes, run: Run, label: str, colour: str) -> None:
+    """Draws the GPUs requested by pending jobs over time."""
     series = Series(run, bins=300)
-    _over_time(axes, run, series.edges, series.waiting(), label, colour)
+    _over_time(axes, run, series.edges, series.pending(), label, colour)
 
 
 def _over_time(axes: Axes, run: Run, edges: Array, gpus: Array, label: str, colour: str, line: str = "-") -> None:
-    unit, words = next(each for each in UNITS if edges[-1] - edges[0] >= 2 * each[0] or each is UNITS[-1])
+    unit, name = next(each for each in UNITS if edges[-1] - edges[0] >= 2 * each[0] or each is UNITS[-1])
     axes.plot((edges[:-1] - run.begin) / unit, gpus, line, label=label, color=colour, linewidth=1)
-    axes.set_xlabel(words)
+    axes.set_xlabel(name)
     axes.set_ylabel("GPUs")
-    axes.set_ylim(bottom=0, auto=True)  # the next run may go higher
+    axes.set_ylim(bottom=0, auto=True)  # the next run may have a higher maximum
 
 
 def frontier_page(title: str, notes: Sequence[str], points: Sequence[Point], manifest: str) -> str:
-    """The points of a search, with their frontier."""
+    """Returns the page of a search: its points and their frontier."""
 
     def draw(axes: Axes) -> None:
         fewest = min(point.not_ended for point in points)
@@ -168,13 +168,15 @@ def frontier_page(title: str, notes: Sequence[str], points: Sequence[Point], man
             axes.scatter([p.lost for p in short], [p.waited for p in short], color=INK, marker="x", label="more jobs never end")
         axes.plot([p.lost for p in best], [p.waited for p in best], color=COLOURS[0], marker="o", label="frontier")
         axes.set_xlabel("GPU-hours of work lost and restarts")
-        axes.set_ylabel("mean wait of high classes, hours")
+        axes.set_ylabel("mean wait time of high classes, hours")
 
     parts = [
         f"<h1>{html.escape(title)}</h1>",
         *(f"<p>{html.escape(note)}</p>" for note in notes),
-        _figure("Work lost against waiting of the high classes", draw, "Down and to the left is better; each point is a policy."),
+        _figure(
+            "Work lost against wait time of the high classes", draw, "Lower and further left is better; each point is a policy."
+        ),
         table(*points_table(points)),
-        f"<details><summary>Manifest: run it again</summary><pre>{html.escape(manifest)}</pre></details>",
+        f"<details><summary>Manifest, to reproduce the runs</summary><pre>{html.escape(manifest)}</pre></details>",
     ]
     return document(title, parts)

@@ -7,10 +7,11 @@ from .workload import Outcome
 
 @dataclass(slots=True)
 class JobStats:
-    """One job. Times are µs UTC, durations µs. run_time: what it takes undisturbed. waited: all that it stood in the queue.
+    """Statistics of one job. Times are µs UTC, durations µs.
 
-    lost: work that was done again or thrown away; overhead: restarts. Both in µs of the whole gang. evictions: by cause, of
-    those that cost it an attempt. outcome: None while it has not ended.
+    run_time: undisturbed run time. waited: pending time of completed waits; waits_since: start of the current one. lost: repeated
+    or discarded work; overhead: restarts; both in µs of the whole gang. evictions: by cause, those that cost an attempt.
+    outcome: None while it has not ended.
     """
 
     name: str
@@ -32,42 +33,42 @@ class JobStats:
     waits_since: int | None = None
 
     def waited_by(self, end: int) -> int:
-        """All that it stood in the queue until then, a wait that goes on included."""
+        """Pending time until `end`, an open wait included, µs."""
         return self.waited + (max(0, end - self.waits_since) if self.waits_since is not None else 0)
 
     @property
     def evicted(self) -> int:
-        """How often it had to leave, whatever for."""
+        """Number of evictions, for any cause."""
         return sum(self.evictions.values())
 
 
 @dataclass(slots=True)
 class Step:
-    """At this moment so much more or less is held or wanted (thousandths of GPUs) by the jobs of a project and a class."""
+    """A change of allocated and pending GPUs of a project and class, in thousandths."""
 
     time: int
     project: str
     class_name: str
-    held: int
-    waiting: int
+    allocated: int
+    pending: int
 
 
 class RunStats:
-    """Written by the engine while it runs. steps: in order of time."""
+    """Statistics that the engine writes as it runs. steps: in time order."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, JobStats] = {}
         self.steps: list[Step] = []
 
     def submitted(
-        self, name: str, now: int, project: str, class_name: str, priority: int, gpu_milli: int, truth: Outcome
+        self, name: str, now: int, project: str, class_name: str, priority: int, gpu_milli: int, outcome: Outcome
     ) -> None:
-        """A job was accepted and waits."""
-        self.jobs[name] = JobStats(name, project, class_name, priority, gpu_milli, now, truth.run_time)
+        """A job was accepted and is pending."""
+        self.jobs[name] = JobStats(name, project, class_name, priority, gpu_milli, now, outcome.run_time)
         self._start_pending(self.jobs[name], now)
 
     def started(self, name: str, now: int) -> None:
-        """All of it runs."""
+        """All tasks of the job run."""
         job = self.jobs[name]
         job.starts += 1
         if job.first_start is None:
@@ -75,21 +76,21 @@ class RunStats:
         self._stop_pending(job, now)
 
     def requeued(self, name: str, now: int, cause: str, outcome: str) -> None:
-        """An attempt is over and it waits again."""
+        """An attempt is over; the job is pending again."""
         job = self.jobs[name]
-        what = cause if cause != "exit" else outcome
-        job.evictions[what] = job.evictions.get(what, 0) + 1
+        counted = cause if cause != "exit" else outcome
+        job.evictions[counted] = job.evictions.get(counted, 0) + 1
         if job.waits_since is None:
             self._start_pending(job, now)
 
     def ended(self, name: str, now: int, outcome: str) -> None:
-        """It is over for good."""
+        """The job has ended."""
         job = self.jobs[name]
         job.ended, job.outcome = now, outcome
         self._stop_pending(job, now)
 
-    def holds(self, name: str, now: int, change: int) -> None:
-        """It holds so much more (thousandths of GPUs), or less."""
+    def change_allocated(self, name: str, now: int, change: int) -> None:
+        """The job's allocation changed by `change` thousandths of GPUs."""
         job = self.jobs[name]
         self.steps.append(Step(now, job.project, job.class_name, change, 0))
 

@@ -27,8 +27,8 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
-class Ask:
-    """What is to be run. policies: by label; baselines: by name, on the classes of the first policy."""
+class Experiment:
+    """What to run. policies: by label. baselines: by name, with the classes of the first policy."""
 
     trace: str
     cluster: str
@@ -39,7 +39,7 @@ class Ask:
     seeds: Sequence[int]
 
     def as_json(self) -> dict[str, object]:
-        """All of it, so that `ask_from` makes the same."""
+        """All fields as JSON; `experiment_from` is the inverse."""
         return {
             "trace": self.trace,
             "cluster": self.cluster,
@@ -51,11 +51,11 @@ class Ask:
         }
 
 
-def ask_from(found: dict[str, object]) -> Ask:
-    """The ask of a manifest. Raises `ValueError` where it is none."""
+def experiment_from(found: dict[str, object]) -> Experiment:
+    """Reads the experiment of a manifest. Raises `ValueError` if it has none."""
     try:
         policies = {label: Policy.model_validate_json(json.dumps(each)) for label, each in found["policies"].items()}  # type: ignore[attr-defined]
-        return Ask(
+        return Experiment(
             str(found["trace"]),
             str(found["cluster"]),
             Choices(**found["choices"]),  # type: ignore[arg-type]
@@ -65,79 +65,79 @@ def ask_from(found: dict[str, object]) -> Ask:
             list(found["seeds"]),  # type: ignore[call-overload]
         )
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"it is no manifest of a simulation: {error}") from None
+        raise ValueError(f"not a manifest of a simulation: {error}") from None
 
 
 def run_all(
-    ask: Ask, source: Trace, progress: Progress | None = None, sink: Callable[[str, int], Sink] | None = None
+    experiment: Experiment, source: Trace, progress: Progress | None = None, sink: Callable[[str, int], Sink] | None = None
 ) -> list[Run]:
-    """Every policy and baseline with every seed on the trace that was asked for.
+    """Runs every policy and baseline with every seed on the trace.
 
-    sink: gets the records of a policy's run, by label and seed. Raises `ValueError` for what cannot be run.
+    sink: returns the sink for the records of a policy's run, by label and seed. Raises `ValueError` if something cannot be run.
     """
-    machines = cluster(ask.cluster)
+    machines = cluster(experiment.cluster)
     found: list[Run] = []
-    for seed in ask.seeds:
-        workload = assemble(source, machines, ask.choices, seed)
-        first = next(iter(ask.policies.values()), DEFAULT_POLICY)
-        for label, policy in ask.policies.items():
+    for seed in experiment.seeds:
+        workload = assemble(source, machines, experiment.choices, seed)
+        first = next(iter(experiment.policies.values()), DEFAULT_POLICY)
+        for label, policy in experiment.policies.items():
             check_classes(source, workload, label, policy)
-            found.append(_of_policy(ask, workload, label, policy, seed, progress, sink))
-        for name in ask.baselines:
+            found.append(_of_policy(experiment, workload, label, policy, seed, progress, sink))
+        for name in experiment.baselines:
             check_classes(source, workload, name, first)
             if name == PRIORITY:
                 rules = first.preemption.model_copy(update={"actions": ("allocate",)})
                 only = first.model_copy(update={"preemption": rules})
-                found.append(_of_policy(ask, workload, name, only, seed, progress, None))
+                found.append(_of_policy(experiment, workload, name, only, seed, progress, None))
             else:
                 found.append(_of_baseline(workload, name, first, seed, progress))
     return found
 
 
-def manifest(ask: Ask, source: Trace, runs: Sequence[Run]) -> dict[str, object]:
-    """What was run, on which trace (by digest of its jobs), with which engine; and what came out, by digest."""
+def manifest(experiment: Experiment, source: Trace, runs: Sequence[Run]) -> dict[str, object]:
+    """Returns the manifest: the experiment, the digest of its trace, the engine, and the digest of each result."""
     return {
         "bailiff_simulation": FORMAT,
-        **asked(ask, source),
+        **manifest_header(experiment, source),
         "runs": [{"label": run.label, "seed": run.seed, "digest": digest(run), "log": run.digest} for run in runs],
     }
 
 
-def asked(ask: Ask, source: Trace) -> dict[str, object]:
-    """What every manifest says: what is to be run, on which jobs, and by which engine."""
-    return {"release": RELEASE, "logic": LOGIC, "ask": ask.as_json(), "trace_digest": trace_digest(source)}
+def manifest_header(experiment: Experiment, source: Trace) -> dict[str, object]:
+    """Returns the fields common to all manifests: engine, experiment, digest of the trace."""
+    return {"release": RELEASE, "logic": LOGIC, "ask": experiment.as_json(), "trace_digest": trace_digest(source)}
 
 
 def trace_digest(source: Trace) -> str:
-    """Of the jobs that were read, whatever the file looked like."""
+    """Digest of the jobs as read, independent of the file's format."""
     return hashlib.sha256(repr([source.name, *source.jobs]).encode()).hexdigest()
 
 
 def digest(run: Run) -> str:
-    """Of everything that the run found out about jobs; a policy's has the digest of its whole log, too."""
+    """Digest of the run's results per job; for a policy it also covers the whole log."""
     return hashlib.sha256(repr([run.digest, *run.jobs.values(), *sorted(run.refused.items())]).encode()).hexdigest()
 
 
 def summary(runs: Sequence[Run]) -> list[dict[str, object]]:
-    """The metrics of each run, with its label and seed."""
+    """Returns the metrics of each run, with its label and seed."""
     return [{"label": run.label, "seed": run.seed, "digest": digest(run), **metrics(run)} for run in runs]
 
 
 def refusals(runs: Sequence[Run]) -> list[str]:
-    """What a reader has to know of jobs that were not accepted: how many, and an example with its reason."""
-    alike: dict[tuple[str, ...], list[Run]] = {}
+    """Returns a sentence per set of rejected jobs: their number, and an example with its reason."""
+    by_names: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
-        alike.setdefault(tuple(run.refused), []).append(run)
+        by_names.setdefault(tuple(run.refused), []).append(run)
     return [
-        f"{', '.join(dict.fromkeys(run.label for run in of))}: {count_text(len(names), 'job')} refused, which only 'not ended' "
-        f"counts; the first is {names[0]}: {of[0].refused[names[0]]}"
-        for names, of in alike.items()
+        f"{', '.join(dict.fromkeys(run.label for run in of))}: {count_text(len(names), 'job')} rejected, counted only in "
+        f"'not ended'; the first is {names[0]}: {of[0].refused[names[0]]}"
+        for names, of in by_names.items()
         if names
     ]
 
 
 def _of_policy(
-    ask: Ask,
+    experiment: Experiment,
     workload: Workload,
     label: str,
     policy: Policy,
@@ -146,14 +146,14 @@ def _of_policy(
     sink: Callable[[str, int], Sink] | None,
 ) -> Run:
     began = time.process_time()
-    if policy.preemption.selection_backoff < ask.choices.retry:
-        patient = policy.preemption.model_copy(update={"selection_backoff": ask.choices.retry})
-        policy = policy.model_copy(update={"preemption": patient})
-    if ask.choices.quotas:
+    if policy.preemption.selection_backoff < experiment.choices.retry:
+        preemption = policy.preemption.model_copy(update={"selection_backoff": experiment.choices.retry})
+        policy = policy.model_copy(update={"preemption": preemption})
+    if experiment.choices.quotas:
         workload, policy = with_daily_quotas(workload, policy)
-    into = sink(label, seed) if sink is not None else None
-    told = None if progress is None else (lambda done, of: progress(f"{label}, seed {seed}", done, of))
-    result = Simulation(workload, policy, delays=ask.delays, sink=into).run(told)
+    target = sink(label, seed) if sink is not None else None
+    report = None if progress is None else (lambda done, of: progress(f"{label}, seed {seed}", done, of))
+    result = Simulation(workload, policy, delays=experiment.delays, sink=target).run(report)
     quotas = {each.name: each.quota.gpu_milli or 0 for each in policy.projects}
     return Run(
         label, seed, result.jobs, result.stats, result.refused, result.begin, _last(result.jobs, result.end), _arrival(workload),
@@ -163,8 +163,8 @@ def _of_policy(
 
 def _of_baseline(workload: Workload, name: str, policy: Policy, seed: int, progress: Progress | None) -> Run:
     began = time.process_time()
-    told = None if progress is None else (lambda done, of: progress(f"{name}, seed {seed}", done, of))
-    result = Baseline(workload, policy, RULES[name]).run(told)
+    report = None if progress is None else (lambda done, of: progress(f"{name}, seed {seed}", done, of))
+    result = Baseline(workload, policy, RULES[name]).run(report)
     return Run(
         name, seed, result.jobs, result.stats, result.refused, result.begin, _last(result.jobs, result.end), _arrival(workload),
         workload.capacity(), {}, workload.deadlines, seconds=time.process_time() - began,
@@ -172,7 +172,7 @@ def _of_baseline(workload: Workload, name: str, policy: Policy, seed: int, progr
 
 
 def _last(jobs: Mapping[str, object], end: int) -> int:
-    """The last end of a job: what comes after it (records that are forgotten, for one) is nobody's time."""
+    """End of the last job. Later events, such as records that expire, do not count."""
     ends = [ended for job in jobs.values() if (ended := getattr(job, "ended", None)) is not None]
     unfinished = len(ends) < len(jobs)
     return end if unfinished or not ends else max(ends)
@@ -183,23 +183,23 @@ def _arrival(workload: Workload) -> int:
 
 
 def check_classes(source: Trace, workload: Workload, label: str, policy: Policy) -> None:
-    """Every class that the jobs are of is there: said once, and not as thousands of refusals."""
+    """Raises `ValueError` if the policy lacks a class or project of the jobs: one error instead of thousands of rejections."""
     known = [entry.name for entry in policy.priority_classes]
     wanted = dict.fromkeys(job.priority_class for _, job in workload.demands() if job.priority_class is not None)
     missing = [name for name in wanted if name not in known]
     if missing:
-        tiers = f" (its own words: {', '.join(source.tiers)})" if source.tiers else ""
+        tiers = f" (its tiers: {', '.join(source.tiers)})" if source.tiers else ""
         if not source.tiers:
-            raise ValueError(f"{label}: --mix deals the class {missing[0]!r}, which the policy lacks; it has {', '.join(known)}")
+            raise ValueError(f"{label}: --mix has the class {missing[0]!r}, which the policy lacks; it has {', '.join(known)}")
         raise ValueError(
             f"{label}: jobs of {source.name}{tiers} are of the class {missing[0]!r}, which the policy lacks; it has "
-            f"{', '.join(known)}: say which it is with --class, as in --class {next(iter(source.tiers), 'WORD')}={known[0]}"
+            f"{', '.join(known)}: map it with --class, as in --class {next(iter(source.tiers), 'TIER')}={known[0]}"
         )
     projects = [each.name for each in policy.projects]
     if projects and "default" not in projects:
-        strangers = [job.project for _, job in workload.demands() if job.project not in projects]
-        if strangers:
+        unknown = [job.project for _, job in workload.demands() if job.project not in projects]
+        if unknown:
             raise ValueError(
-                f"{label}: it lacks the projects of {count_text(len(strangers), 'job')} of {source.name}, such as "
-                f"{strangers[0]!r}: add them, or one called 'default' for all of those"
+                f"{label}: the policy lacks the projects of {count_text(len(unknown), 'job')} of {source.name}, such as "
+                f"{unknown[0]!r}: add them, or a project 'default' for all of them"
             )

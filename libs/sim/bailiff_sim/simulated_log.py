@@ -13,19 +13,19 @@ from bailiff_core.records.payload import Decision, Fact
 
 from .digest import digest_of
 
-DIGEST = "0" * 64  # of the code: a simulation names its engine by release and logic
+DIGEST = "0" * 64  # digest of the code: a simulation names its engine by release and LOGIC only
 ENGINE = f"{RELEASE}+{DIGEST[:12]}/{LOGIC}"
 WRITER = "5" * 32
 REQUESTS, REPORTS = "bailiff.requests/0", "bailiff.node-reports/0"
 PROPOSALS, PROGRESS = "bailiff.proposals/0", "bailiff.eviction-progress/0"
-Given = tuple[Fact, str]
+InputFact = tuple[Fact, str]
 Sink = Callable[[Record, Wire], None]
 
 
 class SimulatedLog:
-    """One pool and the log that leads to it. sink: gets every record with its bytes, in order.
+    """One pool's state and its log. sink: gets every record with its bytes, in order.
 
-    digest: the hash of the newest record, which covers all before it: two runs with one digest have the same bytes.
+    digest: hash of the newest record, which covers all before it: two runs with one digest have the same bytes.
     """
 
     def __init__(self, pool: str, policy: Policy, begin: int, sink: Sink | None = None) -> None:
@@ -45,27 +45,27 @@ class SimulatedLog:
         )
         self.cycle(begin, [(started, "")])
 
-    def cycle(self, time: int, given: Iterable[Given]) -> tuple[list[str], list[Decision]] | None:
-        """One turn of these facts, each with the topic that it came by, if any; each is folded before the next one is asked for.
+    def cycle(self, time: int, inputs: Iterable[InputFact]) -> tuple[list[str], list[Decision]] | None:
+        """Runs one decision cycle of these facts, each with its input topic, if any. Each is folded before the next is generated.
 
-        The jobs that it was about, and what the core decided; None where there were no facts, and so no turn.
+        Returns the jobs that changed, and the decisions; None if there were no facts.
         """
         state = self.state
         number, before = state.cycle + 1, state.seq
-        for fact, topic in given:
+        for fact, topic in inputs:
             self._write(fact, time, number, topic)
         if state.seq == before:
             return None
-        said = []
+        decided = []
         for decision in decide(state):
-            said.append(decision)
-            self._keep(decision_record(state, decision, "", False))
+            decided.append(decision)
+            self._append(decision_record(state, decision, "", False))
         touched = list(state.indices.touched)
         close_cycle(state)
         assert self._last is not None
         self._last.cycle_end = True
         self._flush()
-        return touched, said
+        return touched, decided
 
     def _write(self, fact: Fact, time: int, cycle: int, topic: str = "", cycle_end: bool = False) -> None:
         state = self.state
@@ -80,10 +80,10 @@ class SimulatedLog:
             state.policy_revision, fact.type_name(), fact, cause, inputs,
         )  # fmt: skip
         fold(state, record)
-        self._keep(record)
+        self._append(record)
 
-    def _keep(self, record: Record) -> None:
-        """A record goes out when the next one is there: only then is it known whether it ends its turn."""
+    def _append(self, record: Record) -> None:
+        """Buffers the record until the next one, since only then is it known whether it ends its cycle."""
         self._flush()
         self._last = record
 

@@ -8,7 +8,7 @@ Table = tuple[list[str], list[list[str]]]
 
 
 def compared(found: Sequence[Mapping[str, object]]) -> Table:
-    """The figures that everybody looks at first."""
+    """Main metrics: one row per run."""
     several = len({each["seed"] for each in found}) > 1
     head = [
         "scheduler", *(["seed"] if several else []), "wait mean", "wait p95", "JCT mean", "slowdown p95", "evictions",
@@ -39,7 +39,7 @@ def compared(found: Sequence[Mapping[str, object]]) -> Table:
 
 
 def by_key(found: Sequence[Mapping[str, object]], name: str, prefix: str) -> Table:
-    """One figure of each class: mean, p50, p95, p99."""
+    """Mean, p50, p95 and p99 of one metric, for each key with the prefix."""
     rows = []
     for each in found:
         for key, spread in _of(each, name).items():
@@ -50,7 +50,7 @@ def by_key(found: Sequence[Mapping[str, object]], name: str, prefix: str) -> Tab
 
 
 def by_size(found: Sequence[Mapping[str, object]]) -> Table:
-    """Mean and p95 of the waits of jobs of so many GPUs."""
+    """Mean and p95 of the wait time by job size, in GPUs."""
     sizes = list(_of(found[0], "waiting_by_size")) if found else []
     rows = []
     for each in found:
@@ -64,7 +64,7 @@ def by_size(found: Sequence[Mapping[str, object]]) -> Table:
 
 
 def by_project(found: Sequence[Mapping[str, object]]) -> Table:
-    """Each project's share of what it was entitled to."""
+    """Each project's share of its entitlement."""
     names = list(dict.fromkeys(name for each in found for name in _of(_of(each, "fairness"), "share_of_entitlement")))[:40]
     rows = [[name, *(_percent(_of(_of(e, "fairness"), "share_of_entitlement").get(name)) for e in found)] for name in names]
     return ["project", *(_label(each, found) for each in found)], rows
@@ -113,7 +113,7 @@ def _percent(value: object) -> str:
 
 
 def points_table(points: Sequence[Point]) -> Table:
-    """The points of a search, in their order."""
+    """One row per point of a search, in their order."""
     names = list(points[0].setting) if points else []
     rows = [
         [

@@ -5,57 +5,58 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
 
-from .simulated_log import Given
+from .simulated_log import InputFact
 
-Happens = Callable[..., Iterator[Given]]
+Callback = Callable[..., Iterator[InputFact]]
 
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """What things take in a pool, µs. start: from the order to a task that runs; release: from its exit to a GPU seen free.
+    """Delays in a pool, µs.
 
-    selection: until victim selection has answered; leave: from the notice to the exit of who does not save. Where all are 0,
-    results depend on nothing but the trace and the policy. seen: of these what one took, by its name, job and attempt (of a
-    selection: no job, and its number), where that is known.
+    start: from the start command to a running task. release: from a task's exit until its GPU is seen free. selection: until the
+    proposal of victim selection. exit: from the eviction notice to the exit of a job that does not save. If all are 0, results
+    depend only on the trace and the policy. measured: known delays by (kind, job, attempt); of a selection ("selection", "", its
+    number).
     """
 
     start: int = 0
     release: int = 0
     selection: int = 0
-    leave: int = 0
-    seen: Mapping[tuple[str, str, int], int] = field(default_factory=dict)
+    exit: int = 0
+    measured: Mapping[tuple[str, str, int], int] = field(default_factory=dict)
 
-    def of(self, what: str, job: str, attempt: int) -> int:
-        """What this one takes."""
-        usual: int = getattr(self, what)
-        return self.seen.get((what, job, attempt), usual)
+    def of(self, kind: str, job: str, attempt: int) -> int:
+        """Returns the measured delay, or the default of its kind. kind: a field of this class."""
+        default: int = getattr(self, kind)
+        return self.measured.get((kind, job, attempt), default)
 
 
-AT_ONCE = Delays()
+NO_DELAYS = Delays()
 
 
 class Timeline:
-    """now: µs UTC. events: what is to come, each a function that yields facts, by time and then in the order of putting down."""
+    """The event queue. now: µs UTC. events: callbacks that yield facts, by time and then in order of scheduling."""
 
     def __init__(self, begin: int, delays: Delays) -> None:
         self.now, self.delays = begin, delays
-        self.events: list[tuple[int, int, Happens, tuple[Any, ...]]] = []
+        self.events: list[tuple[int, int, Callback, tuple[Any, ...]]] = []
         self._order = 0
 
-    def at(self, time: int, happens: Happens, *about: object) -> None:
-        """Put something down for that moment."""
+    def schedule(self, time: int, callback: Callback, *args: object) -> None:
+        """Schedules a callback at `time`, µs UTC."""
         self._order += 1
-        heappush(self.events, (time, self._order, happens, about))
+        heappush(self.events, (time, self._order, callback, args))
 
-    def after(self, delay: int, happens: Happens, *about: object) -> Iterator[Given]:
-        """At once where the delay is 0, else later."""
+    def run_after(self, delay: int, callback: Callback, *args: object) -> Iterator[InputFact]:
+        """Runs the callback now if the delay is 0, else schedules it."""
         if not delay:
-            yield from happens(*about)
+            yield from callback(*args)
         else:
-            self.at(self.now + delay, happens, *about)
+            self.schedule(self.now + delay, callback, *args)
 
-    def due(self) -> Iterator[Given]:
-        """What was put down for now or before."""
+    def due(self) -> Iterator[InputFact]:
+        """Runs the callbacks that are due."""
         while self.events and self.events[0][0] <= self.now:
-            _, _, happens, about = heappop(self.events)
-            yield from happens(*about)
+            _, _, callback, args = heappop(self.events)
+            yield from callback(*args)

@@ -18,7 +18,7 @@ from bailiff_sim.traces.jobs import Trace
 
 from .metrics import HOUR, Run, metrics, spread
 from .run_stats import JobStats
-from .runs import Ask, Progress, ask_from, asked, check_classes, digest, run_all
+from .runs import Experiment, Progress, check_classes, digest, experiment_from, manifest_header, run_all
 from .workload import Workload
 from .workload_builder import assemble
 
@@ -28,11 +28,12 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Point:
-    """One setting of the knobs. lost: GPU-hours of work lost and of restarts; waited: hours, mean of the high classes; not_ended:
-    jobs that never ended, or were refused, whose waiting nobody counts; all means over the seeds. digests: of the runs, by seed.
+    """One setting of the knobs; figures are means over the seeds.
 
-    frontier: no setting has more jobs end, and of those with as many no other point is better in one of lost and waited and at
-    least as good in the other.
+    lost: GPU-hours of work lost and of restarts. waited: mean wait time of the high classes, hours; waited_p95: its 95th
+    percentile; others_waited: mean of the other classes. not_ended: jobs that never ended or were rejected, which no wait time
+    includes. digests: of the runs, by seed. frontier: on the Pareto frontier: no setting has fewer jobs that do not end, and of
+    those with as few, none is better in lost or waited and at least as good in the other.
     """
 
     setting: Mapping[str, object]
@@ -47,13 +48,13 @@ class Point:
 
 
 def with_setting(policy: Policy, setting: Mapping[str, object]) -> Policy:
-    """The policy with these values at these places, such as `protections.min_runtime.preempt` or `projects.vision.quota.gpus`.
+    """Returns the policy with these fields set, such as `protections.min_runtime.preempt` or `projects.vision.quota.gpus`.
 
-    Raises `ValueError` with the place that is wrong.
+    Raises `ValueError` with the field that is wrong.
     """
     data = policy.model_dump(mode="json")
     for path, value in setting.items():
-        _put(data, path, value)
+        _set_field(data, path, value)
     try:
         return Policy.model_validate_json(json.dumps(data))
     except ValidationError as error:
@@ -62,41 +63,42 @@ def with_setting(policy: Policy, setting: Mapping[str, object]) -> Policy:
 
 
 def settings(knobs: Mapping[str, Sequence[object]], most: int, seed: int) -> list[dict[str, object]]:
-    """Every combination; of more than `most`, so many by chance, with the first and the last of each knob's values among them."""
+    """Returns all combinations; if more than `most`, a random sample of that size that has the first and the last one."""
     names = list(knobs)
     grid = [dict(zip(names, values, strict=True)) for values in product(*knobs.values())]
     if len(grid) <= most:
         return grid
-    chosen = Random(seed).sample(range(1, len(grid) - 1), max(0, most - 2))  # noqa: S311 - repeatable chance is what is asked for
+    chosen = Random(seed).sample(range(1, len(grid) - 1), max(0, most - 2))  # noqa: S311 - must be reproducible
     return [grid[at] for at in sorted({0, len(grid) - 1, *chosen})]
 
 
 @dataclass(frozen=True)
 class Search:
-    """What is to be tried on the first policy of `ask`. most: so many settings. high: classes of at least this value are the
-    high ones; None: all but the lowest that jobs are of.
+    """Values to try on the first policy of `experiment`. most: maximum number of settings.
+
+    high: minimum value of the high classes; None: all classes with jobs but the lowest.
     """
 
-    ask: Ask
+    experiment: Experiment
     knobs: Mapping[str, Sequence[object]]
     most: int = 64
     high: int | None = None
 
 
 def search_from(found: dict[str, Any]) -> Search:
-    """The search of a manifest. Raises `ValueError` where it is none."""
+    """Reads the search of a manifest. Raises `ValueError` if it has none."""
     try:
         knobs = {str(name): list(values) for name, values in found["knobs"].items()}
-        return Search(ask_from(found["ask"]), knobs, int(found["most"]), found["high"])
+        return Search(experiment_from(found["ask"]), knobs, int(found["most"]), found["high"])
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"it is no manifest of a search: {error}") from None
+        raise ValueError(f"not a manifest of a search: {error}") from None
 
 
 def manifest(search: Search, source: Trace, points: Sequence[Point]) -> dict[str, object]:
-    """What was tried, on which trace, with which engine; and what came out of each setting, with the digests of its runs."""
+    """Returns the manifest: the search, the digest of its trace, the engine, and each point with the digests of its runs."""
     return {
         "bailiff_tuning": FORMAT,
-        **asked(search.ask, source),
+        **manifest_header(search.experiment, source),
         "knobs": {name: list(values) for name, values in search.knobs.items()},
         "most": search.most,
         "high": search.high,
@@ -105,30 +107,30 @@ def manifest(search: Search, source: Trace, points: Sequence[Point]) -> dict[str
 
 
 def tune(search: Search, source: Trace, progress: Progress | None = None) -> list[Point]:
-    """A point for each setting, in the order of what is lost. Raises `ValueError` for what cannot be run."""
-    ask = search.ask
-    label, base = next(iter(ask.policies.items()))
-    workload = assemble(source, cluster(ask.cluster), ask.choices, ask.seeds[0])
+    """Returns a point per setting, ordered by work lost. Raises `ValueError` if something cannot be run."""
+    experiment = search.experiment
+    label, base = next(iter(experiment.policies.items()))
+    workload = assemble(source, cluster(experiment.cluster), experiment.choices, experiment.seeds[0])
     check_classes(source, workload, label, base)
     high = _high_classes(workload, base, search.high)
     points = []
-    for setting in settings(search.knobs, search.most, ask.seeds[0]):
+    for setting in settings(search.knobs, search.most, experiment.seeds[0]):
         label = ", ".join(f"{name.rpartition('.')[2]}={value}" for name, value in setting.items())
-        one = replace(ask, policies={label: with_setting(base, setting)}, baselines=())
+        one = replace(experiment, policies={label: with_setting(base, setting)}, baselines=())
         points.append(_point(setting, run_all(one, source, progress), high))
     ranked = sorted(points, key=lambda point: (point.lost, point.waited, repr(point.setting)))
     return [replace(point, frontier=not any(_better(other, point) for other in ranked)) for point in ranked]
 
 
 def _high_classes(workload: Workload, base: Policy, least: int | None) -> frozenset[str]:
-    """The classes whose waiting is looked at, by the policy as it is before any knob is turned."""
+    """Names of the high classes, by the policy before any knob is set."""
     entries = [base.find_class(job.priority_class) for _, job in workload.demands()]
     value_of = {entry.name: entry.value for entry in entries if entry is not None}
     values = sorted(set(value_of.values()))
     least = least if least is not None else values[min(1, len(values) - 1)]
     found = frozenset(name for name, value in value_of.items() if value >= least)
     if not found:
-        raise ValueError(f"no job is of a class with a value of {least} or more, so nobody's waiting can be compared")
+        raise ValueError(f"no job has a class with a value of {least} or more, so no wait times can be compared: lower --high")
     return found
 
 
@@ -159,7 +161,7 @@ def _spread_of(run: Run, chosen: Callable[[JobStats], bool]) -> Mapping[str, flo
     return spread([job.waited_by(run.end) / HOUR for job in run.jobs.values() if chosen(job)])
 
 
-def _put(data: dict[str, Any], path: str, value: object) -> None:
+def _set_field(data: dict[str, Any], path: str, value: object) -> None:
     parts = path.split(".")
     here: Any = data
     for at, part in enumerate(parts[:-1]):
@@ -172,15 +174,15 @@ def _put(data: dict[str, Any], path: str, value: object) -> None:
             elif inner is None and part in here:
                 inner = here[part] = {}
         if not isinstance(inner, dict | list):
-            raise ValueError(f"{path}: the policy has nothing at {'.'.join(parts[: at + 1])!r}; there {_there(here)}")
+            raise ValueError(f"{path}: the policy has no {'.'.join(parts[: at + 1])!r}; known: {_names(here)}")
         here = inner
     if not isinstance(here, dict) or (parts[-1] not in here and parts[-1] != "gpus"):
-        raise ValueError(f"{path}: there is no {parts[-1]!r}; there {_there(here)}")
+        raise ValueError(f"{path}: there is no field {parts[-1]!r}; known: {_names(here)}")
     if parts[-1] == "gpus":
         here.pop("gpu_milli", None)
     here[parts[-1]] = deepcopy(value)
 
 
-def _there(here: dict[str, Any] | list[Any]) -> str:
+def _names(here: dict[str, Any] | list[Any]) -> str:
     names = list(here) if isinstance(here, dict) else [str(each.get("name")) for each in here]
-    return f"are {', '.join(names)}" if names else "is none"
+    return ", ".join(names) or "none"

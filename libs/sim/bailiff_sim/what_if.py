@@ -1,7 +1,7 @@
 """What-if comparison: replays a log's arrivals, failures and run times under another policy.
 
-Three runs are compared. `recorded` is what happened. `again` is the simulation under the policies that were in force: how far it
-is from `recorded` says how far to trust the third, `changed`, which is the same simulation under the other policy.
+Three runs are compared: `recorded` is what happened; `again` is the simulation under the policies that were in force; `changed`
+is the same simulation under the other policy. The difference between the first two is the error bar of the third.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class WhatIf:
-    """since, to: between which moments the other policy is in force, µs UTC."""
+    """The three runs. since, to: the window in which the other policy is in force, µs UTC."""
 
     recorded: Run
     again: Run
@@ -40,9 +40,9 @@ class WhatIf:
 
 
 def what_if(log: FromLog, policy: Policy, since: int | None = None, progress: Progress | None = None) -> WhatIf:
-    """Simulate a log twice. since: from when on the other policy is in force, µs UTC; left out: all of the log.
+    """Simulates a log under its own policies and under `policy`.
 
-    Jobs that had ended before that are not among the figures.
+    since: start of the other policy, µs UTC; None: the start of the log. Jobs that ended before it are left out of the figures.
     """
     since, to = max(log.begin, since or log.begin), log.end
     assumptions = list(log.assumptions)
@@ -50,7 +50,7 @@ def what_if(log: FromLog, policy: Policy, since: int | None = None, progress: Pr
     changed = _simulated("other", log, policy, since, to, progress)
     later = [time for time, _, _ in log.policies[1:] if since <= time <= to]
     if later:
-        assumptions.append(f"{count_text(len(later), 'change')} of the policy after that moment, left out under the other policy")
+        assumptions.append(f"{count_text(len(later), 'later policy change')} in the log, not applied under the other policy")
     refused = [name for name in changed.refused if name not in again.refused]
     if refused:
         example = changed.refused[refused[0]]
@@ -75,35 +75,35 @@ def same_policy(found: WhatIf) -> dict[str, object]:
     """Difference between the simulation and the recorded run under unchanged policies."""
     recorded, again = found.recorded.jobs, found.again.jobs
     pairs = [(recorded[name], again[name]) for name in again if name in recorded]
-    waits = [abs(there.waited_by(found.to) - here.waited_by(found.to)) for there, here in pairs]
+    waits = [abs(before.waited_by(found.to) - after.waited_by(found.to)) for before, after in pairs]
     return {
         "jobs": len(pairs),
         "waits_alike": sum(wait < SECOND for wait in waits),
         "largest_difference_of_a_wait_s": max(waits, default=0) / SECOND,
         "mean_difference_of_waits_s": mean(waits) / SECOND if waits else 0.0,
-        "evictions_recorded": sum(evictions(there) for there, _ in pairs),
-        "repeat_evictions": sum(evictions(here) for _, here in pairs),
-        "jobs_with_other_evictions": sum(evictions(there) != evictions(here) for there, here in pairs),
-        "gpu_hours_lost_recorded": sum(_lost(there) for there, _ in pairs),
-        "gpu_hours_lost_again": sum(_lost(here) for _, here in pairs),
+        "evictions_recorded": sum(evictions(before) for before, _ in pairs),
+        "repeat_evictions": sum(evictions(after) for _, after in pairs),
+        "jobs_with_other_evictions": sum(evictions(before) != evictions(after) for before, after in pairs),
+        "gpu_hours_lost_recorded": sum(_lost(before) for before, _ in pairs),
+        "gpu_hours_lost_again": sum(_lost(after) for _, after in pairs),
     }
 
 
 def confidence(same: Mapping[str, Any]) -> str:
     """How well the simulation reproduces the recorded run, as text."""
     alike, largest = same["waits_alike"], same["largest_difference_of_a_wait_s"]
-    others = f", the others up to {nearest_text(round(largest * SECOND))} more or less" if alike < same["jobs"] else ""
+    others = f", the others up to {nearest_text(round(largest * SECOND))} longer or shorter" if alike < same["jobs"] else ""
     return (
         f"Accuracy of the simulation under unchanged policies: {alike} of {count_text(same['jobs'], 'job')} "
         f"were pending equally long, within 1 s{others}; {count_text(same['repeat_evictions'], 'eviction')} instead of "
-        f"{same['evictions_recorded']}, for {count_text(same['jobs_with_other_evictions'], 'job')} another number of them; "
+        f"{same['evictions_recorded']}, for {count_text(same['jobs_with_other_evictions'], 'job')} a different number; "
         f"{same['gpu_hours_lost_again']:.1f} GPU-hours lost instead of {same['gpu_hours_lost_recorded']:.1f}. Differences "
-        "between the last two columns that are smaller than this mean nothing."
+        "between the last two columns that are smaller than this are not significant."
     )
 
 
 def groups(found: WhatIf) -> dict[str, dict[str, dict[str, float]]]:
-    """By project and by class, for each run: jobs, hours waited (mean, 95th percentile), evictions, GPU-hours lost."""
+    """Per project and class, for each run: jobs, wait time (mean, p95; hours), evictions, GPU-hours lost and done."""
     members: dict[str, list[str]] = {}
     for name, job in found.again.jobs.items():
         for key in (f"class {job.class_name}", f"project {job.project}" if job.project else ""):
@@ -141,8 +141,8 @@ def evictions(job: JobStats) -> int:
 
 def _simulated(label: str, log: FromLog, policy: Policy | None, since: int, to: int, progress: Progress | None) -> Run:
     first, workload = log.under(policy, None if policy is None else since)
-    told = None if progress is None else (lambda done, of: progress(label, done, of))
-    result = Simulation(workload, first, delays=log.delays, until=to).run(told)
+    report = None if progress is None else (lambda done, of: progress(label, done, of))
+    result = Simulation(workload, first, delays=log.delays, until=to).run(report)
     return _run(label, log, result.stats, result.refused, since, to)
 
 

@@ -12,7 +12,7 @@ End = Literal["succeeded", "failed", "cancelled"]
 
 
 class TimedReport(NamedTuple):
-    """What a node says of a task so long (µs) after this attempt of its job began to run."""
+    """A node's report about a task, `after` µs from the start of this attempt's run."""
 
     attempt: int
     after: int
@@ -21,13 +21,13 @@ class TimedReport(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a job behaves; no policy knows any of it beforehand. All times in µs.
+    """Behaviour of a job, unknown to policies beforehand. Durations in µs.
 
-    run_time: undisturbed work with all of its tasks. checkpoint_every: work between two checkpoints of its own; None: it makes
-    none. save_time: how long it takes to save once it is told to leave; None: it does not listen for that. restart_cost: what
-    each attempt after the first takes before work goes on. end: how it ends after its run time, by its own exit code, or
-    because its owner cancels it then. fails: before that, each time that so much of its work is done or done again (all attempts
-    together), a member fails. refused: attempts and members whose start the node refuses. says: what else nodes report of it.
+    run_time: undisturbed work with all of its tasks. checkpoint_every: work between its own checkpoints; None: it makes none.
+    save_time: time to save after an eviction notice; None: it ignores notices. restart_cost: time before work continues in each
+    attempt after the first. end: how it ends after its run time: by exit code, or cancelled by its owner. fails: amounts of work,
+    repeated work included and over all attempts, at which a task fails. refused: (attempt, task) of starts that the node refuses.
+    reports: other reports of its nodes.
     """
 
     run_time: int
@@ -42,56 +42,55 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A machine fails without a word. back_after: until its agent announces itself again, µs; None: never."""
+    """A machine fails silently. back_after: time until its agent announces itself again, µs; None: never."""
 
     node: str
     back_after: int | None = None
 
 
-class Happening(NamedTuple):
-    """Something from outside at a moment (µs UTC): a fact as the log holds it, or a machine that fails."""
+class WorkloadEvent(NamedTuple):
+    """An exogenous event at `time`, µs UTC: a fact as in the log, or an outage."""
 
     time: int
-    what: Fact | Outage
+    event: Fact | Outage
 
 
 @dataclass
 class Workload:
-    """A trace, ready to be simulated. Loaders make it from files, `bailiff_sim.from_log` from an audit log.
+    """Input of a simulation: made from files by the trace loaders, from an audit log by `bailiff_sim.from_log`.
 
-    nodes: the machines that are there from the start. happenings: in order of time; their order is kept within one instant.
-    outcomes: by job; one that is not named runs until somebody ends it. about: what else the manifest says of it, as JSON.
-    deadlines: by when the owner of a job wants it to have ended, µs UTC.
+    nodes: machines at the start. events: in time order; stable within one instant. outcomes: by job; a job without one runs until
+    it is ended. about: further fields of the manifest, as JSON. deadlines: of jobs, µs UTC.
     """
 
     name: str
     begin: int
     nodes: Sequence[NodeJoined]
-    happenings: Sequence[Happening]
+    events: Sequence[WorkloadEvent]
     outcomes: Mapping[str, Outcome]
     about: dict[str, object] = field(default_factory=dict)
     deadlines: dict[str, int] = field(default_factory=dict)
 
     def demands(self) -> Iterator[tuple[int, JobDemand]]:
-        """When each job is submitted, and what it asks for."""
-        for time, what in self.happenings:
-            if isinstance(what, JobSubmitted):
-                yield time, what.demand
+        """Yields the submission time (µs UTC) and the demand of each job."""
+        for time, event in self.events:
+            if isinstance(event, JobSubmitted):
+                yield time, event.demand
 
     def capacity(self) -> list[tuple[int, int]]:
-        """How many GPUs there are, as changes: moments, µs UTC, and thousandths of GPUs. A machine that fails counts on."""
-        there: dict[str, int] = {}
+        """Capacity as changes: (µs UTC, thousandths of GPUs). Machines that fail still count."""
+        known: dict[str, int] = {}
         found: list[tuple[int, int]] = []
         joins = [(self.begin, node) for node in self.nodes]
-        joins += [(time, what) for time, what in self.happenings if isinstance(what, NodeJoined)]
+        joins += [(time, event) for time, event in self.events if isinstance(event, NodeJoined)]
         for time, node in joins:
             gpu_milli = 1000 * len(node.devices)
-            if gpu_milli != there.get(node.node, 0):
-                found.append((time, gpu_milli - there.get(node.node, 0)))
-                there[node.node] = gpu_milli
+            if gpu_milli != known.get(node.node, 0):
+                found.append((time, gpu_milli - known.get(node.node, 0)))
+                known[node.node] = gpu_milli
         return found
 
     @property
     def gpus(self) -> int:
-        """GPUs of the machines that are there from the start."""
+        """Number of GPUs at the start."""
         return sum(len(node.devices) for node in self.nodes)

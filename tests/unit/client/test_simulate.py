@@ -64,19 +64,19 @@ def test_what_there_is_can_be_listed() -> None:
         ((), "expected a trace, found nothing"),
         (("phily",), "there is no trace 'phily'"),
         (("slurm:nowhere.txt",), "nowhere.txt: cannot be read: No such file or directory"),
-        (("tiresias-60", "--cluster", "many"), "'many' is no cluster"),
+        (("tiresias-60", "--cluster", "many"), "'many' is not a cluster"),
         (("tiresias-60", "--baseline", "best"), "expected some of fifo"),
         (("tiresias-60", "--save-time", "soon"), "--save-time: 'soon' is not a duration"),
-        (("tiresias-60", "--mix", "gold=100"), "--mix deals the class 'gold', which the policy lacks"),
+        (("tiresias-60", "--mix", "gold=100"), "--mix has the class 'gold', which the policy lacks"),
         (("tiresias-60", "--mtbf", "0s"), "--mtbf: expected more than 0s, or never, found 0s"),
         (("tiresias-60", "--checkpoint-every", "0s"), "--checkpoint-every: expected more than 0s, or never, found 0s"),
         (("tiresias-60", "--mix", "train=60"), "--mix: expected percentages that add up to 100, found 60"),
-        (("muri-philly-priority/trace3", "--mix", "train=100"), "--mix is for jobs without a class of their own"),
-        (("tiresias-60", "--class", "LS=train"), "tiresias-60 has no word 'LS' for a class; its own are: none"),
+        (("muri-philly-priority/trace3", "--mix", "train=100"), "--mix is for jobs without a tier"),
+        (("tiresias-60", "--class", "LS=train"), "tiresias-60 has no tier 'LS'; its tiers are: none"),
         (("tiresias-60", "--report", "nowhere/out.html"), "nowhere/out.html: cannot be written: no such folder: nowhere"),
         (("tiresias-60", "--log", "/"), "cannot be written: is a folder"),
         (("tiresias-60", "--mix", "train"), "--mix: expected NAME=VALUE, found 'train'"),
-        (("tiresias-60", "--skip", "9d"), "no job of tiresias-60 lies in what was chosen of it"),
+        (("tiresias-60", "--skip", "9d"), "no job of tiresias-60 is in the selected part of it"),
         (("--again", "nowhere.json"), "nowhere.json"),
         (("tiresias-60", "--again", "nowhere.json"), "cannot be combined with the trace"),
     ],
@@ -123,7 +123,7 @@ def test_a_policy_without_the_projects_of_the_trace_is_told_how_many_jobs_they_h
     )
     found = bailiff("simulate", f"slurm:{jobs}", "--policy", policy)
     assert found.exit_code == ExitCode.USAGE
-    assert "narrow: it lacks the projects of 1 job of " in found.stderr.replace("\n", " "), found.stderr
+    assert "narrow: the policy lacks the projects of 1 job of " in found.stderr.replace("\n", " "), found.stderr
     assert "such as 'vision': add them" in found.stderr.replace("\n", " "), found.stderr
 
 
@@ -154,10 +154,10 @@ def test_knobs_are_turned_and_the_frontier_is_shown_and_run_again(tmp_path: Path
 @pytest.mark.slow
 def test_what_cannot_be_tuned_is_said() -> None:
     wrong = bailiff("policy", "tune", *TINY, "--knob", "eviction.graze=1s")
-    assert (wrong.exit_code, "there is no 'graze'" in wrong.stderr) == (ExitCode.USAGE, True)
+    assert (wrong.exit_code, "there is no field 'graze'" in wrong.stderr) == (ExitCode.USAGE, True)
     for knob, said in (
-        ("projects.vision.quota.gpus=4", "the policy has nothing at 'projects.vision'; there is none"),
-        ("evictions.grace=4", "the policy has nothing at 'evictions'; there are priority_classes"),
+        ("projects.vision.quota.gpus=4", "the policy has no 'projects.vision'; known: none"),
+        ("evictions.grace=4", "the policy has no 'evictions'; known: priority_classes"),
         (
             "eviction.grace=soon",
             "eviction.grace=soon: eviction.grace: 'soon' is not a duration: write a whole",

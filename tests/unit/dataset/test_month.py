@@ -48,7 +48,7 @@ def test_it_loads_as_a_workload_of_the_simulator():
 
 
 def test_a_folder_that_is_no_dataset_or_was_changed_is_refused(tmp_path: Path):
-    with pytest.raises(ValueError, match="is no dataset"):
+    with pytest.raises(ValueError, match="is not a dataset"):
         from_dataset(tmp_path)
     (tmp_path / "dataset.json").write_bytes((MONTH / "dataset.json").read_bytes())
     changed = gzip.decompress((MONTH / "log.jsonl.gz").read_bytes()).replace(b'\\"gpus\\":8', b'\\"gpus\\":9', 1)

@@ -135,7 +135,7 @@ def test_random_worlds_keep_the_rules_of_the_pool_and_conserve_work(seed: int) -
         if job.outcome == "succeeded":
             assert job.work == truth.run_time, f"{name} has ended and not done its work"
             assert job.ended - job.submitted >= truth.run_time + job.lost // 4 + job.overhead // 4
-    assert sum(step.held for step in result.stats.steps) == sum(
+    assert sum(step.allocated for step in result.stats.steps) == sum(
         job.gpu_milli for job in result.jobs.values() if job.ended is None and job.waits_since is None
     )
 

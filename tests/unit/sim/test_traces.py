@@ -70,19 +70,19 @@ def test_choices_cut_compress_and_deal_classes_by_seed() -> None:
     found = trace("tiresias-60")
     some = assemble(found, machines("8x4"), Choices(first=10, compress=2000, mix={"inference": 50, "train": 50}), 3)
     again = assemble(found, machines("8x4"), Choices(first=10, compress=2000, mix={"inference": 50, "train": 50}), 3)
-    assert some.happenings == again.happenings
+    assert some.events == again.events
     other = assemble(found, machines("8x4"), Choices(first=10, compress=2000, mix={"inference": 50, "train": 50}), 4)
     assert [job.priority_class for _, job in some.demands()] != [job.priority_class for _, job in other.demands()]
-    assert some.happenings[1].time - some.happenings[0].time == 15 * SECOND
+    assert some.events[1].time - some.events[0].time == 15 * SECOND
     with pytest.raises(ValueError, match="no job of tiresias-60"):
         assemble(found, machines("8x4"), Choices(skip=100 * HOUR), 0)
 
 
 def test_machines_fail_by_chance_and_by_seed() -> None:
     found = trace("tiresias-60")
-    one = assemble(found, machines("8x4"), Choices(mtbf=2 * HOUR), 1).happenings
-    assert one == assemble(found, machines("8x4"), Choices(mtbf=2 * HOUR), 1).happenings
-    assert one != assemble(found, machines("8x4"), Choices(mtbf=2 * HOUR), 2).happenings
+    one = assemble(found, machines("8x4"), Choices(mtbf=2 * HOUR), 1).events
+    assert one == assemble(found, machines("8x4"), Choices(mtbf=2 * HOUR), 1).events
+    assert one != assemble(found, machines("8x4"), Choices(mtbf=2 * HOUR), 2).events
     assert [each.time for each in one] == sorted(each.time for each in one)
 
 
@@ -98,7 +98,7 @@ def test_real_clusters_have_the_machines_that_their_papers_say() -> None:
     }
     assert dict(cluster("alibaba-lingjun-2023:3")[0].labels) == {"dsw": "G6", "psw": "P10", "asw": "S14"}
     assert len(cluster("alibaba-pai-2020:100")) == 100
-    with pytest.raises(ValueError, match=r"'eight' is no cluster: .* or one of alibaba-openb-2023"):
+    with pytest.raises(ValueError, match=r"'eight' is not a cluster: .* or one of alibaba-openb-2023"):
         cluster("eight")
 
 
@@ -111,7 +111,7 @@ def test_daily_quotas_of_venus_become_policies() -> None:
     workload = assemble(found, machines("8x8"), Choices(first=400, compress=1), 0)
     changed, first = with_daily_quotas(workload, policy())
     assert any(each.quota.gpu_milli for each in first.projects)
-    assert len(changed.happenings) > len(workload.happenings)
+    assert len(changed.events) > len(workload.events)
 
 
 def test_two_traces_together_begin_together() -> None:
@@ -146,7 +146,7 @@ def test_every_bad_row_is_said_with_file_line_column_and_what_was_found(tmp_path
     [
         ("", "mine.csv:1: expected the columns timestamp, duration, num_gpus, cluster; it lacks timestamp"),
         ("a,b\n1,2\n", "it lacks timestamp, duration, num_gpus, cluster, found a, b"),
-        ("timestamp,duration,num_gpus,cluster\n", "it holds no job"),
+        ("timestamp,duration,num_gpus,cluster\n", "no job with GPUs"),
         ("\x00\xff", "mine.csv"),
     ],
 )
@@ -174,7 +174,7 @@ def test_slurms_accounting_is_read(tmp_path: Path) -> None:
     first, second = found.jobs
     assert (first.gpus, first.per_task, first.run_time, first.project, first.tier) == (16, 8, 2 * HOUR, "vision", "high")
     assert (second.gpus, second.run_time, second.end) == (4, 30 * MINUTE, "cancelled")
-    assert dict(found.left_out) == {"not over, or never started": 1, "without a GPU": 1}
+    assert dict(found.left_out) == {"not ended, or never started": 1, "without a GPU": 1}
     file.write_text("|".join(SACCT) + "\n1|a|b|c|d|2026-01-05T10:00:00|2026-01-05T10:00:00|2026-01-05T10:00:00|ODD|gres/gpu=1\n")
     with pytest.raises(TraceProblem, match=r"jobs.txt:2: State: expected a state of Slurm"):
         trace(f"slurm:{file}")

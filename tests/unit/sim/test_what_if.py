@@ -138,7 +138,7 @@ def test_what_is_assumed_is_said():
     assert "1 job had been cancelled by a person" in assumed
 
 
-def test_a_gpu_that_was_set_aside_is_so_under_every_policy():
+def test_a_gpu_that_was_quarantined_is_so_under_every_policy():
     story = Story()
     story.node("n1", gpus=2)
     story.quarantined("n1", 0)
@@ -151,7 +151,7 @@ def test_a_gpu_that_was_set_aside_is_so_under_every_policy():
     found = what_if(log, NOBODY)
     assert same_policy(found)["waits_alike"] == 1
     assert found.changed.jobs["waits"].waited == HOUR + SECOND
-    assert "a GPU was set aside (quarantined) 1 time:" in " ".join(log.assumptions)
+    assert "a GPU was quarantined 1 time:" in " ".join(log.assumptions)
 
 
 def test_a_pool_that_grows_is_never_more_than_full():

@@ -11,9 +11,9 @@ from .base import MessageBody
 
 
 class FenceStatus(Document):
-    """The highest (epoch, seq) that the agent has obeyed, and the epoch of the newest writer that it has heard of.
+    """The highest (epoch, seq) that the agent has obeyed, and the newest writer epoch that it has seen.
 
-    Higher than the log's head: the log was cut short.
+    A position above the log's head means that the log was truncated.
     """
 
     epoch: Count = 0
@@ -22,10 +22,10 @@ class FenceStatus(Document):
 
 
 class TrackedTask(Document):
-    """One task in an inventory. `stages`: those that its eviction has reached, in order. step: the last one that it published.
+    """One task in an inventory. `stages`: those that its eviction has reached, in order. step: the last one published.
 
-    ordered_by: seq of the record that ordered its start; an earlier member of that number may still be here.
-    unobserved: it has ended, and nobody saw how.
+    ordered_by: seq of the record that ordered its start; a task of an earlier start with the same index may still be present.
+    unobserved: it ended while the agent was not running.
     """
 
     job: Name
@@ -45,7 +45,7 @@ class TrackedTask(Document):
 
 
 class QuarantinedDevice(Document):
-    """A device that was not seen free and is not given out. `job`, `attempt`, `task`: who left it so, where known."""
+    """A device that was not seen free and is not allocated. `job`, `attempt`, `task`: its last task, if known."""
 
     device: OpaqueId
     reason: QuarantineReason
@@ -67,9 +67,9 @@ class ReportBody(MessageBody):
 
 
 class NodeInventory(ReportBody):
-    """Who the agent is and everything it holds: the first report of an incarnation, and again when asked.
+    """The agent's identity and all its tasks and devices: the first report of an incarnation, and again on request.
 
-    checkpoint_store: what is written in the folder in which its jobs keep checkpoints, where that is one that nodes share.
+    checkpoint_store: id stored in the checkpoint folder, if nodes share it.
     """
 
     TYPE: ClassVar[str] = "bailiff.NodeInventory.v1"
@@ -95,7 +95,7 @@ class NodeHeartbeat(ReportBody):
 
 
 class TaskReport(ReportBody):
-    """Base of reports about one task. ordered_by: the seq that ordered what this is an answer to, where the agent knows it."""
+    """Base of reports about one task. ordered_by: seq of the record that ordered what this report answers, if known."""
 
     TYPE: ClassVar[str] = ""
     job: Name
@@ -118,15 +118,15 @@ class TaskStartRefusedReport(TaskReport):
 
 
 class EvictionStageReport(TaskReport, Stage):
-    """The eviction of the task got this far."""
+    """The eviction of the task reached this stage."""
 
     TYPE: ClassVar[str] = "bailiff.EvictionStageReport.v1"
 
 
 class TaskProgressReport(TaskReport):
-    """How far the task says it is, at most once in some seconds; `step_rate_milli`: steps in 1,000 s.
+    """Progress as reported by the task, at most once in a few seconds; `step_rate_milli`: steps per 1,000 s.
 
-    checkpoint: the newest one, committed `checkpoint_age` µs before this was said.
+    checkpoint: the newest one, committed `checkpoint_age` µs before this report.
     """
 
     TYPE: ClassVar[str] = "bailiff.TaskProgressReport.v1"
@@ -138,7 +138,7 @@ class TaskProgressReport(TaskReport):
 
 
 class TaskResumedReport(TaskReport):
-    """The task goes on from a checkpoint; `skipped_checkpoints` newer ones were damaged."""
+    """The task continues from a checkpoint; `skipped_checkpoints` newer ones were damaged."""
 
     TYPE: ClassVar[str] = "bailiff.TaskResumedReport.v1"
     step: Count
@@ -147,7 +147,7 @@ class TaskResumedReport(TaskReport):
 
 
 class TaskExitedReport(TaskReport):
-    """The main process ended. Negative: by that signal. `step`: the last one that it published. unobserved: nobody saw how."""
+    """The main process ended. Negative codes are signals. `step`: the last one published. unobserved: the agent missed it."""
 
     TYPE: ClassVar[str] = "bailiff.TaskExitedReport.v1"
     exit_code: Integer

@@ -1,4 +1,4 @@
-"""`bailiff.requests`: what anyone who may submit publishes. The client chooses the CloudEvents `id`: repeats are harmless."""
+"""`bailiff.requests`: requests of users and operators. The client chooses the CloudEvents `id`: repeats are harmless."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -59,7 +59,7 @@ class CancelJob(RequestBody):
 
 
 class ScaleJob(RequestBody):
-    """Let the job ask for another number of tasks, of the task group `group`; min_tasks as before where left out."""
+    """Change the number of tasks of the task group `group`; `min_tasks` is unchanged if left out."""
 
     TYPE: ClassVar[str] = "bailiff.ScaleJob.v1"
     job: Name
@@ -101,7 +101,7 @@ class ResumeJob(RequestBody):
 
 
 class MigrateJob(RequestBody):
-    """Move this job to `node`, or, left out, to other nodes than its present ones: a place is reserved first."""
+    """Move this job to `node`, or without one to nodes other than its current ones; the place is reserved first."""
 
     TYPE: ClassVar[str] = "bailiff.MigrateJob.v1"
     job: Name
@@ -110,11 +110,11 @@ class MigrateJob(RequestBody):
 
 
 class DrainNode(RequestBody):
-    """Give this node nothing new, and let it become empty.
+    """Place nothing new on this node, and empty it.
 
-    graceful: jobs that listen move where there is room, others may finish until the deadline and leave then; quick: they leave
-    now, with their whole grace; fast: now, with the policy's short grace. deadline: from now on; left out with graceful: jobs
-    may finish, whenever that is.
+    graceful: jobs that handle eviction notices move if they fit elsewhere; others may finish until the deadline, then they are
+    evicted. quick: jobs are evicted now, with their full grace. fast: now, with the policy's short grace. deadline: from now on;
+    without one, graceful lets jobs finish.
     """
 
     TYPE: ClassVar[str] = "bailiff.DrainNode.v1"
@@ -135,8 +135,8 @@ class UndrainNode(RequestBody):
 class ApplyPolicy(RequestBody):
     """Put this policy in force.
 
-    expected_revision: the position of the policy that this one was made from; where another is in force by now, it is
-    refused. enforce: jobs that it would not have admitted leave; without it a policy by itself evicts nobody.
+    expected_revision: revision of the policy that this one is based on; the request is rejected if another is in force. enforce:
+    evict jobs that this policy would not admit; without it, applying a policy evicts no job.
     """
 
     TYPE: ClassVar[str] = "bailiff.ApplyPolicy.v1"
@@ -146,7 +146,7 @@ class ApplyPolicy(RequestBody):
 
 
 class ReplaceNode(RequestBody):
-    """An operator says that the machine `machine_id` may take the name `node`."""
+    """Let the machine `machine_id` take the name `node`; an operator's request."""
 
     TYPE: ClassVar[str] = "bailiff.ReplaceNode.v1"
     node: Name
@@ -154,14 +154,14 @@ class ReplaceNode(RequestBody):
 
 
 class ReturnNode(RequestBody):
-    """An operator says that silence may be judged again: of one node, or of the pool after `NodesSilent`."""
+    """Judge the silence of a node, or of the pool after `NodesSilent`, again; an operator's request."""
 
     TYPE: ClassVar[str] = "bailiff.ReturnNode.v1"
     node: Name | None = None
 
 
 class AcceptTruncation(RequestBody):
-    """An operator says to go on with a log that is shorter than what agents have obeyed."""
+    """Continue with a log that ends before commands that agents have obeyed; an operator's request."""
 
     TYPE: ClassVar[str] = "bailiff.AcceptTruncation.v1"
     epoch: Count

@@ -10,7 +10,7 @@ from .base import MessageBody
 
 
 class EvictionCount(Document):
-    """So many evictions were decided with this action, by this right or for this cause."""
+    """Number of evictions decided with this action, by rule or cause."""
 
     action: Literal["preempt", "reclaim", "consolidate", "evict", "migrate"]
     rule: str
@@ -18,24 +18,24 @@ class EvictionCount(Document):
 
 
 class WorkLost(Document):
-    """GPU-ms of work that attempts lost which ended for this cause."""
+    """GPU-ms of work lost by attempts that ended for this cause."""
 
     cause: str
     gpu_ms: Count
 
 
 class LateStarts(Document):
-    """So many jobs started later than the policy promised for this percentage of its class."""
+    """Number of jobs that started later than the policy's `start_slo` for this percentage of the class."""
 
     percent: Annotated[Integer, Field(ge=1, le=100)]
     jobs: Count
 
 
 class ClassWindow(Document):
-    """Jobs of one priority class: submitted, started for the first time, and how long they waited for that, ms.
+    """Jobs of one priority class: submitted, started for the first time, and their pending time until then, ms.
 
-    waited_ms: how long all that waited did so within the window, first start or not. Percentiles are upper bounds, at most 3 %
-    above the truth; left out where nothing started.
+    waited_ms: total pending time of all jobs within the window, started or not. Percentiles are upper bounds, at most 3 % too
+    high; left out if no job started.
     """
 
     name: str
@@ -49,9 +49,9 @@ class ClassWindow(Document):
 
 
 class ProjectWindow(Document):
-    """GPU-ms that a project, with all below it, held, and that it was entitled to: its fair share. `""`: the whole pool.
+    """GPU-ms allocated to a project and all projects below it, and its fair share of them. `""`: the whole pool.
 
-    idle_gpu_ms: of those held, while the agents saw that these GPUs did nothing (where the policy lets them look).
+    idle_gpu_ms: part of them in which agents saw the GPUs idle (only with `idle` in the policy).
     """
 
     name: str
@@ -61,9 +61,9 @@ class ProjectWindow(Document):
 
 
 class ProjectTelemetry(Document):
-    """What agents measured on the GPUs that a project, with all below it, held; one that several hold counts in parts.
+    """Telemetry of the GPUs of a project and all projects below it; a shared GPU counts in parts.
 
-    gpu_ms: measured at all; busy_gpu_ms: of those, weighed by how busy they were. Memory is in MiB times seconds.
+    gpu_ms: GPU time with measurements; busy_gpu_ms: that, times utilisation. Memory is in MiB times seconds.
     """
 
     name: str
@@ -74,9 +74,9 @@ class ProjectTelemetry(Document):
 
 
 class TelemetryWindow(MessageBody):
-    """What was measured in one window of one pool, `begin` to `end`, µs by the broker's append times, aligned to UTC.
+    """GPU measurements of one pool in one window, `begin` to `end`, µs by the broker's append times, aligned to UTC.
 
-    It is told once it is over and something newer has come; told again it says the same. Project `""`: the whole pool.
+    Published once it is over and a newer measurement has arrived; a repeat is identical. Project `""`: the whole pool.
     """
 
     TYPE: ClassVar[str] = "bailiff.TelemetryWindow.v1"
@@ -87,9 +87,9 @@ class TelemetryWindow(MessageBody):
 
 
 class RollupState(Document):
-    """What the roll-up has counted of a pool, up to but not including `next_seq`; hash: of the record before that.
+    """The roll-up's state of a pool up to but not including `next_seq`; hash: of the record before it.
 
-    Everything else in it is the roll-up's own affair. Where there are hundreds of projects all of it is packed (zlib).
+    All other fields are private to the roll-up. With hundreds of projects the state is compressed (zlib).
     """
 
     next_seq: Count
@@ -99,10 +99,11 @@ class RollupState(Document):
 class RollupWindow(MessageBody):
     """One window of one pool, `begin` to `end`, µs on log time, aligned to UTC. complete: it is over, else as of `end`.
 
-    It follows from the records `first_seq` up to but not including `next_seq`, so that a window told twice says the same.
-    repeat_evictions: how many of the jobs displaced for others (preempt, reclaim, consolidate) had come back from another
-    eviction less than one window's length before; thrash_permille: their share. cancelled_evictions: evictions taken back.
-    saved_gpu_ms: work that evicted jobs would have lost without their checkpoints. available_gpu_ms: of GPUs that could be used.
+    It follows from the records `first_seq` up to but not including `next_seq`; a repeat is identical.
+    repeat_evictions: number of jobs evicted for others (preempt, reclaim, consolidate) that had resumed after another
+    eviction less than one window's length before; thrash_permille: their share. cancelled_evictions: evictions that were
+    cancelled.
+    saved_gpu_ms: work that evicted jobs would have lost without their checkpoints. available_gpu_ms: of usable GPUs.
     """
 
     TYPE: ClassVar[str] = "bailiff.RollupWindow.v1"

@@ -1,6 +1,6 @@
-"""Azure's LLM inference of 2023 (ISCA '24): requests of two services for an hour, as the replicas that it takes to serve them.
+"""Azure's LLM inference of 2023 (ISCA '24): one hour of requests of two services, as the serving replicas that they need.
 
-In each minute so many replicas of one GPU are wanted as its tokens need; the youngest leaves first when fewer are.
+Each minute needs enough replicas of one GPU for its tokens; when the number falls, the youngest ends first.
 """
 
 from collections import Counter
@@ -12,26 +12,26 @@ from .jobs import Trace, TraceJob
 from .rows import SECOND, Row, table
 
 MINUTE = 60 * SECOND
-TOKENS_PER_SECOND = 1_000  # that one replica is taken to serve, prompts and answers together
+TOKENS_PER_SECOND = 1_000  # assumed per replica, prompt and generated tokens together
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 TIERS = {"serving": "inference"}
-NOTES = (f"replicas are ours: one GPU each, {TOKENS_PER_SECOND} tokens a second, counted by the minute",)
+NOTES = (f"replicas are computed: one GPU each, {TOKENS_PER_SECOND} tokens per second, adjusted every minute",)
 
 
 def load(source: Path | Traversable | None = None, variant: str = "code") -> Trace:
-    """The service `code` or `conv`, or a file with their columns."""
+    """Loads the service `code` or `conv`, or a file with the same columns."""
     tokens: Counter[int] = Counter()
 
     def request(row: Row) -> None:
         tokens[row.moment("TIMESTAMP") // MINUTE] += row.count("ContextTokens") + row.count("GeneratedTokens")
 
     table(source or shipped("azure-llm-inference-2023", f"AzureLLMInferenceTrace_{variant}.csv.gz"), COLUMNS, request)
-    wanted = {minute: -(-tokens[minute] // (60 * TOKENS_PER_SECOND)) for minute in range(min(tokens), max(tokens) + 1)}
+    replicas = {minute: -(-tokens[minute] // (60 * TOKENS_PER_SECOND)) for minute in range(min(tokens), max(tokens) + 1)}
     jobs, running = list[TraceJob](), list[int]()
-    for minute in (*wanted, max(wanted) + 1):
-        for _ in range(max(0, wanted.get(minute, 0) - len(running))):
+    for minute in (*replicas, max(replicas) + 1):
+        for _ in range(max(0, replicas.get(minute, 0) - len(running))):
             running.append(minute)
-        for _ in range(len(running) - wanted.get(minute, 0)):
+        for _ in range(len(running) - replicas.get(minute, 0)):
             began = running.pop()
             name = f"{variant}-{len(jobs):05d}"
             jobs.append(TraceJob(name, began * MINUTE, (minute - began) * MINUTE, 1, project=f"serve-{variant}", tier="serving"))

@@ -40,7 +40,7 @@ CLUSTERS: Mapping[str, Callable[[], list[Machine]]] = {
 
 
 def trace(name: str) -> Trace:
-    """The trace of that name, or `FORMAT:FILE`; several joined with +, which begin together. Raises `TraceProblem`."""
+    """Loads a bundled trace, or `FORMAT:FILE`; traces joined with + start together. Raises `TraceProblem`."""
     kind, colon, file = name.partition(":")
     named = [name] if colon and kind in FORMATS and Path(file).exists() else name.split("+")
     parts = [_one(part) for part in named]
@@ -52,13 +52,13 @@ def trace(name: str) -> Trace:
         prefix = f"{number}." if number else ""
         jobs += [_moved(job, shift, prefix) for job in part.jobs]
         tiers |= part.tiers
-        left_out |= {f"{part.name}: {why}": count for why, count in part.left_out.items()}
+        left_out |= {f"{part.name}: {reason}": count for reason, count in part.left_out.items()}
     notes = [note for part in parts for note in part.notes]
     return Trace(name, jobs, parts[0].cluster, tiers, left_out=left_out, notes=notes)
 
 
 def cluster(text: str) -> list[Machine]:
-    """`16x8xH100-80GB`, or a real one by name, or the first of its machines: `alibaba-pai-2020:100`. Raises `ValueError`."""
+    """Parses `16x8xH100-80GB`, or a real cluster's name with an optional size: `alibaba-pai-2020:100`. Raises `ValueError`."""
     name, _, most = text.partition(":")
     if name not in CLUSTERS:
         try:
@@ -78,10 +78,10 @@ def _one(name: str) -> Trace:
     elif name in SHIPPED:
         found = SHIPPED[name]()
     else:
-        known = f"traces: {', '.join(SHIPPED)}\nformats of a file, as in slurm:jobs.txt: {', '.join(FORMATS)}"
+        known = f"traces: {', '.join(SHIPPED)}\nfile formats, as in slurm:jobs.txt: {', '.join(FORMATS)}"
         raise TraceProblem(f"there is no trace {name!r}\n{known}")
     if not found.jobs:
-        raise TraceProblem(f"{name}: it holds no job with GPUs and a run time")
+        raise TraceProblem(f"{name}: no job with GPUs and a run time")
     return found
 
 

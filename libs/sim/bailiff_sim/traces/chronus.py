@@ -1,4 +1,4 @@
-"""Chronus (SoCC '21): Philly's jobs with synthetic deadlines. Times are minutes."""
+"""Chronus (SoCC '21): Philly's jobs with synthetic deadlines. Times are in minutes."""
 
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -10,11 +10,11 @@ from .rows import SECOND, Row, table
 MINUTE = 60 * SECOND
 TIERS = {"strict": "inference", "soft": "interactive", "best": "train"}
 COLUMNS = ("job_id", "user", "num_gpu", "submit_time", "duration", "expect_time_list", "job_type")
-NOTES = ("its deadlines and their kinds are synthetic; the deadline of a soft one is its first",)
+NOTES = ("deadlines and their kinds are synthetic; a soft job has several, of which the first is used",)
 
 
 def load(source: Path | Traversable | None = None, variant: str = "MIX1") -> Trace:
-    """The trace (`MIX1`: strict and best; `MIX2`: soft, too), or a file with its columns."""
+    """Loads the trace (`MIX1`: strict and best effort; `MIX2`: also soft), or a file with the same columns."""
     left_out, taken = LeftOut(), dict[str, int]()
 
     def job(row: Row) -> TraceJob | None:
@@ -24,7 +24,7 @@ def load(source: Path | Traversable | None = None, variant: str = "MIX1") -> Tra
             return left_out("without GPUs or run time")
         first = row.text("expect_time_list").partition("-")[0]
         if not first.isdecimal():
-            raise row.fault("expect_time_list", "minutes with - between them")
+            raise row.fault("expect_time_list", "minutes separated by -")
         deadline = None if tier == "best" else int(first) * MINUTE
         submitted = row.micros("submit_time", MINUTE)
         return TraceJob(name, submitted, run_time, gpus, project=named(row.text("user")), tier=tier, deadline=deadline)

@@ -5,11 +5,11 @@ from bailiff_sim.cluster import GIB, Machine
 from .files import shipped
 from .rows import Row, table
 
-LINGJUN_GPUS = 8  # its hosts have eight each; the topology file does not say so
+LINGJUN_GPUS = 8  # per host; not in the topology file
 
 
 def pai() -> list[Machine]:
-    """Those of its 1,897 machines that have GPUs (NSDI '22)."""
+    """Machines of Alibaba PAI 2020 (NSDI '22) with GPUs; the file lists 1,897."""
     number = 0
 
     def machine(row: Row) -> Machine | None:
@@ -25,7 +25,7 @@ def pai() -> list[Machine]:
 
 
 def lingjun() -> list[Machine]:
-    """Its 847 hosts (SIGCOMM '24), labelled with their switches: core, aggregation, top of the rack."""
+    """The 847 hosts of Lingjun (SIGCOMM '24), labelled with their switches: core, aggregation, top of rack."""
 
     def machine(row: Row) -> Machine:
         labels = tuple((level.lower(), row.text(level)) for level in ("DSW", "PSW", "ASW"))

@@ -5,7 +5,7 @@ from importlib.resources.abc import Traversable
 
 
 def shipped(*parts: str) -> Traversable:
-    """A file of `traces_data`."""
+    """Path of a file in `traces_data`."""
     found: Traversable = files("bailiff_sim") / "traces_data"
     for part in parts:
         found = found / part

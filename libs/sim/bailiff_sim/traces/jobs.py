@@ -13,10 +13,10 @@ from .rows import Row, TraceProblem
 
 @dataclass(frozen=True, slots=True)
 class TraceJob:
-    """One job as the trace has it. Times µs; `submitted` counts from wherever the trace does.
+    """One job of a trace. Times in µs; the origin of `submitted` is the trace's.
 
-    gpu_milli: of one GPU, for a job that shares one; else 1000. tier: the trace's own word for its class; empty: it has none.
-    deadline: after the submission, by when its owner wants it.
+    gpu_milli: thousandths of a GPU for a job with a GPU share; else 1000. tier: the trace's name of its class; empty: none.
+    deadline: µs after the submission.
     """
 
     name: str
@@ -36,10 +36,10 @@ class TraceJob:
 
 @dataclass(frozen=True)
 class Trace:
-    """A trace that was read.
+    """A loaded trace.
 
-    tiers: the priority class of Bailiff's default policy that each of its own words suggests. cluster: machines to try it on
-    where nobody says others. left_out: rows that are no jobs of GPUs, by why. notes: what its reader has to know.
+    tiers: default priority class per tier. cluster: default cluster. left_out: number of rows left out, by reason. notes: for the
+    user, printed above the results.
     """
 
     name: str
@@ -52,31 +52,31 @@ class Trace:
 
 
 class LeftOut:
-    """Counts rows that become no jobs."""
+    """Counts rows that are left out, by reason."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
 
-    def __call__(self, why: str) -> TraceJob | None:
-        """One more, for this reason. What `make` of a table may answer: no job."""
-        self.counts[why] = self.counts.get(why, 0) + 1
+    def __call__(self, reason: str) -> TraceJob | None:
+        """Counts a row and returns None, so that a row parser can return the result."""
+        self.counts[reason] = self.counts.get(reason, 0) + 1
         return None
 
 
-UNFIT = re.compile(r"[^-a-z0-9._]+")
+INVALID = re.compile(r"[^-a-z0-9._]+")
 
 
 @lru_cache(maxsize=4096)
 def named(text: str, prefix: str = "") -> str:
-    """The trace's word as a name that Bailiff takes."""
-    found = UNFIT.sub("-", f"{prefix}{text}".lower())[:63].strip("-._")
+    """Converts a text of the trace to a valid Bailiff name."""
+    found = INVALID.sub("-", f"{prefix}{text}".lower())[:63].strip("-._")
     return found or "none"
 
 
 def job_name(row: Row, column: str, taken: dict[str, int]) -> str:
-    """`job-` and the row's own id. taken: the line of each name so far; a second one is a fault."""
+    """Returns `job-` and the row's id. taken: line of each name so far. Raises `TraceProblem` for a duplicate."""
     found = named(row.text(column), "job-")
     if found in taken:
-        raise TraceProblem(f"{row.file}:{row.line}: {column}: {row.text(column)!r} stands in line {taken[found]} already")
+        raise TraceProblem(f"{row.file}:{row.line}: {column}: {row.text(column)!r} is a duplicate of line {taken[found]}")
     taken[found] = row.line
     return found

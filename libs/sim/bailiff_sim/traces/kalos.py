@@ -1,4 +1,4 @@
-"""A sample of Acme's Kalos cluster (NSDI '24): 319 jobs of large language models, as a third party converted them."""
+"""A sample of Acme's Kalos cluster (NSDI '24): 319 LLM jobs, as converted by a third party."""
 
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -9,11 +9,11 @@ from .rows import SECOND, Row, table
 
 ITERATION = SECOND // 2
 COLUMNS = ("job_id", "arrival_time", "num_iteration", "gpu_workers", "gpu_per_worker")
-NOTES = ("a run time is the number of iterations times 0.5 s, as its converter has it; it holds completed jobs only",)
+NOTES = ("the run time is the number of iterations times 0.5 s, as in the converter; completed jobs only",)
 
 
 def load(source: Path | Traversable | None = None) -> Trace:
-    """The trace, or a file with its columns."""
+    """Loads the trace, or a file with the same columns."""
     left_out, taken = LeftOut(), dict[str, int]()
 
     def job(row: Row) -> TraceJob | None:

@@ -1,4 +1,4 @@
-"""Muri (SIGCOMM '22): jobs of four Philly tenants with priorities assigned by its authors. Times are milliseconds."""
+"""Muri (SIGCOMM '22): jobs of four Philly tenants with priorities assigned by its authors. Times are in milliseconds."""
 
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -16,7 +16,7 @@ NOTES = ("its priorities are synthetic",)
 
 
 def load(source: Path | Traversable | None = None, variant: str = "trace2") -> Trace:
-    """One of its four, or a file with their columns."""
+    """Loads one of the four traces, or a file with the same columns."""
     left_out, taken = LeftOut(), dict[str, int]()
 
     def job(row: Row) -> TraceJob | None:

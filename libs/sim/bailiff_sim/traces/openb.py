@@ -1,4 +1,4 @@
-"""Alibaba's cluster of 2023 (ATC '23): pods with a quality of service, many on a part of a GPU. Times are seconds."""
+"""Alibaba's cluster of 2023 (ATC '23): pods with QoS classes, many with GPU shares. Times are in seconds."""
 
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -17,13 +17,13 @@ COLUMNS = (
     "creation_time", "deletion_time", "scheduled_time",
 )  # fmt: skip
 NOTES = (
-    "at its own times it never wants more than 66 GPUs: to see it contend, take a small cluster, or compress its times",
-    "pods that were still running ended with the trace; shares below a tenth of a GPU count as a tenth",
+    "the trace never requests more than 66 GPUs at once: for contention use a small --cluster or --compress",
+    "pods that were still running end with the trace; shares below a tenth of a GPU count as a tenth",
 )
 
 
 def load(source: Path | Traversable | None = None, variant: str = "default") -> Trace:
-    """The trace (`default`, `gpuspec33`, `gpushare100`), or a file with its columns."""
+    """Loads the trace (`default`, `gpuspec33`, `gpushare100`), or a file with the same columns."""
     left_out, taken = LeftOut(), dict[str, int]()
 
     def job(row: Row) -> TraceJob | None:
@@ -52,7 +52,7 @@ def load(source: Path | Traversable | None = None, variant: str = "default") -> 
 
 
 def cluster() -> list[Machine]:
-    """Its 1,213 machines with GPUs."""
+    """The 1,213 machines with GPUs."""
 
     def machine(row: Row) -> Machine:
         return Machine(

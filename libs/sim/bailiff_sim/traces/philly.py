@@ -1,4 +1,4 @@
-"""Philly (Microsoft, 2017; ATC '19), as Pollux's simulator has it: 82,247 jobs of 15 tenants, without priorities."""
+"""Philly (Microsoft, 2017; ATC '19), in the version of Pollux's simulator: 82,247 jobs of 15 tenants, without priorities."""
 
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -7,12 +7,12 @@ from .files import shipped
 from .jobs import LeftOut, Trace, TraceJob, named
 from .rows import Row, table
 
-CLUSTER = "231x8,321x2"  # the 2,490 GPUs of the paper, as the machine list of the original trace has them
-NOTES = ("arrival is the trace's timestamp; it holds no queueing times and no outcomes",)
+CLUSTER = "231x8,321x2"  # the 2,490 GPUs of the paper, by the machine list of the original trace
+NOTES = ("the arrival is the trace's timestamp; the trace has no queueing times and no outcomes",)
 
 
 def load(source: Path | Traversable | None = None) -> Trace:
-    """The trace, or a file with its columns."""
+    """Loads the trace, or a file with the same columns."""
     left_out = LeftOut()
 
     def job(row: Row) -> TraceJob | None:

@@ -12,9 +12,9 @@ DAY = 86_400_000_000
 
 
 def venus(tenants: Sequence[str], gpus: int) -> list[tuple[int, dict[str, int]]]:
-    """Quotas of these tenants, the largest first, scaled to so many GPUs; days on which they change, µs from the first.
+    """Returns (µs from the first day, quotas) for each day on which quotas change, scaled to `gpus`.
 
-    Tenants beyond its 25 get none.
+    tenants: largest first, matched with Venus' virtual clusters by size; those beyond its 25 get a quota of 0.
     """
     names: list[str] = []
 
@@ -37,7 +37,7 @@ def venus(tenants: Sequence[str], gpus: int) -> list[tuple[int, dict[str, int]]]
 
 
 def with_quotas(policy: Policy, quotas: dict[str, int]) -> Policy:
-    """The policy with a project for each of these, and these quotas; whoever is in none of them is in `default`."""
+    """Returns the policy with these projects and quotas, in GPUs, and a project `default` for all other jobs."""
     projects = [Project(name=name, quota=Bounds(gpu_milli=1000 * gpus)) for name, gpus in quotas.items()]
     if "default" not in quotas:
         projects.append(Project(name="default"))

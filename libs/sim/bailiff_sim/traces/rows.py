@@ -12,44 +12,44 @@ from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
-MOST_TOLD = 20
+MAX_ERRORS = 20
 SECOND = 1_000_000
 LONGEST = 10 * 366 * 86_400 * SECOND
 GZIP = b"\x1f\x8b"
 
 
 class TraceProblem(Exception):
-    """A trace that cannot be read. The text has a line for each fault: file, line, column, what was expected and found."""
+    """A trace that cannot be read. The text has one line per error: file, line, column, expected and found value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row: its values by column."""
+    """One row; `values` by column."""
 
     file: str
     line: int
     values: Mapping[str, str]
 
     def text(self, column: str) -> str:
-        """The value as it stands."""
+        """Returns the value, stripped."""
         return self.values[column].strip()
 
     def count(self, column: str) -> int:
-        """A whole number, 0 or more; `8.0` is one, too."""
+        """Parses a whole number, 0 or more; also `8.0`. Raises `TraceProblem`."""
         found = self._number(column, "a whole number")
         if found != found.to_integral_value() or found < 0:
             raise self.fault(column, "a whole number, 0 or more")
         return int(found)
 
     def micros(self, column: str, unit: int = SECOND) -> int:
-        """A time or duration, 0 or more, in units of so many µs; as µs."""
+        """Parses a time or duration, 0 or more, and returns µs. unit: µs per unit. Raises `TraceProblem`."""
         found = self._number(column, "a number") * unit
         if not 0 <= found <= LONGEST * 100:
             raise self.fault(column, "a time or duration, 0 or more")
         return int(found)
 
     def moment(self, column: str) -> int:
-        """A date and time (UTC where it does not say otherwise), µs."""
+        """Parses a date and time, UTC by default, and returns µs UTC. Raises `TraceProblem`."""
         try:
             found = datetime.fromisoformat(self.text(column))
         except ValueError:
@@ -58,13 +58,13 @@ class Row:
         return (since.days * 86_400 + since.seconds) * SECOND + since.microseconds
 
     def choice(self, column: str, among: Mapping[str, T]) -> T:
-        """What the value stands for."""
+        """Looks the value up in `among`. Raises `TraceProblem`."""
         if self.text(column) not in among:
             raise self.fault(column, " or ".join(among) if len(among) < 8 else f"one of {', '.join(among)}")
         return among[self.text(column)]
 
     def fault(self, column: str, expected: str) -> TraceProblem:
-        """The sentence about a value."""
+        """Returns the error for a value."""
         found = self.values.get(column, "").strip()
         return TraceProblem(f"{self.file}:{self.line}: {column}: expected {expected}, found {found[:60] or 'nothing'!r}")
 
@@ -79,24 +79,24 @@ class Row:
 
 
 def table(source: Path | Traversable, columns: Sequence[str], make: Callable[[Row], T | None], delimiter: str = ",") -> list[T]:
-    """What `make` makes of each row that it does not answer with None; the file may be gzipped.
+    """Parses each row of a file, gzipped or not, with `make`; rows for which it returns None are left out.
 
-    Raises `TraceProblem` with every row that it raised one for, up to twenty.
+    Raises `TraceProblem` with the errors of all rows, up to twenty.
     """
     found: list[T] = []
-    faults: list[str] = []
+    errors: list[str] = []
     for row in _rows(source, columns, delimiter):
         try:
             made = row if isinstance(row, TraceProblem) else make(row)
         except TraceProblem as fault:
             made = fault
         if isinstance(made, TraceProblem):
-            faults.append(str(made))
+            errors.append(str(made))
         elif made is not None:
             found.append(made)
-    if faults:
-        more = [f"{source.name}: and {len(faults) - MOST_TOLD} rows more like that"] if len(faults) > MOST_TOLD else []
-        raise TraceProblem("\n".join(faults[:MOST_TOLD] + more))
+    if errors:
+        more = [f"{source.name}: and {len(errors) - MAX_ERRORS} more rows"] if len(errors) > MAX_ERRORS else []
+        raise TraceProblem("\n".join(errors[:MAX_ERRORS] + more))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Tiresias' demonstration (NSDI '19): 60 jobs, on 32 machines of 4 GPUs there. Times are seconds."""
+"""Tiresias' demonstration (NSDI '19): 60 jobs, for 32 machines of 4 GPUs. Times are in seconds."""
 
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -11,7 +11,7 @@ COLUMNS = ("job_id", "num_gpu", "submit_time", "duration")
 
 
 def load(source: Path | Traversable | None = None) -> Trace:
-    """The trace, or a file with its columns."""
+    """Loads the trace, or a file with the same columns."""
     left_out, taken = LeftOut(), dict[str, int]()
 
     def job(row: Row) -> TraceJob | None:

@@ -14,18 +14,18 @@ HELIOS = ("job_id", "user", "vc", "gpu_num", "node_num", "state", "submit_time",
 ACME = ("job_id", "user", "gpu_num", "node_num", "type", "state", "submit_time", "duration")
 SACCT = ("JobIDRaw", "User", "Account", "Partition", "QOS", "Submit", "Start", "End", "State", "AllocTRES")
 SACCT_COMMAND = f"sacct --allusers --allocations --parsable2 --format={','.join(SACCT)} --starttime=… > jobs.txt"
-HOW_IT_ENDED: dict[str, End] = {
+OUTCOMES: dict[str, End] = {
     "COMPLETED": "succeeded", "FAILED": "failed", "TIMEOUT": "failed", "NODE_FAIL": "failed", "OUT_OF_MEMORY": "failed",
     "CANCELLED": "cancelled", "DEADLINE": "failed", "BOOT_FAIL": "failed", "PREEMPTED": "succeeded", "SUSPENDED": "cancelled",
 }  # fmt: skip
-NOT_OVER = ("PENDING", "RUNNING", "REQUEUED", "RESIZING", "REVOKED")
+NOT_ENDED = ("PENDING", "RUNNING", "REQUEUED", "RESIZING", "REVOKED")
 GPUS = re.compile(r"(?:^|,)gres/gpu=(\d+)(?:,|$)")
 MODELS = re.compile(r"(?:^|,)gres/gpu:[^=,]+=(\d+)")
 NODES = re.compile(r"(?:^|,)node=(\d+)(?:,|$)")
 
 
 def spot(source: Path) -> Trace:
-    """`job_info_df.csv` of Alibaba's cluster-trace-v2026-spot-gpu; times are seconds, `gpu_request` is of one worker."""
+    """Loads `job_info_df.csv` of Alibaba's cluster-trace-v2026-spot-gpu; times are in seconds, `gpu_request` is per worker."""
     left_out, taken = LeftOut(), dict[str, int]()
 
     def job(row: Row) -> TraceJob | None:
@@ -35,7 +35,7 @@ def spot(source: Path) -> Trace:
         if not per_task or not run_time:
             return left_out("without GPUs or run time")
         if per_task % 1000 and per_task > 1000:
-            raise row.fault("gpu_request", "whole GPUs, or a part of one")
+            raise row.fault("gpu_request", "whole GPUs, or a fraction of one")
         whole = max(1, per_task // 1000)
         return TraceJob(
             name, row.micros("submit_time"), run_time, whole * workers, gpu_milli=max(100, min(1000, per_task)), per_task=whole,
@@ -46,51 +46,53 @@ def spot(source: Path) -> Trace:
 
 
 def helios(source: Path) -> Trace:
-    """A `cluster_log.csv` of HeliosData."""
+    """Loads a `cluster_log.csv` of HeliosData."""
     return _states(source, "helios", HELIOS, "vc", "133x8")
 
 
 def acme(source: Path) -> Trace:
-    """`trace_seren.csv` or `trace_kalos.csv` of AcmeTrace."""
+    """Loads `trace_seren.csv` or `trace_kalos.csv` of AcmeTrace."""
     return _states(source, "acme", ACME, "type", "302x8")
 
 
 def _states(source: Path, name: str, columns: tuple[str, ...], project: str, cluster: str) -> Trace:
     left_out, taken = LeftOut(), dict[str, int]()
-    ends = {state: state for state in (*HOW_IT_ENDED, *NOT_OVER)}
+    ends = {state: state for state in (*OUTCOMES, *NOT_ENDED)}
 
     def job(row: Row) -> TraceJob | None:
         gpus, nodes = row.count("gpu_num"), max(1, row.count("node_num"))
-        known, state = job_name(row, "job_id", taken), row.choice("state", ends)
+        job_id, state = job_name(row, "job_id", taken), row.choice("state", ends)
         if not gpus:
             return left_out("without a GPU")
-        if state in NOT_OVER or not row.micros("duration"):
-            return left_out("not over, or without run time")
+        if state in NOT_ENDED or not row.micros("duration"):
+            return left_out("not ended, or without run time")
         per_task = gpus // nodes if gpus % nodes == 0 else None
-        how = HOW_IT_ENDED[state]
+        end = OUTCOMES[state]
         owner = named(row.text(project))
-        return TraceJob(known, row.moment("submit_time"), row.micros("duration"), gpus, per_task=per_task, project=owner, end=how)
+        return TraceJob(
+            job_id, row.moment("submit_time"), row.micros("duration"), gpus, per_task=per_task, project=owner, end=end
+        )
 
     return Trace(name, table(source, columns, job), cluster, left_out=left_out.counts)
 
 
 def slurm(source: Path) -> Trace:
-    """What `sacct --parsable2` printed: see `SACCT_COMMAND`. The account is the project, the QOS the tier."""
+    """Loads the output of `SACCT_COMMAND`. The account is the project, the QOS is the tier."""
     left_out, taken, tiers = LeftOut(), dict[str, int](), dict[str, str]()
 
     def job(row: Row) -> TraceJob | None:
         state = row.text("State").split(" ")[0]
-        if state not in HOW_IT_ENDED and state not in NOT_OVER:
+        if state not in OUTCOMES and state not in NOT_ENDED:
             raise row.fault("State", "a state of Slurm, such as COMPLETED")
         if "." in row.text("JobIDRaw"):
-            return left_out("steps of jobs")
-        known, tres = job_name(row, "JobIDRaw", taken), row.text("AllocTRES")
+            return left_out("job steps")
+        job_id, tres = job_name(row, "JobIDRaw", taken), row.text("AllocTRES")
         whole = GPUS.search(tres)
         gpus = int(whole[1]) if whole else sum(map(int, MODELS.findall(tres)))
         if not gpus:
             return left_out("without a GPU")
-        if state in NOT_OVER or row.text("Start") in ("Unknown", "None", ""):
-            return left_out("not over, or never started")
+        if state in NOT_ENDED or row.text("Start") in ("Unknown", "None", ""):
+            return left_out("not ended, or never started")
         run_time = row.moment("End") - row.moment("Start")
         if run_time <= 0:
             return left_out("without run time")
@@ -99,8 +101,8 @@ def slurm(source: Path) -> Trace:
         tier = row.text("QOS")
         tiers.setdefault(tier, "")
         return TraceJob(
-            known, row.moment("Submit"), run_time, gpus, per_task=per_task, project=named(row.text("Account")), tier=tier,
-            end=HOW_IT_ENDED[state],
+            job_id, row.moment("Submit"), run_time, gpus, per_task=per_task, project=named(row.text("Account")), tier=tier,
+            end=OUTCOMES[state],
         )  # fmt: skip
 
     return Trace("slurm", table(source, SACCT, job, delimiter="|"), "16x8", tiers, left_out=left_out.counts)
