@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from bailiff_core.explain.sentences import jobs_of
-from bailiff_core.model.project_tree import Tree
+from bailiff_core.model.project_tree import ProjectTree
 from bailiff_core.model.resource_vector import UNLIMITED
 from bailiff_core.model.state import Job, PoolState
-from bailiff_core.model.work_lost import held_gpu_milli
+from bailiff_core.model.work_lost import allocated_gpu_milli
 from bailiff_core.queue import start_slo
 from bailiff_core.queue.order import shares_now
 from bailiff_core.records import Record, decisions, facts
@@ -50,14 +50,14 @@ class Aggregator:
     emit: Callable[[WindowSnapshot], None]
     jobs: dict[str, JobLevels] = field(default_factory=dict)
     available: int = 0
-    _tree: Tree = field(default_factory=Tree)
+    _tree: ProjectTree = field(default_factory=ProjectTree)
 
     def reset_levels(self, state: PoolState) -> None:
         """Set all levels from the state after the last aggregated record."""
         self.aggregates.levels.clear()
         self.jobs.clear()
         self.available = 0
-        self._tree = Tree(state.policy.projects if state.policy is not None else ())
+        self._tree = ProjectTree(state.policy.projects if state.policy is not None else ())
         for name in state.jobs:
             self._update_job(state, name)
         self._update_nodes(state)
@@ -73,7 +73,7 @@ class Aggregator:
             self.emit(snapshot)
         self._count_event(state, record)
         if isinstance(data, facts.PolicyApplied):
-            self._tree = Tree(state.rules.projects)
+            self._tree = ProjectTree(state.rules.projects)
             for name in list(self.jobs):
                 self._update_job(state, name)
         for name in jobs_of(record):
@@ -165,9 +165,9 @@ class Aggregator:
         return JobLevels(
             pending_class=job.class_name if job.phase in ("pending", "reserved") else "",
             projects=tree.branches[tree.leaf_of(job.project)].path,
-            gpu_milli=held_gpu_milli(state, job, allocated) if allocated else 0,
-            idle=held_gpu_milli(state, job, idle) if idle else 0,
-            placed=held_gpu_milli(state, job, job.tasks) if job.tasks else 0,
+            gpu_milli=allocated_gpu_milli(state, job, allocated) if allocated else 0,
+            idle=allocated_gpu_milli(state, job, idle) if idle else 0,
+            placed=allocated_gpu_milli(state, job, job.tasks) if job.tasks else 0,
             last_start=job.last_start,
             started=job.first_wait is not None,
         )
