@@ -126,7 +126,7 @@ class Aggregator:
         bound = next((limit for limit in START_LIMITS if job.first_wait <= limit * SECOND), None)
         self.aggregates.add("started-within", name, "+Inf" if bound is None else str(bound))
         entry = state.rules.find_class(name)
-        for percent, time in start_slo.promises(entry) if entry is not None else ():
+        for percent, time in start_slo.slo_targets(entry) if entry is not None else ():
             self.aggregates.add("late", name, str(percent), amount=int(job.first_wait > time))
 
     def _count_repeat_eviction(self, job: Job, now: int) -> None:

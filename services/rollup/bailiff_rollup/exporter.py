@@ -93,7 +93,7 @@ class RollupCollector(Collector):
         family = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
         for pool, (_, state) in rollups.items():
             for entry in state.rules.priority_classes if state.policy is not None else ():
-                for percent, time in start_slo.promises(entry):
+                for percent, time in start_slo.slo_targets(entry):
                     family.add_metric([pool, entry.name, str(percent)], time / MICROSECONDS)
         return family
 
@@ -134,7 +134,7 @@ def _zero_counters(state: PoolState) -> dict[Key, int]:
     keys += [("repeat-evictions", window) for window in LENGTHS]
     for entry in state.rules.priority_classes if state.policy is not None else ():
         keys += [("submitted", entry.name), ("pending", entry.name), ("started-within", entry.name, "+Inf")]
-        keys += [("late", entry.name, str(percent)) for percent, _ in start_slo.promises(entry)]
+        keys += [("late", entry.name, str(percent)) for percent, _ in start_slo.slo_targets(entry)]
     return dict.fromkeys(keys, 0)
 
 

@@ -7,7 +7,7 @@ from bailiff_core.model.state import Drain, Node, PoolState
 from bailiff_core.records.decisions import MigrationDecided
 
 
-def drain_migrations(state: PoolState, node: Node, drain: Drain) -> dict[str, list[str]]:
+def drain_targets(state: PoolState, node: Node, drain: Drain) -> dict[str, list[str]]:
     """Target nodes by job. Jobs that are not in it would return to the queue, or may finish."""
     if state.cycle_open:
         return {}  # the log ends within a decision cycle, whose other decisions are not known yet

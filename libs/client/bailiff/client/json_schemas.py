@@ -28,8 +28,8 @@ AMOUNTS: Json = {
     },
 }
 ONE_OR_MORE: dict[Any, Json] = {
-    written.several: {"type": "string"},
-    written.written_ids: {"type": ["string", "integer"]},
+    written.as_list: {"type": "string"},
+    written.as_ids: {"type": ["string", "integer"]},
     written.counted: {"type": "integer", "minimum": 1, "description": "number of identical tasks"},
     written.as_text: {"type": "integer"},
 }
@@ -42,7 +42,7 @@ class FileSchemas(Schemas):
         """Accepts the short form besides the long one."""
         inner = super().function_before_schema(schema)
         function = schema["function"]["function"]
-        if function is written.written_ids:
+        if function is written.as_ids:
             inner = {"type": "array", "items": {"type": ["string", "integer"]}}
         short = ONE_OR_MORE.get(function)
         return inner if short is None else {"anyOf": [inner, short]}

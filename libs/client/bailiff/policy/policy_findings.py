@@ -115,11 +115,11 @@ def _classes(policy: Policy) -> Iterator[PolicyFinding]:
 
 
 def _start_slos(state: PoolState) -> Iterator[PolicyFinding]:
-    for kept in start_slo.kept(state):
-        if kept.missed:
-            slo_text = f"{kept.percent} of 100 should start within {duration_text(kept.within)}"
-            late = f"{kept.late} of {count_text(kept.jobs, 'job')} started later, or are pending for longer"
-            text = f"class {kept.class_name}: {late}; {slo_text}"
+    for slo in start_slo.slo_status(state):
+        if slo.missed:
+            slo_text = f"{slo.percent} of 100 should start within {duration_text(slo.within)}"
+            late = f"{slo.late} of {count_text(slo.jobs, 'job')} started later, or are pending for longer"
+            text = f"class {slo.class_name}: {late}; {slo_text}"
             yield PolicyFinding(
                 text, "see what one of them waited for: bailiff explain JOB; consider a higher quota, or immediate: true"
             )

@@ -1,6 +1,6 @@
 """Previews of drain and undrain."""
 
-from bailiff.client.preview import anyway, fact_of, forecast
+from bailiff.client.preview import baseline, fact_of, forecast
 from bailiff.render.serializers.drains import AffectedRow, affected_rows
 from bailiff_bus.messages import DrainNode, UndrainNode
 from bailiff_core.humanize import cost_text, count_text, duration_text
@@ -53,7 +53,7 @@ def preview_undrain(state: PoolState, body: UndrainNode) -> Preview:
     if node.drain is None:
         return Preview(faults=[f"node {node.name} is not drained: nothing to undrain"])
     predicted = forecast(state, fact_of(body))
-    gained = newly_placed(predicted, anyway(state), "")
+    gained = newly_placed(predicted, baseline(state), "")
     found = Preview([f"New tasks can start on {node.name} again. Evictions already started there continue."])
     if gained:
         found.sentences.append(f"Now {listed(f'{name} ({first_of(nodes)})' for name, nodes in gained.items())} can start.")

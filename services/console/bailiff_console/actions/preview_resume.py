@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from bailiff.client.preview import Forecast, anyway, fact_of, forecast
+from bailiff.client.preview import Forecast, baseline, fact_of, forecast
 from bailiff_bus.messages import RequestBody, ScaleJob, SetPriorityClass
 from bailiff_core.humanize import count_text, duration_text
 from bailiff_core.model.placement_ranges import numbers, ranges
@@ -46,7 +46,7 @@ def preview_scale(state: PoolState, job: Job, body: RequestBody) -> Preview:
                 f"with a grace period of {duration_text(decision.grace)}; the others continue."
             )
             found.affected.append(row(state, job, "shrinks", tasks=evicted))
-    gained = newly_placed(predicted, anyway(state), "")
+    gained = newly_placed(predicted, baseline(state), "")
     own = gained.pop(job.id, None)
     if own:
         found.sentences.append(f"More of its tasks start on {first_of(own)}.")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from bailiff.client.preview import Forecast, anyway, fact_of, forecast
+from bailiff.client.preview import Forecast, baseline, fact_of, forecast
 from bailiff.render.serializers.nodes import node_state
 from bailiff_bus.messages import MigrateJob, RequestBody
 from bailiff_core.humanize import cost_text, duration_text, gpus_text
@@ -60,7 +60,7 @@ def _stopped(state: PoolState, job: Job, predicted: Forecast, after: Sequence[st
     else:
         found.sentences += _eviction(state, job)
         rows.append(row(state, job, "evicted"))
-    gained = newly_placed(predicted, anyway(state), job.id)
+    gained = newly_placed(predicted, baseline(state), job.id)
     found.sentences += [*_released(state, job, gained), *after]
     found.affected = [*rows, *starting(predicted.state, gained)]
     return found

@@ -2,7 +2,7 @@
 
 from typing import TypedDict
 
-from bailiff.client.drain_preview import drain_migrations
+from bailiff.client.drain_preview import drain_targets
 from bailiff_core.lifecycle.operator_actions import affected_by_drain, drain_grace
 from bailiff_core.model.placement_ranges import ranges
 from bailiff_core.model.state import Drain, Node, PoolState
@@ -31,7 +31,7 @@ class AffectedRow(TypedDict):
 def affected_rows(state: PoolState, node: Node, drain: Drain) -> list[AffectedRow]:
     """The effect of such a drain on each job of the node."""
     rows: list[AffectedRow] = []
-    moves = drain_migrations(state, node, drain)
+    moves = drain_targets(state, node, drain)
     for each in affected_by_drain(state, node):
         job = each.job
         tasks = [task for task in job.tasks if each.whole or task.index in each.tasks]

@@ -10,7 +10,7 @@ from rich.text import Text
 from bailiff.render.plain_text import plain
 from bailiff_core.humanize import count_text, gpus_text
 from bailiff_core.plan import PlanReport, Round
-from bailiff_core.plan.report import DecisionLine, PendingLine, TaskLine, TaskStatus, TriedLine, VictimLine
+from bailiff_core.plan.report import AttemptedActionLine, DecisionLine, PendingLine, TaskLine, TaskStatus, VictimLine
 
 from .style import table
 
@@ -71,8 +71,8 @@ def _decision(decision: DecisionLine) -> Iterator[Text]:
     notes += shielded(decision.excluded)
     if notes:
         yield Text(plain(f"      {'; '.join(notes)}"), "dim")
-    for tried in decision.tried:
-        yield Text(plain(f"      {tried_text(tried)}"), "dim")
+    for attempt in decision.attempted_actions:
+        yield Text(plain(f"      {attempt_text(attempt)}"), "dim")
 
 
 def shielded(excluded: Mapping[str, int]) -> list[str]:
@@ -80,11 +80,11 @@ def shielded(excluded: Mapping[str, int]) -> list[str]:
     return [f"{count_text(jobs, 'job')} excluded by {rule}" for rule, jobs in excluded.items()]
 
 
-def tried_text(tried: TriedLine) -> str:
+def attempt_text(attempt: AttemptedActionLine) -> str:
     """The result of an action that found no victims."""
-    ended = "reached its step limit" if tried.gave_up else "found no victims"
-    need = f": {tried.would_need}" if tried.would_need else ""
-    return "; ".join([f"{tried.action} {ended}{need}", *shielded(tried.excluded)])
+    ended = "reached its step limit" if attempt.gave_up else "found no victims"
+    need = f": {attempt.would_need}" if attempt.would_need else ""
+    return "; ".join([f"{attempt.action} {ended}{need}", *shielded(attempt.excluded)])
 
 
 def _victim(victim: VictimLine) -> str:
@@ -102,8 +102,8 @@ def _victim(victim: VictimLine) -> str:
 
 def refusal_lines(line: PendingLine) -> list[str]:
     """Why the job does not preempt others, by action."""
-    if len(line.tried) > 1:
-        return [tried_text(tried) for tried in line.tried]
+    if len(line.attempted_actions) > 1:
+        return [attempt_text(attempt) for attempt in line.attempted_actions]
     return [*([f"to preempt other jobs: {line.would_need}"] if line.would_need else []), *shielded(line.excluded)]
 
 
