@@ -290,12 +290,12 @@ def check_pool(state: PoolState) -> None:
         invariant(state)
 
 
-def victims_may_go(before: PoolState, said: Sequence[Decision]) -> None:
+def victims_may_go(before: PoolState, cycle_decisions: Sequence[Decision]) -> None:
     """Victims were preemptible, each named once; of lower priority under preempt, of others under reclaim.
 
     before: what jobs were like then.
     """
-    for decision in said:
+    for decision in cycle_decisions:
         if isinstance(decision, PreemptionDecided):
             assert len({choice.job for choice in decision.victims}) == len(decision.victims) > 0
             for choice in decision.victims:

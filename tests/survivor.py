@@ -232,7 +232,7 @@ class KnowsNothing(Trains):
     def run(self) -> None:
         folder = Path(os.environ["BAILIFF_CHECKPOINT_DIR"])
         folder.mkdir(parents=True, exist_ok=True)
-        self.told = False
+        self.notified = False
         first = 0
         if (folder / "state.json").exists():
             self.training.load(folder)
@@ -245,7 +245,7 @@ class KnowsNothing(Trains):
             if attempt == 1 and step == STANDS_AFTER:
                 self.prepares()
                 (marks / f"{name}.{rank}.stands").touch()
-                wait_for(lambda: self.told)
+                wait_for(lambda: self.notified)
                 self.is_told(folder, step)
 
     def keep(self, folder: Path, step: int) -> None:

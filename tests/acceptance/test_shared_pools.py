@@ -277,12 +277,12 @@ async def test_where_only_one_member_could_fit_nobody_leaves(shared: System) -> 
 
 async def test_halves_of_a_gpu_are_given_out_and_no_more_than_two(shared: System) -> None:
     async with shared.watch("shares") as pool:
-        said = (
+        script = (
             f'echo "$CUDA_VISIBLE_DEVICES $BAILIFF_GPU_FRACTION $BAILIFF_GPU_MEMORY_BYTES" > {shared.marks}/$BAILIFF_JOB_ID.gpu'
         )
         halves = [f"half-{number}" for number in range(4)]
         for name in halves:
-            await share(pool, name, f"{said}; {pool.until_told()}")
+            await share(pool, name, f"{script}; {pool.until_told()}")
         await pool.until_running(*halves)
         await pool.until("all have said", lambda _: all((shared.marks / f"{name}.gpu").exists() for name in halves))
         devices = [(shared.marks / f"{name}.gpu").read_text().split() for name in halves]

@@ -104,10 +104,10 @@ async def the_decision(http: httpx.AsyncClient) -> int:
 
 async def about_the_decision(http: httpx.AsyncClient, seq: int, client_state: ClientState) -> None:
     """Told whole, and the pool as it was just before."""
-    told = await get(http, f"/api/pools/{POOL}/decisions/{seq}")
-    victims = {each["job"] for each in told["chosen"]}
+    decision = await get(http, f"/api/pools/{POOL}/decisions/{seq}")
+    victims = {each["job"] for each in decision["chosen"]}
     assert victims <= {"big", "talker", "third"}
-    assert {each["job"] for each in told["candidates"] if each["chosen"]} == victims
+    assert {each["job"] for each in decision["candidates"] if each["chosen"]} == victims
     then = await get(http, f"/api/pools/{POOL}/snapshot", seq=seq - 1)
     assert {name: then["jobs"][name]["state"] for name in victims} == dict.fromkeys(victims, "running")
     now = await get(http, f"/api/pools/{POOL}/snapshot", time="now")

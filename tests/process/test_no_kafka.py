@@ -174,12 +174,12 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def until_it_waits(log: Callable[[], str], bootstrap: str) -> None:
     """Until a service has said twice that it waits for this Kafka, without a traceback."""
 
-    def said() -> bool:
+    def waits_logged() -> bool:
         texts = ("Kafka is unreachable", "trying again")
         waits = [line for line in log().splitlines() if bootstrap in line and any(text in line for text in texts)]
         return len(waits) >= 2
 
-    assert wait_until(said, 60), log()
+    assert wait_until(waits_logged, 60), log()
     assert "Traceback" not in log()
 
 

@@ -146,8 +146,8 @@ def configured(system: System) -> Path:
 
 def holding_out(watch: Watch) -> str:
     """A shell line for a job that does not leave its first place before `tell`, whatever it is sent."""
-    told = f"{watch.system.marks}/$BAILIFF_JOB_ID.go"
-    return f'[ "$BAILIFF_ATTEMPT" = 1 ] || exec sleep 3600; trap : TERM; while [ ! -e {told} ]; do sleep 0.05; done; exit 1'
+    go_file = f"{watch.system.marks}/$BAILIFF_JOB_ID.go"
+    return f'[ "$BAILIFF_ATTEMPT" = 1 ] || exec sleep 3600; trap : TERM; while [ ! -e {go_file} ]; do sleep 0.05; done; exit 1'
 
 
 async def urgent(watch: Watch, name: str, project: str) -> str:

@@ -90,14 +90,14 @@ async def said_to_have_obeyed(pool: Watch, seq: int, *, anew: bool = False) -> N
     reports = await pool.bus.spans(topics.NODE_REPORTS.name)
     ends = {partition: span.end for partition, span in reports.items()} if anew else {}
 
-    async def said() -> bool:
+    async def obeyed() -> bool:
         for message in await pool.everything(topics.NODE_REPORTS.name):
             body = unwrap(message, accept=(ReportBody,)).body
             if isinstance(body, NodeHeartbeat) and body.fence.seq >= seq and message.offset >= ends.get(message.partition, 0):
                 return True
         return False
 
-    await pool.until_true(f"an agent says that it has obeyed #{seq}", said)
+    await pool.until_true(f"an agent says that it has obeyed #{seq}", obeyed)
 
 
 def beats_of(pool: Watch) -> Path:

@@ -329,10 +329,10 @@ def test_a_type_of_a_later_release_is_told_by_name() -> None:
 def test_every_record_of_a_story_is_about_its_jobs() -> None:
     scribe = Scribe()
     finished_story(scribe)
-    told = [each.type.split(".")[2] for each in scribe.records if "train-8" in jobs_of(each)]
-    assert told[:3] == ["JobSubmitted", "JobPlaced", "TaskStarted"]
-    assert "PreemptionDecided" in told
-    assert told[-1] == "TaskStarted"
+    line_text = [each.type.split(".")[2] for each in scribe.records if "train-8" in jobs_of(each)]
+    assert line_text[:3] == ["JobSubmitted", "JobPlaced", "TaskStarted"]
+    assert "PreemptionDecided" in line_text
+    assert line_text[-1] == "TaskStarted"
 
 
 @pytest.mark.parametrize(
@@ -350,7 +350,7 @@ def test_costs(gpu_ms: int, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stage", "told"),
+    ("stage", "line_text"),
     [
         ({"stage": "noticed", "term_after": 120 * SECOND, "kill_after": 150 * SECOND, "attached": True, "step": 7},
          "notice delivered, on gpu-01, step 7, TERM after 2m, KILL after 2m30s"),
@@ -365,6 +365,6 @@ def test_costs(gpu_ms: int, text: str) -> None:
          "KILL sent, on gpu-01, notice never acknowledged, 5s after the notice"),
     ],
 )  # fmt: skip
-def test_a_stage_is_told_with_its_facts(stage: dict[str, Any], told: str) -> None:
+def test_a_stage_is_told_with_its_facts(stage: dict[str, Any], line_text: str) -> None:
     (line,) = lines(record("EvictionStageReached", {**TASK, **stage}))
-    assert str(line).endswith(f"train-7/0  {told}")
+    assert str(line).endswith(f"train-7/0  {line_text}")

@@ -125,12 +125,12 @@ FAULTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "said"), FAULTS)
-def test_faults_of_a_job_file_name_line_and_field(tmp_path: Path, text: str, said: str) -> None:
+@pytest.mark.parametrize(("text", "message"), FAULTS)
+def test_faults_of_a_job_file_name_line_and_field(tmp_path: Path, text: str, message: str) -> None:
     file = written(tmp_path, text)
     with pytest.raises(Problem) as caught:
         job_parser.job_from(*job_parser.read_job_file(file))
-    assert said in caught.value.text
+    assert message in caught.value.text
     assert caught.value.text.startswith(str(file))
     assert caught.value.code is ExitCode.USAGE
 
@@ -170,7 +170,7 @@ def test_parts_of_gpus() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"fraction": 0.05}, "--fraction: expected a part of a GPU from 0.1 to 1, as in 0.5, found 0.05"),
         ({"fraction": 0.5, "gpus": 1}, "--fraction: cannot be combined with gpus: leave one out"),
@@ -182,10 +182,10 @@ def test_parts_of_gpus() -> None:
         ({"pack": "wide"}, "--pack: expected 'binpack' or 'spread', found \"wide\""),
     ],
 )
-def test_what_does_not_go_together_is_told(fields: dict[str, object], told: str) -> None:
+def test_what_does_not_go_together_is_told(fields: dict[str, object], message: str) -> None:
     with pytest.raises(Problem) as caught:
         described(**fields)
-    assert told in caught.value.text
+    assert message in caught.value.text
 
 
 def test_a_gang_in_full() -> None:

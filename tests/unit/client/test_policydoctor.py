@@ -28,16 +28,16 @@ def test_a_plain_policy_is_fine() -> None:
 
 
 @pytest.mark.parametrize(
-    ("actions", "told"),
+    ("actions", "expected"),
     [
         (["allocate", "consolidate", "reclaim"], ["preempt is disabled: no job displaces another one by priority"]),
         (["allocate", "preempt"], ["consolidate is disabled: no job is moved to make room in one piece"]),
         (["consolidate", "reclaim", "preempt"], ["allocate is disabled: no job is ever placed, though there be room"]),
     ],
 )
-def test_verbs_that_are_off_are_named(actions: list[str], told: list[str]) -> None:
+def test_verbs_that_are_off_are_named(actions: list[str], expected: list[str]) -> None:
     checks = policy_checks(pool_with(preemption={"actions": actions}).state)
-    assert [check["found"] for check in checks] == told
+    assert [check["found"] for check in checks] == expected
     assert all(check["status"] == "warn" and "preemption.actions" in check["advice"] for check in checks)
 
 
@@ -54,7 +54,7 @@ CLASSES = [{"name": "train", "value": 1, "preemptible": False, "preemption_polic
 
 
 @pytest.mark.parametrize(
-    ("parts", "told"),
+    ("parts", "expected"),
     [
         ({"projects": [{"name": "a"}]}, "no project has a quota of GPUs"),
         (
@@ -79,9 +79,9 @@ CLASSES = [{"name": "train", "value": 1, "preemptible": False, "preemption_polic
         ({"topologies": [{"name": "racks", "levels": ["zone", "rack"]}]}, "topology racks: no node has the label rack,"),
     ],
 )
-def test_what_can_hardly_be_meant_is_told(parts: dict[str, Any], told: str) -> None:
+def test_what_can_hardly_be_meant_is_told(parts: dict[str, Any], expected: str) -> None:
     found = oddities(pool_with(**parts).state)
-    assert any(told in oddity.found for oddity in found), found
+    assert any(expected in oddity.found for oddity in found), found
     assert all(oddity.advice for oddity in found)
 
 

@@ -53,13 +53,13 @@ def test_programs_get_json() -> None:
 
 
 def test_what_there_is_can_be_listed() -> None:
-    told = bailiff("simulate", "--list").output
+    printed = bailiff("simulate", "--list").output
     for word in ("philly-2017", "slurm", "alibaba-lingjun-2023", "youngest-first"):
-        assert word in told
+        assert word in printed
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ((), "expected a trace, found nothing"),
         (("phily",), "there is no trace 'phily'"),
@@ -81,10 +81,10 @@ def test_what_there_is_can_be_listed() -> None:
         (("tiresias-60", "--again", "nowhere.json"), "leave out the trace"),
     ],
 )
-def test_what_cannot_be_run_is_said(words: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_run_is_said(words: tuple[str, ...], message: str) -> None:
     found = bailiff("simulate", *words)
     assert found.exit_code == ExitCode.USAGE, found.output
-    assert said in found.stderr.replace("\n", " "), found.stderr
+    assert message in found.stderr.replace("\n", " "), found.stderr
 
 
 def test_what_the_manifest_says_is_not_said_beside_again() -> None:
@@ -155,7 +155,7 @@ def test_knobs_are_turned_and_the_frontier_is_shown_and_run_again(tmp_path: Path
 def test_what_cannot_be_tuned_is_said() -> None:
     wrong = bailiff("policy", "tune", *TINY, "--knob", "eviction.graze=1s")
     assert (wrong.exit_code, "there is no 'graze'" in wrong.stderr) == (ExitCode.USAGE, True)
-    for knob, said in (
+    for knob, message in (
         ("projects.vision.quota.gpus=4", "the policy has nothing at 'projects.vision'; there is none"),
         ("evictions.grace=4", "the policy has nothing at 'evictions'; there are priority_classes"),
         (
@@ -163,7 +163,7 @@ def test_what_cannot_be_tuned_is_said() -> None:
             "eviction.grace=soon: eviction.grace: 'soon' is not a duration: write a whole",
         ),
     ):
-        assert said in bailiff("policy", "tune", *TINY, "--knob", knob).stderr.replace("\n", " ")
+        assert message in bailiff("policy", "tune", *TINY, "--knob", knob).stderr.replace("\n", " ")
     assert "name a policy field" in bailiff("policy", "tune", *TINY).stderr
 
 

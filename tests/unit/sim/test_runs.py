@@ -35,13 +35,13 @@ def run_of(world: World) -> Run:
 @pytest.mark.slow
 def test_a_manifest_runs_again_to_the_same_digests() -> None:
     runs = run_all(ASK, TRACE)
-    said = json.loads(json.dumps(manifest(ASK, TRACE, runs)))
-    again = ask_from(said["ask"])
-    assert [digest(run) for run in run_all(again, TRACE)] == [each["digest"] for each in said["runs"]]
-    assert len({each["digest"] for each in said["runs"]}) == len(BASELINES) * 2 + 2
-    assert {len(each["log"]) for each in said["runs"]} == {0, 64}
+    manifest_data = json.loads(json.dumps(manifest(ASK, TRACE, runs)))
+    again = ask_from(manifest_data["ask"])
+    assert [digest(run) for run in run_all(again, TRACE)] == [each["digest"] for each in manifest_data["runs"]]
+    assert len({each["digest"] for each in manifest_data["runs"]}) == len(BASELINES) * 2 + 2
+    assert {len(each["log"]) for each in manifest_data["runs"]} == {0, 64}
     other = replace(ASK, seeds=(2,), baselines=())
-    assert digest(run_all(other, TRACE)[0]) not in {each["digest"] for each in said["runs"]}
+    assert digest(run_all(other, TRACE)[0]) not in {each["digest"] for each in manifest_data["runs"]}
 
 
 def test_a_report_of_several_seeds_names_each_scheduler_once_in_a_plot() -> None:
@@ -135,8 +135,8 @@ def test_percentiles_are_by_nearest_rank() -> None:
     for minute in range(200):
         world.job(f"job-{minute:03}", at=0, runs=MINUTE, gpus=8)
     found = metrics(run_of(world))
-    told = {name: round(60 * found["waiting"]["all"][name]) for name in ("p50", "p95", "p99", "max")}
-    assert told == {"p50": 99, "p95": 189, "p99": 197, "max": 199}
+    found_waits = {name: round(60 * found["waiting"]["all"][name]) for name in ("p50", "p95", "p99", "max")}
+    assert found_waits == {"p50": 99, "p95": 189, "p99": 197, "max": 199}
     assert found["utilisation"] == pytest.approx(1), "jobs that all come at once are looked at until the last has ended"
 
 
@@ -237,6 +237,8 @@ def test_a_setting_under_which_jobs_never_end_is_on_no_frontier() -> None:
 
 def test_jobs_that_were_refused_are_told_with_the_reason_of_the_first() -> None:
     runs = run_all(replace(ASK, cluster="1x1", seeds=(0,), baselines=("fifo",), choices=Choices()), TRACE)
-    (told,) = refusals(runs)
-    assert told.startswith("mine, fifo: 30 jobs refused, which only 'not ended' counts; the first is job-1: even on the empty")
+    (found_waits,) = refusals(runs)
+    assert found_waits.startswith(
+        "mine, fifo: 30 jobs refused, which only 'not ended' counts; the first is job-1: even on the empty"
+    )
     assert refusals(run_all(replace(ASK, seeds=(0,), baselines=()), TRACE)) == []
