@@ -97,7 +97,7 @@ async def take_over(pool: Watch, gang: str, **asked: Any) -> None:
     await pool.submit(gang, tasks=2, gpus=4, **asked)
     await pool.until_running(gang)
     await pool.noted(gang, attempt=1, tasks=2)
-    await pool.submit(f"{gang}-urgent", pool.until_told(), tasks=2, gpus=4, kind="inference")
+    await pool.submit(f"{gang}-urgent", pool.until_signalled(), tasks=2, gpus=4, kind="inference")
 
 
 BY_ITSELF = ["noticed", "acknowledged", "step_confirmed", "step_agreed", "checkpoint_started", "checkpoint_committed", "yielding"]

@@ -23,7 +23,7 @@ from tests.invariants import (
     every_node_is_back,
     no_device_runs_too_much,
     no_job_runs_twice,
-    nothing_is_owed,
+    nothing_is_due,
 )
 from tests.job_processes import processes_of
 from tests.system import POLL_S, System, Watch
@@ -209,8 +209,8 @@ class Storm:
         while not self._over:
             first = await asyncio.to_thread(self._living)
             both = first & await asyncio.to_thread(self._living)  # what both looks saw has lived at one time
-            for complaint in (*no_device_runs_too_much(list(both)), *no_job_runs_twice(list(both))):
-                raise AssertionError(complaint)
+            for violation in (*no_device_runs_too_much(list(both)), *no_job_runs_twice(list(both))):
+                raise AssertionError(violation)
             self.summary.looks += 1
             await asyncio.sleep(LOOK_S)
 
@@ -227,7 +227,7 @@ class Storm:
 
         def at_rest(state: PoolState) -> bool:
             seen = all(request_key("/tests", name) in state.requests or name in rejected() for name in work.asked)
-            return seen and not state.cycle_open and not [*nothing_is_owed(state), *every_node_is_back(state)] and not state.queue
+            return seen and not state.cycle_open and not [*nothing_is_due(state), *every_node_is_back(state)] and not state.queue
 
         def rejected() -> set[str]:
             return {fact.id or "" for fact in watch.facts(InputRejected)}
@@ -267,9 +267,9 @@ def _judge(watch: Watch) -> None:
     _none(history.end(), state.seq)
 
 
-def _none(complaints: Iterator[str], seq: int) -> None:
-    for complaint in complaints:
-        raise AssertionError(f"#{seq}: {complaint}")
+def _none(violations: Iterator[str], seq: int) -> None:
+    for violation in violations:
+        raise AssertionError(f"#{seq}: {violation}")
 
 
 def _living_tasks(folder: Path) -> Iterator[Living]:

@@ -108,7 +108,7 @@ async def begin(pool: Watch) -> Story:
             await pool.submit(name)
     await pool.until_running(*TRAINING)
     story = Story(f"urgent-{next(_stories)}", pool.state.seq)
-    await pool.submit(story.urgent, pool.until_told(), gpus=4, kind="inference")
+    await pool.submit(story.urgent, pool.until_signalled(), gpus=4, kind="inference")
     return story
 
 

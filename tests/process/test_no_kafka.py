@@ -65,7 +65,7 @@ async def test_kafka_comes_late_and_goes_away_and_the_story_goes_on(without_serv
         for name in TRAINING:
             await pool.submit(name)
         await pool.until_running(*TRAINING)
-        await pool.submit("outage-urgent", pool.until_told(), gpus=4, kind="inference")
+        await pool.submit("outage-urgent", pool.until_signalled(), gpus=4, kind="inference")
         pool.keep(*TRAINING, "outage-urgent")
         await pool.record(EvictionStarted)
     await asyncio.to_thread(kafka.kill)
@@ -102,7 +102,7 @@ async def test_kafka_is_gone_for_a_while_in_the_middle_of_an_eviction(without_se
         await pool.until_running(*TRAINING)
         for name in TRAINING:
             await pool.noted(name, attempt=1)
-        await pool.submit("outage-urgent", pool.until_told(), gpus=4, kind="inference")
+        await pool.submit("outage-urgent", pool.until_signalled(), gpus=4, kind="inference")
         pool.keep(*TRAINING, "outage-urgent")
         await pool.record(EvictionStarted)
     await asyncio.to_thread(kafka.pause if how == "stands still" else kafka.kill)

@@ -136,7 +136,7 @@ async def test_back_up_and_restore(make: Make) -> None:
     system = await asyncio.to_thread(make)
     kafka, copy = system.stack.kafka, system.folder / "copy"
     async with system.watch("pool-a") as watch:
-        await watch.submit("lasting", watch.until_told(), gpus=2)
+        await watch.submit("lasting", watch.until_signalled(), gpus=2)
         await watch.until_running("lasting")
         watch.keep("lasting", "too-late")
 

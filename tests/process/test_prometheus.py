@@ -154,7 +154,7 @@ async def urgent(watch: Watch, name: str, project: str) -> str:
     """Submit an urgent job with the command; the job that is told to leave for it."""
     watch.system.command(
         POOL, "submit", "--name", name, "--gpus", "4", "--class", "inference", "--project", project, "--", "sh", "-c",
-        watch.until_told(),
+        watch.until_signalled(),
     )  # fmt: skip
 
     def leaving() -> list[str]:

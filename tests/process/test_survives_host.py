@@ -90,7 +90,7 @@ async def test_its_machine_is_lost_while_it_saves(two: TwoMachines) -> None:
     async with story(two) as run:
         ready = {"ready"}
         await run.watch.until("both are ready", lambda seen: {node.state for node in seen.nodes.values()} == ready)
-        await run.watch.submit("neighbour", run.watch.until_told(), gpus=GPUS, kind="inference")
+        await run.watch.submit("neighbour", run.watch.until_signalled(), gpus=GPUS, kind="inference")
         await run.watch.until_running("neighbour")
         await run.victim_stands("WaitsWhileSaving")
         await run.urgent_comes()

@@ -86,9 +86,9 @@ async def test_the_past_is_the_same_wherever_it_is_read(archived: System, tmp_pa
 
 async def preempted(watch: Watch) -> None:
     """A job of eight GPUs makes room for an urgent one, which ends; then it goes on, and ends."""
-    await watch.submit("patient-if", watch.until_told(), gpus=8)
+    await watch.submit("patient-if", watch.until_signalled(), gpus=8)
     await watch.until_running("patient-if")
-    await watch.submit("urgent-if", watch.until_told(), gpus=8, kind="inference")
+    await watch.submit("urgent-if", watch.until_signalled(), gpus=8, kind="inference")
     await watch.until_running("urgent-if")
     watch.tell("urgent-if")
     await watch.until_ended("urgent-if")

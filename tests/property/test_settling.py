@@ -81,7 +81,7 @@ Given = tuple[Sequence[int], tuple[Fields, ...], Fields, Sequence[Sequence[tuple
 
 
 # A promise of room that c leaves, taken by c and reclaimed again, for ever: what the rule `no-reclaim-of-reserved` is against.
-TAKEN_IN_TURNS: Given = (
+ALTERNATING: Given = (
     (6,),
     TREES[2],
     {},
@@ -254,7 +254,7 @@ def test_pools_come_to_rest(drawn: Given) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(crowded)
-@example(TAKEN_IN_TURNS)
+@example(ALTERNATING)
 def test_no_project_below_its_share_is_left_waiting_beside_one_above(drawn: Given) -> None:
     nobody_has_a_just_claim(drawn)
 

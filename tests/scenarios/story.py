@@ -23,8 +23,8 @@ from bailiff_core.records import facts
 from . import notation
 
 POOL = ("nodes", "projects", "topologies", "policy", "jobs", "now", "reclaimed_at")
-BY_HAND = ("evicts", "pauses", "resumes", "moves", "drains", "undrains")
-EVENTS = ("wait", "ends", "fails", "cancels", "scales", "arrives", "policy", *BY_HAND)
+OPERATOR_ACTIONS = ("evicts", "pauses", "resumes", "moves", "drains", "undrains")
+EVENTS = ("wait", "ends", "fails", "cancels", "scales", "arrives", "policy", *OPERATOR_ACTIONS)
 CHECKS = (
     "then",
     "counts",
@@ -102,9 +102,9 @@ class Story:
             self._facts(facts.JobScaled(request=request(f"scale {name} {tasks}"), job=name, tasks=tasks))
             size = self.planning.state.jobs[name].size
             self.planning.names[name] = [f"{name}-{index}" for index in range(size)]
-        for word in BY_HAND:
+        for word in OPERATOR_ACTIONS:
             self._by_hand(word, step.get(word))
-        if any(word in step for word in BY_HAND):
+        if any(word in step for word in OPERATOR_ACTIONS):
             self.planning.advance()  # whoever was told to leave has left
         if "arrives" in step:
             for job in validate_snapshot(self._snapshot(step["arrives"])).jobs:

@@ -250,12 +250,12 @@ def test_a_moved_job_is_told_that_its_place_is_kept() -> None:
 
 # --- one decision
 
-ASKER = {"job": "b1", "class_name": "train", "priority": 50, "project": "b"}
+PREEMPTOR = {"job": "b1", "class_name": "train", "priority": 50, "project": "b"}
 VICTIM = {"job": "a1", "attempt": 1, "priority": 60, "gpus": 4, "lost_gpu_ms": 120_000, "class_name": "train", "project": "a"}
 
 
 def decided(victims: list[dict[str, object]], **more: object) -> Record:
-    data = {"request": 7, "preemptor": ASKER, "attempt": 1, "victims": victims, "graces": [30 * SECOND] * len(victims),
+    data = {"request": 7, "preemptor": PREEMPTOR, "attempt": 1, "victims": victims, "graces": [30 * SECOND] * len(victims),
             "placement": [], "expires": 0, "explanation": {}, **more}  # fmt: skip
     return record(decisions.PreemptionDecided.model_validate_json(json.dumps(data)))
 

@@ -141,9 +141,9 @@ def test_it_stops_looking_when_all_is_known(asked: Story) -> None:
 
 def test_every_type_of_record_can_be_asked_what_came_of_it() -> None:
     """Types that leave nothing open say nothing; none fails."""
-    from tests.unit.client.test_eventline import SAID, record
+    from tests.unit.client.test_eventline import EXAMPLES, record
 
-    assert set(SAID) == {kind.NAME for kind in AUDIT_TYPES.values()}
-    for name, (data, _) in SAID.items():
+    assert set(EXAMPLES) == {kind.NAME for kind in AUDIT_TYPES.values()}
+    for name, (data, _) in EXAMPLES.items():
         section = Outcome(record(name, data)).section()
         assert section is None or section.sentences, name
