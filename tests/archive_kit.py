@@ -63,9 +63,9 @@ class Auditor:
         pools = folder / "pools.yaml"
         pools.write_text(f"pools:\n  - {{name: {log.pool}, partition: 0}}\n")
         values = {"postgres": dsn, "pools": pools, "state_dir": folder / "state", "instance": name, **settings}
-        self.metrics, self.told = Metrics(), set[AlarmKey]()
+        self.metrics, self.raised_alarms = Metrics(), set[AlarmKey]()
         self.bus: MemoryBus = log.cluster.client(name)
-        self.service = AuditorService(AuditorSettings(**values), self.metrics, self.bus, self.told)
+        self.service = AuditorService(AuditorSettings(**values), self.metrics, self.bus, self.raised_alarms)
         self.stop = asyncio.Event()
 
     @contextlib.asynccontextmanager

@@ -50,7 +50,7 @@ async def page(stack: Stack) -> AsyncIterator[Page]:
         if not request.url.startswith((stack.console, "data:", "blob:")):
             elsewhere.append(request.url)
 
-    def said(message: ConsoleMessage) -> None:
+    def on_message(message: ConsoleMessage) -> None:
         if message.type == "error" and not any(word in message.text for word in AWAY):
             errors.append(f"{page.url}: {message.text}")
 
@@ -60,7 +60,7 @@ async def page(stack: Stack) -> AsyncIterator[Page]:
         await context.add_init_script(WATCH)
         page = await context.new_page()
         page.on("request", asked)
-        page.on("console", said)
+        page.on("console", on_message)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("dialog", lambda dialog: errors.append(f"a dialog: {dialog.message}"))
         yield page

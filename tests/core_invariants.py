@@ -199,7 +199,7 @@ def run_limits_are_those_of_running_jobs(state: PoolState) -> None:
     assert state.run_time_limits == sorted(limits)
 
 
-def plans_have_askers(state: PoolState) -> None:
+def preemptions_have_preemptors(state: PoolState) -> None:
     """A plan lives exactly as long as its preemptor waits on its reservation."""
     for seq, plan in state.preemptions.items():
         assert state.jobs[plan.job].preemption == seq
@@ -263,7 +263,7 @@ def snapshot_is_whole(state: PoolState) -> None:
     assert state_digest(from_snapshot(to_snapshot(state))) == state_digest(state)
 
 
-BETWEEN_TURNS: tuple[Callable[[PoolState], None], ...] = (
+BETWEEN_CYCLES: tuple[Callable[[PoolState], None], ...] = (
     no_device_over_its_whole,
     no_bad_device_is_promised,
     sums_recompute,
@@ -273,7 +273,7 @@ BETWEEN_TURNS: tuple[Callable[[PoolState], None], ...] = (
     evictions_have_reasons,
     promises_are_kept_for_those_who_move,
     run_limits_are_those_of_running_jobs,
-    plans_have_askers,
+    preemptions_have_preemptors,
     requests_are_open,
     nothing_accepted_is_forgotten,
     paused_jobs_have_no_place,
@@ -286,16 +286,16 @@ BETWEEN_TURNS: tuple[Callable[[PoolState], None], ...] = (
 
 def check_pool(state: PoolState) -> None:
     """All of the above."""
-    for invariant in BETWEEN_TURNS:
+    for invariant in BETWEEN_CYCLES:
         invariant(state)
 
 
-def victims_may_go(before: PoolState, said: Sequence[Decision]) -> None:
+def victims_may_go(before: PoolState, cycle_decisions: Sequence[Decision]) -> None:
     """Victims were preemptible, each named once; of lower priority under preempt, of others under reclaim.
 
     before: what jobs were like then.
     """
-    for decision in said:
+    for decision in cycle_decisions:
         if isinstance(decision, PreemptionDecided):
             assert len({choice.job for choice in decision.victims}) == len(decision.victims) > 0
             for choice in decision.victims:

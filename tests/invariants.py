@@ -39,7 +39,7 @@ from bailiff_core.records.facts import EvictionStageReached, EvictionStarted, Jo
 from bailiff_core.replay import Replay
 from bailiff_core.scheduling_snapshot import current_snapshot
 
-Complaints = Iterator[str]
+Violations = Iterator[str]
 HOLDING = ("starting", "running", "exited")
 
 
@@ -47,17 +47,17 @@ class Violated(AssertionError):
     """Something happened that must never happen."""
 
 
-def check(rules: Iterable[Callable[[PoolState], Complaints]], state: PoolState) -> None:
+def check(rules: Iterable[Callable[[PoolState], Violations]], state: PoolState) -> None:
     """Raise `Violated` with the first complaint of any of these rules about the state."""
     for rule in rules:
-        for complaint in rule(state):
-            raise Violated(f"after #{state.seq}: {rule.__name__}: {complaint}")
+        for violation in rule(state):
+            raise Violated(f"after #{state.seq}: {rule.__name__}: {violation}")
 
 
 # --- over one state, after any record
 
 
-def no_device_is_over_its_whole(state: PoolState) -> Complaints:
+def no_device_is_over_its_whole(state: PoolState) -> Violations:
     """§8.1: a GPU has at most one task that started and is not proved gone, or several that share it, at most all of it."""
     taken: dict[tuple[int, int], Fraction] = {}
     for job in state.active_jobs():
@@ -68,7 +68,7 @@ def no_device_is_over_its_whole(state: PoolState) -> Complaints:
                     yield f"device {device} of node {task.node} is held {taken[task.node, device]} times, by {job.id} too"
 
 
-def nothing_is_over_filled(state: PoolState) -> Complaints:
+def nothing_is_over_filled(state: PoolState) -> Violations:
     """§8.1: no more CPU, memory, slots or devices are held than the node has."""
     sums = sums_by_node(state)
     for node in state.nodes.values():
@@ -80,7 +80,7 @@ def nothing_is_over_filled(state: PoolState) -> Complaints:
             yield f"{node.name} holds devices that it does not have"
 
 
-def sums_are_true(state: PoolState) -> Complaints:
+def sums_are_true(state: PoolState) -> Violations:
     """allocated, releasing and reserved of each node are what its tasks add up to."""
     sums = sums_by_node(state)
     for node in state.nodes.values():
@@ -89,7 +89,7 @@ def sums_are_true(state: PoolState) -> Complaints:
                 yield f"{node.name}.{name} is {getattr(node, name)}, its tasks add up to {expected}"
 
 
-def indices_are_true(state: PoolState) -> Complaints:
+def indices_are_true(state: PoolState) -> Violations:
     """queue, active, reserved, starting, leaving, ended are what the phases of the jobs say."""
     jobs = state.jobs.values()
     waiting = sorted((job for job in jobs if job.phase == "pending" or lacks_surplus(job)), key=queue_key)
@@ -111,7 +111,7 @@ def _to_start(task: Task) -> bool:
     return task.state == "starting" and task.eviction is None
 
 
-def phases_fit_tasks(state: PoolState) -> Complaints:
+def phases_fit_tasks(state: PoolState) -> Violations:
     """§8.4: a gang stands whole or not at all, and its phase says how."""
     for job in state.jobs.values():
         states = {task.state for task in job.tasks}
@@ -138,7 +138,7 @@ STATE_RULES = (no_device_is_over_its_whole, nothing_is_over_filled, sums_are_tru
 # --- over one state, between turns
 
 
-def promises_can_come_true(state: PoolState) -> Complaints:
+def promises_can_come_true(state: PoolState) -> Violations:
     """What is promised of a device and what those who stay have of it is at most all of it."""
     taken: dict[tuple[int, int], Fraction] = {}
     promised: dict[tuple[int, int], str] = {}
@@ -154,7 +154,7 @@ def promises_can_come_true(state: PoolState) -> Complaints:
             yield f"{name} is promised device {at[1]} of {state.nodes[at[0]].name}, of which too much is taken: {taken[at]}"
 
 
-def who_has_left_has_its_place(state: PoolState) -> Complaints:
+def who_has_left_has_its_place(state: PoolState) -> Violations:
     """A place is kept only for those who are still on their way out of their own."""
     for job in state.jobs.values():
         for place in job.reservation if job.phase != "evicting" else ():
@@ -162,7 +162,7 @@ def who_has_left_has_its_place(state: PoolState) -> Complaints:
                 yield f"task {place.index} of {job.id} has left, and its new place is still only kept for it"
 
 
-def no_half_gang_stays(state: PoolState) -> Complaints:
+def no_half_gang_stays(state: PoolState) -> Violations:
     """§8.4: when a member is gone (and did not finish) that the gang needs, the others are on their way out."""
     for job in state.active_jobs():
         alive = [task for task in job.tasks if task.state in ("starting", "running")]
@@ -180,7 +180,7 @@ def no_half_gang_stays(state: PoolState) -> Complaints:
             yield f"{job.id} is {job.phase} and all its tasks are released"
 
 
-def whoever_waits_was_told_why(state: PoolState) -> Complaints:
+def pending_jobs_have_a_reason(state: PoolState) -> Violations:
     """§8.5: a job that waits has a reason on record, is in back-off, is held, or is behind one whose answer is out."""
     for name in state.queue:
         job = state.jobs[name]
@@ -189,7 +189,7 @@ def whoever_waits_was_told_why(state: PoolState) -> Complaints:
             yield f"{name} waits and nobody said why"
 
 
-def plans_have_their_asker(state: PoolState) -> Complaints:
+def preemptions_have_their_preemptor(state: PoolState) -> Violations:
     """§8.3: a plan stands as long as its preemptor waits for the room, and no victim leaves for a plan that is gone."""
     for plan in state.preemptions.values():
         job = state.jobs.get(plan.job)
@@ -201,15 +201,15 @@ TURN_RULES = (
     promises_can_come_true,
     who_has_left_has_its_place,
     no_half_gang_stays,
-    whoever_waits_was_told_why,
-    plans_have_their_asker,
+    pending_jobs_have_a_reason,
+    preemptions_have_their_preemptor,
 )
 
 
 # --- over one state, after everything has come to rest
 
 
-def nothing_is_owed(state: PoolState) -> Complaints:
+def nothing_is_due(state: PoolState) -> Violations:
     """§8.5: nobody starts, leaves or waits for a promise; every job has ended, or waits because it does not fit."""
     for job in state.jobs.values():
         if job.phase == "pending":
@@ -226,7 +226,7 @@ def nothing_is_owed(state: PoolState) -> Complaints:
         yield f"plans {sorted(state.preemptions)} are open"
 
 
-def every_node_is_back(state: PoolState) -> Complaints:
+def every_node_is_back(state: PoolState) -> Violations:
     """Machines that speak, and that nobody drains any more, take work again, however long they were silent."""
     for node in state.nodes.values():
         if not node.schedulable:
@@ -246,7 +246,7 @@ class History:
     causes: dict[str, int] = field(default_factory=dict)  # the turn in which a message had its effect
     together: dict[tuple[str, int, int], int] = field(default_factory=dict)  # (job, attempt, eviction): the step agreed on
 
-    def before(self, state: PoolState, record: Record) -> Complaints:
+    def before(self, state: PoolState, record: Record) -> Violations:
         """Complaints about the record, on the state that it is about to be folded into."""
         yield from self._inputs(state, record)
         yield from _only_good_devices(state, record)
@@ -276,7 +276,7 @@ class History:
                 if submitted.demand.job in state.jobs:
                     yield f"{submitted.demand.job} is submitted twice"
 
-    def after(self, state: PoolState) -> Complaints:
+    def after(self, state: PoolState) -> Violations:
         """Complaints about the state after the record: every eviction in it is named by its decision (§8.3)."""
         for name in state.evicting:
             job = state.jobs[name]
@@ -284,12 +284,12 @@ class History:
                 if eviction is not None and (eviction.decided_seq, name, job.attempt) not in self.named:
                     yield f"{name}, attempt {job.attempt}, is being evicted and #{eviction.decided_seq} does not name it"
 
-    def end(self) -> Complaints:
+    def end(self) -> Violations:
         """Complaints when everything has come to rest: a victim is back in the queue, or has ended (§8.5)."""
         for (name, attempt), seq in self.displaced.items():
             yield f"{name}, attempt {attempt}, was displaced by #{seq} and did not come back to the queue"
 
-    def _preemption(self, state: PoolState, record: Record, decision: PreemptionDecided) -> Complaints:
+    def _preemption(self, state: PoolState, record: Record, decision: PreemptionDecided) -> Violations:
         """§8.2: victims are preemptible, under preempt strictly lower, under reclaim of others; one proposal, one request."""
         preemptor = state.jobs[decision.preemptor.job]
         if self.asked.get(decision.request) != preemptor.id:
@@ -308,7 +308,7 @@ class History:
                 self.named.add((record.seq, victim.id, victim.attempt))
                 self.displaced[(victim.id, victim.attempt)] = record.seq
 
-    def _stage(self, state: PoolState, staged: EvictionStageReached) -> Complaints:
+    def _stage(self, state: PoolState, staged: EvictionStageReached) -> Violations:
         """A stage is on record once, after the notice, and only a step may be confirmed again; a gang has one common step."""
         job = state.jobs[staged.job]
         task = job.task(staged.task)
@@ -323,7 +323,7 @@ class History:
             if step != staged.step:
                 yield f"ranks of {job.id} are told to save at {step} and at {staged.step}"
 
-    def _inputs(self, state: PoolState, record: Record) -> Complaints:
+    def _inputs(self, state: PoolState, record: Record) -> Violations:
         """Positions never go back, and no message has an effect in two turns."""
         for position, offset in record.inputs:
             if offset < state.inputs.get(position, 0):
@@ -334,7 +334,7 @@ class History:
             yield f"{record.cause} has an effect in turn {self.causes[record.cause]} and again in turn {record.cycle}"
 
 
-def _only_good_devices(state: PoolState, record: Record) -> Complaints:
+def _only_good_devices(state: PoolState, record: Record) -> Violations:
     """§8.7: nobody is given a device that was not seen free, or that is broken."""
     given: list[tuple[int, int]] = []
     match record.data:
@@ -365,7 +365,7 @@ def chain_of(messages: Sequence[Message], pool: str) -> tuple[list[tuple[Record,
     return records, len(messages) - len(records)
 
 
-def replay_is_identical(records: Sequence[tuple[Record, Wire]]) -> Complaints:
+def replay_is_identical(records: Sequence[tuple[Record, Wire]]) -> Violations:
     """§8.6: deciding again gives the same bytes."""
     replay = Replay()
     for record, wire in records:
@@ -374,7 +374,7 @@ def replay_is_identical(records: Sequence[tuple[Record, Wire]]) -> Complaints:
         yield f"replay differs: {replay.difference}"
 
 
-def folds_agree(records: Sequence[tuple[Record, Wire]]) -> Complaints:
+def folds_agree(records: Sequence[tuple[Record, Wire]]) -> Violations:
     """§8.6: the state of a log is the log's alone, also where a snapshot was taken half way."""
     one, other = PoolState(), PoolState()
     restored = False
@@ -402,7 +402,7 @@ class Living:
     part: Fraction = Fraction(1)
 
 
-def no_device_runs_too_much(living: Sequence[Living]) -> Complaints:
+def no_device_runs_too_much(living: Sequence[Living]) -> Violations:
     """§8.7: no GPU has the processes of two tasks on it, but of those that share it, and no more than all of it."""
     taken: dict[str, Fraction] = {}
     for task in living:
@@ -412,7 +412,7 @@ def no_device_runs_too_much(living: Sequence[Living]) -> Complaints:
                 yield f"{device} runs {taken[device]} of itself, {task} too"
 
 
-def no_job_runs_twice(living: Sequence[Living]) -> Complaints:
+def no_job_runs_twice(living: Sequence[Living]) -> Violations:
     """§8.10: two attempts of a job, or one task of an attempt twice, never live at the same time."""
     attempts: dict[str, Living] = {}
     seen: dict[tuple[str, int], Living] = {}
@@ -425,7 +425,7 @@ def no_job_runs_twice(living: Sequence[Living]) -> Complaints:
         seen[(task.job, task.task)] = task
 
 
-def free_devices_are_free(state: PoolState, living: Sequence[Living]) -> Complaints:
+def free_devices_are_free(state: PoolState, living: Sequence[Living]) -> Violations:
     """§8.1, §8.7: what lives on a GPU is what the log holds it for; nothing lives on what the log calls free."""
     for task in living:
         job, number = state.jobs.get(task.job), state.node_numbers.get(task.machine)

@@ -113,7 +113,7 @@ class Story:
         self.head = ChainHead(pool)
         self.records: list[Record] = []
         self.wires: list[Wire] = []
-        self.said: list[Decision] = []
+        self.last_decisions: list[Decision] = []
         self.time = begin
         self.pool = pool
         self._offsets: dict[str, int] = {}
@@ -140,11 +140,11 @@ class Story:
                 record = self._record(fact, cycle=number)
                 fold(state, record)
                 drafts.append(record)
-        self.said = []
+        self.last_decisions = []
         if not drafts:
-            return self.said
+            return self.last_decisions
         for decision in decide(state):
-            self.said.append(decision)
+            self.last_decisions.append(decision)
             drafts.append(decision_record(state, decision, prev="", cycle_end=False))
         drafts[-1] = replace(drafts[-1], cycle_end=True)
         if cut is not None and cut < len(drafts):
@@ -157,7 +157,7 @@ class Story:
             self._keep(record)
         if self.check is not None:
             self.check(state)
-        return self.said
+        return self.last_decisions
 
     def restart(self, after: int = 0, logic: int = LOGIC) -> list[Decision]:
         """A new writer folds the log, starts a higher epoch, and decides."""
@@ -211,7 +211,7 @@ class Story:
         other = Story.__new__(Story)
         other.__dict__.update(self.__dict__)
         other.records, other.wires = self.records[:records], self.wires[:records]
-        other.said, other._offsets = [], dict(self._offsets)
+        other.last_decisions, other._offsets = [], dict(self._offsets)
         other.head = ChainHead(self.pool)
         for wire in other.wires:
             head = continues(other.head, wire)
@@ -448,28 +448,28 @@ class Story:
     def wait(self, duration: int) -> list[Decision]:
         """Time passes; whenever the core has asked to be woken, it is. Everything decided meanwhile."""
         until = self.time + duration
-        said: list[Decision] = []
+        last_decisions: list[Decision] = []
         while (wake := wake_at(self.state)) is not None and wake <= until:
-            said += self.cycle(facts.ClockAdvanced(), after=max(0, wake - self.time))
+            last_decisions += self.cycle(facts.ClockAdvanced(), after=max(0, wake - self.time))
         self.time = until
-        self.said = said
-        return said
+        self.last_decisions = last_decisions
+        return last_decisions
 
     # --- what is expected
 
     def expect(self, kind: str, **fields: Any) -> Any:
         """The decision of this kind with these fields among what was decided last; fails where there is none."""
-        for found in self.said:
+        for found in self.last_decisions:
             if type(found).__name__ == kind and all(getattr(found, name) == value for name, value in fields.items()):
                 return found
         wanted = ", ".join(f"{name}={value!r}" for name, value in fields.items())
-        told = "\n  ".join(map(repr, self.said)) or "nothing"
-        raise AssertionError(f"expected {kind}({wanted}); decided was:\n  {told}")
+        listing = "\n  ".join(map(repr, self.last_decisions)) or "nothing"
+        raise AssertionError(f"expected {kind}({wanted}); decided was:\n  {listing}")
 
     def expect_only(self, *kinds: str) -> None:
         """Just these kinds were decided last, in this order."""
-        found = [type(decision).__name__ for decision in self.said]
-        assert found == list(kinds), f"expected {list(kinds)}, decided was {found}: {self.said}"
+        found = [type(decision).__name__ for decision in self.last_decisions]
+        assert found == list(kinds), f"expected {list(kinds)}, decided was {found}: {self.last_decisions}"
 
     def decisions(self, kind: str) -> Iterator[Any]:
         """All decisions of this kind in the whole log."""

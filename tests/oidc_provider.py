@@ -130,8 +130,8 @@ class OidcProvider:
 
         @app.post("/token")
         async def token(request: Request) -> Response:
-            said = base64.b64decode(request.headers.get("authorization", "Basic Og==").partition(" ")[2]).decode()
-            name, _, secret = said.partition(":")
+            credentials = base64.b64decode(request.headers.get("authorization", "Basic Og==").partition(" ")[2]).decode()
+            name, _, secret = credentials.partition(":")
             if (unquote(name), unquote(secret)) != (CLIENT_ID, CLIENT_SECRET):
                 return JSONResponse({"error": "invalid_client"}, 401)
             form = {key: values[0] for key, values in parse_qs((await request.body()).decode()).items()}

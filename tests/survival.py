@@ -238,10 +238,10 @@ class Story:
             assert (first, second) == ([*range(first[-1] + 1)], [*range(begins, self.steps)])
             assert self.tasks > 1 or first[-1] == LAST
             if table.says:
-                told, again = resumed[rank], furthest + 1 - begins
-                assert (told.step, told.from_attempt, told.skipped_checkpoints) == (begins, 1, table.skipped_checkpoints)
+                resume, again = resumed[rank], furthest + 1 - begins
+                assert (resume.step, resume.from_attempt, resume.skipped_checkpoints) == (begins, 1, table.skipped_checkpoints)
                 all_exits_seen = len(table.codes) == self.tasks
-                assert told.steps_lost == again if all_exits_seen else told.steps_lost <= again
+                assert resume.steps_lost == again if all_exits_seen else resume.steps_lost <= again
         assert self.mark("result").read_text() == undisturbed(self.steps)
 
     def nothing_ran_twice(self) -> None:

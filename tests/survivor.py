@@ -94,7 +94,7 @@ class Trains:
     def looks(self, job: Job, step: int) -> None:
         if job.should_checkpoint(step):
             self.acknowledged()
-            job.checkpoint(step, self.saves_when_told)
+            job.checkpoint(step, self.saves_on_notice)
             self.committed()
         elif (step + 1) % EVERY == 0 and step < STANDS_AFTER:
             job.checkpoint(step, self.training.save)
@@ -109,7 +109,7 @@ class Trains:
     def acknowledged(self) -> None:
         """It has acknowledged, and has not begun to save."""
 
-    def saves_when_told(self, folder: Path) -> None:
+    def saves_on_notice(self, folder: Path) -> None:
         self.training.save(folder)
 
     def committed(self) -> None:
@@ -125,23 +125,23 @@ class Trains:
 class WaitsBeforeAcknowledging(Trains):
     def stands(self, job: Job) -> None:
         wait_for(lambda: job.notice is not None)
-        wait_until_told()
+        wait_for_notice()
 
 
 class WaitsBeforeSaving(Trains):
     def acknowledged(self) -> None:
-        wait_until_told()
+        wait_for_notice()
 
 
 class WaitsWhileSaving(Trains):
-    def saves_when_told(self, folder: Path) -> None:
-        wait_until_told()
+    def saves_on_notice(self, folder: Path) -> None:
+        wait_for_notice()
         self.training.save(folder)
 
 
 class WaitsBeforeLeaving(Trains):
     def committed(self) -> None:
-        wait_until_told()
+        wait_for_notice()
 
 
 class WaitsAfterYielding(Trains):
@@ -149,7 +149,7 @@ class WaitsAfterYielding(Trains):
         try:
             job.exit()
         finally:
-            wait_until_told()
+            wait_for_notice()
 
 
 # --- those that do not do as they should
@@ -178,7 +178,7 @@ class AcknowledgesAndFinishes(Trains):
 
 
 class SavesForTooLong(Trains):
-    def saves_when_told(self, folder: Path) -> None:
+    def saves_on_notice(self, folder: Path) -> None:
         self.training.save(folder)
         forever()
 
@@ -201,7 +201,7 @@ class ForksAway(Trains):
 class FillsTheDisk(Trains):
     """What it saves is larger than the disk, and that is the end of it."""
 
-    def saves_when_told(self, folder: Path) -> None:
+    def saves_on_notice(self, folder: Path) -> None:
         self.training.save(folder)
         (folder / "large").write_bytes(bytes(LARGE))
 
@@ -232,7 +232,7 @@ class KnowsNothing(Trains):
     def run(self) -> None:
         folder = Path(os.environ["BAILIFF_CHECKPOINT_DIR"])
         folder.mkdir(parents=True, exist_ok=True)
-        self.told = False
+        self.notified = False
         first = 0
         if (folder / "state.json").exists():
             self.training.load(folder)
@@ -245,8 +245,8 @@ class KnowsNothing(Trains):
             if attempt == 1 and step == STANDS_AFTER:
                 self.prepares()
                 (marks / f"{name}.{rank}.stands").touch()
-                wait_for(lambda: self.told)
-                self.is_told(folder, step)
+                wait_for(lambda: self.notified)
+                self.on_notice(folder, step)
 
     def keep(self, folder: Path, step: int) -> None:
         self.training.save(folder)
@@ -255,7 +255,7 @@ class KnowsNothing(Trains):
     def prepares(self) -> None:
         """Before it stands."""
 
-    def is_told(self, folder: Path, step: int) -> None:
+    def on_notice(self, folder: Path, step: int) -> None:
         """What it does about TERM, where that does not end it."""
 
 
@@ -265,28 +265,28 @@ class CatchesTerm(KnowsNothing):
     def prepares(self) -> None:
         signal.signal(signal.SIGTERM, lambda *_: setattr(self, "told", True))
 
-    def is_told(self, folder: Path, step: int) -> None:
+    def on_notice(self, folder: Path, step: int) -> None:
         self.keep(folder, step)
         sys.exit(128 + signal.SIGTERM)
 
 
 class CatchesTermAndStays(CatchesTerm):
-    def is_told(self, folder: Path, step: int) -> None:
+    def on_notice(self, folder: Path, step: int) -> None:
         forever()
 
 
 class CatchesTermAndFails(CatchesTerm):
-    def is_told(self, folder: Path, step: int) -> None:
+    def on_notice(self, folder: Path, step: int) -> None:
         sys.exit(FAILS)
 
 
 class CatchesTermAndFinishes(CatchesTerm):
-    def is_told(self, folder: Path, step: int) -> None:
+    def on_notice(self, folder: Path, step: int) -> None:
         sys.exit(0)
 
 
 class CatchesTermAndYields(CatchesTerm):
-    def is_told(self, folder: Path, step: int) -> None:
+    def on_notice(self, folder: Path, step: int) -> None:
         self.keep(folder, step)
         sys.exit(85)
 
@@ -295,7 +295,7 @@ class Urgent(Trains):
     """Somebody else, who needs the GPUs. It ends when it is told to."""
 
     def run(self) -> None:
-        wait_until_told()
+        wait_for_notice()
 
 
 # --- what it notes, and what it waits for
@@ -337,7 +337,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(LOOKS_EVERY_S)
 
 
-def wait_until_told() -> None:
+def wait_for_notice() -> None:
     wait_for((marks / f"{name}.go").exists)
 
 

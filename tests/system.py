@@ -292,13 +292,13 @@ class Watch:
         """A shell line for a job that notes each start of an attempt and then runs until it is stopped."""
         return f'{before} echo "$BAILIFF_ATTEMPT $RANK" >> {self.system.marks}/$BAILIFF_JOB_ID; {after} exec sleep {JOB_LIVES_S}'
 
-    def until_told(self) -> str:
+    def until_signalled(self) -> str:
         """A shell line for a job that notes each start of an attempt, and ends well once `tell` was called."""
         wait = f"for i in $(seq {JOB_LIVES_S * 20}); do [ -e {self.system.marks}/$BAILIFF_JOB_ID.go ] && exit 0; sleep 0.05; done"
         return f'echo "$BAILIFF_ATTEMPT $RANK" >> {self.system.marks}/$BAILIFF_JOB_ID; {wait}; exit 1'
 
     def tell(self, job: str) -> None:
-        """Let a job that runs `until_told` end."""
+        """Let a job that runs `until_signalled` end."""
         (self.system.marks / f"{job}.go").touch()
 
     def starts(self, job: str) -> Counter[tuple[int, int]]:

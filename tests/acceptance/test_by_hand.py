@@ -23,11 +23,11 @@ async def test_a_gang_over_two_machines_is_told_what_torchrun_users_expect(syste
         await watch.until_ended("gang")
         lines = (system.marks / "gang.env").read_text().splitlines()
         one, two = sorted(({name: value for name, _, value in (word.partition("=") for word in line.split())} for line in lines),
-                          key=lambda told: told["RANK"])  # fmt: skip
+                          key=lambda env: env["RANK"])  # fmt: skip
         assert (one["RANK"], one["NODE_RANK"], two["RANK"], two["NODE_RANK"]) == ("0", "0", "1", "1")
-        for told in (one, two):
-            assert (told["LOCAL_RANK"], told["WORLD_SIZE"], told["LOCAL_WORLD_SIZE"]) == ("0", "2", "1")
-            assert told["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] == "90"
+        for env in (one, two):
+            assert (env["LOCAL_RANK"], env["WORLD_SIZE"], env["LOCAL_WORLD_SIZE"]) == ("0", "2", "1")
+            assert env["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] == "90"
         assert one["MASTER_ADDR"] == two["MASTER_ADDR"]
         assert one["MASTER_PORT"] == two["MASTER_PORT"]
         assert 1024 < int(one["MASTER_PORT"]) < 65536

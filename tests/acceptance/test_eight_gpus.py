@@ -44,7 +44,7 @@ async def test_four_gpus_for_an_urgent_job_and_back_again(system: System) -> Non
             await pool.noted(name, attempt=1)
 
         # An urgent job needs four of them.
-        await pool.submit("story-serve", pool.until_told(), gpus=4, kind="inference", env={"API_KEY": SECRET})
+        await pool.submit("story-serve", pool.until_signalled(), gpus=4, kind="inference", env={"API_KEY": SECRET})
         request = await pool.record(PreemptionRequested, job="story-serve")
         assert request.action == "preempt"
         await pool.record(ProposalReceived, selection=request.selection)
@@ -102,7 +102,7 @@ async def test_eight_of_eight_for_a_higher_class_and_back_again(system: System) 
         await pool.until_running("whole-low")
         await pool.noted("whole-low", attempt=1, tasks=8)
 
-        await pool.submit("whole-high", pool.until_told(), gpus=8, kind="interactive")
+        await pool.submit("whole-high", pool.until_signalled(), gpus=8, kind="interactive")
         decided = await pool.record(PreemptionDecided)
         assert (decided.action, [(choice.job, choice.gpus) for choice in decided.victims]) == ("preempt", [("whole-low", 8)])
         await pool.until_running("whole-high")
@@ -123,7 +123,7 @@ async def test_a_gang_over_two_machines_displaces_what_it_must(system: System) -
         await pool.until_running("gang-small", "gang-train")
 
         # Two tasks of four GPUs: one on each machine, and both or none.
-        await pool.submit("gang-urgent", pool.until_told(), gpus=4, tasks=2, kind="inference")
+        await pool.submit("gang-urgent", pool.until_signalled(), gpus=4, tasks=2, kind="inference")
         decided = await pool.record(PreemptionDecided)
         assert sorted(choice.job for choice in decided.victims) == ["gang-small", "gang-train"]
         await pool.until_running("gang-urgent")
@@ -145,7 +145,7 @@ async def test_a_job_that_ignores_term_is_killed_after_its_grace(system: System)
         await pool.submit("deaf-train", deaf, gpus=8, grace_s=1)
         await pool.until_running("deaf-train")
         await pool.noted("deaf-train", attempt=1)
-        await pool.submit("deaf-urgent", pool.until_told(), gpus=1, kind="inference")
+        await pool.submit("deaf-urgent", pool.until_signalled(), gpus=1, kind="inference")
         killed = await pool.record(EvictionStageReached, job="deaf-train", stage="kill_sent")
         assert killed.elapsed >= 1_000_000, "the grace was cut short"
         assert (await pool.record(TaskExited, job="deaf-train")).exit_code in (-signal.SIGKILL, 128 + signal.SIGKILL)
@@ -160,7 +160,7 @@ async def test_cancelled_before_anybody_was_told_nobody_leaves(battered: System)
         await pool.submit("mercy-2", gpus=4)
         await pool.until_running("mercy-1", "mercy-2")
         battered.kill("eviction-executor")
-        await pool.submit("mercy-urgent", pool.until_told(), gpus=4, tasks=2, kind="inference")
+        await pool.submit("mercy-urgent", pool.until_signalled(), gpus=4, tasks=2, kind="inference")
         decided = await pool.record(PreemptionDecided)
         assert len(decided.victims) == 2
 
@@ -186,7 +186,7 @@ async def test_cancelled_while_victims_leave_those_not_reached_are_spared(batter
 
         # The second machine's agent is deaf just now: its victim is told, and does not hear of it.
         battered.signal("node-agent-2", signal.SIGSTOP)
-        await pool.submit("late-urgent", pool.until_told(), gpus=4, tasks=2, kind="inference")
+        await pool.submit("late-urgent", pool.until_signalled(), gpus=4, tasks=2, kind="inference")
         await pool.record(EvictionStarted, job=unreached)
         await pool.record(TaskReleased, job=reached)
 
@@ -207,7 +207,7 @@ async def test_a_job_without_gpus_runs_beside_a_full_machine(system: System) -> 
     async with system.watch("pool-a") as pool:
         await pool.submit("cpu-train", gpus=8)
         await pool.until_running("cpu-train")
-        await pool.submit("cpu-only", pool.until_told(), gpus=0, tasks=3)
+        await pool.submit("cpu-only", pool.until_signalled(), gpus=0, tasks=3)
         await pool.until_running("cpu-only")
         await pool.noted("cpu-only", attempt=1, tasks=3)
         pool.tell("cpu-only")
@@ -220,7 +220,7 @@ async def test_a_job_without_gpus_runs_beside_a_full_machine(system: System) -> 
 
 async def test_a_class_that_may_not_preempt_waits_its_turn(system: System) -> None:
     async with system.watch("pool-a") as pool:
-        await pool.submit("turn-train", pool.until_told(), gpus=8)
+        await pool.submit("turn-train", pool.until_signalled(), gpus=8)
         await pool.until_running("turn-train")
         await pool.submit("turn-patient", gpus=1, kind="patient")
         assert (await pool.record(JobPending, job="turn-patient")).reason

@@ -67,7 +67,7 @@ async def test_a_rigid_gang_over_quota_leaves_whole_and_comes_back(shared: Syste
         await pool.until_gpus(a=8)
 
         # B is within its quota of 4; A's gang runs on 8, and cannot run on fewer.
-        await pool.submit("b-notebook", pool.until_told(), tasks=4, kind="interactive", project="b")
+        await pool.submit("b-notebook", pool.until_signalled(), tasks=4, kind="interactive", project="b")
         decided = await pool.record(PreemptionDecided)
         assert decided.action == "reclaim"
         assert [(choice.job, choice.tasks, choice.project) for choice in decided.victims] == [("a-train", "", "a")]
@@ -88,7 +88,7 @@ async def test_an_elastic_gang_over_quota_shrinks_and_grows_again(shared: System
         await pool.submit("a-elastic", pool.training(), tasks=8, min_tasks=4, elastic="live", project="a")
         await pool.until_gpus(a=8)
 
-        await pool.submit("b-demo", pool.until_told(), tasks=4, kind="interactive", project="b")
+        await pool.submit("b-demo", pool.until_signalled(), tasks=4, kind="interactive", project="b")
         decided = await pool.record(PreemptionDecided)
         assert decided.action == "reclaim"
         assert [(choice.job, choice.tasks) for choice in decided.victims] == [("a-elastic", "4-7")]
@@ -113,7 +113,7 @@ async def test_an_elastic_gang_that_says_nothing_of_live_starts_anew_with_each_s
         await pool.submit("a-resized", pool.training(), tasks=8, min_tasks=4, project="a")
         await pool.until_gpus(a=8)
 
-        await pool.submit("b-show", pool.until_told(), tasks=4, kind="interactive", project="b")
+        await pool.submit("b-show", pool.until_signalled(), tasks=4, kind="interactive", project="b")
         await pool.until("it runs again, on four", lambda _: pool.job("a-resized").attempt == 2)
         await pool.until_gpus(a=4, b=4)
         pool.tell("b-show")
@@ -140,7 +140,7 @@ async def test_a_sweep_makes_room_for_a_demo_with_checkpoints(shared: System) ->
         await pool.until_running(*trials)
         await pool.until("all have begun", lambda _: all((shared.marks / f"{name}.steps").exists() for name in trials))
 
-        await pool.submit("demo", pool.until_told(), gpus=4, kind="interactive")
+        await pool.submit("demo", pool.until_signalled(), gpus=4, kind="interactive")
         decided = await pool.record(PreemptionDecided)
         victims = [choice.job for choice in decided.victims]
         assert len(set(victims)) == 4
@@ -220,7 +220,7 @@ async def test_four_projects_borrow_by_weight_and_give_back(shared: System) -> N
         await pool.until_gpus(red=10, blue=6)
 
         # Green wants what is its own: a gang over both machines or on one, it gets its four whole.
-        await pool.submit("green-gang", pool.until_told(), tasks=4, project="green")
+        await pool.submit("green-gang", pool.until_signalled(), tasks=4, project="green")
         await pool.until_gpus(green=4)
         await pool.until("the others run on the rest", lambda _: pool.gpus_of("red") + pool.gpus_of("blue") == 12)
         assert pool.gpus_of("red") >= 6
@@ -247,7 +247,7 @@ async def test_a_gang_without_gpus_makes_both_low_ones_leave(shared: System) -> 
             await pool.submit(name, gpus=0, cpus=4, kind="low")
         await pool.until_running("low-1", "low-2")
 
-        await pool.submit("gang", pool.until_told(), gpus=0, cpus=3, tasks=2, kind="high")
+        await pool.submit("gang", pool.until_signalled(), gpus=0, cpus=3, tasks=2, kind="high")
         decided = await pool.record(PreemptionDecided)
         assert {choice.job for choice in decided.victims} == {"low-1", "low-2"}
         assert [share.tasks for share in decided.placement] == ["0", "1"]
@@ -277,12 +277,12 @@ async def test_where_only_one_member_could_fit_nobody_leaves(shared: System) -> 
 
 async def test_halves_of_a_gpu_are_given_out_and_no_more_than_two(shared: System) -> None:
     async with shared.watch("shares") as pool:
-        said = (
+        script = (
             f'echo "$CUDA_VISIBLE_DEVICES $BAILIFF_GPU_FRACTION $BAILIFF_GPU_MEMORY_BYTES" > {shared.marks}/$BAILIFF_JOB_ID.gpu'
         )
         halves = [f"half-{number}" for number in range(4)]
         for name in halves:
-            await share(pool, name, f"{said}; {pool.until_told()}")
+            await share(pool, name, f"{script}; {pool.until_signalled()}")
         await pool.until_running(*halves)
         await pool.until("all have said", lambda _: all((shared.marks / f"{name}.gpu").exists() for name in halves))
         devices = [(shared.marks / f"{name}.gpu").read_text().split() for name in halves]
@@ -291,7 +291,7 @@ async def test_halves_of_a_gpu_are_given_out_and_no_more_than_two(shared: System
         assert len({device for device, *_ in devices}) == 2
 
         # Six whole ones are left; the seventh has to wait for a device that nobody shares any more.
-        await pool.submit("whole", pool.until_told(), gpus=7)
+        await pool.submit("whole", pool.until_signalled(), gpus=7)
         for name in halves:
             pool.tell(name)
             await pool.until_ended(name)

@@ -97,7 +97,7 @@ async def take_over(pool: Watch, gang: str, **asked: Any) -> None:
     await pool.submit(gang, tasks=2, gpus=4, **asked)
     await pool.until_running(gang)
     await pool.noted(gang, attempt=1, tasks=2)
-    await pool.submit(f"{gang}-urgent", pool.until_told(), tasks=2, gpus=4, kind="inference")
+    await pool.submit(f"{gang}-urgent", pool.until_signalled(), tasks=2, gpus=4, kind="inference")
 
 
 BY_ITSELF = ["noticed", "acknowledged", "step_confirmed", "step_agreed", "checkpoint_started", "checkpoint_committed", "yielding"]
@@ -108,8 +108,8 @@ async def test_a_gang_over_two_machines_saves_one_step_and_goes_on_from_it(syste
         await take_over(pool, "together", run=rank(pool), grace_s=60)
         await pool.until_running("together-urgent")
         for task in (0, 1):
-            told = [stage for stage in stages(pool, "together", task) if stage != "step_confirmed"]
-            assert sorted(told) == sorted(set(BY_ITSELF) - {"step_confirmed"})
+            reported = [stage for stage in stages(pool, "together", task) if stage != "step_confirmed"]
+            assert sorted(reported) == sorted(set(BY_ITSELF) - {"step_confirmed"})
             assert stages(pool, "together", task).index("noticed") == 0
         saved = [fact.checkpoint for fact in pool.facts(EvictionStageReached, job="together", stage="checkpoint_committed")]
         assert len({checkpoint.step for checkpoint in saved if checkpoint}) == 1, saved
@@ -177,9 +177,9 @@ async def test_agents_that_are_killed_in_the_middle_lose_nothing_and_say_nothing
         battered.kill_and_restart(*agents)
         await pool.until_running("bereft-urgent")
         for task in (0, 1):
-            told = [stage for stage in stages(pool, "bereft", task) if stage != "step_confirmed"]
-            assert len(told) == len(set(told)), told
-            assert {"noticed", "acknowledged", "checkpoint_committed", "yielding"} <= set(told)
+            reported = [stage for stage in stages(pool, "bereft", task) if stage != "step_confirmed"]
+            assert len(reported) == len(set(reported)), reported
+            assert {"noticed", "acknowledged", "checkpoint_committed", "yielding"} <= set(reported)
         (requeued,) = pool.facts(JobRequeued, job="bereft")
         assert requeued.outcome == "preempted"
         saved = [fact.checkpoint for fact in pool.facts(EvictionStageReached, job="bereft", stage="checkpoint_committed")]

@@ -101,7 +101,7 @@ async def test_four_ranks_on_two_machines_end_as_if_nobody_had_touched_them(
         await pool.submit("ddp", run, tasks=2, gpus=4, grace_s=120, env=ENV, max_failures=1, restart_backoff=100_000)
         await back(pool, 1)
 
-        await pool.submit("ddp-urgent", pool.until_told(), tasks=2, gpus=4, kind="inference")
+        await pool.submit("ddp-urgent", pool.until_signalled(), tasks=2, gpus=4, kind="inference")
         requeued = await pool.record(JobRequeued, job="ddp", attempt=1, within_s=SLOW_S)
         assert (requeued.outcome, requeued.cause) == ("preempted", "preemption")
         saved = saved_together(pool, 1)

@@ -106,9 +106,9 @@ async def _measure(run: Run, stack: Stack, nodes: int) -> list[Row]:
         memory = megabytes(stack)[CONSOLE]
     rows = []
     for name, figure in (("p50", 50), ("p95", 95), ("p99", 99)):
-        told, target = f"record written → a page has it, {what}, {name}", {"p95": "≤ 250 ms"}.get(name, "-")
+        label, target = f"record written → a page has it, {what}, {name}", {"p95": "≤ 250 ms"}.get(name, "-")
         baseline = percentile(alone.raw, figure) * 1000
-        rows.append(Row(told, percentile(alone.waits, figure) * 1000, "ms", target, baseline, f"ms: plain consumer, {name}"))
+        rows.append(Row(label, percentile(alone.waits, figure) * 1000, "ms", target, baseline, f"ms: plain consumer, {name}"))
     share, more = f"processor of the console, {what}", f"{pages} pages"
     return [
         *rows,

@@ -60,9 +60,9 @@ def measure(run: Run) -> list[Row]:
     ]
     for name, figure in (("p50", 50), ("p95", 95), ("p99", 99)):
         baseline = percentile(one.waits, figure)
-        told = f"record written → painted, {what}, {RATE} records/s, {name}"
+        label = f"record written → painted, {what}, {RATE} records/s, {name}"
         rows.append(
-            Row(told, percentile(all_of_them.waits, figure), "ms", {"p95": "≤ 300 ms"}.get(name, "-"), baseline, "ms: 1 node")
+            Row(label, percentile(all_of_them.waits, figure), "ms", {"p95": "≤ 300 ms"}.get(name, "-"), baseline, "ms: 1 node")
         )
     after = f"heap of the page, {what}, after {hour_text(run)}"
     return [*rows, Row(after, all_of_them.heap_after, "MB", "< 300 MB, and the same", all_of_them.heap, "MB: first third")]

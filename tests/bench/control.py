@@ -54,14 +54,14 @@ async def _measure(run: Run, stack: Stack, count: int) -> list[Row]:
             await jobs.until(JOB, "TaskReleased", n + 1)
         await jobs.until(JOB, "TaskResumed", count + 1)
         used = spent(cpu, cpu_seconds(stack))
-        told, left, exited, back = _times(jobs)
+        notified, left, exited, back = _times(jobs)
     run.say(f"processor ms for one of them: { ({name: round(value / count * 1000, 1) for name, value in used.items()}) }")
     run.say(
         f"p50 from exit to its record: {median(exited) * 1000:.0f} ms, to the next attempt at work: {median(back) * 1000:.0f} ms"
     )
     rows = []
     for what, ours, hops, baseline in (
-        ("eviction decided, on the log → the job has seen its notice", told, to_it, "three raw hops, one flushed"),
+        ("eviction decided, on the log → the job has seen its notice", notified, to_it, "three raw hops, one flushed"),
         ("the job's process ends → its GPU is free, on the log", left, from_it, "two raw hops, one flushed"),
     ):
         for name, figure in (("p50", 50), ("p99", 99)):
@@ -77,6 +77,6 @@ def _times(jobs: Jobs) -> tuple[list[float], list[float], list[float], list[floa
     """Seconds from decision to notice; from exit to release, to its record, to the next attempt's word. The broker counts ms."""
     notes, of = noted(jobs.folder / "noted"), jobs.at[JOB]
     at = {kind: {data["attempt"]: when for when, data in of[kind]} for kind in of if kind.startswith(("Task", "EvictionD"))}
-    told = [note["told"] - at["EvictionDecided"][note["attempt"]] for note in notes]
+    notified = [note["told"] - at["EvictionDecided"][note["attempt"]] for note in notes]
     left, exited = ([at[kind][note["attempt"]] - note["left"] for note in notes] for kind in ("TaskReleased", "TaskExited"))
-    return told, left, exited, [at["TaskResumed"][note["attempt"] + 1] - note["left"] for note in notes]
+    return notified, left, exited, [at["TaskResumed"][note["attempt"] + 1] - note["left"] for note in notes]

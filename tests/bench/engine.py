@@ -70,9 +70,9 @@ def _decisions(run: Run, nodes: int, times: int) -> list[Row]:
     jobs, memory = len(state.jobs), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     first, seconds, follow_up = seconds[0], seconds[len(ASKED) :], follow_up[len(ASKED) :]
     half, most = median(seconds) * 1000, percentile(seconds, 99) * 1000
-    told = f"{nodes} nodes, {jobs} jobs, {len(state.queue)} waiting"
+    label = f"{nodes} nodes, {jobs} jobs, {len(state.queue)} waiting"
     gc.unfreeze()
-    run.say(f"{told}: made ready in {ready * 1000:.0f} ms, first {first * 1000:.0f} ms, p50 {half:.1f} ms, p99 {most:.1f} ms")
+    run.say(f"{label}: made ready in {ready * 1000:.0f} ms, first {first * 1000:.0f} ms, p50 {half:.1f} ms, p99 {most:.1f} ms")
     at = f"{nodes:,} nodes, {nodes * 8:,} GPUs, {jobs:,} jobs"
     rows = [
         Row(f"one decision p50, {at}", half, "ms", target="≤ 20 ms" if nodes == 10_000 else "-"),

@@ -40,15 +40,15 @@ def measure(run: Run) -> list[Row]:
 
 def _decisions(run: Run, nodes: int, scope: str) -> list[Row]:
     state = busy(nodes, scope)
-    told = list(settle(state))
+    decisions = list(settle(state))
     seconds, actions = [], {}
     for number in range(len(ASKED) + (40 if run.quick else 120)):
         before = dict(state.evicting)
         arrives(state, number)
         began = time.process_time()
-        told = decide_about(state)
+        decisions = decide_about(state)
         seconds.append(time.process_time() - began)
-        for decision in told:
+        for decision in decisions:
             actions[decision.type_name()] = actions.get(decision.type_name(), 0) + 1
         happen(state, before, f"preemptor-{number - STAYS}")
     seconds = seconds[len(ASKED) :]
@@ -86,7 +86,7 @@ def arrives(state: PoolState, number: int) -> Job:
 
 def decide_about(state: PoolState) -> list[Decision]:
     """Everything that is decided until nobody waits for an answer."""
-    told = settle(state)
+    decisions = settle(state)
     while state.selection is not None:
         proposals = select_batch(state, state.selection.requests, state.rules.preemption.search_steps)
         state.seq += 1
@@ -94,8 +94,8 @@ def decide_about(state: PoolState) -> list[Decision]:
             selection=state.selection.number, computed_at=state.seq - 1, logic=LOGIC, proposals=tuple(proposals)
         )
         FOLDS[ProposalReceived](state, fact)
-        told += settle(state)
-    return told
+        decisions += settle(state)
+    return decisions
 
 
 def happen(state: PoolState, leaving: dict[str, None], ends: str) -> None:
@@ -116,9 +116,9 @@ def happen(state: PoolState, leaving: dict[str, None], ends: str) -> None:
 
 def settle(state: PoolState) -> list[Decision]:
     """What the state asks for by itself."""
-    told = list(decide(state))
+    decisions = list(decide(state))
     state.indices.touched.clear()
-    return told
+    return decisions
 
 
 def _fold(state: PoolState, happened: list[Fact]) -> None:

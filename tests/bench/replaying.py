@@ -60,14 +60,14 @@ def _measured(run: Run, load: str, wires: list[Wire]) -> Row:
 
 def history(rounds: int, *, full: int, waiting: int, seed: int = 7) -> list[Wire]:
     """Jobs come and go. Each round one in twenty ends, and as many come as keep so many percent in use, or so many waiting."""
-    told = random.Random(seed)
+    chance = random.Random(seed)
     story = Story(policy(retention={"ended_jobs": "1h"}), pool=POOL)
     story.cycle(*[lambda name=f"node-{number:03}": [story.joined(name, gpus=GPUS)] for number in range(NODES)])
     count = 0
     for _ in range(rounds):
         state = story.state
         running = sorted(name for name in state.active if state.jobs[name].phase == "running")
-        ending = told.sample(running, k=len(running) // 20)
+        ending = chance.sample(running, k=len(running) // 20)
         gone = [story.at(name, task.index) for name in ending for task in state.jobs[name].tasks]
         if gone:
             exits = [fact for at in gone for fact in (facts.TaskExited(**at, exit_code=0), facts.TaskReleased(**at))]
@@ -75,7 +75,7 @@ def history(rounds: int, *, full: int, waiting: int, seed: int = 7) -> list[Wire
         used = sum(state.jobs[name].gpus for name in state.active)
         asked = []
         while used * 100 < NODES * GPUS * full or (len(state.queue) < waiting and len(asked) < waiting):
-            tasks, gpus = told.choice(GANGS)
+            tasks, gpus = chance.choice(GANGS)
             count, used = count + 1, used + tasks * gpus
             asked.append(story.submitted(f"job-{count}", tasks=tasks, gpus=gpus))
         for at in range(0, len(asked), MOST_AT_ONCE):

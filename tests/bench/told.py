@@ -33,13 +33,13 @@ def measure(run: Run) -> list[Row]:
 
 
 async def _measure(run: Run, stack: Stack, count: int) -> list[Row]:
-    told: dict[str, float] = {}
+    notified: dict[str, float] = {}
     when: dict[str, dict[str, int]] = defaultdict(dict)  # by job, the broker's time of each step, ms
 
     def command(kind: str, record: ConsumerRecord) -> None:
         if kind == "bailiff.Evict.v1":
             job = json.loads(record.value)["for_job"]
-            told.setdefault(job, time.perf_counter())
+            notified.setdefault(job, time.perf_counter())
             when[job].setdefault("told", record.timestamp)
 
     begun: dict[str, str] = {}
@@ -83,8 +83,8 @@ async def _measure(run: Run, stack: Stack, count: int) -> list[Row]:
             job = f"urgent-{n}"
             began = time.perf_counter()
             await submit(job, "inference")
-            await commands.until("the victim is told", lambda job=job: job in told)
-            ours.append(told[job] - began)
+            await commands.until("the victim is told", lambda job=job: job in notified)
+            ours.append(notified[job] - began)
             await audit.until("it runs", lambda n=n: audit.seen["TaskStarted"] >= 65 + n)
         used = spent(cpu, cpu_seconds(stack))
     legs = _legs(when)

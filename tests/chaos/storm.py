@@ -23,7 +23,7 @@ from tests.invariants import (
     every_node_is_back,
     no_device_runs_too_much,
     no_job_runs_twice,
-    nothing_is_owed,
+    nothing_is_due,
 )
 from tests.job_processes import processes_of
 from tests.system import POLL_S, System, Watch
@@ -61,7 +61,7 @@ def strikes(random: Random, kills: int) -> list[Strike]:
 
 
 @dataclass
-class Told:
+class Summary:
     """What came of it, for people."""
 
     seed: int
@@ -135,21 +135,21 @@ class Storm:
     """One run on one system."""
 
     def __init__(self, folder: Path, seed: int, kills: int, say: Callable[[str], None] = print) -> None:
-        self.told = Told(seed)
+        self.summary = Summary(seed)
         self._random, self._say = Random(f"chaos/{seed}"), say
         self._strikes = strikes(self._random, kills)
         self._system = System(folder)
         self._down: dict[str, asyncio.Task[None]] = {}
         self._over = False
 
-    async def run(self) -> Told:
+    async def run(self) -> Summary:
         """From the first start to the rest at the end. Raises `AssertionError` with what is wrong."""
         began = time.monotonic()
         try:
             await asyncio.to_thread(self._start)
             async with AsyncExitStack() as stack:
                 works = [
-                    Work(await stack.enter_async_context(self._system.watch(pool)), Random(f"{self.told.seed}/{pool}"))
+                    Work(await stack.enter_async_context(self._system.watch(pool)), Random(f"{self.summary.seed}/{pool}"))
                     for pool in self._system.machines
                 ]
                 async with asyncio.TaskGroup() as group:
@@ -163,8 +163,8 @@ class Storm:
                 self._nothing_lives()
         finally:
             await asyncio.to_thread(self._system.stop)
-        self.told.seconds = time.monotonic() - began
-        return self.told
+        self.summary.seconds = time.monotonic() - began
+        return self.summary
 
     def _start(self) -> None:
         self._system.start_kafka()
@@ -187,7 +187,7 @@ class Storm:
                 await self._down[strike.process]
             self._died_by_themselves()
             self._system.kill(strike.process)
-            self.told.kills[strike.process] += 1
+            self.summary.kills[strike.process] += 1
             self._down[strike.process] = asyncio.create_task(self._back(strike))
             if number % CALM_EVERY == 0 or number == len(self._strikes):
                 await asyncio.gather(*self._down.values())
@@ -209,9 +209,9 @@ class Storm:
         while not self._over:
             first = await asyncio.to_thread(self._living)
             both = first & await asyncio.to_thread(self._living)  # what both looks saw has lived at one time
-            for complaint in (*no_device_runs_too_much(list(both)), *no_job_runs_twice(list(both))):
-                raise AssertionError(complaint)
-            self.told.looks += 1
+            for violation in (*no_device_runs_too_much(list(both)), *no_job_runs_twice(list(both))):
+                raise AssertionError(violation)
+            self.summary.looks += 1
             await asyncio.sleep(LOOK_S)
 
     def _living(self) -> set[Living]:
@@ -227,7 +227,7 @@ class Storm:
 
         def at_rest(state: PoolState) -> bool:
             seen = all(request_key("/tests", name) in state.requests or name in rejected() for name in work.asked)
-            return seen and not state.cycle_open and not [*nothing_is_owed(state), *every_node_is_back(state)] and not state.queue
+            return seen and not state.cycle_open and not [*nothing_is_due(state), *every_node_is_back(state)] and not state.queue
 
         def rejected() -> set[str]:
             return {fact.id or "" for fact in watch.facts(InputRejected)}
@@ -244,14 +244,14 @@ class Storm:
         watch.assert_started_once(*work.jobs)
         await asyncio.to_thread(_judge, watch)
         replay = await watch.verify(orphans=True)
-        told = self.told
-        told.requests += len(work.asked)
-        told.jobs += len(work.jobs)
-        told.records += replay.state.seq + 1
-        told.orphans += len(await watch.raw()) - replay.state.seq - 1
-        told.writers += len(watch.facts(WriterStarted))
-        told.placements += len(watch.facts(JobPlaced))
-        told.preemptions += len(watch.facts(PreemptionDecided))
+        summary = self.summary
+        summary.requests += len(work.asked)
+        summary.jobs += len(work.jobs)
+        summary.records += replay.state.seq + 1
+        summary.orphans += len(await watch.raw()) - replay.state.seq - 1
+        summary.writers += len(watch.facts(WriterStarted))
+        summary.placements += len(watch.facts(JobPlaced))
+        summary.preemptions += len(watch.facts(PreemptionDecided))
 
 
 def _judge(watch: Watch) -> None:
@@ -267,9 +267,9 @@ def _judge(watch: Watch) -> None:
     _none(history.end(), state.seq)
 
 
-def _none(complaints: Iterator[str], seq: int) -> None:
-    for complaint in complaints:
-        raise AssertionError(f"#{seq}: {complaint}")
+def _none(violations: Iterator[str], seq: int) -> None:
+    for violation in violations:
+        raise AssertionError(f"#{seq}: {violation}")
 
 
 def _living_tasks(folder: Path) -> Iterator[Living]:

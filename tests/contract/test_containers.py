@@ -272,8 +272,8 @@ async def test_what_prints_much_loses_nothing(agent: DockerRuntime, tmp_path: Pa
     """Faster than the log is read, and lines longer than the engine keeps in one piece."""
     await agent.start(launch("seq 1 200000; head -c 100000 /dev/zero | tr '\\0' x; echo", tmp_path))
     assert (await ended(agent)).code == 0
-    told = agent.log_path(KEY).read_text()
-    assert told == "".join(f"{n}\n" for n in range(1, 200001)) + "x" * 100000 + "\n"
+    printed = agent.log_path(KEY).read_text()
+    assert printed == "".join(f"{n}\n" for n in range(1, 200001)) + "x" * 100000 + "\n"
 
 
 async def test_away_the_engine_delays_no_deadline(tmp_path: Path, door: Door) -> None:
@@ -310,15 +310,15 @@ async def test_an_engine_that_is_away_at_the_start_is_waited_for(
     assert not containers_of(tmp_path / "tasks")
     door.open()
     assert (await ended(agent)).code == 3
-    told = ""
+    printed = ""
 
     def messages(what: str) -> bool:
-        nonlocal told
-        told += "".join(capsys.readouterr())
-        return what in told
+        nonlocal printed
+        printed += "".join(capsys.readouterr())
+        return what in printed
 
     await until(lambda: messages("Docker engine available again"))
-    assert told.index("no container can be started") < told.index("Docker engine available again")
+    assert printed.index("no container can be started") < printed.index("Docker engine available again")
     await agent.close()
     await clean(tmp_path)
 

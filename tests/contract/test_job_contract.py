@@ -198,14 +198,14 @@ def test_a_notice_is_on_the_board_and_in_the_file(node: Node) -> None:
     before = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     node.notice(soft_s=100, hard_s=130, reason="preempted for serve-1")
     until(lambda: words(node)[1] == 1)
-    told = json.loads((node.control / "notice.json").read_text())
-    assert (told["v"], told["reason"]) == (1, "preempted for serve-1")
-    assert 98 <= told["soft_s"] <= 100
-    assert 128 <= told["hard_s"] <= 130
-    assert told["hard_deadline_boottime_ns"] - told["soft_deadline_boottime_ns"] == 30 * 10**9
-    assert before <= told["soft_deadline_boottime_ns"] - 100 * 10**9 <= time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    content = json.loads((node.control / "notice.json").read_text())
+    assert (content["v"], content["reason"]) == (1, "preempted for serve-1")
+    assert 98 <= content["soft_s"] <= 100
+    assert 128 <= content["hard_s"] <= 130
+    assert content["hard_deadline_boottime_ns"] - content["soft_deadline_boottime_ns"] == 30 * 10**9
+    assert before <= content["soft_deadline_boottime_ns"] - 100 * 10**9 <= time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     until(lambda: words(node)[2] == 0)  # one rank: at the next step
-    assert words(node)[5] == told["soft_deadline_boottime_ns"]
+    assert words(node)[5] == content["soft_deadline_boottime_ns"]
 
 
 def test_a_notice_is_removed_when_the_eviction_is_cancelled(node: Node) -> None:
@@ -233,7 +233,7 @@ def test_the_library_and_the_node_together(node: Node, tmp_path: Path) -> None:
         RankEnv("j", 1, 0, 1, 0, 1, "0", str(node.control / "socket"), node.control, tmp_path / "checkpoints", 120),
         every_steps=10,
     )
-    weight, said = 0, node.control / "messages.jsonl"
+    weight, sent_file = 0, node.control / "messages.jsonl"
     for step in range(job.restore(lambda folder: None), 1000):
         weight += step
         job.progress(step, 1000)
@@ -247,8 +247,8 @@ def test_the_library_and_the_node_together(node: Node, tmp_path: Path) -> None:
                 job.exit()
             break
     assert left.value.code == 85
-    told = [json.loads(line)["type"] for line in said.read_text().splitlines()]
-    assert [what for what in told if what != "progress"] == [
+    content = [json.loads(line)["type"] for line in sent_file.read_text().splitlines()]
+    assert [what for what in content if what != "progress"] == [
         "hello", "resumed", "checkpoint_started", "checkpoint_committed", "acknowledged", "checkpoint_started",
         "checkpoint_committed", "yielding",
     ]  # fmt: skip

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from .arena import fuzz, shortest, told
+from .arena import fuzz, listing, shortest
 
 
 def main() -> int:
@@ -15,7 +15,7 @@ def main() -> int:
     tally = fuzz(given.seed, given.count)
     print(tally)
     if tally.violation is not None:
-        print(told(shortest(tally)))
+        print(listing(shortest(tally)))
     return int(tally.violation is not None)
 
 

@@ -262,7 +262,7 @@ def shortest(tally: Tally) -> list[Sent]:
     return suspects
 
 
-def told(messages: Sequence[Sent]) -> str:
+def listing(messages: Sequence[Sent]) -> str:
     """For a person: what was sent, short."""
     return "\n".join(
         json.dumps({"topic": topic, "headers": [[name, repr(text)[:120]] for name, text in headers], "value": repr(value)[:600]})

@@ -5,7 +5,7 @@ A seed that fails prints the message that did it; `python -m tests.fuzz SEED --c
 
 import pytest
 
-from .arena import fuzz, shortest, told
+from .arena import fuzz, listing, shortest
 
 FEW, STEP = 10_000, 2_000
 MANY = 1_000_000
@@ -16,7 +16,7 @@ def holds(seed: int, count: int) -> None:
     tally = fuzz(seed, count)
     print(tally)
     if tally.violation is not None:
-        pytest.fail(f"{tally}\nshortest:\n{told(shortest(tally))}")
+        pytest.fail(f"{tally}\nshortest:\n{listing(shortest(tally))}")
     assert tally.rejected.total() > count // 3, "most of them should be wrong"
     services = [resident - log for resident, log in zip(tally.memory, tally.log, strict=True)]
     assert services[-1] - services[1] < ROOM, tally

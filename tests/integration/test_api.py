@@ -97,7 +97,7 @@ def seq_of(story: Story, kind: str, nth: int = 0) -> int:
     return [record.seq for record in story.records if record.data is not None and kind == record.data.NAME][nth]
 
 
-def said(story: Story, kind: str, nth: int = 0) -> Any:
+def recorded(story: Story, kind: str, nth: int = 0) -> Any:
     return story.records[seq_of(story, kind, nth)].data
 
 
@@ -106,7 +106,7 @@ def said(story: Story, kind: str, nth: int = 0) -> Any:
 
 async def test_the_story_can_be_asked_for(database: str, tmp_path: Path) -> None:
     story = played()
-    decided = said(story, "PreemptionDecided")
+    decided = recorded(story, "PreemptionDecided")
     victim, other = decided.victims[0].job, ({"train-1", "train-2"} - {decided.victims[0].job}).pop()
     preempted = seq_of(story, "PreemptionDecided")
     async with world(database, tmp_path, story) as it:
@@ -147,7 +147,7 @@ async def test_the_story_can_be_asked_for(database: str, tmp_path: Path) -> None
         assert whole["evictions"] == [eviction]
         (waiting,) = (await get("/queue", "QueuePage"))["items"]
         assert waiting["job"] == "wide-1"
-        assert waiting["reason"] == said(story, "JobPending").reason
+        assert waiting["reason"] == recorded(story, "JobPending").reason
         assert (await get("/jobs/wide-1", "JobDetails"))["pending_reason"] == waiting["reason"]
         assert len((await get("/attempts", "AttemptPage", action="preempt"))["items"]) == 1
 
@@ -212,9 +212,9 @@ async def test_who_borrowed_what_is_told_for_every_project_over_time(database: s
     story.ends("red-1", after=MINUTE)
     async with world(database, tmp_path, story) as it:
         use = [each async for each in _all(it.api, "/pools/pool-a/usage", project="red", order="asc")]
-        told = await it.api.get("/pools/pool-a/borrowing", points=500)
-        red, *others = told["projects"]
-        assert [each["project"] for each in told["projects"]] == ["red", "", "*", "blue"], "who borrowed most is first"
+        answer_body = await it.api.get("/pools/pool-a/borrowing", points=500)
+        red, *others = answer_body["projects"]
+        assert [each["project"] for each in answer_body["projects"]] == ["red", "", "*", "blue"], "who borrowed most is first"
         assert red["max_borrowed"] == 2.0
         borrowed_s = 0.0
         for each, later in pairwise(use):
@@ -270,7 +270,7 @@ async def test_what_held_a_gpu_at_any_time(database: str, tmp_path: Path) -> Non
             assert {gpu: sorted(who) for gpu, who in found.items()} == {gpu: sorted(who) for gpu, who in expected.items()}, seq
         decided = story.records[seq_of(story, "PreemptionDecided")]
         at = datetime.fromtimestamp(decided.time / 1_000_000, UTC)
-        choice = said(story, "PreemptionDecided").victims[0].job
+        choice = recorded(story, "PreemptionDecided").victims[0].job
         places = [await it.api.get(f"/pools/pool-a/nodes/n1/gpus/{gpu}", at=at.isoformat()) for gpu in (0, 1)]
         (then,) = [place for place in places if len(place["holders"]) == 2]
         assert [(each["job"], each["kind"]) for each in then["holders"]] == [(choice, "allocated"), ("serve-1", "reserved")]
@@ -362,10 +362,10 @@ async def test_the_stream_goes_from_the_past_to_the_present_and_on_after_a_break
                 if not event.type and event.id.startswith(f"pool-a:{len(story.wires) - 1}:"):
                     break
         assert [(event.type, event.data["job"]) for event in wanted] == [
-            ("JobPending", said(story, "PreemptionDecided").victims[0].job)
+            ("JobPending", recorded(story, "PreemptionDecided").victims[0].job)
         ]
-        told = await it.api.refused(400, "/events", after="pool-a:9999")
-        assert told["errors"][0]["allowed"] == f"an archived record; the last one of pool-a is {len(story.wires) - 1}"
+        answer_body = await it.api.refused(400, "/events", after="pool-a:9999")
+        assert answer_body["errors"][0]["allowed"] == f"an archived record; the last one of pool-a is {len(story.wires) - 1}"
         await it.api.refused(400, "/events", after="pool-b:1")
         await it.api.refused(404, "/events", pool="pool-b")
 
@@ -377,9 +377,9 @@ async def test_the_bytes_of_the_log_come_from_any_offset_on_with_what_does_not_c
     async with Auditor(log, database, tmp_path).running() as auditor, Api(database, state_dir=tmp_path).running() as api:
         await auditor.until("it is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(wires) - 1)
         for begin in range(len(lines)):
-            told = await api.get("/pools/pool-a/log", from_offset=begin, limit=3)
-            assert told["messages"] == lines[begin : begin + 3]
-            assert told["next_offset"] == min(begin + 3, len(lines))
+            answer_body = await api.get("/pools/pool-a/log", from_offset=begin, limit=3)
+            assert answer_body["messages"] == lines[begin : begin + 3]
+            assert answer_body["next_offset"] == min(begin + 3, len(lines))
 
 
 async def test_a_stream_ends_where_what_it_has_sent_was_set_aside(database: str, tmp_path: Path) -> None:
@@ -391,8 +391,8 @@ async def test_a_stream_ends_where_what_it_has_sent_was_set_aside(database: str,
             async for event in events:
                 if event.type and event.data["seq"] == last:
                     await query(database, "UPDATE pools SET next_seq = 5")
-        told = await it.api.refused(400, "/pools/pool-a/events", after=f"pool-a:{last}")
-        assert told["errors"][0]["allowed"] == "an archived record; the last one of pool-a is 4"
+        answer_body = await it.api.refused(400, "/pools/pool-a/events", after=f"pool-a:{last}")
+        assert answer_body["errors"][0]["allowed"] == "an archived record; the last one of pool-a is 4"
 
 
 async def test_who_was_away_while_records_were_set_aside_does_not_go_on_behind_those_in_their_places(
@@ -406,8 +406,8 @@ async def test_who_was_away_while_records_were_set_aside_does_not_go_on_behind_t
                 if event.id.startswith(f"pool-a:{last}:"):  # passed over
                     seen = event.id
                     await query(database, "UPDATE records SET hash = sha256(hash) WHERE seq = $1", last)  # and so it ends
-        told = await it.api.refused(400, "/events", after=seen)
-        assert "that record of pool-a was moved to a fork" in told["errors"][0]["allowed"]
+        answer_body = await it.api.refused(400, "/events", after=seen)
+        assert "that record of pool-a was moved to a fork" in answer_body["errors"][0]["allowed"]
         await it.api.refused(400, "/events", after=f"{seen}0")
         async with it.api.stream("/events", after=f"pool-a:{last}") as events:  # who does not say it is believed
             assert (await anext(events)).id.startswith(f"pool-a:{last}:")
@@ -418,8 +418,8 @@ async def test_who_was_away_while_records_that_he_has_not_seen_were_pruned_is_to
         known = await it.api.http.get("/v1/pools/pool-a/records")
         await query(database, "DELETE FROM records WHERE seq < 5")
         await query(database, "UPDATE pools SET first_seq = 5")
-        told = await it.api.refused(400, "/events", after="pool-a:3")
-        assert told["errors"][0]["allowed"] == "an archived record; the first one of pool-a is 5"
+        answer_body = await it.api.refused(400, "/events", after="pool-a:3")
+        assert answer_body["errors"][0]["allowed"] == "an archived record; the first one of pool-a is 5"
         for asked in ({"after": "pool-a:4"}, {"from": "start"}, {"from": "2"}):
             async with it.api.stream("/events", **asked) as events:
                 assert ((await anext(events)).id, (await anext(events)).data["seq"]) == ("pool-a:4", 5)

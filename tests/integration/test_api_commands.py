@@ -123,15 +123,15 @@ async def test_the_examples_of_the_page_can_be_run(database: str, tmp_path: Path
             done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, timeout=30, check=True)
             return done.stdout
 
-        told: dict[str, Any] = {}
+        outputs: dict[str, Any] = {}
         for command in examples():
             output = await asyncio.to_thread(run, command)
             if "events" in command:
                 assert "id: pool-a:" in output, command
                 continue
-            told[command] = json.loads(output)
-            assert "status" not in told[command], output
-            assert told[command].get("items") != [], command
-        (at_that_time,) = [answer for command, answer in told.items() if "/gpus/0?at=" in command]
+            outputs[command] = json.loads(output)
+            assert "status" not in outputs[command], output
+            assert outputs[command].get("items") != [], command
+        (at_that_time,) = [answer for command, answer in outputs.items() if "/gpus/0?at=" in command]
         assert [holder["job"] for holder in at_that_time["holders"]] == ["train-1", "serve-1"]
     assert len(examples()) >= 15

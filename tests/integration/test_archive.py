@@ -258,7 +258,7 @@ async def test_class_user_and_gpus_of_a_job_are_told_where_it_does_not_say_them_
     story.submit("half", TaskGroup(count=3, gpu_share_milli=500, gpu_devices=1), cls="interactive", user="u-7")
     log.append(story.wires)
 
-    async def told() -> list[tuple]:
+    async def job_rows() -> list[tuple]:
         rows = await query(database, "SELECT job, priority_class, user_name, gpus FROM job_list ORDER BY submitted_at")
         return [tuple(row.values()) for row in rows]
 
@@ -267,9 +267,9 @@ async def test_class_user_and_gpus_of_a_job_are_told_where_it_does_not_say_them_
         part.append(story.wires[: begin + 1])
         async with Auditor(part, database, tmp_path / f"{begin}").running() as auditor:
             await auditor.until("it is archived", lambda: auditor.value("bailiff_archive_head_seq") == begin)  # noqa: B023
-    assert await told() == [("whole", "train", "u-9", 4), ("half", "interactive", "u-7", Decimal("1.5"))]
+    assert await job_rows() == [("whole", "train", "u-9", 4), ("half", "interactive", "u-7", Decimal("1.5"))]
 
-    before = await told()
+    before = await job_rows()
     connection = await connect(database, 30)
     await connection.execute(
         """UPDATE jobs SET user_name = NULL, gpu_milli = 0, priority_class = NULL; DROP INDEX records_of_policies;
@@ -277,7 +277,7 @@ async def test_class_user_and_gpus_of_a_job_are_told_where_it_does_not_say_them_
     )
     assert await migrate(connection, migrations()) == 1
     await connection.close()
-    assert await told() == before
+    assert await job_rows() == before
     assert (await derived(database, None)).differences == []
 
 

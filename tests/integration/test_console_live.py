@@ -104,8 +104,8 @@ async def test_a_page_gets_a_board_and_then_each_change_and_goes_on_where_it_was
             assert client_state.snapshots == 1, "it went on behind what it had seen, without a new board"
             assert "train-1" not in client_state.snapshot["jobs"]
             assert client_state.snapshot["jobs"]["train-3"]["nodes"] == ["n1"]
-            told = [each["seq"] for each in client_state.events]
-            assert told == sorted(told)
+            reply = [each["seq"] for each in client_state.events]
+            assert reply == sorted(reply)
             assert len({(each["seq"], each["event"], each["job"]) for each in client_state.events}) == len(client_state.events)
             assert {"Succeeded", "Started"} <= {each["event"] for each in client_state.events}
 
@@ -293,8 +293,8 @@ async def test_an_empty_token_is_none_as_compose_passes_it(
     asked: list[str | None] = []
 
     async def archive(request: Request) -> JSONResponse:
-        said = request.headers.get("authorization")
-        asked.append(said.encode("latin-1").decode() if said is not None else None)
+        header_value = request.headers.get("authorization")
+        asked.append(header_value.encode("latin-1").decode() if header_value is not None else None)
         return JSONResponse({"items": []})
 
     monkeypatch.setenv("BAILIFF_API_TOKEN", token)
@@ -337,22 +337,22 @@ async def test_one_decision_is_told_whole_and_so_are_the_jobs_that_it_is_about(p
     records = preempted.story.records
     (seq,) = [record.seq for record in records if isinstance(record.data, PreemptionDecided)]
     async with preempted.console() as console:
-        told = await console.get(f"/pools/pool-a/decisions/{seq}")
-        assert (told["type"], told["action"], told["preemptor"]["job"]) == (
+        reply = await console.get(f"/pools/pool-a/decisions/{seq}")
+        assert (reply["type"], reply["action"], reply["preemptor"]["job"]) == (
             "bailiff.audit.PreemptionDecided.v1",
             "preempt",
             "serve-1",
         )
-        (victim,) = told["chosen"]
-        others = [each for each in told["candidates"] if each["action"] == told["action"]]
+        (victim,) = reply["chosen"]
+        others = [each for each in reply["candidates"] if each["action"] == reply["action"]]
         assert {each["job"] for each in others if each["chosen"]} == {victim["job"]}
-        assert told["before"]["seq"] == seq - 1
-        states = [told[when]["jobs"][victim["job"]]["state"] for when in ("before", "after")]
+        assert reply["before"]["seq"] == seq - 1
+        states = [reply[when]["jobs"][victim["job"]]["state"] for when in ("before", "after")]
         assert states == ["running", "evicting"]
-        (node,) = told["after"]["nodes"]
-        assert {cell[0] for cell in told["before"]["nodes"][node]["gpus"]} == {"allocated"}
-        assert {(cell[0], cell[2]) for cell in told["after"]["nodes"][node]["gpus"]} == {("releasing", "serve-1")}
-        questions = [section["question"] for section in told["sections"]]
+        (node,) = reply["after"]["nodes"]
+        assert {cell[0] for cell in reply["before"]["nodes"][node]["gpus"]} == {"allocated"}
+        assert {(cell[0], cell[2]) for cell in reply["after"]["nodes"][node]["gpus"]} == {("releasing", "serve-1")}
+        questions = [section["question"] for section in reply["sections"]]
         assert questions[0] == "Which jobs are preempted, by which job, and why these?"
         assert "What happened next?" in questions
 
@@ -360,7 +360,7 @@ async def test_one_decision_is_told_whole_and_so_are_the_jobs_that_it_is_about(p
         assert "Why was it evicted?" in [section["question"] for section in explained["sections"]]
         assert explained["candidates"]
         assert seq in [each for section in explained["sections"] for says in section["sentences"] for each in says["seqs"]]
-        assert (await console.get(f"/pools/pool-a/explain/{seq}"))["sections"] == told["sections"]
+        assert (await console.get(f"/pools/pool-a/explain/{seq}"))["sections"] == reply["sections"]
         on_node = await console.get(f"/pools/pool-a/explain/{node}@now")
         assert on_node["then"]["node"] == node
 

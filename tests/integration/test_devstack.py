@@ -139,8 +139,8 @@ def test_a_jar_with_a_wrong_digest_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(JarMismatchError) as refused:
         EmbeddedKafka(tmp_path / "state", cache=cache).start()
-    for told in ("org.apache.kafka:kafka-raft:4.3.0", str(broken), "pinned", "delete that file"):
-        assert told in str(refused.value)
+    for phrase in ("org.apache.kafka:kafka-raft:4.3.0", str(broken), "pinned", "delete that file"):
+        assert phrase in str(refused.value)
     assert not (tmp_path / "state" / "data").exists()
 
 

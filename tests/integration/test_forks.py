@@ -113,9 +113,11 @@ async def test_what_was_lost_is_set_aside_and_the_archive_follows_the_log_again(
         chain_of([*bodies[:at], *bodies[at + 1 :]])
 
     # Killed after that was published and before it was noted: it is found, and not published again.
-    said = next(message.offset for message in log.seals() if isinstance(parse_seal(message, "pool-a"), SealsInvalidated))
-    log.cluster.truncate(topics.SEALS.name, 0, said + 1)
-    await query(database, 'DELETE FROM seals WHERE "offset" > $1', said)
+    invalidated_at = next(
+        message.offset for message in log.seals() if isinstance(parse_seal(message, "pool-a"), SealsInvalidated)
+    )
+    log.cluster.truncate(topics.SEALS.name, 0, invalidated_at + 1)
+    await query(database, 'DELETE FROM seals WHERE "offset" > $1', invalidated_at)
     await query(database, 'UPDATE forks SET data = NULL, "offset" = NULL')
     await query(database, "UPDATE pools SET seals_offset = 0")
     async with Auditor(log, database, tmp_path / "d", **often).running() as again:

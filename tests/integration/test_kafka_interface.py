@@ -100,8 +100,8 @@ async def test_the_snippets_of_the_docs_work_as_they_stand(system: System, produ
 @pytest.mark.parametrize("name", sorted(path.name for path in SNIPPETS.iterdir()))
 def test_a_snippet_is_short(name: str) -> None:
     lines = [line for line in (SNIPPETS / name).read_text().splitlines() if line.strip()]
-    said = [line for line in lines if not line.startswith(("#", "import ", "from "))]
-    assert len(said) <= LONGEST_SNIPPET
+    code_lines = [line for line in lines if not line.startswith(("#", "import ", "from "))]
+    assert len(code_lines) <= LONGEST_SNIPPET
 
 
 def command(name: str, pool: Watch, *arguments: str) -> list[str]:

@@ -33,14 +33,14 @@ Harm = Callable[[list[Message], int], list[Message]]
 
 def story(nonce: str) -> list[Wire]:
     """A short busy log."""
-    told = Story(pool="pool-a")
-    told.node("n1", gpus=4)
+    built = Story(pool="pool-a")
+    built.node("n1", gpus=4)
     for number in range(6):
-        told.submit(f"{nonce}-{number}", gpus=1)
-        told.started(f"{nonce}-{number}") if number < 4 else None
+        built.submit(f"{nonce}-{number}", gpus=1)
+        built.started(f"{nonce}-{number}") if number < 4 else None
     for number in range(3):
-        told.ends(f"{nonce}-{number}")
-    return told.wires
+        built.ends(f"{nonce}-{number}")
+    return built.wires
 
 
 OURS, OTHERS = story("train"), story("other")
@@ -69,10 +69,10 @@ def drop(messages: list[Message], at: int) -> list[Message]:
 def insert(messages: list[Message], at: int) -> list[Message]:
     """A record that continues the one before it, as somebody can make who knows the rules."""
     before = messages[at - 1]
-    said = dict(before.headers)
+    original = dict(before.headers)
     prev = record_hash(Wire(before.headers, before.value))
     changed = {"ce_seq": b"%d" % at, "ce_prev": prev.encode(), "ce_type": b"bailiff.audit.ClockAdvanced.v1"}
-    headers = tuple((said | changed).items())
+    headers = tuple((original | changed).items())
     return [*messages[:at], dataclasses.replace(before, headers=headers, value=b"{}"), *messages[at:]]
 
 

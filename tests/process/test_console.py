@@ -57,7 +57,7 @@ async def test_the_console_shows_what_is_and_goes_on_after_every_cut(demo: Demo)
         await client.requests(
             POOL, [demo.job("product-serving", "inference", 4, name="serve"), demo.job("guests", gpus=2, name="late")]
         )
-        await until_told(client, lambda pool: "serve" in pool.jobs and pool.jobs["serve"].phase == "running")
+        await until_signalled(client, lambda pool: "serve" in pool.jobs and pool.jobs["serve"].phase == "running")
         async with page(http, POOL, client_state=client_state) as live:
             await live.until("it sees serve run", running("serve"))
             assert client_state.snapshots == boards
@@ -90,7 +90,7 @@ def without_gap(client_state: ClientState) -> None:
     assert all(before[0] <= after[0] for before, after in itertools.pairwise(keys))
 
 
-async def until_told(client: Client, condition: Any) -> None:
+async def until_signalled(client: Client, condition: Any) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not condition((await client.projection(POOL)).state):  # noqa: ASYNC110 - it is another process that makes it so
             await asyncio.sleep(0.1)
@@ -104,10 +104,10 @@ async def the_decision(http: httpx.AsyncClient) -> int:
 
 async def about_the_decision(http: httpx.AsyncClient, seq: int, client_state: ClientState) -> None:
     """Told whole, and the pool as it was just before."""
-    told = await get(http, f"/api/pools/{POOL}/decisions/{seq}")
-    victims = {each["job"] for each in told["chosen"]}
+    decision = await get(http, f"/api/pools/{POOL}/decisions/{seq}")
+    victims = {each["job"] for each in decision["chosen"]}
     assert victims <= {"big", "talker", "third"}
-    assert {each["job"] for each in told["candidates"] if each["chosen"]} == victims
+    assert {each["job"] for each in decision["candidates"] if each["chosen"]} == victims
     then = await get(http, f"/api/pools/{POOL}/snapshot", seq=seq - 1)
     assert {name: then["jobs"][name]["state"] for name in victims} == dict.fromkeys(victims, "running")
     now = await get(http, f"/api/pools/{POOL}/snapshot", time="now")

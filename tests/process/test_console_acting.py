@@ -50,16 +50,16 @@ class Principal:
         """The request's answer, which must be yes."""
         answer = await self.ask("requests", **body)
         assert answer.status_code == 200, answer.text
-        told: dict[str, Any] = answer.json()
-        assert told["accepted"] is True, told
-        return told
+        reply: dict[str, Any] = answer.json()
+        assert reply["accepted"] is True, reply
+        return reply
 
 
 @contextlib.asynccontextmanager
 async def signed_in(console: ConsoleProcess, name: str, groups: str) -> AsyncIterator[Principal]:
     """As the proxy would let them in: it is this test."""
-    said = {HEADER: name, GROUPS: groups, "host": "bailiff.example.org", "x-forwarded-for": "203.0.113.1"}
-    async with httpx.AsyncClient(base_url=console.address, headers=said, timeout=PATIENCE_S) as http:
+    header_set = {HEADER: name, GROUPS: groups, "host": "bailiff.example.org", "x-forwarded-for": "203.0.113.1"}
+    async with httpx.AsyncClient(base_url=console.address, headers=header_set, timeout=PATIENCE_S) as http:
         answer = await http.get("/auth/sign-in")
         assert answer.status_code == 303, answer.text
         http.headers["cookie"] = answer.headers["set-cookie"].partition(";")[0]  # it is for https, which the proxy speaks
@@ -68,12 +68,12 @@ async def signed_in(console: ConsoleProcess, name: str, groups: str) -> AsyncIte
 
 def console_of(system: System, folder: Path) -> ConsoleProcess:
     roles = folder / "roles.yaml"
-    said = {
+    header_set = {
         "submitters": {"vision": {"groups": ["vision-team"]}},
         "operators": {"users": ["op"]},
         "viewers": {"groups": ["staff"]},
     }
-    roles.write_text(yaml.safe_dump(said))
+    roles.write_text(yaml.safe_dump(header_set))
     return ConsoleProcess(
         system.stack, BAILIFF_CONSOLE_SIGN_IN="header", BAILIFF_CONSOLE_URL="https://bailiff.example.org",
         BAILIFF_CONSOLE_PROXIES='["127.0.0.1"]', BAILIFF_CONSOLE_GROUPS_HEADER=GROUPS, BAILIFF_CONSOLE_ROLES=str(roles),
@@ -91,10 +91,10 @@ async def test_people_act_through_the_page_and_only_as_far_as_they_may(system: S
         signed_in(console, "op", "") as op,
     ):
         # submitted, answered, running, and on record under her name
-        told = await sue.accepted(kind="submit", yaml=JOB.format(name="train-1", kind="train"))
+        reply = await sue.accepted(kind="submit", yaml=JOB.format(name="train-1", kind="train"))
         await watch.until("train-1 runs", lambda _: watch.running("train-1"))
         assert watch.job("train-1").user == "sue"
-        assert watch.entries[told["seq"]].record.actor == "sue"
+        assert watch.entries[reply["seq"]].record.actor == "sue"
         # who may only look is told so, and nothing is published
         refused = await vic.ask("requests", kind="pause", job="train-1")
         assert refused.status_code == 403
@@ -121,9 +121,9 @@ async def test_people_act_through_the_page_and_only_as_far_as_they_may(system: S
 
 
 async def _rejected(principal: Principal) -> tuple[str, str]:
-    told = (await principal.ask("requests", kind="pause", job="serve-1")).json()
-    assert told["accepted"] is False
-    return told["code"], told["reason"].partition(",")[0]
+    reply = (await principal.ask("requests", kind="pause", job="serve-1")).json()
+    assert reply["accepted"] is False
+    return reply["code"], reply["reason"].partition(",")[0]
 
 
 async def _what_if(principal: Principal, pool: Any) -> None:
@@ -133,11 +133,11 @@ async def _what_if(principal: Principal, pool: Any) -> None:
     assert begun.status_code == 202, begun.text
     address = f"/api/what-ifs/{begun.json()['id']}"
     async with asyncio.timeout(PATIENCE_S):
-        told = (await principal.http.get(address)).json()
-        while told["state"] in ("reading", "simulating"):
+        reply = (await principal.http.get(address)).json()
+        while reply["state"] in ("reading", "simulating"):
             await asyncio.sleep(POLL_S)
-            told = (await principal.http.get(address)).json()
-    assert told["state"] == "done", told
-    assert told["result"]["pool"] == "pool-a"
-    assert {run["label"] for run in told["result"]["runs"]} == {"recorded", "simulated", "other"}
-    assert "<svg" in (await principal.http.get(told["report"])).text
+            reply = (await principal.http.get(address)).json()
+    assert reply["state"] == "done", reply
+    assert reply["result"]["pool"] == "pool-a"
+    assert {run["label"] for run in reply["result"]["runs"]} == {"recorded", "simulated", "other"}
+    assert "<svg" in (await principal.http.get(reply["report"])).text

@@ -34,10 +34,10 @@ def left_behind(folder: Path) -> list[str]:
         if not process.name.isdigit() or int(process.name) == os.getpid():
             continue
         try:
-            told = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+            process_text = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
         except OSError:
             continue
-        if str(folder).encode() in told:
+        if str(folder).encode() in process_text:
             found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
     return found
 
@@ -45,18 +45,18 @@ def left_behind(folder: Path) -> list[str]:
 def test_the_story_is_told_proved_and_over(tmp_path: Path) -> None:
     """Exit 0; one run preempted three times and the same in the end, the proof on the screen, no process and no file left."""
     demo = start(tmp_path)
-    said, _ = demo.communicate(timeout=PATIENCE_S)
-    assert demo.returncode == 0, said
-    assert "preemption decided" in said
-    (lost,) = re.findall(r"^ *steps lost +(\d+) +(\d+) +(\d+) *$", said, re.MULTILINE)
+    output, _ = demo.communicate(timeout=PATIENCE_S)
+    assert demo.returncode == 0, output
+    assert "preemption decided" in output
+    (lost,) = re.findall(r"^ *steps lost +(\d+) +(\d+) +(\d+) *$", output, re.MULTILINE)
     assert lost[:2] == ("0", "0"), "a preempted job saves the step that it is in"
     assert int(lost[2]) > 0, "what is killed goes on from the checkpoint before"
-    digests = re.findall(r"^(?:uninterrupted|train-\d) +([0-9a-f]{64})$", said, re.MULTILINE)
+    digests = re.findall(r"^(?:uninterrupted|train-\d) +([0-9a-f]{64})$", output, re.MULTILINE)
     assert len(digests) == 2
     assert len(set(digests)) == 1
-    assert "so are the other 7 jobs" in said
-    assert "verified" in said
-    assert "byte for byte identical" in said
+    assert "so are the other 7 jobs" in output
+    assert "verified" in output
+    assert "byte for byte identical" in output
     assert left_behind(tmp_path) == []
     assert list(tmp_path.iterdir()) == []
 
@@ -81,13 +81,13 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, moment: str) -> None:
     """SIGINT when this is on the screen."""
     demo = start(tmp_path)
     assert demo.stdout is not None
-    said = ""
+    output = ""
     for line in demo.stdout:
-        said += line
+        output += line
         if moment in line:
             demo.send_signal(signal.SIGINT)
             break
     rest, _ = demo.communicate(timeout=PATIENCE_S)
-    assert demo.returncode == 130, said + rest
+    assert demo.returncode == 130, output + rest
     assert "Traceback" not in rest
     assert wait_until(lambda: left_behind(tmp_path) == [], 60), left_behind(tmp_path)

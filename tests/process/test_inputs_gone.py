@@ -21,7 +21,7 @@ async def test_inputs_deleted_unread_are_on_record_and_new_partitions_are_read(b
     async with battered.watch("pool-a") as pool, admin_of(battered) as admin:
         await pool.clear()
         await pool.submit("runs-on", gpus=2)
-        await pool.submit("ends-unheard", pool.until_told(), gpus=1)
+        await pool.submit("ends-unheard", pool.until_signalled(), gpus=1)
         await pool.until_running("runs-on", "ends-unheard")
 
         # While admission is down, requests and the end of a task are sent, and grow too old.

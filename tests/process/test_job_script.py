@@ -99,9 +99,9 @@ class Script:
 
 
 def ended(process: "subprocess.Popen[str]", code: int) -> str:
-    told, _ = process.communicate(timeout=60)
-    assert process.returncode == code, told
-    return told
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == code, output
+    return output
 
 
 def expected(total: int) -> int:
@@ -137,9 +137,9 @@ def test_a_disk_that_is_full_leaves_the_checkpoint_before(tmp_path: Path, node: 
         assert f"weights {expected(100)}" in ended(process, 0)
         process = script.start(10_000, size=300_000)
         node.wait_for(lambda: process.poll() is not None, 60)
-        told = ended(process, 0)
-        assert told.startswith("from 100\nnot saved: No space left on device\n")
-        assert f"weights {expected(10_000)}" in told
+        output = ended(process, 0)
+        assert output.startswith("from 100\nnot saved: No space left on device\n")
+        assert f"weights {expected(10_000)}" in output
         assert not list(kept.rglob(".tmp-step*"))
         assert "from 100\n" in ended(script.start(110), 0)
     finally:
@@ -202,6 +202,6 @@ def test_the_training_of_the_demo_ends_with_the_same_bits(tmp_path: Path, node: 
     script.goes_on(process, 40)
     process.kill()
     ended(process, -signal.SIGKILL)
-    told = ended(script.run(*train, "0"), 0)
-    assert told.splitlines()[-1] == alone.splitlines()[-1]
-    assert "starting at step 0" not in told
+    output = ended(script.run(*train, "0"), 0)
+    assert output.splitlines()[-1] == alone.splitlines()[-1]
+    assert "starting at step 0" not in output

@@ -108,25 +108,25 @@ async def begin(pool: Watch) -> Story:
             await pool.submit(name)
     await pool.until_running(*TRAINING)
     story = Story(f"urgent-{next(_stories)}", pool.state.seq)
-    await pool.submit(story.urgent, pool.until_told(), gpus=4, kind="inference")
+    await pool.submit(story.urgent, pool.until_signalled(), gpus=4, kind="inference")
     return story
 
 
 async def until_shown(pool: Watch, shows: Shows, story: Story, when_running: Callable[[], None]) -> None:
     """Follow the log until it shows the stage, to the record. The urgent job is let go once it runs."""
     at = len(pool.entries)
-    told = False
+    started_seen = False
 
     def shown(_: object) -> bool:
-        nonlocal at, told
+        nonlocal at, started_seen
         while at < len(pool.entries):
             record = pool.entries[at].record
             at += 1
             assert record.data is not None
             if record.seq > story.began and shows(record.data, story):
                 return True
-            if not told and of_urgent(TaskStarted)(record.data, story):
-                told = True
+            if not started_seen and of_urgent(TaskStarted)(record.data, story):
+                started_seen = True
                 when_running()
         return False
 

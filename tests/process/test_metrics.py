@@ -19,15 +19,15 @@ SHOW = ("admission", "eviction-executor")
 
 async def test_the_services_tell_what_the_alert_rules_ask_for(system: System) -> None:
     async with system.watch("pool-a") as watch:
-        await watch.submit("leaving", f"trap : TERM; {watch.until_told()}", gpus=8)
+        await watch.submit("leaving", f"trap : TERM; {watch.until_signalled()}", gpus=8)
         await watch.until_running("leaving")
-        await watch.submit("urgent", watch.until_told(), gpus=4, kind="inference")
+        await watch.submit("urgent", watch.until_signalled(), gpus=4, kind="inference")
         await watch.until("leaving was told", lambda pool: pool.jobs["leaving"].tasks[0].term_sent)
 
-        async def told() -> bool:
+        async def stage_exported() -> bool:
             return all([await system.metric(name, "bailiff_open_evictions", pool="pool-a", stage="term-sent") for name in SHOW])
 
-        await watch.until_true("admission and executor tell the stage", told)
+        await watch.until_true("admission and executor tell the stage", stage_exported)
         assert await system.metric("admission", "bailiff_open_evictions", pool="pool-a") == 1
         assert await system.metric("admission", "bailiff_nodes", pool="pool-a", state="ready") == 1
         assert await system.metric("admission", "bailiff_devices", pool="pool-a", state="healthy") == 8

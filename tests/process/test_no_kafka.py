@@ -65,7 +65,7 @@ async def test_kafka_comes_late_and_goes_away_and_the_story_goes_on(without_serv
         for name in TRAINING:
             await pool.submit(name)
         await pool.until_running(*TRAINING)
-        await pool.submit("outage-urgent", pool.until_told(), gpus=4, kind="inference")
+        await pool.submit("outage-urgent", pool.until_signalled(), gpus=4, kind="inference")
         pool.keep(*TRAINING, "outage-urgent")
         await pool.record(EvictionStarted)
     await asyncio.to_thread(kafka.kill)
@@ -102,7 +102,7 @@ async def test_kafka_is_gone_for_a_while_in_the_middle_of_an_eviction(without_se
         await pool.until_running(*TRAINING)
         for name in TRAINING:
             await pool.noted(name, attempt=1)
-        await pool.submit("outage-urgent", pool.until_told(), gpus=4, kind="inference")
+        await pool.submit("outage-urgent", pool.until_signalled(), gpus=4, kind="inference")
         pool.keep(*TRAINING, "outage-urgent")
         await pool.record(EvictionStarted)
     await asyncio.to_thread(kafka.pause if how == "stands still" else kafka.kill)
@@ -174,12 +174,12 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def until_it_waits(log: Callable[[], str], bootstrap: str) -> None:
     """Until a service has said twice that it waits for this Kafka, without a traceback."""
 
-    def said() -> bool:
+    def waits_logged() -> bool:
         texts = ("Kafka is unreachable", "trying again")
         waits = [line for line in log().splitlines() if bootstrap in line and any(text in line for text in texts)]
         return len(waits) >= 2
 
-    assert wait_until(said, 60), log()
+    assert wait_until(waits_logged, 60), log()
     assert "Traceback" not in log()
 
 

@@ -136,7 +136,7 @@ async def test_back_up_and_restore(make: Make) -> None:
     system = await asyncio.to_thread(make)
     kafka, copy = system.stack.kafka, system.folder / "copy"
     async with system.watch("pool-a") as watch:
-        await watch.submit("lasting", watch.until_told(), gpus=2)
+        await watch.submit("lasting", watch.until_signalled(), gpus=2)
         await watch.until_running("lasting")
         watch.keep("lasting", "too-late")
 
@@ -167,10 +167,10 @@ async def test_back_up_and_restore(make: Make) -> None:
             return bool(alarms)
 
         await watch.until_true("the alarm is there", alarmed)
-        told = re.search(r"refers to #(\d+) of epoch (\d+)", alarms[-1])
-        assert told is not None, alarms
+        reference = re.search(r"refers to #(\d+) of epoch (\d+)", alarms[-1])
+        assert reference is not None, alarms
         accept = 'bailiff log accept-truncation --epoch EPOCH --seq SEQ --reason "why the records are gone"'
-        typed(system, accept, EPOCH=told[2], SEQ=told[1])
+        typed(system, accept, EPOCH=reference[2], SEQ=reference[1])
         await watch.submit("afterwards", "true", gpus=2)
         await watch.until_ended("afterwards")
         assert "too-late" not in watch.state.jobs

@@ -146,15 +146,15 @@ def configured(system: System) -> Path:
 
 def holding_out(watch: Watch) -> str:
     """A shell line for a job that does not leave its first place before `tell`, whatever it is sent."""
-    told = f"{watch.system.marks}/$BAILIFF_JOB_ID.go"
-    return f'[ "$BAILIFF_ATTEMPT" = 1 ] || exec sleep 3600; trap : TERM; while [ ! -e {told} ]; do sleep 0.05; done; exit 1'
+    go_file = f"{watch.system.marks}/$BAILIFF_JOB_ID.go"
+    return f'[ "$BAILIFF_ATTEMPT" = 1 ] || exec sleep 3600; trap : TERM; while [ ! -e {go_file} ]; do sleep 0.05; done; exit 1'
 
 
 async def urgent(watch: Watch, name: str, project: str) -> str:
     """Submit an urgent job with the command; the job that is told to leave for it."""
     watch.system.command(
         POOL, "submit", "--name", name, "--gpus", "4", "--class", "inference", "--project", project, "--", "sh", "-c",
-        watch.until_told(),
+        watch.until_signalled(),
     )  # fmt: skip
 
     def leaving() -> list[str]:

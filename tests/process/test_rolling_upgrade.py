@@ -94,13 +94,13 @@ async def test_jobs_run_on_while_service_after_service_is_replaced(upgrade: Upgr
     system = upgrade.system
     steps = (*CONTROL, "node-agent") if agents == "last" else ("node-agent", *CONTROL)
     async with system.watch("pool-a") as watch:
-        await watch.submit("lasting", watch.until_told(), gpus=2, kind="inference")
-        await watch.submit("leaving", f"trap : TERM; {watch.until_told()}", gpus=4, grace_s=600)
-        await watch.submit("cheap", watch.until_told(), gpus=1)
+        await watch.submit("lasting", watch.until_signalled(), gpus=2, kind="inference")
+        await watch.submit("leaving", f"trap : TERM; {watch.until_signalled()}", gpus=4, grace_s=600)
+        await watch.submit("cheap", watch.until_signalled(), gpus=1)
         await watch.until_running("lasting", "leaving", "cheap")
-        await watch.submit("urgent", watch.until_told(), gpus=4, kind="inference")
+        await watch.submit("urgent", watch.until_signalled(), gpus=4, kind="inference")
         await watch.until("leaving was told", lambda pool: any(task.term_sent for task in pool.jobs["leaving"].tasks))
-        await watch.submit("waiting", watch.until_told(), gpus=6)
+        await watch.submit("waiting", watch.until_signalled(), gpus=6)
         await watch.until("it waits", lambda pool: "waiting" in pool.queue)
         assert watch.facts(StateDigest), "the previous release has left snapshots of its own schema"
 
@@ -112,7 +112,7 @@ async def test_jobs_run_on_while_service_after_service_is_replaced(upgrade: Upgr
             assert watch.job("leaving").eviction is not None
             assert watch.job("waiting").phase == "pending"
             if name == "victim-selection":  # no preemption until admission decides by the same logic, and one then
-                await watch.submit("urgent-too", watch.until_told(), gpus=2, kind="inference")
+                await watch.submit("urgent-too", watch.until_signalled(), gpus=2, kind="inference")
                 await watch.record(InputRejected, code="logic-mismatch")
                 assert watch.running("cheap")
         await watch.until("cheap was stopped for it", lambda pool: pool.jobs["cheap"].evictions == 1)

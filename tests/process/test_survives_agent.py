@@ -30,78 +30,78 @@ async def back(stage: Stage) -> None:
 
 @pytest.mark.parametrize("at", [pytest.param(at, marks=() if at in SAMPLE else pytest.mark.long) for at in WAITS])
 async def test_it_dies_while_the_victim_is_on_its_way(stage: Stage, at: EvictionStage) -> None:
-    async with story(stage) as told:
-        await told.victim_stands(WAITS[at])
-        await told.urgent_comes()
-        await told.reaches(at)
+    async with story(stage) as run:
+        await run.victim_stands(WAITS[at])
+        await run.urgent_comes()
+        await run.reaches(at)
         stage.kill("node-agent")
-        told.goes_on()
-        await told.processes_are_gone()
-        assert not told.facts(JobRequeued)
+        run.goes_on()
+        await run.processes_are_gone()
+        assert not run.facts(JobRequeued)
         await back(stage)
-        await told.ends_well(SAVES_AND_LEAVES)
+        await run.ends_well(SAVES_AND_LEAVES)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("at", WAITS)
 async def test_it_dies_and_is_back_before_the_victim_goes_on(stage: Stage, at: EvictionStage) -> None:
-    async with story(stage) as told:
-        await told.victim_stands(WAITS[at])
-        await told.urgent_comes()
-        await told.reaches(at)
+    async with story(stage) as run:
+        await run.victim_stands(WAITS[at])
+        await run.urgent_comes()
+        await run.reaches(at)
         stage.kill("node-agent")
         await back(stage)
-        told.goes_on()
-        await told.ends_well(SAVES_AND_LEAVES)
+        run.goes_on()
+        await run.ends_well(SAVES_AND_LEAVES)
 
 
 @pytest.mark.long
 async def test_it_dies_between_the_exit_and_the_proof_that_the_gpus_are_free(stage: Stage) -> None:
     """Something is still on the GPUs: the next agent does not take that for how they always are."""
-    async with story(stage) as told:
-        await told.victim_stands()
+    async with story(stage) as run:
+        await run.victim_stands()
         stage.leak(LEAK)
-        await told.urgent_comes()
-        await told.watch.record(TaskExited, job=told.victim)
-        before = told.watch.state.seq
+        await run.urgent_comes()
+        await run.watch.record(TaskExited, job=run.victim)
+        before = run.watch.state.seq
         stage.kill("node-agent")
         await back(stage)
-        await told.watch.until("the next agent has joined", lambda _: bool(joined_since(told, before)))
-        assert not told.facts(TaskReleased)
-        assert told.watch.job(told.urgent).phase == "reserved"
+        await run.watch.until("the next agent has joined", lambda _: bool(joined_since(run, before)))
+        assert not run.facts(TaskReleased)
+        assert run.watch.job(run.urgent).phase == "reserved"
         stage.leak(0)
         cleaned = utc_us()
-        await told.ends_well(SAVES_AND_LEAVES)
-        [released] = [entry for entry in told.watch.entries if entry.record.seq == told.when(TaskReleased, told.victim)[0]]
+        await run.ends_well(SAVES_AND_LEAVES)
+        [released] = [entry for entry in run.watch.entries if entry.record.seq == run.when(TaskReleased, run.victim)[0]]
         assert released.append_time >= cleaned // 1000 * 1000
 
 
 @pytest.mark.long
 async def test_it_dies_when_the_gpus_are_free(stage: Stage) -> None:
-    async with story(stage) as told:
-        await told.victim_stands()
-        await told.urgent_comes()
-        await told.watch.record(TaskReleased, job=told.victim)
+    async with story(stage) as run:
+        await run.victim_stands()
+        await run.urgent_comes()
+        await run.watch.record(TaskReleased, job=run.victim)
         stage.kill("node-agent")
         await back(stage)
-        await told.ends_well(SAVES_AND_LEAVES)
+        await run.ends_well(SAVES_AND_LEAVES)
 
 
 @pytest.mark.long
 async def test_it_is_dead_when_the_deadlines_come(stage: Stage) -> None:
     """The victim's supervisor keeps them."""
-    async with story(stage) as told:
-        await told.victim_stands("NeverAcknowledges", grace_s=SHORT_S)
-        await told.urgent_comes()
-        await told.reaches("noticed")
+    async with story(stage) as run:
+        await run.victim_stands("NeverAcknowledges", grace_s=SHORT_S)
+        await run.urgent_comes()
+        await run.reaches("noticed")
         stage.kill("node-agent")
-        await told.processes_are_gone()
+        await run.processes_are_gone()
         await back(stage)
         dead = "its supervisor stopped it at its deadline, because the agent was down"
         late = Table("preempted-unclean", (*NOTICED, *LATE), stuck_in="noticed", codes=(-9,), reason=dead, goes_back_to=BEFORE)
-        await told.ends_well(late)
+        await run.ends_well(late)
 
 
-def joined_since(told: Story, seq: int) -> list[NodeJoined]:
-    found = [entry.record for entry in told.watch.entries if entry.record.seq > seq]
+def joined_since(run: Story, seq: int) -> list[NodeJoined]:
+    found = [entry.record for entry in run.watch.entries if entry.record.seq > seq]
     return [record.data for record in found if isinstance(record.data, NodeJoined)]

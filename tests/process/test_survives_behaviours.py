@@ -57,9 +57,9 @@ SAMPLE = {"NeverAcknowledges", "ForksAway"}
 @pytest.mark.parametrize("behaviour", [pytest.param(name, marks=() if name in SAMPLE else pytest.mark.long) for name in TABLE])
 async def test_it_does_as_it_pleases(stage: Stage, behaviour: str) -> None:
     grace_s, table = TABLE[behaviour]
-    async with story(stage) as told:
-        await told.victim_stands(behaviour, grace_s=grace_s)
-        await told.urgent_comes()
-        await told.ends_well(table)
-        [released] = told.facts(TaskReleased, attempt=1)
+    async with story(stage) as run:
+        await run.victim_stands(behaviour, grace_s=grace_s)
+        await run.urgent_comes()
+        await run.ends_well(table)
+        [released] = run.facts(TaskReleased, attempt=1)
         assert {reading.memory_used > 0 for reading in released.before} == {True}, "while it ran it had the GPUs"

@@ -32,25 +32,23 @@ def impatient(_impatient: Callable[[], System]) -> Stage:
 @pytest.mark.parametrize("killed", [(), ("node-agent",), ("admission", "victim-selection", "eviction-executor", "node-agent")])
 async def test_gpus_that_stay_dirty_wait_for_nobody_and_nobody_gets_them(impatient: Stage, killed: tuple[str, ...]) -> None:
     stage = impatient
-    async with story(stage) as told:
-        await told.victim_stands()
+    async with story(stage) as run:
+        await run.victim_stands()
         stage.leak(LEAK)
-        await told.urgent_comes()
-        await told.watch.until(
-            "both are quarantined", lambda _: len(told.watch.facts(DeviceQuarantined, job=told.victim)) == GPUS
-        )
-        await told.watch.record(TaskReleased, job=told.victim)
+        await run.urgent_comes()
+        await run.watch.until("both are quarantined", lambda _: len(run.watch.facts(DeviceQuarantined, job=run.victim)) == GPUS)
+        await run.watch.record(TaskReleased, job=run.victim)
         stage.kill_and_restart(*killed)
         await asyncio.to_thread(stage.stack.processes.wait_ready, *killed)
-        assert not told.watch.facts(JobStarting, job=told.urgent), told.watch.report()
+        assert not run.watch.facts(JobStarting, job=run.urgent), run.watch.report()
         stage.leak(0)
-        began = told.watch.state.seq
-        (stage.marks / f"{told.urgent}.go").touch()
-        await told.watch.until_ended(told.urgent)
-        await told.comes_back(SAVES_AND_LEAVES)
-        cleared = told.seqs(DeviceCleared)
-        given = told.seqs(JobPlaced, lambda data: data.job == told.urgent and not data.reserved)
-        given += told.seqs(JobStarting, lambda data: data.job == told.urgent)
+        began = run.watch.state.seq
+        (stage.marks / f"{run.urgent}.go").touch()
+        await run.watch.until_ended(run.urgent)
+        await run.comes_back(SAVES_AND_LEAVES)
+        cleared = run.seqs(DeviceCleared)
+        given = run.seqs(JobPlaced, lambda data: data.job == run.urgent and not data.reserved)
+        given += run.seqs(JobStarting, lambda data: data.job == run.urgent)
         assert len([seq for seq in cleared if seq > began]) == GPUS
-        assert max(cleared) < min(given), told.watch.report()
-        assert all(reading.memory_used >= LEAK for fact in told.facts(TaskReleased, attempt=1) for reading in fact.after)
+        assert max(cleared) < min(given), run.watch.report()
+        assert all(reading.memory_used >= LEAK for fact in run.facts(TaskReleased, attempt=1) for reading in fact.after)

@@ -38,21 +38,21 @@ def small_disk(folder: Path) -> Iterator[None]:
     ],
 )
 async def test_the_disk_is_full_while_it_saves(stage: Stage, behaviour: str, grace_s: float, table: Table) -> None:
-    async with story(stage) as told:
-        with small_disk(told.checkpoints):
-            await told.victim_stands(behaviour, grace_s=grace_s)
-            await told.urgent_comes()
-            await told.has_left()
-            assert not [*told.checkpoints.rglob(".tmp-step*")], "what could not be saved is in nobody's way"
-            await told.ends_well(table)
+    async with story(stage) as faulty_run:
+        with small_disk(faulty_run.checkpoints):
+            await faulty_run.victim_stands(behaviour, grace_s=grace_s)
+            await faulty_run.urgent_comes()
+            await faulty_run.has_left()
+            assert not [*faulty_run.checkpoints.rglob(".tmp-step*")], "what could not be saved is in nobody's way"
+            await faulty_run.ends_well(table)
 
 
 @pytest.mark.long
 async def test_a_file_may_not_be_so_large(stage: Stage) -> None:
-    async with story(stage) as told:
-        await told.victim_stands("MayWriteNoLargeFiles")
-        await told.urgent_comes()
-        await told.ends_well(GIVES_UP)
+    async with story(stage) as faulty_run:
+        await faulty_run.victim_stands("MayWriteNoLargeFiles")
+        await faulty_run.urgent_comes()
+        await faulty_run.ends_well(GIVES_UP)
 
 
 def flip_a_bit(checkpoint: Path) -> None:
@@ -76,9 +76,9 @@ def lose_its_manifest(checkpoint: Path) -> None:
 )
 async def test_the_newest_checkpoint_is_damaged_when_it_comes_back(stage: Stage, damage: Callable[[Path], None]) -> None:
     """It goes on from the one before, and the record says that it did."""
-    async with story(stage) as told:
-        await told.victim_stands()
-        await told.urgent_comes()
-        await told.has_left()
-        damage(told.checkpoints / "attempt-0001" / f"step-{LAST:08}")
-        await told.ends_well(Table("preempted", SAVED, goes_back_to=BEFORE, skipped_checkpoints=1))
+    async with story(stage) as faulty_run:
+        await faulty_run.victim_stands()
+        await faulty_run.urgent_comes()
+        await faulty_run.has_left()
+        damage(faulty_run.checkpoints / "attempt-0001" / f"step-{LAST:08}")
+        await faulty_run.ends_well(Table("preempted", SAVED, goes_back_to=BEFORE, skipped_checkpoints=1))

@@ -64,8 +64,8 @@ def two(_two: Callable[[], System]) -> TwoMachines:
     return found
 
 
-def node_of(told: Story) -> str:
-    return told.watch.state.nodes[told.watch.job(told.victim).tasks[0].node].name
+def node_of(run: Story) -> str:
+    return run.watch.state.nodes[run.watch.job(run.victim).tasks[0].node].name
 
 
 async def is_back(two: TwoMachines, node: str) -> None:
@@ -75,56 +75,56 @@ async def is_back(two: TwoMachines, node: str) -> None:
 
 @pytest.mark.long
 async def test_its_machine_is_lost_and_it_goes_on_elsewhere(two: TwoMachines) -> None:
-    async with story(two) as told:
-        await told.victim_stands()
-        node = node_of(told)
+    async with story(two) as run:
+        await run.victim_stands()
+        node = node_of(run)
         dies(two, node)
-        await told.watch.record(NodeLost, node=node)
-        await told.comes_back(LOST)
+        await run.watch.record(NodeLost, node=node)
+        await run.comes_back(LOST)
         await is_back(two, node)
 
 
 @pytest.mark.long
 async def test_its_machine_is_lost_while_it_saves(two: TwoMachines) -> None:
     """The urgent job for which it leaves waits for other room, and gets it."""
-    async with story(two) as told:
+    async with story(two) as run:
         ready = {"ready"}
-        await told.watch.until("both are ready", lambda seen: {node.state for node in seen.nodes.values()} == ready)
-        await told.watch.submit("neighbour", told.watch.until_told(), gpus=GPUS, kind="inference")
-        await told.watch.until_running("neighbour")
-        await told.victim_stands("WaitsWhileSaving")
-        await told.urgent_comes()
-        await told.reaches("checkpoint_started")
-        node = node_of(told)
+        await run.watch.until("both are ready", lambda seen: {node.state for node in seen.nodes.values()} == ready)
+        await run.watch.submit("neighbour", run.watch.until_signalled(), gpus=GPUS, kind="inference")
+        await run.watch.until_running("neighbour")
+        await run.victim_stands("WaitsWhileSaving")
+        await run.urgent_comes()
+        await run.reaches("checkpoint_started")
+        node = node_of(run)
         dies(two, node)
-        await told.watch.record(NodeLost, node=node)
-        told.watch.tell("neighbour")
-        await told.ends_well(LOST)
+        await run.watch.record(NodeLost, node=node)
+        run.watch.tell("neighbour")
+        await run.ends_well(LOST)
         await is_back(two, node)
 
 
 @pytest.mark.long
 async def test_its_machine_is_back_at_once(stage: Stage) -> None:
     """Before anybody takes it for lost: what the job had acknowledged is on its disk, and is told."""
-    async with story(stage) as told:
-        await told.victim_stands("WaitsWhileSaving")
-        await told.urgent_comes()
-        await told.reaches("checkpoint_started")
+    async with story(stage) as run:
+        await run.victim_stands("WaitsWhileSaving")
+        await run.urgent_comes()
+        await run.reaches("checkpoint_started")
         dies(stage, FIRST)
         stage.start_service("node-agent")
         stages = (*NOTICED, "acknowledged", "checkpoint_started")
-        await told.ends_well(Table("lost", stages, codes=(-9,), goes_back_to=BEFORE))
+        await run.ends_well(Table("lost", stages, codes=(-9,), goes_back_to=BEFORE))
 
 
 @pytest.mark.long
 async def test_the_machine_of_one_rank_is_lost(two: TwoMachines) -> None:
     """The gang stands on both machines, and goes back to a step that both have saved."""
-    async with story(two, tasks=2) as told:
+    async with story(two, tasks=2) as run:
         ready = {"ready"}
-        await told.watch.until("both are ready", lambda seen: {node.state for node in seen.nodes.values()} == ready)
-        await told.victim_stands(gpus=2 * GPUS, grace_s=2.5)
-        node = node_of(told)
+        await run.watch.until("both are ready", lambda seen: {node.state for node in seen.nodes.values()} == ready)
+        await run.victim_stands(gpus=2 * GPUS, grace_s=2.5)
+        node = node_of(run)
         dies(two, node)
-        await told.watch.record(NodeLost, node=node)
+        await run.watch.record(NodeLost, node=node)
         await is_back(two, node)
-        await told.comes_back(Table("lost", None, codes=(85,), goes_back_to=BEFORE))
+        await run.comes_back(Table("lost", None, codes=(85,), goes_back_to=BEFORE))

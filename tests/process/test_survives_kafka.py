@@ -18,15 +18,15 @@ TOO_LATE = Table("preempted-unclean", (*NOTICED, *LATE), stuck_in="noticed", cod
 async def test_kafka_is_away_in_the_grace(stage: Stage, how: str, behaviour: str, grace_s: float, table: Table) -> None:
     kafka = stage.stack.kafka
     async with stage.watch(POOL) as pool:
-        told = Story(pool, stage.judge)
-        pool.keep(told.victim, told.urgent)
-        await told.victim_stands(behaviour, grace_s=grace_s)
-        await told.urgent_comes()
-        await told.reaches("acknowledged" if table is SAVES_AND_LEAVES else "noticed")
+        run = Story(pool, stage.judge)
+        pool.keep(run.victim, run.urgent)
+        await run.victim_stands(behaviour, grace_s=grace_s)
+        await run.urgent_comes()
+        await run.reaches("acknowledged" if table is SAVES_AND_LEAVES else "noticed")
     await asyncio.to_thread(kafka.pause if how == "stands still" else kafka.kill)
-    told.goes_on()
-    await told.processes_are_gone()
+    run.goes_on()
+    await run.processes_are_gone()
     await asyncio.to_thread(kafka.resume if how == "stands still" else kafka.start)
     async with stage.watch(POOL) as pool:
-        told.watch = pool
-        await told.ends_well(table)
+        run.watch = pool
+        await run.ends_well(table)

@@ -70,8 +70,8 @@ async def taken_over(system: System, pool: Watch, dead: Sequence[str]) -> float:
 
 def owned(system: System, replica: str) -> list[int]:
     """The pools that this replica has said last to be its own."""
-    said = OWNED.findall(system.log_of(replica))
-    return list(json.loads(said[-1])) if said else []
+    ownership_lines = OWNED.findall(system.log_of(replica))
+    return list(json.loads(ownership_lines[-1])) if ownership_lines else []
 
 
 async def every_pool_is_served(pools: list[Watch], urgent: str) -> None:

@@ -94,7 +94,7 @@ def grown(tmp_path: Path, brokers: Brokers) -> Iterator[System]:
 
 async def test_a_log_with_one_copy_gets_three_and_outlives_its_first_broker(grown: System, brokers: Brokers) -> None:
     async with grown.watch("pool-a") as watch:
-        await watch.submit("lasting", watch.until_told(), gpus=2)
+        await watch.submit("lasting", watch.until_signalled(), gpus=2)
         await watch.until_running("lasting")
 
         await asyncio.to_thread(add_two_brokers, brokers)

@@ -42,7 +42,7 @@ async def test_a_log_cut_short_is_noticed_and_goes_on_when_an_operator_says_so(l
         placed = next(
             entry for entry in pool.entries if isinstance(entry.record.data, JobPlaced) and entry.record.data.job == "forgotten"
         )
-        await said_to_have_obeyed(pool, placed.record.seq)
+        await until_agent_has_obeyed(pool, placed.record.seq)
         pool.keep("kept", "forgotten")
 
     # The disk loses what came after the request, and agents have obeyed it.
@@ -54,7 +54,7 @@ async def test_a_log_cut_short_is_noticed_and_goes_on_when_an_operator_says_so(l
 
     async with lone.watch("pool-a") as pool:
         assert pool.state.seq == first_lost - 1
-        await said_to_have_obeyed(pool, placed.record.seq, anew=True)
+        await until_agent_has_obeyed(pool, placed.record.seq, anew=True)
         lone.start_service("admission")
         alarm = await pool.until_alarm("log-truncated")
         assert str(placed.record.epoch) in alarm
@@ -85,19 +85,19 @@ async def test_a_log_cut_short_is_noticed_and_goes_on_when_an_operator_says_so(l
         await pool.verify(orphans=True)
 
 
-async def said_to_have_obeyed(pool: Watch, seq: int, *, anew: bool = False) -> None:
+async def until_agent_has_obeyed(pool: Watch, seq: int, *, anew: bool = False) -> None:
     """Until a heartbeat says that an agent has obeyed this record; anew: one of those yet to come."""
     reports = await pool.bus.spans(topics.NODE_REPORTS.name)
     ends = {partition: span.end for partition, span in reports.items()} if anew else {}
 
-    async def said() -> bool:
+    async def obeyed() -> bool:
         for message in await pool.everything(topics.NODE_REPORTS.name):
             body = unwrap(message, accept=(ReportBody,)).body
             if isinstance(body, NodeHeartbeat) and body.fence.seq >= seq and message.offset >= ends.get(message.partition, 0):
                 return True
         return False
 
-    await pool.until_true(f"an agent says that it has obeyed #{seq}", said)
+    await pool.until_true(f"an agent says that it has obeyed #{seq}", obeyed)
 
 
 def beats_of(pool: Watch) -> Path:

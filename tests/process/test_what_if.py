@@ -58,17 +58,19 @@ async def test_the_past_is_the_same_wherever_it_is_read(archived: System, tmp_pa
 
         await watch.until_true("all of it is archived", all_of_it)
 
-        told(archived, "audit", "export", log)
+        output_of(archived, "audit", "export", log)
         window = ("--from", f"#{began}", "--to", f"#{last}")
         asked = ("what-if", "--policy", str(calm), *window)
         found = {
-            "Kafka": json.loads(told(archived, *asked, "-o", "json")),
-            "archive": json.loads(told(archived, *asked, "--archive", dsn, "-o", "json")),
-            "API": json.loads(told(archived, *asked, "-o", "json", BAILIFF_API=archived.stack.api)),
-            "file": json.loads(told(archived, *asked, "--archive", log, "-o", "json", BAILIFF_KAFKA__BOOTSTRAP="127.0.0.1:1")),
+            "Kafka": json.loads(output_of(archived, *asked, "-o", "json")),
+            "archive": json.loads(output_of(archived, *asked, "--archive", dsn, "-o", "json")),
+            "API": json.loads(output_of(archived, *asked, "-o", "json", BAILIFF_API=archived.stack.api)),
+            "file": json.loads(
+                output_of(archived, *asked, "--archive", log, "-o", "json", BAILIFF_KAFKA__BOOTSTRAP="127.0.0.1:1")
+            ),
         }
-        for where, said in found.items():
-            assert said == found["Kafka"], where
+        for where, report in found.items():
+            assert report == found["Kafka"], where
 
         groups = found["Kafka"]["groups"]["class train"]
         assert groups["recorded"]["evictions"] == groups["simulated"]["evictions"] == 1
@@ -78,15 +80,15 @@ async def test_the_past_is_the_same_wherever_it_is_read(archived: System, tmp_pa
 
         # From after the decision on nothing differs any more; a time says the same as the record of that time.
         later = ("what-if", "-p", str(calm), "--from", time_text(decided.time + 1), "--to", f"#{last}", "-o", "json")
-        assert json.loads(told(archived, *later))["improved"] == []
-        assert "Assumptions:" in told(archived, "what-if", "-p", str(calm), "--from", "-1h")
+        assert json.loads(output_of(archived, *later))["improved"] == []
+        assert "Assumptions:" in output_of(archived, "what-if", "-p", str(calm), "--from", "-1h")
 
 
 async def preempted(watch: Watch) -> None:
     """A job of eight GPUs makes room for an urgent one, which ends; then it goes on, and ends."""
-    await watch.submit("patient-if", watch.until_told(), gpus=8)
+    await watch.submit("patient-if", watch.until_signalled(), gpus=8)
     await watch.until_running("patient-if")
-    await watch.submit("urgent-if", watch.until_told(), gpus=8, kind="inference")
+    await watch.submit("urgent-if", watch.until_signalled(), gpus=8, kind="inference")
     await watch.until_running("urgent-if")
     watch.tell("urgent-if")
     await watch.until_ended("urgent-if")
@@ -95,7 +97,7 @@ async def preempted(watch: Watch) -> None:
     await watch.until_ended("patient-if")
 
 
-def told(system: System, *arguments: str, **environment: str) -> str:
+def output_of(system: System, *arguments: str, **environment: str) -> str:
     """What the command prints about pool-a."""
     settings = {
         "BAILIFF_KAFKA__BOOTSTRAP": system.stack.kafka.bootstrap, "BAILIFF_POOL": "pool-a",

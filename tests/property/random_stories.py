@@ -113,10 +113,10 @@ class Chance:
         except Cut:
             self.story.restart()
         self._look()
-        return self.story.said
+        return self.story.last_decisions
 
     def _look(self) -> None:
-        victims_may_go(self.state, self.story.said)
+        victims_may_go(self.state, self.story.last_decisions)
         if self.state.selection is None:
             self.past.clear()
         else:

@@ -17,10 +17,10 @@ def main() -> None:
     """Reads all of stdin."""
     for block in sys.stdin.read().split("\n\n"):
         if block.strip():
-            print(json.dumps(told(block), sort_keys=True))
+            print(json.dumps(summary_of(block), sort_keys=True))
 
 
-def told(block: str) -> dict[str, object]:
+def summary_of(block: str) -> dict[str, object]:
     """What this Python makes of the log."""
     replay = Replay()
     head: ChainHead | None = None

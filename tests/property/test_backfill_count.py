@@ -86,8 +86,8 @@ def agree(story: Story) -> None:
 
 @given(busy_steps(40))
 @QUICK
-def test_the_count_is_what_playing_it_through_comes_to(told: list[Step]) -> None:
-    Busy(agree).tell(told)
+def test_the_count_is_what_playing_it_through_comes_to(steps_before: list[Step]) -> None:
+    Busy(agree).tell(steps_before)
 
 
 @given(steps(30))
@@ -99,8 +99,8 @@ def test_also_with_gangs_that_grow_parts_of_devices_and_topologies(cycles: list[
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("part", range(PARTS))
-@given(told=busy_steps(200), cycles=steps(80))
+@given(steps_before=busy_steps(200), cycles=steps(80))
 @settings(QUICK, max_examples=1_000 // PARTS)
-def test_the_count_is_right_in_longer_histories(part: int, told: list[Step], cycles: list[list[Step]]) -> None:
-    Busy(agree).tell(told)
+def test_the_count_is_right_in_longer_histories(part: int, steps_before: list[Step], cycles: list[list[Step]]) -> None:
+    Busy(agree).tell(steps_before)
     Chance(agree, shared=True).tell(cycles)

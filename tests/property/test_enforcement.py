@@ -39,10 +39,10 @@ def test_all_bounds_hold_and_the_set_is_irreducible(jobs, limits, quotas):
         job.project = project
         sketch.at(job, *((f"n{number}", range(at * gpus, (at + 1) * gpus)) for at in range(tasks)))
     state.enforcing = True
-    said = list(enforcement(state))
+    enforced = list(enforcement(state))
     usage = current_snapshot(state).usage
     gone = []
-    for decision in said:
+    for decision in enforced:
         assert isinstance(decision, EvictionDecided)
         job = state.jobs[decision.job]
         gone.append(Unit(job, tuple(numbers(decision.tasks)), False) if decision.tasks else whole_job(job))

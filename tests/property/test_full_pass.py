@@ -75,11 +75,11 @@ def deciding(other: Callable[[PoolState], PoolState]) -> AbstractContextManager[
 
 
 @pytest.mark.parametrize("other", [afresh, with_one_held])
-@given(told=busy_steps(40))
+@given(history=busy_steps(40))
 @QUICK
-def test_on_a_crowded_pool_trying_all_decides_the_same(other: Callable[[PoolState], PoolState], told: list[Step]) -> None:
+def test_on_a_crowded_pool_trying_all_decides_the_same(other: Callable[[PoolState], PoolState], history: list[Step]) -> None:
     with deciding(other):
-        Busy().tell(told)
+        Busy().tell(history)
 
 
 @given(steps(30))
@@ -101,9 +101,9 @@ def test_the_head_of_the_queue_is_the_same_whenever_it_is_looked_for(cycles: lis
 @pytest.mark.parametrize("other", [afresh, with_one_held])
 @given(busy_steps(200), steps(80))
 @settings(QUICK, max_examples=500)
-def test_both_in_longer_histories(other: Callable[[PoolState], PoolState], told: list[Step], cycles: list[list[Step]]) -> None:
+def test_both_in_longer_histories(other: Callable[[PoolState], PoolState], history: list[Step], cycles: list[list[Step]]) -> None:
     with deciding(other):
-        Busy().tell(told)
+        Busy().tell(history)
         Chance(shared=other is afresh).tell(cycles)
 
 

@@ -250,7 +250,7 @@ def _held(unit: Leaving) -> int:
     return sum(_gpus(unit.job.groups()[index]) for index in unit.tasks)
 
 
-def told(cost: Cost, priorities: list[int]) -> list[int]:
+def cost_vector(cost: Cost, priorities: list[int]) -> list[int]:
     """The levels of an answer's cost, as the model has them."""
     of_class = {entry.priority: entry.gpu_milli for entry in cost.classes}
     return [
@@ -279,14 +279,14 @@ def check(seed: int, action: Action) -> Proposal:
     assert best is not None or any(victim.moved_to for victim in answer.victims)
     priorities = sorted({unit.job.priority for unit in model.units if unit.job.phase != "reserved"}, reverse=True)
     assert answer.explanation.cost is not None
-    found = told(answer.explanation.cost, priorities)
+    found = cost_vector(answer.explanation.cost, priorities)
     assert all(numbers(victim.tasks) for victim in answer.victims if victim.tasks)
     if best is not None:
         assert found >= best
         if answer.explanation.proven:
             assert found == best, "there is something cheaper"
         elif answer.explanation.lower_bound is not None:
-            assert told(answer.explanation.lower_bound, priorities) <= best
+            assert cost_vector(answer.explanation.lower_bound, priorities) <= best
     return answer
 
 

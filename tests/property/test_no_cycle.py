@@ -54,7 +54,7 @@ def _state(state: PoolState) -> object:
     )
 
 
-def _told(number: int, found: Round) -> Iterable[str]:
+def _round_text(number: int, found: Round) -> Iterable[str]:
     return (f"{number}: {line.action} {line.job} {[victim.job for victim in line.victims]}" for line in found.decisions)
 
 
@@ -94,8 +94,8 @@ def promises_settle(seed: int) -> None:
     """Of a tight world: no pass goes round, and passes come to rest, whether or not those whom they evicted have left."""
     document, waves = tight_world(Random(seed))
     for lingers in (False, True):
-        told = passes(document, waves, lingers=lingers)
-        assert told is None, f"seed {seed}: {told}\n{document}\n{waves}"
+        cycle_found = passes(document, waves, lingers=lingers)
+        assert cycle_found is None, f"seed {seed}: {cycle_found}\n{document}\n{waves}"
 
 
 def cycles(document: Fields, waves: Waves, step: int) -> str | None:
@@ -110,7 +110,7 @@ def cycles(document: Fields, waves: Waves, step: int) -> str | None:
             last = planning.round(step=step)
             if not last.changed:
                 break
-            story += _told(number, last)
+            story += _round_text(number, last)
             state = _state(planning.state)
             if state in seen:
                 return f"round {number} leaves things as round {seen[state]} did:\n" + "\n".join(story[-30:])
@@ -130,8 +130,8 @@ def world(seed: int, **rules: bool) -> tuple[Fields, Waves, int]:
 
 def settles(seed: int) -> None:
     document, waves, step = world(seed)
-    told = cycles(document, waves, step)
-    assert told is None, f"seed {seed}: {document}\n{waves}\n{told}"
+    cycle_found = cycles(document, waves, step)
+    assert cycle_found is None, f"seed {seed}: {document}\n{waves}\n{cycle_found}"
 
 
 @pytest.mark.parametrize("first", range(0, FEW, 40))

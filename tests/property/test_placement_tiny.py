@@ -34,10 +34,10 @@ def check(seed: int, *, topology: bool) -> None:
     sketch, preemptor = tiny_pool(Random(seed), topology=topology)
     state = sketch.state
     cluster = ClusterResources.of(state)
-    before = rooms_of(cluster)
+    before = resources_of(cluster)
     found = place_unit(cluster, asking(preemptor), StepBudget(50_000))
     if isinstance(found, NoFit):
-        assert rooms_of(cluster) == before
+        assert resources_of(cluster) == before
         assert found.why
         possible = next(placements(state, preemptor), None)
         if found.kind == "impossible":
@@ -50,7 +50,7 @@ def check(seed: int, *, topology: bool) -> None:
     assert stands_together(state, preemptor, {task.index: (task.node, ()) for task in found.tasks})
     stands(state, preemptor, found)
     cluster.rollback(0)
-    assert rooms_of(cluster) == before
+    assert resources_of(cluster) == before
 
 
 def stands(state: PoolState, preemptor: Job, found: GangPlacement) -> None:
@@ -105,17 +105,17 @@ def test_tiny_pools_at_length(seed: int, topology: bool) -> None:
 @settings(max_examples=75, deadline=None)
 @given(seed=SEEDS)
 def test_rooms_that_are_kept_are_what_the_pool_says(seed: int) -> None:
-    keep_rooms(seed)
+    keep_cluster_resources(seed)
 
 
 @pytest.mark.long
 @settings(max_examples=3_000, deadline=None)
 @given(seed=SEEDS)
 def test_rooms_that_are_kept_are_what_the_pool_says_at_length(seed: int) -> None:
-    keep_rooms(seed)
+    keep_cluster_resources(seed)
 
 
-def keep_rooms(seed: int) -> None:
+def keep_cluster_resources(seed: int) -> None:
     random = Random(seed)
     sketch, preemptor = tiny_pool(random, topology=True)
     state = sketch.state
@@ -131,7 +131,7 @@ def keep_rooms(seed: int) -> None:
             cluster.rollback(mark)
         cluster.refresh(state, something_happens(random, sketch, f"new-{number}"))
         fresh = ClusterResources.of(state)
-        assert rooms_of(cluster) == rooms_of(fresh)
+        assert resources_of(cluster) == resources_of(fresh)
         assert list(cluster.nodes) == list(fresh.nodes)
         assert look(cluster, Random(seed)) == look(fresh, Random(seed))
         for job in state.jobs.values():
@@ -170,7 +170,7 @@ def something_happens(random: Random, sketch: Sketch, name: str) -> list[int]:
     return [node.number]
 
 
-def rooms_of(cluster: ClusterResources) -> dict[int, tuple[object, ...]]:
+def resources_of(cluster: ClusterResources) -> dict[int, tuple[object, ...]]:
     return {
         number: (node.usable, node.labels, node.unallocated, node.future, node.now()) for number, node in cluster.nodes.items()
     }

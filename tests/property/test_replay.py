@@ -43,7 +43,7 @@ def logs(many: int = 8, cycles: int = 50) -> tuple[str, ...]:
     return tuple(to_lines(random_log(seed, cycles).wires) for seed in range(many))
 
 
-def told_by(python: str, hash_seed: str, *texts: str, patience_s: float = 150) -> list[dict[str, object]]:
+def run_by(python: str, hash_seed: str, *texts: str, patience_s: float = 150) -> list[dict[str, object]]:
     """What that Python makes of these logs."""
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
     if python != sys.executable:
@@ -101,7 +101,7 @@ def test_these_histories_have_something_to_say() -> None:
 
 @pytest.mark.parametrize("hash_seed", ["0", "4242"])
 def test_the_hash_seed_decides_nothing(hash_seed: str) -> None:
-    found = told_by(sys.executable, hash_seed, *logs())
+    found = run_by(sys.executable, hash_seed, *logs())
     expected = [replayed(from_lines(text)) for text in logs()]
     assert [entry["digest"] for entry in found] == [state_digest(again.state) for again in expected]
     assert [entry["restored"] for entry in found] == [entry["digest"] for entry in found]
@@ -122,7 +122,7 @@ def test_the_same_steps_make_the_same_log_under_any_hash_seed(hash_seed: str) ->
 @pytest.mark.parametrize("python", other_pythons())
 def test_other_pythons_say_the_same(python: str) -> None:
     able(python)
-    assert told_by(python, "random", *logs()) == told_by(sys.executable, "0", *logs())
+    assert run_by(python, "random", *logs()) == run_by(sys.executable, "0", *logs())
 
 
 @pytest.mark.long
@@ -132,7 +132,7 @@ def test_other_pythons_say_the_same(python: str) -> None:
 def test_ten_thousand_histories_replay_identically_in_two_pythons(python: str, batch: int) -> None:
     able(python)
     texts = [to_lines(random_log(10_000 + seed, 4 + seed % 9).wires) for seed in range(batch * 500, batch * 500 + 500)]
-    ours, theirs = (told_by(which, seed, *texts, patience_s=1500) for which, seed in ((sys.executable, "0"), (python, "random")))
+    ours, theirs = (run_by(which, seed, *texts, patience_s=1500) for which, seed in ((sys.executable, "0"), (python, "random")))
     assert len(ours) == 500
     assert ours == theirs
     assert not any(entry["difference"] for entry in ours)

@@ -81,7 +81,7 @@ Given = tuple[Sequence[int], tuple[Fields, ...], Fields, Sequence[Sequence[tuple
 
 
 # A promise of room that c leaves, taken by c and reclaimed again, for ever: what the rule `no-reclaim-of-reserved` is against.
-TAKEN_IN_TURNS: Given = (
+ALTERNATING: Given = (
     (6,),
     TREES[2],
     {},
@@ -137,8 +137,10 @@ class History:
                         self.displaced.setdefault(victim.job, []).append(line.job)
                     if not victim.moved_to and not victim.was_reserved:
                         pushed.append((line.job, victim.job))
-                        assert not _in_turns(pushed), f"{line.job} and {victim.job} evict each other in turns:\n{self.told()}"
-        raise AssertionError(f"not at rest after {MOST_ROUNDS} rounds:\n{self.told()}")
+                        assert not _in_turns(pushed), (
+                            f"{line.job} and {victim.job} evict each other in turns:\n{self.transcript()}"
+                        )
+        raise AssertionError(f"not at rest after {MOST_ROUNDS} rounds:\n{self.transcript()}")
 
     def _job(self, shape: int, kind: int, project: int, keeps: bool) -> Fields:
         self.jobs += 1
@@ -164,7 +166,7 @@ class History:
             look += new
         return found
 
-    def told(self) -> str:
+    def transcript(self) -> str:
         """The last rounds' decisions."""
         report = PlanReport(actions=(), rounds=tuple(self.planning.rounds[-6:]), converged=False)
         return "\n".join(
@@ -186,8 +188,8 @@ def comes_to_rest(drawn: Given) -> None:
     history = History(drawn)
     for _ in history.waves_at_rest():
         pass
-    assert not history.planning.round(step=0).changed, history.told()
-    assert not history.planning.round(step=3_600_000_000).changed, history.told()
+    assert not history.planning.round(step=0).changed, history.transcript()
+    assert not history.planning.round(step=3_600_000_000).changed, history.transcript()
 
 
 def nobody_has_a_just_claim(drawn: Given) -> None:
@@ -195,7 +197,7 @@ def nobody_has_a_just_claim(drawn: Given) -> None:
     history = History(drawn, RIGID)
     for last in history.waves_at_rest():
         claims = _claims(history.state, {line.job: history.above(line.job) for line in last.pending})
-        assert not claims, f"{claims}\n{history.told()}"
+        assert not claims, f"{claims}\n{history.transcript()}"
 
 
 def _claims(state: PoolState, waiting: Mapping[str, Sequence[str]]) -> list[str]:
@@ -252,7 +254,7 @@ def test_pools_come_to_rest(drawn: Given) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(crowded)
-@example(TAKEN_IN_TURNS)
+@example(ALTERNATING)
 def test_no_project_below_its_share_is_left_waiting_beside_one_above(drawn: Given) -> None:
     nobody_has_a_just_claim(drawn)
 

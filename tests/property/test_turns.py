@@ -72,8 +72,8 @@ def settling(state: PoolState) -> Iterator[Decision]:
     yield from decide(state)
     before = [deepcopy(attrgetter(name)(state)) for name in KEPT]
     for rule, _ in RULES if state.policy is not None else ():
-        said = next(rule(state), None)
-        assert said is None, f"the turn ended, and {rule.__name__} says {said}"
+        due = next(rule(state), None)
+        assert due is None, f"the turn ended, and {rule.__name__} says {due}"
     assert [attrgetter(name)(state) for name in KEPT] == before
 
 

@@ -214,13 +214,17 @@ def check_world(seed: int, action: Action, steps: int = 20_000) -> Proposal:
         assert cost(state, choice, under) >= cost(state, best, under)
         if answer.explanation.proven:
             assert choice == best
-        told = answer.explanation.cost
-        assert told is not None
+        reported_cost = answer.explanation.cost
+        assert reported_cost is not None
         levels = cost(state, choice, under)
-        ours = [sum(entry.gpu_milli for entry in told.classes), told.under_share_gpu_milli, told.lost_gpu_ms]
+        ours = [
+            sum(entry.gpu_milli for entry in reported_cost.classes),
+            reported_cost.under_share_gpu_milli,
+            reported_cost.lost_gpu_ms,
+        ]
         classes = len({job.priority for job in state.jobs.values()})
         assert ours == [sum(levels[:classes]), *levels[classes : classes + 2]]
-        assert [told.jobs_stopped, told.tasks] == list(levels[classes + 2 : classes + 4])
+        assert [reported_cost.jobs_stopped, reported_cost.tasks] == list(levels[classes + 2 : classes + 4])
     everyone_stands(state, preemptor, answer)
     checked = revalidate_proposal(current_snapshot(state), shares, preemptor, answer)
     assert isinstance(checked, Accepted), checked

@@ -23,8 +23,8 @@ from bailiff_core.records import facts
 from . import notation
 
 POOL = ("nodes", "projects", "topologies", "policy", "jobs", "now", "reclaimed_at")
-BY_HAND = ("evicts", "pauses", "resumes", "moves", "drains", "undrains")
-EVENTS = ("wait", "ends", "fails", "cancels", "scales", "arrives", "policy", *BY_HAND)
+OPERATOR_ACTIONS = ("evicts", "pauses", "resumes", "moves", "drains", "undrains")
+EVENTS = ("wait", "ends", "fails", "cancels", "scales", "arrives", "policy", *OPERATOR_ACTIONS)
 CHECKS = (
     "then",
     "counts",
@@ -102,9 +102,9 @@ class Story:
             self._facts(facts.JobScaled(request=request(f"scale {name} {tasks}"), job=name, tasks=tasks))
             size = self.planning.state.jobs[name].size
             self.planning.names[name] = [f"{name}-{index}" for index in range(size)]
-        for word in BY_HAND:
+        for word in OPERATOR_ACTIONS:
             self._by_hand(word, step.get(word))
-        if any(word in step for word in BY_HAND):
+        if any(word in step for word in OPERATOR_ACTIONS):
             self.planning.advance()  # whoever was told to leave has left
         if "arrives" in step:
             for job in validate_snapshot(self._snapshot(step["arrives"])).jobs:
@@ -115,18 +115,18 @@ class Story:
             self.planning.policy = validate_snapshot(self._snapshot(self.written.get("jobs", {}))).policy
             append_facts(self.planning.state, facts.PolicyApplied(policy=self.planning.policy))
 
-    def _by_hand(self, word: str, told: Any) -> None:
+    def _by_hand(self, word: str, given_value: Any) -> None:
         jobs = {"evicts": facts.JobEvictionRequested, "pauses": facts.JobPaused, "resumes": facts.JobResumed}
-        for name in _list(told or ()) if word in jobs else ():
+        for name in _list(given_value or ()) if word in jobs else ():
             self._facts(jobs[word](request=request(f"{word} {name}"), job=name))
-        for job, node in told.items() if word == "moves" and told else ():
+        for job, node in given_value.items() if word == "moves" and given_value else ():
             where = None if node == "anywhere" else node
             self._facts(facts.JobMigrationRequested(request=request(f"move {job}"), job=job, node=where))
-        for node, how in told.items() if word == "drains" and told else ():
+        for node, how in given_value.items() if word == "drains" and given_value else ():
             mode, _, within = how.partition(" within ")
             asked = {"request": request(f"drain {node}"), "node": node, "mode": mode, "deadline": within or None}
             self._facts(facts.NodeDrained.model_validate(asked))
-        for node in _list(told or ()) if word == "undrains" else ():
+        for node in _list(given_value or ()) if word == "undrains" else ():
             self._facts(facts.NodeUndrained(request=request(f"undrain {node}"), node=node))
 
     def _end(self, name: str, code: int) -> None:
@@ -165,12 +165,12 @@ class Story:
 
     def _then(self, wanted: Mapping[str, str], last: Round) -> list[str]:
         faults = []
-        for job, told in wanted.items():
+        for job, given_value in wanted.items():
             after = [line.after for line in last.tasks if line.job == job]
             if not after:
                 faults.append(f"{job}: there is no such job")
-            elif (fault := _mismatch(after, notation.expected(told))) is not None:
-                faults.append(f"{job}: expected {told!r}, {fault}; it is {_told(after)}")
+            elif (fault := _mismatch(after, notation.expected(given_value))) is not None:
+                faults.append(f"{job}: expected {given_value!r}, {fault}; it is {_status_text(after)}")
         return faults
 
     def _counts(self, wanted: Mapping[str, int], last: Round) -> list[str]:
@@ -180,8 +180,8 @@ class Story:
     def _free(self, wanted: Mapping[str, str], last: Round) -> list[str]:
         faults = []
         nodes = {line.node: line for line in last.nodes}
-        for node, told in wanted.items():
-            for phrase in told.split(","):
+        for node, given_value in wanted.items():
+            for phrase in given_value.split(","):
                 amount, word = phrase.split()
                 found = getattr(nodes[node], f"{GPUS_OF.get(word, word)}_gpus")
                 if found != float(amount):
@@ -198,34 +198,36 @@ class Story:
 
     def _leave(self, wanted: Mapping[str, Any], last: Round) -> list[str]:
         faults = []
-        for job, told in wanted.items():
+        for job, given_value in wanted.items():
             victims = sorted({victim.job for line in last.decisions if line.job == job for victim in line.victims})
-            if victims != sorted(_list(told)):
-                faults.append(f"for {job}: expected that {_list(told) or 'nobody'} leave, found {victims or 'nobody'}")
+            if victims != sorted(_list(given_value)):
+                faults.append(f"for {job}: expected that {_list(given_value) or 'nobody'} leave, found {victims or 'nobody'}")
         return faults
 
     def _waits(self, wanted: Mapping[str, str], last: Round) -> list[str]:
         lines = {line.job: f"{line.reason}; {line.would_need}" for line in last.pending}
         return [
-            f"{job}: expected that it waits, and a reason with {told!r}; found {lines.get(job, 'that it does not wait')!r}"
-            for job, told in wanted.items()
-            if told not in lines.get(job, "\0")
+            f"{job}: expected that it waits, and a reason with {given_value!r}; found {lines.get(job, 'that it does not wait')!r}"
+            for job, given_value in wanted.items()
+            if given_value not in lines.get(job, "\0")
         ]
 
     def _devices(self, wanted: Mapping[str, Any], last: Round) -> list[str]:
         """GPUs by id, of all tasks of the job, in task order."""
         faults = []
-        for job, told in wanted.items():
+        for job, given_value in wanted.items():
             found = [device for line in last.tasks if line.job == job for device in line.after.devices]
-            if found != _list(str(told)):
-                faults.append(f"{job}: expected devices {told}, found {' '.join(found) or 'none'}")
+            if found != _list(str(given_value)):
+                faults.append(f"{job}: expected devices {given_value}, found {' '.join(found) or 'none'}")
         return faults
 
     def _gives_up(self, wanted: Mapping[str, bool], last: Round) -> list[str]:
         """Whether the search ended before it had looked at everything, for jobs that wait."""
         found = {line.job: line.gave_up for line in last.pending}
         return [
-            f"{job}: expected gave_up {told}, found {found.get(job)}" for job, told in wanted.items() if found.get(job) != told
+            f"{job}: expected gave_up {given_value}, found {found.get(job)}"
+            for job, given_value in wanted.items()
+            if found.get(job) != given_value
         ]
 
     def _shielded(self, wanted: Mapping[str, Any], last: Round) -> list[str]:
@@ -238,24 +240,28 @@ class Story:
     def _proven(self, wanted: Any, last: Round) -> list[str]:
         """Jobs for which there is a proof; or by job, whether there is one."""
         found = {line.job: line.proven for line in last.decisions}
-        said = wanted if isinstance(wanted, Mapping) else dict.fromkeys(_list(wanted), True)
+        wanted_jobs = wanted if isinstance(wanted, Mapping) else dict.fromkeys(_list(wanted), True)
         return [
-            f"{job}: expected {'a' if told else 'no'} proof that nobody cheaper would do"
-            for job, told in said.items()
-            if found.get(job) is not told
+            f"{job}: expected {'a' if given_value else 'no'} proof that nobody cheaper would do"
+            for job, given_value in wanted_jobs.items()
+            if found.get(job) is not given_value
         ]
 
     def _second(self, wanted: Mapping[str, Any], last: Round) -> list[str]:
         found = {line.job: sorted(line.runner_up) for line in last.decisions}
-        said = {job: sorted(_list(told)) for job, told in wanted.items()}
-        return [f"{job}: next best {found.get(job)}, expected {told}" for job, told in said.items() if found.get(job) != told]
+        wanted_jobs = {job: sorted(_list(given_value)) for job, given_value in wanted.items()}
+        return [
+            f"{job}: next best {found.get(job)}, expected {given_value}"
+            for job, given_value in wanted_jobs.items()
+            if found.get(job) != given_value
+        ]
 
     def _loses(self, wanted: Mapping[str, float], last: Round) -> list[str]:
         found = {line.job: sum(victim.lost_gpu_seconds for victim in line.victims) for line in last.decisions}
         return [
-            f"{job}: expected {told:g} GPU-seconds lost, found {found.get(job)}"
-            for job, told in wanted.items()
-            if found.get(job) != told
+            f"{job}: expected {given_value:g} GPU-seconds lost, found {found.get(job)}"
+            for job, given_value in wanted.items()
+            if found.get(job) != given_value
         ]
 
     def _changes(self, wanted: str, last: Round) -> list[str]:
@@ -283,24 +289,24 @@ def _stand_on(places: list[str], nodes: list[str]) -> bool:
     return places == sorted(nodes) if len(nodes) == len(places) else sorted(set(places)) == sorted(nodes)
 
 
-def _told(after: Sequence[TaskStatus]) -> str:
+def _status_text(after: Sequence[TaskStatus]) -> str:
     texts = [f"{task.state}{f' on {task.node}' if task.node else ''}" for task in after]
     return ", ".join(f"{texts.count(each)} {each}" for each in dict.fromkeys(texts))
 
 
-def _verbs(told: Any) -> Any:
-    names = ALL_ACTIONS if told in ("all", None, True) else tuple(each.strip() for each in str(told).split(","))
+def _verbs(given_value: Any) -> Any:
+    names = ALL_ACTIONS if given_value in ("all", None, True) else tuple(each.strip() for each in str(given_value).split(","))
     unknown = [name for name in names if name not in ALL_ACTIONS]
     assert not unknown, f"no action {unknown[0]!r}; there are {', '.join(ALL_ACTIONS)}"
     return names
 
 
-def _list(told: Any) -> list[str]:
-    return told.split() if isinstance(told, str) else list(told)
+def _list(given_value: Any) -> list[str]:
+    return given_value.split() if isinstance(given_value, str) else list(given_value)
 
 
-def _micros(told: Any) -> int:
-    found = parse_duration(told)
+def _micros(given_value: Any) -> int:
+    found = parse_duration(given_value)
     assert isinstance(found, int)
     return found
 
@@ -308,5 +314,7 @@ def _micros(told: Any) -> int:
 def _only(given: Mapping[str, Any], known: Sequence[str], where: str) -> None:
     unknown = [name for name in given if name not in known]
     assert not unknown, f"{where}: no such field {unknown[0]!r}; there are {', '.join(known)}"
-    cut = [name for value in given.values() if isinstance(value, dict) for name, told in value.items() if told is None]
+    cut = [
+        name for value in given.values() if isinstance(value, dict) for name, given_value in value.items() if given_value is None
+    ]
     assert not cut, f"{where}: nothing is said of {cut[0]!r}; inside braces, quote a text that has commas"

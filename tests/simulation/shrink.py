@@ -26,8 +26,8 @@ def run_short(seed: int, longest_s: float = LONGEST_S) -> Outcome:
 
 def kind_of(violation: str) -> str:
     """The violation without names and numbers."""
-    told = re.sub(r"#\d+ \S+: |\(/\S+", "", violation)
-    return re.sub(r"\d+(/\d+)?", "", re.split(r"[\[({'\"]", told)[0]).strip()
+    kind_text = re.sub(r"#\d+ \S+: |\(/\S+", "", violation)
+    return re.sub(r"\d+(/\d+)?", "", re.split(r"[\[({'\"]", kind_text)[0]).strip()
 
 
 def shrink(outcome: Outcome, longest_s: float = LONGEST_S) -> Outcome:

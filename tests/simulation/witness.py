@@ -237,9 +237,11 @@ def _line(record: Record) -> str:
     data = record.data.to_data() if record.data is not None else {}
     kind = record.type.removeprefix("bailiff.audit.").removesuffix(".v1")
     hidden = ("policy", "request", "devices", "explanation", "before", "after", "inputs", "spec_digest", "digest")
-    said = " ".join(f"{name}={_short(value)}" for name, value in data.items() if name not in hidden or kind.startswith("Pre"))
+    fields_text = " ".join(
+        f"{name}={_short(value)}" for name, value in data.items() if name not in hidden or kind.startswith("Pre")
+    )
     end = "." if record.cycle_end else ""
-    return f"#{record.seq}{end} e{record.epoch} {kind} {said} ({record.cause})"
+    return f"#{record.seq}{end} e{record.epoch} {kind} {fields_text} ({record.cause})"
 
 
 def _short(value: object) -> str:

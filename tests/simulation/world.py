@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 
 import structlog
-from tests.invariants import Living, chain_of, every_node_is_back, folds_agree, nothing_is_owed, replay_is_identical
+from tests.invariants import Living, chain_of, every_node_is_back, folds_agree, nothing_is_due, replay_is_identical
 
 from bailiff_admission.service import AdmissionService
 from bailiff_admission.settings import AdmissionSettings
@@ -466,12 +466,12 @@ class World:
             or len(state.nodes) < len(self.machines)
         ):
             return False
-        return not [*nothing_is_owed(state), *every_node_is_back(state)]
+        return not [*nothing_is_due(state), *every_node_is_back(state)]
 
     async def _last_checks(self) -> None:
         witness = self.witness
         for complaint in (
-            *nothing_is_owed(witness.state),
+            *nothing_is_due(witness.state),
             *every_node_is_back(witness.state),
             *witness.history.end(),
             *self._unanswered(),

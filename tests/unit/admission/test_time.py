@@ -134,7 +134,7 @@ class Pool:
         self.watch = watch
         self.liveness = Liveness(watch.clock_and_ids)
         self.silent = set()
-        self.said = []
+        self.recorded = []
 
     def second(self, at_end=True, looks=True):
         watch = self.watch
@@ -149,14 +149,14 @@ class Pool:
         found = self.liveness.check(self.story.state)
         if found:
             self.story.cycle(*found)
-        self.said += [(type(fact).__name__, getattr(fact, "node", None) or fact.nodes) for fact in found]
+        self.recorded += [(type(fact).__name__, getattr(fact, "node", None) or fact.nodes) for fact in found]
         return found
 
     def seconds(self, many):
-        del self.said[:]
+        del self.recorded[:]
         for _ in range(many):
             self.second()
-        return self.said
+        return self.recorded
 
 
 def test_nodes_that_speak_are_left_alone(watch):
@@ -190,7 +190,7 @@ def test_another_incarnation_does_not_speak_for_a_node(watch):
     for _ in range(31):
         pool.second()
         pool.liveness.observe("n3", "another-life", watch.wall)
-    assert pool.said == [("NodeUnreachable", "n3")]
+    assert pool.recorded == [("NodeUnreachable", "n3")]
 
 
 def test_a_node_that_was_never_heard_counts_from_the_watch(watch):
@@ -215,7 +215,7 @@ def test_a_writer_that_is_behind_judges_nobody(watch):
     pool.silent = {"n3"}
     for _ in range(100):
         pool.second(at_end=False)
-    assert pool.said == []
+    assert pool.recorded == []
 
 
 def test_an_outage_kills_nobody(watch):

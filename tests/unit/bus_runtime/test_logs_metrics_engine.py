@@ -17,9 +17,9 @@ def test_a_line_is_one_json_object_with_service_instance_and_domain(capsys: pyte
     logger(pool="a100").info("turn closed", seq=7)
     logger().debug("not shown")
     (line,) = capsys.readouterr().err.splitlines()
-    said = json.loads(line)
-    assert said.pop("timestamp").endswith("Z")
-    assert said == {
+    logged = json.loads(line)
+    assert logged.pop("timestamp").endswith("Z")
+    assert logged == {
         "service": "admission", "instance": "one", "pool": "a100", "event": "turn closed", "seq": 7, "level": "info",
     }  # fmt: skip
 
@@ -32,18 +32,18 @@ def test_libraries_come_through_the_same_way(capsys: pytest.CaptureFixture[str])
     except ValueError:
         logging.getLogger("aiokafka.conn").exception("%s broke", "it")
     (line,) = capsys.readouterr().err.splitlines()
-    said = json.loads(line)
-    assert (said["event"], said["logger"], said["level"]) == ("it broke", "aiokafka.conn", "error")
-    assert "ValueError" in said["exception"]
+    logged = json.loads(line)
+    assert (logged["event"], logged["logger"], logged["level"]) == ("it broke", "aiokafka.conn", "error")
+    assert "ValueError" in logged["exception"]
 
 
 def test_a_console_gets_lines_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs("console", "info", service="admission", instance="one")
     logger().warning("Kafka is unreachable", tries=3)
-    said = capsys.readouterr().err
-    assert "Kafka is unreachable" in said
-    assert "tries=3" in said
-    assert "\x1b" not in said
+    logged = capsys.readouterr().err
+    assert "Kafka is unreachable" in logged
+    assert "tries=3" in logged
+    assert "\x1b" not in logged
 
 
 def test_the_kafka_client_does_not_fill_the_disk_while_kafka_is_away(capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,9 +54,9 @@ def test_the_kafka_client_does_not_fill_the_disk_while_kafka_is_away(capsys: pyt
         time += 0.0625  # 62.5 s in all
         for text in ("Unable connect to node with id 1", "Unable to update metadata from [1]"):
             handler.emit(logging.LogRecord("aiokafka.client", logging.ERROR, "", 0, text, None, None))
-    said = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
-    assert [line.get("suppressed") for line in said if line["text"].startswith("Unable connect")] == [None, 479, 479]
-    assert len(said) == 6
+    logged = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [line.get("suppressed") for line in logged if line["text"].startswith("Unable connect")] == [None, 479, 479]
+    assert len(logged) == 6
 
 
 def test_every_metric_is_named_described_and_exposed() -> None:

@@ -16,15 +16,15 @@ def task(state: str = "running", **reached: bool) -> Task:
 
 
 def test_an_eviction_has_come_as_far_as_the_slowest_of_its_tasks() -> None:
-    told, gone = task(noticed=True, term_sent=True), task("exited", noticed=True, term_sent=True, kill_sent=True)
+    term_sent_task, gone = task(noticed=True, term_sent=True), task("exited", noticed=True, term_sent=True, kill_sent=True)
     assert stage_of(leaving(task(), started_seq=None)) == "decided"
-    assert stage_of(leaving(task(), told)) == "started"
-    assert stage_of(leaving(task(noticed=True), told)) == "noticed"
-    assert stage_of(leaving(gone, told)) == "term-sent"
+    assert stage_of(leaving(task(), term_sent_task)) == "started"
+    assert stage_of(leaving(task(noticed=True), term_sent_task)) == "noticed"
+    assert stage_of(leaving(gone, term_sent_task)) == "term-sent"
     assert stage_of(leaving(gone, task(noticed=True, term_sent=True, kill_sent=True))) == "kill-sent"
     assert stage_of(leaving(gone, task("released"))) == "exited"
-    assert stage_of(leaving(told, cancel_seq=7)) == "cancelled"
-    assert stage_of(leaving(told, stuck=True)) == "stuck"
+    assert stage_of(leaving(term_sent_task, cancel_seq=7)) == "cancelled"
+    assert stage_of(leaving(term_sent_task, stuck=True)) == "stuck"
     assert len(STAGES) == 12
 
 

@@ -83,9 +83,9 @@ async def test_a_service_that_is_asked_to_stop_ends_cleanly(capsys: pytest.Captu
 
     stage = Stage(work)
     assert await stage.play() is ExitCode.CLEAN
-    said = lines(capsys)
-    assert [line["event"] for line in said] == ["started", "stopping", "stopped"]
-    assert {(line["service"], line["instance"]) for line in said} == {("scripted", "one")}
+    logged = lines(capsys)
+    assert [line["event"] for line in logged] == ["started", "stopping", "stopped"]
+    assert {(line["service"], line["instance"]) for line in logged} == {("scripted", "one")}
     assert b'bailiff_engine_info{engine="0.1.0/' in stage.metrics.text()
 
 
@@ -99,11 +99,11 @@ async def test_kafka_that_is_not_there_is_one_warning_a_try_and_no_traceback(
     gone = BusUnavailable("connection refused")
     stage = Stage(failing(gone), lambda _: in_a_group(gone), failing(gone), work)
     assert await stage.play() is ExitCode.CLEAN
-    said = lines(capsys)
-    assert [line["event"] for line in said if line["level"] == "warning"] == [
+    logged = lines(capsys)
+    assert [line["event"] for line in logged if line["level"] == "warning"] == [
         f"Kafka is unreachable: waiting for 127.0.0.1:9092 (attempt {number})" for number in (1, 2, 3)
     ]
-    assert not any("Traceback" in json.dumps(line) for line in said)
+    assert not any("Traceback" in json.dumps(line) for line in logged)
     assert stage.pauses == [0.5, 1.0, 2.0]
     assert stage.seen[0] == {"kafka": "unreachable: connection refused"}
 
@@ -142,9 +142,9 @@ async def test_an_end_for_a_reason_is_one_line_and_a_code(
 ) -> None:
     work = (lambda _: in_a_group(error)) if grouped else failing(error)
     assert await Stage(work).play() is code
-    (said,) = [entry for entry in lines(capsys) if entry["level"] == "error"]
-    assert (said["event"], said["exit_code"]) == (line, code)
-    assert ("traceback" in said) == (code is ExitCode.INTERNAL)
+    (logged,) = [entry for entry in lines(capsys) if entry["level"] == "error"]
+    assert (logged["event"], logged["exit_code"]) == (line, code)
+    assert ("traceback" in logged) == (code is ExitCode.INTERNAL)
 
 
 async def test_of_several_reasons_the_one_that_explains_most_is_told() -> None:
@@ -269,9 +269,9 @@ def test_a_signal_stops_the_process_cleanly(start: Callable[..., subprocess.Pope
     assert process.stdout
     assert process.stdout.readline() == "running\n"
     process.send_signal(number)
-    _, said = process.communicate()
+    _, logged = process.communicate()
     assert process.returncode == 0
-    stopping = json.loads(said.splitlines()[1])
+    stopping = json.loads(logged.splitlines()[1])
     assert (stopping["event"], stopping["signal"], stopping["service"]) == ("stopping", number.name, "forever")
 
 
@@ -283,14 +283,14 @@ def test_a_process_that_swallows_its_cancellation_ends_all_the_same(
     assert process.stdout
     assert process.stdout.readline() == "running\n"
     process.terminate()
-    _, said = process.communicate()
+    _, logged = process.communicate()
     assert process.returncode == ExitCode.STOP_TIMED_OUT
-    assert "did not stop in time" in said
+    assert "did not stop in time" in logged
 
 
 @pytest.mark.slow
 def test_a_fault_in_the_settings_is_one_sentence_and_code_2(start: Callable[..., subprocess.Popen[str]]) -> None:
     process = start(BAILIFF_HTTP_PORT="eighty")
-    _, said = process.communicate()
+    _, logged = process.communicate()
     assert process.returncode == ExitCode.SETTINGS
-    assert said == 'settings: http_port (BAILIFF_HTTP_PORT): expected a whole number, found "eighty"\n'
+    assert logged == 'settings: http_port (BAILIFF_HTTP_PORT): expected a whole number, found "eighty"\n'

@@ -81,9 +81,9 @@ def test_a_wrong_setting_is_named_as_in_the_file_and_as_in_the_environment(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str, sentence: str
 ) -> None:
     monkeypatch.setenv(f"BAILIFF_{name}", value)
-    (said,) = faults()
-    assert sentence in said
-    assert "hunter2" not in said
+    (fault,) = faults()
+    assert sentence in fault
+    assert "hunter2" not in fault
 
 
 @pytest.mark.parametrize(
@@ -100,15 +100,15 @@ def test_a_wrong_setting_is_named_as_in_the_file_and_as_in_the_environment(
 )
 def test_a_wrong_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, sentence: str) -> None:
     monkeypatch.setenv("BAILIFF_SETTINGS", str(file(tmp_path, name, text)))
-    (said,) = faults()
-    assert sentence in said
-    assert "12345678" not in said
+    (fault,) = faults()
+    assert sentence in fault
+    assert "12345678" not in fault
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BAILIFF_SETTINGS", str(tmp_path / "s.toml"))
-    (said,) = faults()
-    assert said.endswith("s.toml: cannot be read: No such file or directory")
+    (fault,) = faults()
+    assert fault.endswith("s.toml: cannot be read: No such file or directory")
 
 
 def test_an_empty_secret_is_none() -> None:

@@ -297,10 +297,10 @@ class AnsweringBus(MemoryBus):
         if isinstance(body, CancelJob) and body.job in self.scribe.state.jobs:
             self.scribe.cycle(facts.JobCancelled(request=request, job=body.job, reason=body.reason))
             return
-        by_hand = BY_HAND.get(type(body))
+        operator_action = OPERATOR_ACTIONS.get(type(body))
         known = {**self.scribe.state.jobs, **self.scribe.state.node_numbers}
-        if by_hand is not None and (getattr(body, "job", None) or getattr(body, "node", None)) in known:
-            self.scribe.cycle(by_hand.model_validate({"request": request, **body.model_dump()}))
+        if operator_action is not None and (getattr(body, "job", None) or getattr(body, "node", None)) in known:
+            self.scribe.cycle(operator_action.model_validate({"request": request, **body.model_dump()}))
             return
         where = {"topic": topics.REQUESTS.name, "partition": 0, "offset": 0, "digest": envelope.digest}
         reason = {"code": "no-such-job", "reason": "there is no such job"}
@@ -311,7 +311,7 @@ class AnsweringBus(MemoryBus):
         self.scribe.cycle(facts.InputRejected(**where, **reason, source=envelope.source, id=envelope.id))
 
 
-BY_HAND = {
+OPERATOR_ACTIONS = {
     EvictJob: facts.JobEvictionRequested,
     PauseJob: facts.JobPaused,
     ResumeJob: facts.JobResumed,

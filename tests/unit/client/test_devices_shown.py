@@ -33,11 +33,11 @@ def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 
 def test_the_list_says_which_and_why(bailiff: Run, scribe: Scribe) -> None:
-    told = bailiff("node", "list").output
+    printed = bailiff("node", "list").output
     name = scribe.state.nodes[0].name
-    assert [line.split()[:2] for line in told.splitlines()[1:3]] == [[name, "0"], [name, "1"]]
-    assert "1 GiB is left" in told
-    assert "bailiff node clear" in told
+    assert [line.split()[:2] for line in printed.splitlines()[1:3]] == [[name, "0"], [name, "1"]]
+    assert "1 GiB is left" in printed
+    assert "bailiff node clear" in printed
     row = json.loads(bailiff("node", "list", "-o", "json").output)[0]
     assert (row["gpus_quarantined"], row["gpus_unusable"]) == (1, 2)
     assert row["devices"][0]["fault_job"] == "low"
@@ -46,9 +46,9 @@ def test_the_list_says_which_and_why(bailiff: Run, scribe: Scribe) -> None:
 
 @pytest.mark.slow
 def test_one_machine_and_the_whole_cluster(bailiff: Run, scribe: Scribe) -> None:
-    told = bailiff("node", "describe", scribe.state.nodes[0].name).output
-    assert "GPU 0 is quarantined since" in told
-    assert "after low: 1 GiB is left" in told
+    printed = bailiff("node", "describe", scribe.state.nodes[0].name).output
+    assert "GPU 0 is quarantined since" in printed
+    assert "after low: 1 GiB is left" in printed
     assert bailiff("node", "describe", "nowhere").exit_code == ExitCode.NOT_FOUND
     assert "1 GPU quarantined, 1 unhealthy" in bailiff("cluster-info").output
 

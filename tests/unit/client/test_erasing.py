@@ -53,7 +53,7 @@ def test_the_spec_of_a_job_that_has_not_ended_stays(bailiff: Run, scribe: Scribe
 
 
 @pytest.mark.parametrize(
-    "said", [(), ("--actor", "u-7"), ("--actor", "u-7", "--job", "done-1"), ("--archive", "x", "--job", "y")]
+    "options", [(), ("--actor", "u-7"), ("--actor", "u-7", "--job", "done-1"), ("--archive", "x", "--job", "y")]
 )
-def test_one_says_what_is_to_go(said: tuple[str, ...], bailiff: Run) -> None:
-    assert bailiff("audit", "erase", *said).exit_code == ExitCode.USAGE
+def test_one_says_what_is_to_go(options: tuple[str, ...], bailiff: Run) -> None:
+    assert bailiff("audit", "erase", *options).exit_code == ExitCode.USAGE

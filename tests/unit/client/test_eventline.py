@@ -18,14 +18,14 @@ from bailiff_core.records import AUDIT_TYPES, Record
 
 REQUEST = {"source": "laptop", "id": "r-1", "digest": "d" * 64}
 TASK = {"job": "train-7", "attempt": 1, "task": 0, "node": "gpu-01"}
-ASKER = {"job": "serve-2", "class_name": "inference", "priority": 125}
+PREEMPTOR = {"job": "serve-2", "class_name": "inference", "priority": 125}
 PLACE = [{"node": 0, "tasks": "0", "devices": "0-3"}]
 VICTIM = {"job": "train-7", "attempt": 1, "priority": 50, "gpus": 4, "lost_gpu_ms": 186_000}
-DECIDED = {"request": 19, "preemptor": ASKER, "attempt": 1, "placement": PLACE, "expires": NOON, "explanation": {}}
+DECIDED = {"request": 19, "preemptor": PREEMPTOR, "attempt": 1, "placement": PLACE, "expires": NOON, "explanation": {}}
 
 CHECKPOINT = {"step": 120, "bytes": 256 << 20, "duration": SECOND, "sha256": "0" * 64}
 
-SAID: dict[str, tuple[dict[str, Any], str | list[str]]] = {
+EXAMPLES: dict[str, tuple[dict[str, Any], str | list[str]]] = {
     "PoolCreated": ({"pool": "pool-a", "partition": 0, "nonce": "n"}, "pool created         pool-a  partition 0, format bailiff-audit-1"),
     "PolicyApplied": (
         {"policy": DEFAULT_POLICY.model_dump(mode="json")},
@@ -184,7 +184,7 @@ SAID: dict[str, tuple[dict[str, Any], str | list[str]]] = {
         ],
     ),
     "PreemptionRefused": (
-        {"request": 19, "preemptor": ASKER, "reason": "impossible", "would_need": "8 more GPUs",
+        {"request": 19, "preemptor": PREEMPTOR, "reason": "impossible", "would_need": "8 more GPUs",
          "explanation": {"excluded": [{"rule": "priority", "jobs": 3}]}},
         "preemption refused   serve-2  no set of evictable jobs frees enough resources, it would need: 8 more GPUs, excluded: 3 priority",
     ),
@@ -222,13 +222,13 @@ def record(name: str, data: dict[str, Any], **about: Any) -> Record:
 
 def test_every_record_type_has_its_line_and_its_story_here() -> None:
     assert set(ENTRIES) == set(AUDIT_TYPES.values())
-    assert set(SAID) == {kind.NAME for kind in AUDIT_TYPES.values()}
+    assert set(EXAMPLES) == {kind.NAME for kind in AUDIT_TYPES.values()}
 
 
-@pytest.mark.parametrize("name", SAID)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_whatever_a_field_may_hold_has_its_words(name: str) -> None:
     """Every reason, cause and outcome that a record's type allows is told, and none stops `audit tail`."""
-    data = SAID[name][0]
+    data = EXAMPLES[name][0]
     kind = next(kind for kind in AUDIT_TYPES.values() if name == kind.NAME)
     for field, about in kind.model_fields.items():
         for value in typing.get_args(about.annotation) if typing.get_origin(about.annotation) is typing.Literal else ():
@@ -242,7 +242,7 @@ def test_a_refusal_after_several_verbs_tells_of_each() -> None:
         "would_need": "2 more GPUs",
         "excluded": [{"rule": "scope", "jobs": 1}],
     }
-    data = SAID["PreemptionRefused"][0]
+    data = EXAMPLES["PreemptionRefused"][0]
     why = {"excluded": [{"rule": "not-preemptible", "jobs": 3}], "attempted_actions": [tried]}
     (line,) = lines(record("PreemptionRefused", {**data, "explanation": why}))
     assert str(line).endswith(
@@ -270,7 +270,7 @@ def test_each_verb_says_why_this_side_yields(more: dict[str, Any], expected: str
         "moved_to": more.get("moved_to", []),
         "tasks": more.get("tasks", ""),
     }
-    preemptor = {**ASKER, "project": "b"}
+    preemptor = {**PREEMPTOR, "project": "b"}
     (line,) = lines(
         record(
             "PreemptionDecided",
@@ -280,16 +280,16 @@ def test_each_verb_says_why_this_side_yields(more: dict[str, Any], expected: str
     assert str(line) == f"12:04:31 pool-a#118 preemption decided   {expected}"
 
 
-@pytest.mark.parametrize("name", SAID)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_line(name: str) -> None:
-    data, expected = SAID[name]
+    data, expected = EXAMPLES[name]
     found = [str(line) for line in lines(record(name, data))]
     assert found == [f"12:04:31 pool-a#118 {text}" for text in ([expected] if isinstance(expected, str) else expected)]
 
 
-@pytest.mark.parametrize("name", SAID)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_the_coloured_form_says_the_same(name: str) -> None:
-    for line in lines(record(name, SAID[name][0])):
+    for line in lines(record(name, EXAMPLES[name][0])):
         assert styled(line).plain == str(line)
 
 
@@ -311,7 +311,7 @@ def test_no_victims_because_room_appeared() -> None:
 
 
 def test_who_asked_is_told() -> None:
-    (line,) = lines(record("JobCancelled", SAID["JobCancelled"][0], actor="alice", auth="signed"))
+    (line,) = lines(record("JobCancelled", EXAMPLES["JobCancelled"][0], actor="alice", auth="signed"))
     assert str(line).endswith("wrong data, by alice (signed)")
 
 
@@ -329,10 +329,10 @@ def test_a_type_of_a_later_release_is_told_by_name() -> None:
 def test_every_record_of_a_story_is_about_its_jobs() -> None:
     scribe = Scribe()
     finished_story(scribe)
-    told = [each.type.split(".")[2] for each in scribe.records if "train-8" in jobs_of(each)]
-    assert told[:3] == ["JobSubmitted", "JobPlaced", "TaskStarted"]
-    assert "PreemptionDecided" in told
-    assert told[-1] == "TaskStarted"
+    line_text = [each.type.split(".")[2] for each in scribe.records if "train-8" in jobs_of(each)]
+    assert line_text[:3] == ["JobSubmitted", "JobPlaced", "TaskStarted"]
+    assert "PreemptionDecided" in line_text
+    assert line_text[-1] == "TaskStarted"
 
 
 @pytest.mark.parametrize(
@@ -350,7 +350,7 @@ def test_costs(gpu_ms: int, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stage", "told"),
+    ("stage", "line_text"),
     [
         ({"stage": "noticed", "term_after": 120 * SECOND, "kill_after": 150 * SECOND, "attached": True, "step": 7},
          "notice delivered, on gpu-01, step 7, TERM after 2m, KILL after 2m30s"),
@@ -365,6 +365,6 @@ def test_costs(gpu_ms: int, text: str) -> None:
          "KILL sent, on gpu-01, notice never acknowledged, 5s after the notice"),
     ],
 )  # fmt: skip
-def test_a_stage_is_told_with_its_facts(stage: dict[str, Any], told: str) -> None:
+def test_a_stage_is_told_with_its_facts(stage: dict[str, Any], line_text: str) -> None:
     (line,) = lines(record("EvictionStageReached", {**TASK, **stage}))
-    assert str(line).endswith(f"train-7/0  {told}")
+    assert str(line).endswith(f"train-7/0  {line_text}")

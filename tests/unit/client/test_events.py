@@ -27,7 +27,7 @@ def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     return command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path / "cache"))
 
 
-def told(scribe: Scribe) -> list[events.EventRow]:
+def event_rows(scribe: Scribe) -> list[events.EventRow]:
     return of_records(scribe.records)
 
 
@@ -44,7 +44,7 @@ def of_records(records: list[Record]) -> list[events.EventRow]:
 
 
 def of(scribe: Scribe, job: str) -> list[str]:
-    return [row["type"] for row in told(scribe) if row["job"] == job]
+    return [row["type"] for row in event_rows(scribe) if row["job"] == job]
 
 
 def test_the_life_of_a_victim(scribe: Scribe) -> None:
@@ -58,7 +58,7 @@ def test_the_life_of_an_asker(scribe: Scribe) -> None:
 
 
 def test_a_victim_carries_the_condition_of_kubernetes(scribe: Scribe) -> None:
-    row = next(row for row in told(scribe) if row["type"] == "Preempted" and row["job"] == "train-8")
+    row = next(row for row in event_rows(scribe) if row["type"] == "Preempted" and row["job"] == "train-8")
     assert (row["condition_type"], row["condition_status"], row["condition_reason"]) == (
         "DisruptionTarget", "True", "PreemptionByScheduler",
     )  # fmt: skip
@@ -68,7 +68,7 @@ def test_a_victim_carries_the_condition_of_kubernetes(scribe: Scribe) -> None:
 
 
 def test_every_event_has_an_id_of_its_own_and_a_known_word(scribe: Scribe) -> None:
-    found = told(scribe)
+    found = event_rows(scribe)
     assert len({row["id"] for row in found}) == len(found)
     assert all(row["type"] in events.WORDS and tuple(row) == events.COLUMNS for row in found)
     assert found[0]["id"] == "pool-a:1:PolicyApplied"
@@ -116,7 +116,7 @@ def test_the_latest_are_shown_and_filters_hold(bailiff: Run) -> None:
 
 
 def test_events_are_exported(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
-    rows = told(scribe)
+    rows = event_rows(scribe)
     assert bailiff("events", "--export", str(tmp_path / "all.jsonl")).output == f"{tmp_path}/all.jsonl: {len(rows)} events\n"
     assert [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()] == rows
     bailiff("events", "--export", str(tmp_path / "all.csv"), "--job", "train-8")

@@ -21,7 +21,7 @@ def stories(file: str) -> list[Any]:
     return [pytest.param(each, id=each["story"]) for each in yaml.safe_load((HERE / file).read_text(encoding="utf-8"))]
 
 
-def told(folder: Path, content: bytes, *command: str) -> list[str]:
+def errors_of(folder: Path, content: bytes, *command: str) -> list[str]:
     """The answer's lines, each after the file's name."""
     file = folder / "file.yaml"
     file.write_bytes(content)
@@ -32,18 +32,18 @@ def told(folder: Path, content: bytes, *command: str) -> list[str]:
 
 @pytest.mark.parametrize("story", stories("odd_snapshots.yaml"))
 def test_a_snapshot(story: dict[str, Any], tmp_path: Path) -> None:
-    assert told(tmp_path, story["file"].encode(), "plan") == story["says"]
+    assert errors_of(tmp_path, story["file"].encode(), "plan") == story["says"]
 
 
 @pytest.mark.parametrize("story", stories("odd_policies.yaml"))
 def test_a_policy(story: dict[str, Any], tmp_path: Path) -> None:
-    assert told(tmp_path, story["file"].encode(), "policy", "check") == story["says"]
+    assert errors_of(tmp_path, story["file"].encode(), "policy", "check") == story["says"]
 
 
 @pytest.mark.parametrize("command", [("plan",), ("policy", "check")])
 def test_an_empty_file_and_one_that_is_no_text(command: tuple[str, ...], tmp_path: Path) -> None:
-    assert told(tmp_path, b"", *command)[0].endswith(", found nothing")
-    assert told(tmp_path, b"nodes: \xff\n", *command) == ["is not UTF-8"]
+    assert errors_of(tmp_path, b"", *command)[0].endswith(", found nothing")
+    assert errors_of(tmp_path, b"nodes: \xff\n", *command) == ["is not UTF-8"]
 
 
 @pytest.mark.parametrize(("command", "opening"), [(("plan",), "["), (("plan",), '{"nodes": ['), (("policy", "check"), "- ")])

@@ -72,7 +72,7 @@ def test_a_snapshot_may_be_yaml_or_json_a_file_or_standard_input(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("nodes:\n- {name: n1, gpu: 8}", "2: nodes.0.gpu: no such field; did you mean gpus?"),
         ("nodes: []\njobs:\n- name: a\n  priorty: 3", "4: jobs.0.priorty: no such field; did you mean priority?"),
@@ -89,12 +89,12 @@ def test_a_snapshot_may_be_yaml_or_json_a_file_or_standard_input(tmp_path: Path)
         ("nodes: []\njobs:\n- {name: a, sub_groups: [{name: x, min_task: 1}]}", "3: jobs.0.sub_groups.0.min_task: no such field; did you mean min_tasks?"),
     ],
 )  # fmt: skip
-def test_a_fault_names_line_field_found_and_allowed(text: str, told: str) -> None:
-    assert faults(text)[0].startswith(told)
+def test_a_fault_names_line_field_found_and_allowed(text: str, expected: str) -> None:
+    assert faults(text)[0].startswith(expected)
 
 
 @pytest.mark.parametrize(
-    ("jobs", "told"),
+    ("jobs", "expected"),
     [
         ("- {name: a, node: n2}", "jobs.0.node: no node 'n2'; there are n1"),
         ("- {name: a, state: running}", "jobs.0.state: a running task has a node: give `node`"),
@@ -127,13 +127,13 @@ def test_a_fault_names_line_field_found_and_allowed(text: str, told: str) -> Non
         ("- {name: a, sub_group: x}", "jobs.0.sub_group: no sub-group 'x'; there are none"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused(jobs: str, told: str) -> None:
-    assert [line.partition(" ")[2] for line in faults(f"nodes: [{{name: n1, gpus: 2, cpus: 4}}]\njobs:\n{jobs}")] == [told]
+def test_what_cannot_be_is_refused(jobs: str, expected: str) -> None:
+    assert [line.partition(" ")[2] for line in faults(f"nodes: [{{name: n1, gpus: 2, cpus: 4}}]\njobs:\n{jobs}")] == [expected]
 
 
 def test_circles_and_orphans_among_projects_are_told_at_their_line() -> None:
-    told = faults("nodes: []\nprojects:\n- {name: a, parent: b}\n- {name: b, parent: a}\n- {name: c, parent: d}")
-    assert told == [
+    expected = faults("nodes: []\nprojects:\n- {name: a, parent: b}\n- {name: b, parent: a}\n- {name: c, parent: d}")
+    assert expected == [
         "3: projects.0.parent: a -> b -> a is a cycle",
         "4: projects.1.parent: b -> a -> b is a cycle",
         "5: projects.2.parent: there is no 'd'; there are a, b, c",
@@ -397,31 +397,31 @@ def ask(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, file: Path, text: str, 
 
 def test_live_says_where_a_job_would_start(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     quiet_story(scribe)
-    told = ask(scribe, monkeypatch, tmp_path / "eval.yaml", "gpus: 2\n")
-    assert told.splitlines()[0] == "eval (2 GPUs) would start immediately on gpu-01; no job is preempted"
-    assert told.splitlines()[-1] == f"computed at pool-a#{scribe.state.seq}; nothing was submitted"
+    expected = ask(scribe, monkeypatch, tmp_path / "eval.yaml", "gpus: 2\n")
+    assert expected.splitlines()[0] == "eval (2 GPUs) would start immediately on gpu-01; no job is preempted"
+    assert expected.splitlines()[-1] == f"computed at pool-a#{scribe.state.seq}; nothing was submitted"
 
 
 def test_live_says_who_would_leave_and_what_that_costs(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     quiet_story(scribe)
     digest = repr(scribe.state.jobs)
-    told = ask(scribe, monkeypatch, tmp_path / "serve.yaml", "gpus: 4\ntasks: 3\nclass: interactive\n")
-    assert told.splitlines()[0] == "serve (3 × 4 GPUs) would run on gpu-01 × 2, gpu-02 by preempt; it would preempt:"
-    assert told.splitlines()[1].startswith("  train-7 (train 50): 4 GPUs; loses ")
-    assert "returns to the queue" in told
+    expected = ask(scribe, monkeypatch, tmp_path / "serve.yaml", "gpus: 4\ntasks: 3\nclass: interactive\n")
+    assert expected.splitlines()[0] == "serve (3 × 4 GPUs) would run on gpu-01 × 2, gpu-02 by preempt; it would preempt:"
+    assert expected.splitlines()[1].startswith("  train-7 (train 50): 4 GPUs; loses ")
+    assert "returns to the queue" in expected
     assert repr(scribe.state.jobs) == digest
 
 
 def test_live_says_why_a_job_would_wait(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     preemption_story(scribe)
-    told = ask(scribe, monkeypatch, tmp_path / "late.yaml", "gpus: 8\n")
-    assert "late (8 GPUs) would be pending" in told
+    expected = ask(scribe, monkeypatch, tmp_path / "late.yaml", "gpus: 8\n")
+    assert "late (8 GPUs) would be pending" in expected
     data = json.loads(ask(scribe, monkeypatch, tmp_path / "late.yaml", "gpus: 8\n", "-o", "json"))
     assert (data["outcome"], data["decision"]) == ("pending", None)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("gpus: 2\nname: train-7\n", "would be rejected: there is a job 'train-7' already (running)"),
         ("gpus: 16\n", "would be rejected: even on the empty pool"),
@@ -429,10 +429,10 @@ def test_live_says_why_a_job_would_wait(scribe: Scribe, monkeypatch: pytest.Monk
     ],
 )
 def test_live_says_what_admission_would_refuse(
-    text: str, told: str, scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    text: str, expected: str, scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     quiet_story(scribe)
-    assert told in ask(scribe, monkeypatch, tmp_path / "job.yaml", text)
+    assert expected in ask(scribe, monkeypatch, tmp_path / "job.yaml", text)
 
 
 # --- policies
@@ -466,9 +466,9 @@ def test_policy_faults_in_trees_stand_at_their_line(tmp_path: Path) -> None:
         "priority_classes:\n- {name: a, value: 1, preemptible: true, global_default: true}\n"
         "projects:\n- {name: x, parent: y}\n- {name: y, parent: x, quota: {gpu: 1}}\n"
     )
-    told = CliRunner().invoke(app, ["policy", "check", str(file)]).stderr
-    assert f"{file}:4: projects.0.parent: x -> y -> x is a cycle" in told
-    assert f"{file}:5: projects.1.quota.gpu: no such field; did you mean gpus?" in told
+    expected = CliRunner().invoke(app, ["policy", "check", str(file)]).stderr
+    assert f"{file}:4: projects.0.parent: x -> y -> x is a cycle" in expected
+    assert f"{file}:5: projects.1.quota.gpu: no such field; did you mean gpus?" in expected
 
 
 @pytest.mark.slow
@@ -486,10 +486,10 @@ def test_policy_apply_enforce_asks_for_it(scribe: Scribe, monkeypatch: pytest.Mo
 def test_faults_of_a_policy_are_each_a_sentence_and_none_is_empty() -> None:
     classes = [{"name": "a", "value": "high", "preemptible": False}]
     _, faults = policy_from({"priority_classes": classes, "projects": [{"name": "p", "quota": {"gpus": "two"}}]})
-    told = {".".join(map(str, place)): said for place, said in faults}
-    assert told["priority_classes.0.value"] == 'expected a whole number, found "high"'
-    assert told["projects.0.quota.gpus"] == "expected a number such as 4 or 0.5, or -1 for no bound; found 'two'"
-    assert all(told.values())
+    expected = {".".join(map(str, place)): found_text for place, found_text in faults}
+    assert expected["priority_classes.0.value"] == 'expected a whole number, found "high"'
+    assert expected["projects.0.quota.gpus"] == "expected a number such as 4 or 0.5, or -1 for no bound; found 'two'"
+    assert all(expected.values())
 
 
 def test_a_victim_that_has_not_all_of_its_tasks_loses_those_that_it_has() -> None:

@@ -170,6 +170,6 @@ def test_describe_tells_what_a_job_is_bound_to() -> None:
     details = job_details(story.state, job, story.state.now, [], [])
     out = io.StringIO()
     Console(width=100, file=out).print(job_block(details))
-    told = " ".join(out.getvalue().split())
+    printed = " ".join(out.getvalue().split())
     for part in ("run time limit 2h", "topology racks: required zone", "project vision", "labels team=nlp"):
-        assert part in told, told
+        assert part in printed, printed

@@ -72,12 +72,12 @@ def test_what_has_no_project_has_a_line_of_its_own(bailiff: Run, scribe: Scribe)
 
 
 def test_describe_says_what_it_borrows_and_names_its_jobs(bailiff: Run) -> None:
-    told = " ".join(bailiff("project", "describe", "vision").output.split())
-    assert "GPUs 8/4 over quota" in told
-    assert "borrowed 4 GPUs, 0 CPU, 0B" in told
-    assert "parent research description eyes" in told
-    assert "train train 50 running 8 gpu-01" in told
-    assert "listen" not in told
+    printed = " ".join(bailiff("project", "describe", "vision").output.split())
+    assert "GPUs 8/4 over quota" in printed
+    assert "borrowed 4 GPUs, 0 CPU, 0B" in printed
+    assert "parent research description eyes" in printed
+    assert "train train 50 running 8 gpu-01" in printed
+    assert "listen" not in printed
     assert "vision 8/4 over quota" in " ".join(bailiff("project", "describe", "research").output.split())
 
 
@@ -111,7 +111,7 @@ def test_create_update_delete(bailiff: Run, scribe: Scribe) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "printed"),
     [
         (["create", "vision"], ExitCode.USAGE, "project 'vision' exists already"),
         (["create", "x", "--parent", "nobody"], ExitCode.USAGE, "project 'x' names the parent 'nobody', which is not defined"),
@@ -124,10 +124,10 @@ def test_create_update_delete(bailiff: Run, scribe: Scribe) -> None:
         (["delete", "research"], ExitCode.USAGE, "project research has subprojects: vision, speech"),
     ],
 )
-def test_what_cannot_be_done_is_told(bailiff: Run, scribe: Scribe, arguments: list[str], code: ExitCode, told: str) -> None:
+def test_what_cannot_be_done_is_told(bailiff: Run, scribe: Scribe, arguments: list[str], code: ExitCode, printed: str) -> None:
     before = scribe.state.policy_revision
     found = bailiff("project", *arguments)
-    assert (found.exit_code, told in found.stderr.replace("\n", " ")) == (code, True), found.stderr
+    assert (found.exit_code, printed in found.stderr.replace("\n", " ")) == (code, True), found.stderr
     assert scribe.state.policy_revision == before
 
 

@@ -82,7 +82,7 @@ async def test_replay_names_the_forged_decision_and_its_fields() -> None:
     assert (difference["engine"], difference["decided_by"]) == (str(engine_store.running_engine()), "this release")
     (field,) = difference["fields"]
     assert field.startswith("expires: 1 was decided, replay gives ")
-    assert all("train-7" in " ".join(told) for told in (difference["recorded"], difference["now"]))
+    assert all("train-7" in " ".join(sentences) for sentences in (difference["recorded"], difference["now"]))
 
 
 async def test_replay_of_a_broken_log_says_that_it_is_broken(scribe: Scribe) -> None:
@@ -263,7 +263,7 @@ async def test_of_two_differences_under_two_engines_the_first_in_the_log_is_told
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "advice"),
     [
         (
             lambda raw: engine_store.build_wheel(engine_store.running_engine()),
@@ -273,13 +273,13 @@ async def test_of_two_differences_under_two_engines_the_first_in_the_log_is_told
     ],
 )
 async def test_a_wheel_that_is_not_what_its_folder_names_is_refused(
-    other: engine_store.Engine, tmp_path: Path, spoil: Callable[[bytes], bytes], said: str
+    other: engine_store.Engine, tmp_path: Path, spoil: Callable[[bytes], bytes], advice: str
 ) -> None:
     wheel = engine_store.store_engine(tmp_path, other)
     wheel.write_bytes(spoil(wheel.read_bytes()))
     found = await replayed(log(two_releases(other)), store=tmp_path)
     assert found["cycles_of_other_engines"] > 0
-    assert said in found["engines"][1]["advice"]
+    assert advice in found["engines"][1]["advice"]
 
 
 @pytest.mark.slow

@@ -70,8 +70,8 @@ def test_the_policy_says_yes_and_what_it_leaves_open(bailiff: Run) -> None:
 
 
 def test_the_doctor_counts_in_words(bailiff: Run) -> None:
-    told = " ".join(bailiff("doctor").output.split())
-    assert "1 node, 3 jobs" in told
+    printed = " ".join(bailiff("doctor").output.split())
+    assert "1 node, 3 jobs" in printed
 
 
 def test_equal_tasks_of_one_thing_need_no_brackets() -> None:

@@ -119,7 +119,7 @@ def test_every_option_reaches_the_request(bailiff: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (["--topology", "racks"], '--topology: expected NAME:LEVEL, as in racks:rack, found "racks"'),
         (["--topology", "racks:zone", "--near", "rows:row"], "--near: expected a level of racks"),
@@ -127,9 +127,9 @@ def test_every_option_reaches_the_request(bailiff: Run) -> None:
         (["--interactive", "--array", "2"], "--interactive and --array are mutually exclusive"),
     ],
 )
-def test_options_that_do_not_go_together(bailiff: Run, options: list[str], told: str) -> None:
+def test_options_that_do_not_go_together(bailiff: Run, options: list[str], message: str) -> None:
     found = bailiff("submit", *options, "--", "x")
-    assert (found.exit_code, told in found.stderr) == (ExitCode.USAGE, True), found.stderr
+    assert (found.exit_code, message in found.stderr) == (ExitCode.USAGE, True), found.stderr
 
 
 def test_the_project_may_be_a_setting(bailiff: Run, monkeypatch: pytest.MonkeyPatch) -> None:

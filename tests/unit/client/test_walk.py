@@ -221,7 +221,7 @@ async def test_an_exported_log_gives_every_byte_back(scribe: Scribe, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "reason_text"),
     [
         ("", ":1: not JSON"),
         ("{}\n", ':1: expected {"bailiff_log": 1'),
@@ -230,12 +230,12 @@ async def test_an_exported_log_gives_every_byte_back(scribe: Scribe, tmp_path: P
         (about_line("a", 0) + "{}\n", ":2: expected offset, time, headers and value"),
     ],
 )
-async def test_faults_of_a_file_name_the_line(tmp_path: Path, lines: str, said: str) -> None:
+async def test_faults_of_a_file_name_the_line(tmp_path: Path, lines: str, reason_text: str) -> None:
     file = tmp_path / "log.jsonl"
     file.write_text(lines, encoding="utf-8")
     with pytest.raises(ClientError) as caught:
         [message async for message in LogFile(file).messages()]
-    assert said in caught.value.text
+    assert reason_text in caught.value.text
 
 
 def test_a_line_is_json_that_people_can_read() -> None:

@@ -122,9 +122,9 @@ async def test_what_is_explained_is_what_the_whole_log_says(name: str, tmp_path:
     decided = [n for n, wire in enumerate(kept.wires) if b"Decided" in dict(wire.headers)["ce_type"]]
     for seq in [*decided, *range(0, len(kept.wires), 9)]:
         log = await log_around(kept.followed, await record_at(kept.followed, seq))
-        told = await explanations.explain_record(log, str(seq), seq, await log.found(str(seq), seq))
-        expected_told = await explanations.explain_record(whole, str(seq), seq, await whole.found(str(seq), seq))
-        assert told == expected_told, seq
+        explained = await explanations.explain_record(log, str(seq), seq, await log.found(str(seq), seq))
+        expected_explained = await explanations.explain_record(whole, str(seq), seq, await whole.found(str(seq), seq))
+        assert explained == expected_explained, seq
     await kept.followed.history.close()
 
 

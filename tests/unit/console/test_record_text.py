@@ -38,10 +38,10 @@ async def test_a_record_of_the_archive_says_what_it_said_when_it_was_live(name: 
         apply(state, record)
         live[record.seq] = [json.loads(line) for line in event_lines(record, state)]
         items.append(item(record, wire))
-    told = await with_sentences(items, state)
-    assert [each["seq"] for each in told] == [each["seq"] for each in items]
-    assert all(each["event"] for each in told)
-    for each in told:
+    described = await with_sentences(items, state)
+    assert [each["seq"] for each in described] == [each["seq"] for each in items]
+    assert all(each["event"] for each in described)
+    for each in described:
         lines = live[each["seq"]]
         if lines and each["type"] != "TaskStarted":  # which start of the job it was only the pool of that moment tells
             assert (each["event"], each["type"]) == (lines[0]["event"], lines[0]["type"])

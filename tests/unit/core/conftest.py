@@ -12,14 +12,14 @@ from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 @pytest.fixture
 def tell() -> Iterator[Callable[..., Story]]:
     """Begins a story, with a policy of its own where given."""
-    told: list[Story] = []
+    stories: list[Story] = []
 
     def begin(rules: Policy = DEFAULT_POLICY) -> Story:
-        told.append(Story(rules, check=check_pool))
-        return told[-1]
+        stories.append(Story(rules, check=check_pool))
+        return stories[-1]
 
     yield begin
-    for story in told:
+    for story in stories:
         story.holds()
 
 

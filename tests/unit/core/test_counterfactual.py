@@ -13,8 +13,8 @@ from bailiff_core.records import decisions, facts
 def asked(story: Story, other: str) -> tuple[Counterfactual, int]:
     """Of the newest decision, what would have been with the other one, or without it."""
     decision = next(record for record in reversed(story.records) if isinstance(record.data, decisions.PreemptionDecided))
-    told = story.records[: decision.seq]
-    proposal = next(record.data for record in reversed(told) if isinstance(record.data, facts.ProposalReceived))
+    texts = story.records[: decision.seq]
+    proposal = next(record.data for record in reversed(texts) if isinstance(record.data, facts.ProposalReceived))
     assert isinstance(proposal, facts.ProposalReceived)
     state = folded(story.wires[: proposal.computed_at + 1])
     before = state_digest(state)
@@ -55,9 +55,9 @@ def test_who_could_have_left_is_told_what_that_would_have_cost() -> None:
     assert found.cost is not None
     assert found.chosen_cost is not None
     assert (found.cost.lost_gpu_ms, found.chosen_cost.lost_gpu_ms) == (2 * 420_000, 2 * 120_000)
-    told = sentences(found, seq)
-    assert "No rule protected old" in told
-    assert "work lost, 14.0 GPU-min against 4.0 GPU-min of the chosen set" in told
+    texts = sentences(found, seq)
+    assert "No rule protected old" in texts
+    assert "work lost, 14.0 GPU-min against 4.0 GPU-min of the chosen set" in texts
 
 
 def test_who_is_too_small_alone_leaves_together_with_others() -> None:
@@ -103,15 +103,15 @@ def test_nothing_is_cheaper_than_what_was_proven() -> None:
     """Whoever is forced in or spared, on small random pools: the chosen set is never dearer."""
     compared = 0
     for seed in range(12):
-        told = random.Random(seed)
+        texts = random.Random(seed)
         story = Story(policy(preemption={"actions": ["allocate", "preempt"]}))
         for number in range(2):
             story.node(f"n{number}", gpus=4)
         for number in range(8):
-            story.submit(f"j{number}", gpus=told.choice((1, 1, 2, 3)), after=told.randrange(1, 20) * MINUTE)
+            story.submit(f"j{number}", gpus=texts.choice((1, 1, 2, 3)), after=texts.randrange(1, 20) * MINUTE)
             for name in list(story.state.starting):
                 story.started(name)
-        story.submit("high", gpus=told.choice((2, 3, 4)), cls="inference", after=MINUTE)
+        story.submit("high", gpus=texts.choice((2, 3, 4)), cls="inference", after=MINUTE)
         if story.state.selection is None:
             continue
         story.propose()
@@ -131,9 +131,9 @@ def test_who_would_be_next_is_searched_on_the_pool_after_the_decision() -> None:
     story = crowded()
     found = next_victims(story.state, "high")
     assert (found.action, found.jobs) == ("preempt", ("old",))
-    told = explain_next_victims(found, "high", 7)
-    assert told.question == "Which jobs would another job like high preempt?"
-    assert told.sentences[0].text.startswith("old, action preempt, at 2 GPUs of priority 50")
+    texts = explain_next_victims(found, "high", 7)
+    assert texts.question == "Which jobs would another job like high preempt?"
+    assert texts.sentences[0].text.startswith("old, action preempt, at 2 GPUs of priority 50")
     story.yields("young", after=SECOND)
     story.started("high")
     story.ends("high", 0, after=HOUR)
@@ -150,5 +150,5 @@ def test_nobody_is_next_where_all_are_shielded() -> None:
     story.runs("low", gpus=2)
     story.submit("high", gpus=2, cls="inference", after=MINUTE)
     story.propose()
-    told = explain_next_victims(next_victims(story.state, "high"), "high", 7).sentences[0].text
-    assert told.startswith("No victims were found for it")
+    texts = explain_next_victims(next_victims(story.state, "high"), "high", 7).sentences[0].text
+    assert texts.startswith("No victims were found for it")

@@ -13,7 +13,7 @@ from bailiff_core.records import Record, decisions, facts
 
 def explained(story: Story, job: str) -> dict[str, list[str]]:
     """The sentences by question; each names records of the log only."""
-    return told(explain_job(story.state, story.job(job), history_of(story, job)), len(story.records))
+    return texts_by_question(explain_job(story.state, story.job(job), history_of(story, job)), len(story.records))
 
 
 def history_of(story: Story, job: str) -> list[Record]:
@@ -25,7 +25,7 @@ def history_of(story: Story, job: str) -> list[Record]:
     return [record for record in story.records if job in jobs_of(record) or record.seq in answered]
 
 
-def told(sections: Sequence[Section], records: int) -> dict[str, list[str]]:
+def texts_by_question(sections: Sequence[Section], records: int) -> dict[str, list[str]]:
     for section in sections:
         assert section.sentences, section.question
         for sentence in section.sentences:
@@ -250,12 +250,12 @@ def test_a_moved_job_is_told_that_its_place_is_kept() -> None:
 
 # --- one decision
 
-ASKER = {"job": "b1", "class_name": "train", "priority": 50, "project": "b"}
+PREEMPTOR = {"job": "b1", "class_name": "train", "priority": 50, "project": "b"}
 VICTIM = {"job": "a1", "attempt": 1, "priority": 60, "gpus": 4, "lost_gpu_ms": 120_000, "class_name": "train", "project": "a"}
 
 
 def decided(victims: list[dict[str, object]], **more: object) -> Record:
-    data = {"request": 7, "preemptor": ASKER, "attempt": 1, "victims": victims, "graces": [30 * SECOND] * len(victims),
+    data = {"request": 7, "preemptor": PREEMPTOR, "attempt": 1, "victims": victims, "graces": [30 * SECOND] * len(victims),
             "placement": [], "expires": 0, "explanation": {}, **more}  # fmt: skip
     return record(decisions.PreemptionDecided.model_validate_json(json.dumps(data)))
 
@@ -307,12 +307,12 @@ def test_why_the_second_best_is_second(second: dict[str, int], decides: str) -> 
     """By the first level that differs, exactly where rounded amounts look alike. Nothing, where promises decided."""
     cost = {"classes": [{"priority": 60, "gpu_milli": 4000}], "lost_gpu_ms": 120_000, "jobs_stopped": 1, "tasks": 4}
     why = {"proven": True, "cost": cost, "runner_up": ["a2"], "runner_up_cost": {**cost, **second}}
-    told = next(
+    texts_by_question = next(
         each.text for each in explain_record(decided([VICTIM], explanation=why))[0].sentences if "The runner-up" in each.text
     )
-    assert decides in told
+    assert decides in texts_by_question
     if second["lost_gpu_ms"] < cost["lost_gpu_ms"]:  # type: ignore[operator]
-        assert told.endswith(decides)
+        assert texts_by_question.endswith(decides)
 
 
 def test_moves_surplus_and_spared_ones_are_told_apart() -> None:
@@ -398,7 +398,7 @@ def test_what_happened_to_it_later_is_not_taken_for_its_leaving() -> None:
 # --- what would free it, and each time it left
 
 
-def told_of(story: Story, job: str, question: str) -> str:
+def answer_to(story: Story, job: str, question: str) -> str:
     history = [record for record in story.records if job in jobs_of(record)]
     sections = {section.question: section for section in explain_job(story.state, story.job(job), history)}
     return " ".join(each.text for each in sections[question].sentences)
@@ -410,10 +410,10 @@ def test_who_waits_is_told_what_comes_free_and_when() -> None:
     story.runs("long", gpus=4, run_time_limit=HOUR)
     story.runs("short", gpus=4, run_time_limit=10 * MINUTE)
     story.submit("waits", gpus=6, after=MINUTE)
-    told = told_of(story, "waits", "What would unblock it?")
-    assert "The first job with a run-time limit to reach it is short, at 01-01 00:10:00, with 4 GPUs." in told
-    assert "Then long, at 01-01 01:00:00, with 4 GPUs." in told
-    assert "By run-time limits alone it fits at 01-01 01:00:00 at the latest, in 59m" in told
+    texts_by_question = answer_to(story, "waits", "What would unblock it?")
+    assert "The first job with a run-time limit to reach it is short, at 01-01 00:10:00, with 4 GPUs." in texts_by_question
+    assert "Then long, at 01-01 01:00:00, with 4 GPUs." in texts_by_question
+    assert "By run-time limits alone it fits at 01-01 01:00:00 at the latest, in 59m" in texts_by_question
 
 
 def test_who_waits_for_jobs_without_a_limit_is_told_which() -> None:
@@ -421,8 +421,8 @@ def test_who_waits_for_jobs_without_a_limit_is_told_which() -> None:
     story.node("n1", gpus=8)
     story.runs("endless", gpus=8)
     story.submit("waits", gpus=6, after=MINUTE)
-    told = told_of(story, "waits", "What would unblock it?")
-    assert "that depends on jobs without a run-time limit: endless" in told
+    texts_by_question = answer_to(story, "waits", "What would unblock it?")
+    assert "that depends on jobs without a run-time limit: endless" in texts_by_question
 
 
 def test_releases_under_way_reservations_and_gpus_out_of_use_are_told() -> None:
@@ -434,10 +434,10 @@ def test_releases_under_way_reservations_and_gpus_out_of_use_are_told() -> None:
     story.propose()
     story.submit("waits", gpus=8, after=SECOND)
     story.begin("low", after=SECOND)
-    told = told_of(story, "waits", "What would unblock it?")
-    assert "Being evicted now: low, with 7 GPUs, for high; its grace ends at " in told
-    assert "Reserved for high: 6 GPUs, until " in told
-    assert "1 GPU on n1 cannot be allocated" in told
+    texts_by_question = answer_to(story, "waits", "What would unblock it?")
+    assert "Being evicted now: low, with 7 GPUs, for high; its grace ends at " in texts_by_question
+    assert "Reserved for high: 6 GPUs, until " in texts_by_question
+    assert "1 GPU on n1 cannot be allocated" in texts_by_question
 
 
 def bits_free(story: Story) -> list[int]:
@@ -456,13 +456,15 @@ def test_every_time_that_it_left_is_told() -> None:
         story.started(f"high-{number}", after=SECOND)
         story.ends(f"high-{number}", 0, after=MINUTE)
         story.started("low", after=SECOND)
-    assert "high-2" in told_of(story, "low", "Why was it evicted?")
+    assert "high-2" in answer_to(story, "low", "Why was it evicted?")
     for number in (0, 1):
         decided = [record for record in story.records if isinstance(record.data, decisions.PreemptionDecided)]
         at = next(record for record in decided if record.data.preemptor.job == f"high-{number}")
-        told = told_of(story, "low", f"What happened at the eviction before that ({number + 1} of 3), at {clock(at.time)}?")
-        assert f"preempted by high-{number}" in told
-        assert "The chosen set costs 4 GPUs of priority 50" in told
-        assert "was sent SIGTERM" in told
-        assert "It was placed again" in told
-        assert f"high-{number + 1}" not in told
+        texts_by_question = answer_to(
+            story, "low", f"What happened at the eviction before that ({number + 1} of 3), at {clock(at.time)}?"
+        )
+        assert f"preempted by high-{number}" in texts_by_question
+        assert "The chosen set costs 4 GPUs of priority 50" in texts_by_question
+        assert "was sent SIGTERM" in texts_by_question
+        assert "It was placed again" in texts_by_question
+        assert f"high-{number + 1}" not in texts_by_question

@@ -12,7 +12,7 @@ def watched(story: Story, node: str) -> NodeHistory:
     return watch
 
 
-def said(then: NodeAtTime, device: int) -> str:
+def device_text(then: NodeAtTime, device: int) -> str:
     (section,) = explain_node(then, device)
     return " ".join(each.text for each in section.sentences)
 
@@ -22,23 +22,23 @@ def preempted() -> tuple[Story, int]:
     story.node("n1", gpus=2)
     story.runs("low", gpus=2, after=MINUTE)
     story.submit("high", gpus=1, cls="inference", after=HOUR)
-    told = story.time
+    notified_at = story.time
     story.propose()
     story.yields("low", after=10 * SECOND)
     story.started("high", after=SECOND)
     story.ends("high", 0, after=HOUR)
-    return story, told
+    return story, notified_at
 
 
 def test_one_holds_it_while_it_is_reserved_for_the_next() -> None:
-    story, told = preempted()
-    then = watched(story, "n1").at(told + SECOND)
+    story, notified_at = preempted()
+    then = watched(story, "n1").at(notified_at + SECOND)
     device = then.devices[0]
     assert [(stay.kind, stay.job) for stay in device.states] == [("allocated", "low"), ("reserved", "high")]
     assert device.before is None
     assert (device.after.job if device.after else "") == "high"
-    assert "Allocated to low (attempt 1, task 0) since 01-01 00:01:00 (1h at that time)" in said(then, 0)
-    assert "Reserved for high (attempt 1, task 0)" in said(then, 0)
+    assert "Allocated to low (attempt 1, task 0) since 01-01 00:01:00 (1h at that time)" in device_text(then, 0)
+    assert "Reserved for high (attempt 1, task 0)" in device_text(then, 0)
     for stay in device.states:
         assert story.records[stay.since_seq].time == stay.since
         assert stay.until_seq is not None
@@ -46,13 +46,13 @@ def test_one_holds_it_while_it_is_reserved_for_the_next() -> None:
 
 
 def test_before_and_after_name_the_records() -> None:
-    story, told = preempted()
-    then = watched(story, "n1").at(told + MINUTE)
+    story, notified_at = preempted()
+    then = watched(story, "n1").at(notified_at + MINUTE)
     device = then.devices[0]
     assert [(stay.kind, stay.job) for stay in device.states] == [("allocated", "high")]
     assert device.before is not None
-    assert (device.before.job, device.before.until) == ("low", told + 10 * SECOND)
-    assert then.seq == max(record.seq for record in story.records if record.time <= told + MINUTE)
+    assert (device.before.job, device.before.until) == ("low", notified_at + 10 * SECOND)
+    assert then.seq == max(record.seq for record in story.records if record.time <= notified_at + MINUTE)
 
 
 def test_what_nobody_has_says_since_when() -> None:
@@ -61,7 +61,7 @@ def test_what_nobody_has_says_since_when() -> None:
     story.ends("low", 0, after=MINUTE)
     story.wait(HOUR)
     then = watched(story, "n1").at(story.time)
-    assert said(then, 0).startswith("Idle since ")
+    assert device_text(then, 0).startswith("Idle since ")
 
 
 def test_what_is_wrong_with_it_is_told_with_its_time_and_reason() -> None:
@@ -81,12 +81,12 @@ def test_what_is_wrong_with_it_is_told_with_its_time_and_reason() -> None:
     story.repaired("n1", 1)
     story.undrain("n1")
     watch = watched(story, "n1")
-    first = said(watch.at(begun + SECOND), 0)
+    first = device_text(watch.at(begun + SECOND), 0)
     assert "Quarantined since" in first
     assert "not-free (after low)" in first
     assert [stay.kind for stay in watch.at(middle).devices[1].states] == ["unhealthy", "drained", "unreachable"]
-    assert "Node drained" in said(watch.at(middle), 1)
-    assert "new memory" in said(watch.at(middle), 1)
+    assert "Node drained" in device_text(watch.at(middle), 1)
+    assert "new memory" in device_text(watch.at(middle), 1)
     assert [stay.kind for stay in watch.at(story.time).devices[1].states] == []
 
 

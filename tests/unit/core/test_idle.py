@@ -6,8 +6,8 @@ from tests.log_builder import HOUR, MINUTE, policy
 from bailiff_core.records.facts import ClockStepped, TaskIdle
 
 
-def idles(story, *tasks, duration=MINUTE, **said):
-    story.cycle(*(TaskIdle(**story.at("train", n), duration=duration, **said) for n in tasks))
+def idles(story, *tasks, duration=MINUTE, **fields):
+    story.cycle(*(TaskIdle(**story.at("train", n), duration=duration, **fields) for n in tasks))
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_warning_is_given_once_until_it_works_again(tell):
     story.runs("train", gpus=2, tasks=2)
     idles(story, 0, 1)
     story.wait(HOUR)
-    assert [(told.action, told.duration) for told in story.decisions("JobIdle")] == [("warn", 10 * MINUTE)]
+    assert [(idle_record.action, idle_record.duration) for idle_record in story.decisions("JobIdle")] == [("warn", 10 * MINUTE)]
     assert story.job("train").phase == "running"
     idles(story, 0, idle=False)
     idles(story, 0)

@@ -18,8 +18,8 @@ def sentences(story: Story, record: Record) -> list[str]:
     for later in story.records[record.seq + 1 :]:
         outcome.take(later)
     section = outcome.section()
-    assert all(0 < seq < len(story.records) for said in (section.sentences if section else ()) for seq in said.seqs)
-    return [said.text for said in section.sentences] if section else []
+    assert all(0 < seq < len(story.records) for sentence in (section.sentences if section else ()) for seq in sentence.seqs)
+    return [sentence.text for sentence in section.sentences] if section else []
 
 
 @pytest.fixture
@@ -49,16 +49,16 @@ def test_a_request_that_was_refused_says_why() -> None:
     story.runs("low", gpus=0)
     story.submit("high", gpus=4, cls="inference")
     story.propose()
-    (told,) = came_of(story, decisions.PreemptionRequested)
-    assert told.startswith(
+    (texts,) = came_of(story, decisions.PreemptionRequested)
+    assert texts.startswith(
         "Preemption for high was refused, as no permitted set of victims is sufficient, and that is proven, at "
     )
 
 
 def test_a_request_that_nobody_answered_in_time_lapses_and_is_asked_again(asked: Story) -> None:
     asked.wait(MINUTE)
-    (told,) = came_of(asked, decisions.PreemptionRequested)
-    assert told.startswith("Victim selection timed out, and the request lapsed at 01-01 00:01:05, 5s later")
+    (texts,) = came_of(asked, decisions.PreemptionRequested)
+    assert texts.startswith("Victim selection timed out, and the request lapsed at 01-01 00:01:05, 5s later")
     assert came_of(asked, decisions.SelectionTimedOut)[0].startswith("Victim selection was started again, as selection 2, at ")
 
 
@@ -75,9 +75,9 @@ def test_a_decision_follows_each_victim_and_the_asker(asked: Story) -> None:
 def test_a_plan_that_was_given_up_let_its_victim_stay(asked: Story) -> None:
     asked.propose()
     asked.abandon("high")
-    told = came_of(asked, decisions.PreemptionDecided)
-    assert told[0].startswith("The eviction of low was cancelled (")
-    assert told[1].startswith("high lost its reservation (abandoned) at ")
+    texts = came_of(asked, decisions.PreemptionDecided)
+    assert texts[0].startswith("The eviction of low was cancelled (")
+    assert texts[1].startswith("high lost its reservation (abandoned) at ")
 
 
 def test_a_submission_says_when_it_got_its_place_and_a_cancellation_when_it_ended(asked: Story) -> None:
@@ -141,9 +141,9 @@ def test_it_stops_looking_when_all_is_known(asked: Story) -> None:
 
 def test_every_type_of_record_can_be_asked_what_came_of_it() -> None:
     """Types that leave nothing open say nothing; none fails."""
-    from tests.unit.client.test_eventline import SAID, record
+    from tests.unit.client.test_eventline import EXAMPLES, record
 
-    assert set(SAID) == {kind.NAME for kind in AUDIT_TYPES.values()}
-    for name, (data, _) in SAID.items():
+    assert set(EXAMPLES) == {kind.NAME for kind in AUDIT_TYPES.values()}
+    for name, (data, _) in EXAMPLES.items():
         section = Outcome(record(name, data)).section()
         assert section is None or section.sentences, name

@@ -99,7 +99,7 @@ def test_a_failure_within_the_budget_is_tried_again_later(story):
         story.ends("job", 1)
         again = story.expect("JobRequeued", job="job", outcome="failed", cause="exit")
         pauses.append(again.not_before - story.time)
-        assert "JobPlaced" not in [type(said).__name__ for said in story.said]
+        assert "JobPlaced" not in [type(decision).__name__ for decision in story.last_decisions]
         story.wait(again.not_before - story.time)
         story.expect("JobPlaced", job="job")
         story.started("job")

@@ -138,7 +138,7 @@ def test_a_partial_proposal_answers_the_rest_as_stale(story):
     story.runs("a", gpus=4)
     story.runs("b", gpus=4)
     story.cycle(story.submitted("x", gpus=4, cls="interactive"), story.submitted("y", gpus=4, cls="interactive"))
-    assert [type(said).__name__ for said in story.said].count("PreemptionRequested") == 2
+    assert [type(decision).__name__ for decision in story.last_decisions].count("PreemptionRequested") == 2
     full = story.proposal()
     story.propose(proposals=full.proposals[:1])
     story.expect("PreemptionDecided")
@@ -205,10 +205,14 @@ def test_two_askers_in_one_selection_share_nothing(story):
         story.node(f"n{number}", gpus=4)
         story.runs(f"low-{number}", gpus=4, after=MINUTE)
     story.cycle(story.submitted("x", gpus=4, cls="interactive"), story.submitted("y", gpus=4, cls="build"))
-    asked = [said.job for said in story.said if type(said).__name__ == "PreemptionRequested"]
+    asked = [decision.job for decision in story.last_decisions if type(decision).__name__ == "PreemptionRequested"]
     assert asked == ["y", "x"]
     story.propose()
-    victims = [[choice.job for choice in said.victims] for said in story.said if type(said).__name__ == "PreemptionDecided"]
+    victims = [
+        [choice.job for choice in decision.victims]
+        for decision in story.last_decisions
+        if type(decision).__name__ == "PreemptionDecided"
+    ]
     assert victims == [["low-2"], ["low-1"]]  # least work lost first
 
 
@@ -226,7 +230,7 @@ def test_what_is_leaving_already_is_room_to_come_and_no_victim(story):
     story.submit("also", gpus=4, cls="interactive")
     story.expect("JobPlaced", job="also", reserved=True)
     story.yields("low")
-    assert {said.job for said in story.said if type(said).__name__ == "JobStarting"} == {"high", "also"}
+    assert {decision.job for decision in story.last_decisions if type(decision).__name__ == "JobStarting"} == {"high", "also"}
 
 
 def test_nobody_is_safe_by_asking_for_endless_grace(story):

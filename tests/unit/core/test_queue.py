@@ -19,7 +19,7 @@ def test_higher_priority_goes_first_then_age(story):
     assert story.state.queue == ["top", "high", "old", "young"]
     for number in range(4):
         story.node(f"n{number}", gpus=8)
-        story.started(story.said[0].job)
+        story.started(story.last_decisions[0].job)
     assert [placed.job for placed in story.decisions("JobPlaced")] == ["top", "high", "old", "young"]
 
 

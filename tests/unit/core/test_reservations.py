@@ -107,7 +107,7 @@ def test_room_by_cpu_and_memory_is_promised_too(story):
     story.submit("more", TaskGroup(cpu_milli=2000))
     story.expect("JobPlaced", job="more", reserved=True)
     story.yields("low")
-    assert {said.job for said in story.said if type(said).__name__ == "JobStarting"} == {"high", "more"}
+    assert {decision.job for decision in story.last_decisions if type(decision).__name__ == "JobStarting"} == {"high", "more"}
 
 
 @pytest.mark.parametrize("field", ["reservation_expiry", "selection_timeout", "selection_backoff"])

@@ -13,7 +13,9 @@ def running(story, **demand):
 
 def fails(story, code=1):
     story.ends("train", code)
-    return next((said.not_before - story.time for said in story.said if type(said).__name__ == "JobRequeued"), None)
+    return next(
+        (decision.not_before - story.time for decision in story.last_decisions if type(decision).__name__ == "JobRequeued"), None
+    )
 
 
 def again(story):

@@ -11,7 +11,7 @@ def serving(story, gpus=8):
 def test_a_running_job_grows_in_place_and_needs_no_more_than_before(story):
     serving(story)
     story.scale("serve", 6)
-    assert [grown.placement[0].tasks for grown in story.said] == ["2", "3", "4", "5"]
+    assert [grown.placement[0].tasks for grown in story.last_decisions] == ["2", "3", "4", "5"]
     assert (story.job("serve").minimum, story.job("serve").size) == (2, 6)
     story.started("serve")
     assert story.job("serve").attempt == 1
@@ -88,7 +88,7 @@ def test_a_job_runs_no_longer_than_it_may(story):
     story.runs("bounded", gpus=4, run_time_limit=HOUR)
     story.runs("free", gpus=4)
     story.wait(HOUR - MINUTE)
-    assert story.said == []
+    assert story.last_decisions == []
     story.wait(MINUTE)
     story.expect("EvictionDecided", job="bounded", cause="time-limit")
     story.yields("bounded")

@@ -86,7 +86,7 @@ def test_after_three_time_outs_a_selection_waits_for_its_answer(story):
     half_full(story)
     story.wait(MINUTE)
     out = list(story.decisions("SelectionTimedOut"))
-    assert [said.failures for said in out] == [1, 2, 3]
+    assert [each.failures for each in out] == [1, 2, 3]
     selection = story.state.selection
     assert selection.number == 4
     assert selection.deadline is None

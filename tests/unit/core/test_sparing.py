@@ -206,8 +206,8 @@ def test_what_a_spared_member_was_told_before_does_not_count_when_its_gang_leave
     story.cancel("high")
     story.eviction_cancelled("low", task=0)
     story.cancel_eviction_refused("low", task=1)
-    told = {(body.tasks, body.ordered_by.seq) for body in pending_commands(story.state) if isinstance(body, Evict)}
-    assert told == {((0,), story.job("low").eviction.started_seq)}
+    pending_notices = {(body.tasks, body.ordered_by.seq) for body in pending_commands(story.state) if isinstance(body, Evict)}
+    assert pending_notices == {((0,), story.job("low").eviction.started_seq)}
 
 
 def test_a_spared_job_that_fails_later_has_failed(story):

@@ -11,8 +11,8 @@ def checkpoint(step, **other):
     return facts.Checkpoint(step=step, bytes=1 << 20, duration=1000, sha256=digest("weights"), **other)
 
 
-def stage(story, job, name, task=0, **said):
-    return story.cycle(facts.EvictionStageReached.model_validate({**story.at(job, task), "stage": name, **said}))
+def stage(story, job, name, task=0, **fields):
+    return story.cycle(facts.EvictionStageReached.model_validate({**story.at(job, task), "stage": name, **fields}))
 
 
 def saved(story, job, step, task=0, checkpoint_age=0, **other):

@@ -21,12 +21,12 @@ def gang(story: Story) -> Story:
     return story
 
 
-def stage(story, name, task, after=0, **said):
-    fact = facts.EvictionStageReached.model_validate({**story.at("gang", task), "stage": name, **said})
+def stage(story, name, task, after=0, **fields):
+    fact = facts.EvictionStageReached.model_validate({**story.at("gang", task), "stage": name, **fields})
     story.cycle(fact, after=after)
 
 
-def told(story, steps=(100, 101), step_rate_milli=0, after=0):
+def notify_gang(story, steps=(100, 101), step_rate_milli=0, after=0):
     for task, step in enumerate(steps):
         stage(
             story,
@@ -55,7 +55,7 @@ def test_nothing_is_asked_before_all_were_told(gang):
 
 
 def test_the_step_is_beyond_every_published_one(gang):
-    told(gang)
+    notify_gang(gang)
     assert agreed_on(gang) == (103, False)
     assert asked(gang) == [("n1", 103, False), ("n2", 103, False)]
 
@@ -70,12 +70,12 @@ def test_the_step_is_beyond_every_published_one(gang):
     ],
 )
 def test_the_margin_is_what_the_ranks_do_while_they_agree(gang, step_rate_milli, reported, step):
-    told(gang, step_rate_milli=step_rate_milli, after=reported)
+    notify_gang(gang, step_rate_milli=step_rate_milli, after=reported)
     assert agreed_on(gang) == (step, False)
 
 
 def test_it_is_valid_when_all_have_confirmed_it_and_then_everybody_is_told(gang):
-    told(gang)
+    notify_gang(gang)
     stage(gang, "step_confirmed", 0, step=103)
     assert agreed_on(gang) == (103, False)
     assert asked(gang) == [("n2", 103, False)]
@@ -89,7 +89,7 @@ def test_it_is_valid_when_all_have_confirmed_it_and_then_everybody_is_told(gang)
 
 
 def test_a_rank_that_is_further_on_raises_it_for_all(gang):
-    told(gang)
+    notify_gang(gang)
     stage(gang, "step_confirmed", 0, step=103)
     stage(gang, "step_confirmed", 1, step=110)
     assert agreed_on(gang) == (110, False)
@@ -99,13 +99,13 @@ def test_a_rank_that_is_further_on_raises_it_for_all(gang):
 
 
 def test_what_the_ranks_do_meanwhile_does_not_move_it(gang):
-    told(gang)
+    notify_gang(gang)
     stage(gang, "acknowledged", 0, step=102, after=SECOND)
     assert agreed_on(gang) == (103, False)
 
 
 def test_a_gang_that_has_lost_a_rank_agrees_on_nothing(gang):
-    told(gang)
+    notify_gang(gang)
     gang.cycle(facts.TaskExited(**gang.at("gang", 0), exit_code=1))
     assert (agreed_on(gang), asked(gang)) == (None, [])
 

@@ -53,18 +53,18 @@ def test_a_refusal_says_of_every_verb_whom_it_left_out(story: Story) -> None:
 
 def test_the_sentences_name_the_verb(story: Story) -> None:
     record = next(record for record in story.records if isinstance(record.data, decisions.PreemptionRefused))
-    told = [sentence.text for section in explain_record(record) for sentence in section.sentences]
-    assert any(text.startswith("Action reclaim found no victims: ") for text in told)
-    assert "Under reclaim, rule not-preemptible protected 1 job (server): each is not preemptible." in told
-    assert any(text.startswith("Under preempt, ") for text in told)
-    assert any(text.startswith("What it lacked, by preempt: ") for text in told)
+    texts = [sentence.text for section in explain_record(record) for sentence in section.sentences]
+    assert any(text.startswith("Action reclaim found no victims: ") for text in texts)
+    assert "Under reclaim, rule not-preemptible protected 1 job (server): each is not preemptible." in texts
+    assert any(text.startswith("Under preempt, ") for text in texts)
+    assert any(text.startswith("What it lacked, by preempt: ") for text in texts)
     assert missing_text(refusal(story)).startswith("preempt: ")
     assert "; reclaim: " in missing_text(refusal(story))
 
 
 def test_the_job_tells_the_same(story: Story) -> None:
-    told = [s.text for section in explain_job(story.state, story.job("asks"), story.records) for s in section.sentences]
-    assert any(text.startswith("Action reclaim found no victims: ") for text in told)
+    texts = [s.text for section in explain_job(story.state, story.job("asks"), story.records) for s in section.sentences]
+    assert any(text.startswith("Action reclaim found no victims: ") for text in texts)
 
 
 def test_the_full_list_is_made_for_every_verb(story: Story) -> None:

@@ -15,7 +15,7 @@ SCENARIOS = Path(__file__).parents[2] / "scenarios"
 
 
 @pytest.fixture
-def told() -> Story:
+def noticed() -> Story:
     """low has been told to leave for high, and has seen TERM: it is inside its grace window."""
     story = Story()
     story.node("n1", gpus=4)
@@ -39,10 +39,10 @@ def told() -> Story:
         (137, "JobRequeued", "failed"),  # a KILL that is not ours: out of memory, perhaps
     ],
 )
-def test_slurm_an_exit_in_the_grace_window_is_told_from_a_preemption(told: Story, code: int, kind: str, outcome: str) -> None:
-    told.ends("low", code, after=5 * SECOND)
-    told.expect(kind, job="low", outcome=outcome)
-    assert told.job("low").failures == (outcome == "failed")
+def test_slurm_an_exit_in_the_grace_window_is_told_from_a_preemption(noticed: Story, code: int, kind: str, outcome: str) -> None:
+    noticed.ends("low", code, after=5 * SECOND)
+    noticed.expect(kind, job="low", outcome=outcome)
+    assert noticed.job("low").failures == (outcome == "failed")
 
 
 def test_slurm_the_same_exit_before_any_notice_is_no_preemption() -> None:
@@ -55,26 +55,26 @@ def test_slurm_the_same_exit_before_any_notice_is_no_preemption() -> None:
     story.expect("JobEnded", job="low", outcome="failed")
 
 
-def test_kai_an_eviction_that_fails_is_a_record_and_nobody_starts_on_it(told: Story) -> None:
-    said = told.wait(5 * MINUTE)
-    assert [type(each).__name__ for each in said if isinstance(each, decisions.EvictionStuck)] == ["EvictionStuck"]
-    assert told.job("high").phase == "pending"
-    assert not any(isinstance(each, decisions.JobStarting) for each in said)
+def test_kai_an_eviction_that_fails_is_a_record_and_nobody_starts_on_it(noticed: Story) -> None:
+    later_decisions = noticed.wait(5 * MINUTE)
+    assert [type(each).__name__ for each in later_decisions if isinstance(each, decisions.EvictionStuck)] == ["EvictionStuck"]
+    assert noticed.job("high").phase == "pending"
+    assert not any(isinstance(each, decisions.JobStarting) for each in later_decisions)
 
 
-def test_kai_the_decision_stands_in_the_log_before_anybody_is_told(told: Story) -> None:
-    kinds = [type(record.data).__name__ for record in told.records]
+def test_kai_the_decision_stands_in_the_log_before_anybody_is_told(noticed: Story) -> None:
+    kinds = [type(record.data).__name__ for record in noticed.records]
     assert kinds.index("PreemptionDecided") < kinds.index("EvictionStarted") < kinds.index("EvictionStageReached")
 
 
-def test_koordinator_a_nomination_whose_room_is_gone_is_dropped_and_asked_anew(told: Story) -> None:
-    told.node("n2", gpus=4)
-    told.runs("other", gpus=4)
-    told.lost("n1", after=MINUTE)
-    told.expect("ReservationDropped", job="high", reason="resources-lost")
-    assert any(asked.job == "high" for asked in told.decisions("PreemptionRequested"))
-    told.propose()
-    decided = told.expect("PreemptionDecided")
+def test_koordinator_a_nomination_whose_room_is_gone_is_dropped_and_asked_anew(noticed: Story) -> None:
+    noticed.node("n2", gpus=4)
+    noticed.runs("other", gpus=4)
+    noticed.lost("n1", after=MINUTE)
+    noticed.expect("ReservationDropped", job="high", reason="resources-lost")
+    assert any(asked.job == "high" for asked in noticed.decisions("PreemptionRequested"))
+    noticed.propose()
+    decided = noticed.expect("PreemptionDecided")
     assert [choice.job for choice in decided.victims] == ["other"]
 
 

@@ -22,72 +22,74 @@ def bench(cooldown="5m") -> Bench:
 
 def barred(bench: Bench, job) -> str | None:
     bench.state.indices.snapshot = None
-    return project_cooldown.cooldown_violation(current_snapshot(bench.state), asking(job))
+    return project_cooldown.keeps_from_borrowing(current_snapshot(bench.state), asking(job))
 
 
 def test_who_lost_by_reclaim_waits_before_it_goes_beyond_its_quota_again():
-    told = bench()
-    note_reclaimed(told.state, "web", ["vision"])
-    again = told.waiting("again", project="vision", gpus=3)
-    assert barred(told, again) == "project vision was reclaimed from a moment ago and does not borrow back yet (rule cooldown)"
+    pool_bench = bench()
+    note_reclaimed(pool_bench.state, "web", ["vision"])
+    again = pool_bench.waiting("again", project="vision", gpus=3)
     assert (
-        project_cooldown.may_borrow_at(told.state, "vision")
-        == told.state.now + 5 * MINUTE
-        == project_cooldown.next_cooldown_end(told.state)
+        barred(pool_bench, again) == "project vision was reclaimed from a moment ago and does not borrow back yet (rule cooldown)"
     )
-    told.later(5 * MINUTE - 1)
-    assert barred(told, again) is not None
-    told.later(1)
-    assert barred(told, again) is None
-    assert project_cooldown.next_cooldown_end(told.state) is None
+    assert (
+        project_cooldown.may_borrow_at(pool_bench.state, "vision")
+        == pool_bench.state.now + 5 * MINUTE
+        == project_cooldown.opens_next(pool_bench.state)
+    )
+    pool_bench.later(5 * MINUTE - 1)
+    assert barred(pool_bench, again) is not None
+    pool_bench.later(1)
+    assert barred(pool_bench, again) is None
+    assert project_cooldown.opens_next(pool_bench.state) is None
 
 
 def test_its_quota_is_open_to_it_all_the_while():
-    told = bench()
-    note_reclaimed(told.state, "web", ["vision"])
-    assert barred(told, told.waiting("own", project="vision", gpus=2)) is None
-    told.running("runs", project="vision", gpus=1)
-    assert barred(told, told.waiting("more", project="vision", gpus=2)) is not None
+    pool_bench = bench()
+    note_reclaimed(pool_bench.state, "web", ["vision"])
+    assert barred(pool_bench, pool_bench.waiting("own", project="vision", gpus=2)) is None
+    pool_bench.running("runs", project="vision", gpus=1)
+    assert barred(pool_bench, pool_bench.waiting("more", project="vision", gpus=2)) is not None
 
 
 def test_what_is_not_asked_for_is_not_borrowed():
-    told = bench()
-    told.running("runs", project="vision", gpus=3)
-    note_reclaimed(told.state, "web", ["vision"])
-    assert barred(told, told.waiting("cpu-only", project="vision", gpus=0)) is None
+    pool_bench = bench()
+    pool_bench.running("runs", project="vision", gpus=3)
+    note_reclaimed(pool_bench.state, "web", ["vision"])
+    assert barred(pool_bench, pool_bench.waiting("cpu-only", project="vision", gpus=0)) is None
 
 
 def test_the_department_that_lost_does_not_borrow_through_another_team():
-    told = bench()
-    told.running("runs", project="speech", gpus=2)
-    note_reclaimed(told.state, "web", ["speech"])
-    other = told.waiting("other", project="vision", gpus=3)
-    assert "project lab" in barred(told, other)
-    assert barred(told, told.waiting("within", project="vision", gpus=2)) is None, "lab stays within its quota of 4"
+    pool_bench = bench()
+    pool_bench.running("runs", project="speech", gpus=2)
+    note_reclaimed(pool_bench.state, "web", ["speech"])
+    other = pool_bench.waiting("other", project="vision", gpus=3)
+    assert "project lab" in barred(pool_bench, other)
+    assert barred(pool_bench, pool_bench.waiting("within", project="vision", gpus=2)) is None, "lab stays within its quota of 4"
 
 
 def test_between_teams_of_one_department_the_department_is_not_marked():
-    told = bench()
-    note_reclaimed(told.state, "vision", ["speech"])
-    assert list(told.state.reclaimed_at) == ["speech"]
+    pool_bench = bench()
+    note_reclaimed(pool_bench.state, "vision", ["speech"])
+    assert list(pool_bench.state.reclaimed_at) == ["speech"]
 
 
 @pytest.mark.parametrize("who", ["web", "vision"])
 def test_who_was_not_reclaimed_from_borrows_as_before(who):
-    told = bench()
-    note_reclaimed(told.state, "web", ["speech"] if who == "web" else [])
-    assert barred(told, told.waiting("x", project=who, gpus=8)) is None
+    pool_bench = bench()
+    note_reclaimed(pool_bench.state, "web", ["speech"] if who == "web" else [])
+    assert barred(pool_bench, pool_bench.waiting("x", project=who, gpus=8)) is None
 
 
 def test_the_rule_can_be_off():
-    told = bench(cooldown=0)
-    note_reclaimed(told.state, "web", ["vision"])
-    assert barred(told, told.waiting("again", project="vision", gpus=8)) is None
-    assert project_cooldown.next_cooldown_end(told.state) is None
+    pool_bench = bench(cooldown=0)
+    note_reclaimed(pool_bench.state, "web", ["vision"])
+    assert barred(pool_bench, pool_bench.waiting("again", project="vision", gpus=8)) is None
+    assert project_cooldown.opens_next(pool_bench.state) is None
 
 
 def test_a_project_that_is_not_named_any_more_opens_nothing():
-    told = bench()
-    told.state.reclaimed_at["gone"] = told.state.now - MINUTE
-    assert project_cooldown.may_borrow_at(told.state, "gone") == told.state.now + 4 * MINUTE
-    assert barred(told, told.waiting("x", project="vision", gpus=8)) is None
+    pool_bench = bench()
+    pool_bench.state.reclaimed_at["gone"] = pool_bench.state.now - MINUTE
+    assert project_cooldown.may_borrow_at(pool_bench.state, "gone") == pool_bench.state.now + 4 * MINUTE
+    assert barred(pool_bench, pool_bench.waiting("x", project="vision", gpus=8)) is None

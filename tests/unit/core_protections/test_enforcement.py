@@ -50,8 +50,8 @@ def test_over_a_limit_lower_priority_leaves_first_and_then_what_came_later(story
         story.runs(name, gpus=2, project="a", cls=cls)
     story.runs("theirs", gpus=2, project="b")
     enforced(story, a={"limit": {"gpus": 4}})
-    told = story.expect("EvictionDecided", job="young", cause="policy")
-    assert told.reason == "the policy is enforced: project a uses 6 of its limit of 4 GPUs"
+    eviction = story.expect("EvictionDecided", job="young", cause="policy")
+    assert eviction.reason == "the policy is enforced: project a uses 6 of its limit of 4 GPUs"
     assert leaving(story) == ["young"]
     story.yields("young")
     assert story.job("young").phase == "pending"
@@ -85,8 +85,8 @@ def test_what_is_not_preemptible_leaves_only_where_it_is_over_quota_itself(story
     story.runs("serve", gpus=2, project="a", cls="inference")
     story.runs("build", gpus=2, project="a", cls="build")
     enforced(story, a={"quota": {"gpus": 2}})
-    told = story.expect("EvictionDecided", job="build", cause="policy")
-    assert told.reason == "the policy is enforced: project a uses 4 of its quota for work that is not preemptible of 2 GPUs"
+    eviction = story.expect("EvictionDecided", job="build", cause="policy")
+    assert eviction.reason == "the policy is enforced: project a uses 4 of its quota for work that is not preemptible of 2 GPUs"
     assert leaving(story) == ["build"]
 
 

@@ -28,8 +28,8 @@ def test_a_gang_goes_on_for_its_grace_and_then_leaves_whole(tell, policy, own):
     story.wait(MINUTE - 1)
     assert story.job("gang").phase == "running"
     story.wait(1)
-    told = story.expect("EvictionDecided", job="gang", cause="stale-gang")
-    assert "60 s" in told.reason
+    evicted = story.expect("EvictionDecided", job="gang", cause="stale-gang")
+    assert "60 s" in evicted.reason
     story.yields("gang")
     assert story.job("gang").phase == "pending"
 

@@ -13,7 +13,10 @@ def asks(story, name, **about):
     if story.state.selection is None:
         return None
     story.propose()
-    return next((said for said in story.said if type(said).__name__ in ("PreemptionDecided", "PreemptionRefused")), None)
+    return next(
+        (decision for decision in story.last_decisions if type(decision).__name__ in ("PreemptionDecided", "PreemptionRefused")),
+        None,
+    )
 
 
 def displaced(story, victim, by, cls="inference"):
@@ -160,7 +163,7 @@ def test_a_cooling_project_does_not_displace_others_to_borrow_either(tell):
     story.submit("greedy", gpus=8, project="a", cls="interactive")
     if story.state.selection is not None:
         story.propose()
-    assert "PreemptionDecided" not in [type(said).__name__ for said in story.said]
+    assert "PreemptionDecided" not in [type(decision).__name__ for decision in story.last_decisions]
     story.submit("modest", gpus=4, project="a", cls="interactive")
     story.expect("JobPlaced", job="modest")
 

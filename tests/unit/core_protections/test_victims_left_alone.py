@@ -149,8 +149,8 @@ def test_quota_shields_what_others_run_within_their_quota():
     assert forbidden(bench, [core(within)]) is None
     assert forbidden(bench, [core(beyond)]) is None
     both = [core(within), core(beyond)]
-    told = forbidden(bench, both)
-    assert told == "project vision would lose more than it uses beyond its quota", "whichever goes last finds it within"
+    reason = forbidden(bench, both)
+    assert reason == "project vision would lose more than it uses beyond its quota", "whichever goes last finds it within"
     assert forbidden(bench, both, "reclaim") is None, "reclaim has a test of its own"
 
 
@@ -328,8 +328,8 @@ def test_a_budget_bounds_a_set_as_a_whole():
     bench = Bench(protections=WEB_BUDGET)
     jobs = [bench.running(name, labels={"app": "web"}) for name in "xy"]
     assert forbidden(bench, [core(jobs[0])]) is None
-    told = forbidden(bench, [core(job) for job in jobs])
-    assert "budget 'web' lets at most 1" in told
+    reason = forbidden(bench, [core(job) for job in jobs])
+    assert "budget 'web' lets at most 1" in reason
 
 
 def test_a_budget_does_not_count_surplus_or_promises():

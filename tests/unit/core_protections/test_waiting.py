@@ -49,18 +49,18 @@ def test_preemption_delay_does_not_bind_allocate(tell):
     story.expect("JobPlaced", job="a")
 
 
-@pytest.mark.parametrize(("then", "said"), [
+@pytest.mark.parametrize(("then", "kinds"), [
     ("report", ["ScheduleTimedOut"]), ("pass", ["ScheduleTimedOut"]), ("fail", ["ScheduleTimedOut", "JobEnded"]),
 ])  # fmt: skip
-def test_a_gang_that_waits_too_long_is_told_of_once_and_then(tell, then, said):
+def test_a_gang_that_waits_too_long_is_told_of_once_and_then(tell, then, kinds):
     story = tell(rules(protections={"schedule_timeout": {"after": "5m", "action": then}}))
     story.submit("gang", gpus=8, tasks=2)
     assert story.wait(5 * MINUTE - 1) == []
     story.wait(1)
-    story.expect_only(*said)
-    told = story.said[0]
-    assert (told.job, told.waited, told.action) == ("gang", 5 * MINUTE, then)
-    assert "GPU" in told.reason
+    story.expect_only(*kinds)
+    timeout = story.last_decisions[0]
+    assert (timeout.job, timeout.waited, timeout.action) == ("gang", 5 * MINUTE, then)
+    assert "GPU" in timeout.reason
     assert story.job("gang").phase == ("failed" if then == "fail" else "pending")
     assert story.wait(60 * MINUTE) == [], "once is enough"
     if then == "fail":

@@ -116,6 +116,6 @@ def test_a_rank_of_a_gang_keeps_its_confirmed_step_between_calls(tmp_path: Path,
     ],
 )
 def test_an_invalid_call_is_an_error(arguments: tuple[str, ...], problem: str, tmp_path: Path, node: JobNode) -> None:
-    code, told = Shell(tmp_path, node).run(*arguments)
+    code, output = Shell(tmp_path, node).run(*arguments)
     assert code == 2
-    assert problem in told
+    assert problem in output

@@ -204,13 +204,13 @@ def test_workers_exit_together_or_not_at_all(nodes: list[JobNode], tmp_path: Pat
 
     save = ranks.trainings[1].save
 
-    def save_and_spare(folder: Path) -> None:
+    def save_and_cancel_eviction(folder: Path) -> None:
         save(folder)
         if not spared:
             spared.append(True)
             node.cancel_eviction()
 
-    ranks.trainings[1].save = save_and_spare  # type: ignore[method-assign]
+    ranks.trainings[1].save = save_and_cancel_eviction  # type: ignore[method-assign]
     left = ranks.run(60, pause)
     assert left[0] == left[1]
     assert len({training.step for training in ranks.trainings}) == 1

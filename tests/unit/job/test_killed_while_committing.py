@@ -69,8 +69,8 @@ print(json.dumps(outcomes))
 
 def killed_at_every_line_of(directory: Path, *functions: str) -> list[tuple[int, int]]:
     """(line, exit code) of each child, the last one of which was not killed. All functions of the package if none is named."""
-    told = subprocess.run([sys.executable, "-c", CHILD, str(directory), *functions], capture_output=True, check=True, text=True)
-    return [(line, code) for line, code in json.loads(told.stdout)]
+    child = subprocess.run([sys.executable, "-c", CHILD, str(directory), *functions], capture_output=True, check=True, text=True)
+    return [(line, code) for line, code in json.loads(child.stdout)]
 
 
 def check(directory: Path, outcomes: list[tuple[int, int]]) -> None:

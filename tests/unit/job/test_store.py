@@ -42,11 +42,11 @@ def test_the_latest_checkpoint_is_found_with_its_manifest(tmp_path: Path) -> Non
     assert checkpoint is not None
     assert damaged == 0
     assert checkpoint.folder == tmp_path / "attempt-0001" / "step-00000019"
-    told = json.loads((checkpoint.folder / "manifest.json").read_text())
-    assert told["files"] == [{"name": "layers/one.bin", "bytes": 13, "sha256": told["files"][0]["sha256"]}]
-    microseconds = told.pop("microseconds")
+    manifest = json.loads((checkpoint.folder / "manifest.json").read_text())
+    assert manifest["files"] == [{"name": "layers/one.bin", "bytes": 13, "sha256": manifest["files"][0]["sha256"]}]
+    microseconds = manifest.pop("microseconds")
     assert microseconds > 0
-    assert {name: told[name] for name in told if name != "files"} == {
+    assert {name: manifest[name] for name in manifest if name != "files"} == {
         "v": 1, "job": "train-7", "attempt": 1, "rank": 0, "world_size": 1, "step": 19, "agreed": True,
     }  # fmt: skip
 
@@ -72,9 +72,9 @@ def damage_no_manifest(folder: Path) -> None:
 
 
 def damage_outside(folder: Path) -> None:
-    told = json.loads((folder / "manifest.json").read_text())
-    told["files"][0]["name"] = "../../secret"
-    (folder / "manifest.json").write_text(json.dumps(told))
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"][0]["name"] = "../../secret"
+    (folder / "manifest.json").write_text(json.dumps(manifest))
 
 
 def damage_renamed(folder: Path) -> None:

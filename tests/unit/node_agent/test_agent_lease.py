@@ -28,10 +28,10 @@ class Runtime(SimulatedRuntime):
     """Keeps what it is told of the lease."""
 
     capabilities = Capabilities()
-    told: tuple[int, int] | None = None
+    reported_lease: tuple[int, int] | None = None
 
     def renew(self, until_us: int, grace_us: int) -> None:
-        self.told = until_us, grace_us
+        self.reported_lease = until_us, grace_us
 
 
 @dataclass
@@ -113,7 +113,7 @@ async def test_the_lease_counts_from_when_the_report_was_sent(node: Node) -> Non
     sent = node.clock[0]
     node.later(9 * SECOND)  # so long until it was acknowledged
     node.agent.renew(sent)
-    assert node.runtime.told == (sent + LEASE, MARGIN // 2)
+    assert node.runtime.reported_lease == (sent + LEASE, MARGIN // 2)
     before = node.incarnation
     node.later(SECOND + 1)
     node.agent.check_lease()

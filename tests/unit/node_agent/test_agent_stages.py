@@ -56,7 +56,7 @@ class World:
         self.inventory = SimulatedInventory("2xH100-80GB", "n1", self.machine.identify)
         self.machine.attach_devices(self.inventory)
         self.running: asyncio.Task[None] | None = None
-        self.told: list[ReportBody] = []
+        self.sent_reports: list[ReportBody] = []
 
     async def agent_starts(self) -> None:
         runtime = SimulatedRuntime(self.machine)
@@ -79,7 +79,7 @@ class World:
 
     def collect(self) -> None:
         for number, kept in self.agent.context.reports.unsent():
-            self.told.append(decode_report(kept))
+            self.sent_reports.append(decode_report(kept))
             self.agent.context.reports.sent(number)
 
     async def agent_dies(self) -> None:
@@ -112,7 +112,7 @@ class World:
         await self.agent.obey(CheckpointAtStep(sender="executor", **self.common(9), tasks=(0,), step=step, agreed=agreed))
 
     def of(self, kind: type[Any]) -> list[Any]:
-        return [report for report in self.told if isinstance(report, kind)]
+        return [report for report in self.sent_reports if isinstance(report, kind)]
 
     def stages(self) -> list[tuple[str, int]]:
         """Each with its seconds since the notice, in the order in which they were told."""
@@ -158,7 +158,7 @@ async def test_a_job_with_the_library_gets_its_notice_and_exits_by_itself(world:
     assert acknowledged.step == 300
     assert (committed.checkpoint.step, committed.checkpoint.duration, committed.step) == (301, 2 * SECOND, None)
     assert [report.exit_code for report in world.of(TaskExitedReport)] == [85]
-    assert world.told.index(committed) < world.told.index(world.of(TaskExitedReport)[0])
+    assert world.sent_reports.index(committed) < world.sent_reports.index(world.of(TaskExitedReport)[0])
 
 
 @story
@@ -210,9 +210,9 @@ async def test_without_agreement_it_saves_at_the_soft_deadline_and_reports_it(wo
     await asyncio.sleep(1.5)
     await world.together(500, agreed=True)  # it comes too late: others have saved without
     await asyncio.sleep(10)
-    told = world.of(EvictionStageReport)
+    sent_reports = world.of(EvictionStageReport)
     assert "step_agreed" not in [stage for stage, _ in world.stages()]
-    assert next(report for report in told if report.stage == "checkpoint_committed").checkpoint.agreed is False
+    assert next(report for report in sent_reports if report.stage == "checkpoint_committed").checkpoint.agreed is False
 
 
 @story
@@ -223,7 +223,7 @@ async def test_a_restarted_agent_reports_all_stages_and_keeps_the_deadlines(worl
     await asyncio.sleep(1)
     await world.agent_dies()
     await asyncio.sleep(70)  # it saves, and leaves
-    world.told.clear()
+    world.sent_reports.clear()
     await world.agent_starts()
     await asyncio.sleep(100)
     (to_report,) = world.of(NodeInventory)
@@ -242,7 +242,7 @@ async def test_deadlines_of_an_earlier_agent_are_kept_by_the_next(world: World) 
     await asyncio.sleep(1)
     await world.agent_dies()
     await asyncio.sleep(30)
-    world.told.clear()
+    world.sent_reports.clear()
     await world.agent_starts()
     await asyncio.sleep(100)
     assert world.stages() == [("term_sent", 80), ("kill_sent", 100)]
@@ -256,7 +256,7 @@ async def test_progress_outside_of_evictions_is_reported_at_intervals(world: Wor
         world.machine._send(task, "progress", step=step, total=1000)
         await asyncio.sleep(1)
     assert [report.step for report in world.of(TaskProgressReport)] == [0, 600]  # the second from shared memory, a minute later
-    world.told.clear()
+    world.sent_reports.clear()
     for step in range(30):
         saved = {"step": step, "bytes": 1, "microseconds": 1, "sha256": "0" * 64, "agreed": True}
         world.machine._send(task, "checkpoint_committed", **saved)
@@ -291,13 +291,13 @@ async def test_after_a_power_loss_the_exit_is_reported_as_unseen(world: World) -
 @pytest.mark.parametrize(("grace", "term_after"), [(0, 0), (5, None), (5, 9)])
 def test_odd_deadlines_end_a_job_all_the_same(grace: int, term_after: int | None) -> None:
     @story
-    async def told(world: World) -> None:
+    async def sent_reports(world: World) -> None:
         await world.starts(talks="10:1000", BAILIFF_SIM_ON_TERM="ignore")
         await world.evict(grace=grace, term_after=term_after)
         await asyncio.sleep(grace + 1)
         assert [report.exit_code for report in world.of(TaskExitedReport)] == [-9]
 
-    told()
+    sent_reports()
 
 
 # --- notices that are taken back
@@ -315,7 +315,7 @@ async def test_an_eviction_is_cancelled_while_the_job_saves_and_the_next_one_sta
     assert world.machine.notice_of(KEY) is None
     await asyncio.sleep(300)
     assert not world.of(TaskExitedReport)
-    world.told.clear()
+    world.sent_reports.clear()
     await world.agent.obey(Evict(sender="executor", **world.common(30), **world.leaves()))
     await asyncio.sleep(100)
     assert [stage for stage, _ in world.stages()] == [

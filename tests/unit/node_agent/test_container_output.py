@@ -11,7 +11,7 @@ PRINTED = [
 ]  # fmt: skip
 
 
-def told(since: int, upto: int = len(PRINTED)) -> Iterator[bytes]:
+def printed_range(since: int, upto: int = len(PRINTED)) -> Iterator[bytes]:
     """As the engine tells it: from that second on, each piece behind its time."""
     for second, piece in PRINTED[:upto]:
         if 1_700_000_000 + second >= since:
@@ -24,5 +24,5 @@ def test_each_piece_once_wherever_it_broke_off(tmp_path: Path) -> None:
             log = tmp_path / f"{first}-{second}"
             output = Output(str(log))
             for upto in (first, second, len(PRINTED), len(PRINTED)):
-                output.write(told(output.since, upto))
+                output.write(printed_range(output.since, upto))
             assert log.read_bytes() == b"".join(piece for _, piece in PRINTED), (first, second)

@@ -78,9 +78,9 @@ async def test_the_folder_is_there_before_the_task_and_its_owners_alone(agent: P
     looks = "import os, sys; c = os.environ['BAILIFF_CONTROL_DIR']; print(sorted(os.listdir(c)), os.path.getsize(c + '/steps'))"
     control = await starts(agent, tmp_path, looks)
     await exit_of(agent)
-    told = agent.log_path(KEY).read_text()
-    assert "'socket'" in told
-    assert told.endswith(" 64\n")
+    printed = agent.log_path(KEY).read_text()
+    assert "'socket'" in printed
+    assert printed.endswith(" 64\n")
     assert control.stat().st_mode & 0o777 == 0o700
     for name in ("steps", "socket", "task.json"):
         assert (control / name).stat().st_mode & 0o077 == 0, name

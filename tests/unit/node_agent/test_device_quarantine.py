@@ -162,17 +162,17 @@ async def test_a_device_with_memory_in_use_after_its_task_is_quarantined_until_i
 
 async def test_only_the_last_user_keeps_a_shared_device_quarantined() -> None:
     """Between the quarantine and the end of its release a task is still on the device by name: that makes it no shared one."""
-    inventory, said = SimulatedInventory("2xH100-80GB", "n1"), list[type]()
+    inventory, sent = SimulatedInventory("2xH100-80GB", "n1"), list[type]()
     on_it: dict[str, set[Any]] = {GPU: {("leaky", 1, 0)}}
-    quarantine = DeviceQuarantine(inventory, MemoryStorage(), "b1", lambda kind, **_: said.append(kind), lambda: on_it)
+    quarantine = DeviceQuarantine(inventory, MemoryStorage(), "b1", lambda kind, **_: sent.append(kind), lambda: on_it)
     inventory.fail(GPU, leak_bytes=GIB)
     [reading] = read_devices(inventory, [GPU])
     quarantine.quarantine(reading, "not-free", "1024 MiB are in use", LastUser("leaky", 1, 0))
     await quarantine.check()
-    assert said == [DeviceQuarantinedReport]
+    assert sent == [DeviceQuarantinedReport]
     on_it[GPU].add(("sharer", 1, 0))
     await quarantine.check()
-    assert said == [DeviceQuarantinedReport, DeviceClearedReport], "what a sharer uses says nothing"
+    assert sent == [DeviceQuarantinedReport, DeviceClearedReport], "what a sharer uses says nothing"
 
 
 async def test_a_device_that_hangs_with_its_task_is_quarantined(begin: Any) -> None:

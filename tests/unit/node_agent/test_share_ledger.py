@@ -21,7 +21,7 @@ def at(**share: Any) -> TaskAssignment:
     return TaskAssignment(task=0, rank=0, local_rank=0, devices=TWO, **share)
 
 
-def told(task: TaskAssignment, tmp_path: Path) -> dict[str, str]:
+def environment_of(task: TaskAssignment, tmp_path: Path) -> dict[str, str]:
     order = StartTask(
         node="n1", incarnation="i", sender="admission", sender_epoch=1, ordered_by=RecordRef(epoch=1, seq=1), job="j", attempt=1,
         tasks=(task,), spec=JobSpec(command="train"), grace=150_000_000, master_node="n1",
@@ -53,10 +53,10 @@ def shares(env: dict[str, str]) -> dict[str, str]:
 
 @pytest.mark.usefixtures("no_daemon")
 def test_without_a_daemon_the_share_is_in_the_environment_only(tmp_path: Path) -> None:
-    assert shares(told(at(), tmp_path)) == {}
+    assert shares(environment_of(at(), tmp_path)) == {}
     half = {"BAILIFF_GPU_FRACTION": "0.500", "BAILIFF_GPU_MEMORY_BYTES": str(40 * GIB)}
-    assert shares(told(at(gpu_share_milli=500), tmp_path)) == half
-    assert shares(told(at(gpu_share_bytes=4 * GIB), tmp_path)) == {"BAILIFF_GPU_MEMORY_BYTES": str(4 * GIB)}
+    assert shares(environment_of(at(gpu_share_milli=500), tmp_path)) == half
+    assert shares(environment_of(at(gpu_share_bytes=4 * GIB), tmp_path)) == {"BAILIFF_GPU_MEMORY_BYTES": str(4 * GIB)}
 
 
 def container(
@@ -74,7 +74,7 @@ def variables(config: dict[str, Any]) -> dict[str, str]:
 
 def test_a_container_has_its_share_and_the_way_to_the_daemon(daemon: Path, tmp_path: Path) -> None:
     """The daemon's pipes, and the same shared memory."""
-    env = told(at(gpu_share_milli=500), tmp_path)
+    env = environment_of(at(gpu_share_milli=500), tmp_path)
     config = container(env, tmp_path)
     assert shares(variables(config)) == shares(env)
     assert config["HostConfig"]["IpcMode"] == "host"
@@ -84,7 +84,7 @@ def test_a_container_has_its_share_and_the_way_to_the_daemon(daemon: Path, tmp_p
 @pytest.mark.usefixtures("no_daemon")
 def test_a_container_gets_its_gpus_by_uuid_and_no_others(tmp_path: Path) -> None:
     """Images of CUDA ask for all GPUs by themselves."""
-    config = container(told(at(), tmp_path), tmp_path)
+    config = container(environment_of(at(), tmp_path), tmp_path)
     assert config["HostConfig"]["DeviceRequests"] == [{"Driver": "", "DeviceIDs": [*TWO], "Capabilities": [["gpu"]]}]
     assert (variables(config)["CUDA_VISIBLE_DEVICES"], variables(config)["NVIDIA_VISIBLE_DEVICES"]) == ("GPU-aaaa,GPU-bbbb",) * 2
     assert config["HostConfig"]["IpcMode"] == "private"
@@ -92,6 +92,6 @@ def test_a_container_gets_its_gpus_by_uuid_and_no_others(tmp_path: Path) -> None
     without = container({}, tmp_path, devices=())
     assert (without["HostConfig"]["DeviceRequests"], variables(without)["NVIDIA_VISIBLE_DEVICES"]) == ([], "void")
 
-    simulated = container(told(at(), tmp_path), tmp_path, TWO, holds=SimulatedInventory("2xH100-80GB", "n1"))
+    simulated = container(environment_of(at(), tmp_path), tmp_path, TWO, holds=SimulatedInventory("2xH100-80GB", "n1"))
     assert simulated["HostConfig"]["DeviceRequests"] == []
     assert variables(simulated)["CUDA_VISIBLE_DEVICES"] == "GPU-aaaa,GPU-bbbb"

@@ -58,8 +58,8 @@ class Counter:
         self.counting = Aggregator(stored, self._tell)
         self.counting.reset_levels(self.state)
 
-    def _tell(self, told: WindowSnapshot) -> None:
-        self.windows.append(message(told, self.aggregates.next_seq))
+    def _tell(self, snapshots: WindowSnapshot) -> None:
+        self.windows.append(message(snapshots, self.aggregates.next_seq))
 
 
 def counted(story: Story) -> Counter:
@@ -220,9 +220,9 @@ def test_whoever_goes_on_from_what_was_stored_has_the_same(day: list[Wire], ever
 def test_windows_follow_from_the_log_also_where_nothing_happened_in_them(story: Story) -> None:
     before = len(counted(story).windows)
     story.cycle(facts.ClockAdvanced(), after=5 * MINUTE)
-    told = [(window.window, window.complete) for window in counted(story).windows[before:]]
-    assert told.count(("1m", True)) >= 5
-    assert told[-3:] == [("1m", True), ("1h", False), ("1d", False)]
+    snapshots = [(window.window, window.complete) for window in counted(story).windows[before:]]
+    assert snapshots.count(("1m", True)) >= 5
+    assert snapshots[-3:] == [("1m", True), ("1h", False), ("1d", False)]
 
 
 def project(name: str, gpus: int) -> dict[str, Any]:

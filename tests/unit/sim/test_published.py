@@ -83,12 +83,12 @@ def test_tiresias_jobs_start_first_come_first_served_as_by_hand(gpus: int) -> No
     """
     found = trace("tiresias-60")
     jobs = sorted(found.jobs, key=lambda job: (job.submitted, job.name))
-    by_hand = first_come_first_served([(job.submitted, job.run_time, job.gpus) for job in jobs], gpus)
+    operator_action = first_come_first_served([(job.submitted, job.run_time, job.gpus) for job in jobs], gpus)
     workload = assemble(found, machines(f"1x{gpus}"), Choices(), 0)
     baseline = Baseline(workload, ONLY_ALLOCATE, RULES["fifo"]).run().jobs
     engine = Simulation(workload, ONLY_ALLOCATE).run().jobs
-    assert [baseline[job.name].first_start for job in jobs] == [BEGIN + start for start in by_hand]
-    assert sum(engine[job.name].first_start - BEGIN for job in jobs) <= sum(by_hand)
+    assert [baseline[job.name].first_start for job in jobs] == [BEGIN + start for start in operator_action]
+    assert sum(engine[job.name].first_start - BEGIN for job in jobs) <= sum(operator_action)
 
 
 def shortest_first(jobs: list[tuple[float, float, int]], cost: float) -> list[float]:

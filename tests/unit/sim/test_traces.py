@@ -142,7 +142,7 @@ def test_every_bad_row_is_said_with_file_line_column_and_what_was_found(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "mine.csv:1: expected the columns timestamp, duration, num_gpus, cluster; it lacks timestamp"),
         ("a,b\n1,2\n", "it lacks timestamp, duration, num_gpus, cluster, found a, b"),
@@ -150,10 +150,10 @@ def test_every_bad_row_is_said_with_file_line_column_and_what_was_found(tmp_path
         ("\x00\xff", "mine.csv"),
     ],
 )
-def test_what_is_no_trace_at_all_is_said(tmp_path: Path, text: str, said: str) -> None:
+def test_what_is_no_trace_at_all_is_said(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "mine.csv"
     file.write_text(text, encoding="latin-1")
-    with pytest.raises(TraceProblem, match=said):
+    with pytest.raises(TraceProblem, match=message):
         trace(f"philly:{file}")
     with pytest.raises(TraceProblem, match="no trace 'phily'"):
         trace("phily")

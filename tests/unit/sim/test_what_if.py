@@ -36,7 +36,7 @@ def played(seed: int, jobs: int, *, hidden: bool) -> list[Record]:
     return records
 
 
-def told(tell) -> WhatIf:
+def compare_with(tell) -> WhatIf:
     story = Story()
     tell(story)
     return what_if(from_log(map(decode, story.wires)), DEFAULT_POLICY)
@@ -75,7 +75,7 @@ def test_where_the_log_does_not_show_all_the_difference_is_told():
     ids=lambda given: getattr(given, "__name__", str(given)),
 )
 def test_recorded_histories_are_reproduced_but_for_differences_that_have_a_name(tell, seconds: int, evicted_otherwise: int):
-    found = told(tell)
+    found = compare_with(tell)
     for name, there in found.recorded.jobs.items():
         here = found.again.jobs[name]
         if there.first_start is not None:
@@ -105,15 +105,15 @@ def urgent() -> Story:
 
 
 def test_without_preemption_the_urgent_job_waits_and_no_work_is_lost():
-    said = compared(what_if(from_log(map(decode, urgent().wires)), NOBODY))
-    runs = {run["label"]: run for run in said["runs"]}
+    comparison = compared(what_if(from_log(map(decode, urgent().wires)), NOBODY))
+    runs = {run["label"]: run for run in comparison["runs"]}
     assert runs["simulated"]["gpu_hours"]["lost"] == pytest.approx(8 * 1201 / 3600, rel=0.01)
     assert runs["other"]["gpu_hours"]["lost"] == 0
-    (hurt,), (helped,) = said["worsened"], said["improved"]
+    (hurt,), (helped,) = comparison["worsened"], comparison["improved"]
     assert (hurt["job"], helped["job"]) == ("asks", "slow")
     assert hurt["time_lost_hours"] == pytest.approx((2 * HOUR - 20 * MINUTE) / HOUR, abs=0.01)  # what slow still had to do
     assert helped["evictions"] == [1, 0]
-    assert said["groups"]["class interactive"]["other"]["waited_mean"] > 1
+    assert comparison["groups"]["class interactive"]["other"]["waited_mean"] > 1
 
 
 def test_a_class_has_its_mean_and_its_95th_percentile():
@@ -125,8 +125,8 @@ def test_a_class_has_its_mean_and_its_95th_percentile():
     for number in range(40):
         story.started(f"job-{number:02}")
         story.ends(f"job-{number:02}", 0, after=HOUR)
-    told = groups(what_if(from_log(map(decode, story.wires)), NOBODY))["class train"]
-    for run in told.values():
+    compare_with = groups(what_if(from_log(map(decode, story.wires)), NOBODY))["class train"]
+    for run in compare_with.values():
         assert (round(run["waited_mean"], 1), round(run["waited_p95"], 1)) == (19.5, 37)
 
 
@@ -298,8 +298,8 @@ def test_a_policy_with_a_fault_is_refused_with_its_line(log: Path, tmp_path: Pat
 
 def test_a_folder_that_only_holds_a_log_says_which_file_to_name(log: Path, tmp_path: Path):
     refused = bailiff("what-if", "-p", written(NOBODY, tmp_path / "nobody.yaml"), "--file", tmp_path)
-    told = "".join(refused.output.split())
-    assert (refused.exit_code, f"namethefileinit:{log}" in told) == (2, True), refused.output
+    compare_with = "".join(refused.output.split())
+    assert (refused.exit_code, f"namethefileinit:{log}" in compare_with) == (2, True), refused.output
 
 
 def test_a_file_of_another_pool_is_not_taken_for_it(log: Path, tmp_path: Path):

@@ -92,8 +92,13 @@ async def running_console(folder: Path, scribe: Scribe | None = None, **settings
     """While this lasts."""
     found = scribe or story()
     bus = AnsweringInProcessBus(found)
-    told = {"console_user": "ada", "console_posts_per_minute": 100_000, "console_sign_ins_per_minute": 1000, **settings}
-    console = Console(bus, MemoryBus(found.cluster, "watch"), folder, **told)
+    settings_of_test = {
+        "console_user": "ada",
+        "console_posts_per_minute": 100_000,
+        "console_sign_ins_per_minute": 1000,
+        **settings,
+    }
+    console = Console(bus, MemoryBus(found.cluster, "watch"), folder, **settings_of_test)
     async with console.running("pool-a"):
         yield RequestService(console, found, bus, await sign_in(console.http))
 

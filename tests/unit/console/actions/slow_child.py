@@ -13,5 +13,5 @@ if kind == "waits":
     sys.stdin.read()
     os._exit(1)
 report = "<p>plots</p><script>alert(1)</script>"
-said = {"state": "done", "result": {"pool": asked["pool"], "from": asked["from"]}, "report": report}
-print(json.dumps({"state": "failed", "detail": "there is no record #99"} if kind == "wrong" else said), flush=True)
+result = {"state": "done", "result": {"pool": asked["pool"], "from": asked["from"]}, "report": report}
+print(json.dumps({"state": "failed", "detail": "there is no record #99"} if kind == "wrong" else result), flush=True)

@@ -24,7 +24,7 @@ def previewed(scribe: Scribe, kind: str, **fields: Any) -> Any:
     return found
 
 
-def said(found: Any) -> str:
+def preview_text(found: Any) -> str:
     return " ".join(found["sentences"])
 
 
@@ -65,24 +65,24 @@ def test_pause_names_lost_work_released_resources_and_requeue(scribe: Scribe) ->
 def test_attached_job_saves_a_checkpoint_first(scribe: Scribe) -> None:
     saves(scribe, "train-7", 400)
     found = previewed(scribe.after(MINUTE), "pause", job="train-7")
-    assert "It receives eviction notices, so it saves a checkpoint first." in said(found)
-    assert "since its last checkpoint 1m ago" in said(found)
+    assert "It receives eviction notices, so it saves a checkpoint first." in preview_text(found)
+    assert "since its last checkpoint 1m ago" in preview_text(found)
 
 
 def test_pause_of_a_pending_job_loses_no_work(scribe: Scribe) -> None:
     found = previewed(scribe, "pause", job="train-9")
-    assert "is removed from the queue; no work is lost" in said(found)
+    assert "is removed from the queue; no work is lost" in preview_text(found)
     assert found["affected"] == []
 
 
 def test_released_gpus_are_named_when_no_job_is_pending(scribe: Scribe) -> None:
     scribe.cycle(facts.JobCancelled(request=request_id("train-9", "x"), job="train-9"))
-    assert "No other job starts as a result: 4 GPUs become free" in said(previewed(scribe, "evict", job="train-7"))
+    assert "No other job starts as a result: 4 GPUs become free" in preview_text(previewed(scribe, "evict", job="train-7"))
 
 
 def test_evict_requeues(scribe: Scribe) -> None:
     found = previewed(scribe, "evict", job="train-7")
-    assert "It is requeued" in said(found)
+    assert "It is requeued" in preview_text(found)
     assert whom(found)[0] == ("train-7", "evicted", [])
 
 
@@ -90,14 +90,14 @@ def test_cancel_ends_the_job(scribe: Scribe) -> None:
     found = previewed(scribe, "cancel", job="train-7")
     assert found["sentences"][-1] == "train-7 ends. Its records stay in the log."
     assert ("train-9", "starts", ["gpu-01"]) in whom(found)
-    assert "removed from the queue at once" in said(previewed(scribe, "cancel", job="train-9"))
+    assert "removed from the queue at once" in preview_text(previewed(scribe, "cancel", job="train-9"))
 
 
 def test_migrate_names_the_target(scribe: Scribe) -> None:
     scribe.node("gpu-03", gpus=8)
     scribe.start("train-9")
     found = previewed(scribe, "migrate", job="train-7", node="gpu-03")
-    assert said(found).startswith("Resources are reserved for train-7 on gpu-03; no job is preempted.")
+    assert preview_text(found).startswith("Resources are reserved for train-7 on gpu-03; no job is preempted.")
     assert whom(found) == [("train-7", "migrates", ["gpu-03"])]
     assert previewed(scribe, "migrate", job="train-7", node="gpu-02")["faults"][0]["text"].startswith("train-7 cannot migrate: ")
 
@@ -111,26 +111,29 @@ def test_drain_names_the_effect_on_each_job(scribe: Scribe) -> None:
         "No new tasks start on gpu-01; jobs that fit elsewhere migrate, the others may finish"
     )
     assert "within 30m" in found["sentences"][0]
-    assert "train-7 (4 GPUs) migrates to gpu-03" in said(found)
+    assert "train-7 (4 GPUs) migrates to gpu-03" in preview_text(found)
     assert whom(found) == [("train-7", "migrates", ["gpu-03"])]
     quick = previewed(scribe, "drain", node="gpu-02", mode="quick")
-    assert "train-8 (4 GPUs) is evicted and requeued, with a grace period of 150 s; without a checkpoint it loses" in said(quick)
+    assert (
+        "train-8 (4 GPUs) is evicted and requeued, with a grace period of 150 s; without a checkpoint it loses"
+        in preview_text(quick)
+    )
     scribe.node("gpu-04")
-    assert "drained at once" in said(previewed(scribe, "drain", node="gpu-04"))
+    assert "drained at once" in preview_text(previewed(scribe, "drain", node="gpu-04"))
 
 
 def test_undrain_names_jobs_that_can_start(scribe: Scribe) -> None:
     scribe.cycle(facts.NodeDrained(request=request_id("drain"), node="gpu-01"))
     assert previewed(scribe, "undrain", node="gpu-02")["faults"][0]["text"].endswith("nothing to undrain")
-    assert said(previewed(scribe, "undrain", node="gpu-01")).startswith("New tasks can start on gpu-01 again.")
+    assert preview_text(previewed(scribe, "undrain", node="gpu-01")).startswith("New tasks can start on gpu-01 again.")
 
 
 def test_resume_says_whether_the_job_starts(scribe: Scribe) -> None:
     scribe.cycle(facts.JobPaused(request=request_id("pause"), job="train-9"))
     found = previewed(scribe, "resume", job="train-9")
-    assert "Now it would be pending" in said(found)
+    assert "Now it would be pending" in preview_text(found)
     scribe.node("gpu-03")
-    assert "Now it would start at once on gpu-03." in said(previewed(scribe, "resume", job="train-9"))
+    assert "Now it would start at once on gpu-03." in preview_text(previewed(scribe, "resume", job="train-9"))
 
 
 def test_scale_names_evicted_and_started_tasks(scribe: Scribe) -> None:
@@ -139,12 +142,12 @@ def test_scale_names_evicted_and_started_tasks(scribe: Scribe) -> None:
     scribe.submit("many", gpus=1, tasks=4, min_tasks=1, project="vision")
     scribe.start("many")
     fewer = previewed(scribe, "scale", job="many", tasks=2)
-    assert "Its 2 tasks 2-3 are evicted" in said(fewer)
+    assert "Its 2 tasks 2-3 are evicted" in preview_text(fewer)
     assert ("many", "shrinks", []) in whom(fewer)
-    assert "train-9" not in said(fewer)
-    assert "none are free now" in said(previewed(scribe, "scale", job="many", tasks=6))
+    assert "train-9" not in preview_text(fewer)
+    assert "none are free now" in preview_text(previewed(scribe, "scale", job="many", tasks=6))
     scribe.node("gpu-04", gpus=4)
-    assert "More of its tasks start on gpu-04." in said(previewed(scribe, "scale", job="many", tasks=6))
+    assert "More of its tasks start on gpu-04." in preview_text(previewed(scribe, "scale", job="many", tasks=6))
     assert previewed(scribe, "scale", job="many", tasks=2, group=3)["faults"]
     assert previewed(scribe, "scale", job="many", tasks=2, min_tasks=5)["faults"]
 
@@ -152,7 +155,7 @@ def test_scale_names_evicted_and_started_tasks(scribe: Scribe) -> None:
 def test_priority_class_change_names_victims(scribe: Scribe) -> None:
     found = previewed(scribe, "set", job="train-9", priority_class="inference")
     assert found["sentences"][0].startswith("train-9 gets priority class inference (priority 125) instead of train")
-    assert "it would preempt train-8 and start on gpu-02 when their resources are released" in said(found)
+    assert "it would preempt train-8 and start on gpu-02 when their resources are released" in preview_text(found)
     ((job, what, _),) = whom(found)
     assert (job, what) == ("train-8", "evicted")  # of its own project
     assert "no priority class 'gold'" in previewed(scribe, "set", job="train-9", priority_class="gold")["faults"][0]["text"]
@@ -259,5 +262,5 @@ def test_preview_time_may_be_later_than_the_state(scribe: Scribe) -> None:
     late = dataclasses.replace(scribe.state)
     scribe.after(90 * SECOND)
     found = previewed(scribe, "pause", job="train-7")
-    assert "since its start 11m30s ago" in said(found)
+    assert "since its start 11m30s ago" in preview_text(found)
     assert late.now == scribe.state.now

@@ -39,9 +39,9 @@ async def test_it_says_how_far_it_is_and_what_came_of_it(what_ifs: WhatIfs) -> N
     asked = begun(what_ifs, ADA, "ends")
     assert asked.to_data()["state"] == "reading"
     await until(asked, lambda found: found.state == "done")
-    told = what_ifs.find(ADA, asked.id).to_data()
-    assert (told["done"], told["of"], told["result"]) == (5, 9, {"pool": "pool-a", "from": "3"})
-    assert told["report"] == f"/api/what-ifs/{asked.id}/report"
+    status = what_ifs.find(ADA, asked.id).to_data()
+    assert (status["done"], status["of"], status["result"]) == (5, 9, {"pool": "pool-a", "from": "3"})
+    assert status["report"] == f"/api/what-ifs/{asked.id}/report"
 
 
 async def test_one_at_a_time_for_each_and_few_for_all(what_ifs: WhatIfs) -> None:
@@ -105,11 +105,11 @@ async def test_over_http_it_is_begun_watched_and_its_report_is_of_no_site(tmp_pa
         assert answer.status_code == 202
         address = f"/api/what-ifs/{answer.json()['id']}"
         async with asyncio.timeout(PATIENCE_S):
-            told = (await request_service.console.http.get(address)).json()
-            while told["state"] != "done":
+            status = (await request_service.console.http.get(address)).json()
+            while status["state"] != "done":
                 await asyncio.sleep(0.01)
-                told = (await request_service.console.http.get(address)).json()
-        report = await request_service.console.http.get(told["report"])
+                status = (await request_service.console.http.get(address)).json()
+        report = await request_service.console.http.get(status["report"])
         assert report.headers["content-security-policy"].startswith("sandbox; default-src 'none'")
         assert "x-bailiff-own-policy" not in report.headers
         assert (await request_service.console.http.delete(address)).status_code == 403

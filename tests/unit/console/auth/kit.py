@@ -36,9 +36,9 @@ class Clock:
 
 
 def sessions(clock: Clock, folder: Path | None = None, *, idle: float = 100, most: float = 250, **settings: Any) -> Sessions:
-    told = AuthSettings(console_secret=SECRET, **settings)
+    auth_settings = AuthSettings(console_secret=SECRET, **settings)
     signed_out = Revocations(folder, most, clock)
-    return Sessions(idle, most, tokens_of(told, "session", clock), signed_out, lambda name, _: Principal(name), clock)
+    return Sessions(idle, most, tokens_of(auth_settings, "session", clock), signed_out, lambda name, _: Principal(name), clock)
 
 
 def auth_with(**settings: Any) -> AuthContext:
@@ -114,8 +114,8 @@ def roles_file(folder: Path, **roles: Any) -> Path:
 
 def is_problem(answer: httpx.Response, status: int, *words: str) -> None:
     """A problem of that status, whose sentence says these words."""
-    said = problem(answer, status)
-    assert said["status"] == status
-    assert said["title"]
+    details = problem(answer, status)
+    assert details["status"] == status
+    assert details["title"]
     for word in words:
-        assert word in said["detail"]
+        assert word in details["detail"]

@@ -193,8 +193,8 @@ def test_pages_of_our_own_are_where_one_comes_back_to(to: str, goes: str) -> Non
 
 
 async def test_too_many_changes_are_refused_for_a_while_and_only_those_of_that_person(tmp_path: Path) -> None:
-    told: dict[str, Any] = {**HTTPS, "console_posts_per_minute": 3}
-    app = application(auth_with(**told))
+    settings: dict[str, Any] = {**HTTPS, "console_posts_per_minute": 3}
+    app = application(auth_with(**settings))
     about = {"peer": PROXY, "host": "bailiff.example.org", "https": True}
     async with (
         browser(app, **about, **{"x-forwarded-user": "ada"}) as ada,
@@ -210,8 +210,8 @@ async def test_too_many_changes_are_refused_for_a_while_and_only_those_of_that_p
 
 
 async def test_too_many_tries_to_sign_in_are_refused_by_address_behind_the_proxy_too() -> None:
-    told: dict[str, Any] = {**HTTPS, "console_sign_ins_per_minute": 2}
-    async with browser(application(auth_with(**told)), peer=PROXY, host="bailiff.example.org", https=True) as client:
+    settings: dict[str, Any] = {**HTTPS, "console_sign_ins_per_minute": 2}
+    async with browser(application(auth_with(**settings)), peer=PROXY, host="bailiff.example.org", https=True) as client:
 
         def come(address: str) -> Any:
             return client.get("/auth/sign-in", headers={"x-forwarded-user": "ada", "x-forwarded-for": address})
@@ -235,6 +235,6 @@ async def test_a_body_that_is_too_large_is_refused_whatever_it_says_of_itself() 
         assert (await client.post("/api/thing", content=b"x" * 1024, headers=headers)).status_code == 200
         is_problem(await client.post("/api/thing", content=b"x" * 1025, headers=headers), 413)
         is_problem(await client.post("/api/thing", content=pieces(), headers=headers), 413)
-        for said in ("9" * 30, "-1", "x"):
-            is_problem(await client.post("/api/thing", content=b"", headers={**headers, "content-length": said}), 413)
+        for length in ("9" * 30, "-1", "x"):
+            is_problem(await client.post("/api/thing", content=b"", headers={**headers, "content-length": length}), 413)
         assert len(app.state.changes) == 1

@@ -15,8 +15,8 @@ NAME = "bailiff.example.org"
 
 
 def auth(**more: Any) -> AuthContext:
-    told = {"console_sign_in": "header", "console_url": URL, "console_proxies": ("10.1.0.0/16",), "console_host": "0.0.0.0"}
-    return auth_with(**{**told, "console_groups_header": "X-Forwarded-Groups", **more})
+    defaults = {"console_sign_in": "header", "console_url": URL, "console_proxies": ("10.1.0.0/16",), "console_host": "0.0.0.0"}
+    return auth_with(**{**defaults, "console_groups_header": "X-Forwarded-Groups", **more})
 
 
 async def test_the_proxy_says_who_it_is_and_in_which_groups(tmp_path: Path) -> None:
@@ -66,16 +66,16 @@ async def test_a_session_is_of_the_person_whom_the_proxy_names_now() -> None:
 async def test_who_leaves_a_group_loses_what_it_allowed_at_the_next_request(tmp_path: Path) -> None:
     roles = roles_file(tmp_path, operators={"groups": ["platform"]}, viewers={"groups": ["staff"]})
     async with browser(application(auth(console_roles=roles)), peer=PROXY, host=NAME, https=True) as client:
-        said = {"x-forwarded-user": "ada", "x-forwarded-groups": "platform,staff"}
-        await client.get("/auth/sign-in", headers=said)
-        assert (await client.get("/api/me", headers=said)).json()["operator"] is True
-        assert (await client.get("/api/me", headers={**said, "x-forwarded-groups": "staff"})).json()["operator"] is False
-        is_problem(await client.get("/api/me", headers={**said, "x-forwarded-groups": ""}), 401)
+        message = {"x-forwarded-user": "ada", "x-forwarded-groups": "platform,staff"}
+        await client.get("/auth/sign-in", headers=message)
+        assert (await client.get("/api/me", headers=message)).json()["operator"] is True
+        assert (await client.get("/api/me", headers={**message, "x-forwarded-groups": "staff"})).json()["operator"] is False
+        is_problem(await client.get("/api/me", headers={**message, "x-forwarded-groups": ""}), 401)
         is_problem(await client.get("/auth/sign-in", headers={"x-forwarded-user": "eve"}), 403, "eve has no access")
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({}, "needs console_proxies"),
         ({"console_proxies": ("10.0.0.0/8",)}, "needs console_url"),
@@ -84,6 +84,6 @@ async def test_who_leaves_a_group_loses_what_it_allowed_at_the_next_request(tmp_
         ({"console_proxies": ("10.0.0.0/8",), "console_url": f"{URL}/page"}, "expected an address such as"),
     ],
 )
-def test_settings_that_would_let_anybody_in_are_refused(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(SettingsError, match=said):
+def test_settings_that_would_let_anybody_in_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
         load_settings(AuthSettings, console_sign_in="header", **settings)

@@ -24,11 +24,11 @@ async def provider() -> AsyncIterator[OidcProvider]:
 
 
 def console(provider: OidcProvider, **more: Any) -> Any:
-    told = {
+    profile = {
         "console_sign_in": "oidc", "console_url": URL, "console_host": "0.0.0.0", "oidc_issuer": provider.issuer,
         "oidc_client_id": CLIENT_ID, "oidc_client_secret": CLIENT_SECRET,
     }  # fmt: skip
-    return application(auth_with(**{**told, **more}))
+    return application(auth_with(**{**profile, **more}))
 
 
 def visitor(app: Any) -> httpx.AsyncClient:
@@ -58,12 +58,12 @@ async def test_one_goes_to_the_provider_and_comes_back_signed_in(provider: OidcP
         answer = await sign_in(client)
         assert (answer.status_code, answer.headers["location"]) == (303, "/pool-a")
         me = await client.get("/api/me")
-        told = me.json()
-        assert (told["name"], told["mode"], told["projects"], told["sign_out"]) == ("ada", "oidc", ["vision"], True)
+        profile = me.json()
+        assert (profile["name"], profile["mode"], profile["projects"], profile["sign_out"]) == ("ada", "oidc", ["vision"], True)
         seen = "".join(str(part) for part in (answer.headers, answer.text, me.headers, me.text, dict(client.cookies)))
         assert provider.issued
         assert not [part for token in provider.issued for part in token.split(".") if part in seen]
-        out = await client.post("/auth/sign-out", json={}, headers={"x-csrf-token": told["csrf"]})
+        out = await client.post("/auth/sign-out", json={}, headers={"x-csrf-token": profile["csrf"]})
         assert out.json()["provider"].startswith(f"{provider.issuer}/bye?client_id={CLIENT_ID}")
 
 
@@ -232,7 +232,7 @@ async def test_who_has_no_role_may_not_even_look(provider: OidcProvider, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({}, "needs console_url"),
         ({"console_url": URL}, "needs oidc_issuer and oidc_client_id"),
@@ -252,6 +252,6 @@ async def test_who_has_no_role_may_not_even_look(provider: OidcProvider, tmp_pat
         ({"console_url": URL, "oidc_issuer": "https://l.example", "oidc_client_id": "x", "oidc_scopes": "profile"}, "openid"),
     ],
 )
-def test_settings_that_prove_nothing_are_refused(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(SettingsError, match=said):
+def test_settings_that_prove_nothing_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
         load_settings(AuthSettings, console_sign_in="oidc", **json.loads(json.dumps(settings)))

@@ -85,7 +85,7 @@ def test_without_viewers_everybody_who_can_sign_in_may_look(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("operators:\n  user: [ada]\n", r"roles.yaml:2: operators.user: .*no such field"),
         ("submitters:\n  vision: [ada]\n", r"roles.yaml:2: submitters.vision"),
@@ -94,10 +94,10 @@ def test_without_viewers_everybody_who_can_sign_in_may_look(tmp_path: Path) -> N
         ("- a\n", r"roles.yaml:1: "),
     ],
 )
-def test_a_fault_in_the_file_is_told_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+def test_a_fault_in_the_file_is_told_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "roles.yaml"
     path.write_text(text)
-    with pytest.raises(SettingsError, match=said):
+    with pytest.raises(SettingsError, match=message):
         read_roles(path)
 
 

@@ -137,17 +137,17 @@ def test_of_sessions_nothing_stays_here_and_of_sign_outs_what_is_still_needed(tm
 
 
 async def test_what_somebody_may_do_is_what_the_roles_say_after_the_restart(tmp_path: Path) -> None:
-    told: dict[str, Any] = {
+    header_settings: dict[str, Any] = {
         "console_sign_in": "header", "console_url": f"http://{HOST}", "console_proxies": (PROXY,),
         "console_groups_header": "x-groups", "console_secret": SECRET,
     }  # fmt: skip
-    said = {"peer": PROXY, "x-forwarded-user": "ada", "x-groups": "platform,others"}
+    request_headers = {"peer": PROXY, "x-forwarded-user": "ada", "x-groups": "platform,others"}
     roles = roles_file(tmp_path, operators={"groups": ["platform"]})
-    async with browser(application(auth_with(**told, console_roles=roles)), **said) as client:
+    async with browser(application(auth_with(**header_settings, console_roles=roles)), **request_headers) as client:
         await token_of(client)
         assert (await client.get("/api/me")).json()["operator"] is True
         roles = roles_file(tmp_path, viewers={"users": ["bob"]})
-        async with browser(application(auth_with(**told, console_roles=roles)), **said) as again:
+        async with browser(application(auth_with(**header_settings, console_roles=roles)), **request_headers) as again:
             moved(client, again)
             is_problem(await again.get("/api/me"), 401)
 
