@@ -22,7 +22,7 @@ def bench(cooldown="5m") -> Bench:
 
 def barred(bench: Bench, job) -> str | None:
     bench.state.indices.snapshot = None
-    return project_cooldown.keeps_from_borrowing(current_snapshot(bench.state), asking(job))
+    return project_cooldown.cooldown_violation(current_snapshot(bench.state), asking(job))
 
 
 def test_who_lost_by_reclaim_waits_before_it_goes_beyond_its_quota_again():
@@ -35,13 +35,13 @@ def test_who_lost_by_reclaim_waits_before_it_goes_beyond_its_quota_again():
     assert (
         project_cooldown.may_borrow_at(pool_bench.state, "vision")
         == pool_bench.state.now + 5 * MINUTE
-        == project_cooldown.opens_next(pool_bench.state)
+        == project_cooldown.next_cooldown_end(pool_bench.state)
     )
     pool_bench.later(5 * MINUTE - 1)
     assert barred(pool_bench, again) is not None
     pool_bench.later(1)
     assert barred(pool_bench, again) is None
-    assert project_cooldown.opens_next(pool_bench.state) is None
+    assert project_cooldown.next_cooldown_end(pool_bench.state) is None
 
 
 def test_its_quota_is_open_to_it_all_the_while():
@@ -85,7 +85,7 @@ def test_the_rule_can_be_off():
     pool_bench = bench(cooldown=0)
     note_reclaimed(pool_bench.state, "web", ["vision"])
     assert barred(pool_bench, pool_bench.waiting("again", project="vision", gpus=8)) is None
-    assert project_cooldown.opens_next(pool_bench.state) is None
+    assert project_cooldown.next_cooldown_end(pool_bench.state) is None
 
 
 def test_a_project_that_is_not_named_any_more_opens_nothing():
