@@ -33,9 +33,9 @@ def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 
 def test_an_evicted_job_is_shown_as_evicting(bailiff: Run, scribe: Scribe) -> None:
-    result = bailiff("evict", "train-7", "--reason", "noon")
-    assert result.exit_code == 0, result.output
-    assert result.output.startswith("train-7: eviction requested  (pool-a#")
+    said = bailiff("evict", "train-7", "--reason", "noon")
+    assert said.exit_code == 0, said.output
+    assert said.output.startswith("train-7: eviction requested  (pool-a#")
     assert "evicting: requested" in bailiff("list").output
     assert bailiff("evict", "nobody").exit_code == ExitCode.REJECTED
 
@@ -49,23 +49,23 @@ def test_a_paused_job_is_shown_as_paused_until_resumed(bailiff: Run, scribe: Scr
     scribe.evict("train-7")
     rows = {row["job"]: row for row in json.loads(bailiff("list", "-o", "json").output)}
     assert (rows["train-7"]["state"], rows["train-7"]["jobs_ahead"], rows["train-7"]["nodes"]) == ("paused", None, [])
-    printed = " ".join(bailiff("explain", "train-7").output.split())
-    assert "is paused since" in printed
-    assert "To resume it: bailiff resume train-7." in printed
+    told = " ".join(bailiff("explain", "train-7").output.split())
+    assert "is paused since" in told
+    assert "To resume it: bailiff resume train-7." in told
     assert bailiff("resume", "train-7").output.startswith("train-7: resumed")
     assert json.loads(bailiff("describe", "train-7", "-o", "json").output)["summary"]["state"] == "starting"
 
 
 def test_a_migrated_job_shows_its_nodes_and_the_pause(bailiff: Run, scribe: Scribe) -> None:
-    result = bailiff("migrate", "train-7", "--to", "gpu-02", "--reason", "noise")
-    assert result.output.startswith("train-7 migrates; reserved on gpu-02")
+    said = bailiff("migrate", "train-7", "--to", "gpu-02", "--reason", "noise")
+    assert said.output.startswith("train-7 migrates; reserved on gpu-02")
     assert "migrating to gpu-02" in bailiff("list").output
     assert "not finished" in " ".join(bailiff("describe", "train-7").output.split())
     scribe.evict("train-7")
     scribe.after(2 * SECOND).start("train-7")
-    printed = " ".join(bailiff("describe", "train-7").output.split())
-    assert "from gpu-01 to gpu-02" in printed
-    assert "5.0s from the notice until it ran again, 2.0s without a process" in printed
+    told = " ".join(bailiff("describe", "train-7").output.split())
+    assert "from gpu-01 to gpu-02" in told
+    assert "5.0s from notice to running, 2.0s down" in told
     (move,) = json.loads(bailiff("describe", "train-7", "-o", "json").output)["moves"]
     assert (move["from_nodes"], move["to_nodes"], move["pause_s"], move["down_s"]) == (["gpu-01"], ["gpu-02"], 5.0, 2.0)
     assert "it was migrated, because that was requested: noise" in " ".join(bailiff("explain", "train-7").output.split())
@@ -107,7 +107,7 @@ def test_programs_say_yes_themselves(bailiff: Run, scribe: Scribe) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "result"),
+    ("arguments", "said"),
     [
         (["gpu-01", "--quick", "--fast"], "--quick and --fast are mutually exclusive"),
         (["gpu-01", "--deadline", "soon"], "--deadline: "),
@@ -115,8 +115,8 @@ def test_programs_say_yes_themselves(bailiff: Run, scribe: Scribe) -> None:
         (["gpu-09"], "there is no node 'gpu-09'"),
     ],
 )
-def test_what_cannot_be_drained(bailiff: Run, arguments: list[str], result: str) -> None:
-    assert result in " ".join(bailiff("drain", *arguments, "--yes").output.split())
+def test_what_cannot_be_drained(bailiff: Run, arguments: list[str], said: str) -> None:
+    assert said in " ".join(bailiff("drain", *arguments, "--yes").output.split())
 
 
 def test_a_drained_machine_is_shown_everywhere(bailiff: Run, scribe: Scribe) -> None:

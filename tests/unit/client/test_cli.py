@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from bailiff.cli import app
 from bailiff.cli.jobs import CONTROL
 from bailiff.cli.session import Output, Session, guarded
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff.client.job_request import made_name
 from bailiff_bus import topics
 from bailiff_bus.messages import SubmitJob
@@ -75,15 +75,15 @@ def test_list(bailiff: Run) -> None:
 def test_a_narrow_terminal_loses_no_column(bailiff: Run, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     found = bailiff("list", "--all-projects", "-o", "wide").output
-    for column in ("PROJECT", "NODES", "RESERVED", "SUBMITTED", "train-7", "evicting", "gpu-02"):
-        assert column in found
+    for said in ("PROJECT", "NODES", "RESERVED", "SUBMITTED", "train-7", "evicting", "gpu-02"):
+        assert said in found
     assert "…" not in found
     assert "evicting" in bailiff("list").output
 
 
 def test_everything_fits_into_a_hundred_columns(bailiff: Run) -> None:
-    shown = ["list --all", "nodes", "pools", "policy show", "describe train-8", "audit verify", "pool list", "class list"]
-    for arguments in [*shown, "cluster-info", "project list", "explain train-8", "explain train-8 --all"]:
+    told = ["list --all", "nodes", "pools", "policy show", "describe train-8", "audit verify", "pool list", "class list"]
+    for arguments in [*told, "cluster-info", "project list", "explain train-8", "explain train-8 --all"]:
         found = bailiff(*arguments.split())
         assert max(len(line) for line in found.output.splitlines()) <= 100, arguments
 
@@ -169,10 +169,10 @@ def test_options_go_before_the_job_file(bailiff: Run, tmp_path: Path) -> None:
 def test_a_fault_is_told_where_it_was_written(bailiff: Run, tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text("name: a\ncpu: x\nenv: [A]\ncommand: [x]\n")
-    shown = bailiff("submit", "-f", str(file), "--gpus", "y", "--env", "B=c").stderr
-    assert "bailiff: --gpus: expected a number of GPUs" in shown
-    assert f"bailiff: {file}:2: cpu: expected cores per task" in shown
-    assert f"bailiff: {file}:3: env: expected an object" in shown
+    told = bailiff("submit", "-f", str(file), "--gpus", "y", "--env", "B=c").stderr
+    assert "bailiff: --gpus: expected a number of GPUs" in told
+    assert f"bailiff: {file}:2: cpu: expected cores per task" in told
+    assert f"bailiff: {file}:3: env: expected an object" in told
 
 
 def ending(exit_code: int) -> Bus:
@@ -201,8 +201,8 @@ def test_following_prints_what_happens(monkeypatch: pytest.MonkeyPatch, tmp_path
     run = command_for(scribe, monkeypatch, tmp_path, ending(0))
     found = run("submit", "--name", "short", "--gpus", "1", "--follow", "--", "true")
     assert found.exit_code == ExitCode.DONE
-    shown = [" ".join(line[2:4]) for line in words(found.output)[1:]]
-    assert shown == ["job submitted", "job placed", "task started", "task exited", "task released", "job ended"]
+    told = [" ".join(line[2:4]) for line in words(found.output)[1:]]
+    assert told == ["job submitted", "job placed", "task started", "task exited", "task released", "job ended"]
     assert "train-7" not in found.output
 
 
@@ -345,7 +345,7 @@ def test_the_whole_policy_is_shown(scribe: Scribe, monkeypatch: pytest.MonkeyPat
     }
     scribe.state.policy = Policy.model_validate(data, strict=False)
     scribe.cycle(PolicyApplied(policy=scribe.state.rules.complete()))
-    shown = " ".join(command_for(scribe, monkeypatch, tmp_path)("policy", "show").output.split())
+    told = " ".join(command_for(scribe, monkeypatch, tmp_path)("policy", "show").output.split())
     for part in (
         "backfill reserve",
         "projects vision, speech",
@@ -353,7 +353,7 @@ def test_the_whole_policy_is_shown(scribe: Scribe, monkeypatch: pytest.MonkeyPat
         "evictions → 3; window → 1h",
         "keep → yes",
     ):
-        assert part in shown, part
+        assert part in told, part
 
 
 def test_a_policy_made_from_an_older_one_overwrites_nothing(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
@@ -375,10 +375,10 @@ def test_policy_check_names_line_and_field(bailiff: Run, tmp_path: Path) -> None
     )
     found = bailiff("policy", "check", str(file))
     assert found.exit_code == ExitCode.FOUND_WRONG
-    shown = found.stderr.replace("\n         ", " ")
-    assert f"{file}:2: priority_classes.0.colour: no such field" in shown
-    assert f"{file}:4: preemption.action: no such field" in shown
-    assert f"{file}:5: preemption.scope: expected 'pool' or 'project', found \"planet\"" in shown
+    told = found.stderr.replace("\n         ", " ")
+    assert f"{file}:2: priority_classes.0.colour: no such field" in told
+    assert f"{file}:4: preemption.action: no such field" in told
+    assert f"{file}:5: preemption.scope: expected 'pool' or 'project', found \"planet\"" in told
 
 
 def test_keys(bailiff: Run, tmp_path: Path) -> None:
@@ -439,10 +439,10 @@ def test_audit_verify_names_the_first_break(bailiff: Run, tmp_path: Path) -> Non
     file.write_text("".join([*lines[:10], *lines[11:]]))
     found = bailiff("audit", "verify", "--file", str(file))
     assert found.exit_code == ExitCode.FOUND_WRONG
-    shown = " ".join(found.output.split())
-    assert "the chain is BROKEN" in shown
-    assert "First break: the record at offset 10 that says it is #10" in shown
-    assert "record 9 is missing" in shown
+    told = " ".join(found.output.split())
+    assert "the chain is BROKEN" in told
+    assert "First break: the record at offset 10 with seq 10" in told
+    assert "record 9 is missing" in told
     assert bailiff("audit", "replay", "--file", str(file)).exit_code == ExitCode.FOUND_WRONG
 
 
@@ -460,7 +460,7 @@ def test_exit_codes_are_told() -> None:
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (Problem(ExitCode.NOT_FOUND, "x"), ExitCode.NOT_FOUND),
+        (ClientError(ExitCode.NOT_FOUND, "x"), ExitCode.NOT_FOUND),
         (BusUnavailable("Kafka at h:1 did not answer"), ExitCode.UNREACHABLE),
         (KeyboardInterrupt(), ExitCode.INTERRUPTED),
         (ZeroDivisionError("oh"), ExitCode.INTERNAL),
@@ -498,15 +498,15 @@ def test_settings_come_from_a_file_that_services_use_too(scribe: Scribe, monkeyp
     run = command_for(scribe, monkeypatch, tmp_path)
     found = run("list", "--settings", str(file))
     assert "there is no pool 'pool-z'" in found.stderr
-    assert run("list", "--settings", str(file), "-d", "pool-a").exit_code == ExitCode.DONE
+    assert run("list", "--settings", str(file), "--pool", "pool-a").exit_code == ExitCode.DONE
 
 
 def test_two_pools_want_a_name(bailiff: Run, scribe: Scribe) -> None:
     preemption_story(Scribe("pool-b", 1, scribe.cluster))
     found = bailiff("list")
     assert found.exit_code == ExitCode.USAGE
-    assert "name one with --pool (-d)" in found.stderr
-    assert bailiff("list", "-d", "pool-b").exit_code == ExitCode.DONE
+    assert "choose one with --pool" in found.stderr
+    assert bailiff("list", "--pool", "pool-b").exit_code == ExitCode.DONE
     assert len(json.loads(bailiff("pools", "-o", "json").output)) == 2
 
 

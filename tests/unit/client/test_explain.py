@@ -27,12 +27,12 @@ def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 def test_a_job_is_explained_with_the_records_to_check_it_by(bailiff: Run) -> None:
     found = bailiff("explain", "train-8")
     assert found.exit_code == ExitCode.DONE
-    printed = " ".join(found.output.split())
-    assert "Why was it evicted?" in printed
-    assert "serve-2 was unschedulable: " in printed
-    assert "was preempted by serve-2 (inference 125), action preempt" in printed
-    assert "(#21, #19)" in printed
-    assert "condition DisruptionTarget, reason PreemptionByScheduler" in printed
+    told = " ".join(found.output.split())
+    assert "Why was it evicted?" in told
+    assert "serve-2 was unschedulable: " in told
+    assert "was preempted by serve-2 (inference 125), action preempt" in told
+    assert "(#21, #19)" in told
+    assert "condition DisruptionTarget, reason PreemptionByScheduler" in told
 
 
 def test_programs_get_questions_sentences_and_records(bailiff: Run) -> None:
@@ -46,15 +46,15 @@ def test_programs_get_questions_sentences_and_records(bailiff: Run) -> None:
 
 @pytest.mark.parametrize("number", ["21", "#21"])
 def test_a_decision_is_explained_by_its_number(bailiff: Run, number: str) -> None:
-    printed = " ".join(bailiff("explain", number).output.split())
-    assert "Which jobs are preempted, by which job, and why these?" in printed
-    assert "train-7, train-8 were preempted by serve-2 (inference 125)" in printed
+    told = " ".join(bailiff("explain", number).output.split())
+    assert "Which jobs are preempted, by which job, and why these?" in told
+    assert "train-7, train-8 were preempted by serve-2 (inference 125)" in told
 
 
 def test_any_other_record_says_its_line(bailiff: Run) -> None:
-    printed = bailiff("explain", "3").output
-    assert "What does it say?" in printed
-    assert "pool-a#3" in printed
+    told = bailiff("explain", "3").output
+    assert "What does the record say?" in told
+    assert "pool-a#3" in told
 
 
 def test_what_is_not_there(bailiff: Run) -> None:
@@ -77,16 +77,16 @@ def test_all_lists_everybody_that_was_considered(bailiff: Run) -> None:
         ("train-8", "", True),
     ]
     lines = [line.split() for line in bailiff("explain", "#21", "--all").output.splitlines()]
-    assert ["train-7", "all", "train", "50", "-", "4", "20.0", "GPU-min", "taken"] in lines
+    assert ["train-7", "all", "train", "50", "-", "4", "20.0", "GPU-min", "yes"] in lines
 
 
 def test_a_job_that_was_rejected_says_so(bailiff: Run, scribe: Scribe) -> None:
     where = {"topic": "bailiff.requests", "partition": 0, "offset": 0, "digest": "d" * 64, "source": "x", "id": "y"}
     scribe.cycle(facts.InputRejected(**where, code="never-fits", reason="it needs 99 GPUs", job="big"))
     for command in ("explain", "describe"):
-        printed = " ".join(bailiff(command, "big").stderr.split())
-        assert "there is no job 'big' in pool-a: it was rejected at #" in printed
-        assert "it needs 99 GPUs" in printed
+        told = " ".join(bailiff(command, "big").stderr.split())
+        assert "there is no job 'big' in pool-a: it was rejected at #" in told
+        assert "it needs 99 GPUs" in told
 
 
 def test_it_decodes_only_what_concerns_the_question(bailiff: Run, scribe: Scribe, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,8 +101,8 @@ def test_it_decodes_only_what_concerns_the_question(bailiff: Run, scribe: Scribe
 
 @pytest.mark.parametrize("number", ["19", "21", "22"])
 def test_a_record_is_told_with_what_came_of_it(bailiff: Run, number: str) -> None:
-    printed = " ".join(bailiff("explain", number).output.split())
-    assert "What happened next?" in printed
+    told = " ".join(bailiff("explain", number).output.split())
+    assert "What happened next?" in told
 
 
 # --- why not that one, and who is next
@@ -112,8 +112,8 @@ def test_why_not_another_one(bailiff: Run, scribe: Scribe) -> None:
     found = json.loads(bailiff("explain", "#21", "--not", "train-7", "-o", "json").output)
     assert found["counterfactual"]["chosen"]
     assert found["sections"][-1]["question"] == "What would have happened without train-7?"
-    printed = " ".join(bailiff("explain", "train-8", "--why-not", "train-7").output.split())
-    assert "Searched again without train-7, no set of victims is sufficient" in printed
+    told = " ".join(bailiff("explain", "train-8", "--why-not", "train-7").output.split())
+    assert "Searched again without train-7, no set of victims is sufficient" in told
     missing = bailiff("explain", "21", "--not", "train-9")
     assert (missing.exit_code, "there was no job 'train-9' when #21 was decided" in missing.stderr) == (ExitCode.NOT_FOUND, True)
 
@@ -136,9 +136,9 @@ def test_a_gpu_at_a_time_is_explained_from_kafka_and_from_a_file(bailiff: Run, s
     file = tmp_path / "log.jsonl"
     bailiff("audit", "export", str(file))
     asked = "gpu-01/gpu2@2026-11-21T12:04:00Z"
-    printed = bailiff("explain", asked).output
-    assert "Allocated to train-8 (attempt 1, task 0) since 11-21 12:02:00" in printed
-    assert bailiff("explain", asked, "--file", str(file)).output == printed
+    told = bailiff("explain", asked).output
+    assert "Allocated to train-8 (attempt 1, task 0) since 11-21 12:02:00" in told
+    assert bailiff("explain", asked, "--file", str(file)).output == told
     at_the_end = json.loads(bailiff("explain", "gpu-01@now", "--file", str(file), "-o", "json").output)
     assert at_the_end["then"]["time"] == scribe.now
     assert len(at_the_end["then"]["devices"]) == 8
@@ -146,17 +146,17 @@ def test_a_gpu_at_a_time_is_explained_from_kafka_and_from_a_file(bailiff: Run, s
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("asked", "said"),
     [
         ("gpu-09@now", "pool-a has no node 'gpu-09'"),
         ("gpu-01/gpu8@now", "gpu-01 has no GPU 8: it has 8, counted from 0"),
         ("gpu-01@soon", "NODE@TIME: expected a time as in 2026-01-31T12:00:00Z, or how long ago, as in -10m; found 'soon'"),
     ],
 )
-def test_a_place_or_time_that_there_is_not(bailiff: Run, asked: str, message: str) -> None:
+def test_a_place_or_time_that_there_is_not(bailiff: Run, asked: str, said: str) -> None:
     found = bailiff("explain", asked)
     assert found.exit_code in (ExitCode.NOT_FOUND, ExitCode.USAGE)
-    assert message in " ".join(found.stderr.split())
+    assert said in " ".join(found.stderr.split())
 
 
 def test_options_about_decisions_do_not_go_with_a_node(bailiff: Run) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bailiff.client import job_parser
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_core.humanize import memory_text
 
 
@@ -117,7 +117,7 @@ FAULTS = [
     ("name: a\ngrace: long\ncommand: [x]\n", ":2: grace: 'long' is not a duration"),
     ("name: a\ngroups:\n  - tasks: 0\n    gpus: 1\ncommand: [x]\n", ":3: groups.0.tasks: expected a whole number ≥ 1, found 0"),
     ("name: a\ngroups:\n  - gpus: 1\n  - gpus: lots\ncommand: [x]\n", ":4: groups.1.gpus: expected a number of GPUs"),
-    ("name: a\ngpus: 1\ngroups:\n  - gpus: 1\ncommand: [x]\n", ":2: gpus: stands beside groups"),
+    ("name: a\ngpus: 1\ngroups:\n  - gpus: 1\ncommand: [x]\n", ":2: gpus: cannot be combined with groups"),
     ("name: a\n", ": command: expected a value, found nothing"),
     ("- a\n", ":1: expected the fields of a job, found a list of 1"),
     ("name: [\n", ": not YAML"),
@@ -125,31 +125,31 @@ FAULTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "message"), FAULTS)
-def test_faults_of_a_job_file_name_line_and_field(tmp_path: Path, text: str, message: str) -> None:
+@pytest.mark.parametrize(("text", "said"), FAULTS)
+def test_faults_of_a_job_file_name_line_and_field(tmp_path: Path, text: str, said: str) -> None:
     file = written(tmp_path, text)
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(ClientError) as caught:
         job_parser.job_from(*job_parser.read_job_file(file))
-    assert message in caught.value.text
+    assert said in caught.value.text
     assert caught.value.text.startswith(str(file))
     assert caught.value.code is ExitCode.USAGE
 
 
 def test_all_faults_are_told_at_once() -> None:
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(ClientError) as caught:
         job_parser.job_from({"name": "A B", "gpus": "x", "cpu": "y", "command": ["z"]})
     assert [line.split(":")[0] for line in caught.value.text.splitlines()] == ["--gpus", "--cpu", "--name"]
 
 
 @pytest.mark.parametrize("fields", [{"env": ["A=b"]}, {"env": "A=b", "sim_run_for": "1m"}, {"labels": 3}, {"node_labels": []}])
 def test_names_and_values_of_another_shape_are_faults(fields: dict[str, object]) -> None:
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(ClientError) as caught:
         job_parser.job_from({"name": "a", "command": ["z"], **fields})
     assert caught.value.text.startswith(f"--{next(iter(fields)).replace('_', '-')}: expected an object")
 
 
 def test_private_values_are_not_repeated() -> None:
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(ClientError) as caught:
         job_parser.job_from({"name": "a", "command": ["z"], "env": {"TOKEN": 12345}})
     assert "12345" not in caught.value.text
     assert "--env" in caught.value.text
@@ -170,22 +170,22 @@ def test_parts_of_gpus() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("fields", "told"),
     [
-        ({"fraction": 0.05}, "--fraction: expected a part of a GPU from 0.1 to 1, as in 0.5, found 0.05"),
-        ({"fraction": 0.5, "gpus": 1}, "--fraction: cannot be combined with gpus: leave one out"),
-        ({"fraction": 0.5, "gpu_memory": "4GiB"}, "--gpu-memory: cannot be combined with fraction: leave one out"),
-        ({"gpu_devices": 2}, "--gpu-devices: counts GPUs of which a part is asked for"),
+        ({"fraction": 0.05}, "--fraction: expected a fraction of a GPU from 0.1 to 1, as in 0.5, found 0.05"),
+        ({"fraction": 0.5, "gpus": 1}, "--fraction: cannot be combined with gpus: remove one"),
+        ({"fraction": 0.5, "gpu_memory": "4GiB"}, "--gpu-memory: cannot be combined with fraction: remove one"),
+        ({"gpu_devices": 2}, "--gpu-devices: is the number of shared GPUs"),
         ({"min_tasks": 3, "tasks": 2}, "min_tasks is 3, but the job has only 2 tasks"),
         ({"topology": {"topology": "racks", "require": "rack"}}, "--topology.require: no such field; did you mean required?"),
         ({"sub_groups": [{"name": "a", "min-task": 1}]}, "--sub-groups.0.min-task: no such field; did you mean min-tasks?"),
         ({"pack": "wide"}, "--pack: expected 'binpack' or 'spread', found \"wide\""),
     ],
 )
-def test_what_does_not_go_together_is_told(fields: dict[str, object], message: str) -> None:
-    with pytest.raises(Problem) as caught:
+def test_what_does_not_go_together_is_told(fields: dict[str, object], told: str) -> None:
+    with pytest.raises(ClientError) as caught:
         described(**fields)
-    assert message in caught.value.text
+    assert told in caught.value.text
 
 
 def test_a_gang_in_full() -> None:

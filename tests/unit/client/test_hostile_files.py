@@ -12,7 +12,7 @@ from bailiff.audit.log_sources import from_file
 from bailiff.audit.proofs import checked
 from bailiff.audit.segments import MANIFEST
 from bailiff.audit.verify import verified
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff_core.records import Wire
 from bailiff_core.records.merkle import Frontier, leaf_hash
 from bailiff_core.records.wire import record_hash
@@ -52,17 +52,17 @@ def test_a_proof_with_a_header_that_no_message_has_is_none(tmp_path: Path) -> No
 )
 async def test_a_line_that_no_export_has_is_told_with_its_place(line: str, tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text(f"{about_line('pool-a', 0)}{line}\n")
-    with pytest.raises(Problem, match=r"log\.jsonl:2: ") as raised:
+    with pytest.raises(ClientError, match=r"log\.jsonl:2: ") as told:
         await verified(from_file(tmp_path / "log.jsonl"), [])
-    assert raised.value.code == ExitCode.USAGE
+    assert told.value.code == ExitCode.USAGE
 
 
 async def test_a_line_without_an_end_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bailiff.audit.log_files.LONGEST_LINE", 1_000)
     (tmp_path / "log.jsonl.gz").write_bytes(gzip.compress(about_line("pool-a", 0).encode() + b" " * 10_000_000))
-    with pytest.raises(Problem, match=r"log\.jsonl\.gz:2: the line has 1,000 characters or more") as raised:
+    with pytest.raises(ClientError, match=r"log\.jsonl\.gz:2: the line has 1,000 characters or more") as told:
         await verified(from_file(tmp_path / "log.jsonl.gz"), [])
-    assert raised.value.code == ExitCode.USAGE
+    assert told.value.code == ExitCode.USAGE
 
 
 def test_a_manifest_with_a_name_that_no_file_has_is_none(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_manifest_with_a_name_that_no_file_has_is_none(tmp_path: Path) -> None
         "name": "a\0b", "first_seq": 0, "last_seq": 9, "messages": 10, "bytes": 1, "sha256": "0" * 64, "head": head, "peaks": [],
         "after": "0" * 64,
     }  # fmt: skip
-    manifest = {"bailiff_segments": 1, "pool": "pool-a", "partition": 0, "size": 10, "segments": [segment], "seals": []}
-    (tmp_path / MANIFEST).write_text(json.dumps(manifest))
-    with pytest.raises(Problem, match=r"segments\.0\.name"):
+    said = {"bailiff_segments": 1, "pool": "pool-a", "partition": 0, "size": 10, "segments": [segment], "seals": []}
+    (tmp_path / MANIFEST).write_text(json.dumps(said))
+    with pytest.raises(ClientError, match=r"segments\.0\.name"):
         from_file(tmp_path)

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on, finished_story
 
 from bailiff import Client
-from bailiff.client.errors import ExitCode, Problem
+from bailiff.client.errors import ClientError, ExitCode
 from bailiff.notify.notifier import Hook, Notifier, NotifyFile, Positions, filled, read_notify_file
 
 
@@ -72,11 +72,11 @@ def hook(receiver: Receiver, name: str = "chat", **rest: Any) -> Hook:
     return Hook(name=name, webhook=receiver.url, **rest)
 
 
-async def notify_once(scribe: Scribe, positions: Path, *hooks: Hook, warnings: list[str] | None = None) -> int:
+async def told(scribe: Scribe, positions: Path, *hooks: Hook, said: list[str] | None = None) -> int:
     """Deliver what is owed, as `bailiff notify --once` does."""
     async with Client(scribe.cluster.client("c"), source="test", now=lambda: scribe.now) as client:
         file = NotifyFile(positions=str(positions), hooks=hooks)
-        return await Notifier(client, file, (warnings if warnings is not None else []).append, pause=0.01).run(once=True)
+        return await Notifier(client, file, (said if said is not None else []).append, pause=0.01).run(once=True)
 
 
 async def from_the_start(scribe: Scribe, positions: Path, *names: str) -> None:
@@ -93,7 +93,7 @@ async def test_evictions_and_returns_are_told_with_an_id_in_header_and_body(
     scribe: Scribe, receiver: Receiver, tmp_path: Path
 ) -> None:
     await from_the_start(scribe, tmp_path / "p", "chat")
-    assert await notify_once(scribe, tmp_path / "p", hook(receiver)) == 4
+    assert await told(scribe, tmp_path / "p", hook(receiver)) == 4
     assert [key.split(":")[2:] for key in receiver.ids] == [
         ["Preempted", "train-7"], ["Preempted", "train-8"], ["Resumed", "train-7"], ["Resumed", "train-8"],
     ]  # fmt: skip
@@ -111,17 +111,17 @@ async def test_evictions_and_returns_are_told_with_an_id_in_header_and_body(
 @pytest.mark.slow
 async def test_what_was_delivered_is_not_told_again(scribe: Scribe, receiver: Receiver, tmp_path: Path) -> None:
     await from_the_start(scribe, tmp_path / "p", "chat")
-    await notify_once(scribe, tmp_path / "p", hook(receiver))
-    assert await notify_once(scribe, tmp_path / "p", hook(receiver)) == 0
+    await told(scribe, tmp_path / "p", hook(receiver))
+    assert await told(scribe, tmp_path / "p", hook(receiver)) == 0
     assert len(receiver.taken) == 4
 
 
 @pytest.mark.slow
 async def test_a_new_hook_begins_with_what_happens_from_now_on(scribe: Scribe, receiver: Receiver, tmp_path: Path) -> None:
-    assert await notify_once(scribe, tmp_path / "p", hook(receiver)) == 0
+    assert await told(scribe, tmp_path / "p", hook(receiver)) == 0
     scribe.submit("serve-3", gpus=4, tasks=3, class_="inference")
     scribe.propose()
-    assert await notify_once(scribe, tmp_path / "p", hook(receiver)) == 2
+    assert await told(scribe, tmp_path / "p", hook(receiver)) == 2
     assert {body["by"] for _, body in receiver.taken} == {"serve-3"}
 
 
@@ -129,8 +129,8 @@ async def test_a_new_hook_begins_with_what_happens_from_now_on(scribe: Scribe, r
 async def test_filters(scribe: Scribe, receiver: Receiver, tmp_path: Path) -> None:
     await from_the_start(scribe, tmp_path / "p", "owner", "project", "words")
     hooks = [hook(receiver, "owner", owners=("bob",)), hook(receiver, "project", projects=("vision",))]
-    assert await notify_once(scribe, tmp_path / "p", *hooks) == 0
-    assert await notify_once(scribe, tmp_path / "p", hook(receiver, "words", events=("Succeeded",))) == 2
+    assert await told(scribe, tmp_path / "p", *hooks) == 0
+    assert await told(scribe, tmp_path / "p", hook(receiver, "words", events=("Succeeded",))) == 2
     assert {body["job"] for _, body in receiver.taken} == {"done-1", "serve-2"}
 
 
@@ -138,22 +138,22 @@ async def test_filters(scribe: Scribe, receiver: Receiver, tmp_path: Path) -> No
 async def test_what_is_not_taken_is_tried_again_in_order(scribe: Scribe, receiver: Receiver, tmp_path: Path) -> None:
     await from_the_start(scribe, tmp_path / "p", "chat")
     receiver.answer = lambda number: {0: 500, 1: 404, 2: 302, 4: 429}.get(number, 200)
-    warnings: list[str] = []
-    assert await notify_once(scribe, tmp_path / "p", hook(receiver), warnings=warnings) == 4
+    said: list[str] = []
+    assert await told(scribe, tmp_path / "p", hook(receiver), said=said) == 4
     assert [key.split(":")[3] for key in receiver.ids] == ["train-7", "train-8", "train-7", "train-8"]
-    assert [text.split(": ")[-1].split()[0] for text in warnings] == ["500", "404", "302", "429"]
-    assert "next try in 0.01 s" in warnings[0]
-    assert "next try in 0.04 s" in warnings[2]
+    assert [text.split(": ")[-1].split()[0] for text in said] == ["500", "404", "302", "429"]
+    assert "next try in 0.01 s" in said[0]
+    assert "next try in 0.04 s" in said[2]
 
 
 @pytest.mark.slow
 async def test_a_hook_that_is_down_holds_up_only_itself(scribe: Scribe, receiver: Receiver, tmp_path: Path) -> None:
     await from_the_start(scribe, tmp_path / "p", "down", "chat")
     down = Hook(name="down", webhook="http://127.0.0.1:1/x", give_up_after=50_000)
-    warnings: list[str] = []
-    assert await notify_once(scribe, tmp_path / "p", down, hook(receiver), warnings=warnings) == 4
+    said: list[str] = []
+    assert await told(scribe, tmp_path / "p", down, hook(receiver), said=said) == 4
     assert len(receiver.taken) == 4
-    assert sum("was given up" in text for text in warnings) == 4
+    assert sum("was given up" in text for text in said) == 4
 
 
 @pytest.mark.slow
@@ -168,10 +168,10 @@ async def test_a_crash_between_delivery_and_note_tells_it_again_under_the_same_i
     with monkeypatch.context() as broken:
         broken.setattr(Positions, "move", crash)
         with pytest.raises(Crashed):
-            await notify_once(scribe, tmp_path / "p", hook(receiver))
+            await told(scribe, tmp_path / "p", hook(receiver))
     before = list(receiver.ids)
     assert before
-    await notify_once(scribe, tmp_path / "p", hook(receiver))
+    await told(scribe, tmp_path / "p", hook(receiver))
     assert receiver.ids[len(before) :][: len(before)] == before
     assert len(set(receiver.ids)) == 4
 
@@ -181,8 +181,8 @@ async def test_a_positions_file_that_cannot_be_read_is_no_start_from_nothing(
     scribe: Scribe, receiver: Receiver, tmp_path: Path
 ) -> None:
     (tmp_path / "p").write_text("{")
-    with pytest.raises(Problem, match="cannot be read"):
-        await notify_once(scribe, tmp_path / "p", hook(receiver))
+    with pytest.raises(ClientError, match="cannot be read"):
+        await told(scribe, tmp_path / "p", hook(receiver))
 
 
 # --- commands
@@ -197,7 +197,7 @@ async def test_a_command_gets_words_and_text(scribe: Scribe, tmp_path: Path) -> 
     await from_the_start(scribe, tmp_path / "p", "mail")
     (tmp_path / "mail.py").write_text(SCRIPT)
     words = (sys.executable, str(tmp_path / "mail.py"), str(tmp_path / "out"), "{type} {job} for {owner}")
-    assert await notify_once(scribe, tmp_path / "p", Hook(name="mail", command=words, events=("Resumed",))) == 2
+    assert await told(scribe, tmp_path / "p", Hook(name="mail", command=words, events=("Resumed",))) == 2
     first, second = (tmp_path / "out").read_text().splitlines()
     assert first.startswith("Resumed train-7 for alice|train-7 on ")
     assert second.split("|")[2].endswith(":Resumed:train-8")
@@ -210,11 +210,11 @@ async def test_a_command_that_fails_or_hangs_is_tried_again(scribe: Scribe, tmp_
         Hook(name="hangs", command=("sleep", "9"), timeout=10_000, give_up_after=1, events=("Succeeded",)),
         Hook(name="missing", command=("/nowhere/mail",), give_up_after=1, events=("Succeeded",)),
     ]
-    warnings: list[str] = []
-    assert await notify_once(scribe, tmp_path / "p", *hooks, warnings=warnings) == 0
-    text = "\n".join(warnings)
-    assert "sh ended with 3: no" in text
-    assert "sleep did not end in time" in text
+    said: list[str] = []
+    assert await told(scribe, tmp_path / "p", *hooks, said=said) == 0
+    text = "\n".join(said)
+    assert "sh exited with 3: no" in text
+    assert "sleep timed out" in text
     assert "/nowhere/mail: No such file or directory" in text
 
 
@@ -231,21 +231,21 @@ def test_the_file_is_checked_whole(tmp_path: Path) -> None:
         "positions: kept.json\nhooks:\n  - name: a\n    webhook: ftp://x\n  - name: b\n    command: [mail, '{colour}']\n"
         "  - {name: c, webhook: 'http://x', events: [Vanished]}\n  - {name: d, webhok: 'http://x'}\n"
     )
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(ClientError) as caught:
         read_notify_file(file)
     assert caught.value.code is ExitCode.USAGE
     for part in (
         f"{file}:4: hooks.0.webhook",
         f"{file}:5: hooks.1",
         "unknown field 'colour'",
-        "there is no event 'Vanished'",
+        "unknown event 'Vanished'",
         f"{file}:8",
     ):
         assert part in caught.value.text
     file.write_text("positions: kept.json\nhooks: [{name: a, webhook: 'http://x'}]\n")
     assert read_notify_file(file).positions == str(tmp_path / "kept.json")
     file.write_text("positions: kept.json\nhooks: [{name: a, webhook: 'http://x'}, {name: a, command: [mail]}]\n")
-    with pytest.raises(Problem, match="two hooks are called 'a'"):
+    with pytest.raises(ClientError, match="two hooks are called 'a'"):
         read_notify_file(file)
 
 
@@ -260,7 +260,7 @@ def test_the_command_delivers_once(bailiff: Run, receiver: Receiver, tmp_path: P
     file.write_text(
         f"positions: kept.json\nhooks: [{{name: a, webhook: '{receiver.url}', header_env: {{X-Token: HOOK_TOKEN}}}}]\n"
     )
-    assert "the environment has no variable HOOK_TOKEN" in bailiff("notify", str(file), "--once").stderr
+    assert "environment variable HOOK_TOKEN is not set" in bailiff("notify", str(file), "--once").stderr
     monkeypatch.setenv("HOOK_TOKEN", "secret")
     found = bailiff("notify", str(file), "--once")
     assert (found.exit_code, found.output) == (ExitCode.DONE, "0 notifications delivered\n")

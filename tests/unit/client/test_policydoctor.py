@@ -6,7 +6,7 @@ import pytest
 from tests.unit.client.kit import MINUTE, Scribe
 
 from bailiff.client.doctor import policy_checks
-from bailiff.policy.policy_findings import oddities
+from bailiff.policy.policy_findings import all_findings
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 
 
@@ -28,25 +28,25 @@ def test_a_plain_policy_is_fine() -> None:
 
 
 @pytest.mark.parametrize(
-    ("actions", "expected"),
+    ("actions", "told"),
     [
-        (["allocate", "consolidate", "reclaim"], ["preempt is disabled: no job displaces another one by priority"]),
-        (["allocate", "preempt"], ["consolidate is disabled: no job is moved to make room in one piece"]),
-        (["consolidate", "reclaim", "preempt"], ["allocate is disabled: no job is ever placed, though there be room"]),
+        (["allocate", "consolidate", "reclaim"], ["preempt is disabled: no job preempts another by priority"]),
+        (["allocate", "preempt"], ["consolidate is disabled: no job is migrated to defragment nodes"]),
+        (["consolidate", "reclaim", "preempt"], ["allocate is disabled: no job is placed, even on free resources"]),
     ],
 )
-def test_verbs_that_are_off_are_named(actions: list[str], expected: list[str]) -> None:
+def test_verbs_that_are_off_are_named(actions: list[str], told: list[str]) -> None:
     checks = policy_checks(pool_with(preemption={"actions": actions}).state)
-    assert [check["found"] for check in checks] == expected
+    assert [check["found"] for check in checks] == told
     assert all(check["status"] == "warn" and "preemption.actions" in check["advice"] for check in checks)
 
 
 def test_reclaim_that_is_off_matters_where_there_are_projects() -> None:
     actions = {"actions": ["allocate", "consolidate", "preempt"]}
-    assert not oddities(pool_with(preemption=actions).state)
-    found = oddities(pool_with(preemption=actions, projects=[{"name": "a", "quota": {"gpus": 4}}]).state)
+    assert not all_findings(pool_with(preemption=actions).state)
+    found = all_findings(pool_with(preemption=actions, projects=[{"name": "a", "quota": {"gpus": 4}}]).state)
     assert [oddity.found for oddity in found] == [
-        "reclaim is disabled: projects over their quota keep what they borrowed until their jobs end"
+        "reclaim is disabled: projects over their quota keep borrowed resources until their jobs end"
     ]
 
 
@@ -54,16 +54,16 @@ CLASSES = [{"name": "train", "value": 1, "preemptible": False, "preemption_polic
 
 
 @pytest.mark.parametrize(
-    ("parts", "expected"),
+    ("parts", "told"),
     [
-        ({"projects": [{"name": "a"}]}, "no project has a quota of GPUs"),
+        ({"projects": [{"name": "a"}]}, "no project has a GPU quota"),
         (
             {"projects": [{"name": "a", "quota": {"gpus": 6}}, {"name": "b", "quota": {"gpus": 4}}]},
             "quotas add up to 10 GPUs, the pool has 8 GPUs",
         ),
         (
             {"projects": [{"name": "a", "quota": {"gpus": 2}}, {"name": "b", "parent": "a", "quota": {"gpus": 3}}]},
-            "quotas below a add up to 3 GPUs, it has 2 GPUs itself",
+            "quotas below a add up to 3 GPUs; its own quota is 2 GPUs",
         ),
         ({"projects": [{"name": "a", "quota": {"gpus": 4}, "limit": {"gpus": 2}}]}, "project a has a GPUs limit below its quota"),
         (
@@ -75,20 +75,22 @@ CLASSES = [{"name": "train", "value": 1, "preemptible": False, "preemption_polic
         ({"priority_classes": CLASSES}, "no class is preemptible"),
         ({"priority_classes": CLASSES}, "every class has preemption_policy Never"),
         ({"protections": {"budgets": [{"name": "web", "max_disruptions": 0}]}}, "budget web allows no disruption of its jobs"),
-        ({"protections": {"stale_gang": None}}, "keeps its room for ever"),
+        ({"protections": {"stale_gang": None}}, "keeps its resources indefinitely"),
         ({"topologies": [{"name": "racks", "levels": ["zone", "rack"]}]}, "topology racks: no node has the label rack,"),
     ],
 )
-def test_what_can_hardly_be_meant_is_told(parts: dict[str, Any], expected: str) -> None:
-    found = oddities(pool_with(**parts).state)
-    assert any(expected in oddity.found for oddity in found), found
+def test_what_can_hardly_be_meant_is_told(parts: dict[str, Any], told: str) -> None:
+    found = all_findings(pool_with(**parts).state)
+    assert any(told in oddity.found for oddity in found), found
     assert all(oddity.advice for oddity in found)
 
 
 def test_jobs_without_a_project_are_counted() -> None:
     scribe = pool_with(projects=[{"name": "a", "quota": {"gpus": 4}}])
     scribe.submit("stray", gpus=1)
-    assert [oddity.found for oddity in oddities(scribe.state)] == ["1 job without a project: they have no quota and only borrow"]
+    assert [oddity.found for oddity in all_findings(scribe.state)] == [
+        "1 job without a project: they have no quota and only borrow"
+    ]
 
 
 def test_a_class_that_does_not_start_as_soon_as_it_promises_is_told() -> None:
@@ -98,5 +100,5 @@ def test_a_class_that_does_not_start_as_soon_as_it_promises_is_told() -> None:
     scribe.start("first")
     scribe.submit("second", gpus=8, class_="web")
     scribe.after(2 * MINUTE).submit("third", gpus=8)
-    (found,) = oddities(scribe.state)
+    (found,) = all_findings(scribe.state)
     assert found.found == "class web: 1 of 2 jobs started later, or are pending for longer; 95 of 100 should start within 30s"

@@ -32,7 +32,7 @@ def test_pools_say_what_is_switched_off(bailiff: Run, scribe: Scribe) -> None:
     careful = PreemptionRules(actions=("allocate", "consolidate"), max_migrations=3)
     other.begin(DEFAULT_POLICY.model_copy(update={"preemption": careful}))
     assert words(bailiff("pool", "list").output) == [
-        ["POOL", "NODES", "GPUS", "IN", "USE", "FREE", "RUNNING", "WAITING", "PROJECTS", "SWITCHED", "OFF"],
+        ["POOL", "NODES", "GPUS", "IN", "USE", "FREE", "RUNNING", "PENDING", "PROJECTS", "DISABLED"],
         ["pool-a", "2/2", "12", "8", "0", "0", "2", "-", "consolidate"],
         ["pool-b", "0/0", "0", "0", "0", "0", "0", "-", "reclaim,", "preempt"],
     ]
@@ -49,15 +49,15 @@ def test_classes_with_their_jobs_and_users(monkeypatch: pytest.MonkeyPatch, tmp_
     )
     run = command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path))
     lines = words(run("class", "list").output)
-    assert ["inference", "125", "no", "yes", "2m30s", "anybody", "-", "-"] in lines
-    assert ["train", "(default)", "50", "yes", "yes", "2m30s", "anybody", "1", "-"] in lines
+    assert ["inference", "125", "no", "yes", "2m30s", "all", "-", "-"] in lines
+    assert ["train", "(default)", "50", "yes", "yes", "2m30s", "all", "1", "-"] in lines
 
 
 def test_the_cluster_in_short(bailiff: Run) -> None:
-    printed = bailiff("cluster-info").output
-    assert "2 nodes, 8/12 GPUs in use, 2 jobs waiting" in printed
-    assert "pool pool-a" in printed
-    assert "preempt within the pool" in printed
+    told = bailiff("cluster-info").output
+    assert "2 nodes, 8/12 GPUs in use, 2 jobs pending" in told
+    assert "pool pool-a" in told
+    assert "preempt within the pool" in told
     found = json.loads(bailiff("cluster-info", "-o", "json").output)
     assert (found["total"]["gpus"], found["pools"][0]["pool"]) == (12, "pool-a")
 
@@ -77,9 +77,9 @@ def test_a_pool_is_declared_with_the_next_free_partition(bailiff: Run, scribe: S
     assert file.read_text().startswith(FILE)
     assert [(pool.name, pool.partition) for pool in read_pools(file)] == [("pool-a", 0), ("pool-b", 2)]
     assert read_pools(file)[1].description == 'for "students": play'
-    printed = " ".join(found.output.split())
-    assert "Remaining steps: 1. bailiff topics create --pools" in printed
-    assert "restart them: this creates the log" in printed
+    told = " ".join(found.output.split())
+    assert "Remaining steps: 1. bailiff topics create --pools" in told
+    assert "restart them: this creates the log" in told
 
 
 def test_the_first_pool_makes_the_file(bailiff: Run, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_the_first_pool_makes_the_file(bailiff: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "arguments", "printed"),
+    ("text", "arguments", "told"),
     [
         (FILE, ["pool-a"], "declares a pool 'pool-a' already"),
         (FILE, ["b", "--partition", "0"], "--partition: 0 belongs to another pool"),
@@ -98,11 +98,11 @@ def test_the_first_pool_makes_the_file(bailiff: Run, tmp_path: Path) -> None:
     ],
 )
 def test_a_pool_that_cannot_be_declared_leaves_the_file(
-    bailiff: Run, tmp_path: Path, text: str, arguments: list[str], printed: str
+    bailiff: Run, tmp_path: Path, text: str, arguments: list[str], told: str
 ) -> None:
     file = tmp_path / "pools.yaml"
     file.write_text(text)
     found = bailiff("pool", "create", *arguments, "--pools", str(file))
-    assert (found.exit_code, printed in found.stderr.replace("\n", " ")) == (ExitCode.USAGE, True), found.stderr
+    assert (found.exit_code, told in found.stderr.replace("\n", " ")) == (ExitCode.USAGE, True), found.stderr
     assert file.read_text() == text
     assert list(tmp_path.glob("*.draft")) == []

@@ -59,15 +59,15 @@ def test_a_job_that_is_not_known_any_more_counts_for_the_pool_alone() -> None:
 
 
 def test_windows_are_told_when_something_newer_comes() -> None:
-    telemetry, closed_windows = TelemetryRollup(), list[TelemetryWindow]()
+    telemetry, told = TelemetryRollup(), list[TelemetryWindow]()
     for number in range(5):
-        closed_windows += telemetry.count(MIDNIGHT + number * 30 * SECOND, look(device("train-1"), seconds=30), PATHS)
-    closed_windows += telemetry.count(MIDNIGHT + 61 * MINUTE, look(device("train-1"), seconds=30), PATHS)
-    assert [(each.window, (each.begin - MIDNIGHT) // MINUTE, each.end - each.begin) for each in closed_windows] == [
+        told += telemetry.count(MIDNIGHT + number * 30 * SECOND, look(device("train-1"), seconds=30), PATHS)
+    told += telemetry.count(MIDNIGHT + 61 * MINUTE, look(device("train-1"), seconds=30), PATHS)
+    assert [(each.window, (each.begin - MIDNIGHT) // MINUTE, each.end - each.begin) for each in told] == [
         ("1m", 0, MINUTE), ("1m", 1, MINUTE), ("1m", 2, MINUTE), ("1h", 0, 60 * MINUTE),
     ]  # fmt: skip
-    whole = {window.window: window.projects[0] for window in closed_windows[2:]}
-    assert [each.name for each in closed_windows[0].projects] == ["", "research", "vision"]
+    whole = {window.window: window.projects[0] for window in told[2:]}
+    assert [each.name for each in told[0].projects] == ["", "research", "vision"]
     assert (whole["1h"].gpu_ms, whole["1h"].busy_gpu_ms) == (150_000, 75_000)
     assert (whole["1h"].memory_used_mib_s, whole["1h"].memory_mib_s) == (20 * 1024 * 150, 80 * 1024 * 150)
     assert whole["1m"].gpu_ms == 30_000
@@ -79,11 +79,11 @@ def test_what_is_read_again_after_a_crash_comes_to_the_same(crash_after: int) ->
     looks = [(place, look(device("train-1", busy=10 * place.offset))) for place in places]
 
     def counted(aggregates: Aggregates, begin: int, end: int) -> list[TelemetryWindow]:
-        closed_windows = []
+        told = []
         for message, body in looks[begin:end]:
-            closed_windows += aggregates.telemetry.count(message.time, body, PATHS)
-            aggregates.telemetry.passed(message)
-        return closed_windows
+            told += aggregates.telemetry.count(message.time, body, PATHS)
+            aggregates.telemetry.advance_past(message)
+        return told
 
     whole, stopped = Aggregates(), Aggregates()
     windows = counted(whole, 0, 6)
@@ -124,6 +124,6 @@ def test_the_sums_of_a_thousand_projects_fit_into_one_message() -> None:
             for sums in (aggregates.telemetry.totals, *(sums for _, sums in aggregates.telemetry.windows.values())):
                 sums |= {key: dice.randrange(10**15, 10**17) for key in sums}
     assert len(many.to_bytes()) < topics.ROLLUP_STATE.max_message_bytes
-    assert json.loads(few.to_bytes())["schema"] == 1
+    assert json.loads(few.to_bytes())["schema"] == 2
     for aggregates in (few, many):
         assert Aggregates.from_bytes(aggregates.to_bytes()) == aggregates

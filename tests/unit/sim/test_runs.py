@@ -11,23 +11,25 @@ from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_sim.baselines import RULES, Baseline
 from bailiff_sim.engine import Simulation
 from bailiff_sim.metrics import Run, Series, jain, metrics
-from bailiff_sim.report import frontier_page, held, page, plot, waits
-from bailiff_sim.runs import BASELINES, Ask, ask_from, digest, manifest, refusals, run_all, summary
-from bailiff_sim.timeline import AT_ONCE
+from bailiff_sim.report import allocated, frontier_page, page, plot, waits
+from bailiff_sim.runs import BASELINES, Experiment, digest, experiment_from, manifest, refusals, run_all, summary
+from bailiff_sim.timeline import NO_DELAYS
 from bailiff_sim.traces.catalogue import trace
 from bailiff_sim.tune import Point, Search, settings, tune, with_setting
 from bailiff_sim.workload_builder import Choices
 
 POOLWIDE = policy(preemption={"scope": "pool"})
 TRACE = trace("tiresias-60")
-ASK = Ask("tiresias-60", "2x4", Choices(mix={"inference": 30, "train": 70}), AT_ONCE, {"mine": POOLWIDE}, BASELINES, (0, 1))
+ASK = Experiment(
+    "tiresias-60", "2x4", Choices(mix={"inference": 30, "train": 70}), NO_DELAYS, {"mine": POOLWIDE}, BASELINES, (0, 1)
+)
 
 
 def run_of(world: World) -> Run:
     """The world under a policy of one pool, as a run."""
     workload = world.workload()
     result = Simulation(workload, POOLWIDE).run()
-    last = workload.happenings[-1].time
+    last = workload.events[-1].time
     ended = max(job.ended for job in result.jobs.values())
     return Run("x", 0, result.jobs, result.stats, {}, result.begin, ended, last, result.capacity, {}, {}, result.digest)
 
@@ -35,20 +37,20 @@ def run_of(world: World) -> Run:
 @pytest.mark.slow
 def test_a_manifest_runs_again_to_the_same_digests() -> None:
     runs = run_all(ASK, TRACE)
-    manifest_data = json.loads(json.dumps(manifest(ASK, TRACE, runs)))
-    again = ask_from(manifest_data["ask"])
-    assert [digest(run) for run in run_all(again, TRACE)] == [each["digest"] for each in manifest_data["runs"]]
-    assert len({each["digest"] for each in manifest_data["runs"]}) == len(BASELINES) * 2 + 2
-    assert {len(each["log"]) for each in manifest_data["runs"]} == {0, 64}
+    said = json.loads(json.dumps(manifest(ASK, TRACE, runs)))
+    again = experiment_from(said["ask"])
+    assert [digest(run) for run in run_all(again, TRACE)] == [each["digest"] for each in said["runs"]]
+    assert len({each["digest"] for each in said["runs"]}) == len(BASELINES) * 2 + 2
+    assert {len(each["log"]) for each in said["runs"]} == {0, 64}
     other = replace(ASK, seeds=(2,), baselines=())
-    assert digest(run_all(other, TRACE)[0]) not in {each["digest"] for each in manifest_data["runs"]}
+    assert digest(run_all(other, TRACE)[0]) not in {each["digest"] for each in said["runs"]}
 
 
 def test_a_report_of_several_seeds_names_each_scheduler_once_in_a_plot() -> None:
     runs = run_all(replace(ASK, baselines=("fifo",)), TRACE)
     text = plot("Waits", waits, runs, "How long.")
     assert text.count(">mine<") == text.count(">fifo<") == 1
-    assert "A line for each seed." in text
+    assert "One line per seed." in text
     assert "var(--soft)" in text, "words of a plot are readable in light and in dark"
 
 
@@ -57,10 +59,10 @@ def test_a_plot_over_time_has_the_unit_of_its_length() -> None:
     world.job("first", at=0, runs=MINUTE, gpus=8)
     for length, words in ((30 * MINUTE, ">minutes<"), (30 * HOUR, ">hours<"), (90 * HOUR, ">days<")):
         world.job(f"at-{length}", at=length, runs=MINUTE, gpus=8)
-        text = plot("GPUs", held, [run_of(world)], "Held.")
+        text = plot("GPUs", allocated, [run_of(world)], "Held.")
         assert words in text
         assert ">GPUs<" in text
-        assert ">all there are<" in text
+        assert ">capacity<" in text
 
 
 @pytest.mark.slow
@@ -135,8 +137,8 @@ def test_percentiles_are_by_nearest_rank() -> None:
     for minute in range(200):
         world.job(f"job-{minute:03}", at=0, runs=MINUTE, gpus=8)
     found = metrics(run_of(world))
-    found_waits = {name: round(60 * found["waiting"]["all"][name]) for name in ("p50", "p95", "p99", "max")}
-    assert found_waits == {"p50": 99, "p95": 189, "p99": 197, "max": 199}
+    told = {name: round(60 * found["waiting"]["all"][name]) for name in ("p50", "p95", "p99", "max")}
+    assert told == {"p50": 99, "p95": 189, "p99": 197, "max": 199}
     assert found["utilisation"] == pytest.approx(1), "jobs that all come at once are looked at until the last has ended"
 
 
@@ -163,11 +165,11 @@ def test_baselines_conserve_work_and_overbook_nothing(name: str) -> None:
             restart_cost=MINUTE,
         )
     result = Baseline(world.workload(), POOLWIDE, RULES[name]).run()
-    held = 0
+    allocated = 0
     for step in result.stats.steps:
-        held += step.held
-        assert 0 <= held <= 10_000
-    assert held == 0
+        allocated += step.allocated
+        assert 0 <= allocated <= 10_000
+    assert allocated == 0
     for job in result.jobs.values():
         assert job.work == job.run_time
         assert job.ended - job.submitted == job.run_time + job.waited + job.lost + job.overhead + _saving(job, world)
@@ -196,7 +198,7 @@ def test_a_knob_is_a_place_of_the_policy() -> None:
     assert with_setting(DEFAULT_POLICY, {"protections.eviction_cap.evictions": 2}).protections.eviction_cap.evictions == 2
     with_projects = policy(projects=[{"name": "vision", "quota": {"gpus": 4}}, {"name": "default"}])
     assert with_setting(with_projects, {"projects.vision.quota.gpus": 6}).projects[0].quota.gpu_milli == 6000
-    with pytest.raises(ValueError, match="there is no 'graze'"):
+    with pytest.raises(ValueError, match="there is no field 'graze'"):
         with_setting(DEFAULT_POLICY, {"eviction.graze": "30s"})
     with pytest.raises(ValueError, match=r"eviction.grace=soon: eviction.grace"):
         with_setting(DEFAULT_POLICY, {"eviction.grace": "soon"})
@@ -237,8 +239,6 @@ def test_a_setting_under_which_jobs_never_end_is_on_no_frontier() -> None:
 
 def test_jobs_that_were_refused_are_told_with_the_reason_of_the_first() -> None:
     runs = run_all(replace(ASK, cluster="1x1", seeds=(0,), baselines=("fifo",), choices=Choices()), TRACE)
-    (found_waits,) = refusals(runs)
-    assert found_waits.startswith(
-        "mine, fifo: 30 jobs refused, which only 'not ended' counts; the first is job-1: even on the empty"
-    )
+    (told,) = refusals(runs)
+    assert told.startswith("mine, fifo: 30 jobs rejected, counted only in 'not ended'; the first is job-1: even on the empty")
     assert refusals(run_all(replace(ASK, seeds=(0,), baselines=()), TRACE)) == []

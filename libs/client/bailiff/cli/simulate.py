@@ -114,7 +114,7 @@ async def simulate(
         if again is not None:
             check_alone(context)
             before = options.manifest_of(again, "simulate")
-            ask = runs.ask_from(before.get("ask", {}))
+            ask = runs.experiment_from(before.get("ask", {}))
             source = simulator("traces.catalogue").trace(ask.trace)
         else:
             if trace is None:
@@ -129,7 +129,7 @@ async def simulate(
                 start=options.duration("--start-delay", start_delay) or 0,
                 release=options.duration("--release-delay", release_delay) or 0,
             )
-            ask = runs.Ask(
+            ask = runs.Experiment(
                 trace, cluster or source.cluster, chosen, delays, options.policies(policy or ()),
                 _baselines(runs.BASELINES, baseline or ()), range(seeds),
             )  # fmt: skip
@@ -242,7 +242,7 @@ def _list(session: Session) -> None:
         "traces": list(catalogue.SHIPPED),
         "formats": list(catalogue.FORMATS),
         "clusters": list(catalogue.CLUSTERS),
-        "baselines": baselines.SAID,
+        "baselines": baselines.DESCRIPTIONS,
     }
     manifest_text = [
         "traces:",
@@ -250,7 +250,7 @@ def _list(session: Session) -> None:
         f"formats of a file, as in slurm:jobs.txt: {', '.join(catalogue.FORMATS)}",
         f"clusters: {', '.join(catalogue.CLUSTERS)}; or as in 16x8xH100-80GB",
         "baselines:",
-        *(f"  {name}: {others}" for name, others in baselines.SAID.items()),
+        *(f"  {name}: {others}" for name, others in baselines.DESCRIPTIONS.items()),
     ]
     session.show(data, lambda: "\n".join(manifest_text))
 

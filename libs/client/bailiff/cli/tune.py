@@ -78,7 +78,7 @@ async def tune(
             check_alone(context)
             before = options.manifest_of(again, "policy tune")
             search = tuning.search_from(before)
-            source = catalogue.trace(search.ask.trace)
+            source = catalogue.trace(search.experiment.trace)
         else:
             if trace is None:
                 raise ClientError(ExitCode.USAGE, "expected a trace, found nothing", "list them: bailiff simulate --list")
@@ -91,7 +91,7 @@ async def tune(
             )  # fmt: skip
             base = options.policies([policy] if policy is not None else [])
             delays = simulator("timeline").Delays()
-            ask = runs.Ask(trace, cluster or source.cluster, chosen, delays, base, (), range(seeds))
+            ask = runs.Experiment(trace, cluster or source.cluster, chosen, delays, base, (), range(seeds))
             search = tuning.Search(ask, knob_values, most, high)
         with options.progress_bar(session.err) as progress:
             points = tuning.tune(search, source, progress)
@@ -101,7 +101,7 @@ async def tune(
     if manifest is not None:
         write(manifest, manifest_text + "\n")
     if report is not None:
-        ask = search.ask
+        ask = search.experiment
         seeded = count_text(len(ask.seeds), "seed")
         notes = [f"{len(points)} settings on {ask.trace}, cluster {ask.cluster}, {seeded}", *source.notes]
         write(report, simulator("report").frontier_page(f"Knobs of a policy on {ask.trace}", notes, points, manifest_text))
