@@ -321,7 +321,7 @@ async def test_what_postgresql_cannot_hold_as_text_stands_in_the_bytes_alone(dat
     assert await archived(database) == log.messages()
     assert [row["actor"] for row in await query(database, "SELECT actor FROM records WHERE actor LIKE 'eve%'")] == ["eve�"]
     assert [row["reason"] for row in await query(database, "SELECT reason FROM evictions WHERE job = $1", victim)] == [
-        "somebody wants it off its place: why�� not \\u0000"
+        "eviction requested: why�� not \\u0000"
     ]
     assert (await derived(database, None)).differences == []
 

@@ -48,11 +48,11 @@ def test_all_bounds_hold_and_the_set_is_irreducible(jobs, limits, quotas):
         gone.append(Unit(job, tuple(numbers(decision.tasks)), False) if decision.tasks else whole_job(job))
     for unit in gone:
         usage.evict(unit)
-    assert all(bound.holds() for bound in _bounds(usage))
+    assert all(bound.satisfied() for bound in _bounds(usage))
     for unit in gone:
         last = Unit(unit.job, unit.indices[:1], False)
         usage.restore(last)
-        assert not all(bound.holds() for bound in _bounds(usage)), "one more task might have stayed"
+        assert not all(bound.satisfied() for bound in _bounds(usage)), "one more task might have stayed"
         usage.evict(last)
     usage.rollback(0)
     state.enforcing = False

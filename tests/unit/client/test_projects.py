@@ -118,7 +118,7 @@ def test_create_update_delete(bailiff: Run, scribe: Scribe) -> None:
         (["create", "x", "--gpus", "many"], ExitCode.USAGE, '--gpus: expected a number of GPUs, as in 4 or 0.5, found "many"'),
         (["create", "x", "--limit-memory", "1 pizza"], ExitCode.USAGE, "--limit-memory: expected an amount of memory"),
         (["create", "Vision!"], ExitCode.USAGE, "expected a name of at most 63 characters"),
-        (["update", "research", "--parent", "vision"], ExitCode.USAGE, "go round in a circle"),
+        (["update", "research", "--parent", "vision"], ExitCode.USAGE, "form a cycle"),
         (["update", "vision"], ExitCode.USAGE, "nothing to change"),
         (["delete", "vision"], ExitCode.REJECTED, "project vision is in use: train"),
         (["delete", "research"], ExitCode.USAGE, "project research has subprojects: vision, speech"),

@@ -21,7 +21,7 @@ def test_evicted_by_hand_a_job_leaves_with_its_grace_and_waits_at_its_old_place(
     running(story)
     story.evict("train", reason="benchmark at noon")
     decided = story.expect("EvictionDecided", job="train", cause="requested", grace=150_000_000)
-    assert decided.reason == "somebody wants it off its place: benchmark at noon"
+    assert decided.reason == "eviction requested: benchmark at noon"
     story.yields("train")
     requeued = story.expect("JobRequeued", job="train", cause="requested", outcome="preempted")
     assert requeued.not_before == 0
@@ -204,7 +204,7 @@ def test_drained_gracefully_jobs_may_finish_until_the_deadline(story):
     story.wait(10 * MINUTE)
     story.expect("DrainDeadlineReached", node="n1")
     decided = story.expect("EvictionDecided", job="long", cause="drain", grace=150_000_000)
-    assert decided.reason == "n1 is being emptied (graceful): new driver"
+    assert decided.reason == "n1 is drained (graceful): new driver"
     story.yields("long")
     story.expect("JobRequeued", job="long", cause="drain")
     story.expect("JobPending", job="long")
@@ -221,7 +221,7 @@ def test_drained_gracefully_a_job_that_listens_moves_where_there_is_room(story):
     story.node("n2", gpus=8)
     story.drain("n1", "graceful", HOUR, "new driver")
     moves = story.expect("MigrationDecided", job="listens", cause="migration")
-    assert (moves.reason, [share.node for share in moves.placement]) == ("n1 is being emptied (graceful): new driver", [1])
+    assert (moves.reason, [share.node for share in moves.placement]) == ("n1 is drained (graceful): new driver", [1])
     assert story.job("deaf").phase == "running"
     story.yields("listens")
     story.expect("JobStarting", job="listens")
@@ -246,7 +246,7 @@ def test_an_undrain_takes_back_what_nobody_was_told_of(story):
     story.begin("told")
     story.undrain("n1")
     back = story.expect("EvictionCancelled", job="untold", notified=False)
-    assert back.reason == "its node is not being emptied any more"
+    assert back.reason == "its node is no longer drained"
     assert (story.job("untold").phase, story.job("told").phase) == ("running", "evicting")
     assert story.job("untold").evictions == 0
 
@@ -398,7 +398,7 @@ def test_room_that_is_only_on_its_way_out_is_no_place(story):
     story.runs("there", gpus=4)
     story.cancel("there")
     story.migrate("train")
-    assert "on their way out" in story.expect("MigrationRefused", job="train").reason
+    assert "evicting jobs" in story.expect("MigrationRefused", job="train").reason
 
 
 def test_it_keeps_to_the_nodes_that_it_names(story):

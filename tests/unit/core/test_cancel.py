@@ -45,7 +45,7 @@ def test_while_it_starts(story):
     story.started("job", task=0)
     story.cancel("job")
     stopped = story.expect("EvictionDecided", job="job", cause="cancelled")
-    assert stopped.reason == "its owner wants it gone"
+    assert stopped.reason == "cancellation requested"
     story.yields("job")
     story.expect("JobEnded", job="job", outcome="cancelled", exit_codes={"0": 85, "1": 85})
 

@@ -73,7 +73,7 @@ def test_a_failure_stops_the_others_and_ends_the_job(story):
     running(story)
     story.exits("job", 3, task=1)
     stopped = story.expect("EvictionDecided", job="job", cause="gang-failure", grace=150 * SECOND)
-    assert stopped.reason == "task 1 is gone, so the gang stops"
+    assert stopped.reason == "task 1 ended, so the gang is stopped"
     story.releases("job")
     story.staged("job", "term_sent", task=0)
     story.ends("job", 143, task=0)

@@ -60,7 +60,7 @@ def test_when_surplus_has_left_the_others_start_again_where_they_stand(story):
     story.yields("wide")
     story.expect("JobShrunk", job="wide", tasks="6-7")
     again = story.expect("MigrationDecided", job="wide", cause="resize")
-    assert again.reason == "it goes on with 6 tasks, which have to start together"
+    assert again.reason == "it restarts with 6 tasks"
     starts_again(story)
     assert (story.members("wide", "running"), story.job("demo").phase) == ([0, 1, 2, 3, 4, 5], "starting")
 

@@ -86,7 +86,7 @@ def test_a_gang_that_is_to_end_with_its_first_member_does(story, how):
     story.ends("train", 85)
     ended = story.expect("JobEnded", job="train", outcome="failed")
     what = "ended with exit code 7" if how == "fails" else "was lost"
-    assert ended.reason == f"task 1 {what}, and its owner said on_failure: end"
+    assert ended.reason == f"task 1 {what}, and on_failure is end"
 
 
 def test_it_may_be_evicted_all_the_same(story):

@@ -23,7 +23,7 @@ def test_never_told_it_is_as_if_nothing_had_been(story):
     story.expect("ReservationDropped", job="high", reason="cancelled")
     story.expect("JobEnded", job="high", outcome="cancelled")
     withdrawn = story.expect("EvictionCancelled", job="low", notified=False)
-    assert withdrawn.reason == "high does not need the room any more"
+    assert withdrawn.reason == "high no longer needs the resources"
     assert (story.job("low").phase, story.job("low").evictions, story.job("low").last_start) == ("running", 0, before)
 
 
@@ -172,7 +172,7 @@ def test_a_victim_taken_over_is_spared_when_its_new_plan_goes(story):
     story.cancel("mid")
     story.cancel("top")
     withdrawn = story.expect("EvictionCancelled", job="low", notified=True)
-    assert withdrawn.reason == "top does not need the room any more"
+    assert withdrawn.reason == "top no longer needs the resources"
 
 
 def test_a_victim_cancelled_while_it_is_being_spared_goes(story):

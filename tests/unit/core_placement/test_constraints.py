@@ -62,7 +62,7 @@ def test_who_was_reclaimed_from_does_not_get_it_back_by_another_verb(sketch, pre
     rules = {"cooldown": {"project": "1h"}}
     sketch.state.policy = policy({"name": "b", "quota": {"gpus": 0}}, protections=rules, preemption={"max_migrations": None})
     sketch.state.reclaimed_at["b"] = sketch.state.now - HOUR // 2
-    assert "does not borrow back yet" in (why(sketch, preemptor, "consolidate") or "")
+    assert "may not borrow during its cooldown" in (why(sketch, preemptor, "consolidate") or "")
     assert terms(sketch, preemptor, "preempt").limited
     assert not terms(sketch, preemptor, "reclaim").limited
 

@@ -147,7 +147,7 @@ def test_all_victims_together_must_still_be_allowed_to_leave(sketch):
     pair = sketch.job("pair", group(2, gpus=4), priority=75)
     answer = ask(sketch, pair)
     sketch.state.policy = policy(protections={"budgets": [{"name": "web", "labels": {"app": "web"}, "max_disruptions": 1}]})
-    assert why(sketch, pair, answer) == "budget 'web' lets at most 1 of its jobs leave at a time, 1 more now"
+    assert why(sketch, pair, answer) == "budget 'web' allows 1 disruption at a time, 1 left"
 
 
 def test_victims_of_another_project_must_together_be_above_its_quota(sketch):
@@ -205,7 +205,7 @@ def test_reclaim_takes_only_what_is_still_beyond_the_share(sketch):
     owner, answer = reclaiming(sketch)
     sketch.state.jobs["two"].project = "c"
     sketch.state.policy = policy(*({"name": name, "quota": {"gpus": 4}} for name in "abc"))
-    assert why(sketch, owner, answer) == "project a would lose more than it has above its fair share and its quota"
+    assert why(sketch, owner, answer) == "project a would lose more than it uses beyond its fair share and its quota"
 
 
 def test_nor_does_it_turn_the_tables(sketch):
@@ -225,7 +225,7 @@ def test_nor_does_it_turn_the_tables(sketch):
     sketch.node("c", gpus=4)
     sketch.running("borrower", "c", range(3)).project = "c"
     assert why(sketch, owner, answer) == (
-        "project mine would use 7 of its fair share of 6 GPUs, a larger part of it than project theirs would be left with"
+        "project mine would use 7 of its fair share of 6 GPUs, a larger part of it than project theirs would keep"
     )
 
 

@@ -240,7 +240,7 @@ def test_some_members_only_are_read_where_only_those_are_meant() -> None:
     [
         ({"gpu_share_milli": 500, "gpu_share_bytes": 1}, "a share is one or the other"),
         ({"gpu_share_milli": 500, "gpu_milli": 1000}, "leave one out"),
-        ({"gpu_devices": 2}, "asks for gpu_devices and no share"),
+        ({"gpu_devices": 2}, "requests gpu_devices without a share"),
         ({"gpu_milli": 1500}, "a part of one is gpu_share_milli"),
     ],
 )

@@ -24,7 +24,7 @@ def test_a_job_that_waits_long_enough_passes_others_and_both_values_are_recorded
     assert story.state.queue == ["young", "old"]
     story.wait(1)
     aged = story.expect("JobPriorityBoosted", job="old", priority=50, effective_priority=80)
-    assert "waits" in aged.reason
+    assert "pending" in aged.reason
     assert story.state.queue == ["old", "young"]
     story.node("n1")
     story.expect("JobPlaced", job="old")
@@ -66,7 +66,7 @@ def test_a_job_that_goes_back_to_the_queue_waits_anew(tell):
     story.started("old")
     story.ends("old", code=1)
     back = story.expect("JobPriorityBoosted", job="old", priority=50, effective_priority=50)
-    assert "anew" in back.reason
+    assert "restarted" in back.reason
 
 
 def test_a_job_evicted_as_often_as_the_policy_says_counts_more_for_good(tell):

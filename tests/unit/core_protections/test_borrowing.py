@@ -30,7 +30,8 @@ def test_who_lost_by_reclaim_waits_before_it_goes_beyond_its_quota_again():
     note_reclaimed(pool_bench.state, "web", ["vision"])
     again = pool_bench.waiting("again", project="vision", gpus=3)
     assert (
-        barred(pool_bench, again) == "project vision was reclaimed from a moment ago and does not borrow back yet (rule cooldown)"
+        barred(pool_bench, again)
+        == "project vision lost resources to reclaim and may not borrow during its cooldown (rule cooldown)"
     )
     assert (
         project_cooldown.may_borrow_at(pool_bench.state, "vision")

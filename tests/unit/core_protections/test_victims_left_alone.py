@@ -321,7 +321,7 @@ def test_a_budget_is_spent_by_who_is_on_its_way_out():
     assert shield(bench, core(one)) == "budget"
     assert shield(bench, core(bench.running("w"))) is None, "another group"
     leaving.cancelled = True
-    assert shield(bench, core(other)) is None, "its owner wants it gone: that costs the group nothing"
+    assert shield(bench, core(other)) is None, "cancellation requested: that costs the group nothing"
 
 
 def test_a_budget_bounds_a_set_as_a_whole():
@@ -329,7 +329,7 @@ def test_a_budget_bounds_a_set_as_a_whole():
     jobs = [bench.running(name, labels={"app": "web"}) for name in "xy"]
     assert forbidden(bench, [core(jobs[0])]) is None
     reason = forbidden(bench, [core(job) for job in jobs])
-    assert "budget 'web' lets at most 1" in reason
+    assert "budget 'web' allows 1 disruption" in reason
 
 
 def test_a_budget_does_not_count_surplus_or_promises():

@@ -220,7 +220,7 @@ def test_an_ancestor_must_not_end_up_fuller_than_a_sibling_that_lost(asked: int,
     assert (reclaim.unbalanced([victim]) is None) is balanced
     if not balanced:
         assert reclaim.unbalanced([victim]) == (
-            "project lab would use 6 of its fair share of 4 GPUs, a larger part of it than project shop would be left with"
+            "project lab would use 6 of its fair share of 4 GPUs, a larger part of it than project shop would keep"
         )
 
 

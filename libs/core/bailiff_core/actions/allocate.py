@@ -85,7 +85,7 @@ def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacem
         if unit.job.phase == "starting":
             too_soon = "it grows once all of it runs"
         elif not is_on_ready_nodes(state, unit.job):
-            too_soon = "it grows once all nodes that it runs on are heard again"
+            too_soon = "it grows once all its nodes report again"
     if too_soon is not None:
         return too_soon
     state.indices.to_schedule.pop(unit.job.id, None)

@@ -48,7 +48,7 @@ def drain_migrations(state: PoolState) -> Iterator[Decision]:
             found = place_elsewhere(state, job, None)
             if not isinstance(found, str):
                 node = next(state.nodes[task.node] for task in job.tasks if task.node in state.draining)
-                reason = with_reason(f"{node.name} is being emptied ({drain.mode})", drain.reason)
+                reason = with_reason(f"{node.name} is drained ({drain.mode})", drain.reason)
                 yield _migration(state, job, found, drain_grace(state, job, drain), reason)
 
 
@@ -80,7 +80,7 @@ def place_elsewhere(state: PoolState, job: Job, node: str | None) -> GangPlaceme
     own = dict.fromkeys(task.node for task in job.tasks)
     closed = [entry for entry in cluster.nodes.values() if (entry.number in own if node is None else entry.name != node)]
     if len(closed) == len(cluster.nodes):
-        return "there is no other node that takes work"
+        return "no other node is schedulable"
     members = tuple(task.index for task in allocated_tasks(job) if task.state != "reserved")
     moved = Unit(replace(job, tasks=[], reservation=[]), members, core=True)
     mark = cluster.mark()
@@ -91,5 +91,5 @@ def place_elsewhere(state: PoolState, job: Job, node: str | None) -> GangPlaceme
     if isinstance(found, NoFit):
         return found.why
     if found.future:
-        return "there is room for it elsewhere only when others that are on their way out have left"
+        return "it fits elsewhere only once evicting jobs have released their resources"
     return replace(found, future=True)

@@ -39,4 +39,4 @@ def _fault_text(state: PoolState, task: Task) -> str:
     node = state.nodes[task.node]
     unhealthy = [node.devices[number] for number in bits(task.devices) if not node.devices[number].healthy]
     faults = ", ".join(f"{device.id} of {node.name}: {device.fault}" for device in unhealthy)
-    return faults or f"a device of {node.name} broke and is back"
+    return faults or f"a device of {node.name} failed and recovered"

@@ -41,7 +41,7 @@ class Bound:
             if self.exceeded(at):
                 used, maximum = resource_text(at, self.used(self.project)[at]), resource_text(at, self.maximum[at], up=False)
                 return f"{project_text(self.project)} uses {used} of its {self.name} of {maximum} {resource}"
-        return f"{project_text(self.project)} keeps to its {self.name}"
+        return f"{project_text(self.project)} is within its {self.name}"
 
 
 def enforcement(state: PoolState) -> Iterator[Decision]:

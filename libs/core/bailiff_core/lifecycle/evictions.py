@@ -18,7 +18,7 @@ def cancelled_evictions_of_preemptions(state: PoolState) -> Iterator[Decision]:
     for entry in active_evictions(state):
         eviction = entry.eviction
         if eviction.cause in ("migration", "resize") and not entry.job.reservation and eviction.started_seq is None:
-            reason = "the place that was kept for it is gone"
+            reason = "its reservation was dropped"
             yield EvictionCancelled(job=entry.job.id, attempt=entry.job.attempt, preemption=None, notified=False, reason=reason)
             continue
         if (
@@ -26,7 +26,7 @@ def cancelled_evictions_of_preemptions(state: PoolState) -> Iterator[Decision]:
             and eviction.started_seq is None
             and not any(_is_drain_due(state, task) for task in entry.tasks)
         ):
-            reason = "its node is not being emptied any more"
+            reason = "its node is no longer drained"
             yield EvictionCancelled(
                 job=entry.job.id, attempt=entry.job.attempt, preemption=None, notified=False, reason=reason, tasks=entry.part
             )
@@ -41,7 +41,7 @@ def cancelled_evictions_of_preemptions(state: PoolState) -> Iterator[Decision]:
             attempt=entry.job.attempt,
             preemption=eviction.preemption,
             notified=notified,
-            reason=f"{eviction.for_job} does not need the room any more",
+            reason=f"{eviction.for_job} no longer needs the resources",
             tasks=ranges(task.index for task in entry.remaining) if entry.part and notified else entry.part,
         )
 

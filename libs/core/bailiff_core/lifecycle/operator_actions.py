@@ -25,9 +25,7 @@ def paused_jobs(state: PoolState) -> Iterator[Decision]:
             yield ReservationDropped(job=job.id, reason="paused", preemption=job.preemption)
         elif job.phase in ACTIVE:
             idle_reason = job.idle_recorded and job.pause_reason  # paused by the idle rule, with its reason
-            yield eviction_decision(
-                state, job, "paused", idle_reason or with_reason("somebody wants it paused", job.pause_reason)
-            )
+            yield eviction_decision(state, job, "paused", idle_reason or with_reason("pause requested", job.pause_reason))
 
 
 def requested_evictions(state: PoolState) -> Iterator[Decision]:
@@ -38,9 +36,7 @@ def requested_evictions(state: PoolState) -> Iterator[Decision]:
         if job.phase == "reserved":
             yield ReservationDropped(job=job.id, reason="requested", preemption=job.preemption)
         elif job.phase in ACTIVE:
-            yield eviction_decision(
-                state, job, "requested", with_reason("somebody wants it off its place", job.operator_request.reason)
-            )
+            yield eviction_decision(state, job, "requested", with_reason("eviction requested", job.operator_request.reason))
 
 
 def drains(state: PoolState) -> Iterator[Decision]:
@@ -58,7 +54,7 @@ def drains(state: PoolState) -> Iterator[Decision]:
             node = state.nodes[on_due_nodes[0].node]
             assert node.drain is not None
             tasks = "" if requires_nodes(job, due) else ranges(task.index for task in on_due_nodes)
-            reason = with_reason(f"{node.name} is being emptied ({node.drain.mode})", node.drain.reason)
+            reason = with_reason(f"{node.name} is drained ({node.drain.mode})", node.drain.reason)
             yield eviction_decision(state, job, "drain", reason, tasks, grace=drain_grace(state, job, node.drain))
 
 

@@ -20,9 +20,7 @@ def resized_gangs(state: PoolState) -> Iterator[Decision]:
         active = [task for task in job.tasks if task.state in ACTIVE]
         leaving = any(task.eviction is not None or task.state == "exited" for task in job.tasks)
         if job.restart_pending and job.phase == "running" and active and not leaving and not any(map(is_done, job.tasks)):
-            yield restart_in_place(
-                state, job, active, f"it goes on with {count_text(len(active), 'task')}, which have to start together"
-            )
+            yield restart_in_place(state, job, active, f"it restarts with {count_text(len(active), 'task')}")
 
 
 def restart_in_place(state: PoolState, job: Job, members: list[Task], reason: str) -> Decision:

@@ -14,5 +14,5 @@ from .timers import timers_of
 def stale_gangs(state: PoolState) -> Iterator[Decision]:
     """Evicts each such gang whole; it is requeued."""
     for job in timers_of(state).due(state, rule.NAME):
-        reason = f"for {(state.now - (job.stale_since or 0)) // 1_000_000} s it has lacked members that it needs"
+        reason = f"below its minimum number of tasks for {(state.now - (job.stale_since or 0)) // 1_000_000} s"
         yield EvictionDecided(job=job.id, attempt=job.attempt, cause="stale-gang", grace=grace_of(state, job), reason=reason)

@@ -73,7 +73,7 @@ def _end_or_requeue(state: PoolState, job: Job) -> Decision:
     if outcome in ("failed", "lost") and job.demand.on_failure == "end":
         first = next(task for task in job.tasks if verdict(task) == outcome)
         how = f"ended with exit code {first.exit_code}" if outcome == "failed" else "was lost"
-        reason = f"task {first.index} {how}, and its owner said on_failure: end"
+        reason = f"task {first.index} {how}, and on_failure is end"
         return JobEnded(job=job.id, attempt=job.attempt, outcome="failed", exit_codes=codes, reason=reason)
     if outcome == "failed" and job.failures >= (job.demand.max_failures or 0):
         first = next(task for task in job.tasks if verdict(task) == "failed")
@@ -107,9 +107,9 @@ def broken_attempts(state: PoolState) -> Iterator[Decision]:
         dispensable = dict.fromkeys(task.index for task in _dispensable(state, job))
         broken = [task for task in job.tasks if task.index not in dispensable and _ended_badly(task)]
         if job.cancelled:
-            yield eviction_decision(state, job, "cancelled", "its owner wants it gone")
+            yield eviction_decision(state, job, "cancelled", "cancellation requested")
         elif broken:
-            yield eviction_decision(state, job, "gang-failure", f"task {broken[0].index} is gone, so the gang stops")
+            yield eviction_decision(state, job, "gang-failure", f"task {broken[0].index} ended, so the gang is stopped")
 
 
 def scaled_down(state: PoolState) -> Iterator[Decision]:
@@ -124,7 +124,7 @@ def scaled_down(state: PoolState) -> Iterator[Decision]:
                 yield ReservationDropped(job=job.id, reason="scaled", preemption=job.preemption, tasks=reserved)
             placed = ranges(task.index for task in extra if task.state != "reserved")
             if placed:
-                yield eviction_decision(state, job, "scaled", f"it asks for {job.size} tasks now", placed)
+                yield eviction_decision(state, job, "scaled", f"scaled down to {job.size} tasks", placed)
 
 
 def overdue_jobs(state: PoolState) -> Iterator[Decision]:
@@ -132,7 +132,7 @@ def overdue_jobs(state: PoolState) -> Iterator[Decision]:
     while state.run_time_limits and state.run_time_limits[0][0] <= state.now:
         job = state.jobs[state.run_time_limits[0][1]]
         yield eviction_decision(
-            state, job, "time-limit", f"it may run for {(job.demand.run_time_limit or 0) // 1_000_000} s, which are over"
+            state, job, "time-limit", f"its run-time limit of {(job.demand.run_time_limit or 0) // 1_000_000} s is reached"
         )
 
 

@@ -81,7 +81,7 @@ class JobDemand(Document):
     def _gang_is_countable(self) -> "JobDemand":
         total = sum(group.count for group in self.tasks)
         if total > 10_000:
-            raise ValueError(f"a job holds at most 10000 tasks, this one {total}")
+            raise ValueError(f"a job may have at most 10000 tasks, this one has {total}")
         if self.min_tasks is not None and self.min_tasks > total:
             raise ValueError(f"min_tasks is {self.min_tasks}, but the job has only {total} tasks")
         return self

@@ -46,11 +46,11 @@ def share_problem(demand: JobDemand) -> str | None:
     """Returns why the job's GPU request is invalid, or `None`."""
     for number, group in enumerate(demand.tasks):
         if group.gpu_share_milli is not None and group.gpu_share_bytes is not None:
-            return f"tasks.{number} asks for gpu_share_milli and for gpu_share_bytes: a share is one or the other"
+            return f"tasks.{number} requests gpu_share_milli and gpu_share_bytes: a share is one or the other"
         if shares_devices(group) and group.gpu_milli:
-            return f"tasks.{number} asks for whole GPUs (gpu_milli) and for shares of some: leave one out"
+            return f"tasks.{number} requests whole GPUs (gpu_milli) and shares of GPUs: leave one out"
         if group.gpu_devices is not None and not shares_devices(group):
-            return f"tasks.{number} asks for gpu_devices and no share: say gpu_share_milli or gpu_share_bytes, or gpu_milli"
+            return f"tasks.{number} requests gpu_devices without a share: set gpu_share_milli, gpu_share_bytes or gpu_milli"
         if group.gpu_milli % 1000:
             return f"tasks.{number}.gpu_milli is {group.gpu_milli}: whole GPUs are thousands, a part of one is gpu_share_milli"
     return None

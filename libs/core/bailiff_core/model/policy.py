@@ -268,7 +268,7 @@ class Policy(Document):
                 if above not in parents:
                     raise ValueError(f"project {seen[-1]!r} names the parent {above!r}, which is not defined")
                 if above in seen:
-                    raise ValueError(f"projects {' -> '.join([*seen, above])} go round in a circle")
+                    raise ValueError(f"projects {' -> '.join([*seen, above])} form a cycle")
                 seen.append(above)
                 above = parents[above]
         for budget in self.protections.budgets:

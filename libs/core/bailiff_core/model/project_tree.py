@@ -134,7 +134,7 @@ def project_text(project: str) -> str:
     """Returns the project as sentences name it."""
     if project.endswith(DIRECT):
         above = project.removesuffix(DIRECT)
-        return f"what is submitted straight to project {above}" if above else "what is submitted without a project"
+        return f"jobs submitted directly to project {above}" if above else "jobs without a project"
     return f"project {project}" if project else "the pool"
 
 

@@ -100,7 +100,7 @@ def parse_resources(value: Any) -> Any:
     ):
         if short in found:
             if exact in found:
-                raise ValueError(f"{short} and {exact} say the same thing: leave one out")
+                raise ValueError(f"{short} and {exact} set the same value: remove one")
             try:
                 found[exact] = convert(found.pop(short))
             except ValueError as error:
@@ -118,7 +118,7 @@ def _thousandths(value: Any) -> Any:
     if not 0 <= exact <= MAX_INTEGER:
         raise ValueError(wanted)
     if exact.denominator != 1:
-        raise ValueError(f"{value!r} is finer than a thousandth")
+        raise ValueError(f"{value!r} has more than three decimals")
     return int(exact)
 
 

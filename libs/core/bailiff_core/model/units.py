@@ -99,13 +99,13 @@ def sub_group_problem(demand: JobDemand) -> str | None:
         while above is not None and steps <= len(groups):
             above, steps = groups[above].parent if above in groups else None, steps + 1
         if above is not None:
-            return f"sub-group {group.name!r} lies within itself"
+            return f"sub-group {group.name!r} is its own ancestor"
     for number, part in enumerate(demand.tasks):
         if part.sub_group is not None:
             if part.sub_group not in groups:
                 return f"tasks.{number} belongs to the sub-group {part.sub_group!r}, which is not defined"
             if part.sub_group in children:
-                return f"tasks.{number} belongs to {part.sub_group!r}, which holds sub-groups and therefore no tasks"
+                return f"tasks.{number} belongs to {part.sub_group!r}, which has sub-groups, so it cannot have tasks"
             tasks[part.sub_group] = tasks.get(part.sub_group, 0) + part.count
     for name, group in groups.items():
         has, wants, what = (

@@ -6,6 +6,7 @@ continues; neither do dropped reservations and cancelled jobs.
 
 from collections.abc import Iterable, Sequence
 
+from bailiff_core.humanize import count_text
 from bailiff_core.model.policy import Action, Budget
 from bailiff_core.model.project_tree import tree_of
 from bailiff_core.model.state import Job, PoolState
@@ -54,7 +55,7 @@ class BudgetUsage:
             evictions = sum(self.covers(budget, job) for job in jobs)
             if evictions and evictions > left:
                 limit, more = budget.max_disruptions, max(0, left)
-                return f"budget {budget.name!r} lets at most {limit} of its jobs leave at a time, {more} more now"
+                return f"budget {budget.name!r} allows {count_text(limit, 'disruption')} at a time, {more} left"
         return None
 
 

@@ -34,8 +34,8 @@ def reason(state: PoolState, job: Job) -> str:
     if _evicted_often(rules, job):
         return f"it was evicted {count_text(job.evictions, 'time')}"
     if effective(state, job) != job.base_priority:
-        return f"it waits for longer than {(rules.waiting or 0) // 1_000_000} s"
-    return "it waits anew"
+        return f"pending for longer than {(rules.waiting or 0) // 1_000_000} s"
+    return "its pending time restarted"
 
 
 def due(state: PoolState, job: Job) -> int | None:

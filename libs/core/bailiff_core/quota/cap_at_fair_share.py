@@ -52,7 +52,7 @@ class CapAtFairShare:
                 mine, most = resource_text(at, after[at]), resource_text(at, share[at], up=False)
                 return (
                     f"{project_text(project)} would use {mine} of its fair share of {most} {RESOURCES[at]}, "
-                    f"and nobody is preempted for what is beyond it (rule {NAME})"
+                    f"and preempt does not exceed it (rule {NAME})"
                 )
         return None
 

@@ -33,7 +33,7 @@ def cooldown_violation(snapshot: ResourceSnapshot, unit: Unit) -> str | None:
             continue
         asked = asked or of_unit(unit, snapshot.usage.smallest)
         if _borrows(snapshot.usage.allocated(project), asked, tree.branches[project].quota):
-            return f"{project_text(project)} was reclaimed from a moment ago and does not borrow back yet (rule {NAME})"
+            return f"{project_text(project)} lost resources to reclaim and may not borrow during its cooldown (rule {NAME})"
     return None
 
 

@@ -172,7 +172,7 @@ class Reclaim:
                     if at is not None:
                         share = self._shares.get(project, ZERO)
                         says = _would_use(project, at, mine, share, "fair share")
-                        return f"{says}, a larger part of it than {project_text(sibling)} would be left with"
+                        return f"{says}, a larger part of it than {project_text(sibling)} would keep"
         return None
 
     def _fuller(self, project: str, mine: ResourceVector, sibling: str, theirs: ResourceVector) -> int | None:

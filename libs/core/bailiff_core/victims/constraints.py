@@ -98,7 +98,7 @@ class Constraints:
         for unit in taken:
             of_project.setdefault(reclaim.loser(unit.job), []).append(unit)
         names = [project_text(project) for project, units in of_project.items() if not reclaim.admits(units)]
-        return f"{names[0]} would lose more than it has above its fair share and its quota"
+        return f"{names[0]} would lose more than it uses beyond its fair share and its quota"
 
     def over_limit_after(self, leaving: Iterable[Unit], place: GangPlacement | None = None) -> str | None:
         """Why the preemptor would exceed a limit or its fair share, or violate a cooldown, even after these evictions."""
