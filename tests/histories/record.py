@@ -246,6 +246,14 @@ HISTORIES: dict[str, Callable[[Story], None]] = {
     "shared-devices-and-moves-7": shared_devices_and_moves,
     "cancelled-evictions-7": cancelled_evictions,
     "node-lost-7": node_lost,
+    "preemption-of-one-node-8": preemption_of_one_node,
+    "gang-over-two-nodes-with-a-cycle-cut-short-8": gang_over_two_nodes_with_a_cycle_cut_short,
+    "borrow-and-reclaim-8": borrow_and_reclaim,
+    "operator-requests-8": operator_requests,
+    "no-counter-reclaim-8": no_counter_reclaim,
+    "shared-devices-and-moves-8": shared_devices_and_moves,
+    "cancelled-evictions-8": cancelled_evictions,
+    "node-lost-8": node_lost,
 }
 
 
