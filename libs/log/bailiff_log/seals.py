@@ -65,9 +65,7 @@ def read_private_key(path: Path) -> bytes:
     except binascii.Error:
         raw = b""
     if len(raw) != KEY_BYTES:
-        raise KeyFileError(
-            f"{path}: expected an Ed25519 private key, {KEY_BYTES} bytes as base64url; create one: bailiff key new"
-        )
+        raise KeyFileError(f"{path}: expected an Ed25519 private key, {KEY_BYTES} bytes as base64url; run: bailiff key new")
     return raw
 
 
