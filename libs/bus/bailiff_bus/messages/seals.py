@@ -13,7 +13,7 @@ SignatureText = Annotated[str, Field(min_length=86, max_length=86, pattern=r"^[A
 
 
 class SealingKey(MessageBody):
-    """Key rotation: this key signs all later seals of the log. Signed with the previous key; the first key has no signature.
+    """Publishes the key that signs the following seals. Signed with the previous key; the first key has no signature.
 
     key, previous_key: Ed25519 public keys, base64url. identity: hash of the log's first record.
     """
