@@ -610,7 +610,7 @@ def rows_after(wires: list[Wire]) -> int:
     for wire in wires:
         apply(state, record := decode(wire))
         holds.at(state, Entry(record, wire, record.seq, 0, ""))
-    return len(holds.held.places.begun) + len(holds.held.states.begun)
+    return len(holds.held.allocations.begun) + len(holds.held.states.begun)
 
 
 async def test_who_holds_what_goes_on_where_it_stopped_and_anew_where_the_log_is_another(database: str, tmp_path: Path) -> None:

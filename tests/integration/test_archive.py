@@ -32,7 +32,7 @@ from bailiff_core.records.wire import UnreadableRecord
 from bailiff_devstack.postgres import EmbeddedPostgres
 from bailiff_log.archive_rows import RECORD_COLUMNS, record_row
 from bailiff_log.chain_verifier import ChainVerifier
-from bailiff_log.read_model import UPSERTS, People
+from bailiff_log.read_model import UPSERTS, ReadModel
 from bailiff_log.seals import SealChain, SealVerifier
 from bailiff_service.exit_code import MustStop
 from bailiff_service.settings import PoolDeclaration
@@ -432,16 +432,16 @@ async def test_an_archive_of_an_earlier_version_goes_on_with_all_that_it_has(
 async def fill(connection: asyncpg.Connection, messages: list[Message]) -> None:
     """As the auditor of any version has stored these: with the columns that the first one had."""
     await connection.execute("INSERT INTO pools (name, partition) VALUES ('pool-a', 0)")
-    walk, people, tree, rows = ChainVerifier("pool-a"), People(1), Frontier(), []
+    walk, model, tree, rows = ChainVerifier("pool-a"), ReadModel(1), Frontier(), []
     for message in messages:
         record = walk.read(message)
         assert record is not None
         digest = bytes.fromhex(walk.head.hash)
-        people.note(record)
+        model.note(record)
         tree.append(leaf_hash(digest))
         rows.append(record_row(1, message, record, digest))
     await connection.copy_records_to_table("records", records=rows, columns=RECORD_COLUMNS)
-    for table, text in people.take().items():
+    for table, text in model.take().items():
         await connection.execute(UPSERTS[table], text)
     await connection.execute(
         """UPDATE pools SET next_seq = $1::bigint, next_offset = $1, head_offset = $1::bigint - 1, head_hash = $2,

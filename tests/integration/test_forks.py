@@ -107,7 +107,7 @@ async def test_what_was_lost_is_set_aside_and_the_archive_follows_the_log_again(
         {"invalidated_size": aside.invalidated_size - 4},
         {"key": "A" * 43},
     ):
-        with pytest.raises(VerificationFailed, match="invalidated"):
+        with pytest.raises(VerificationFailed, match="invalidation"):
             chain_of([*bodies[:at], SealsInvalidated.model_validate_json(json.dumps(aside.to_data() | changed))])
     with pytest.raises(VerificationFailed, match=r"different roots|does not continue"):  # without it the seals do not fit
         chain_of([*bodies[:at], *bodies[at + 1 :]])

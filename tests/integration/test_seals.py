@@ -108,15 +108,15 @@ async def test_a_new_key_seals_once_the_old_one_has_signed_it_and_not_before(dat
     assert len(chain.keys) == 2
     assert [seal.key for seal in chain.seals] == [chain.keys[0], chain.keys[1], chain.keys[1]]
     judged(log, trusted=(chain.keys[0],))
-    with pytest.raises(VerificationFailed, match="none of those to trust"):
+    with pytest.raises(VerificationFailed, match="not a trusted key"):
         judged(log, trusted=("A" * 43,))
 
     first, second = chain.keys  # a proof under the second can be checked by who knows the first only, and the other way round
     source = Source(log.pool, 0, given(log.messages()), published(log), ChainHead(log.pool))
-    proof = await proofs.prove(source, 250, chain.seals[2], chain.handovers)
+    proof = await proofs.prove(source, 250, chain.seals[2], chain.key_messages)
     assert check_proof(json.dumps(proof), [first]).keys == [first, second]
     assert check_proof(json.dumps(proof), [second]).keys == [second]
-    with pytest.raises(VerificationFailed, match="none of those to trust"):
+    with pytest.raises(VerificationFailed, match="not a trusted key"):
         check_proof(json.dumps(proof), ["A" * 43])
     others = [make_key(each, log.pool, chain.identity, before) for each, before in ((THEIRS, None), (THEIRS, THEIRS))]
     for handovers in (

@@ -230,8 +230,8 @@ async def test_a_folder_is_found_whose_end_or_beginning_no_seal_covers(
         assert found["broken"] is None
         assert not found["ok"]
         assert f"records {size} to" in found["seal_problem"]
-        assert "under none of the seals" in found["seal_problem"]
+        assert "are not sealed" in found["seal_problem"]
 
     kept["segments"][0]["peaks"][0] = "00" * 32
     (tmp_path / "manifest.json").write_text(json.dumps(kept))
-    assert "are not those that were sealed" in (await verified(from_file(tmp_path), [key]))["seal_problem"]
+    assert "are not the sealed ones" in (await verified(from_file(tmp_path), [key]))["seal_problem"]

@@ -25,18 +25,18 @@ def check(wires: list[Wire]) -> None:
         holds.at(state, record, stored=False)
         places = [allocations_of(state, job) for job in state.jobs.values()]
         states = [gpu_states_of(node) for node in state.nodes.values()]
-        for spans, found in ((holds.places, places), (holds.states, states)):
+        for spans, found in ((holds.allocations, places), (holds.states, states)):
             whole = {key: what for part in found for key, what in part.items()}
-            kept = {key: row.what for rows in spans.open.values() for key, row in rows.items()}
+            kept = {key: row.values for rows in spans.open.values() for key, row in rows.items()}
             assert kept == whole, record
         moments.append({key: what for part in places for key, what in part.items()})
     for seq, expected in enumerate(moments):
-        assert as_of(holds.places, seq) == expected, seq
+        assert as_of(holds.allocations, seq) == expected, seq
 
 
 def as_of(spans: IntervalRows, seq: int) -> dict:
     """What the rows say of the moment after this record."""
-    return {row.key: row.what for row in spans.begun if row.begin[0] <= seq and (row.end[0] is None or row.end[0] > seq)}
+    return {row.key: row.values for row in spans.begun if row.begin[0] <= seq and (row.end[0] is None or row.end[0] > seq)}
 
 
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)

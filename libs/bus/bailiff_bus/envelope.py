@@ -2,7 +2,7 @@
 
 Written in binary mode: attributes in `ce_*` headers, the data as JSON in the value. Read in binary mode and in structured
 mode (`content-type: application/cloudevents+json`, the whole event as one JSON object), from any topic. Any other input
-raises `InvalidMessage` with a code for programs and a sentence for people, and nothing else.
+raises `InvalidMessage` with a code and a readable reason, and nothing else.
 
 Data is JSON without duplicate keys, fractions, U+0000 or unpaired surrogates, integers within ±(2^53 - 1), nested at most
 64 deep. Its canonical form (sorted keys, no spaces, UTF-8) is validated and covered by `digest`, so that both modes, and
@@ -441,7 +441,7 @@ def _time_value(text: str) -> int:
 
 
 def _with_hints(error: InvalidMessage, event: _Event) -> InvalidMessage:
-    """The error with the attributes that could be read, as far as the log may hold them."""
+    """The error with the attributes that could be read, if they are valid in a record."""
     return InvalidMessage(
         error.code,
         error.reason,

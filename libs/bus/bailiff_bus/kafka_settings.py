@@ -28,11 +28,11 @@ class KafkaSettings(BaseModel):
     @model_validator(mode="after")
     def _check_sasl(self) -> "KafkaSettings":
         wants_sasl = self.security_protocol.startswith("SASL")
-        given = [name for name in ("sasl_mechanism", "username", "password") if getattr(self, name) is not None]
-        if wants_sasl and len(given) < 3:
+        present = [name for name in ("sasl_mechanism", "username", "password") if getattr(self, name) is not None]
+        if wants_sasl and len(present) < 3:
             raise ValueError(f"{self.security_protocol} needs sasl_mechanism, username and password")
-        if given and not wants_sasl:
-            unused = ", ".join(given)
+        if present and not wants_sasl:
+            unused = ", ".join(present)
             raise ValueError(
                 f"{unused}: unused, as security_protocol is {self.security_protocol}; set a SASL protocol or remove them"
             )
@@ -40,10 +40,10 @@ class KafkaSettings(BaseModel):
 
     @property
     def request_timeout(self) -> float:
-        """In seconds."""
+        """Request timeout, seconds."""
         return self.request_timeout_ms / 1000
 
     @property
     def session_timeout(self) -> float:
-        """In seconds."""
+        """Session timeout, seconds."""
         return self.session_timeout_ms / 1000

@@ -1,4 +1,4 @@
-"""A structlog logger that loads structlog at the first line logged: a short command that logs nothing does not pay for it."""
+"""A structlog logger that imports structlog at the first line logged, so that short commands start fast."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
@@ -10,7 +10,7 @@ _before_first_use: Callable[[], None] | None = None
 
 
 def call_before_first_use(configure: Callable[[], None]) -> None:
-    """Have logging configured by this function just before the first line."""
+    """Register the function that configures logging; it is called before the first line is logged."""
     global _before_first_use
     _before_first_use = configure
 

@@ -1,4 +1,4 @@
-"""The port to a log of topics, as small as the services need it: read by offset, send and get the offset back."""
+"""The port to Kafka-like messaging: read partitions by offset, send with acknowledgement, join consumer groups."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Where an acknowledged message was stored. `offset` is None when the broker did not say."""
+    """Where an acknowledged message was stored. `offset` is None if the broker did not return it."""
 
     partition: int
     offset: int | None

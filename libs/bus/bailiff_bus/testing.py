@@ -61,7 +61,7 @@ class Faults(Protocol):
         ...
 
     def delivery(self, client: str, message: Message) -> float:
-        """Delay in seconds before a reader of this client sees this message and later ones of its partition."""
+        """Delay in seconds before readers of this client receive this message and later ones of its partition."""
         ...
 
 
@@ -101,7 +101,7 @@ class MemoryCluster:
         self._groups: dict[tuple[str, str], _Group] = {}
 
     def client(self, name: str) -> "MemoryBus":
-        """A client, standing for one process."""
+        """A client, representing one process."""
         return MemoryBus(self, name)
 
     def begin_outage(self) -> None:
@@ -131,7 +131,7 @@ class MemoryCluster:
                 group.assign()
 
     def partitions(self, topic: str) -> list[Partition]:
-        """Raises `KeyError` for no such topic."""
+        """The partitions of the topic. Raises `KeyError` if it does not exist."""
         return self._topics[topic]
 
     def messages(self, topic: str, partition: int) -> list[Message]:
@@ -139,7 +139,7 @@ class MemoryCluster:
         return list(self._topics[topic][partition].messages)
 
     def trim(self, topic: str, partition: int, offset: int) -> None:
-        """Drop what is before `offset`, as retention does."""
+        """Drop messages before `offset`, as retention does."""
         where = self._topics[topic][partition]
         where.begin = max(where.begin, min(offset, where.end))
         del where.messages[: where.index(where.begin)]
@@ -171,7 +171,7 @@ class MemoryCluster:
 
 
 class MemoryBus:
-    """One client. `kill` and `pause` do to it what SIGKILL and SIGSTOP do to a process."""
+    """One client. `kill` and `pause` act as SIGKILL and SIGSTOP on a process."""
 
     def __init__(self, cluster: MemoryCluster, name: str) -> None:
         self.cluster = cluster
@@ -200,7 +200,7 @@ class MemoryBus:
             membership.silent()
 
     def resume(self) -> None:
-        """Continue after `pause`, unaware of the time in between."""
+        """Continue after `pause`."""
         if not self._killed:
             self._running.set()
             for membership in self._memberships:
@@ -395,11 +395,11 @@ class MemoryProducer:
         groups: dict[int, list[OutgoingMessage]] = {}
         for message in messages:
             groups.setdefault(crc32(message[0] or b"") % count if partition is None else partition, []).append(message)
-        most = self._bus.cluster.batch
+        batch_size = self._bus.cluster.batch
         return [
-            self._enqueue(topic, at, group[begin : begin + most])
+            self._enqueue(topic, at, group[begin : begin + batch_size])
             for at, group in groups.items()
-            for begin in range(0, len(group), most)
+            for begin in range(0, len(group), batch_size)
         ]
 
     def _enqueue(self, topic: str, partition: int, messages: Sequence[OutgoingMessage]) -> Batch:
@@ -532,13 +532,13 @@ class MemoryGroupMembership:
             self._leave()
         else:
             self.silent()
-            self._learn(frozenset())
+            self._update(frozenset())
 
     def assign(self, partitions: frozenset[int]) -> None:
-        """The group has assigned these partitions. A silent member does not learn of it."""
+        """The group has assigned these partitions. A silent member is not notified."""
         self._assigned = partitions
         if not self._silent:
-            self._learn(partitions)
+            self._update(partitions)
 
     def silent(self) -> None:
         """Stop sending heartbeats."""
@@ -560,15 +560,15 @@ class MemoryGroupMembership:
     def _heartbeat(self) -> None:
         self._silent = False
         if self in self._group.members:
-            self._learn(self._assigned)
+            self._update(self._assigned)
         else:
             self._group.enter(self)
 
     def _leave(self) -> None:
         self.stop_waiting()
         self._group.remove(self)
-        self._learn(frozenset())
+        self._update(frozenset())
 
-    def _learn(self, partitions: frozenset[int]) -> None:
+    def _update(self, partitions: frozenset[int]) -> None:
         self._known = partitions
         self._wakeup.set()

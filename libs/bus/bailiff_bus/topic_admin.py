@@ -16,7 +16,7 @@ async def create_topics(bootstrap: str | KafkaSettings, pools: int, replication:
 
     Idempotent and safe to run concurrently. Settings of existing topics are not changed: see `check_audit_settings`.
     Raises `BusUnavailable`, also while a cluster that is configured for replication lacks the brokers for it: topics
-    created now would keep fewer replicas.
+    created now would have fewer replicas.
     """
     settings = KafkaSettings(bootstrap=bootstrap) if isinstance(bootstrap, str) else bootstrap
     done = []

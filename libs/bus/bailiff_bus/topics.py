@@ -61,7 +61,7 @@ class Topic:
 
 
 def _types(*names: str) -> tuple[str, ...]:
-    """CloudEvents types of messages. Names, so that knowing the topics does not load every message's model."""
+    """CloudEvents types by name, so that importing this module does not load every message's model."""
     return tuple(f"bailiff.{name}.v1" for name in names)
 
 
@@ -147,7 +147,7 @@ NODE_REPORTS = Topic(
 JOB_LOGS = Topic(name="bailiff.job-logs", key="job", written_by=("node_agent",), schemas=("text",), retention=timedelta(days=1))
 TELEMETRY = Topic(
     name="bailiff.telemetry",
-    key="pool",  # all of a pool in one partition, in order
+    key="pool",  # all messages of a pool in one partition, in order
     written_by=("node_agent",),
     schemas=_types("NodeTelemetry"),
     retention=timedelta(days=1),
@@ -181,7 +181,7 @@ ROLLUP_STATE = Topic(
     schemas=("RollupState",),
     retention=None,
     max_message_bytes=AUDIT_LIMIT,
-    partitions="one per pool",  # as the audit log: the replica that owns a pool's partition owns its sums
+    partitions="one per pool",  # as the audit log: the replica that owns a pool's partition owns its roll-up state
     settings={"cleanup.policy": "compact"},
 )
 DEAD_LETTERS = Topic(

@@ -1,4 +1,4 @@
-"""Validation errors as text: which field is wrong, what was expected, what was found.
+"""Describes validation errors as text: the invalid field, the expected value, the value found.
 
 Built from pydantic's errors. Private values are never shown: a job's `spec` with all its fields, passwords.
 """

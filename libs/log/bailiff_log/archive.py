@@ -28,7 +28,7 @@ class ArchiveError(Exception):
 
 
 def without_nul(text: str) -> str:
-    """The text without U+0000, which PostgreSQL cannot store; the raw bytes are kept beside it."""
+    """The text without U+0000, which PostgreSQL cannot store; the raw bytes are stored unchanged."""
     return text.replace("\x00", "�")
 
 
@@ -38,7 +38,7 @@ def pack_headers(headers: Headers) -> bytes:
 
 
 def pack_layout(layout: Layout, values: Values) -> bytes:
-    """As `pack_headers`, of a record that is laid out already."""
+    """As `pack_headers`, for parsed headers."""
     contents, parts = values[1:-1], _named(layout).copy()
     parts[1::3] = map(_length_of, map(len, contents))
     parts[2::3] = contents
@@ -121,7 +121,7 @@ class ArchivedLog:
             orphan = next(pending, None)
 
     def message(self, row: Any) -> Message:
-        """The message in this row of `records` or `orphans`."""
+        """The message of this row of `records` or `orphans`."""
         try:
             headers = unpack_headers(row["headers"])
         except ValueError:

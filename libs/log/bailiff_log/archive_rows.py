@@ -1,6 +1,6 @@
 """Rows of the archive's `records` table: the indexed columns, derived from a record's bytes.
 
-In two forms: as values, to compare, and as PostgreSQL binary COPY, to write in a third of the time.
+As values for comparison, and as PostgreSQL binary COPY, which takes a third of the time to write.
 """
 
 import struct

@@ -53,7 +53,7 @@ class Verification(TypedDict):
 
     orphan_list: the first harmless ones, and the first that breaks the chain. unexplained: number of orphans that are not
     harmless. sealed: number of records covered by a valid seal; seal_problem: why later seals do not match. first_seq: first
-    record verified. set_aside: accepted losses of sealed records. derived: differences between the archive's derived tables and
+    record verified. forked: accepted losses of sealed records. derived: differences between the archive's derived tables and
     its records; derived_rows: number of rows compared.
     """
 
@@ -82,7 +82,7 @@ class Verification(TypedDict):
 
 @dataclass
 class ChainVerifier:
-    """Verifies messages of one pool's partition, in offset order. laid: the latest message passed to `read`, as `laid_out`."""
+    """Verifies messages of one pool's partition, in offset order. laid: parsed headers of the latest message passed to `read`."""
 
     pool: str
     head: ChainHead = field(init=False)
@@ -104,7 +104,7 @@ class ChainVerifier:
         self.head = ChainHead(self.pool)
 
     def resume(self, head: ChainHead, identity: str, offset: int, harmless: Iterable[str]) -> None:
-        """Continue after `offset`: everything up to it was verified before; `harmless` are hashes of orphans found harmless."""
+        """Continue after `offset`, up to which everything is verified. harmless: hashes of the harmless orphans so far."""
         self.head, self.identity, self._offset, self.first_seq = head, identity, offset, head.next_seq
         self._harmless.update(harmless)
 

@@ -12,7 +12,7 @@ from bailiff_core.engine import LOGIC, RELEASE
 
 @dataclass(frozen=True, slots=True)
 class EngineIdentity:
-    """As text, `ce_engine` of a record; `WriterStarted` has the full digest."""
+    """An engine's release, digest and logic number. As text: `ce_engine` of a record; `WriterStarted` has the full digest."""
 
     release: str
     digest: str

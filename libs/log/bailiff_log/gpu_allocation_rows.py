@@ -1,7 +1,7 @@
-"""GPU allocations and GPU states over time, derived from the fold as rows with a begin and an end.
+"""GPU allocations and GPU states over time: derives interval rows from the folded state.
 
-The fold is looked at after every record. What was stored is identified by its position, so that a record that is folded
-again changes nothing. For the auditor to write, and for `verify --derived` to compare.
+Rows are compared with the state after every record. Each begins and ends at a record's seq, so folding a record again changes
+nothing. The auditor stores the rows; `verify --derived` compares them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ from bailiff_core.records.wire import EPOCH_START, MICROSECOND
 from .archive import without_nul
 
 Key = tuple[Any, ...]
-What = tuple[Any, ...]
+Values = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +30,14 @@ class Table:
 
     @property
     def insert(self) -> str:
-        """Of a whole row."""
+        """The statement that inserts a row."""
         columns = ("pool", *self.key, *self.values, "from_seq", "from_at", "to_seq", "to_at")
-        given = ", ".join(f"${number}" for number in range(1, len(columns) + 1))
-        return f"INSERT INTO {self.name} ({', '.join(columns)}) VALUES ({given}) ON CONFLICT DO NOTHING"  # noqa: S608 - our names
+        placeholders = ", ".join(f"${number}" for number in range(1, len(columns) + 1))
+        return f"INSERT INTO {self.name} ({', '.join(columns)}) VALUES ({placeholders}) ON CONFLICT DO NOTHING"  # noqa: S608 - our own names
 
     @property
     def end(self) -> str:
-        """Of a row that was stored before: pool, key, and where it ends."""
+        """The statement that ends a stored row. Parameters: pool, key, seq and time of the end."""
         key = " AND ".join(f"{column} = ${number}" for number, column in enumerate(("pool", *self.key), 1))
         at = len(self.key) + 2
         return f"UPDATE {self.name} SET to_seq = ${at}, to_at = ${at + 1} WHERE {key} AND to_seq IS NULL"  # noqa: S608
@@ -46,7 +46,7 @@ class Table:
 @dataclass(slots=True)
 class _Row:
     key: Key
-    what: What
+    values: Values
     begin: tuple[int, Any]
     end: tuple[int | None, Any] = (None, None)
     stored: bool = False
@@ -54,25 +54,25 @@ class _Row:
 
 @dataclass
 class IntervalRows:
-    """The open rows of one table, and what is to be written of it. `owner`: the first part of a key."""
+    """Rows of one table. open: by owner, the first part of the key, then by key. begun, ended: changes to write."""
 
     table: Table
     open: dict[str, dict[Key, _Row]] = field(default_factory=dict)
     begun: list[_Row] = field(default_factory=list)
     ended: list[_Row] = field(default_factory=list)
 
-    def now(self, owner: str, found: Mapping[Key, What], at: tuple[int, Any], *, stored: bool) -> None:
-        """All that is so of this owner from here on. stored: the database has it already."""
+    def update(self, owner: str, found: Mapping[Key, Values], at: tuple[int, Any], *, stored: bool) -> None:
+        """Replace the open rows of this owner from `at` (seq, time) on. stored: the database has the change already."""
         rows = self.open.get(owner, {})
         for key, row in list(rows.items()):
-            if found.get(key) != row.what:
+            if found.get(key) != row.values:
                 del rows[key]
                 row.end = at
                 if row.stored and not stored:
                     self.ended.append(row)
-        for key, what in found.items():
+        for key, values in found.items():
             if key not in rows:
-                rows[key] = row = _Row(key, what, at, stored=stored)
+                rows[key] = row = _Row(key, values, at, stored=stored)
                 if not stored:
                     self.begun.append(row)
         if rows:
@@ -81,13 +81,13 @@ class IntervalRows:
             self.open.pop(owner, None)
 
     async def write(self, connection: Any, pool: int) -> None:
-        """What is due; the caller's transaction makes it whole."""
+        """Write the changes since the last call. Call inside a transaction."""
         ended, self.ended = self.ended, []
         begun, self.begun = self.begun, []
         if ended:
             await connection.executemany(self.table.end, [(pool, *row.key, *row.end) for row in ended])
         if begun:
-            rows = [(pool, *row.key, *row.what, *row.begin, *row.end) for row in begun]
+            rows = [(pool, *row.key, *row.values, *row.begin, *row.end) for row in begun]
             for row in begun:
                 row.stored = True
             await connection.executemany(self.table.insert, rows)
@@ -99,26 +99,26 @@ GPU_STATES = Table("gpu_states", ("node", "gpu"), ("id", "model", "state", "faul
 
 @dataclass
 class GpuAllocations:
-    """Both tables of one pool, as of the pool that was looked at last."""
+    """Both tables of one pool, as of the last state passed to `at`."""
 
-    places: IntervalRows = field(default_factory=lambda: IntervalRows(GPU_ALLOCATIONS))
+    allocations: IntervalRows = field(default_factory=lambda: IntervalRows(GPU_ALLOCATIONS))
     states: IntervalRows = field(default_factory=lambda: IntervalRows(GPU_STATES))
 
     def begin(self, state: PoolState) -> None:
-        """The pool is what a snapshot says, of a record that is stored."""
+        """Start from the state of a snapshot, whose rows are stored."""
         for job in state.active_jobs():
             self._job(state, job.id, stored=True)
         for node in state.nodes.values():
             self._node(state, node, stored=True)
 
     def at(self, state: PoolState, record: Record, *, stored: bool) -> None:
-        """The pool is as after this record. stored: the database has what it changed."""
-        if record.seq == 0:  # the log is folded anew, from its start
-            self.places.open.clear()
+        """Update the rows after this record. state: after the record. stored: the database has its changes already."""
+        if record.seq == 0:  # the log is folded again from the start
+            self.allocations.open.clear()
             self.states.open.clear()
         data = record.data
-        everyone = isinstance(data, facts.NodeLost)
-        jobs: Iterable[str] = list(self.places.open) if everyone else jobs_of(record)
+        all_jobs = isinstance(data, facts.NodeLost)
+        jobs: Iterable[str] = list(self.allocations.open) if all_jobs else jobs_of(record)
         for job in jobs:
             self._job(state, job, stored=stored)
         if data is not None and data.NAME.startswith(("Node", "Device")):
@@ -127,21 +127,21 @@ class GpuAllocations:
                 self._node(state, state.nodes[number], stored=stored)
 
     async def write(self, connection: Any, pool: int) -> None:
-        """What is due; the caller's transaction makes it whole."""
-        await self.places.write(connection, pool)
+        """Write the changes since the last call. Call inside a transaction."""
+        await self.allocations.write(connection, pool)
         await self.states.write(connection, pool)
 
     def _job(self, state: PoolState, name: str, *, stored: bool) -> None:
         job = state.jobs.get(name)
-        self.places.now(name, allocations_of(state, job) if job is not None else {}, _moment(state), stored=stored)
+        self.allocations.update(name, allocations_of(state, job) if job is not None else {}, _position(state), stored=stored)
 
     def _node(self, state: PoolState, node: Node, *, stored: bool) -> None:
-        self.states.now(node.name, gpu_states_of(node), _moment(state), stored=stored)
+        self.states.update(node.name, gpu_states_of(node), _position(state), stored=stored)
 
 
-def allocations_of(state: PoolState, job: Job) -> dict[Key, What]:
-    """Where the job's tasks stand now, and what is promised to them."""
-    found: dict[Key, What] = {}
+def allocations_of(state: PoolState, job: Job) -> dict[Key, Values]:
+    """Allocated and reserved GPUs of the job's tasks: attempt, node and device numbers by row key."""
+    found: dict[Key, Values] = {}
     for task in job.tasks:
         if task.state != "released":
             kind = "reserved" if task.state == "reserved" else "allocated"
@@ -151,15 +151,15 @@ def allocations_of(state: PoolState, job: Job) -> dict[Key, What]:
     return found
 
 
-def gpu_states_of(node: Node) -> dict[Key, What]:
-    """How the node's GPUs are now."""
-    found: dict[Key, What] = {}
+def gpu_states_of(node: Node) -> dict[Key, Values]:
+    """State of the node's GPUs: id, model, state and fault by row key."""
+    found: dict[Key, Values] = {}
     for device in node.devices:
-        bad = "quarantined" if node.quarantined >> device.number & 1 else "unhealthy" if not device.healthy else ""
-        fault = without_nul(device.fault) if bad else ""
-        found[node.name, device.number] = (device.id, device.model, bad or "ok", fault)
+        condition = "quarantined" if node.quarantined >> device.number & 1 else "unhealthy" if not device.healthy else ""
+        fault = without_nul(device.fault) if condition else ""
+        found[node.name, device.number] = (device.id, device.model, condition or "ok", fault)
     return found
 
 
-def _moment(state: PoolState) -> tuple[int, Any]:
+def _position(state: PoolState) -> tuple[int, Any]:
     return state.seq, EPOCH_START + state.now * MICROSECOND

@@ -1,4 +1,4 @@
-"""A message of a log as JSON: in exported files, and from the query interface. Every byte comes back as it was."""
+"""Converts messages of the log to JSON and back without loss, for exported files and the query API."""
 
 import base64
 from typing import Any
@@ -10,21 +10,21 @@ Text = str | dict[str, str]
 
 
 def message_to_json(offset: int, time: int, headers: Headers, value: bytes) -> dict[str, Any]:
-    """Offset, append time, headers as [name, text] pairs, value. Bytes that are not UTF-8 stand as `{"base64": …}`."""
+    """Offset, append time, headers as [name, text] pairs, value. Bytes that are not UTF-8 become `{"base64": …}`."""
     return {
         "offset": offset, "time": time, "headers": [[name, _to_json(text)] for name, text in headers], "value": _to_json(value)
     }  # fmt: skip
 
 
 def message_from_json(line: dict[str, Any], partition: int) -> Message:
-    """The message. Raises `KeyError`, `TypeError` or `ValueError` for what is no such line."""
+    """The message of this JSON object. Raises `KeyError`, `TypeError` or `ValueError` if it is not one."""
     headers = tuple((_name(name), _from_json(text)) for name, text in line["headers"])
     value = _from_json(line["value"])
     return Message(AUDIT.name, partition, int(line["offset"]), int(line["time"]), None, headers, value)
 
 
 def _name(text: Any) -> str:
-    return str(text).encode().decode()  # JSON can say what no text has: half of a surrogate pair
+    return str(text).encode().decode()  # raises for an unpaired surrogate, which JSON can encode
 
 
 def _to_json(raw: bytes) -> Text:

@@ -1,4 +1,4 @@
-"""A look at a pool as rows of the archive: each project's use against quota, limit and fair share."""
+"""Samples of project usage against quota, limit and fair share, as rows of the archive's `project_usage` table."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,22 +18,25 @@ USAGE_COLUMNS = (
 
 @dataclass(slots=True)
 class UsageSchedule:
-    """When a look is due: at the first turn that ends in each stretch, µs of log time. last: the stretch of the newest look."""
+    """When a sample is due: at the first decision cycle that ends in each interval, µs of log time.
 
-    stretch: int
+    last: index of the interval of the newest sample.
+    """
+
+    interval: int
     last: int = -1
 
     def at(self, state: PoolState, record: Record) -> bool:
-        """Whether one is due now, of the pool as after this record; then the next is due in a later stretch."""
-        now = record.time // self.stretch
-        if not record.cycle_end or now <= self.last or state.policy is None:
+        """Whether a sample is due after this record; if so, the next is due in a later interval. state: after the record."""
+        index = record.time // self.interval
+        if not record.cycle_end or index <= self.last or state.policy is None:
             return False
-        self.last = now
+        self.last = index
         return True
 
 
 def rows_of(state: PoolState, pool: int, seq: int, time: int) -> list[tuple[Any, ...]]:
-    """One row for each project, and one for the whole pool."""
+    """One row per project, and one for the whole pool, in the order of `USAGE_COLUMNS`."""
     snapshot = current_snapshot(state)
     usage, shares = snapshot.usage, shares_now(snapshot)
     at = EPOCH_START + time * MICROSECOND

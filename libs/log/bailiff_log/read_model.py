@@ -1,7 +1,7 @@
-"""What records say, as rows for people: jobs, attempts, evictions, nodes.
+"""The archive's read model: derives rows of jobs, attempts, evictions and nodes from records.
 
-Changes of a batch are merged by row first, so that the database is asked once per table. A column keeps the first or the
-last of several values; which one is said here once. Nothing is counted up, so that noting a record again changes nothing.
+Changes of a batch are merged by row, so that each table is written with one statement. A column keeps either the first or the
+last of several values, as declared in `TABLES`. Nothing is incremented, so noting a record again changes nothing.
 """
 
 import json
@@ -25,14 +25,14 @@ _NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Key, and columns of which the last value counts, and the first."""
+    """Columns of a table: the key, those that keep the last value, and those that keep the first."""
 
     key: tuple[str, ...]
     last: tuple[str, ...]
     first: tuple[str, ...] = ()
 
     def upsert(self, name: str, into: str = "") -> str:
-        """One statement for many rows, given as JSON. into: another table of the same columns."""
+        """A statement that upserts many rows, given as JSON. into: another table with the same columns."""
         columns = [*self.key, *self.last, *self.first]
         sets = [f"{column} = coalesce(excluded.{column}, t.{column})" for column in self.last]
         sets += [f"{column} = coalesce(t.{column}, excluded.{column})" for column in self.first]
@@ -79,7 +79,7 @@ FIRST = {name: frozenset(table.first) for name, table in TABLES.items()}
 
 @dataclass(slots=True)
 class _Live:
-    """A job that has not ended: where it was submitted, its attempt, and its latest eviction with the attempt of that."""
+    """A job that has not ended: seq of its submission, attempt, seq of its latest eviction and that eviction's attempt."""
 
     submitted: int
     attempt: int = 0
@@ -88,8 +88,8 @@ class _Live:
 
 
 @dataclass
-class People:
-    """Rows of one pool that are due. jobs: those that have not ended; nodes: names by number; policy: in force."""
+class ReadModel:
+    """Unwritten rows of one pool. jobs: those that have not ended. nodes: names by number. policy: the one in force."""
 
     pool: int
     jobs: dict[str, _Live] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class People:
     _time: int = -1
 
     async def load(self, connection: Any) -> None:
-        """What of it is known in the database."""
+        """Load live jobs, nodes and policy from the archive."""
         for row in await connection.fetch(
             """SELECT j.job, j.submitted_seq, j.attempt, e.decided_seq, e.attempt AS evicted_attempt FROM jobs j
                LEFT JOIN LATERAL (SELECT decided_seq, attempt FROM evictions e WHERE e.pool = j.pool AND e.job = j.job
@@ -114,7 +114,7 @@ class People:
         await self.load_from(connection, None)
 
     async def load_from(self, connection: Any, first_seq: int | None) -> None:
-        """What the archive knows that is kept elsewhere, before this record; None: all that is known."""
+        """Load node names and policy as of before record `first_seq`, where the log was pruned; None: the current ones."""
         if first_seq == 0:
             return
         for row in await connection.fetch("SELECT number, node FROM nodes WHERE pool = $1", self.pool):
@@ -129,15 +129,15 @@ class People:
             self.policy = facts.PolicyApplied.model_validate_json(newest).policy
 
     def note(self, record: Record) -> None:
-        """What this record changes."""
-        teller = TELLERS.get(type(record.data))
-        if teller is not None:
-            if record.time != self._time:  # the records of a turn have one time
+        """Update the rows with this record."""
+        handler = HANDLERS.get(type(record.data))
+        if handler is not None:
+            if record.time != self._time:  # all records of a cycle have the same time
                 self._time, self.at = record.time, time_text(record.time)
-            teller(self, record, record.data)
+            handler(self, record, record.data)
 
     def take(self) -> dict[str, str]:
-        """The rows that are due as JSON, by table, in the order of their keys; none are due any more."""
+        """Returns the unwritten rows as JSON, by table, sorted by key, and clears them."""
         due, self._due = self._due, {name: {} for name in TABLES}
         return {name: _text([rows[key] for key in sorted(rows)]) for name, rows in due.items() if rows}
 
@@ -157,25 +157,25 @@ class People:
                 found[name] = value
 
     def job(self, name: str, **values: Any) -> None:
-        """Values of a job that has not ended."""
+        """Merge values into the row of a job that has not ended."""
         live = self.jobs.get(name)
         if live is not None:
             self._merge("jobs", (self.pool, name, live.submitted), values)
 
     def attempt(self, name: str, attempt: int, **values: Any) -> None:
-        """Values of one of its attempts."""
+        """Merge values into the row of one of its attempts."""
         live = self.jobs.get(name)
         if live is not None:
             self._merge("attempts", (self.pool, name, live.submitted, attempt), values)
 
-    def leaving(self, name: str, attempt: int, **values: Any) -> None:
-        """Values of the eviction of this attempt, if there is one."""
+    def eviction(self, name: str, attempt: int, **values: Any) -> None:
+        """Merge values into the row of this attempt's eviction, if there is one."""
         live = self.jobs.get(name)
         if live is not None and live.eviction is not None and live.evicted_attempt == attempt:
             self._merge("evictions", (self.pool, live.eviction, name), values)
 
     def placed(self, name: str, attempt: int, action: str, placement: Sequence[NodeShare], seq: int, state: str) -> None:
-        """The job has a place for a new attempt."""
+        """A new attempt of the job was placed."""
         live = self.jobs.get(name)
         if live is None:
             return
@@ -185,7 +185,7 @@ class People:
         self.attempt(name, attempt, action=action, placed_seq=seq, placed_at=self.at, nodes=nodes)
 
     def evicted(self, name: str, attempt: int, seq: int, cause: str, tasks: str, **values: Any) -> None:
-        """It was decided that the job, or these tasks of it, leave."""
+        """The eviction of the job, or of these tasks, was decided."""
         live = self.jobs.get(name)
         if live is not None:
             live.eviction, live.evicted_attempt = seq, attempt
@@ -197,32 +197,32 @@ class People:
                 self.job(name, state="evicting")
 
 
-Teller = Callable[[People, Record, Any], None]
-TELLERS: dict[type[Payload] | type[None], Teller] = {}
+Handler = Callable[[ReadModel, Record, Any], None]
+HANDLERS: dict[type[Payload] | type[None], Handler] = {}
 
 
-def tells(*kinds: type[Payload]) -> Callable[[Teller], Teller]:
-    """Marks what notes records of these types."""
+def handles(*kinds: type[Payload]) -> Callable[[Handler], Handler]:
+    """Registers the handler of records of these types."""
 
-    def register(teller: Teller) -> Teller:
-        TELLERS.update(dict.fromkeys(kinds, teller))
-        return teller
+    def register(handler: Handler) -> Handler:
+        HANDLERS.update(dict.fromkeys(kinds, handler))
+        return handler
 
     return register
 
 
-@tells(facts.PolicyApplied)
-def _policy(people: People, _: Record, data: facts.PolicyApplied) -> None:
-    people.policy = data.policy
+@handles(facts.PolicyApplied)
+def _policy(model: ReadModel, _: Record, data: facts.PolicyApplied) -> None:
+    model.policy = data.policy
 
 
-@tells(facts.JobSubmitted)
-def _submitted(people: People, record: Record, data: facts.JobSubmitted) -> None:
+@handles(facts.JobSubmitted)
+def _submitted(model: ReadModel, record: Record, data: facts.JobSubmitted) -> None:
     demand = data.demand
-    entry = people.policy.find_class(demand.priority_class) if people.policy is not None else None
-    people.jobs[demand.job] = _Live(record.seq)
-    people.row(
-        "jobs", demand.job, record.seq, submitted_at=people.at, actor=record.actor or None,
+    entry = model.policy.find_class(demand.priority_class) if model.policy is not None else None
+    model.jobs[demand.job] = _Live(record.seq)
+    model.row(
+        "jobs", demand.job, record.seq, submitted_at=model.at, actor=record.actor or None,
         user_name=demand.user or data.user or None, project=demand.project,
         priority_class=entry.name if entry is not None else demand.priority_class,
         tasks=sum(group.count for group in demand.tasks),
@@ -233,175 +233,175 @@ def _submitted(people: People, record: Record, data: facts.JobSubmitted) -> None
     )  # fmt: skip
 
 
-@tells(facts.JobPriorityClassChanged)
-def _reclassified(people: People, _: Record, data: facts.JobPriorityClassChanged) -> None:
-    people.job(data.job, priority_class=data.priority_class)
+@handles(facts.JobPriorityClassChanged)
+def _priority_class_changed(model: ReadModel, _: Record, data: facts.JobPriorityClassChanged) -> None:
+    model.job(data.job, priority_class=data.priority_class)
 
 
-@tells(facts.JobPaused)
-def _paused(people: People, _: Record, data: facts.JobPaused) -> None:
-    people.job(data.job, state="paused")
+@handles(facts.JobPaused)
+def _paused(model: ReadModel, _: Record, data: facts.JobPaused) -> None:
+    model.job(data.job, state="paused")
 
 
-@tells(facts.JobResumed)
-def _unpaused(people: People, _: Record, data: facts.JobResumed) -> None:
-    people.job(data.job, state="pending")
+@handles(facts.JobResumed)
+def _resumed(model: ReadModel, _: Record, data: facts.JobResumed) -> None:
+    model.job(data.job, state="pending")
 
 
-@tells(decisions.JobPlaced)
-def _placed(people: People, record: Record, data: decisions.JobPlaced) -> None:
+@handles(decisions.JobPlaced)
+def _placed(model: ReadModel, record: Record, data: decisions.JobPlaced) -> None:
     state = "reserved" if data.reserved else "starting"
-    people.placed(data.job, data.attempt, data.action, data.placement, record.seq, state)
+    model.placed(data.job, data.attempt, data.action, data.placement, record.seq, state)
 
 
-@tells(decisions.JobStarting)
-def _start_ordered(people: People, _: Record, data: decisions.JobStarting) -> None:
+@handles(decisions.JobStarting)
+def _starting(model: ReadModel, _: Record, data: decisions.JobStarting) -> None:
     if not data.tasks:
-        people.job(data.job, state="starting")
+        model.job(data.job, state="starting")
 
 
-@tells(decisions.ReservationDropped)
-def _dropped(people: People, record: Record, data: decisions.ReservationDropped) -> None:
-    live = people.jobs.get(data.job)
+@handles(decisions.ReservationDropped)
+def _reservation_dropped(model: ReadModel, record: Record, data: decisions.ReservationDropped) -> None:
+    live = model.jobs.get(data.job)
     if live is not None and not data.tasks:
-        people.job(data.job, state="pending")
-        people.attempt(data.job, live.attempt, ended_seq=record.seq, ended_at=people.at, outcome="not-started", cause=data.reason)
+        model.job(data.job, state="pending")
+        model.attempt(data.job, live.attempt, ended_seq=record.seq, ended_at=model.at, outcome="not-started", cause=data.reason)
 
 
-@tells(facts.TaskStarted)
-def _started(people: People, _: Record, data: facts.TaskStarted) -> None:
-    people.job(data.job, state="running", first_started_at=people.at)
-    people.attempt(data.job, data.attempt, started_at=people.at)
-    live = people.jobs.get(data.job)
+@handles(facts.TaskStarted)
+def _started(model: ReadModel, _: Record, data: facts.TaskStarted) -> None:
+    model.job(data.job, state="running", first_started_at=model.at)
+    model.attempt(data.job, data.attempt, started_at=model.at)
+    live = model.jobs.get(data.job)
     if live is not None and live.eviction is not None and live.evicted_attempt < data.attempt:
-        people.row("evictions", live.eviction, data.job, resumed_at=people.at)
+        model.row("evictions", live.eviction, data.job, resumed_at=model.at)
 
 
-@tells(decisions.PreemptionDecided)
-def _preemption(people: People, record: Record, data: decisions.PreemptionDecided) -> None:
+@handles(decisions.PreemptionDecided)
+def _preempted(model: ReadModel, record: Record, data: decisions.PreemptionDecided) -> None:
     preemptor, explanation = data.preemptor, data.explanation
     why = f"{preemptor.job} ({preemptor.class_name} {preemptor.priority}) needs the room"
     if explanation.proven:
         why += "; nobody cheaper would do"
     for victim in data.victims:
-        people.evicted(
+        model.evicted(
             victim.job, victim.attempt, record.seq, "preemption", victim.tasks, action=data.action, for_job=preemptor.job,
             for_class=preemptor.class_name, for_priority=preemptor.priority, reason=why, gpus=victim.gpus,
             lost_gpu_ms=victim.lost_gpu_ms, explanation=_json(explanation.to_data()),
             cost=_json(explanation.cost.to_data()) if explanation.cost is not None else None,
         )  # fmt: skip
     if not data.tasks:
-        people.placed(preemptor.job, data.attempt, data.action, data.placement, record.seq, "reserved")
+        model.placed(preemptor.job, data.attempt, data.action, data.placement, record.seq, "reserved")
 
 
-@tells(decisions.EvictionDecided)
-def _eviction(people: People, record: Record, data: decisions.EvictionDecided) -> None:
-    people.evicted(data.job, data.attempt, record.seq, data.cause, data.tasks, reason=data.reason)
+@handles(decisions.EvictionDecided)
+def _evicted(model: ReadModel, record: Record, data: decisions.EvictionDecided) -> None:
+    model.evicted(data.job, data.attempt, record.seq, data.cause, data.tasks, reason=data.reason)
 
 
-@tells(decisions.MigrationDecided)
-def _migration(people: People, record: Record, data: decisions.MigrationDecided) -> None:
-    people.evicted(data.job, data.attempt, record.seq, data.cause, "", reason=data.reason)
+@handles(decisions.MigrationDecided)
+def _migrated(model: ReadModel, record: Record, data: decisions.MigrationDecided) -> None:
+    model.evicted(data.job, data.attempt, record.seq, data.cause, "", reason=data.reason)
 
 
-@tells(facts.EvictionStarted)
-def _begun(people: People, _: Record, data: facts.EvictionStarted) -> None:
-    people.leaving(data.job, data.attempt, started_at=people.at)
+@handles(facts.EvictionStarted)
+def _eviction_started(model: ReadModel, _: Record, data: facts.EvictionStarted) -> None:
+    model.eviction(data.job, data.attempt, started_at=model.at)
 
 
-@tells(facts.EvictionStageReached)
-def _staged(people: People, _: Record, data: facts.EvictionStageReached) -> None:
+@handles(facts.EvictionStageReached)
+def _stage_reached(model: ReadModel, _: Record, data: facts.EvictionStageReached) -> None:
     if data.stage in STAGES:
-        people.leaving(data.job, data.attempt, **{f"{data.stage}_at": people.at})
+        model.eviction(data.job, data.attempt, **{f"{data.stage}_at": model.at})
 
 
-@tells(facts.TaskExited, facts.TaskVanished)
-def _exited(people: People, _: Record, data: facts.TaskFact) -> None:
-    people.leaving(data.job, data.attempt, exited_at=people.at)
+@handles(facts.TaskExited, facts.TaskVanished)
+def _exited(model: ReadModel, _: Record, data: facts.TaskFact) -> None:
+    model.eviction(data.job, data.attempt, exited_at=model.at)
 
 
-@tells(facts.TaskReleased)
-def _released(people: People, _: Record, data: facts.TaskReleased) -> None:
-    people.leaving(data.job, data.attempt, released_at=people.at)
+@handles(facts.TaskReleased)
+def _released(model: ReadModel, _: Record, data: facts.TaskReleased) -> None:
+    model.eviction(data.job, data.attempt, released_at=model.at)
 
 
-@tells(decisions.EvictionStuck)
-def _stuck(people: People, _: Record, data: decisions.EvictionStuck) -> None:
-    people.leaving(data.job, data.attempt, stuck_at=people.at)
+@handles(decisions.EvictionStuck)
+def _stuck(model: ReadModel, _: Record, data: decisions.EvictionStuck) -> None:
+    model.eviction(data.job, data.attempt, stuck_at=model.at)
 
 
-@tells(decisions.EvictionCancelled)
-def _withdrawn(people: People, _: Record, data: decisions.EvictionCancelled) -> None:
-    ended = {} if data.notified else {"ended_at": people.at, "outcome": "eviction-cancelled"}
-    people.leaving(data.job, data.attempt, cancelled_at=people.at, **ended)
+@handles(decisions.EvictionCancelled)
+def _eviction_cancelled(model: ReadModel, _: Record, data: decisions.EvictionCancelled) -> None:
+    ended = {} if data.notified else {"ended_at": model.at, "outcome": "eviction-cancelled"}
+    model.eviction(data.job, data.attempt, cancelled_at=model.at, **ended)
     if not data.notified and not data.tasks:
-        people.job(data.job, state="running")
+        model.job(data.job, state="running")
 
 
-@tells(facts.TaskEvictionCancelled)
-def _eviction_cancelled(people: People, _: Record, data: facts.TaskEvictionCancelled) -> None:
-    people.leaving(data.job, data.attempt, ended_at=people.at, outcome="eviction-cancelled")
-    people.job(data.job, state="running")
+@handles(facts.TaskEvictionCancelled)
+def _task_eviction_cancelled(model: ReadModel, _: Record, data: facts.TaskEvictionCancelled) -> None:
+    model.eviction(data.job, data.attempt, ended_at=model.at, outcome="eviction-cancelled")
+    model.job(data.job, state="running")
 
 
-@tells(facts.TaskCancelEvictionRefused)
-def _cancel_eviction_refused(people: People, _: Record, data: facts.TaskCancelEvictionRefused) -> None:
-    people.job(data.job, state="evicting")
+@handles(facts.TaskCancelEvictionRefused)
+def _cancel_eviction_refused(model: ReadModel, _: Record, data: facts.TaskCancelEvictionRefused) -> None:
+    model.job(data.job, state="evicting")
 
 
-@tells(decisions.JobRequeued)
-def _requeued(people: People, record: Record, data: decisions.JobRequeued) -> None:
-    ending = {"ended_at": people.at, "outcome": data.outcome, "lost_gpu_ms": data.lost_gpu_ms}
-    people.job(data.job, state="paused" if data.cause == "paused" else "pending")
-    people.attempt(data.job, data.attempt, ended_seq=record.seq, cause=data.cause, **ending)
-    people.leaving(data.job, data.attempt, **ending)
+@handles(decisions.JobRequeued)
+def _requeued(model: ReadModel, record: Record, data: decisions.JobRequeued) -> None:
+    ending = {"ended_at": model.at, "outcome": data.outcome, "lost_gpu_ms": data.lost_gpu_ms}
+    model.job(data.job, state="paused" if data.cause == "paused" else "pending")
+    model.attempt(data.job, data.attempt, ended_seq=record.seq, cause=data.cause, **ending)
+    model.eviction(data.job, data.attempt, **ending)
 
 
-@tells(decisions.JobShrunk)
-def _shrunk(people: People, _: Record, data: decisions.JobShrunk) -> None:
-    people.leaving(data.job, data.attempt, ended_at=people.at, outcome=data.outcome, lost_gpu_ms=data.lost_gpu_ms)
+@handles(decisions.JobShrunk)
+def _shrunk(model: ReadModel, _: Record, data: decisions.JobShrunk) -> None:
+    model.eviction(data.job, data.attempt, ended_at=model.at, outcome=data.outcome, lost_gpu_ms=data.lost_gpu_ms)
 
 
-@tells(decisions.JobEnded)
-def _ended(people: People, record: Record, data: decisions.JobEnded) -> None:
-    ending = {"ended_at": people.at, "outcome": data.outcome}
-    people.job(data.job, state=data.outcome, ended_seq=record.seq, reason=data.reason or None, **ending)
+@handles(decisions.JobEnded)
+def _ended(model: ReadModel, record: Record, data: decisions.JobEnded) -> None:
+    ending = {"ended_at": model.at, "outcome": data.outcome}
+    model.job(data.job, state=data.outcome, ended_seq=record.seq, reason=data.reason or None, **ending)
     if data.attempt:
-        people.attempt(data.job, data.attempt, ended_seq=record.seq, **ending)
-    people.leaving(data.job, data.attempt, **ending)
-    people.jobs.pop(data.job, None)
+        model.attempt(data.job, data.attempt, ended_seq=record.seq, **ending)
+    model.eviction(data.job, data.attempt, **ending)
+    model.jobs.pop(data.job, None)
 
 
-@tells(facts.NodeJoined)
-def _joined(people: People, _: Record, data: facts.NodeJoined) -> None:
-    people.nodes[data.number] = data.node
-    people.row(
-        "nodes", data.node, number=data.number, state="ready", since=people.at, joined_at=people.at,
+@handles(facts.NodeJoined)
+def _joined(model: ReadModel, _: Record, data: facts.NodeJoined) -> None:
+    model.nodes[data.number] = data.node
+    model.row(
+        "nodes", data.node, number=data.number, state="ready", since=model.at, joined_at=model.at,
         machine_id=data.machine_id, gpus=len(data.devices), gpu_model=data.devices[0].model if data.devices else None,
         cpu_milli=data.cpu_milli, memory_bytes=data.memory_bytes,
     )  # fmt: skip
 
 
-@tells(facts.NodeUnreachable, facts.NodeReachable, facts.NodeLost)
-def _node_state(people: People, _: Record, data: Any) -> None:
+@handles(facts.NodeUnreachable, facts.NodeReachable, facts.NodeLost)
+def _node_state(model: ReadModel, _: Record, data: Any) -> None:
     state: Mapping[str, str] = {"NodeUnreachable": "unreachable", "NodeReachable": "ready", "NodeLost": "lost"}
-    people.row("nodes", data.node, state=state[data.NAME], since=people.at)
+    model.row("nodes", data.node, state=state[data.NAME], since=model.at)
 
 
-@tells(facts.NodeDrained)
-def _drained(people: People, _: Record, data: facts.NodeDrained) -> None:
-    people.row("nodes", data.node, drained=data.mode)
+@handles(facts.NodeDrained)
+def _drained(model: ReadModel, _: Record, data: facts.NodeDrained) -> None:
+    model.row("nodes", data.node, drained=data.mode)
 
 
-@tells(facts.NodeUndrained)
-def _undrained(people: People, _: Record, data: facts.NodeUndrained) -> None:
-    people.row("nodes", data.node, drained="")
+@handles(facts.NodeUndrained)
+def _undrained(model: ReadModel, _: Record, data: facts.NodeUndrained) -> None:
+    model.row("nodes", data.node, drained="")
 
 
 def _text(rows: list[Row]) -> str:
-    """As JSON, with what `without_nul` puts in the place of each NUL."""
+    """The rows as JSON; NUL is replaced as by `without_nul`."""
     text = orjson.dumps(rows).decode()
-    return _NUL.sub(r"\1\\ufffd", text) if "\\u0000" in text else text  # to look for it costs nothing beside this
+    return _NUL.sub(r"\1\\ufffd", text) if "\\u0000" in text else text
 
 
 def _json(value: object) -> Any:

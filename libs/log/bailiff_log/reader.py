@@ -1,6 +1,6 @@
-"""Reading one pool's audit log: yields the records that continue the chain, and counts the orphans.
+"""Reads one pool's audit log: yields the records that continue the chain, and counts the orphans.
 
-See docs/reference/log-protocol.md#chain-rule. What the records mean is not known here.
+See docs/reference/log-protocol.md#chain-rule. Does not interpret the records.
 """
 
 from collections import deque
@@ -70,7 +70,7 @@ class AuditReader:
         self._reader: Reader | None = None
 
     async def read(self, wait: float = READ_WAIT) -> list[Entry]:
-        """The next records of the chain; waits up to `wait` seconds for a first message, which may be an orphan.
+        """The next records of the chain; waits up to `wait` seconds for the first message, which may be an orphan.
 
         Raises `UnreadableRecord` and stays before that record; raises `OffsetOutOfRange` if records read before are gone.
         """

@@ -1,10 +1,14 @@
-"""Seals: an Ed25519 signature over the root of a Merkle tree, whose leaves are the hashes of a log's records in order.
+"""Seals of the audit log: Ed25519 signatures over the root of a Merkle tree. Creates and verifies seals and inclusion proofs.
 
-Signed are the bytes of canonical JSON: `["bailiff-seal-1", pool, identity, size, root, hash, sealed_at]` by the sealing
-key; `["bailiff-seal-key-1", pool, identity, key]` by the key before it, when a new one takes over; and
-`["bailiff-seals-invalidated-1", pool, identity, size, lost, invalidated_root, from_seq, reason, invalidated_at]` by the
-sealing key, when sealed records were lost and an operator accepted that. A proof is one JSON document that holds a record's
-bytes, its path to the root of a seal, and that seal, with the keys before the one that made it: it needs nothing else.
+The leaves of the tree are the hashes of a log's records in order. A signature covers the bytes of canonical JSON:
+
+* seal: `["bailiff-seal-1", pool, identity, size, root, hash, sealed_at]`, signed with the sealing key;
+* key rotation: `["bailiff-seal-key-1", pool, identity, key]`, signed with the previous key;
+* invalidation, after an operator accepted the loss of sealed records: `["bailiff-seals-invalidated-1", pool, identity, size,
+  invalidated_size, invalidated_root, from_seq, reason, invalidated_at]`, signed with the sealing key.
+
+An inclusion proof is one self-contained JSON document: a record's bytes, its Merkle path to the root of a seal, that seal, and
+the sealing keys up to the one that signed it.
 """
 
 import base64
@@ -38,35 +42,38 @@ KEY_BYTES = 32
 
 
 class KeyFileError(Exception):
-    """A file that should hold a private key does not, or others may read it. The text says which and what to do."""
+    """A private key file is missing, invalid, or accessible to other users. The text names the file and the remedy."""
 
 
 class VerificationFailed(Exception):
-    """Something does not hold. The text says what, and where."""
+    """A key, seal, invalidation or proof is invalid. The text says which, and why."""
 
 
 # --- keys
 
 
 def read_private_key(path: Path) -> bytes:
-    """The 32 bytes of the key in this file, which only its owner may read. Raises `KeyFileError`."""
+    """Returns the 32 bytes of the key in this file, which must be accessible to its owner only. Raises `KeyFileError`."""
     try:
         mode, text = path.stat().st_mode, path.read_bytes().strip()
     except OSError as error:
         raise KeyFileError(f"{path}: cannot be read: {error.strerror}") from None
     if mode & 0o077:
-        raise KeyFileError(f"{path}: others than its owner may read or change it; chmod 600 {path}")
+        raise KeyFileError(f"{path}: is accessible to other users; run: chmod 600 {path}")
     try:
         raw = base64.b64decode(text + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except binascii.Error:
         raw = b""
     if len(raw) != KEY_BYTES:
-        raise KeyFileError(f"{path}: expected an Ed25519 private key, {KEY_BYTES} bytes as base64url; bailiff key new makes one")
+        raise KeyFileError(f"{path}: expected an Ed25519 private key, {KEY_BYTES} bytes as base64url; run: bailiff key new")
     return raw
 
 
 def make_private_key(path: Path) -> bytes:
-    """A new key in a new file of mode 0600; or the key that somebody else put there first. Raises `KeyFileError`."""
+    """Creates a key file of mode 0600 and returns its key; returns the existing key if another process was faster.
+
+    Raises `KeyFileError`.
+    """
     private = new_private_key()
     text = base64.urlsafe_b64encode(private).rstrip(b"=") + b"\n"
     draft = path.with_name(f".{path.name}.{os.getpid()}")
@@ -88,14 +95,14 @@ def make_private_key(path: Path) -> bytes:
     return private
 
 
-# --- making
+# --- signing
 
 
 def make_seal(
     private: bytes, pool: str, identity: str, tree: Frontier, head_hash: str, sealed_at: int,
     before: int = 0, subtree: Subtree | None = None,
 ) -> LogSealed:  # fmt: skip
-    """A seal over the whole tree. before, subtree: size of the previous seal, and the consistency proof."""
+    """A seal over the whole tree. before: size of the previous seal. subtree: subtree hashes, for the consistency proof."""
     path = consistency_path(before, tree.size, subtree) if before and subtree is not None else []
     root = tree.root().hex()
     signature = _sign(private, [SEAL_TAG, pool, identity, tree.size, root, head_hash, sealed_at])
@@ -106,7 +113,7 @@ def make_seal(
 
 
 def make_key(private: bytes, pool: str, identity: str, before: bytes | None = None) -> SealingKey:
-    """What publishes a key. before: the private key until now."""
+    """The message that publishes a key. before: the private key that it replaces; None for the first."""
     key = key_id(private)
     if before is None:
         return SealingKey(identity=identity, key=key)
@@ -116,10 +123,10 @@ def make_key(private: bytes, pool: str, identity: str, before: bytes | None = No
 
 
 def make_invalidation(
-    private: bytes, pool: str, identity: str, stands: LogSealed | None, lost: LogSealed, from_seq: int, reason: str, at: int
+    private: bytes, pool: str, identity: str, valid: LogSealed | None, lost: LogSealed, from_seq: int, reason: str, at: int
 ) -> SealsInvalidated:
-    """What says that the seals up to `lost` count no more, but for those up to `stands`."""
-    size = stands.size if stands is not None else 0
+    """The message that invalidates the seals after `valid` up to `lost`. valid: the newest seal that stays valid, if any."""
+    size = valid.size if valid is not None else 0
     signed_fields = [INVALIDATION_TAG, pool, identity, size, lost.size, lost.root, from_seq, reason, at]
     return SealsInvalidated(
         identity=identity, size=size, invalidated_size=lost.size, invalidated_root=lost.root, from_seq=from_seq, reason=reason,
@@ -128,45 +135,45 @@ def make_invalidation(
     )  # fmt: skip
 
 
-# --- checking
+# --- verification
 
 
 def check_seal(seal: LogSealed, pool: str) -> None:
-    """Whether its key signed it. Raises `VerificationFailed`."""
+    """Verify the signature of the seal. Raises `VerificationFailed`."""
     signed = [SEAL_TAG, pool, seal.identity, seal.size, seal.root, seal.hash, seal.sealed_at]
     if not _signed(seal.key, seal.signature, signed):
-        raise VerificationFailed(f"{_what(seal)}: its signature does not fit key {seal.key}")
+        raise VerificationFailed(f"{_what(seal)}: its signature is not valid for key {seal.key}")
 
 
 @dataclass
 class SealChain:
-    """The seals of one log, judged one after the other: keys that vouch for each other, trees that continue each other.
+    """Verifies the seals of one log in order: each key is signed by the previous one, each tree continues the previous one.
 
-    trusted: public keys that somebody got by another way; then the first key must be among them. handovers: what made each of
-    `keys` the log's. aside: accepted losses, whose seals are not among `seals` any more.
+    trusted: public keys obtained out of band; if any are given, the first key must be among them. key_messages: the message that
+    published each of `keys`. seals: the valid ones. invalidations: accepted losses; their seals are removed from `seals`.
     """
 
     pool: str
     trusted: frozenset[str] = frozenset()
     identity: str = ""
     keys: list[str] = field(default_factory=list)
-    handovers: list[SealingKey] = field(default_factory=list)
+    key_messages: list[SealingKey] = field(default_factory=list)
     seals: list[LogSealed] = field(default_factory=list)
-    aside: list[SealsInvalidated] = field(default_factory=list)
+    invalidations: list[SealsInvalidated] = field(default_factory=list)
 
     @property
     def last(self) -> LogSealed | None:
-        """The newest seal."""
+        """The newest valid seal."""
         return self.seals[-1] if self.seals else None
 
     def take(self, body: SealBody) -> None:
-        """One more. Raises `VerificationFailed`, and then stays as it was."""
+        """Verify and add the next message. Raises `VerificationFailed` and leaves the chain unchanged."""
         if self.identity and body.identity != self.identity:
-            raise VerificationFailed(f"{_what(body)} is of another log: {body.identity[:16]}…, not {self.identity[:16]}…")
+            raise VerificationFailed(f"{_what(body)} belongs to another log: {body.identity[:16]}…, not {self.identity[:16]}…")
         if isinstance(body, SealingKey):
             self._take_key(body)
         elif isinstance(body, SealsInvalidated):
-            self._take_aside(body)
+            self._take_invalidation(body)
         else:
             self._take_seal(body)
         self.identity = body.identity
@@ -176,40 +183,40 @@ class SealChain:
             return
         if not self.keys:
             if self.trusted and body.key not in self.trusted:
-                raise VerificationFailed(f"the log is sealed with key {body.key}, which is none of those to trust")
+                raise VerificationFailed(f"the log is sealed with key {body.key}, which is not a trusted key")
         elif (
             body.previous_key != self.keys[-1]
             or body.signature is None
             or not _signed(body.previous_key, body.signature, [KEY_TAG, self.pool, body.identity, body.key])
         ):
-            raise VerificationFailed(f"key {body.key} took over, but key {self.keys[-1]} before it did not sign that")
+            raise VerificationFailed(f"key {body.key} replaced key {self.keys[-1]}, but is not signed by it")
         self.keys.append(body.key)
-        self.handovers.append(body)
+        self.key_messages.append(body)
 
-    def _take_aside(self, body: SealsInvalidated) -> None:
+    def _take_invalidation(self, body: SealsInvalidated) -> None:
         signed_fields = [
             INVALIDATION_TAG, self.pool, body.identity, body.size, body.invalidated_size, body.invalidated_root, body.from_seq,
             body.reason,
             body.invalidated_at,
         ]  # fmt: skip
         if body.key not in self.keys[-1:] or not _signed(body.key, body.signature, signed_fields):
-            raise VerificationFailed(f"{_what(body)} were invalidated, but not with a signature of the log's key")
-        left = [seal for seal in self.seals if seal.size <= body.size]
+            raise VerificationFailed(f"the invalidation of {_what(body)} is not signed by the log's key")
+        valid = [seal for seal in self.seals if seal.size <= body.size]
         last = self.last
-        stands = left[-1].size if left else 0
-        if last is None or (last.size, last.root) != (body.invalidated_size, body.invalidated_root) or stands != body.size:
-            raise VerificationFailed(f"{_what(body)} were invalidated, which are not the newest ones")
-        self.seals = left
-        self.aside.append(body)
+        valid_size = valid[-1].size if valid else 0
+        if last is None or (last.size, last.root) != (body.invalidated_size, body.invalidated_root) or valid_size != body.size:
+            raise VerificationFailed(f"the invalidation of {_what(body)} does not name the newest seals")
+        self.seals = valid
+        self.invalidations.append(body)
 
     def _take_seal(self, seal: LogSealed) -> None:
         if seal.key not in self.keys[-1:]:
-            raise VerificationFailed(f"{_what(seal)} was made with key {seal.key}, which was not the log's key then")
+            raise VerificationFailed(f"{_what(seal)} was signed with key {seal.key}, which was not the log's key")
         check_seal(seal, self.pool)
         known = next((each for each in reversed(self.seals) if each.size == seal.size), None)
         if known is not None:
             if (known.root, known.hash) != (seal.root, seal.hash):
-                raise VerificationFailed(f"two seals over {count_text(seal.size, 'record')} name different roots")
+                raise VerificationFailed(f"two seals over {count_text(seal.size, 'record')} have different roots")
             return
         last = self.last
         if last is not None:
@@ -217,10 +224,10 @@ class SealChain:
             roots = bytes.fromhex(last.root), bytes.fromhex(seal.root)
             if seal.previous_size != last.size or not consistent(last.size, seal.size, path, *roots):
                 raise VerificationFailed(
-                    f"{_what(seal)} does not continue the one over {last.size}: the log was changed or cut between"
+                    f"{_what(seal)} does not continue the seal over {last.size}: the log was modified or truncated in between"
                 )
         elif seal.previous_size:
-            raise VerificationFailed(f"{_what(seal)} continues one over {seal.previous_size}, which is missing")
+            raise VerificationFailed(f"{_what(seal)} continues a seal over {seal.previous_size}, which is missing")
         self.seals.append(seal)
 
 
@@ -231,7 +238,7 @@ def _what(body: SealBody) -> str:
 
 
 def valid_seals(seals: Iterable[SealBody]) -> list[LogSealed | SealingKey]:
-    """Returns the seals without the invalidated ones and their invalidations: a chain of its own."""
+    """Returns keys and seals without invalidated seals and their invalidations."""
     found: list[LogSealed | SealingKey] = []
     for body in seals:
         if isinstance(body, SealsInvalidated):
@@ -242,7 +249,7 @@ def valid_seals(seals: Iterable[SealBody]) -> list[LogSealed | SealingKey]:
 
 
 def parse_seal(message: Message, pool: str) -> SealBody | None:
-    """What a message of `bailiff.seals` says about this pool; nothing where it says nothing that can be read."""
+    """The body of a message of `bailiff.seals`; None if it is unreadable or of another pool."""
     try:
         found = unwrap(message, accept=(LogSealed, SealingKey, SealsInvalidated))
     except InvalidMessage:
@@ -253,7 +260,7 @@ def parse_seal(message: Message, pool: str) -> SealBody | None:
 
 @dataclass(frozen=True, slots=True)
 class ConsistencyProof:
-    """Shows that a tree of so many records is the beginning of the first seal's above it: a consistency path of RFC 6962."""
+    """Consistency proof (RFC 6962) that a tree of `size` records is a prefix of the tree of the next seal."""
 
     size: int
     path: tuple[bytes, ...]
@@ -261,57 +268,57 @@ class ConsistencyProof:
 
 @dataclass
 class SealVerifier:
-    """Holds records against seals while a log is walked: `add` each record's hash in turn, then `finish`.
+    """Verifies the records of a log against its seals: `add` each record's hash in order, then `finish`.
 
-    problem: the first seal that the log does not fit, in words; sound: so many records fit. tree: of what is before the
-    records that are walked. closing: of records that were kept without those up to the next seal. to_its_end: where there are
-    seals, the last record must be under one, too.
+    problem: describes the first mismatch. verified: number of records from the start of the log that match a seal. tree: Merkle
+    tree of the records before the first one added. closing: proof from the last record to the next seal, for an export that ends
+    before that seal. require_sealed_end: report records after the last seal as a problem.
     """
 
     chain: SealChain
     tree: Frontier = field(default_factory=Frontier)
     closing: ConsistencyProof | None = None
-    to_its_end: bool = False
+    require_sealed_end: bool = False
     problem: str = ""
-    sound: int = 0
+    verified: int = 0
     _next: int = 0
 
     def __post_init__(self) -> None:
-        self.sound = self.tree.size
+        self.verified = self.tree.size
         self._next = sum(seal.size <= self.tree.size for seal in self.chain.seals)
         before = self.chain.seals[self._next - 1] if self._next else None
         if before is not None and before.size == self.tree.size and before.root != self.tree.root().hex():
-            self.problem = f"the records before {before.size} are not those that were sealed"
+            self.problem = f"the records before {before.size} are not the sealed ones"
 
     def add(self, record_hash_hex: str) -> None:
-        """The next record that continues the chain."""
+        """Add the hash of the next record of the chain."""
         self.tree.append(leaf_hash(bytes.fromhex(record_hash_hex)))
         seals = self.chain.seals
         while not self.problem and self._next < len(seals) and seals[self._next].size == self.tree.size:
             seal = seals[self._next]
             self._next += 1
             if self.tree.root().hex() == seal.root:
-                self.sound = seal.size
+                self.verified = seal.size
             else:
                 self.problem = (
-                    f"records {self.sound} to {seal.size - 1} are not those that were sealed: "
-                    "one of them was changed, inserted or put elsewhere"
+                    f"records {self.verified} to {seal.size - 1} are not the sealed ones: "
+                    "at least one was modified, inserted or moved"
                 )
 
     def finish(self) -> str:
-        """The problem, or what is missing at the end of the log."""
+        """Check the end of the log. Returns the problem; empty if there is none."""
         seals = self.chain.seals
         if not self.problem and self.chain.trusted and not seals:
-            self.problem = "there is no seal by a key that is to be trusted"
+            self.problem = "no seal is signed by a trusted key"
         if not self.problem and self._next < len(seals) and self._is_closed_by(seals[self._next]):
-            self.sound, self._next = self.tree.size, len(seals)
+            self.verified, self._next = self.tree.size, len(seals)
         if not self.problem and self._next < len(seals):
             self.problem = (
-                f"{seals[-1].size} records were sealed, the log goes to record {self.tree.size - 1} only: "
-                f"it was cut short or replaced from record {self.tree.size} at the latest"
+                f"{seals[-1].size} records were sealed, but the log ends at record {self.tree.size - 1}: "
+                f"it was truncated or replaced from record {self.tree.size} at the latest"
             )
-        if not self.problem and self.to_its_end and seals and self.sound < self.tree.size:
-            self.problem = f"records {self.sound} to {self.tree.size - 1} are under none of the seals"
+        if not self.problem and self.require_sealed_end and seals and self.verified < self.tree.size:
+            self.problem = f"records {self.verified} to {self.tree.size - 1} are not sealed"
         return self.problem
 
     def _is_closed_by(self, seal: LogSealed) -> bool:
@@ -319,7 +326,7 @@ class SealVerifier:
         if closing is None or closing.size != tree.size or self._next != len(self.chain.seals) - 1:
             return False
         if not consistent(tree.size, seal.size, closing.path, tree.root(), bytes.fromhex(seal.root)):
-            self.problem = f"records {self.sound} to {tree.size - 1} are not those under {_what(seal)}"
+            self.problem = f"records {self.verified} to {tree.size - 1} are not the ones covered by {_what(seal)}"
         return not self.problem
 
 
@@ -329,9 +336,9 @@ class SealVerifier:
 def make_proof(
     pool: str, seq: int, headers: Headers, value: bytes, seal: LogSealed, subtree: Subtree, keys: Sequence[SealingKey] = ()
 ) -> dict[str, Any]:
-    """The document that shows that this record is in the log under this seal.
+    """An inclusion proof of this record under this seal, as a JSON document.
 
-    keys: those of the log up to the seal's, so that whoever knows the first one only can check it.
+    keys: the log's keys up to the seal's, so that a verifier needs to trust the first one only.
     """
     return {
         "bailiff_proof": PROOF_FORMAT,
@@ -347,9 +354,9 @@ def make_proof(
 
 @dataclass(frozen=True, slots=True)
 class VerifiedProof:
-    """What a proof shows: this record stands at `seq` of the log under the seal of the last of these keys.
+    """A verified inclusion proof: the record is at `seq` of the log, covered by the seal.
 
-    keys: the first is the one to know; each of them signed that the next one takes over.
+    keys: from the key that must be trusted to the seal's; each one signed the next.
     """
 
     pool: str
@@ -360,16 +367,16 @@ class VerifiedProof:
 
 
 def check_proof(text: str, trusted: Sequence[str] = ()) -> VerifiedProof:
-    """What the document shows. Raises `VerificationFailed`.
+    """Verify an inclusion proof. Raises `VerificationFailed`.
 
-    trusted: public keys, of which one sealed it, or handed over to the key that did; none: any.
+    trusted: public keys, one of which must be the seal's or an earlier key of its chain; empty: any key is accepted.
     """
     try:
         document = json.loads(text)
         if document["bailiff_proof"] != PROOF_FORMAT:
-            raise VerificationFailed(f"this is a proof of format {document['bailiff_proof']}, which this release does not know")
+            raise VerificationFailed(f"proof format {document['bailiff_proof']} is not supported by this release")
         pool, seq = str(document["pool"]), int(document["seq"])
-        place = pool.encode(), b"%d" % seq
+        position = pool.encode(), b"%d" % seq
         headers = tuple((str(name), _unb64(content)) for name, content in document["headers"])
         wire = Wire(headers, _unb64(document["value"]))
         path = [bytes.fromhex(each) for each in document["path"]]
@@ -377,29 +384,29 @@ def check_proof(text: str, trusted: Sequence[str] = ()) -> VerifiedProof:
         keys = [SealingKey.model_validate_json(json.dumps(each)) for each in document.get("keys", [])]
         leaf = leaf_hash(bytes.fromhex(record_hash(wire)))
     except (KeyError, TypeError, ValueError, ValidationError, RecursionError, OverflowError) as error:
-        raise VerificationFailed(f"this is no proof, or a part of it is missing: {type(error).__name__}") from None
+        raise VerificationFailed(f"not a valid proof, or incomplete: {type(error).__name__}") from None
     values = dict(headers)
-    if (values.get("ce_pool"), values.get("ce_seq")) != place:
-        raise VerificationFailed(f"the record itself does not say that it is {pool}#{seq}")
+    if (values.get("ce_pool"), values.get("ce_seq")) != position:
+        raise VerificationFailed(f"the record's own headers do not name it {pool}#{seq}")
     check_seal(seal, pool)
-    vouched = _verified_keys(seal, pool, keys, trusted)
+    verified_keys = _verified_keys(seal, pool, keys, trusted)
     if not included(leaf, seq, seal.size, path, bytes.fromhex(seal.root)):
-        raise VerificationFailed(f"{pool}#{seq} with these bytes is not under {_what(seal)}")
-    return VerifiedProof(pool, seq, wire, seal, vouched)
+        raise VerificationFailed(f"{pool}#{seq} with these bytes is not covered by {_what(seal)}")
+    return VerifiedProof(pool, seq, wire, seal, verified_keys)
 
 
 def _verified_keys(seal: LogSealed, pool: str, keys: Sequence[SealingKey], trusted: Sequence[str]) -> list[str]:
-    """The keys from one that is trusted, or else the first, to the seal's. Raises `VerificationFailed`."""
+    """The keys from the first trusted one, or else the first, to the seal's. Raises `VerificationFailed`."""
     if seal.key in trusted or not (keys or trusted):
         return [seal.key]
     if not keys:
-        raise VerificationFailed(f"the seal was made with key {seal.key}, which is none of those to trust")
+        raise VerificationFailed(f"the seal was signed with key {seal.key}, which is not a trusted key")
     begin = next((at for at, body in enumerate(keys) if body.key in trusted), 0)
     chain = SealChain(pool, frozenset(trusted), seal.identity)
     for body in keys[begin:]:
         chain.take(body)
     if chain.keys[-1] != seal.key:
-        raise VerificationFailed(f"the seal was made with key {seal.key}, and the last one that took over is {chain.keys[-1]}")
+        raise VerificationFailed(f"the seal was signed with key {seal.key}, but the last key of the proof is {chain.keys[-1]}")
     return chain.keys
 
 

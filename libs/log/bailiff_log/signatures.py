@@ -1,14 +1,13 @@
-"""Who asks: Ed25519 signed requests (log protocol §9).
+"""Authenticates requests by Ed25519 signatures (log protocol §9).
 
-A consumer cannot see which principal wrote a Kafka record, so a request may carry a proof of its own: `keyid`, the
-public key (32 bytes, base64url without padding), and `sig`, the signature in the same spelling. Signed are the bytes
+A consumer cannot see which principal wrote a Kafka record, so a request may be signed: `keyid` is the public key (32 bytes,
+base64url without padding), `sig` the signature in the same encoding, over the bytes
 
     canonical JSON of ["bailiff-request-1", digest, source, id, time]
 
-`digest` being the hex digest of the envelope (SHA-256 of type, pool, actor, data), and `time` the request's own in
-µs UTC: without it an old request could be sent again under a new time. Which keys count, and for whom, is the policy's
-to say (`identity.keys`: key id → actor). The holder may speak for names below its own: the key of `console` signs for
-`console/alice`.
+`digest` is the hex digest of the envelope (SHA-256 of type, pool, actor, data). `time` is the request's own, µs UTC; it prevents
+a replay of an old request under a new time. The policy lists the accepted keys and their actors (`identity.keys`: key id →
+actor). A key's holder may also act as names below its own: the key of `console` signs for `console/alice`.
 """
 
 import base64
@@ -29,19 +28,19 @@ SIGNED_TAG = "bailiff-request-1"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who asked, and what speaks for that: `none` (their word), `acl` (the topic's access list), `signed`."""
+    """The requester, and how it was authenticated: `none`, `acl` (the topic's access list) or `signed`."""
 
     actor: str
     auth: Auth
 
 
 def new_private_key() -> bytes:
-    """A fresh private key, 32 bytes."""
+    """A new random private key, 32 bytes."""
     return Ed25519PrivateKey.generate().private_bytes_raw()
 
 
 def key_id(private_key: bytes) -> str:
-    """The key's public half as it stands in `keyid` and in the policy."""
+    """The public key as written in `keyid` and in the policy."""
     return _text(Ed25519PrivateKey.from_private_bytes(private_key).public_key().public_bytes_raw())
 
 
@@ -50,7 +49,7 @@ def sign(
     body: MessageBody,
     *,
     source: str,
-    id: str,  # noqa: A002 - the name that CloudEvents gives it
+    id: str,  # noqa: A002 - named by CloudEvents
     pool: str,
     time_us: int,
     actor: str = "",
@@ -62,9 +61,9 @@ def sign(
 
 
 def verify(envelope: Envelope, keys: Mapping[str, str], *, unsigned: Auth = "none") -> Identity:
-    """Who asked. Raises `InvalidMessage` where a signature is there and does not hold.
+    """The requester of this message. Raises `InvalidMessage` for an invalid signature.
 
-    keys: the policy's key ids and their holders. unsigned: what an unsigned request of this topic counts for.
+    keys: the policy's key ids and their holders. unsigned: the authentication of unsigned requests on this topic.
     """
     if not envelope.sig:
         return Identity(envelope.actor, unsigned)

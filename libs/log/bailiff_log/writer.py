@@ -1,6 +1,6 @@
-"""Writing one pool's audit log: appends records and tells which are committed (docs/reference/log-protocol.md#commit).
+"""Writes one pool's audit log: appends records and reports which are committed (docs/reference/log-protocol.md#commit).
 
-A record is committed when it is known to continue the chain; an acknowledgement alone is not enough.
+A record is committed once it is known to continue the chain; an acknowledgement alone is not enough.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class AuditWriter:
     """One writer incarnation. After an exception it has stopped: create a new one with the same reader.
 
     The reader must not be used elsewhere meanwhile. When the writer stops, the reader is positioned after the last record
-    that `begin` or a result of `append` returned, so that reading on yields everything after it.
+    that `begin` or a result of `append` returned, so that the next read yields everything after it.
     """
 
     def __init__(self, bus: Bus, reader: AuditReader, window: int = 1000, attempts: int = 5) -> None:
@@ -223,8 +223,8 @@ class AuditWriter:
 
     async def _send(self, prepared: Sequence[PreparedRecord]) -> list[Batch]:
         assert self._producer is not None
-        parcels = [(None, wire.headers, wire.value) for _, wire, _ in prepared]
-        return await self._producer.send_many(AUDIT.name, parcels, partition=self._reader.partition)
+        messages = [(None, wire.headers, wire.value) for _, wire, _ in prepared]
+        return await self._producer.send_many(AUDIT.name, messages, partition=self._reader.partition)
 
     async def _send_prepared(self, prepared: Sequence[PreparedRecord], append: _Append) -> None:
         while self._stopped is None and self._sent and len(self._sent) + len(prepared) > self._window:
@@ -234,8 +234,8 @@ class AuditWriter:
             self._raise_if_stopped()
             batches = await self._send(prepared)
             self._sent_head = prepared[-1][2]
-            places = [(batch.first, index) for batch in batches for index in range(batch.count)]
-            self._sent += [_Sent(*each, *place, append) for each, place in zip(prepared, places, strict=True)]
+            positions = [(batch.first, index) for batch in batches for index in range(batch.count)]
+            self._sent += [_Sent(*each, *position, append) for each, position in zip(prepared, positions, strict=True)]
             self._has_sent.set()
 
     # --- from acknowledged to committed

@@ -1,1 +1,1 @@
-"""What every service's process needs: its main, settings, health endpoints, metrics, logs, tracing, ownership of pools."""
+"""Runtime of every service: main, settings, health endpoints, metrics, logs, tracing, pool ownership."""

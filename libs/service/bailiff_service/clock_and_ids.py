@@ -16,7 +16,10 @@ def _boot() -> int:
 
 @dataclass(frozen=True, slots=True)
 class ClockAndIds:
-    """wall: µs UTC, may jump. boot: µs since boot, monotonic, includes suspend. random_bytes: 16 random bytes."""
+    """Sources of time and randomness.
+
+    wall: µs UTC, may jump. boot: µs since boot, monotonic, includes suspend. random_bytes: 16 random bytes.
+    """
 
     wall: Callable[[], int] = _wall
     boot: Callable[[], int] = _boot

@@ -1,4 +1,4 @@
-"""Exit codes of processes, each with its meaning, and the exception that ends a service with one."""
+"""Exit codes of services with their meanings, and the exception that ends a service with one."""
 
 from enum import IntEnum
 from typing import Self
@@ -8,7 +8,7 @@ class ExplainedCode(IntEnum):
     """An enum of `NAME = number, "meaning"`; the meaning becomes the member's docstring."""
 
     def __new__(cls, value: int, meaning: str) -> Self:
-        """A member with its meaning as docstring."""
+        """Create a member with its meaning as docstring."""
         member = int.__new__(cls, value)
         member._value_ = value
         member.__doc__ = meaning

@@ -1,6 +1,6 @@
-"""Garbage collection of a process that keeps a large state.
+"""Tunes garbage collection for a process that keeps a large state.
 
-The state is many small objects that live long: the default collection of young objects every 700 allocations costs a
+The state consists of many small, long-lived objects: the default collection of young objects every 700 allocations costs a
 tenth of a fold.
 """
 

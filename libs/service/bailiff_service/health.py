@@ -28,7 +28,7 @@ HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff", "co
 
 
 class TimedProtocol(H11Protocol):
-    """Closes a connection that has sent no whole request within `REQUEST_TIMEOUT_S`: uvicorn itself waits for ever."""
+    """Closes a connection that has sent no whole request within `REQUEST_TIMEOUT_S`: uvicorn itself has no such timeout."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn declares it
         super().connection_made(transport)
@@ -44,7 +44,7 @@ class TimedProtocol(H11Protocol):
 
 
 def health_app(readiness: Readiness, metrics: Callable[[], bytes]) -> Starlette:
-    """The application. `readiness` gives each check by name: None when it passes, else the reason."""
+    """The application. readiness: returns each check by name: None if it passed, else the reason."""
 
     def alive(_: Request) -> Response:
         return PlainTextResponse("alive\n", headers=HEADERS)
@@ -52,7 +52,7 @@ def health_app(readiness: Readiness, metrics: Callable[[], bytes]) -> Starlette:
     def ready(_: Request) -> Response:
         try:
             checks = dict(readiness())
-        except Exception as error:  # noqa: BLE001 - a check that raises has not passed
+        except Exception as error:  # noqa: BLE001 - a check that raises has failed
             checks = {"readiness": f"failed: {error}"}
         passed = not any(checks.values())
         body = orjson.dumps({"ready": passed, "checks": checks}, option=orjson.OPT_INDENT_2) + b"\n"
@@ -61,14 +61,14 @@ def health_app(readiness: Readiness, metrics: Callable[[], bytes]) -> Starlette:
     def prometheus(_: Request) -> Response:
         return Response(metrics(), headers=HEADERS, media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    def refused(_: Request, error: Exception) -> Response:
+    def rejected(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         text = "GET and HEAD only" if error.status_code == 405 else "not found: use /healthz, /readyz or /metrics"
         return PlainTextResponse(f"{text}\n", error.status_code, {**HEADERS, **(error.headers or {})})
 
     return Starlette(
         routes=[Route("/healthz", _inline(alive)), Route("/readyz", _inline(ready)), Route("/metrics", _inline(prometheus))],
-        exception_handlers={HTTPException: refused},
+        exception_handlers={HTTPException: rejected},
     )
 
 

@@ -19,7 +19,7 @@ Level = Literal["debug", "info", "warning", "error"]
 
 
 class _Stderr(io.TextIOBase):
-    """The present `sys.stderr` at each write: it may be replaced at run time."""
+    """Writes to the current `sys.stderr`, which may be replaced at run time."""
 
     def write(self, text: str) -> int:
         return sys.stderr.write(text)
@@ -45,7 +45,7 @@ def configure_logs_on_use(log_format: Format, level: Level, *, service: str, ins
 
 
 class _Deferred(logging.Handler):
-    """Configures logging at the first line that the standard `logging` would print, and passes that line on."""
+    """Configures logging at the first line of the standard `logging`, and forwards that line."""
 
     def emit(self, record: logging.LogRecord) -> None:
         _configure_deferred()
@@ -61,7 +61,7 @@ def _configure_deferred() -> None:
 
 def configure_logs(log_format: Format, level: Level, *, service: str, instance: str) -> "FilteringBoundLogger":
     """Set logging up for the whole process; returns the service's logger."""
-    import structlog  # here and below: whoever logs nothing does not load it
+    import structlog  # here and below: not imported by a process that logs nothing
 
     global _deferred
     _deferred = None
@@ -100,7 +100,7 @@ def logger(**values: Any) -> "FilteringBoundLogger":
 
 
 def _with_values(**values: str) -> "Processor":
-    """Not bound to a context, so that lines from threads and signal handlers have them as well."""
+    """A processor that adds these values. Not context variables: lines from threads and signal handlers need them as well."""
 
     def add(_: Any, __: str, line: "EventDict") -> "EventDict":
         for name, value in values.items():

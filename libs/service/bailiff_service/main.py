@@ -1,10 +1,10 @@
-"""The main of every service: settings, logs, HTTP, signals, waiting for Kafka, a bounded stop, one exit code.
+"""Main function of every service: settings, logs, HTTP server, signals, reconnection to Kafka, bounded stop, exit code.
 
     sys.exit(main(AdmissionSettings, AdmissionService))
 
-A service that loses Kafka is not repaired in place: the outcome of its last sends is unknown, so its `run` ends with
-`BusUnavailable`, and a new service is created, which reads the log first. The service's task is awaited beside the stop
-signal, not in a task group, which would wait without end for a task that does not stop.
+A service that loses Kafka is replaced, not repaired: the outcome of its last sends is unknown, so its `run` ends with
+`BusUnavailable`, and a new service is created, which reads the log first. The service's task is awaited together with the
+stop signal, not in a task group, which would wait without end for a task that does not stop.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ def main(kind: type[Settings], factory: ServiceFactory[Settings], **values: Any)
 
 
 def build_models() -> None:
-    """Build the validators of all records and messages, which otherwise are built at their first use: no cycle waits for them."""
+    """Build the validators of all records and messages, otherwise built at first use, which would delay a cycle."""
     for kind in (*AUDIT_TYPES.values(), *MESSAGE_TYPES.values()):
         kind.model_rebuild()
 
@@ -90,7 +90,7 @@ def run(factory: ServiceFactory[Settings], settings: Settings) -> ExitCode:
             loop.add_signal_handler(number, runner.request_stop, number.name)
         code = await runner.serve()
         if code is ExitCode.STOP_TIMED_OUT:
-            # asyncio.run would wait for the task that does not stop; nothing kept only in memory matters
+            # asyncio.run would wait for the task that does not stop; no state is lost, all of it is in the log
             sys.stderr.flush()
             os._exit(code)
         return code
@@ -154,7 +154,7 @@ class ServiceRunner(Generic[Settings]):
                 service = self._factory(self._settings, self._metrics)
                 self._announce(service, address)
                 return await self._run_once(service)
-            except Exception as error:  # noqa: BLE001 - the last place to classify and report it
+            except Exception as error:  # noqa: BLE001 - the last handler: classifies and reports it
                 causes = list(_leaves(error))
                 if not all(isinstance(cause, BusUnavailable) for cause in causes):
                     return self._report(causes)
@@ -194,7 +194,7 @@ class ServiceRunner(Generic[Settings]):
         return ExitCode.CLEAN
 
     async def _ends_in_time(self, work: asyncio.Task[Any]) -> bool:
-        """Wait for the stop timeout; then cancel, and wait a tenth of it for the cancellation. Whether it ended in time."""
+        """Wait for the stop timeout; then cancel, and wait a tenth of it again. Returns whether it ended in time."""
         stop_now: asyncio.Task[Any] = asyncio.create_task(self._stop_now.wait())
         timeout = self._settings.stop_timeout_s
         await asyncio.wait([work, stop_now], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""Prometheus metrics of the services. `METRICS` lists them all; the table in the docs is generated from it."""
+"""Prometheus metrics of the services. `METRICS` lists all of them; the table in the docs is generated from it."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-# no `_created` series beside each counter
+# no `_created` series for each counter
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 CYCLE_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

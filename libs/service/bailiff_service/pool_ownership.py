@@ -1,7 +1,7 @@
-"""Assigns pools to replicas: all replicas follow all pools, a consumer group assigns each to one of them.
+"""Assigns pools to replicas: all replicas follow all pools, and a consumer group assigns each pool to one of them.
 
-The group only selects which replica tries; the chain rule decides which one writes. Takeover of a dead replica's pool works
-like a restart: catch up, begin.
+The group only selects the replica that tries to write; the chain rule decides which one writes. Taking over a dead
+replica's pool works like a restart: catch up, then begin.
 """
 
 import asyncio
@@ -46,13 +46,13 @@ class PoolOwnership:
         group: str,
         instance: str | None,
         pools: tuple[PoolDeclaration, ...],
-        open_view: OpenProjection,
+        open_projection: OpenProjection,
         work: Work,
         metrics: Metrics,
         clock_and_ids: ClockAndIds = SYSTEM,
     ) -> None:
         self._bus, self._group, self._instance, self._clock_and_ids = bus, group, instance, clock_and_ids
-        self._pools, self._open_projection, self._work, self._metrics = pools, open_view, work, metrics
+        self._pools, self._open_projection, self._work, self._metrics = pools, open_projection, work, metrics
         self._states: dict[str, str | None] = {pool.name: "reading its log" for pool in pools}
         self._projections: dict[str, Projection] = {}
         self._owned: frozenset[int] = frozenset()
@@ -95,7 +95,7 @@ class PoolOwnership:
             reopened = pool.name in self._projections
             projection = self._projections[pool.name] = await self._open_projection(pool)
             if reopened:
-                unfreeze_and_collect()  # the view's before this one
+                unfreeze_and_collect()  # of the previous projection
             try:
                 await projection.open()
                 await projection.catch_up()

@@ -2,7 +2,7 @@
 
 `BAILIFF_KAFKA__BOOTSTRAP` sets `kafka.bootstrap`. Invalid values, and unknown names in the file, raise `SettingsError` with
 one sentence each, never with secrets. Unknown variables are ignored, since services may share an environment. Settings never
-affect decisions: these depend on the policy, which is a record.
+affect decisions, which depend on the policy only; the policy is a record.
 """
 
 import os
@@ -163,7 +163,7 @@ def read_pools(path: Path) -> tuple[PoolDeclaration, ...]:
 
 
 def _read_yaml(path: Path) -> "tuple[Any, Lines]":
-    from .yaml_files import UnreadableFile, read_yaml  # here: the parser is not needed where no file is read
+    from .yaml_files import UnreadableFile, read_yaml  # imported here: not needed if no file is read
 
     try:
         return read_yaml(path)

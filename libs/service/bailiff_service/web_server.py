@@ -1,4 +1,4 @@
-"""uvicorn as the services use it: the listening socket, its address, and a server that leaves signals to the service."""
+"""The HTTP server of the services: uvicorn without signal handlers, and its listening socket."""
 
 import contextlib
 import socket
@@ -35,7 +35,7 @@ def address_of(listening: socket.socket) -> str:
 def listen(host: str, port: int, settings: str) -> tuple[socket.socket, str]:
     """A listening socket for browsers and API clients, and its URL. port: 0 for a free one.
 
-    settings: the names of the settings that give host and port. Raises `MustStop` where the address cannot be bound.
+    settings: the names of the settings that give host and port. Raises `MustStop` if the address cannot be bound.
     """
     try:
         listening = open_socket(host, port)

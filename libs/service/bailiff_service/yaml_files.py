@@ -1,4 +1,4 @@
-"""YAML files that people write: what they hold, and on which line, so that a fault can be told where it stands."""
+"""Reads YAML files with the line of every value, so that faults can be reported with their line."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import yaml
 
 Place = tuple[int | str, ...]
 Lines = dict[Place, int]
-DEEPEST = 50
+MAX_DEPTH = 50
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -16,46 +16,46 @@ class UnreadableFile(Exception):
 
 
 def read_yaml(path: Path) -> tuple[Any, Lines]:
-    """What the file holds, and the line of every place in it. Raises `UnreadableFile`."""
+    """The file's content, and the line of every place in it. Raises `UnreadableFile`."""
     return parse_yaml(read_text(path), str(path))
 
 
 def parse_yaml(text: str, name: str) -> tuple[Any, Lines]:
-    """What the text holds, and the line of every place in it; errors call it `name`. Raises `UnreadableFile`."""
+    """The text's content, and the line of every place in it. name: of the file in errors. Raises `UnreadableFile`."""
     return _parse(text, name, aliases=True)
 
 
-def parse_foreign_yaml(text: str, name: str) -> tuple[Any, Lines]:
-    """The same for a text of somebody who may mean harm: nothing in it grows when it is read."""
+def parse_untrusted_yaml(text: str, name: str) -> tuple[Any, Lines]:
+    """As `parse_yaml`, for untrusted text: aliases, which can expand exponentially, are rejected."""
     return _parse(text, name, aliases=False)
 
 
 def _parse(text: str, name: str, aliases: bool) -> tuple[Any, Lines]:
     try:
-        _look_through(text, name, aliases)
+        _check_limits(text, name, aliases)
         return _read(text, name)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{name}:{mark.line + 1}" if mark else name
         line = text.splitlines()[mark.line] if mark and mark.line < len(text.splitlines()) else ""
-        tab = "a tab before the text: YAML indents with blanks" if "\t" in line[: len(line) - len(line.lstrip())] else ""
+        tab = "indented with a tab: YAML requires spaces" if "\t" in line[: len(line) - len(line.lstrip())] else ""
         raise UnreadableFile(f"{where}: not YAML: {tab or getattr(error, 'problem', None) or error}") from None
     except RecursionError:
-        raise UnreadableFile(f"{name}: not YAML that can be read: an anchor that holds itself") from None
+        raise UnreadableFile(f"{name}: unreadable YAML: an anchor contains itself") from None
     except ValueError as error:
-        raise UnreadableFile(f"{name}: not YAML that can be read: {error}") from None
+        raise UnreadableFile(f"{name}: unreadable YAML: {error}") from None
 
 
-def _look_through(text: str, name: str, aliases: bool) -> None:
-    """Event by event, which calls nothing within itself: libyaml's other readers end the process where a text is too deep."""
+def _check_limits(text: str, name: str, aliases: bool) -> None:
+    """Check nesting depth and aliases on the event stream: libyaml's recursive readers crash on text that is nested too deep."""
     depth = 0
     for event in yaml.parse(text, Loader=LOADER):
         where = f"{name}:{event.start_mark.line + 1}" if event.start_mark is not None else name
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST:
-            raise UnreadableFile(f"{where}: more than {DEEPEST} lists and fields inside one another")
+        if depth > MAX_DEPTH:
+            raise UnreadableFile(f"{where}: nested more than {MAX_DEPTH} deep")
         if not aliases and isinstance(event, yaml.AliasEvent):
-            raise UnreadableFile(f"{where}: *{event.anchor}: write it out; aliases are not taken here")
+            raise UnreadableFile(f"{where}: *{event.anchor}: aliases are not allowed here; write the value out")
 
 
 def _read(text: str, name: str) -> tuple[Any, Lines]:
@@ -68,8 +68,8 @@ def _read(text: str, name: str) -> tuple[Any, Lines]:
         _note_lines(tree, (), lines, name)
         try:
             return loader.construct_document(tree), lines
-        except (AttributeError, LookupError):  # what PyYAML comes to at `!!bool maybe`
-            raise UnreadableFile(f"{name}: not YAML that can be read: a value does not fit the tag (!!) before it") from None
+        except (AttributeError, LookupError):  # raised by PyYAML for values such as `!!bool maybe`
+            raise UnreadableFile(f"{name}: unreadable YAML: a value does not match its tag (!!)") from None
     finally:
         loader.dispose()
 

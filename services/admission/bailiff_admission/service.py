@@ -11,7 +11,7 @@ from bailiff_log.reader import Entry
 from bailiff_service.clock_and_ids import ClockAndIds
 from bailiff_service.logs import logger
 from bailiff_service.metrics import Metrics
-from bailiff_service.policy_files import NotAPolicy, read_policy
+from bailiff_service.policy_files import InvalidPolicy, read_policy
 from bailiff_service.pool_ownership import PoolService
 from bailiff_service.settings import PoolDeclaration, SettingsError
 from bailiff_service.yaml_files import UnreadableFile
@@ -72,7 +72,7 @@ def first_policy(settings: AdmissionSettings) -> Policy:
         return DEFAULT_POLICY
     try:
         policy = read_policy(settings.policy)
-    except (UnreadableFile, NotAPolicy) as error:
+    except (UnreadableFile, InvalidPolicy) as error:
         raise SettingsError(str(error).splitlines()) from None
     missing = unsupported_policy(policy)
     if missing is not None:

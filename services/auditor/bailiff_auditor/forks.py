@@ -11,7 +11,7 @@ from asyncpg import Connection
 from bailiff_core.records import ChainHead
 from bailiff_log.archive import PAGE, archived_log
 from bailiff_log.chain_verifier import ChainVerifier
-from bailiff_log.read_model import TABLES, UPSERTS, People
+from bailiff_log.read_model import TABLES, UPSERTS, ReadModel
 
 from .archive_writer import Position, tree_at
 
@@ -81,9 +81,9 @@ async def move_to_fork(connection: Connection, position: Position, from_seq: int
 async def _rebuild_read_model(connection: Connection, position: Position) -> ChainHead:
     """Rebuild the read model from the remaining records. In a pruned archive: of jobs whose records are all archived."""
     log = await archived_log(connection, position.head.pool)
-    first, people, verifier = log.start.next_seq, People(position.id), ChainVerifier(log.pool)
+    first, model, verifier = log.start.next_seq, ReadModel(position.id), ChainVerifier(log.pool)
     verifier.resume(log.start, "", -1, ())
-    await people.load_from(connection, first)
+    await model.load_from(connection, first)
     for table in TABLES:
         of_jobs = table != "nodes"
         if of_jobs or not first:
@@ -94,14 +94,14 @@ async def _rebuild_read_model(connection: Connection, position: Position) -> Cha
         record = verifier.read(message)
         if record is None:
             continue
-        people.note(record)
+        model.note(record)
         read += 1
         if read % PAGE == 0:
-            await _upsert(connection, people)
-    await _upsert(connection, people)
+            await _upsert(connection, model)
+    await _upsert(connection, model)
     return verifier.head
 
 
-async def _upsert(connection: Connection, people: People) -> None:
-    for table, rows in people.take().items():
+async def _upsert(connection: Connection, model: ReadModel) -> None:
+    for table, rows in model.take().items():
         await connection.execute(UPSERTS[table], rows)

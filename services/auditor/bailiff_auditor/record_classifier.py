@@ -11,7 +11,7 @@ from bailiff_core.records.wire import UnreadableRecord
 from bailiff_log.archive import pack_layout
 from bailiff_log.archive_rows import record_bytes
 from bailiff_log.chain_verifier import ChainVerifier
-from bailiff_log.read_model import People
+from bailiff_log.read_model import ReadModel
 
 from .archive_writer import Batch, Position, orphan_row
 
@@ -23,19 +23,19 @@ class RecordClassifier:
     """Classifier of one pool, from a position on. unreadable: error of the record at which to stop."""
 
     verifier: ChainVerifier
-    _people: People
+    _model: ReadModel
     unreadable: UnreadableRecord | None = None
 
     @classmethod
     async def at(cls, position: Position, connection: Connection) -> "RecordClassifier":
         """A classifier resumed after the archived records."""
-        verifier, people = ChainVerifier(position.head.pool), People(position.id)
+        verifier, model = ChainVerifier(position.head.pool), ReadModel(position.id)
         orphans = await connection.fetch(
             'SELECT hash FROM orphans WHERE pool = $1 ORDER BY "offset" DESC LIMIT $2', position.id, MAX_KNOWN_ORPHANS
         )
         verifier.resume(position.head, position.identity, position.next_offset - 1, (row["hash"] for row in orphans))
-        await people.load(connection)
-        return cls(verifier, people)
+        await model.load(connection)
+        return cls(verifier, model)
 
     @property
     def stopped(self) -> bool:
@@ -44,7 +44,7 @@ class RecordClassifier:
 
     def classify(self, batch: Batch, messages: list[Message]) -> None:
         """Add these messages to the batch, up to the first that breaks the chain or that this release cannot read."""
-        verifier, people, pool, hashes = self.verifier, self._people, batch.before.id, list[bytes]()
+        verifier, model, pool, hashes = self.verifier, self._model, batch.before.id, list[bytes]()
         head_offset, next_offset = batch.after.head_offset, batch.after.next_offset
         for message in messages:
             try:
@@ -62,7 +62,7 @@ class RecordClassifier:
             else:
                 hashed = bytes.fromhex(verifier.head.hash)
                 hashes.append(hashed)
-                people.note(record)
+                model.note(record)
                 batch.records.append(record_bytes(pool, message, pack_layout(*verifier.laid), record, hashed))
                 head_offset = message.offset
             next_offset = message.offset + 1
@@ -76,5 +76,5 @@ class RecordClassifier:
         )  # fmt: skip
 
     def take_rows(self) -> dict[str, str]:
-        """Rows of the read model changed since the last call, as `People.take`."""
-        return self._people.take()
+        """Rows of the read model changed since the last call, as `ReadModel.take`."""
+        return self._model.take()

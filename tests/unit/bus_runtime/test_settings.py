@@ -152,7 +152,7 @@ def test_pools_are_declared_in_a_file(tmp_path: Path) -> None:
         (POOLS, "", "pools.yaml:1: data: expected an object, found null"),
         (POOLS, "pools: []", "pools.yaml:1: pools: expected at least 1 entry, found a list of 0"),
         (POOLS, "!!python/name:os.system", "not YAML"),
-        (POOLS, "a: 2027-13-45", "not YAML that can be read"),
+        (POOLS, "a: 2027-13-45", "unreadable YAML"),
     ],
 )
 def test_a_wrong_declaration_is_named_with_its_line(tmp_path: Path, before: str, after: str, sentence: str) -> None:

@@ -42,7 +42,7 @@ def test_a_proof_with_a_header_that_no_message_has_is_none(tmp_path: Path) -> No
     proof = proof_of(b"{}")
     proof["headers"].append([f"ce_{NO_TEXT}", ""])
     (tmp_path / "proof.json").write_text(json.dumps(proof))
-    assert "this is no proof" in checked(tmp_path / "proof.json", [])["problem"]
+    assert "not a valid proof" in checked(tmp_path / "proof.json", [])["problem"]
 
 
 @pytest.mark.parametrize(

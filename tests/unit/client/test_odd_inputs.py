@@ -56,7 +56,7 @@ def test_a_file_that_is_too_deep_to_be_read(command: tuple[str, ...], opening: s
         [sys.executable, "-m", "bailiff", *command, file], capture_output=True, text=True, env={**os.environ, "COLUMNS": "300"}
     )
     assert found.returncode == ExitCode.USAGE, found.stderr
-    assert "deep.yaml:1: more than 50 lists and fields inside one another" in found.stderr
+    assert "deep.yaml:1: nested more than 50 deep" in found.stderr
 
 
 def test_a_budget_may_name_a_project_of_the_top_level_of_the_snapshot(tmp_path: Path) -> None:

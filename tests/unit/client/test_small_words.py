@@ -92,5 +92,5 @@ def test_a_seal_over_one_record_says_one_record() -> None:
     tree = Frontier()
     tree.append(leaf_hash(b"0" * 32))
     seal = make_seal(new_private_key(), "pool-a", "0" * 64, tree, "0" * 64, sealed_at=1)
-    with pytest.raises(VerificationFailed, match=r"^the seal over 1 record: its signature does not fit key"):
+    with pytest.raises(VerificationFailed, match=r"^the seal over 1 record: its signature is not valid for key"):
         check_seal(seal.model_copy(update={"sealed_at": 2}), "pool-a")

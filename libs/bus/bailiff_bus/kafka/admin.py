@@ -1,4 +1,4 @@
-"""Administration clients and errors returned by brokers."""
+"""Administration clients, and exceptions for error codes returned by brokers."""
 
 import contextlib
 from collections.abc import AsyncIterator, Iterable
@@ -27,7 +27,7 @@ async def connected_admin(settings: KafkaSettings) -> AsyncIterator[AIOKafkaAdmi
 
 
 async def configured_replication(admin: AIOKafkaAdminClient) -> int:
-    """The replication factor that this cluster is configured for: it needs that many brokers for consumer groups."""
+    """The cluster's configured replication factor of the offsets topic; consumer groups need that many brokers."""
     broker = (await admin.describe_cluster())["brokers"][0]["node_id"]
     answers = await admin.describe_configs([ConfigResource(ConfigResourceType.BROKER, str(broker))])
     ((code, text, _, _, entries),) = answers[0].resources

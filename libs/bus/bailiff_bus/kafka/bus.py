@@ -1,4 +1,4 @@
-"""`KafkaBus`: the bus port on Kafka."""
+"""Implements the bus port on Kafka."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

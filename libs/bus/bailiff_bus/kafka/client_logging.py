@@ -1,4 +1,4 @@
-"""Forwards aiokafka's log to ours."""
+"""Forwards aiokafka's log to the service's log, rate-limited."""
 
 import logging
 import time
@@ -25,7 +25,7 @@ class RateLimitedHandler(logging.Handler):
         self._logged: dict[str, tuple[float, int]] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Log the record, unless the same text was logged a moment ago."""
+        """Log the record, unless the same text was logged within `REPEAT_AFTER_S`."""
         text, now = record.getMessage(), self._clock()
         last, suppressed = self._logged.get(text, (-REPEAT_AFTER_S, 0))
         if now - last < REPEAT_AFTER_S:

@@ -1,4 +1,4 @@
-"""Calls to brokers: client settings, timeouts, and failures as `BusUnavailable`."""
+"""Client settings, timeouts and error handling of calls to brokers: failures become `BusUnavailable`."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -81,7 +81,7 @@ async def start_or_close(client: Any, stop: Any) -> Any:
 
 
 async def finish_within(call: Coroutine[Any, Any, Any], seconds: float) -> bool:
-    """Whether the call ended within `seconds`. Its errors are logged only: closing aiokafka clients may raise."""
+    """Returns whether the call ended within `seconds`. Its errors are only logged: closing aiokafka clients may raise."""
     task = asyncio.create_task(call)
     await asyncio.wait([task], timeout=seconds)
     if not task.done():

@@ -1,4 +1,4 @@
-"""Consumer groups: they assign pools to replicas."""
+"""Membership in consumer groups, which assign pools to replicas."""
 
 import asyncio
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Sending messages, with acknowledgements."""
+"""Sends messages to Kafka and returns their acknowledgements."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ LOG_APPEND_TIME = 1
 
 
 class KafkaProducer:
-    """Idempotent, acknowledged by all in-sync replicas. After one failure it sends nothing more."""
+    """An idempotent producer with `acks=all`. After one failure it sends nothing more."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -74,9 +74,9 @@ class KafkaProducer:
             async with broker_call(self._settings, f"take messages for {topic}", with_timeout=not known):
                 known = known or await self._look_up(topic, partition)
                 groups: dict[int, list[OutgoingMessage]] = {}
-                for parcel in messages:
-                    at = _partition_of(parcel[0], known) if partition is None else partition
-                    groups.setdefault(at, []).append(parcel)
+                for message in messages:
+                    at = _partition_of(message[0], known) if partition is None else partition
+                    groups.setdefault(at, []).append(message)
                 for at, group in groups.items():
                     for builder in _batches(topic, group):
                         stored = await self._producer.send_batch(builder, topic, partition=at)
@@ -156,7 +156,7 @@ class KafkaProducer:
                 receipt.set_exception(BusUnavailable(self._failure))
         sending = self._producer._sender.sender_task
         if sending is not None:
-            sending.cancel()  # otherwise aiokafka would deliver messages that were given up
+            sending.cancel()  # otherwise aiokafka would still deliver messages reported as failed
 
 
 def _partition_of(key: bytes | None, partitions: frozenset[int]) -> int:

@@ -1,4 +1,4 @@
-"""Reading partitions by offset, without a consumer group."""
+"""Reads partitions by offset, without a consumer group."""
 
 import asyncio
 from collections.abc import Iterable, Sequence

@@ -84,7 +84,7 @@ class ClearDevice(CommandBody):
 
 
 class ClearQuarantine(RequestBody):
-    """Clear the quarantine of a device, whatever still runs on it. reason: for the record."""
+    """Clear the quarantine of a device, even if processes still run on it. reason: for the record."""
 
     TYPE: ClassVar[str] = "bailiff.ClearQuarantine.v1"
     node: Name

@@ -1,4 +1,4 @@
-"""`bailiff.node-reports`: what an agent reports. Numbers are gap-free per incarnation; heartbeats have none of their own."""
+"""`bailiff.node-reports`: reports of node agents. Numbers are gap-free per incarnation; heartbeats have no own number."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -88,14 +88,14 @@ class NodeInventory(ReportBody):
 
 
 class NodeHeartbeat(ReportBody):
-    """Alive. `number` is that of the newest report, so that a lost one is noticed."""
+    """The agent is alive. number: of its newest report, so that a lost report is detected."""
 
     TYPE: ClassVar[str] = "bailiff.NodeHeartbeat.v1"
     fence: FenceStatus = FenceStatus()
 
 
 class TaskReport(ReportBody):
-    """Base of reports about one task. ordered_by: seq of the record that ordered what this report answers, if known."""
+    """Base of reports about one task. ordered_by: seq of the record that ordered the reported action, if known."""
 
     TYPE: ClassVar[str] = ""
     job: Name
@@ -111,7 +111,7 @@ class TaskStartedReport(TaskReport):
 
 
 class TaskStartRefusedReport(TaskReport):
-    """The command to start was refused, and why."""
+    """The agent refused the command to start the task, for this reason."""
 
     TYPE: ClassVar[str] = "bailiff.TaskStartRefusedReport.v1"
     reason: Annotated[str, Field(max_length=1000)]

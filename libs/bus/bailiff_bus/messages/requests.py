@@ -1,4 +1,4 @@
-"""`bailiff.requests`: requests of users and operators. The client chooses the CloudEvents `id`: repeats are harmless."""
+"""`bailiff.requests`: requests of users and operators. The client chooses the CloudEvents `id`; repeats have no effect."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -43,7 +43,7 @@ class RequestBody(MessageBody):
 
 
 class SubmitJob(RequestBody):
-    """Run this job. `demand` is what decisions need; `spec` is what the node needs."""
+    """Submit this job. demand: the public part, used by decisions. spec: the private part, for the node."""
 
     TYPE: ClassVar[str] = "bailiff.SubmitJob.v1"
     demand: JobDemand
@@ -154,7 +154,7 @@ class ReplaceNode(RequestBody):
 
 
 class ReturnNode(RequestBody):
-    """Judge the silence of a node, or of the pool after `NodesSilent`, again; an operator's request."""
+    """Evaluate the silence of a node, or of the pool after `NodesSilent`, again; an operator's request."""
 
     TYPE: ClassVar[str] = "bailiff.ReturnNode.v1"
     node: Name | None = None

@@ -32,7 +32,7 @@ class LateStarts(Document):
 
 
 class ClassWindow(Document):
-    """Jobs of one priority class: submitted, started for the first time, and their pending time until then, ms.
+    """Jobs of one priority class: number submitted, number started for the first time, and pending time until then, ms.
 
     waited_ms: total pending time of all jobs within the window, started or not. Percentiles are upper bounds, at most 3 % too
     high; left out if no job started.

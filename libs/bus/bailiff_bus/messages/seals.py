@@ -1,4 +1,4 @@
-"""`bailiff.seals`: signed seals of the log."""
+"""`bailiff.seals`: signed seals of the log, the keys that sign them, and invalidations of seals over lost records."""
 
 from typing import Annotated, ClassVar
 
@@ -13,9 +13,9 @@ SignatureText = Annotated[str, Field(min_length=86, max_length=86, pattern=r"^[A
 
 
 class SealingKey(MessageBody):
-    """From here on this key seals the log. The one before it has signed it; the first one stands by itself.
+    """Publishes the key that signs the following seals. Signed with the previous key; the first key has no signature.
 
-    key, previous_key: Ed25519 public keys, base64url. identity: the log's, which is the hash of its first record.
+    key, previous_key: Ed25519 public keys, base64url. identity: hash of the log's first record.
     """
 
     TYPE: ClassVar[str] = "bailiff.SealingKey.v1"
@@ -26,11 +26,10 @@ class SealingKey(MessageBody):
 
 
 class SealsInvalidated(MessageBody):
-    """Records that were sealed are lost, and an operator accepted that: seals over more than `size` records count no more.
+    """Invalidates the seals over more than `size` records: an operator accepted the loss of sealed records.
 
-    size: of the newest seal that stands, 0 for none; the next one continues it. invalidated_size, invalidated_root: of the
-    newest seal that
-    counts no more. from_seq: of the first lost record. invalidated_at: by the auditor's clock.
+    size: of the newest valid seal, 0 for none; the next seal continues it. invalidated_size, invalidated_root: of the newest
+    invalidated seal. from_seq: of the first lost record. invalidated_at: by the auditor's clock.
     """
 
     TYPE: ClassVar[str] = "bailiff.SealsInvalidated.v1"
@@ -46,10 +45,10 @@ class SealsInvalidated(MessageBody):
 
 
 class LogSealed(MessageBody):
-    """The log's first `size` records, vouched for: the root of their Merkle tree (RFC 6962), signed.
+    """A seal over the log's first `size` records: the signed root of their Merkle tree (RFC 6962).
 
-    hash: of record `size` - 1. previous_size: the size of the seal before this one, 0 for none; consistency: the proof that its
-    tree is the beginning of this one. sealed_at: by the auditor's clock. key: the Ed25519 public key, base64url.
+    hash: of record `size` - 1. previous_size: size of the previous seal, 0 for none. consistency: consistency proof from that
+    seal's tree to this one. sealed_at: by the auditor's clock. key: Ed25519 public key, base64url.
     """
 
     TYPE: ClassVar[str] = "bailiff.LogSealed.v1"

@@ -1,4 +1,4 @@
-"""`bailiff.telemetry`: what agents measure on the GPUs that tasks hold. No decision reads it."""
+"""`bailiff.telemetry`: utilisation and memory of allocated GPUs, as measured by agents. Not used for decisions."""
 
 from typing import Annotated, ClassVar
 
@@ -10,7 +10,7 @@ from .base import MessageBody
 
 
 class DeviceTelemetry(Document):
-    """One GPU that tasks hold. jobs: of those tasks, once for each. busy_percent: left out where nobody can tell."""
+    """One allocated GPU. jobs: the distinct jobs that it is allocated to. busy_percent: left out if it cannot be measured."""
 
     device: str
     jobs: Annotated[tuple[Name, ...], Field(min_length=1)]
@@ -20,9 +20,7 @@ class DeviceTelemetry(Document):
 
 
 class NodeTelemetry(MessageBody):
-    """A look at the GPUs of a node, which stands for the `interval_ms` until then. Best effort: what is lost is not sent
-    again.
-    """
+    """Measurements of a node's GPUs for the last `interval_ms`. Best effort: lost messages are not repeated."""
 
     TYPE: ClassVar[str] = "bailiff.NodeTelemetry.v1"
     node: Name

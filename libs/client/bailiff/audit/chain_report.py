@@ -62,11 +62,11 @@ async def verify(
     found = verifier.verification()
     if seals is not None:
         found["seal_problem"] = seals.finish()
-        found["seals"], found["sealed"], found["seal_keys"] = len(seals.chain.seals), seals.sound, seals.chain.keys
+        found["seals"], found["sealed"], found["seal_keys"] = len(seals.chain.seals), seals.verified, seals.chain.keys
         found["forked"] = [
             f"#{each.from_seq} to #{each.invalidated_size - 1} and possibly more sealed records are lost: accepted on "
             f"{time_text(each.invalidated_at)[:10]}, {each.reason or 'no reason given'}"
-            for each in seals.chain.aside
+            for each in seals.chain.invalidations
         ]
         found["ok"] = found["ok"] and not found["seal_problem"]
     return found

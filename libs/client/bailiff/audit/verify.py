@@ -27,7 +27,7 @@ async def verified(source: Source, trust: Sequence[str] = ()) -> chain_report.Ve
     """
     chain, problem = chain_of(source, trust)
     folder = source.folder
-    sealed = SealVerifier(chain, source.tree.copy(), folder.closing if folder else None, to_its_end=folder is not None)
+    sealed = SealVerifier(chain, source.tree.copy(), folder.closing if folder else None, require_sealed_end=folder is not None)
     found = await chain_report.verify(source.pool, source.messages, sealed, source.start, folder.on_record if folder else None)
     faults = [problem or found["seal_problem"]]
     if folder is not None:

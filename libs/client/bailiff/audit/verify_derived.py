@@ -8,7 +8,7 @@ from bailiff_core.records.wire import UnreadableRecord
 from bailiff_log.archive import PAGE, ArchivedLog, ArchiveError, archived_log, connected
 from bailiff_log.archive_rows import RECORD_COLUMNS, record_row
 from bailiff_log.chain_verifier import ChainVerifier
-from bailiff_log.read_model import TABLES, People
+from bailiff_log.read_model import TABLES, ReadModel
 
 from .rederive import FOLDED, RederivedTables, as_of
 from .row_diff import SHOWN, Derived
@@ -27,7 +27,7 @@ async def derived(address: str, pool: str | None) -> Derived:
                 found = Derived()
                 rederived = await _fold(log, found)
                 for table in TABLES:
-                    await _compare_people(log, table, found)
+                    await _compare_read_model(log, table, found)
                 if rederived is not None:
                     for table, shape in FOLDED.items():
                         there, key = as_of(table, log.id, rederived.upto), ("pool", *shape.key, "from_seq")
@@ -41,11 +41,11 @@ async def derived(address: str, pool: str | None) -> Derived:
 
 async def _fold(log: ArchivedLog, found: Derived) -> RederivedTables | None:
     """Reads every record once: compares its columns, and writes the rows of derived tables to temporary tables."""
-    people, verifier = People(log.id), ChainVerifier(log.pool)
+    model, verifier = ReadModel(log.id), ChainVerifier(log.pool)
     verifier.resume(log.start, "", -1, ())
     for table in TABLES:
         await log.connection.execute(f"CREATE TEMPORARY TABLE folded_{table} (LIKE {table} INCLUDING ALL)")
-    await people.load_from(log.connection, log.start.next_seq)
+    await model.load_from(log.connection, log.start.next_seq)
     if log.start.next_seq:
         found.unchecked = (
             f"jobs submitted before record {log.start.next_seq}, usage over time, and GPU allocations: their records are stored "
@@ -69,10 +69,10 @@ async def _fold(log: ArchivedLog, found: Derived) -> RederivedTables | None:
                 return None
             expected = record_row(log.id, log.message(row), record, bytes.fromhex(verifier.head.hash))
             found.differ(f"records #{row['seq']}", RECORD_COLUMNS, tuple(row), expected)
-            people.note(record)
+            model.note(record)
             if rederived is not None:
                 rederived.note(record, verifier.head.hash, found)
-        for table, text in people.take().items():
+        for table, text in model.take().items():
             await log.connection.execute(TABLES[table].upsert(table, f"folded_{table}"), text)
         found.rows += len(rows)
         if rederived is not None:
@@ -85,7 +85,7 @@ async def _fold(log: ArchivedLog, found: Derived) -> RederivedTables | None:
     return rederived
 
 
-async def _compare_people(log: ArchivedLog, table: str, found: Derived) -> None:
+async def _compare_read_model(log: ArchivedLog, table: str, found: Derived) -> None:
     first, shape = log.start.next_seq, TABLES[table]
     scope = f"pool = {log.id}"
     if first and "submitted_seq" in (*shape.key, *shape.last, *shape.first):

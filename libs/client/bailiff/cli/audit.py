@@ -331,7 +331,7 @@ async def prove(
         if seal is None:
             last = f"the last seal is over {count_text(chain.last.size, 'record')}" if chain.last else "no seal exists yet"
             raise ClientError(ExitCode.NOT_FOUND, f"{source.pool}#{seq} is not sealed: {last}")
-        keys = chain.handovers[: chain.keys.index(seal.key) + 1]
+        keys = chain.key_messages[: chain.keys.index(seal.key) + 1]
         proof = await proofs.prove(source, seq, seal, keys)
     text = json.dumps(proof, indent=1) + "\n"
     if to is None:

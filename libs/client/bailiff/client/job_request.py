@@ -10,7 +10,7 @@ from typing import Any
 
 from bailiff_bus.messages import SubmitJob
 from bailiff_service.policy_files import line_of
-from bailiff_service.yaml_files import UnreadableFile, parse_foreign_yaml
+from bailiff_service.yaml_files import UnreadableFile, parse_untrusted_yaml
 
 from .job_parser import checked, fields_of, lines_of, not_a_job
 
@@ -27,7 +27,7 @@ class Fault:
 def job_in(text: str, project: str | None = None) -> tuple[SubmitJob | None, list[Fault]]:
     """The request for this YAML, or None and all faults by line. Missing name and project are filled in."""
     try:
-        value, lines = parse_foreign_yaml(text, "")
+        value, lines = parse_untrusted_yaml(text, "")
     except UnreadableFile as error:
         return None, [fault_of(error)]
     if not isinstance(value, dict):

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from bailiff_bus.validation_errors import value_text
 from bailiff_core.plan import Snapshot, read_snapshot
 from bailiff_core.plan.snapshot import names_of
-from bailiff_service.policy_files import Faults, fault_lines, faults_of, loose_ends, slips
+from bailiff_service.policy_files import Faults, fault_lines, faults_of, reference_faults, strict_faults
 from bailiff_service.yaml_files import Lines, UnreadableFile, parse_yaml, read_text
 
 from .errors import ClientError, ExitCode
@@ -79,11 +79,11 @@ def snapshot_from(source: Source) -> Snapshot:
     if not isinstance(source.value, dict):
         found = "nothing" if source.value is None else value_text(source.value)
         raise source.problem([((), f"expected the fields of a snapshot (nodes, jobs, projects, policy, now), found {found}")])
-    faults = slips(Snapshot, source.value)
+    faults = strict_faults(Snapshot, source.value)
     try:
         snapshot = read_snapshot(source.value)
     except ValidationError as error:
-        ends = loose_ends(source.value.get("policy"), names_of(source.value.get("projects")))
+        ends = reference_faults(source.value.get("policy"), names_of(source.value.get("projects")))
         faults += [(("policy", *place), text) for place, text in ends]
         faults += [fault for fault in faults_of(error) if fault[0] != ("policy",) or not ends]
         raise source.problem(faults) from None

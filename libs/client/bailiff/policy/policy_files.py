@@ -9,7 +9,7 @@ from bailiff.client.errors import ClientError, ExitCode
 from bailiff_core.model.document import MICROSECONDS
 from bailiff_core.model.policy import Policy
 from bailiff_service import policy_files
-from bailiff_service.policy_files import NotAPolicy, is_duration
+from bailiff_service.policy_files import InvalidPolicy, is_duration
 from bailiff_service.yaml_files import UnreadableFile
 
 
@@ -19,7 +19,7 @@ def read_policy(path: Path, code: ExitCode = ExitCode.USAGE) -> Policy:
         return policy_files.read_policy(path)
     except UnreadableFile as fault:
         raise ClientError(ExitCode.USAGE, str(fault)) from None
-    except NotAPolicy as fault:
+    except InvalidPolicy as fault:
         raise ClientError(code, str(fault), "start from: bailiff policy show -o yaml") from None
 
 

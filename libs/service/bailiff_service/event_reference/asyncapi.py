@@ -1,4 +1,4 @@
-"""The AsyncAPI 3.0 document."""
+"""Generates the AsyncAPI 3.0 document of all topics and messages."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from bailiff_bus.topics import Topic
 from bailiff_core.engine import RELEASE
 from bailiff_core.records import AUDIT_TYPES
 
-from .events import PLAIN_SCHEMAS, READ_BY, Event, events, events_of, kept, topics
+from .events import PLAIN_SCHEMAS, READ_BY, Event, events, events_of, retention_text, topics
 from .headers import AUDIT_HEADERS, AUDIT_OPTIONAL, HEADERS, OPTIONAL
 from .schemas import Json
 
@@ -19,7 +19,7 @@ def asyncapi() -> Json:
         "info": {
             "title": "Bailiff",
             "version": RELEASE,
-            "description": "The topics of Bailiff and what travels on them. Generated; see README.md beside this file.",
+            "description": "The topics of Bailiff and their messages. Generated; see README.md in this folder.",
         },
         "defaultContentType": "application/json",
         "channels": {short(topic): _channel(topic) for topic in topics()},
@@ -30,7 +30,7 @@ def asyncapi() -> Json:
                 "AuditHeaders": _headers_schema(AUDIT_HEADERS, AUDIT_OPTIONAL),
                 "MessageHeaders": _headers_schema(HEADERS, OPTIONAL),
                 "DeadLetterHeaders": _headers_schema(
-                    {**HEADERS, DEAD_LETTER_HEADER: "The letter itself, as JSON: schemas/bailiff.DeadLetter.v1.json."},
+                    {**HEADERS, DEAD_LETTER_HEADER: "The `DeadLetter` as JSON: schemas/bailiff.DeadLetter.v1.json."},
                     OPTIONAL,
                 ),
             },
@@ -59,7 +59,7 @@ def _channel(topic: Topic) -> Json:
     binding["bindingVersion"] = "0.5.0"
     return {
         "address": topic.name,
-        "description": f"Key: {topic.key}. Partitions: {topic.partitions}. Kept: {kept(topic)}.",
+        "description": f"Key: {topic.key}. Partitions: {topic.partitions}. Retention: {retention_text(topic)}.",
         "messages": {key: {"$ref": f"#/components/messages/{key}"} for key in message_keys(topic)},
         "bindings": {"kafka": binding},
     }
@@ -82,17 +82,17 @@ def _operations() -> Iterator[tuple[str, Json]]:
 
 
 def _message(event: Event) -> Json:
-    about: Json = {"name": event.kind, "title": event.name, "summary": event.text.partition("\n\n")[0]}
+    summary: Json = {"name": event.kind, "title": event.name, "summary": event.text.partition("\n\n")[0]}
     if event.model is DeadLetter:
-        return about | {
+        return summary | {
             "contentType": "application/octet-stream",
             "headers": {"$ref": "#/components/schemas/DeadLetterHeaders"},
-            "payload": {"description": "The bytes that were refused, as they came."},
+            "payload": {"description": "The original bytes of the rejected message."},
         }
     if event.kind not in PLAIN_SCHEMAS:
         headers = "AuditHeaders" if event.kind in AUDIT_TYPES else "MessageHeaders"
-        about["headers"] = {"$ref": f"#/components/schemas/{headers}"}
-    return about | {
+        summary["headers"] = {"$ref": f"#/components/schemas/{headers}"}
+    return summary | {
         "contentType": "application/json",
         "payload": {"$ref": f"./schemas/{event.kind}.json"},
     }

@@ -1,4 +1,4 @@
-"""All types, by topic, as the reference shows them."""
+"""All message and record types by topic, with the services that read them, for the reference."""
 
 import inspect
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ READ_BY = {
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One type as the reference shows it."""
+    """One message or record type on a topic."""
 
     kind: str
     model: type[BaseModel]
@@ -47,7 +47,7 @@ class Event:
 
     @property
     def text(self) -> str:
-        """What it is, from its docstring."""
+        """The type's description: its docstring."""
         return inspect.cleandoc(self.model.__doc__ or "")
 
 
@@ -69,10 +69,10 @@ def events_of(topic: Topic) -> Iterator[Event]:
         elif name in PLAIN_SCHEMAS:
             yield Event(name, PLAIN_SCHEMAS[name], topic)
         elif name != "text":
-            raise ValueError(f"{topic.name}: no type is called {name}")
+            raise ValueError(f"{topic.name}: unknown type {name}")
 
 
-def kept(topic: Topic) -> str:
+def retention_text(topic: Topic) -> str:
     if topic.settings.get("cleanup.policy") == "compact":
         return "compacted"
-    return "for ever" if topic.retention is None else f"{topic.retention.days} d"
+    return "unlimited" if topic.retention is None else f"{topic.retention.days} d"

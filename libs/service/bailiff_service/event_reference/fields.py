@@ -1,4 +1,4 @@
-"""Tables of fields, for people."""
+"""Renders the fields of a JSON Schema as Markdown tables."""
 
 import json
 from collections.abc import Iterator

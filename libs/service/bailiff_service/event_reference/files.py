@@ -1,4 +1,4 @@
-"""All files of the reference, and which of them are out of date."""
+"""Generates all files of the reference, and finds the stale ones."""
 
 import json
 from functools import cache
@@ -15,7 +15,7 @@ from .schemas import Json, json_schema
 
 @cache
 def generated() -> dict[str, str]:
-    """All files by their path below the folder."""
+    """Contents of all files by relative path."""
     schemas = {event.kind: json_schema(event.kind, event.model) for event in events()}
     files = {f"schemas/{name}.json": json_text(schema) for name, schema in schemas.items()}
     files["asyncapi.yaml"] = yaml_text(asyncapi())
@@ -25,7 +25,7 @@ def generated() -> dict[str, str]:
 
 
 def write(folder: Path) -> list[str]:
-    """Bring the folder up to date; returns the names of what was changed."""
+    """Bring the folder up to date. Returns the names of the changed files."""
     changed = stale(folder)
     files = generated()
     for name in changed:
@@ -39,7 +39,7 @@ def write(folder: Path) -> list[str]:
 
 
 def stale(folder: Path) -> list[str]:
-    """The names of files that are missing, out of date, or schemas of types that are gone."""
+    """Names of files that are missing or outdated, and of schemas of removed types."""
     files = generated()
     found = {f"schemas/{path.name}" for path in folder.glob("schemas/*.json")}
     wrong = {name for name, text in files.items() if _read(folder / name) != text.encode()}
@@ -55,10 +55,10 @@ def json_text(value: Json) -> str:
 
 
 class _Plain(yaml.SafeDumper):
-    """YAML without anchors: people read this."""
+    """YAML without anchors, for readability."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
-        """Write equal parts out each time."""
+        """Repeat equal parts instead of using aliases."""
         return True
 
 

@@ -1,4 +1,4 @@
-"""JSON Schemas of types."""
+"""Generates JSON Schemas from pydantic models."""
 
 import inspect
 from typing import Any
@@ -18,10 +18,10 @@ LIMITS = {"ge": "minimum", "le": "maximum", "gt": "exclusiveMinimum", "lt": "exc
 
 
 class Schemas(GenerateJsonSchema):
-    """pydantic's schemas, and what a duration may be written as."""
+    """pydantic's schema generator, extended by the text form of durations."""
 
     def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> JsonSchemaValue:
-        """A duration is microseconds or a text such as 30s."""
+        """A duration is an integer of microseconds, or text such as 30s."""
         inner = super().function_before_schema(schema)
         if schema["function"]["function"] is not parse_duration:
             return inner
@@ -29,7 +29,7 @@ class Schemas(GenerateJsonSchema):
 
 
 def json_schema(name: str, model: type[BaseModel], kind: type[Schemas] = Schemas, *, written: bool = False) -> Json:
-    """The model's JSON Schema under the name; `written`: of what the model writes, not of what it reads."""
+    """The model's JSON Schema with this title. written: of the serialised form, instead of the accepted input."""
     schema = model.model_json_schema(schema_generator=kind, mode="serialization" if written else "validation")
     schema.pop("title", None)
     schema["description"] = inspect.cleandoc(model.__doc__ or "")
@@ -40,12 +40,12 @@ def json_schema(name: str, model: type[BaseModel], kind: type[Schemas] = Schemas
 
 
 def _tidied(value: object, *, is_properties: bool) -> object:
-    """Without pydantic's titles, and with limits under the names that JSON Schema has for them."""
+    """The schema without pydantic's titles, and with limits under their JSON Schema names."""
     if isinstance(value, list):
         return [_tidied(item, is_properties=False) for item in value]
     if not isinstance(value, dict):
         return value
-    if is_properties:  # here the keys are names of fields, whatever they look like
+    if is_properties:  # here the keys are field names, even if they equal a schema keyword
         return {name: _tidied(item, is_properties=False) for name, item in value.items()}
     found: Json = {}
     limits = {LIMITS[key]: limit for key, limit in value.items() if key in LIMITS}
@@ -54,12 +54,12 @@ def _tidied(value: object, *, is_properties: bool) -> object:
             found[key] = item
         elif key != "title" and key not in LIMITS:
             found[key] = _tidied(item, is_properties=key in {"properties", "$defs"})
-    if "anyOf" in found:  # limits belong to the number among the choices
+    if "anyOf" in found:  # limits apply to the integer alternative
         choices = [choice for option in found["anyOf"] for choice in option.get("anyOf", [option])]
         found["anyOf"] = [choice | (limits if choice.get("type") == "integer" else {}) for choice in choices]
     else:
         found |= limits
-    if found.get("type") == "integer":  # the type first, then from where to where
+    if found.get("type") == "integer":  # order of keys: type, then bounds
         bounds = {name: found.pop(name) for name in ("minimum", "maximum") if name in found}
         found |= {"type": found.pop("type")} | {"minimum": -MAX_INTEGER, "maximum": MAX_INTEGER} | bounds
     return found

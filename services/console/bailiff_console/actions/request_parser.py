@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from bailiff_bus.messages import RequestBody
 from bailiff_bus.validation_errors import describe_errors, value_text
 from bailiff_console.problems import ApiError, Fault
-from bailiff_service.policy_files import no_such_field, slips
+from bailiff_service.policy_files import no_such_field, strict_faults
 
 from .request_types import KINDS, SUBMIT
 
@@ -72,7 +72,7 @@ def parse_request(raw: bytes) -> ParsedRequest:
     fields = fields_of(raw, {**COMMON_FIELDS, **{name: field.is_required() for name, field in message.model_fields.items()}})
     id = _id_in(fields)  # noqa: A001 - of the request
     fields = {name: value for name, value in fields.items() if name not in COMMON_FIELDS}
-    faults = [fault(".".join(map(str, place)), text) for place, text in slips(message, fields)]
+    faults = [fault(".".join(map(str, place)), text) for place, text in strict_faults(message, fields)]
     try:
         return ParsedRequest(str(kind), _unless_faulty(message.model_validate_json(orjson.dumps(fields)), faults), id=id)
     except ValidationError as error:
