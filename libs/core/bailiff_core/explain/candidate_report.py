@@ -59,7 +59,7 @@ def _candidates_of_action(state: PoolState, decision: Decided, proposals: Sequen
         for choice in proposal.victims:
             evicted = dict.fromkeys(numbers(choice.tasks))
             units = [unit for unit in evictable_units(state.jobs[choice.job]) if all(index in evicted for index in unit.indices)]
-            index.mark_taken(state.jobs[choice.job], len(units) if choice.tasks else 0)
+            index.mark_evicted(state.jobs[choice.job], len(units) if choice.tasks else 0)
     considered = index.candidates(action, preemptor)
     found: list[tuple[Unit, str, EvictionCost | None]] = [
         (step.unit, "", step.cost) for chain in considered.chains.values() for step in chain

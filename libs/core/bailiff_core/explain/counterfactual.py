@@ -76,7 +76,7 @@ def counterfactual(state: PoolState, decision: Decided, proposals: Sequence[Prop
 def _without_victim(batch: SelectionBatch, decision: Decided, other: str) -> Counterfactual:
     """The cheapest set without the victim `other`."""
     state = batch.snapshot.state
-    batch.index.mark_taken(state.jobs[other], 0)
+    batch.index.mark_evicted(state.jobs[other], 0)
     proposal = _search(batch, state.jobs[decision.preemptor.job], decision.action)
     found = Counterfactual(other, decision.action, chosen=True, chosen_cost=decision.explanation.cost)
     if proposal.refused is not None:
@@ -99,7 +99,7 @@ def _with_victim(
         batch = _batch(snapshot, state, decision, proposals)
         for step in steps:
             snapshot.evict(step.unit)
-        batch.index.mark_taken(job, 0 if steps[-1].whole else len(steps))
+        batch.index.mark_evicted(job, 0 if steps[-1].whole else len(steps))
         proposal = _search(batch, preemptor, decision.action)
         snapshot.rollback(mark)
         if proposal.refused is not None:
