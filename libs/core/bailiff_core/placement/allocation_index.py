@@ -58,9 +58,9 @@ class PriorityLevel:
     """Preemptible GPUs at one priority, as one row per node.
 
     gpus: their number. since: start of the work on each, latest first. jobs_for, tasks_for: for each number of GPUs, the
-    fewest jobs or tasks that have at least that number. shrinks: some job has surplus tasks. youngest: highest seq. cost_free: reserved
-    and shared GPUs. least: for each number of GPUs, the fewest that must be evicted to free at least that number, as jobs are
-    evicted whole. largest: GPUs of the largest single job.
+    fewest jobs or tasks that have at least that number. shrinks: some job has surplus tasks. youngest: highest seq.
+    cost_free: reserved and shared GPUs. least: for each number of GPUs, the fewest that must be evicted to free at least that
+    number, as jobs are evicted whole. largest: GPUs of the largest single job.
     """
 
     gpus: Ints

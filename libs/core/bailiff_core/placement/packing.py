@@ -23,7 +23,7 @@ class TasksOnNode:
 
 @dataclass(frozen=True, slots=True)
 class PlacementScope:
-    """within: nodes that tasks may use (`None`: all). labels: node labels that select the same nodes. spread: spread instead of pack."""
+    """Nodes that tasks may use. within: these (`None`: all); labels: node labels that select the same; spread: do not pack."""
 
     within: Sequence[NodeResources] | None = None
     labels: tuple[tuple[str, str], ...] = ()

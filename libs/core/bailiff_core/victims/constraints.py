@@ -79,7 +79,7 @@ class Constraints:
 
     def imbalance(self, taken: Sequence[Unit]) -> str | None:
         """Why a permitted set may not be evicted as a whole: reclaim would only reverse the imbalance."""
-        return None if self.reclaim is None else self.reclaim.unbalanced(taken)
+        return None if self.reclaim is None else self.reclaim.imbalance(taken)
 
     def _has_bounds(self) -> bool:
         """Whether any limit of its projects could apply to the preemptor."""
@@ -97,7 +97,7 @@ class Constraints:
     def _excess_loss_text(self, reclaim: Reclaim, taken: Iterable[Unit]) -> str:
         of_project: dict[str, list[Unit]] = {}
         for unit in taken:
-            of_project.setdefault(reclaim.loser(unit.job), []).append(unit)
+            of_project.setdefault(reclaim.losing_project(unit.job), []).append(unit)
         names = [project_text(project) for project, units in of_project.items() if not reclaim.admits(units)]
         return f"{names[0]} would lose more than it uses beyond its fair share and its quota"
 

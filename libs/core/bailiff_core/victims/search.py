@@ -338,7 +338,7 @@ class _LossConstraint:
         return self._losses.take(step.unit)
 
     def pop(self) -> None:
-        self._losses.give_back()
+        self._losses.undo()
 
 
 def _has_unneeded_victim(oracle: FitOracle, steps: Sequence[EvictionStep]) -> bool:
