@@ -74,30 +74,30 @@ def latest_start_by_limits(state: PoolState, job: Job) -> Iterator[Sentence]:
     snapshot.rollback(mark)
     if fits:
         return
-    coming = Backfill(snapshot, unit, StepBudget(steps))
-    if not coming.reserved:
+    backfill = Backfill(snapshot, unit, StepBudget(steps))
+    if not backfill.reserved:
         yield Sentence("Even without any of the jobs that run now, no placement was found for it.")
-    elif coming.starts is not None:
-        text = f"By run-time limits alone it fits at {clock(coming.starts)} at the latest"
+    elif backfill.starts is not None:
+        text = f"By run-time limits alone it fits at {clock(backfill.starts)} at the latest"
         yield Sentence(
-            f"{text}, in {duration_text(max(0, coming.starts - state.now))}, unless jobs ahead of it are placed there."
+            f"{text}, in {duration_text(max(0, backfill.starts - state.now))}, unless jobs ahead of it are placed there."
         )
     else:
-        endless = [each.id for each in state.active_jobs() if each.demand.run_time_limit is None and each.id != job.id]
-        who = f": {first_names(endless)}" if endless else ""
-        yield Sentence(f"Run-time limits do not bound when it fits: that depends on jobs without a run-time limit{who}.")
+        unlimited = [each.id for each in state.active_jobs() if each.demand.run_time_limit is None and each.id != job.id]
+        names = f": {first_names(unlimited)}" if unlimited else ""
+        yield Sentence(f"Run-time limits do not bound when it fits: that depends on jobs without a run-time limit{names}.")
 
 
 def _evicting(state: PoolState) -> Iterator[Sentence]:
     evicting = [state.jobs[name] for name in state.evicting if state.jobs[name].eviction is not None]
     for job in evicting[:MAX_NAMED]:
         assert job.eviction is not None
-        whom = f", for {job.eviction.for_job}" if job.eviction.for_job else ""
+        for_preemptor = f", for {job.eviction.for_job}" if job.eviction.for_job else ""
         end = _grace_end(job)
         late = " It is overdue." if job.eviction.stuck else ""
         when = f"ends at {clock(end)}" if end is not None else "starts when its nodes are notified"
         gpus = count_text(_gpus_allocated(job), "GPU")
-        yield Sentence(f"Being evicted now: {job.id}, with {gpus}{whom}; its grace {when}.{late}", _decided(job))
+        yield Sentence(f"Being evicted now: {job.id}, with {gpus}{for_preemptor}; its grace {when}.{late}", _decided(job))
     if len(evicting) > MAX_NAMED:
         yield Sentence(f"Not listed: {count_text(len(evicting) - MAX_NAMED, 'more job')} being evicted.")
 

@@ -344,23 +344,23 @@ def _kinds(devices: tuple[tuple[int, str, int], ...]) -> tuple[Mapping[str, int]
 
 def _node_resources(node: Node) -> NodeResources:
     usable = _usable(node)
-    made = NodeResources(node, usable, Resources(), Resources())
-    made.set(*_free(node, usable, made.units))
-    return made
+    resources = NodeResources(node, usable, Resources(), Resources())
+    resources.set(*_free(node, usable, resources.units))
+    return resources
 
 
 def _free(node: Node, usable: int, units: Mapping[int, int]) -> tuple[Resources, Resources]:
     """`unallocated` and `future` of the node, see `NodeResources`."""
-    held, releasing, reserved, capacity = node.allocated, node.releasing, node.reserved, node.capacity
+    allocated, releasing, reserved, capacity = node.allocated, node.releasing, node.reserved, node.capacity
     free = Resources(usable, capacity.cpu_milli, capacity.memory_bytes, capacity.slots)
-    staying = Resources(
-        held.devices & ~releasing.devices | reserved.devices,
-        held.cpu_milli - releasing.cpu_milli + reserved.cpu_milli,
-        held.memory_bytes - releasing.memory_bytes + reserved.memory_bytes,
-        held.slots - releasing.slots + reserved.slots,
+    still_used = Resources(
+        allocated.devices & ~releasing.devices | reserved.devices,
+        allocated.cpu_milli - releasing.cpu_milli + reserved.cpu_milli,
+        allocated.memory_bytes - releasing.memory_bytes + reserved.memory_bytes,
+        allocated.slots - releasing.slots + reserved.slots,
     )
-    for number in (*held.shares, *reserved.shares):
-        used = held.shares.get(number, 0) - releasing.shares.get(number, 0) + reserved.shares.get(number, 0)
+    for number in (*allocated.shares, *reserved.shares):
+        used = allocated.shares.get(number, 0) - releasing.shares.get(number, 0) + reserved.shares.get(number, 0)
         if used:
-            staying.shares[number] = used
-    return subtract(free, held, units), subtract(free, staying, units)
+            still_used.shares[number] = used
+    return subtract(free, allocated, units), subtract(free, still_used, units)

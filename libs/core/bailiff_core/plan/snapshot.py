@@ -56,7 +56,7 @@ class DeviceDoc(Document):
 class NodeDoc(Document):
     """One node. Its GPUs are counted (`gpus`, all of one model and memory, with ids 0, 1, ...) or listed (`devices`).
 
-    drained: no new tasks are placed on it; its tasks stay.
+    drained: no new tasks are placed on it; its tasks continue.
     """
 
     name: Name

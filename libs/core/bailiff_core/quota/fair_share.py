@@ -56,7 +56,7 @@ def _divide(total: Amount, requested: Sequence[Amount], family: Siblings, at: in
     wanted = requested
     if family.limited[at]:
         pairs = zip(requested, family.limits[at], strict=True)
-        wanted = [asked if limit < 0 or asked < limit else limit for asked, limit in pairs]
+        wanted = [amount if limit < 0 or amount < limit else limit for amount, limit in pairs]
     if not family.weightless[at] and sum(wanted) <= total:
         return wanted  # all requests can be satisfied
     # 1. Quotas, even if their sum exceeds the total.

@@ -124,7 +124,7 @@ class Reclaim:
         return self._margins[leaf]
 
     def _margin_of(self, mine: str, theirs: str) -> Iterator[Amount | None]:
-        """Usage beyond the allocatable share, or, if the preemptor stays within its quota, beyond the victim side's quota."""
+        """Usage beyond the allocatable share, or, if the preemptor remains within its quota, beyond the victim side's quota."""
         bounds = [self._bound(theirs)]
         if self._fits_quota(mine):
             bounds.append(self._usage.tree.branches[theirs].quota)

@@ -1,4 +1,4 @@
-"""Node resources and project usage together, on which evictions and placements are tried and rolled back."""
+"""Snapshot of node resources and project usage, on which evictions and placements are tried and rolled back."""
 
 from bailiff_core.model.state import PoolState
 from bailiff_core.model.units import Unit

@@ -19,7 +19,7 @@ class SetConstraint(Protocol):
 
 
 def reprieve_order(chains: Sequence[EvictionChain], weights: Mapping[EvictionStep, int]) -> list[EvictionStep]:
-    """Order for reprieves: heaviest first; within a job the last step first, as a step can stay only if later ones stay."""
+    """Order of reprieves: heaviest first; within a job the last step first, as a step needs all later ones reprieved."""
     keys: dict[EvictionStep, tuple[int, int]] = {}
     for chain in chains:
         heaviest = 0

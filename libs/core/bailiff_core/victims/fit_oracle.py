@@ -136,7 +136,7 @@ class PlacementOracle:
         self.cluster.restore(step.unit)
 
     def evict(self, step: EvictionStep) -> None:
-        """Evict the step (again). A placement found before stays valid."""
+        """Evict the step (again). A placement found before remains valid."""
         self.cluster.evict(step.unit)
         if self.place is None:
             self.place = self._find()
