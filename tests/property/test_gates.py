@@ -31,7 +31,7 @@ def bounds(amounts: ResourceVector) -> list[int]:
 
 
 def in_this_order(snapshot: Trials, shares: dict[str, ResourceVector], preemptor: Unit, units: tuple[Unit, ...]) -> bool:
-    """The loser is tested before each unit is taken."""
+    """The losing project is tested before each unit is taken."""
     usage, tree = snapshot.usage, snapshot.usage.tree
     remaining = {name: usage.allocated(name) for name in tree.branches}
     mine_path = tree.branches[tree.leaf_of(preemptor.job.project)].path
@@ -119,7 +119,7 @@ def check(seed: int) -> None:
     assert_counted_alike(
         reclaim, Losses(reclaim, snapshot.usage), [unit for chain in chains for unit in reversed(chain)], [], rng
     )
-    assert (reclaim.unbalanced(chosen) is None) == (not turned(snapshot, shares, preemptor, chosen))
+    assert (reclaim.imbalance(chosen) is None) == (not turned(snapshot, shares, preemptor, chosen))
 
 
 @settings(max_examples=200, deadline=None)
@@ -143,5 +143,5 @@ def assert_counted_alike(reclaim: Reclaim, losses: Losses, left: list[Unit], tak
         assert allowed == reclaim.admits([unit, *taken])
         if allowed and rng.random() < 0.7:
             assert_counted_alike(reclaim, losses, left[at + 1 :], [unit, *taken], rng)
-        losses.give_back()
+        losses.undo()
         assert before == reclaim.admits(taken)

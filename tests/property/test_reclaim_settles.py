@@ -47,7 +47,7 @@ def victims_for(town: Town, snapshot: Trials, shares: Shares, unit: Unit, lacks:
         for chosen in combinations(jobs(town, "running"), count):
             sizes = [job.gpus for job in chosen]
             units = [whole(job) for job in chosen]
-            if sum(sizes) - min(sizes) < lacks <= sum(sizes) and test.admits(units) and test.unbalanced(units) is None:
+            if sum(sizes) - min(sizes) < lacks <= sum(sizes) and test.admits(units) and test.imbalance(units) is None:
                 return list(chosen)
     return None
 

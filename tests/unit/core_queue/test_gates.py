@@ -8,7 +8,7 @@ from bailiff_core.model.resource_vector import ResourceVector
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement
 from bailiff_core.queue.order import shares_now
-from bailiff_core.quota.quota_checks import Reclaim, loser, may_reclaim, over_limit, over_quota
+from bailiff_core.quota.quota_checks import Reclaim, losing_project, may_reclaim, over_limit, over_quota
 
 
 def test_a_limit_holds_at_every_ancestor() -> None:
@@ -125,8 +125,8 @@ def test_the_loser_is_just_below_the_lowest_common_ancestor() -> None:
     town = departments()
     preemptor, near, far = (town.waits(name, name) for name in ("a", "b", "z"))
     snapshot = town.snapshot()
-    assert (loser(snapshot, preemptor, near), loser(snapshot, preemptor, far)) == ("b", "shop")
-    assert loser(snapshot, far, preemptor) == "lab"
+    assert (losing_project(snapshot, preemptor, near), losing_project(snapshot, preemptor, far)) == ("b", "shop")
+    assert losing_project(snapshot, far, preemptor) == "lab"
 
 
 def over_share(*victims: int, gpus_asked: int, quota_a: int, quota_b: int, weight: int = 1) -> tuple[Trials, Reclaim, list[Unit]]:
@@ -217,9 +217,9 @@ def test_an_ancestor_must_not_end_up_fuller_than_a_sibling_that_lost(asked: int,
     snapshot = town.snapshot()
     shares = {"lab": gpus(4), "shop": gpus(4), "a": gpus(3), "b": gpus(2), "z": gpus(4)}
     reclaim = Reclaim(snapshot, shares, preemptor)
-    assert (reclaim.unbalanced([victim]) is None) is balanced
+    assert (reclaim.imbalance([victim]) is None) is balanced
     if not balanced:
-        assert reclaim.unbalanced([victim]) == (
+        assert reclaim.imbalance([victim]) == (
             "project lab would use 6 of its fair share of 4 GPUs, a larger part of it than project shop would keep"
         )
 
@@ -237,10 +237,10 @@ def test_departments_entitled_to_nothing_do_not_take_from_each_other_for_ever() 
     assert may_reclaim(snapshot, shares, preemptor) is None
     reclaim = Reclaim(snapshot, shares, preemptor)
     assert reclaim.admits([victim])
-    assert reclaim.unbalanced([victim]) is not None
+    assert reclaim.imbalance([victim]) is not None
     town.runs("z2", "z")
     snapshot = town.snapshot()
-    assert Reclaim(snapshot, shares, preemptor).unbalanced([victim]) is None  # one each is no worse than two and none
+    assert Reclaim(snapshot, shares, preemptor).imbalance([victim]) is None  # one each is no worse than two and none
 
 
 def test_above_its_share_is_no_harm_while_the_sibling_stays_fuller_or_lost_nothing() -> None:
@@ -252,11 +252,11 @@ def test_above_its_share_is_no_harm_while_the_sibling_stays_fuller_or_lost_nothi
     preemptor = whole(town.waits("preemptor", "a"))
     snapshot = town.snapshot()
     shares = {"lab": gpus(4), "shop": gpus(4), "a": gpus(3), "b": gpus(2), "z": gpus(4)}
-    assert Reclaim(snapshot, shares, preemptor).unbalanced([near]) is None  # shop lost nothing
-    assert Reclaim(snapshot, shares, preemptor).unbalanced([far]) is None  # lab 6/4, shop 8/4
+    assert Reclaim(snapshot, shares, preemptor).imbalance([near]) is None  # shop lost nothing
+    assert Reclaim(snapshot, shares, preemptor).imbalance([far]) is None  # lab 6/4, shop 8/4
     assert (
-        Reclaim(snapshot, {**shares, "lab": gpus(3)}, preemptor).unbalanced([far]) is not None
+        Reclaim(snapshot, {**shares, "lab": gpus(3)}, preemptor).imbalance([far]) is not None
     )  # 6/3 and 8/4: as full is too full
     assert (
-        Reclaim(snapshot, {**shares, "shop": ResourceVector()}, preemptor).unbalanced([far]) is None
+        Reclaim(snapshot, {**shares, "shop": ResourceVector()}, preemptor).imbalance([far]) is None
     )  # a sibling entitled to nothing is no measure

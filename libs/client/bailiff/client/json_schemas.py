@@ -30,7 +30,7 @@ AMOUNTS: Json = {
 ONE_OR_MORE: dict[Any, Json] = {
     written.as_list: {"type": "string"},
     written.as_ids: {"type": ["string", "integer"]},
-    written.counted: {"type": "integer", "minimum": 1, "description": "number of identical tasks"},
+    written.as_tasks: {"type": "integer", "minimum": 1, "description": "number of identical tasks"},
     written.as_text: {"type": "integer"},
 }
 

@@ -1,4 +1,4 @@
-"""Explanations for people, derived from the log alone: why a job is pending or was preempted, when it resumes, what followed.
+"""Explanations of decisions, derived from the log alone: why a job is pending or was preempted, and when it resumes.
 
 Layers, bottom to top: sentences; counterfactual and candidate_report (the search repeated under other conditions, and the full
 lists of candidates, of which records keep only examples); victims, unblockers, eviction_stages; evictions, outcome, runner_up;

@@ -21,9 +21,9 @@ Decided = decisions.PreemptionDecided | decisions.PreemptionRefused
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One unit of a job that was active when a proposal was computed. rule: that protected it; empty: it was a candidate.
+    """One unit of a job that was active when a proposal was computed. rule: the one that protected it; empty: a candidate.
 
-    action: under which it was considered. tasks: of the job; empty: the whole job. chosen: it is among the victims.
+    action: the action for which it was considered. tasks: of the job; empty: the whole job. chosen: it is among the victims.
     lost_gpu_ms: of the whole job.
     """
 
@@ -46,45 +46,45 @@ def candidates(state: PoolState, decision: Decided, proposals: Sequence[Proposal
     evicting already.
     """
     actions: list[Action] = [tried.action for tried in decision.explanation.attempted_actions]
-    return [each for action in [*actions, decision.action] for each in _under(state, decision, proposals, action)]
+    return [each for action in [*actions, decision.action] for each in _candidates_of_action(state, decision, proposals, action)]
 
 
-def _under(state: PoolState, decision: Decided, proposals: Sequence[Proposal], action: Action) -> list[Candidate]:
+def _candidates_of_action(state: PoolState, decision: Decided, proposals: Sequence[Proposal], action: Action) -> list[Candidate]:
     preemptor = state.jobs[decision.preemptor.job]
-    taken: dict[str, list[int]] = {}
+    chosen_tasks: dict[str, list[int]] = {}
     for choice in decision.victims if isinstance(decision, decisions.PreemptionDecided) and action == decision.action else ():
-        taken.setdefault(choice.job, []).extend(numbers(choice.tasks))
+        chosen_tasks.setdefault(choice.job, []).extend(numbers(choice.tasks))
     index = CandidateIndex(current_snapshot(state))
-    for proposal in before(decision, proposals, action):
+    for proposal in earlier_proposals(decision, proposals, action):
         for choice in proposal.victims:
-            gone = dict.fromkeys(numbers(choice.tasks))
-            units = [unit for unit in evictable_units(state.jobs[choice.job]) if all(index in gone for index in unit.indices)]
-            index.mark_taken(state.jobs[choice.job], len(units) if choice.tasks else 0)
-    field = index.candidates(action, preemptor)
+            evicted = dict.fromkeys(numbers(choice.tasks))
+            units = [unit for unit in evictable_units(state.jobs[choice.job]) if all(index in evicted for index in unit.indices)]
+            index.mark_evicted(state.jobs[choice.job], len(units) if choice.tasks else 0)
+    considered = index.candidates(action, preemptor)
     found: list[tuple[Unit, str, EvictionCost | None]] = [
-        (step.unit, "", step.cost) for chain in field.chains.values() for step in chain
+        (step.unit, "", step.cost) for chain in considered.chains.values() for step in chain
     ]
-    found += [(unit, rule, None) for rule, units in field.excluded.items() for unit in units]
-    listed = [_candidate(state, action, unit, rule, eviction_cost, taken) for unit, rule, eviction_cost in found]
+    found += [(unit, rule, None) for rule, units in considered.excluded.items() for unit in units]
+    listed = [_candidate(state, action, unit, rule, eviction_cost, chosen_tasks) for unit, rule, eviction_cost in found]
     return sorted(listed, key=lambda each: (state.jobs[each.job].seq, each.job, each.tasks))
 
 
-def before(decision: Decided, proposals: Sequence[Proposal], action: Action) -> list[Proposal]:
-    """The proposals on whose result this one was computed, in order: of earlier actions, and earlier ones of this action."""
-    at = next((at for at, proposal in enumerate(proposals) if proposal.request == decision.request), 0)
-    mine = ACTIONS.index(action)
+def earlier_proposals(decision: Decided, proposals: Sequence[Proposal], action: Action) -> list[Proposal]:
+    """Proposals that were applied before this one was computed, in order: of earlier actions, and earlier ones of this action."""
+    position = next((position for position, proposal in enumerate(proposals) if proposal.request == decision.request), 0)
+    action_index = ACTIONS.index(action)
     ordered = sorted(enumerate(proposals), key=lambda each: (ACTIONS.index(each[1].action), each[0]))
-    return [proposal for place, proposal in ordered if (ACTIONS.index(proposal.action), place) < (mine, at)]
+    return [proposal for index, proposal in ordered if (ACTIONS.index(proposal.action), index) < (action_index, position)]
 
 
 def _candidate(
-    state: PoolState, action: Action, unit: Unit, rule: str, cost: EvictionCost | None, taken: Mapping[str, Sequence[int]]
+    state: PoolState, action: Action, unit: Unit, rule: str, cost: EvictionCost | None, chosen_tasks: Mapping[str, Sequence[int]]
 ) -> Candidate:
     job = unit.job
-    held = [task for task in job.tasks if task.index in dict.fromkeys(unit.indices)]
-    cost = eviction_cost(state, job, held, whole=unit.core) if cost is None else cost
+    evicted = [task for task in job.tasks if task.index in dict.fromkeys(unit.indices)]
+    cost = eviction_cost(state, job, evicted, whole=unit.core) if cost is None else cost
     tasks = "" if len(unit.indices) == len(job.tasks) else ranges(unit.indices)
-    chosen = job.id in taken and (not taken[job.id] or all(index in taken[job.id] for index in unit.indices))
+    chosen = job.id in chosen_tasks and (not chosen_tasks[job.id] or all(index in chosen_tasks[job.id] for index in unit.indices))
     return Candidate(
         action,
         job.id,

@@ -14,7 +14,7 @@ from bailiff_core.victims.batch import PREEMPTING_ACTIONS, apply_proposal
 from bailiff_core.victims.candidates import EvictionStep
 from bailiff_core.victims.solve import SelectionBatch, cost_of, select_victims
 
-from .candidate_report import Decided, before, candidates
+from .candidate_report import Decided, candidates, earlier_proposals
 
 MAX_PARTS = 16  # number of prefixes of an elastic job's eviction chain to try
 
@@ -23,9 +23,9 @@ MAX_PARTS = 16  # number of prefixes of an elastic job's eviction chain to try
 class Counterfactual:
     """The result if `other` had been a victim or, if it was one (`chosen`), if it had not been one.
 
-    rule: that protected `other`; `absent`: it had no resources. jobs, cost: the cheapest set under that condition; empty: there
-    is none, for the reason `why`. needless: with `other` evicted all chosen victims would still be needed. proven: no set is
-    cheaper.
+    rule: the rule that protected `other`; `absent`: it had no resources. jobs, cost: the cheapest set under that condition;
+    empty: there is none, for the reason `why`. needless: all chosen victims would be needed even with `other` evicted.
+    proven: no set is cheaper.
     """
 
     other: str
@@ -42,7 +42,7 @@ class Counterfactual:
 
 @dataclass(frozen=True, slots=True)
 class NextVictims:
-    """The victims of one more job like the preemptor. action: `allocate` if it would fit without evictions."""
+    """Victims of one more job with the preemptor's demand. action: `allocate` if it would fit without evictions."""
 
     action: str
     jobs: tuple[str, ...] = ()
@@ -57,27 +57,27 @@ ABSENT = "absent"
 def counterfactual(state: PoolState, decision: Decided, proposals: Sequence[Proposal], other: str) -> Counterfactual:
     """The counterfactual for `other`. state: when the proposals were computed, unchanged; proposals: of the same batch."""
     action: Action = decision.action
-    mine = [each for each in candidates(state, decision, proposals) if each.job == other and each.action == action]
+    candidates_of_job = [each for each in candidates(state, decision, proposals) if each.job == other and each.action == action]
     chosen_cost = decision.explanation.cost
-    if not mine:
+    if not candidates_of_job:
         return Counterfactual(other, action, ABSENT, chosen_cost=chosen_cost)
-    if all(each.rule for each in mine):
-        return Counterfactual(other, action, mine[0].rule, chosen_cost=chosen_cost)
+    if all(each.rule for each in candidates_of_job):
+        return Counterfactual(other, action, candidates_of_job[0].rule, chosen_cost=chosen_cost)
     snapshot = current_snapshot(state)
     mark = snapshot.mark()
     try:
-        if any(each.chosen for each in mine):
-            return _without(_batch(snapshot, state, decision, proposals), decision, other)
-        return _with(snapshot, state, decision, proposals, other)
+        if any(each.chosen for each in candidates_of_job):
+            return _without_victim(_batch(snapshot, state, decision, proposals), decision, other)
+        return _with_victim(snapshot, state, decision, proposals, other)
     finally:
         snapshot.rollback(mark)
 
 
-def _without(batch: SelectionBatch, decision: Decided, other: str) -> Counterfactual:
-    """The cheapest set without a victim."""
+def _without_victim(batch: SelectionBatch, decision: Decided, other: str) -> Counterfactual:
+    """The cheapest set without the victim `other`."""
     state = batch.snapshot.state
-    batch.index.mark_taken(state.jobs[other], 0)
-    proposal = _searched(batch, state.jobs[decision.preemptor.job], decision.action)
+    batch.index.mark_evicted(state.jobs[other], 0)
+    proposal = _search(batch, state.jobs[decision.preemptor.job], decision.action)
     found = Counterfactual(other, decision.action, chosen=True, chosen_cost=decision.explanation.cost)
     if proposal.refused is not None:
         return replace(found, proven=proposal.explanation.proven, why=proposal.would_need)
@@ -85,30 +85,32 @@ def _without(batch: SelectionBatch, decision: Decided, other: str) -> Counterfac
     return replace(found, jobs=jobs, cost=proposal.explanation.cost, proven=proposal.explanation.proven)
 
 
-def _with(
+def _with_victim(
     snapshot: SchedulingSnapshot, state: PoolState, decision: Decided, proposals: Sequence[Proposal], other: str
 ) -> Counterfactual:
     """The cheapest set that includes `other`: for each prefix of its eviction chain, the rest of the set is searched."""
     preemptor, job = state.jobs[decision.preemptor.job], state.jobs[other]
     best: Counterfactual | None = None
     chosen = dict.fromkeys(choice.job for choice in getattr(decision, "victims", ()))
-    for steps in _parts(_batch(snapshot, state, decision, proposals).index.candidates(decision.action, preemptor).chains[other]):
+    for steps in _chain_prefixes(
+        _batch(snapshot, state, decision, proposals).index.candidates(decision.action, preemptor).chains[other]
+    ):
         mark = snapshot.mark()
         batch = _batch(snapshot, state, decision, proposals)
         for step in steps:
             snapshot.evict(step.unit)
-        batch.index.mark_taken(job, 0 if steps[-1].whole else len(steps))
-        proposal = _searched(batch, preemptor, decision.action)
+        batch.index.mark_evicted(job, 0 if steps[-1].whole else len(steps))
+        proposal = _search(batch, preemptor, decision.action)
         snapshot.rollback(mark)
         if proposal.refused is not None:
             best = best or Counterfactual(other, decision.action, chosen_cost=decision.explanation.cost, why=proposal.would_need)
             continue
-        rest = dict.fromkeys(choice.job for choice in proposal.victims)
+        others = dict.fromkeys(choice.job for choice in proposal.victims)
         cost = sum_costs(cost_of(steps), proposal.explanation.cost)
         if best is None or best.cost is None or cheaper(cost, best.cost):
-            proven = proposal.explanation.proven or not rest
-            jobs = (other, *[name for name in rest if name != other])
-            needless = bool(chosen) and all(name in rest for name in chosen)
+            proven = proposal.explanation.proven or not others
+            jobs = (other, *[name for name in others if name != other])
+            needless = bool(chosen) and all(name in others for name in chosen)
             best = Counterfactual(
                 other,
                 decision.action,
@@ -122,45 +124,45 @@ def _with(
     return best
 
 
-def _parts(chain: Sequence[EvictionStep]) -> Iterator[Sequence[EvictionStep]]:
-    for taken in range(1, min(len(chain), MAX_PARTS) + 1):
-        yield chain[:taken]
+def _chain_prefixes(chain: Sequence[EvictionStep]) -> Iterator[Sequence[EvictionStep]]:
+    for length in range(1, min(len(chain), MAX_PARTS) + 1):
+        yield chain[:length]
     if len(chain) > MAX_PARTS:
         yield chain
 
 
 def _batch(snapshot: SchedulingSnapshot, state: PoolState, decision: Decided, proposals: Sequence[Proposal]) -> SelectionBatch:
-    """The batch when the search came to this preemptor: earlier proposals are applied."""
+    """The batch at the time of this preemptor's search, with earlier proposals applied."""
     batch = SelectionBatch.on(snapshot, shares_now(snapshot), preemptors=max(1, len(proposals)))
-    for proposal in before(decision, proposals, decision.action):
+    for proposal in earlier_proposals(decision, proposals, decision.action):
         unit = next_unit(state.jobs[proposal.job])
         if proposal.refused is None and unit is not None:
             apply_proposal(batch, unit, proposal)
     return batch
 
 
-def _searched(batch: SelectionBatch, preemptor: Job, action: Action) -> Proposal:
+def _search(batch: SelectionBatch, preemptor: Job, action: Action) -> Proposal:
     unit = next_unit(preemptor)
     assert unit is not None
     return select_victims(batch, unit, action, StepBudget(batch.snapshot.state.rules.preemption.search_steps))
 
 
 def next_victims(state: PoolState, preemptor: str) -> NextVictims:
-    """The victims of another job like this one in the current state, which is unchanged."""
-    like = state.jobs[preemptor]
-    again = Job(
-        f"{preemptor[:50]}.again", state.seq + 1, state.now, like.demand, like.class_name, like.priority, like.preemptible,
-        like.may_preempt, like.spec_digest, like.project, like.base_priority, like.scheduling_class, pending_since=state.now,
-        user=like.user,
+    """Victims of another job with the same demand in the current state, which is unchanged."""
+    original = state.jobs[preemptor]
+    another = Job(
+        f"{preemptor[:50]}.again", state.seq + 1, state.now, original.demand, original.class_name, original.priority,
+        original.preemptible, original.may_preempt, original.spec_digest, original.project, original.base_priority,
+        original.scheduling_class, pending_since=state.now, user=original.user,
     )  # fmt: skip
-    unit = next_unit(again)
+    unit = next_unit(another)
     assert unit is not None
-    return _found_for(state, unit)
+    return _next_victims_of_unit(state, unit)
 
 
-def _found_for(state: PoolState, unit: Unit) -> NextVictims:
+def _next_victims_of_unit(state: PoolState, unit: Unit) -> NextVictims:
     snapshot = current_snapshot(state)
-    mark, last = snapshot.mark(), NextVictims("preempt")
+    mark, result = snapshot.mark(), NextVictims("preempt")
     try:
         batch = SelectionBatch.on(snapshot)
         for action in [action for action in PREEMPTING_ACTIONS if action in state.rules.preemption.actions]:
@@ -168,10 +170,10 @@ def _found_for(state: PoolState, unit: Unit) -> NextVictims:
             if proposal.refused is None:
                 jobs = tuple(dict.fromkeys(choice.job for choice in proposal.victims))
                 return NextVictims(proposal.action, jobs, proposal.explanation.cost, proposal.explanation.proven)
-            last = NextVictims(action, proven=proposal.explanation.proven, why=proposal.would_need)
+            result = NextVictims(action, proven=proposal.explanation.proven, why=proposal.would_need)
     finally:
         snapshot.rollback(mark)
-    return last
+    return result
 
 
 # --- costs, level by level
@@ -206,5 +208,5 @@ def levels(one: Cost, other: Cost) -> list[tuple[str, int, int]]:
 
 
 def cheaper(one: Cost, other: Cost) -> bool:
-    """Whether the first costs less: the first level decides at which they differ."""
+    """Whether `one` costs less than `other`: the first level at which they differ decides."""
     return next((left < right for _, left, right in levels(one, other) if left != right), False)

@@ -32,7 +32,7 @@ STUCK: dict[facts.EvictionStage, str] = {
 def course(history: Sequence[Record], attempt: int) -> Iterator[Sentence]:
     """One sentence for each of the first notified tasks: the stages of its eviction, and at which step it resumed."""
     by_task: dict[int, list[Record]] = {}
-    back: set[int] = set()
+    resumed: set[int] = set()
     for record in history:
         data = record.data
         if isinstance(data, facts.EvictionStageReached) and data.attempt == attempt and data.stage == "noticed":
@@ -40,46 +40,46 @@ def course(history: Sequence[Record], attempt: int) -> Iterator[Sentence]:
         elif isinstance(data, facts.EvictionStageReached | facts.TaskExited | facts.TaskReleased) and data.task in by_task:
             if data.attempt == attempt:
                 by_task[data.task].append(record)
-        elif isinstance(data, facts.TaskResumed) and data.task in by_task and data.task not in back and data.attempt > attempt:
+        elif isinstance(data, facts.TaskResumed) and data.task in by_task and data.task not in resumed and data.attempt > attempt:
             by_task[data.task].append(record)
-            back.add(data.task)
+            resumed.add(data.task)
     for task, records in list(by_task.items())[:MAX_NAMED]:
-        begun = records[0]
-        steps = [text for record in records[1:] for text in _stage_texts(record, begun)]
+        notice = records[0]
+        steps = [text for record in records[1:] for text in _stage_texts(record, notice)]
         seqs = seqs_of(*(record.seq for record in records))
-        then = listed(steps) if steps else "is still running"
-        yield Sentence(f"Task {task} was notified at {clock(begun.time)}{_unattached(begun)}; it {then}.", seqs)
+        texts = listed(steps) if steps else "is still running"
+        yield Sentence(f"Task {task} was notified at {clock(notice.time)}{_unattached(notice)}; it {texts}.", seqs)
     if len(by_task) > MAX_NAMED:
         yield Sentence(f"Not listed: {count_text(len(by_task) - MAX_NAMED, 'more task')}.")
 
 
-def _unattached(record: Record) -> str:
-    data = record.data
+def _unattached(notice: Record) -> str:
+    data = notice.data
     assert isinstance(data, facts.EvictionStageReached)
     return "" if data.attached else ", without ever having subscribed to eviction notices"
 
 
-def _stage_texts(record: Record, begun: Record) -> Iterable[str]:
+def _stage_texts(record: Record, notice: Record) -> Iterable[str]:
     match record.data:
         case facts.EvictionStageReached() as stage if stage.stage in SHOWN:
             yield f"{SHOWN[stage.stage]}{_facts(stage)} {duration_text(stage.elapsed)} later"
         case facts.TaskExited() as end:
-            seen = f"by signal {-end.exit_code}" if end.exit_code < 0 else f"with exit code {end.exit_code}"
-            how = "with unobserved status" if end.unobserved else seen
-            yield f"exited {duration_text(record.time - begun.time)} later {how}"
+            detail = f"by signal {-end.exit_code}" if end.exit_code < 0 else f"with exit code {end.exit_code}"
+            how = "with unobserved status" if end.unobserved else detail
+            yield f"exited {duration_text(record.time - notice.time)} later {how}"
         case facts.TaskReleased() as released:
-            seen = f" ({count_text(len(released.after), 'GPU')} verified free)" if released.after else ""
-            yield f"released its resources{seen} {duration_text(record.time - begun.time)} later"
-        case facts.TaskResumed() as back:
-            lost = f", {count_text(back.steps_lost, 'step')} lost"
-            yield f"resumed at step {back.step} in attempt {back.attempt}{lost}"
+            detail = f" ({count_text(len(released.after), 'GPU')} verified free)" if released.after else ""
+            yield f"released its resources{detail} {duration_text(record.time - notice.time)} later"
+        case facts.TaskResumed() as resumption:
+            lost = f", {count_text(resumption.steps_lost, 'step')} lost"
+            yield f"resumed at step {resumption.step} in attempt {resumption.attempt}{lost}"
 
 
 def _facts(stage: facts.EvictionStageReached) -> str:
     if stage.checkpoint is not None:
-        alone = "" if stage.checkpoint.agreed else " without its gang's agreement"
+        not_agreed = "" if stage.checkpoint.agreed else " without its gang's agreement"
         size, took = memory_text(stage.checkpoint.bytes), duration_text(stage.checkpoint.duration)
-        return f" at step {stage.checkpoint.step} ({size} in {took}){alone}"
+        return f" at step {stage.checkpoint.step} ({size} in {took}){not_agreed}"
     if stage.stuck_in is not None:
         return f" {STUCK.get(stage.stuck_in, '')}"
     return f" at step {stage.step}" if stage.step is not None else ""

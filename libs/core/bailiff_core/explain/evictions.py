@@ -8,7 +8,7 @@ from bailiff_core.model.state import ENDED, Job, PoolState
 from bailiff_core.records import Record, decisions
 
 from .eviction_stages import course
-from .sentences import Section, Sentence, clock, newest, seqs_of, tasks_text, without_stop
+from .sentences import Section, Sentence, clock, newest_of, seqs_of, tasks_text, without_stop
 from .unblockers import expected_return
 from .victims import EVICTION_CAUSES, choice_sentences, preemptor_text, rule_text
 
@@ -18,11 +18,15 @@ ENDS = {"failed": "failed", "lost": "was lost"}
 def earlier_evictions(job: Job, evicted: Sequence[Record], history: Sequence[Record]) -> Iterable[Section]:
     """Sections for each eviction before the last, newest first, with what followed until the next one."""
     for at in reversed(range(len(evicted) - 1)):
-        record, following = evicted[at], evicted[at + 1]
-        span = [each for each in history if each.seq < following.seq]
-        says = [*eviction_reasons(job, record, span, count=False), *eviction_course(job, record, span), *_followed(record, span)]
+        record, later = evicted[at], evicted[at + 1]
+        records = [each for each in history if each.seq < later.seq]
+        sentences = [
+            *eviction_reasons(job, record, records, count=False),
+            *eviction_course(job, record, records),
+            *_following_events(record, records),
+        ]
         yield Section(
-            f"What happened at the eviction before that ({at + 1} of {len(evicted)}), at {clock(record.time)}?", tuple(says)
+            f"What happened at the eviction before that ({at + 1} of {len(evicted)}), at {clock(record.time)}?", tuple(sentences)
         )
 
 
@@ -54,10 +58,10 @@ def _subject(tasks: str) -> str:
 
 def _as_victim(job: str, record: Record, data: decisions.PreemptionDecided, history: Sequence[Record]) -> Iterable[Sentence]:
     choice = next(choice for choice in data.victims if choice.job == job)
-    for asked in history:
-        if asked.seq == data.request and isinstance(asked.data, decisions.PreemptionRequested):
-            text = f"{asked.data.job} was unschedulable: {without_stop(asked.data.reason)}."
-            yield Sentence(text, seqs_of(asked.seq))
+    for requested in history:
+        if requested.seq == data.request and isinstance(requested.data, decisions.PreemptionRequested):
+            text = f"{requested.data.job} was unschedulable: {without_stop(requested.data.reason)}."
+            yield Sentence(text, seqs_of(requested.seq))
     preemptor = data.preemptor
     text = f"At {clock(record.time)} {_subject(choice.tasks)} preempted by {preemptor_text(preemptor)}, action {data.action}"
     yield Sentence(f"{text}: {rule_text(data, choice)}.", seqs_of(record.seq, data.request))
@@ -71,8 +75,10 @@ def _as_victim(job: str, record: Record, data: decisions.PreemptionDecided, hist
     if choice.moved_to and not choice.tasks:
         yield Sentence(f"It is relocated, not stopped: resources on {nodes} are reserved for it.", seqs_of(record.seq))
     elif choice.moved_to:
-        who = tasks_text(ranges(choice.relocated_tasks)).capitalize()
-        yield Sentence(f"{who}: relocated while the job continues; resources on {nodes} are reserved.", seqs_of(record.seq))
+        moved_tasks = tasks_text(ranges(choice.relocated_tasks)).capitalize()
+        yield Sentence(
+            f"{moved_tasks}: relocated while the job continues; resources on {nodes} are reserved.", seqs_of(record.seq)
+        )
     yield from choice_sentences(record, data)
 
 
@@ -90,8 +96,8 @@ def eviction_course(job: Job, record: Record, history: Sequence[Record]) -> Iter
 def return_sentences(state: PoolState, job: Job, record: Record, history: Sequence[Record]) -> Iterable[Sentence]:
     """What followed, when the job resumes, and what protects it then."""
     after = [each for each in history if each.seq > record.seq]
-    yield from _followed(record, history)
-    if newest(after, decisions.EvictionCancelled) is not None:
+    yield from _following_events(record, history)
+    if newest_of(after, decisions.EvictionCancelled) is not None:
         return
     if job.phase in ENDED:
         return
@@ -104,27 +110,27 @@ def return_sentences(state: PoolState, job: Job, record: Record, history: Sequen
     yield from protections_of(state, job)
 
 
-def _followed(record: Record, history: Sequence[Record]) -> Iterable[Sentence]:
+def _following_events(record: Record, history: Sequence[Record]) -> Iterable[Sentence]:
     """What followed the eviction."""
     after = [each for each in history if each.seq > record.seq]
-    taken_back = newest(after, decisions.EvictionCancelled)
-    if taken_back is not None:
-        assert isinstance(taken_back.data, decisions.EvictionCancelled)
-        yield Sentence(f"Its eviction was cancelled: {taken_back.data.reason}.", seqs_of(taken_back.seq))
+    cancelled = newest_of(after, decisions.EvictionCancelled)
+    if cancelled is not None:
+        assert isinstance(cancelled.data, decisions.EvictionCancelled)
+        yield Sentence(f"Its eviction was cancelled: {cancelled.data.reason}.", seqs_of(cancelled.seq))
         return
-    since, back = record, False
+    since, requeued = record, False
     for each in after:
         if isinstance(each.data, decisions.JobRequeued):
             lost = f", with {cost_text(each.data.lost_gpu_ms)} lost" if each.data.lost_gpu_ms else ""
-            again = f" again, as its attempt {each.data.attempt} {ENDS.get(each.data.outcome, 'ended')}," if back else ""
-            since, back = each if back else record, True
+            again = f" again, as its attempt {each.data.attempt} {ENDS.get(each.data.outcome, 'ended')}," if requeued else ""
+            since, requeued = each if requeued else record, True
             yield Sentence(f"It was requeued{again} at {clock(each.time)}, at its old position{lost}.", seqs_of(each.seq))
         elif isinstance(each.data, decisions.JobShrunk):
             yield Sentence(f"It runs without {tasks_text(each.data.tasks)} since {clock(each.time)}.", seqs_of(each.seq))
         elif isinstance(each.data, decisions.JobPlaced | decisions.JobGrown):
-            more = "got more tasks" if isinstance(each.data, decisions.JobGrown) else "was placed again"
+            change = "got more tasks" if isinstance(each.data, decisions.JobGrown) else "was placed again"
             took = f"{duration_text(each.time - since.time)} {'after its eviction' if since is record else 'later'}"
-            yield Sentence(f"It {more} at {clock(each.time)}, {took}.", seqs_of(each.seq))
+            yield Sentence(f"It {change} at {clock(each.time)}, {took}.", seqs_of(each.seq))
         elif isinstance(each.data, decisions.JobEnded):
             yield Sentence(f"It ended ({each.data.outcome}) at {clock(each.time)}.", seqs_of(each.seq))
 
@@ -135,20 +141,20 @@ def protections_of(state: PoolState, job: Job) -> Iterable[Sentence]:
     if rules.cooldown.job:
         yield Sentence(f"Rule cooldown: it is protected for {duration_text(rules.cooldown.job)} once it runs again.", seqs)
     for action in ("preempt", "reclaim"):
-        shielded = _min_runtime(state, job, action)
-        if shielded:
+        protected_for = _min_runtime(state, job, action)
+        if protected_for:
             yield Sentence(
-                f"Rule min-runtime: it is protected from {action} for {duration_text(shielded)} after each start.", seqs
+                f"Rule min-runtime: it is protected from {action} for {duration_text(protected_for)} after each start.", seqs
             )
     cap = rules.eviction_cap
     if cap is not None:
-        lately = sum(moment > state.now - cap.window for moment in job.eviction_times)
-        text = f"Rule eviction-cap: {lately} of at most {cap.evictions} evictions within {duration_text(cap.window)} are used."
+        recent = sum(moment > state.now - cap.window for moment in job.eviction_times)
+        text = f"Rule eviction-cap: {recent} of at most {cap.evictions} evictions within {duration_text(cap.window)} are used."
         yield Sentence(text, seqs)
     if rules.ageing is not None:
-        when = [f"{rules.ageing.evictions} evictions"] if rules.ageing.evictions is not None else []
-        when += [f"{duration_text(rules.ageing.waiting)} pending"] if rules.ageing.waiting is not None else []
-        yield Sentence(f"Rule ageing: after {' or '.join(when)} its priority is boosted by {rules.ageing.boost}.", seqs)
+        triggers = [f"{rules.ageing.evictions} evictions"] if rules.ageing.evictions is not None else []
+        triggers += [f"{duration_text(rules.ageing.waiting)} pending"] if rules.ageing.waiting is not None else []
+        yield Sentence(f"Rule ageing: after {' or '.join(triggers)} its priority is boosted by {rules.ageing.boost}.", seqs)
     if not job.preemptible:
         yield Sentence("It is not preemptible: no action can preempt it again.", seqs)
 

@@ -16,9 +16,9 @@ from bailiff_core.records import Record, decisions, facts
 from bailiff_core.scheduling_snapshot import current_snapshot
 
 from .evictions import earlier_evictions, eviction_course, eviction_reasons, evicts, evicts_surplus_only, return_sentences
-from .sentences import Section, Sentence, clock, few, have, listed, newest, seqs_of, without_stop
+from .sentences import Section, Sentence, clock, first_names, has_or_have, listed, newest_of, seqs_of, without_stop
 from .unblockers import unblocking_sentences
-from .victims import decided, refused
+from .victims import preemption_sentences, refusal_sentences
 
 SECOND = 1_000_000
 
@@ -26,7 +26,7 @@ SECOND = 1_000_000
 def explain_job(state: PoolState, job: Job, history: Sequence[Record]) -> list[Section]:
     """Sections about the job. state: after the last record.
 
-    history: in order, the records about the job, and the requests that decisions about it answer.
+    history: the records about the job, and the requests that decisions about it answer, in order.
     """
     sections = [Section("What is its state?", (_state_sentence(state, job, history),))]
     if job.phase == "pending":
@@ -37,16 +37,16 @@ def explain_job(state: PoolState, job: Job, history: Sequence[Record]) -> list[S
         sections.append(Section("Why are some of its tasks pending?", tuple(_current_obstacles(state, job))))
     evicted = [record for record in history if evicts(record, job.id)]
     if evicted:
-        parts = "were some of its tasks" if evicts_surplus_only(evicted[-1], job.id) else "was it"
-        sections.append(Section(f"Why {parts} evicted?", tuple(eviction_reasons(job, evicted[-1], history))))
+        subject = "were some of its tasks" if evicts_surplus_only(evicted[-1], job.id) else "was it"
+        sections.append(Section(f"Why {subject} evicted?", tuple(eviction_reasons(job, evicted[-1], history))))
         sections.append(
             Section("When does it resume, and what protects it then?", tuple(return_sentences(state, job, evicted[-1], history)))
         )
         sections.append(Section("How did the eviction proceed?", tuple(eviction_course(job, evicted[-1], history))))
         sections += earlier_evictions(job, evicted, history)
-    asked = [record for record in history if _preemptor_of(record) == job.id]
-    if asked:
-        sections.append(Section("Which jobs did it preempt?", tuple(decided(asked[-1]))))
+    preemptions = [record for record in history if _preemptor_of(record) == job.id]
+    if preemptions:
+        sections.append(Section("Which jobs did it preempt?", tuple(preemption_sentences(preemptions[-1]))))
     return [section for section in sections if section.sentences]
 
 
@@ -54,45 +54,49 @@ def _state_sentence(state: PoolState, job: Job, history: Sequence[Record]) -> Se
     rank = f"{job.class_name} {job.priority}"
     if job.priority != job.base_priority:
         rank += f", {job.base_priority} by its class"
-    who = f"{job.id} ({rank}{f', project {job.project}' if job.project else ''})"
+    subject = f"{job.id} ({rank}{f', project {job.project}' if job.project else ''})"
     if job.phase in ENDED:
-        last = newest(history, decisions.JobEnded)
+        last = newest_of(history, decisions.JobEnded)
         reason = last.data.reason if last is not None and isinstance(last.data, decisions.JobEnded) else ""
         why = f", {reason}" if job.phase == "failed" and reason else ""
         return Sentence(
-            f"{who} ended at {clock(job.ended_at)}: {job.phase}{why}.", seqs_of(last.seq if last is not None else None)
+            f"{subject} ended at {clock(job.ended_at)}: {job.phase}{why}.", seqs_of(last.seq if last is not None else None)
         )
     if job.suspended_reason is not None:
-        return Sentence(f"{who} is suspended: {job.suspended_reason}.", seqs_of(job.seq))
+        return Sentence(f"{subject} is suspended: {job.suspended_reason}.", seqs_of(job.seq))
     if job.eviction is not None:
         why = f"for {job.eviction.for_job}" if job.eviction.for_job else f"({job.eviction.cause})"
         late = "; its resources were not released in time" if job.eviction.stuck else ""
-        text = f"{who} is being evicted {why}, with {duration_text(job.eviction.grace)} of grace{late}."
+        text = f"{subject} is being evicted {why}, with {duration_text(job.eviction.grace)} of grace{late}."
         return Sentence(text, seqs_of(job.eviction.decided_seq, job.eviction.started_seq))
     if job.phase == "paused":
         reason = f": {without_stop(job.pause_reason)}" if job.pause_reason else ""
-        return Sentence(f"{who} is paused{_by(history, job.paused_seq)}{reason}. To resume it: bailiff resume {job.id}.",
+        return Sentence(f"{subject} is paused{_by(history, job.paused_seq)}{reason}. To resume it: bailiff resume {job.id}.",
                         seqs_of(job.paused_seq))  # fmt: skip
     if job.phase == "pending":
-        waits = [name for name in state.queue if name not in state.active]
-        ahead = waits.index(job.id) if job.id in waits else 0
+        pending = [name for name in state.queue if name not in state.active]
+        ahead = pending.index(job.id) if job.id in pending else 0
         before = f"{count_text(ahead, 'job')} ahead of it in the queue" if ahead else "first in the queue"
         since = max(job.submitted_at, job.last_eviction or 0)
-        so_far = f" ({duration_text(state.now - since)})" if state.now - since >= SECOND else ""
-        return Sentence(f"{who} is pending since {clock(since)}{so_far}, {before}.", seqs_of(job.seq))
+        duration = f" ({duration_text(state.now - since)})" if state.now - since >= SECOND else ""
+        return Sentence(f"{subject} is pending since {clock(since)}{duration}, {before}.", seqs_of(job.seq))
     where = _nodes(state, (task.node for task in job.tasks))
     if job.phase == "reserved":
         plan = state.preemptions.get(job.preemption) if job.preemption is not None else None
         until = f" until {clock(job.reserved_until)}" if job.reserved_until else ""
-        coming = f"; it starts when {few(plan.victims)} {have(plan.victims)} exited" if plan is not None and plan.victims else ""
+        starts_when = (
+            f"; it starts when {first_names(plan.victims)} {has_or_have(plan.victims)} exited"
+            if plan is not None and plan.victims
+            else ""
+        )
         return Sentence(
-            f"{who} has resources reserved on {where}{until}{coming}.",
+            f"{subject} has resources reserved on {where}{until}{starts_when}.",
             seqs_of(_placed_by(history, job.id)),
         )
     running = sum(task.state == "running" for task in job.tasks)
-    of = f", {running} of {job.size} tasks (at least {job.minimum})" if job.minimum < job.size else ""
+    running_tasks = f", {running} of {job.size} tasks (at least {job.minimum})" if job.minimum < job.size else ""
     return Sentence(
-        f"{who} {_runs(job)} on {where} as attempt {job.attempt}{of}.",
+        f"{subject} {_runs(job)} on {where} as attempt {job.attempt}{running_tasks}.",
         seqs_of(_placed_by(history, job.id)),
     )
 
@@ -110,11 +114,11 @@ def _runs(job: Job) -> str:
 
 
 def _pending_sentences(state: PoolState, job: Job, history: Sequence[Record]) -> Iterable[Sentence]:
-    lately = _since_queued(history)
-    waits = newest(lately, decisions.JobPending)
-    if waits is not None:
-        assert isinstance(waits.data, decisions.JobPending)
-        yield Sentence(f"When it was queued: {without_stop(waits.data.reason)}.", seqs_of(waits.seq))
+    since_queued = _since_queued(history)
+    queued = newest_of(since_queued, decisions.JobPending)
+    if queued is not None:
+        assert isinstance(queued.data, decisions.JobPending)
+        yield Sentence(f"When it was queued: {without_stop(queued.data.reason)}.", seqs_of(queued.seq))
     yield from _current_obstacles(state, job)
     if job.not_before > state.now:
         yield Sentence(
@@ -122,12 +126,12 @@ def _pending_sentences(state: PoolState, job: Job, history: Sequence[Record]) ->
             seqs_of(_seq_of(history, decisions.JobRequeued)),
         )
     yield from _lateness(state, job)
-    late = newest(lately, decisions.ScheduleTimedOut)
+    late = newest_of(since_queued, decisions.ScheduleTimedOut)
     if late is not None:
         assert isinstance(late.data, decisions.ScheduleTimedOut)
-        follows = {"report": "is only reported", "fail": "fails it", "pass": "lets smaller jobs pass it"}[late.data.action]
+        effect = {"report": "is only reported", "fail": "fails it", "pass": "lets smaller jobs pass it"}[late.data.action]
         text = (
-            f"Rule schedule-timeout: it was pending for {duration_text(late.data.waited)}, longer than allowed, which {follows}."
+            f"Rule schedule-timeout: it was pending for {duration_text(late.data.waited)}, longer than allowed, which {effect}."
         )
         yield Sentence(text, seqs_of(late.seq))
     actions = state.rules.preemption.actions
@@ -135,16 +139,16 @@ def _pending_sentences(state: PoolState, job: Job, history: Sequence[Record]) ->
         yield Sentence(
             f"Jobs of class {job.class_name} may not preempt: its preemption policy is Never.", seqs_of(state.policy_revision)
         )
-    off = [action for action in ("reclaim", "preempt") if action not in actions]
-    if off:
-        yield Sentence(f"The policy disables {listed(off)} in this pool.", seqs_of(state.policy_revision))
+    disabled = [action for action in ("reclaim", "preempt") if action not in actions]
+    if disabled:
+        yield Sentence(f"The policy disables {listed(disabled)} in this pool.", seqs_of(state.policy_revision))
     if state.selection is not None:
         for request in state.selection.requests:
             if request.job == job.id:
                 yield Sentence("Victim selection is searching for victims for it.", seqs_of(request.seq))
-    refusal = _newest_refusal(lately)
+    refusal = _newest_refusal(since_queued)
     if refusal is not None:
-        yield from refused(refusal)
+        yield from refusal_sentences(refusal)
 
 
 def _lateness(state: PoolState, job: Job) -> Iterable[Sentence]:
@@ -177,12 +181,12 @@ def _current_obstacles(state: PoolState, job: Job) -> Iterable[Sentence]:
         forbidden = may_reclaim(snapshot, shares_now(snapshot), unit)
         if forbidden is not None:
             yield Sentence(f"It may not reclaim from other projects: {without_stop(forbidden)}.", seqs_of(state.policy_revision))
-    drained = [state.nodes[number] for number in state.draining]
-    if drained:
-        names = few([node.name for node in drained])
+    drained_nodes = [state.nodes[number] for number in state.draining]
+    if drained_nodes:
+        names = first_names([node.name for node in drained_nodes])
         yield Sentence(
-            f"No new tasks are placed on {names}, which {'is' if len(drained) == 1 else 'are'} drained.",
-            seqs_of(*(node.drain.seq for node in drained if node.drain is not None)),
+            f"No new tasks are placed on {names}, which {'is' if len(drained_nodes) == 1 else 'are'} drained.",
+            seqs_of(*(node.drain.seq for node in drained_nodes if node.drain is not None)),
         )
     delayed = may_preempt_from(state, job)
     if delayed > state.now and job.may_preempt:
@@ -210,16 +214,16 @@ def _since_queued(history: Sequence[Record]) -> Sequence[Record]:
 
 
 def _seq_of(history: Sequence[Record], *kinds: type[object]) -> int | None:
-    last = newest(history, *kinds)
+    last = newest_of(history, *kinds)
     return last.seq if last is not None else None
 
 
 def _newest_refusal(history: Sequence[Record]) -> Record | None:
-    """The newest refusal with a reason in the pool, else the newest: a stale proposal explains nothing."""
+    """The newest refusal for a reason in the pool's state, else the newest: a stale proposal explains nothing."""
     refusals = [record for record in history if isinstance(record.data, decisions.PreemptionRefused)]
     conclusive = [record for record in refusals if getattr(record.data, "reason", "") in ("impossible", "gave-up")]
     return next(reversed(conclusive or refusals), None)
 
 
 def _nodes(state: PoolState, found: Iterable[int]) -> str:
-    return few([state.nodes[number].name for number in dict.fromkeys(found) if number in state.nodes]) or "no node"
+    return first_names([state.nodes[number].name for number in dict.fromkeys(found) if number in state.nodes]) or "no node"

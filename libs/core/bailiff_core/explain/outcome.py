@@ -1,4 +1,4 @@
-"""What followed a record: the first later records that conclude what it started."""
+"""Reports what followed a record: the first later records that conclude what it started."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -7,7 +7,19 @@ from bailiff_core.humanize import duration_text
 from bailiff_core.records import Record, decisions, facts
 from bailiff_core.records.payload import Payload
 
-from .sentences import MAX_NAMED, Section, Sentence, clock, few, jobs_of, seqs_of, tasks_text, victims_of, were, without_stop
+from .sentences import (
+    MAX_NAMED,
+    Section,
+    Sentence,
+    clock,
+    first_names,
+    jobs_of,
+    seqs_of,
+    tasks_text,
+    victims_of,
+    was_or_were,
+    without_stop,
+)
 from .victims import REFUSAL_REASONS
 
 Conclusion = Callable[[Record], str | None]
@@ -52,7 +64,7 @@ class _Open:
 
 
 class Outcome:
-    """Fed with the records after a given one in order, it knows what followed that record."""
+    """Collects what followed a record, from the later records in order."""
 
     def __init__(self, record: Record) -> None:
         self._record = record
@@ -60,7 +72,7 @@ class Outcome:
 
     @property
     def known(self) -> bool:
-        """Everything is concluded: later records add nothing."""
+        """Whether everything is concluded, so that later records add nothing."""
         return all(each.concluded is not None for each in self._open)
 
     def take(self, later: Record) -> None:
@@ -73,27 +85,29 @@ class Outcome:
                 each.concluded = Sentence(f"{text}{when}.", seqs_of(later.seq))
 
     def section(self) -> Section | None:
-        """None if the record starts nothing."""
-        says = [each.concluded or Sentence(f"{each.still_open}.") for each in self._open if each.concluded or each.still_open]
-        return Section("What happened next?", tuple(says)) if says else None
+        """The section about what followed; `None` if the record starts nothing."""
+        sentences = [
+            each.concluded or Sentence(f"{each.still_open}.") for each in self._open if each.concluded or each.still_open
+        ]
+        return Section("What happened next?", tuple(sentences)) if sentences else None
 
 
 def _open_outcomes(record: Record) -> Iterable[_Open]:
     data = record.data
     match data:
         case decisions.PreemptionRequested():
-            yield _Open(_answer_to(record.seq, data.selection), "Victim selection has not finished yet")
+            yield _Open(_request_outcome(record.seq, data.selection), "Victim selection has not finished yet")
         case facts.ProposalReceived():
             for proposal in data.proposals[:MAX_NAMED]:
-                yield _Open(_answer_to(proposal.request, data.selection))
+                yield _Open(_request_outcome(proposal.request, data.selection))
         case decisions.PreemptionDecided():
             for job in victims_of(data)[:MAX_NAMED]:
-                yield _of_job(job, EVICTION_ENDS, "is still being evicted")
-            yield _of_job(data.preemptor.job, STARTS, "has not started yet")
+                yield _job_outcome(job, EVICTION_ENDS, "is still being evicted")
+            yield _job_outcome(data.preemptor.job, STARTS, "has not started yet")
         case decisions.PreemptionRefused():
-            yield _of_job(data.preemptor.job, (decisions.PreemptionRequested, *PLACED), "is still pending")
+            yield _job_outcome(data.preemptor.job, (decisions.PreemptionRequested, *PLACED), "is still pending")
         case decisions.JobPlaced() | decisions.JobGrown():
-            yield _of_job(
+            yield _job_outcome(
                 data.job,
                 STARTS if data.reserved else ENDS,
                 "still waits for its resources" if data.reserved else "is still placed",
@@ -111,7 +125,7 @@ def _open_outcomes(record: Record) -> Iterable[_Open]:
         case facts.ShareExceeded():
             yield _Open(lambda later: _same_task(later, data, facts.TaskExited), "The task has not exited yet")
         case facts.NodeUnreachable() | facts.NodeLost():
-            yield _Open(lambda later: _node_back(later, data.node), f"{data.node} has not reported since")
+            yield _Open(lambda later: _node_reachable(later, data.node), f"{data.node} has not reported since")
         case facts.NodeDrained() | decisions.DrainDeadlineReached():
             yield _Open(lambda later: _undrained(later, data.node), f"{data.node} is still drained")
         case facts.PolicyApplied():
@@ -119,17 +133,17 @@ def _open_outcomes(record: Record) -> Iterable[_Open]:
         case _ if data is not None and type(data) in NEXT:
             kinds, still_open = NEXT[type(data)]
             for job in jobs_of(record):
-                yield _of_job(job, kinds, still_open)
+                yield _job_outcome(job, kinds, still_open)
 
 
-def _of_job(job: str, kinds: Kinds, still_open: str) -> _Open:
+def _job_outcome(job: str, kinds: Kinds, still_open: str) -> _Open:
     return _Open(
         lambda later: _milestone(later, job) if isinstance(later.data, kinds) else None, still_open and f"{job} {still_open}"
     )
 
 
 def _milestone(later: Record, job: str) -> str | None:
-    """What the record says about this job; `None` if it is about other jobs."""
+    """What the record decides about this job; `None` if it is about other jobs."""
     data = later.data
     if isinstance(data, decisions.PreemptionDecided):
         return _preempted_text(data) if data.preemptor.job == job else None
@@ -165,7 +179,7 @@ def _milestone(later: Record, job: str) -> str | None:
     return None
 
 
-def _answer_to(request: int, selection: int) -> Conclusion:
+def _request_outcome(request: int, selection: int) -> Conclusion:
     def conclusion(later: Record) -> str | None:
         data = later.data
         if isinstance(data, decisions.PreemptionDecided) and data.request == request:
@@ -183,7 +197,7 @@ def _preempted_text(data: decisions.PreemptionDecided) -> str:
     jobs = victims_of(data)
     if not jobs:
         return f"No eviction was needed for {data.preemptor.job}, as resources had become free,"
-    return f"{few(jobs)} {were(jobs)} preempted by {data.preemptor.job}"
+    return f"{first_names(jobs)} {was_or_were(jobs)} preempted by {data.preemptor.job}"
 
 
 def _new_selection(later: Record, number: int) -> str | None:
@@ -205,14 +219,14 @@ def _same_task(later: Record, task: facts.TaskFact, kind: type[facts.TaskFact]) 
 def _same_device(later: Record, device: facts.DeviceFact, kind: type[facts.DeviceFact]) -> str | None:
     data = later.data
     if isinstance(data, facts.NodeJoined) and data.node == device.node:
-        back = any(each.id == device.device and each.healthy for each in data.devices)
-        return f"Its node rejoined with {device.device} healthy" if kind is facts.DeviceHealthy and back else None
+        healthy = any(each.id == device.device and each.healthy for each in data.devices)
+        return f"Its node rejoined with {device.device} healthy" if kind is facts.DeviceHealthy and healthy else None
     if not isinstance(data, kind) or (data.node, data.device) != (device.node, device.device):
         return None
     return "It was healthy again" if isinstance(data, facts.DeviceHealthy) else "It was cleared"
 
 
-def _node_back(later: Record, node: str) -> str | None:
+def _node_reachable(later: Record, node: str) -> str | None:
     data = later.data
     if not isinstance(data, facts.NodeReachable | facts.NodeJoined | facts.NodeLost) or data.node != node:
         return None

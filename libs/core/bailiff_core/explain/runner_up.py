@@ -6,7 +6,7 @@ from bailiff_core.humanize import count_text
 from bailiff_core.model.proposal import Cost
 
 from .counterfactual import ABSENT, Counterfactual, NextVictims, cheaper
-from .sentences import Section, Sentence, few, listed, without_stop
+from .sentences import Section, Sentence, first_names, listed, without_stop
 from .victims import DECIDES, EQUAL, cost_list, first_difference, predicate_of
 
 MAX_JOBS_LISTED = 4
@@ -29,7 +29,7 @@ def _counterfactual_sentences(found: Counterfactual, seqs: tuple[int, ...]) -> I
         yield Sentence(f"{found.other} is one of the victims.", seqs)
     else:
         yield Sentence(f"No rule protected {found.other}: it was a candidate for {found.action}.", seqs)
-    how = "" if found.proven else "; that is the cheapest set found, not proven"
+    proof = "" if found.proven else "; that is the cheapest set found, not proven"
     if found.cost is None:
         condition = f"without {found.other}" if found.chosen else f"with {found.other} as a victim"
         why = f": {without_stop(found.why)}" if found.why else ""
@@ -39,12 +39,14 @@ def _counterfactual_sentences(found: Counterfactual, seqs: tuple[int, ...]) -> I
         yield Sentence(f"Searched again without {found.other}, no eviction is needed.", seqs)
         return
     condition = f"Without {found.other}" if found.chosen else f"With {found.other}"
-    them = (
-        listed(found.jobs) if len(found.jobs) < MAX_JOBS_LISTED else f"{count_text(len(found.jobs), 'job')} ({few(found.jobs)})"
+    names = (
+        listed(found.jobs)
+        if len(found.jobs) < MAX_JOBS_LISTED
+        else f"{count_text(len(found.jobs), 'job')} ({first_names(found.jobs)})"
     )
-    yield Sentence(f"{condition}, searched again, {them} would be preempted: that costs {cost_list(found.cost)}{how}.", seqs)
+    yield Sentence(f"{condition}, searched again, {names} would be preempted: that costs {cost_list(found.cost)}{proof}.", seqs)
     if found.needless:
-        yield Sentence("All chosen victims would still be needed, so its own loss would be for nothing.", seqs)
+        yield Sentence("All chosen victims would still be needed, so its eviction would gain nothing.", seqs)
     if found.chosen_cost is not None:
         yield _comparison(found.chosen_cost, found.cost, seqs)
 
@@ -61,16 +63,16 @@ def _comparison(chosen: Cost, other: Cost, seqs: tuple[int, ...]) -> Sentence:
 
 def explain_next_victims(found: NextVictims, preemptor: str, seq: int) -> Section:
     """Section about the next victims. seq: of the record after which they were searched."""
-    return Section(f"Which jobs would another job like {preemptor} preempt?", tuple(_next(found, (seq,))))
+    return Section(f"Which jobs would another job like {preemptor} preempt?", tuple(_next_victims_sentences(found, (seq,))))
 
 
-def _next(found: NextVictims, seqs: tuple[int, ...]) -> Iterable[Sentence]:
+def _next_victims_sentences(found: NextVictims, seqs: tuple[int, ...]) -> Iterable[Sentence]:
     if found.why or (not found.jobs and found.action != "allocate"):
-        sure = ", and that is proven" if found.proven else ""
-        yield Sentence(f"No victims were found for it{sure}: {without_stop(found.why)}.", seqs)
+        proof = ", and that is proven" if found.proven else ""
+        yield Sentence(f"No victims were found for it{proof}: {without_stop(found.why)}.", seqs)
     elif not found.jobs:
         yield Sentence("None: it would fit without evictions.", seqs)
     else:
-        sure = "proven to be the cheapest set" if found.proven else "the cheapest set found, not proven"
+        proof = "proven to be the cheapest set" if found.proven else "the cheapest set found, not proven"
         price = f", at {cost_list(found.cost)}" if found.cost is not None else ""
-        yield Sentence(f"{few(found.jobs)}, action {found.action}{price}: {sure}.", seqs)
+        yield Sentence(f"{first_names(found.jobs)}, action {found.action}{price}: {proof}.", seqs)

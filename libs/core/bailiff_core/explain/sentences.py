@@ -31,7 +31,7 @@ def victims_of(data: decisions.PreemptionDecided) -> list[str]:
 
 
 def jobs_of(record: Record) -> dict[str, None]:
-    """The jobs that the record is about."""
+    """Ids of the jobs that the record is about."""
     data = record.data
     found: dict[str, None] = {}
     job = getattr(data, "job", None)
@@ -56,7 +56,7 @@ def seqs_of(*seqs: int | None) -> tuple[int, ...]:
     return tuple(dict.fromkeys(seq for seq in seqs if seq is not None))
 
 
-def few(names: Sequence[str], total: int | None = None) -> str:
+def first_names(names: Sequence[str], total: int | None = None) -> str:
     """The first few names, and the number of others. total: number of all names, if `names` is not complete."""
     more = (len(names) if total is None else total) - len(names[:MAX_NAMED])
     return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
@@ -67,13 +67,13 @@ def listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
 
 
-def were(names: Sequence[str]) -> str:
-    """The verb form for this many."""
+def was_or_were(names: Sequence[str]) -> str:
+    """`was` for one name, `were` for several."""
     return "was" if len(names) == 1 else "were"
 
 
-def have(names: Sequence[str]) -> str:
-    """The verb form for this many."""
+def has_or_have(names: Sequence[str]) -> str:
+    """`has` for one name, `have` for several."""
     return "has" if len(names) == 1 else "have"
 
 
@@ -87,6 +87,6 @@ def without_stop(text: str) -> str:
     return text.rstrip(".")
 
 
-def newest(history: Sequence[Record], *kinds: type[object]) -> Record | None:
+def newest_of(history: Sequence[Record], *kinds: type[object]) -> Record | None:
     """The last record of one of these types."""
     return next((record for record in reversed(history) if isinstance(record.data, kinds)), None)

@@ -13,21 +13,22 @@ from bailiff_core.queue.backfill import Backfill
 from bailiff_core.records import Record
 from bailiff_core.scheduling_snapshot import current_snapshot
 
-from .sentences import MAX_NAMED, Sentence, clock, few, have, seqs_of
-from .victims import needs
+from .sentences import MAX_NAMED, Sentence, clock, first_names, has_or_have, seqs_of
+from .victims import missing_sentences
 
 
 def unblocking_sentences(state: PoolState, job: Job, refusal: Record | None) -> Iterable[Sentence]:
     """Sentences about what would unblock the job. refusal: the newest one with a reason in the pool."""
     if refusal is not None:
-        yield from needs(refusal)
+        yield from missing_sentences(refusal)
     if job.next_request_at > state.now:
         text = f"Its next preemption request is possible from {clock(job.next_request_at)} on."
         yield Sentence(text, seqs_of(refusal.seq if refusal else None))
-    opens = next_protection_end(state, ACTIONS[1:], job) if state.policy is not None and job.may_preempt else None
-    if opens is not None:
+    protection_end = next_protection_end(state, ACTIONS[1:], job) if state.policy is not None and job.may_preempt else None
+    if protection_end is not None:
         yield Sentence(
-            f"At {clock(opens)} a time-based rule that protects a possible victim expires.", seqs_of(state.policy_revision)
+            f"At {clock(protection_end)} a time-based rule that protects a possible victim expires.",
+            seqs_of(state.policy_revision),
         )
     yield from _evicting(state)
     yield from _reserved(state, job)
@@ -46,7 +47,9 @@ def expected_return(state: PoolState, job: Job) -> Iterable[Sentence]:
         if plan is not None and plan.victims:
             ends = [end for name in plan.victims if (end := _grace_end(state.jobs[name])) is not None]
             late = f", at the latest about {clock(max(ends))}" if len(ends) == len(plan.victims) else ""
-            yield Sentence(f"It starts when {few(plan.victims)} {have(plan.victims)} exited{late}.", seqs_of(plan.seq))
+            yield Sentence(
+                f"It starts when {first_names(plan.victims)} {has_or_have(plan.victims)} exited{late}.", seqs_of(plan.seq)
+            )
     elif job.phase == "pending":
         ahead = (
             [name for name in state.queue[: state.queue.index(job.id)] if name not in state.active]
@@ -54,7 +57,9 @@ def expected_return(state: PoolState, job: Job) -> Iterable[Sentence]:
             else []
         )
         if ahead:
-            yield Sentence(f"Ahead of it in the queue: {few(ahead)}.", tuple(state.jobs[name].seq for name in ahead[:MAX_NAMED]))
+            yield Sentence(
+                f"Ahead of it in the queue: {first_names(ahead)}.", tuple(state.jobs[name].seq for name in ahead[:MAX_NAMED])
+            )
         yield from latest_start_by_limits(state, job)
 
 
@@ -69,32 +74,32 @@ def latest_start_by_limits(state: PoolState, job: Job) -> Iterator[Sentence]:
     snapshot.rollback(mark)
     if fits:
         return
-    coming = Backfill(snapshot, unit, StepBudget(steps))
-    if not coming.reserved:
+    backfill = Backfill(snapshot, unit, StepBudget(steps))
+    if not backfill.reserved:
         yield Sentence("Even without any of the jobs that run now, no placement was found for it.")
-    elif coming.starts is not None:
-        text = f"By run-time limits alone it fits at {clock(coming.starts)} at the latest"
+    elif backfill.starts is not None:
+        text = f"By run-time limits alone it fits at {clock(backfill.starts)} at the latest"
         yield Sentence(
-            f"{text}, in {duration_text(max(0, coming.starts - state.now))}, unless jobs ahead of it are placed there."
+            f"{text}, in {duration_text(max(0, backfill.starts - state.now))}, unless jobs ahead of it are placed there."
         )
     else:
-        endless = [each.id for each in state.active_jobs() if each.demand.run_time_limit is None and each.id != job.id]
-        who = f": {few(endless)}" if endless else ""
-        yield Sentence(f"Run-time limits do not bound when it fits: that depends on jobs without a run-time limit{who}.")
+        unlimited = [each.id for each in state.active_jobs() if each.demand.run_time_limit is None and each.id != job.id]
+        names = f": {first_names(unlimited)}" if unlimited else ""
+        yield Sentence(f"Run-time limits do not bound when it fits: that depends on jobs without a run-time limit{names}.")
 
 
 def _evicting(state: PoolState) -> Iterator[Sentence]:
-    leaving = [state.jobs[name] for name in state.evicting if state.jobs[name].eviction is not None]
-    for job in leaving[:MAX_NAMED]:
+    evicting = [state.jobs[name] for name in state.evicting if state.jobs[name].eviction is not None]
+    for job in evicting[:MAX_NAMED]:
         assert job.eviction is not None
-        whom = f", for {job.eviction.for_job}" if job.eviction.for_job else ""
+        for_preemptor = f", for {job.eviction.for_job}" if job.eviction.for_job else ""
         end = _grace_end(job)
         late = " It is overdue." if job.eviction.stuck else ""
         when = f"ends at {clock(end)}" if end is not None else "starts when its nodes are notified"
-        held = count_text(_gpus_allocated(job), "GPU")
-        yield Sentence(f"Being evicted now: {job.id}, with {held}{whom}; its grace {when}.{late}", _decided(job))
-    if len(leaving) > MAX_NAMED:
-        yield Sentence(f"Not listed: {count_text(len(leaving) - MAX_NAMED, 'more job')} being evicted.")
+        gpus = count_text(_gpus_allocated(job), "GPU")
+        yield Sentence(f"Being evicted now: {job.id}, with {gpus}{for_preemptor}; its grace {when}.{late}", _decided(job))
+    if len(evicting) > MAX_NAMED:
+        yield Sentence(f"Not listed: {count_text(len(evicting) - MAX_NAMED, 'more job')} being evicted.")
 
 
 def _grace_end(job: Job) -> int | None:
@@ -107,12 +112,12 @@ def _decided(job: Job) -> tuple[int, ...]:
 
 
 def _reserved(state: PoolState, preemptor: Job) -> Iterator[Sentence]:
-    held = [state.jobs[name] for name in state.reserved if name != preemptor.id]
-    for job in held[:MAX_NAMED]:
+    jobs = [state.jobs[name] for name in state.reserved if name != preemptor.id]
+    for job in jobs[:MAX_NAMED]:
         until = f", until {clock(job.reserved_until)} at the latest" if job.reserved_until is not None else ""
         yield Sentence(f"Reserved for {job.id}: {count_text(job.gpus, 'GPU')}{until}.", seqs_of(job.preemption, job.seq))
-    if len(held) > MAX_NAMED:
-        yield Sentence(f"Not listed: reservations for {count_text(len(held) - MAX_NAMED, 'more job')}.")
+    if len(jobs) > MAX_NAMED:
+        yield Sentence(f"Not listed: reservations for {count_text(len(jobs) - MAX_NAMED, 'more job')}.")
 
 
 def _limits(state: PoolState) -> Iterator[Sentence]:
@@ -123,17 +128,17 @@ def _limits(state: PoolState) -> Iterator[Sentence]:
     )
     for at, (until, name) in enumerate(ending[:MAX_NAMED]):
         which = "The first job with a run-time limit to reach it is" if not at else "Then"
-        held = count_text(_gpus_allocated(state.jobs[name]), "GPU")
-        yield Sentence(f"{which} {name}, at {clock(until)}, with {held}.", seqs_of(state.jobs[name].seq))
+        gpus = count_text(_gpus_allocated(state.jobs[name]), "GPU")
+        yield Sentence(f"{which} {name}, at {clock(until)}, with {gpus}.", seqs_of(state.jobs[name].seq))
 
 
 def _unusable_devices(state: PoolState) -> Iterator[Sentence]:
     counts = [(node, _unusable(node)) for node in state.nodes.values()]
-    troubled = [(node.name, count) for node, count in counts if count]
-    if troubled:
-        total = count_text(sum(count for _, count in troubled), "GPU")
+    affected = [(node.name, count) for node, count in counts if count]
+    if affected:
+        total = count_text(sum(count for _, count in affected), "GPU")
         yield Sentence(
-            f"{total} on {few([name for name, _ in troubled])} cannot be allocated; for the reasons: bailiff node list."
+            f"{total} on {first_names([name for name, _ in affected])} cannot be allocated; for the reasons: bailiff node list."
         )
 
 
@@ -147,4 +152,4 @@ def _gpus_allocated(job: Job) -> int:
 
 
 def _names(state: PoolState, found: Iterable[int]) -> str:
-    return few([state.nodes[number].name for number in dict.fromkeys(found) if number in state.nodes])
+    return first_names([state.nodes[number].name for number in dict.fromkeys(found) if number in state.nodes])

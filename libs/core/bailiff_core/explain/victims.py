@@ -10,7 +10,7 @@ from bailiff_core.protections import RULES
 from bailiff_core.records import Record, decisions
 
 from .counterfactual import cheaper, levels
-from .sentences import Sentence, clock, few, seqs_of, tasks_text, victims_of, were, without_stop
+from .sentences import Sentence, clock, first_names, seqs_of, tasks_text, victims_of, was_or_were, without_stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ EVICTION_CAUSES = {
 }
 
 
-def decided(record: Record) -> Iterable[Sentence]:
+def preemption_sentences(record: Record) -> Iterable[Sentence]:
     """Victims and preemptor, why the victims may be preempted, and why these were chosen."""
     data = record.data
     assert isinstance(data, decisions.PreemptionDecided)
@@ -70,26 +70,30 @@ def decided(record: Record) -> Iterable[Sentence]:
             f"No eviction is needed for {preemptor.job} any more: resources became free.", seqs_of(record.seq, data.request)
         )
         return
-    text = f"At {clock(record.time)} {few(jobs)} {were(jobs)} preempted by {preemptor_text(preemptor)}, action {data.action}."
+    text = (
+        f"At {clock(record.time)} {first_names(jobs)} {was_or_were(jobs)} preempted by {preemptor_text(preemptor)}, "
+        f"action {data.action}."
+    )
     yield Sentence(text, seqs_of(record.seq, data.request))
-    them = "it" if len(jobs) == 1 else "they"
-    yield Sentence(f"Why {them} may be preempted: {rule_text(data, data.victims[0])}.", seqs_of(record.seq))
+    subject = "it" if len(jobs) == 1 else "they"
+    yield Sentence(f"Why {subject} may be preempted: {rule_text(data, data.victims[0])}.", seqs_of(record.seq))
     moved = [
         f"{choice.job} ({ranges(choice.relocated_tasks)})" if choice.tasks else choice.job
         for choice in data.victims
         if choice.moved_to
     ]
     if moved:
-        yield Sentence(f"Relocated, not stopped: {few(moved)}.", seqs_of(record.seq))
+        yield Sentence(f"Relocated, not stopped: {first_names(moved)}.", seqs_of(record.seq))
     parts = [f"{choice.job} ({choice.tasks})" for choice in data.victims if choice.tasks]
     if parts:
-        yield Sentence(f"Only surplus tasks are evicted, and the jobs continue: {few(parts)}.", seqs_of(record.seq))
+        yield Sentence(f"Only surplus tasks are evicted, and the jobs continue: {first_names(parts)}.", seqs_of(record.seq))
     if data.cancelled_evictions:
         yield Sentence(
-            f"Evictions cancelled, as their resources are not needed: {few(data.cancelled_evictions)}.", seqs_of(record.seq)
+            f"Evictions cancelled, as their resources are not needed: {first_names(data.cancelled_evictions)}.",
+            seqs_of(record.seq),
         )
     if data.unneeded_victims:
-        yield Sentence(f"Proposed, but no longer needed: {few(data.unneeded_victims)}.", seqs_of(record.seq))
+        yield Sentence(f"Proposed, but no longer needed: {first_names(data.unneeded_victims)}.", seqs_of(record.seq))
     yield from choice_sentences(record, data)
     until = f"until it starts or ends, at the latest until {clock(data.expires)}"
     yield Sentence(f"The freed resources are reserved for {preemptor.job} {until}.", seqs_of(record.seq))
@@ -109,10 +113,10 @@ def choice_sentences(record: Record, data: decisions.PreemptionDecided) -> Itera
             f"The chosen set costs {price}. It is the cheapest set found in {steps} of search, not proven{bound}.", seqs
         )
     if why.runner_up:
-        second = (
+        runner_up = (
             cost_list(why.runner_up_cost) if why.runner_up_cost is not None else f"{cost_text(why.runner_up_lost_gpu_ms)} lost"
         )
-        text = f"The runner-up was {few(why.runner_up)}, which costs {second}."
+        text = f"The runner-up was {first_names(why.runner_up)}, which costs {runner_up}."
         yield Sentence(text + _why_second(why.cost, why.runner_up_cost), seqs)
     yield from _candidate_sentences(record, why, data.action)
 
@@ -140,9 +144,9 @@ def _exclusion_sentences(seqs: tuple[int, ...], candidates: int, excluded: Seque
     if candidates or excluded:
         yield Sentence(f"{under}{count_text(candidates, 'job')} could have been preempted.", seqs)
     for group in excluded:
-        some = f" ({few(group.examples, group.jobs)})" if group.examples else ""
+        examples = f" ({first_names(group.examples, group.jobs)})" if group.examples else ""
         rule = f"{under}rule" if under else "Rule"
-        text = f"{rule} {group.rule} protected {count_text(group.jobs, 'job')}{some}: each {predicate_of(group.rule)}."
+        text = f"{rule} {group.rule} protected {count_text(group.jobs, 'job')}{examples}: each {predicate_of(group.rule)}."
         yield Sentence(text, seqs)
 
 
@@ -154,7 +158,7 @@ REFUSAL_REASONS = {
 }
 
 
-def refused(record: Record) -> Iterable[Sentence]:
+def refusal_sentences(record: Record) -> Iterable[Sentence]:
     """Why no job is preempted: per action that was tried the candidates, and the jobs that each rule protected."""
     data = record.data
     assert isinstance(data, decisions.PreemptionRefused)
@@ -163,8 +167,8 @@ def refused(record: Record) -> Iterable[Sentence]:
     yield from _candidate_sentences(record, data.explanation, data.action)
 
 
-def needs(record: Record) -> Iterable[Sentence]:
-    """What the request lacked."""
+def missing_sentences(record: Record) -> Iterable[Sentence]:
+    """Resources or permission that the request lacked, as a sentence."""
     data = record.data
     assert isinstance(data, decisions.PreemptionRefused)
     if data.would_need:
@@ -173,12 +177,12 @@ def needs(record: Record) -> Iterable[Sentence]:
 
 
 def missing_text(data: decisions.PreemptionRefused) -> str:
-    """What the request lacked under each action that was tried, last first; actions are named if there are several."""
+    """What the request lacked, per action that was tried, last first; actions are named if there are several."""
     tried = data.explanation.attempted_actions
     if not tried:
         return data.would_need
-    all_of_them = [(data.action, data.would_need), *((each.action, each.would_need) for each in reversed(tried))]
-    return "; ".join(f"{action}: {need}" for action, need in all_of_them if need)
+    all_actions = [(data.action, data.would_need), *((each.action, each.would_need) for each in reversed(tried))]
+    return "; ".join(f"{action}: {need}" for action, need in all_actions if need)
 
 
 def predicate_of(rule: str) -> str:
@@ -213,7 +217,7 @@ def first_difference(chosen: Cost, other: Cost) -> str | None:
     for name, left, right in levels(chosen, other):
         if left != right:
             what, shown = LEVELS.get(name, (f"GPUs of {name}", gpus_text))
-            if shown(left) == shown(right):  # alike when rounded
+            if shown(left) == shown(right):  # equal when rounded
                 return f"{what}, {thousandths_text(right)} GPU-s against {thousandths_text(left)} GPU-s of the chosen set"
             return f"{what}, {shown(right)} against {shown(left)} of the chosen set"
     return None

@@ -84,7 +84,7 @@ def _drop_reservations(state: PoolState, usage: Usage, bounds: Iterable[Bound]) 
             inside = bound.project in usage.tree.branches[usage.leaf_of(job)].path
             if job.id in dropped or not inside or not (bound.preemptible_too or not job.preemptible):
                 continue
-            if any(bound.exceeded(at) and usage.kept_for(job)[at] > 0 for at in range(len(RESOURCES))):
+            if any(bound.exceeded(at) and usage.reservation_usage(job)[at] > 0 for at in range(len(RESOURCES))):
                 usage.drop_reservation(job)
                 dropped[job.id] = job
     return [job for job in jobs if job.id in dropped]

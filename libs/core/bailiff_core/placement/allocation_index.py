@@ -1,6 +1,6 @@
-"""Index of allocations by node and priority, so that victim search on large pools looks at few jobs; updated incrementally.
+"""Index of allocations by node and priority, so that victim search on large pools examines few jobs; updated incrementally.
 
-Per node and priority: how many whole GPUs preemptible jobs have, and since when the work on each of them would be lost.
+Per node and priority: the number of whole GPUs of preemptible jobs, and the start of the work on each that would be lost.
 """
 
 from collections.abc import Callable, Iterable
@@ -38,9 +38,9 @@ class JobAllocation:
 
 @dataclass(slots=True)
 class NodeAllocation:
-    """GPUs of one job on one node: those that are free of cost to take, and per task the others; without evicting tasks.
+    """GPUs of one job on one node, without those of evicting tasks.
 
-    staying: all GPUs that are not being evicted.
+    cost_free: GPUs whose eviction has no cost. of_tasks: the other GPUs, per task. staying: all GPUs; 0 if the job is evicting.
     """
 
     cost_free: int = 0
@@ -58,9 +58,9 @@ class PriorityLevel:
     """Preemptible GPUs at one priority, as one row per node.
 
     gpus: their number. since: start of the work on each, latest first. jobs_for, tasks_for: for each number of GPUs, the
-    fewest jobs or tasks that have so many. shrinks: some job has surplus tasks. youngest: highest seq. cost_free: reserved
-    and shared GPUs. least: for each number of GPUs, the fewest that must be taken to get at least so many, as jobs are taken
-    whole. largest: the most of a single job.
+    fewest jobs or tasks that have at least that number. shrinks: some job has surplus tasks. youngest: highest seq.
+    cost_free: reserved and shared GPUs. least: for each number of GPUs, the fewest that must be evicted to free at least that
+    number, as jobs are evicted whole. largest: GPUs of the largest single job.
     """
 
     gpus: Ints
@@ -81,20 +81,23 @@ class PriorityLevel:
         since = np.full((rows, max_devices), NO_LOSS, np.int64)
         return cls(gpus, since, jobs_for, tasks_for, shrinks, youngest, cost_free, least, largest)
 
-    def set(self, number: int, here: list[tuple[JobAllocation, NodeAllocation]]) -> None:
+    def set(self, number: int, allocations: list[tuple[JobAllocation, NodeAllocation]]) -> None:
         """Set the row of one node."""
-        self.largest[number] = max((share.staying for _, share in here), default=0)
-        self.cost_free[number] = sum(share.cost_free for _, share in here)
-        gpus = [standing.since for standing, share in here for _ in range(share.gpus)]
+        self.largest[number] = max((share.staying for _, share in allocations), default=0)
+        self.cost_free[number] = sum(share.cost_free for _, share in allocations)
+        gpus = [job_allocation.since for job_allocation, share in allocations for _ in range(share.gpus)]
         gpus.sort(reverse=True)
         self.gpus[number] = len(gpus)
         self.since[number, : len(gpus)] = gpus
         self.since[number, len(gpus) :] = NO_LOSS
-        _min_count(self.jobs_for[number], [share.gpus for _, share in here])
-        _min_count(self.tasks_for[number], [gpus for _, share in here for gpus in share.of_tasks])
-        _min_taken(self.least[number], [size for standing, share in here for size in _units_of(standing, share)])
-        self.shrinks[number] = any(standing.shrinks for standing, _ in here)
-        self.youngest[number] = max((standing.seq for standing, _ in here), default=0)
+        _min_count(self.jobs_for[number], [share.gpus for _, share in allocations])
+        _min_count(self.tasks_for[number], [gpus for _, share in allocations for gpus in share.of_tasks])
+        _min_taken(
+            self.least[number],
+            [size for job_allocation, share in allocations for size in _gpus_taken_together(job_allocation, share)],
+        )
+        self.shrinks[number] = any(job_allocation.shrinks for job_allocation, _ in allocations)
+        self.youngest[number] = max((job_allocation.seq for job_allocation, _ in allocations), default=0)
 
     def set_all(self, by_node: dict[int, list[tuple[JobAllocation, NodeAllocation]]]) -> None:
         """`set` for many nodes."""
@@ -102,32 +105,38 @@ class PriorityLevel:
         rows: Ints = np.fromiter(by_node, np.int64, len(by_node))
         counts: list[int] = []
         largest: list[int] = []
-        nothing: list[int] = []
+        cost_free_counts: list[int] = []
         youngest: list[int] = []
         shrinks: list[bool] = []
         since: list[int] = []
-        at: list[int] = []  # where in the flat array each of these belongs
+        at: list[int] = []  # index of each in the flat array
         fewest_jobs, fewest_tasks, least = (
             _CachedRows(_min_count, width),
             _CachedRows(_min_count, width),
             _CachedRows(_min_taken, width),
         )
-        for number, here in by_node.items():
-            sizes = [share.gpus for _, share in here]
-            gpus = [standing.since for (standing, _), size in zip(here, sizes, strict=True) for _ in range(size)]
+        for number, allocations in by_node.items():
+            sizes = [share.gpus for _, share in allocations]
+            gpus = [
+                job_allocation.since for (job_allocation, _), size in zip(allocations, sizes, strict=True) for _ in range(size)
+            ]
             gpus.sort(reverse=True)
             counts.append(len(gpus))
             since += gpus
             at += range(number * (width - 1), number * (width - 1) + len(gpus))
-            largest.append(max([share.staying for _, share in here]))
-            nothing.append(sum([share.cost_free for _, share in here]))
-            youngest.append(max([standing.seq for standing, _ in here]))
-            shrinking = any(standing.shrinks for standing, _ in here)
+            largest.append(max([share.staying for _, share in allocations]))
+            cost_free_counts.append(sum([share.cost_free for _, share in allocations]))
+            youngest.append(max([job_allocation.seq for job_allocation, _ in allocations]))
+            shrinking = any(job_allocation.shrinks for job_allocation, _ in allocations)
             shrinks.append(shrinking)
             fewest_jobs.add(sizes)
-            fewest_tasks.add([size for _, share in here for size in share.of_tasks])
-            least.add([size for standing, share in here for size in _units_of(standing, share)] if shrinking else sizes)
-        self.gpus[rows], self.largest[rows], self.cost_free[rows] = counts, largest, nothing
+            fewest_tasks.add([size for _, share in allocations for size in share.of_tasks])
+            least.add(
+                [size for job_allocation, share in allocations for size in _gpus_taken_together(job_allocation, share)]
+                if shrinking
+                else sizes
+            )
+        self.gpus[rows], self.largest[rows], self.cost_free[rows] = counts, largest, cost_free_counts
         self.shrinks[rows], self.youngest[rows] = shrinks, youngest
         self.since.reshape(-1)[at] = since
         self.jobs_for[rows], self.tasks_for[rows], self.least[rows] = fewest_jobs.all(), fewest_tasks.all(), least.all()
@@ -139,7 +148,7 @@ class _CachedRows:
     def __init__(self, count: Callable[[Ints, list[int]], None], width: int) -> None:
         self._count, self._width = count, width
         self._known: dict[tuple[int, ...], int] = {}
-        self._made: list[Ints] = []
+        self._rows: list[Ints] = []
         self._wanted: list[int] = []
 
     def add(self, sizes: list[int]) -> None:
@@ -147,20 +156,20 @@ class _CachedRows:
         key = tuple(sorted(sizes)) if len(sizes) > 1 else tuple(sizes)
         place = self._known.get(key)
         if place is None:
-            place = self._known[key] = len(self._made)
+            place = self._known[key] = len(self._rows)
             counts = np.zeros(self._width, np.int64)
             self._count(counts, sizes)
-            self._made.append(counts)
+            self._rows.append(counts)
         self._wanted.append(place)
 
     def all(self) -> Ints:
         """One row for each list."""
-        return np.stack(self._made)[self._wanted]
+        return np.stack(self._rows)[self._wanted]
 
 
-def _units_of(standing: JobAllocation, share: NodeAllocation) -> list[int]:
-    """GPUs that are taken together: all of a job, or those of each task if it can shrink."""
-    return share.of_tasks if standing.shrinks else [share.gpus]
+def _gpus_taken_together(job_allocation: JobAllocation, share: NodeAllocation) -> list[int]:
+    """Numbers of GPUs that are evicted together: all of a job, or those of each task if it can shrink."""
+    return share.of_tasks if job_allocation.shrinks else [share.gpus]
 
 
 def _min_taken(counts: Ints, sizes: list[int]) -> None:
@@ -168,17 +177,17 @@ def _min_taken(counts: Ints, sizes: list[int]) -> None:
     sums = 1  # bit n: some subset has the sum n
     for size in sizes:
         sums |= sums << size
-    for wanted in range(1, min(len(counts), sum(sizes) + 1)):
-        above = sums >> wanted
-        counts[wanted] = wanted + (above & -above).bit_length() - 1
+    for gpus in range(1, min(len(counts), sum(sizes) + 1)):
+        larger_sums = sums >> gpus
+        counts[gpus] = gpus + (larger_sums & -larger_sums).bit_length() - 1
 
 
 def _min_count(counts: Ints, sizes: list[int]) -> None:
     """For each number of GPUs, the fewest of `sizes` whose sum is at least that number."""
-    by_node = 0
+    covered = 0
     for count, size in enumerate(sorted(sizes, reverse=True), start=1):
-        counts[by_node + 1 : by_node + size + 1] = count
-        by_node += size
+        counts[covered + 1 : covered + size + 1] = count
+        covered += size
 
 
 @dataclass(slots=True)
@@ -196,12 +205,12 @@ class AllocationIndex:
     @classmethod
     def of_pool(cls, state: PoolState) -> "AllocationIndex":
         """The index of the current state."""
-        made = cls()
+        index = cls()
         rows = max(state.nodes, default=-1) + 1
-        made.all_gpus = np.zeros(rows, np.int64)
-        made.max_devices = max((len(node.devices) for node in state.nodes.values()), default=0)
-        made._fill(state)
-        return made
+        index.all_gpus = np.zeros(rows, np.int64)
+        index.max_devices = max((len(node.devices) for node in state.nodes.values()), default=0)
+        index._fill(state)
+        return index
 
     def covers(self, nodes: Iterable[Node]) -> bool:
         """Whether the arrays have rows and columns for these nodes; otherwise the index must be rebuilt."""
@@ -231,15 +240,15 @@ class AllocationIndex:
         by_node: dict[int, dict[int, list[tuple[JobAllocation, NodeAllocation]]]] = {}
         staying = [0] * len(self.all_gpus)
         for name in state.active:
-            standing = self.of[name] = _allocation_of_job(state.jobs[name])
-            phase, priority, _, preemptible = standing.group
-            self.tasks += standing.tasks
-            for number, share in standing.nodes.items():
+            job_allocation = self.of[name] = _allocation_of_job(state.jobs[name])
+            phase, priority, _, preemptible = job_allocation.group
+            self.tasks += job_allocation.tasks
+            for number, share in job_allocation.nodes.items():
                 self.gpus += share.gpus + share.cost_free
                 self.on.setdefault(number, {})[name] = None
                 staying[number] += share.staying
                 if preemptible and phase != "evicting":
-                    by_node.setdefault(priority, {}).setdefault(number, []).append((standing, share))
+                    by_node.setdefault(priority, {}).setdefault(number, []).append((job_allocation, share))
         self.all_gpus[:] = staying
         for priority in sorted(by_node):
             self.levels[priority] = PriorityLevel.empty(len(self.all_gpus), self.max_devices)
@@ -255,20 +264,20 @@ class AllocationIndex:
         by_priority: dict[int, list[tuple[JobAllocation, NodeAllocation]]] = {}
         total = 0
         for name in self.on[number]:
-            standing = self.of[name]
-            phase, priority, _, preemptible = standing.group
-            share = standing.nodes[number]
+            job_allocation = self.of[name]
+            phase, priority, _, preemptible = job_allocation.group
+            share = job_allocation.nodes[number]
             total += share.staying
             if preemptible and phase != "evicting":  # its resources are releasing already
-                by_priority.setdefault(priority, []).append((standing, share))
+                by_priority.setdefault(priority, []).append((job_allocation, share))
         self.all_gpus[number] = total
         for priority in by_priority:
             if priority not in self.levels:
                 self.levels[priority] = PriorityLevel.empty(len(self.all_gpus), self.max_devices)
         for priority, level in self.levels.items():
-            here = by_priority.get(priority, [])
-            if here or level.gpus[number] or level.cost_free[number]:
-                level.set(number, here)
+            allocations = by_priority.get(priority, [])
+            if allocations or level.gpus[number] or level.cost_free[number]:
+                level.set(number, allocations)
 
 
 def _allocation_of_job(job: Job) -> JobAllocation:

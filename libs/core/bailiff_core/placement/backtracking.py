@@ -20,9 +20,9 @@ def backtrack(
     choices: Callable[[Sequence[Taken]], Iterator[Choice] | None],
     take: Callable[[int, Choice], Taken],
 ) -> list[Taken] | Literal["impossible", "gave-up"]:
-    """What was taken at each of `depth` levels; `cluster` is unchanged. Each choice costs steps in proportion to the nodes.
+    """Results of `take` at each of `depth` levels; `cluster` is unchanged. Each choice costs steps in proportion to the nodes.
 
-    choices: those at the next level, given what was taken above it; `None` prunes the branch. take: apply one choice of
+    choices: choices at the next level, given the results above it; `None` prunes the branch. take: apply one choice of
     that level to `cluster`.
     """
     start = cluster.mark()
@@ -44,10 +44,10 @@ def backtrack(
             taken.append(take(len(taken), choice))
             if len(taken) == depth:
                 return list(taken)
-            below = choices(taken)
-            if below is not None:
+            next_choices = choices(taken)
+            if next_choices is not None:
                 marks.append(cluster.mark())
-                levels.append(below)
+                levels.append(next_choices)
     finally:
         cluster.rollback(start)
     return "impossible"

@@ -88,17 +88,17 @@ class NodeResources:
         return number in self.unallocated.shares or number in self.future.shares
 
     def fits_now(self, amount: Resources) -> bool:
-        """Whether that much is free now."""
+        """Whether this amount is free now."""
         return contains(self.now(), amount)
 
     def fits_again(self, amount: Resources) -> bool:
-        """Whether tasks evicted from this node still fit in their original place. Devices that failed since do not count."""
+        """Whether tasks evicted from this node still fit in their original placement. Devices that failed since do not count."""
         shares = {number: share for number, share in amount.shares.items() if number in self.units}
         return contains(self.future, replace(amount, devices=amount.devices & self.usable, shares=shares))
 
 
 class ClusterView(Protocol):
-    """An index derived from the free resources, brought up to date by `refresh`. seen: entries of `changed` processed."""
+    """An index derived from the free resources, updated by `refresh`. seen: number of entries of `changed` processed."""
 
     seen: int
 
@@ -111,8 +111,8 @@ View = TypeVar("View", bound=ClusterView)
 class ClusterResources:
     """Free resources of all schedulable nodes, and a log of changes for rollback.
 
-    node_diagnostics: cached facts for unschedulable reasons, valid while nodes stay as they are (unschedulable_reasons.py).
-    changed: every node that changed, in order, for the `views` (indices over this object) to catch up with.
+    node_diagnostics: cached facts for unschedulable reasons, valid while no node changes (unschedulable_reasons.py).
+    changed: every node that changed, in order, from which the `views` (indices over this object) are updated.
     labels: of all nodes, including those not schedulable now. empty: the same pool without any task.
     """
 
@@ -138,13 +138,13 @@ class ClusterResources:
 
     @classmethod
     def of_empty_pool(cls, state: PoolState) -> "ClusterResources":
-        """The pool without any task, with all devices healthy and unreachable nodes back: an upper bound of what can be free."""
+        """The pool without tasks, with all devices healthy and unreachable nodes reachable: an upper bound of free resources."""
         found = []
         for node in state.nodes.values():
             if node.state != "lost":
                 devices = sum(1 << device.number for device in node.devices)
-                room = replace(node.capacity, devices=devices)
-                found.append(NodeResources(node, devices, room, room))
+                capacity = replace(node.capacity, devices=devices)
+                found.append(NodeResources(node, devices, capacity, capacity))
         return cls(found, state)
 
     def views(self, kind: type[View]) -> dict[Hashable, View]:
@@ -171,23 +171,23 @@ class ClusterResources:
                 self._replace_node(number, known, _node_resources(node) if node.schedulable else None)
         self._trim_changes()
 
-    def _replace_node(self, number: int, known: NodeResources | None, fresh: NodeResources | None) -> None:
+    def _replace_node(self, number: int, removed: NodeResources | None, replacement: NodeResources | None) -> None:
         self._eligible.clear()
         self.node_diagnostics.clear()
         self._by_name = self._largest = None
-        if known is not None:
-            known.removed = True
-            self.changed.append(known)
+        if removed is not None:
+            removed.removed = True
+            self.changed.append(removed)
             del self.nodes[number]
-        if fresh is not None:
-            self.changed.append(fresh)
+        if replacement is not None:
+            self.changed.append(replacement)
             last = next(reversed(self.nodes), -1)
-            self.nodes[number] = fresh
+            self.nodes[number] = replacement
             if number < last:
                 self.nodes = dict(sorted(self.nodes.items()))
 
     def _trim_changes(self) -> None:
-        """Bring all views up to date and clear `changed` when it is long, so that it does not grow without bound."""
+        """Update all views and clear `changed` when it is long, so that it does not grow without bound."""
         if len(self.changed) > MAX_CHANGES:
             for views in self._views.values():
                 for view in views.values():
@@ -215,9 +215,9 @@ class ClusterResources:
                 self._eligible.clear()
             by_name = self.by_name()
             listed = [by_name[name] for name in sorted(dict.fromkeys(need.nodes)) if name in by_name]
-            every = need._replace(nodes=())  # `listed` contains only nodes that the task names
-            among = listed if need.nodes else by_name.values()
-            self._eligible[key] = [(node, node.devices_of(need.models)) for node in among if is_eligible(every, node)]
+            any_node = need._replace(nodes=())  # `listed` contains only nodes that the task names
+            searched = listed if need.nodes else by_name.values()
+            self._eligible[key] = [(node, node.devices_of(need.models)) for node in searched if is_eligible(any_node, node)]
         return self._eligible[key]
 
     def mark(self) -> int:
@@ -244,7 +244,7 @@ class ClusterResources:
         self._change(node, node.unallocated, future)
 
     def close(self, node: NodeResources) -> None:
-        """Make the node unavailable: nothing is free on it, now or in future."""
+        """Make the node unavailable: no resources are free on it, now or in future."""
         self._change(node, Resources(), Resources())
 
     def evict(self, unit: Unit) -> None:
@@ -266,7 +266,7 @@ class ClusterResources:
             self.take(node, Resources(devices, cpu_milli, memory_bytes, 1, dict(shares)), future=place.future)
 
     def original_place_is_free(self, unit: Unit) -> bool:
-        """Whether an evicted unit still fits where it was."""
+        """Whether an evicted unit still fits in its original placement."""
         return all(node.fits_again(amount) for node, amount in self.allocation_of(unit))
 
     def allocation_of(self, unit: Unit) -> Allocation:
@@ -284,9 +284,9 @@ class ClusterResources:
                 continue
             self._allocations_on.setdefault(task.node, {})[key] = None
             if has_resources(task) and task.node in self.nodes:
-                room = sums.setdefault(task.node, Resources())
-                add(room, *task_resources(self.nodes[task.node].node, groups[index], task.devices))
-        found = [(self.nodes[number], room) for number, room in sums.items()]
+                amount = sums.setdefault(task.node, Resources())
+                add(amount, *task_resources(self.nodes[task.node].node, groups[index], task.devices))
+        found = [(self.nodes[number], amount) for number, amount in sums.items()]
         if found:
             self._allocations[key] = found
         return found
@@ -309,19 +309,19 @@ def is_eligible(need: TaskRequirements, node: NodeResources) -> bool:
     return need.hosts(node.units, node.devices_of(need.models)) >= need.devices
 
 
-def slots_for(need: TaskRequirements, node: NodeResources, room: Resources, eligible: int) -> int:
-    """How many tasks of these requirements fit in `room` of the node, on these of its devices."""
-    count = room.slots
+def slots_for(need: TaskRequirements, node: NodeResources, free: Resources, eligible: int) -> int:
+    """Number of tasks with these requirements that fit in the node's `free` resources, on its `eligible` devices."""
+    count = free.slots
     if need.cpu_milli:
-        count = min(count, room.cpu_milli // need.cpu_milli)
+        count = min(count, free.cpu_milli // need.cpu_milli)
     if need.memory_bytes:
-        count = min(count, room.memory_bytes // need.memory_bytes)
+        count = min(count, free.memory_bytes // need.memory_bytes)
     if count <= 0:
         return 0
     if need.gpus:
-        count = min(count, (room.devices & eligible).bit_count() // need.gpus)
+        count = min(count, (free.devices & eligible).bit_count() // need.gpus)
     elif need.devices:
-        count = need.max_sharing_tasks(count, need.capacities(room, node.units, eligible))
+        count = need.max_sharing_tasks(count, need.capacities(free, node.units, eligible))
     return count
 
 
@@ -344,23 +344,23 @@ def _kinds(devices: tuple[tuple[int, str, int], ...]) -> tuple[Mapping[str, int]
 
 def _node_resources(node: Node) -> NodeResources:
     usable = _usable(node)
-    made = NodeResources(node, usable, Resources(), Resources())
-    made.set(*_free(node, usable, made.units))
-    return made
+    resources = NodeResources(node, usable, Resources(), Resources())
+    resources.set(*_free(node, usable, resources.units))
+    return resources
 
 
 def _free(node: Node, usable: int, units: Mapping[int, int]) -> tuple[Resources, Resources]:
     """`unallocated` and `future` of the node, see `NodeResources`."""
-    held, releasing, reserved, capacity = node.allocated, node.releasing, node.reserved, node.capacity
+    allocated, releasing, reserved, capacity = node.allocated, node.releasing, node.reserved, node.capacity
     free = Resources(usable, capacity.cpu_milli, capacity.memory_bytes, capacity.slots)
-    staying = Resources(
-        held.devices & ~releasing.devices | reserved.devices,
-        held.cpu_milli - releasing.cpu_milli + reserved.cpu_milli,
-        held.memory_bytes - releasing.memory_bytes + reserved.memory_bytes,
-        held.slots - releasing.slots + reserved.slots,
+    still_used = Resources(
+        allocated.devices & ~releasing.devices | reserved.devices,
+        allocated.cpu_milli - releasing.cpu_milli + reserved.cpu_milli,
+        allocated.memory_bytes - releasing.memory_bytes + reserved.memory_bytes,
+        allocated.slots - releasing.slots + reserved.slots,
     )
-    for number in (*held.shares, *reserved.shares):
-        used = held.shares.get(number, 0) - releasing.shares.get(number, 0) + reserved.shares.get(number, 0)
+    for number in (*allocated.shares, *reserved.shares):
+        used = allocated.shares.get(number, 0) - releasing.shares.get(number, 0) + reserved.shares.get(number, 0)
         if used:
-            staying.shares[number] = used
-    return subtract(free, held, units), subtract(free, staying, units)
+            still_used.shares[number] = used
+    return subtract(free, allocated, units), subtract(free, still_used, units)

@@ -1,4 +1,4 @@
-"""Packing search for cases in which the choice of devices within a node matters: task by task over all distinct choices."""
+"""Packing search for cases that depend on the choice of devices within a node: task by task over all distinct choices."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal
@@ -50,11 +50,11 @@ def _choices(
     if not all(has_capacity(cluster, need, count, scope, future=future) for need, count in remaining.items()):
         return
     need = tasks[len(placed)]
-    lowest = placed[-1].node.number if placed and placed[-1].need == need else -1
+    min_number = placed[-1].node.number if placed and placed[-1].need == need else -1
     seen: dict[object, None] = {}
     for offer in sorted(offers(cluster, need, scope, future=future), key=lambda offer: offer.node.number):
         key = _equivalence_key(offer.node, list(remaining), future=future)
-        if offer.node.number >= lowest and key not in seen:
+        if offer.node.number >= min_number and key not in seen:
             seen[key] = None
             for mask in device_choices(need, offer.node, offer.devices, future=future):
                 yield offer.node, mask
@@ -62,19 +62,19 @@ def _choices(
 
 def _equivalence_key(node: NodeResources, requirements: list[TaskRequirements], *, future: bool) -> object:
     """Equal for nodes that are interchangeable for all remaining tasks."""
-    room = node.future if future else node.now()
+    free = node.future if future else node.now()
     admits = tuple(not need.nodes or node.name in need.nodes for need in requirements)
     labels = tuple(need.selector.admits(node.labels) for need in requirements)
     kinds = sorted(device_class(node, number, future=future) for number in bits(node.usable))
-    return (admits, labels, room.cpu_milli, room.memory_bytes, room.slots, tuple(kinds))
+    return (admits, labels, free.cpu_milli, free.memory_bytes, free.slots, tuple(kinds))
 
 
 def device_class(node: NodeResources, number: int, *, future: bool) -> tuple[int, int, str]:
     """Free units, total units and model of a device: equal for interchangeable devices."""
-    room, units = node.future if future else node.now(), node.units[number]
-    free = units if room.devices >> number & 1 else max(0, room.shares.get(number, 0))
+    free, units = node.future if future else node.now(), node.units[number]
+    free_units = units if free.devices >> number & 1 else max(0, free.shares.get(number, 0))
     model = next(name for name, mask in node.models.items() if mask >> number & 1)
-    return free, units, model
+    return free_units, units, model
 
 
 def device_choices(need: TaskRequirements, node: NodeResources, eligible: int, *, future: bool) -> Iterator[int]:
@@ -93,7 +93,7 @@ def device_choices(need: TaskRequirements, node: NodeResources, eligible: int, *
         elif at < len(groups):
             for count in range(min(missing, len(groups[at])), -1, -1):
                 mask = sum(1 << number for number in groups[at][:count])
-                for rest in choose(at + 1, missing - count):
-                    yield mask | rest
+                for others in choose(at + 1, missing - count):
+                    yield mask | others
 
     return choose(0, need.devices)

@@ -1,4 +1,4 @@
-"""Active jobs grouped into classes that protections treat alike (phase, priority, project, preemptible), kept up to date."""
+"""Active jobs grouped into classes that are equal to all protections (phase, priority, project, preemptible)."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable

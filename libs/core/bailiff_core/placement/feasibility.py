@@ -1,4 +1,4 @@
-"""Whether a gang could ever be placed: it is tried on the empty pool, and jobs that cannot fit are rejected."""
+"""Feasibility check at submission: a gang that does not fit even on the empty pool is rejected."""
 
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.gpu_shares import share_problem
@@ -18,15 +18,15 @@ CACHE_SIZE = 1_000
 def could_ever_fit(state: PoolState, demand: JobDemand) -> str | None:
     """Why the gang's core can never run on the current nodes, even on an empty pool; `None` if it can or may.
 
-    Unreachable nodes and unhealthy or quarantined devices count as available: they may come back. Cached by scheduling
+    Unreachable nodes and unhealthy or quarantined devices count as available, as they may recover. Cached by scheduling
     class until nodes change.
     """
-    shape = scheduling_class_of(demand)
-    if shape not in state.indices.infeasible:
+    scheduling_class = scheduling_class_of(demand)
+    if scheduling_class not in state.indices.infeasible:
         if len(state.indices.infeasible) >= CACHE_SIZE:
             state.indices.infeasible.clear()
-        state.indices.infeasible[shape] = _infeasible_reason(state, demand) or ""
-    return state.indices.infeasible[shape] or None
+        state.indices.infeasible[scheduling_class] = _infeasible_reason(state, demand) or ""
+    return state.indices.infeasible[scheduling_class] or None
 
 
 def _infeasible_reason(state: PoolState, demand: JobDemand) -> str | None:
@@ -45,11 +45,11 @@ def _infeasible_reason(state: PoolState, demand: JobDemand) -> str | None:
 
 
 def _empty_cluster(state: PoolState) -> ClusterResources:
-    """The pool without any task; cached on the scheduling snapshot until nodes change."""
-    kept = state.indices.node_resources if state.indices.snapshot is not None else None
-    if not isinstance(kept, ClusterResources):
+    """The pool without tasks; cached on the scheduling snapshot until nodes change."""
+    cluster = state.indices.node_resources if state.indices.snapshot is not None else None
+    if not isinstance(cluster, ClusterResources):
         return ClusterResources.of_empty_pool(state)
-    if kept.empty is None or not state.indices.infeasible:
-        kept.empty = ClusterResources.of_empty_pool(state)
-    kept.empty.policy = state.policy
-    return kept.empty
+    if cluster.empty is None or not state.indices.infeasible:
+        cluster.empty = ClusterResources.of_empty_pool(state)
+    cluster.empty.policy = state.policy
+    return cluster.empty

@@ -1,4 +1,4 @@
-"""Free GPUs of the nodes that match given task requirements, as arrays kept up to date with the free resources."""
+"""Index of free GPUs on the nodes that match given task requirements, as arrays, updated incrementally."""
 
 import numpy as np
 
@@ -10,9 +10,9 @@ CACHE_SIZE = 64
 
 
 class FreeGpuIndex:
-    """devices: matching GPUs of each node. free: how many of them are free or releasing. rows: node numbers.
+    """devices: matching GPUs of each node. free: number of them that are free or releasing. rows: node numbers.
 
-    Positions are those of `ClusterResources.eligible_nodes`.
+    Positions in the arrays are those in `ClusterResources.eligible_nodes`.
     """
 
     def __init__(self, cluster: ClusterResources, need: TaskRequirements) -> None:
@@ -23,16 +23,16 @@ class FreeGpuIndex:
         self.devices: Ints = np.fromiter(
             (devices.bit_count() for _, devices in self.eligible_nodes), np.int64, len(self.eligible_nodes)
         )
-        self.place_of = {node.number: place for place, (node, _) in enumerate(self.eligible_nodes)}
+        self.place_of = {node.number: position for position, (node, _) in enumerate(self.eligible_nodes)}
         self.seen = len(cluster.changed)
         self._cluster = cluster
 
     def refresh(self) -> None:
         """Process nodes that changed since the last call."""
         for node in dict.fromkeys(self._cluster.changed[self.seen :]):
-            place = self.place_of.get(node.number)
-            if place is not None and self.eligible_nodes[place][0] is node:
-                self.free[place] = (node.future.devices & self.eligible_nodes[place][1]).bit_count()
+            position = self.place_of.get(node.number)
+            if position is not None and self.eligible_nodes[position][0] is node:
+                self.free[position] = (node.future.devices & self.eligible_nodes[position][1]).bit_count()
         self.seen = len(self._cluster.changed)
 
 

@@ -1,4 +1,4 @@
-"""Places all tasks of a unit together, or says why the unit does not fit."""
+"""Places all tasks of a unit together, or gives the reason why the unit does not fit."""
 
 from collections.abc import Iterator
 

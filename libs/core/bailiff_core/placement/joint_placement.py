@@ -22,12 +22,12 @@ from .task_requirements import TaskRequirements, requirements_of_unit
 from .topology_domains import DomainKey, key_of
 from .topology_parts import TopologyPart, topology_parts_of, topology_problem
 
-JobAllocation = tuple[NodeResources, int]  # where a member stands, and a mask of its devices
+JobAllocation = tuple[NodeResources, int]  # node of a member, and mask of its devices
 
 
 @dataclass(frozen=True, slots=True)
 class _GangMember:
-    """One task of one of the units. constraint_groups: indices of the required topology constraints that it is under."""
+    """One task of one of the units. constraint_groups: indices of the required topology constraints that apply to it."""
 
     unit: int
     index: int
@@ -38,7 +38,7 @@ class _GangMember:
 def place_jointly(
     cluster: ClusterResources, units: Sequence[Unit], budget: StepBudget
 ) -> list[GangPlacement] | Literal["impossible", "gave-up"]:
-    """A reserved place for each of the units; `cluster` is unchanged."""
+    """A reserved placement for each of the units; `cluster` is unchanged."""
     if any(topology_problem(unit.job.demand, cluster.policy) is not None for unit in units):
         return "impossible"
     mark = cluster.mark()
@@ -54,7 +54,7 @@ def place_jointly(
 
 
 class _JointPlacement:
-    """One search. fixed: per constraint group the domain that its members are bound to so far; its levels are in `levels`."""
+    """One search. fixed: per constraint group the domain that its members are bound to so far. levels: per constraint group."""
 
     def __init__(self, cluster: ClusterResources, units: Sequence[Unit], budget: StepBudget) -> None:
         self.cluster = cluster
@@ -65,7 +65,7 @@ class _JointPlacement:
         self.members: list[_GangMember] = []
         for number, unit in enumerate(units):
             constraint_groups: dict[int, tuple[int, ...]] = {}
-            self._add_groups(topology_parts_of(unit, cluster.policy), (), constraint_groups)
+            self._add_constraint_groups(topology_parts_of(unit, cluster.policy), (), constraint_groups)
             for need, indices in requirements_of_unit(unit).items():
                 self.members += [_GangMember(number, index, need, constraint_groups.get(index, ())) for index in indices]
         self.members.sort(
@@ -78,8 +78,10 @@ class _JointPlacement:
         self.by_key: dict[object, list[NodeResources]] = {}
         for node in self.nodes:
             self.by_key.setdefault(self.initial_key[node], []).append(node)
-        self.room = {need: {node: self._slots(need, node) for node in self.eligible_nodes[need]} for need in self.requirements}
-        self.total = {need: sum(slots.values()) for need, slots in self.room.items()}
+        self.initial_slots = {
+            need: {node: self._slots(need, node) for node in self.eligible_nodes[need]} for need in self.requirements
+        }
+        self.total = {need: sum(slots.values()) for need, slots in self.initial_slots.items()}
         self.remaining: list[dict[TaskRequirements, int]] = [{}]  # per number of placed members: requirements of the others
         self.open_groups: list[dict[int, None]] = [{}]  # ... and their constraint groups
         for member in reversed(self.members):
@@ -89,21 +91,25 @@ class _JointPlacement:
         self.open_groups.reverse()
         self.occupied: dict[NodeResources, int] = {}
 
-    def _add_groups(self, part: TopologyPart, around: tuple[int, ...], constraint_groups: dict[int, tuple[int, ...]]) -> None:
+    def _add_constraint_groups(
+        self, part: TopologyPart, enclosing: tuple[int, ...], constraint_groups: dict[int, tuple[int, ...]]
+    ) -> None:
         rule = part.rule
         if rule is not None and rule.required is not None:
             levels = rule.levels[: rule.required + 1]
-            here = dict.fromkeys(
+            running_domains = dict.fromkeys(
                 key_of(self.cluster.labels[node], levels) for node in part.running_on if node in self.cluster.labels
             )
-            self.spans_domains = self.spans_domains or len(here) > 1 or any(len(key) < len(levels) for key in here)
-            around = (*around, len(self.levels))
+            self.spans_domains = (
+                self.spans_domains or len(running_domains) > 1 or any(len(key) < len(levels) for key in running_domains)
+            )
+            enclosing = (*enclosing, len(self.levels))
             self.levels.append(levels)
-            self.fixed.append(next(iter(here), None))
+            self.fixed.append(next(iter(running_domains), None))
         for indices in part.requirements.values():
-            constraint_groups.update((index, around) for index in indices)
+            constraint_groups.update((index, enclosing) for index in indices)
         for inner in part.parts:
-            self._add_groups(inner, around, constraint_groups)
+            self._add_constraint_groups(inner, enclosing, constraint_groups)
 
     def search(self) -> list[JobAllocation] | Literal["impossible", "gave-up"]:
         """Node and devices of every member, in their order."""
@@ -111,11 +117,11 @@ class _JointPlacement:
             return "impossible"
         dead_ends: dict[object, None] = {}
 
-        def choices(stood: Sequence[JobAllocation]) -> Iterator[JobAllocation] | None:
-            key = self._key(len(stood))
-            if key in dead_ends or not self._may_fit(len(stood)):
+        def choices(placed: Sequence[JobAllocation]) -> Iterator[JobAllocation] | None:
+            key = self._key(len(placed))
+            if key in dead_ends or not self._can_fit(len(placed)):
                 return None
-            return self._branches(self.members[len(stood)], key, dead_ends)
+            return self._branches(self.members[len(placed)], key, dead_ends)
 
         def take(level: int, choice: JobAllocation) -> JobAllocation:
             node, mask = choice
@@ -150,9 +156,9 @@ class _JointPlacement:
                 seen[key] = None
                 yield from self._choices_on(member, node, eligible[node])
         for by_key in self.by_key.values():
-            fresh = next((node for node in by_key if node not in self.occupied), None)
-            if fresh is not None and fresh in eligible and self._in_domain(member, fresh):
-                yield from self._choices_on(member, fresh, eligible[fresh])
+            unused = next((node for node in by_key if node not in self.occupied), None)
+            if unused is not None and unused in eligible and self._in_domain(member, unused):
+                yield from self._choices_on(member, unused, eligible[unused])
 
     def _choices_on(self, member: _GangMember, node: NodeResources, devices: int) -> Iterator[JobAllocation]:
         if self._slots(member.need, node):
@@ -166,11 +172,11 @@ class _JointPlacement:
                 return False
         return True
 
-    def _may_fit(self, at: int) -> bool:
+    def _can_fit(self, at: int) -> bool:
         """Whether the remaining members fit, each requirements on its own: a necessary condition."""
         for need, count in self.remaining[at].items():
-            room = self.room[need]
-            removed = sum(room[node] - self._slots(need, node) for node in self.occupied if node in room)
+            slots = self.initial_slots[need]
+            removed = sum(slots[node] - self._slots(need, node) for node in self.occupied if node in slots)
             if self.total[need] - removed < count:
                 return False
         return True

@@ -1,7 +1,7 @@
-"""Nodes that match a selector, bucketed by free resources and kept up to date: finds the best node for a task quickly.
+"""Index of the nodes that match a selector, bucketed by free resources: finds the best node for a task quickly.
 
-A cycle over thousands of jobs looks up the best node again and again, and each placement changes one node: only nodes that
-changed since the last lookup are updated, and only as many are visited as it takes to find one that fits.
+A cycle over thousands of jobs looks up the best node for each, and each placement changes one node: only nodes that changed
+since the last lookup are updated, and nodes are visited only until one fits.
 """
 
 from bisect import bisect_left, insort
@@ -22,16 +22,16 @@ FreeShape = tuple[int, int, int, int, int]
 
 
 class NodeIndex:
-    """Nodes that match one selector, by what is free now and by what is free in future. seen: changes processed."""
+    """Nodes that match one selector, by resources free now and free in future. seen: number of changes processed."""
 
     def __init__(self, cluster: ClusterResources, selector: NodeSelector) -> None:
         self._cluster, self._selector = cluster, selector
         self._eligible: dict[NodeResources, int] = {}
-        self._now, self._later = _Buckets(), _Buckets()
+        self._now, self._future = _Buckets(), _Buckets()
         self._sharing: dict[NodeResources, None] = {}
         self._indexed: dict[
             NodeResources, tuple[Resources, Resources]
-        ] = {}  # objects in the buckets: a rollback restores the same ones
+        ] = {}  # objects in the buckets; a rollback restores the same objects
         self._orders: dict[tuple[TaskRequirements, bool], _SharedGpuOrder] = {}
         self.seen = len(cluster.changed)
         for node in cluster.by_name().values():
@@ -48,7 +48,7 @@ class NodeIndex:
 
         Nodes on which it fits only on GPUs that are shared already come last (`best_shared_gpu_node` ranks those).
         """
-        buckets = (self._later if future else self._now).lists
+        buckets = (self._future if future else self._now).lists
         best: dict[tuple[int, ...], list[list[Entry]]] = {}
         cpu_class, memory_class = need.cpu_milli.bit_length(), need.memory_bytes.bit_length()
         for shape, entries in buckets.items():
@@ -66,8 +66,8 @@ class NodeIndex:
                 yield from (offer for offer in found if offer)
 
         for node in sorted(self._sharing, key=lambda node: node.name) if need.shared else ():
-            room, eligible = node.future if future else node.now(), self._eligible[node]
-            if (room.devices & eligible).bit_count() < need.devices:
+            free_resources, eligible = node.future if future else node.now(), self._eligible[node]
+            if (free_resources.devices & eligible).bit_count() < need.devices:
                 offer = offer_of(need, node, eligible, future=future)
                 if offer is not None:
                     yield offer
@@ -90,7 +90,7 @@ class NodeIndex:
             self._sharing.pop(node, None)
             self._indexed.pop(node, None)
             self._now.set(node, None)
-            self._later.set(node, None)
+            self._future.set(node, None)
             for order in self._orders.values():
                 order.stale[node] = None
             return
@@ -103,7 +103,7 @@ class NodeIndex:
         if indexed is None or indexed[0] is not node.unallocated or indexed[1] is not node.future:
             self._indexed[node] = node.unallocated, node.future
             self._now.set(node, _free_shape(node, node.now(), eligible))
-            self._later.set(node, _free_shape(node, node.future, eligible))
+            self._future.set(node, _free_shape(node, node.future, eligible))
         if node.unallocated.shares or node.future.shares:
             self._sharing[node] = None
         elif node in self._sharing:
@@ -166,15 +166,15 @@ def _rank(entry: tuple[tuple[object, ...], NodeResources]) -> tuple[object, ...]
     return entry[0]
 
 
-def _free_shape(node: NodeResources, room: Resources, eligible: int) -> FreeShape | None:
-    if room.slots <= 0:
+def _free_shape(node: NodeResources, free: Resources, eligible: int) -> FreeShape | None:
+    if free.slots <= 0:
         return None
     return (
         node.usable.bit_count(),
-        room.devices.bit_count(),
-        (room.devices & eligible).bit_count(),
-        max(0, room.cpu_milli).bit_length(),
-        max(0, room.memory_bytes).bit_length(),
+        free.devices.bit_count(),
+        (free.devices & eligible).bit_count(),
+        max(0, free.cpu_milli).bit_length(),
+        max(0, free.memory_bytes).bit_length(),
     )
 
 

@@ -26,7 +26,7 @@ class Offer:
 
 
 def offer_of(need: TaskRequirements, node: NodeResources, eligible: int, *, future: bool) -> Offer | None:
-    """What the node offers to tasks of these requirements now, or with `future` once all releasing resources are free."""
+    """The node's offer for tasks of these requirements now, or with `future` once all releasing resources are free."""
     count = slots_for(need, node, node.future if future else node.now(), eligible)
     return Offer(node, eligible, count) if count else None
 
@@ -39,9 +39,9 @@ def offers_of(
     for node, mask in eligible:
         offer = offer_of(need, node, mask, future=future)
         if offer is not None:
-            room = node.future if future else node.now()
-            cpu = -room.cpu_milli if spread and not need.devices else 0
-            key = node_rank(need, node.usable.bit_count(), room.devices.bit_count(), cpu, spread=spread)
+            free = node.future if future else node.now()
+            cpu = -free.cpu_milli if spread and not need.devices else 0
+            key = node_rank(need, node.usable.bit_count(), free.devices.bit_count(), cpu, spread=spread)
             found.append(((*key, node.name, node.number), offer))
     found.sort(key=lambda entry: entry[0])
     return [offer for _, offer in found]
@@ -69,11 +69,11 @@ def shared_gpu_rank(need: TaskRequirements, node: NodeResources, eligible: int, 
     found = _one_shared(need, node, eligible) if need.devices == 1 else _several_shared(need, node, eligible)
     if found is None:
         return None
-    opens, emptiness, mask = found
+    newly_shared, free_part, mask = found
     needs_releasing = not node.fits_now(need.amount(node.units, mask))
-    room = future if needs_releasing else node.now()
-    how_packed = node_rank(need, node.usable.bit_count(), room.devices.bit_count(), 0, spread=spread)
-    return (opens, emptiness, needs_releasing, *how_packed, node.name, node.number)
+    free = future if needs_releasing else node.now()
+    packing_rank = node_rank(need, node.usable.bit_count(), free.devices.bit_count(), 0, spread=spread)
+    return (newly_shared, free_part, needs_releasing, *packing_rank, node.name, node.number)
 
 
 def _one_shared(need: TaskRequirements, node: NodeResources, eligible: int) -> tuple[int, int, int] | None:
@@ -98,42 +98,44 @@ def _one_shared(need: TaskRequirements, node: NodeResources, eligible: int) -> t
 def _several_shared(need: TaskRequirements, node: NodeResources, eligible: int) -> tuple[int, int, int] | None:
     """Number of devices newly shared, free part of all chosen devices, and their mask; `None` if none is shared already."""
     capacities = need.capacities(node.future, node.units, eligible)
-    opens = max(0, need.devices - sum(node.is_shared(number) for number in capacities))
-    if opens == need.devices or len(capacities) < need.devices:
+    newly_shared = max(0, need.devices - sum(node.is_shared(number) for number in capacities))
+    if newly_shared == need.devices or len(capacities) < need.devices:
         return None
     mask = choose_devices(need, node, eligible, 1, future=True)[0]
-    return opens, sum(_free_part(node.future, number, node.units) for number in bits(mask)), mask
+    return newly_shared, sum(_free_part(node.future, number, node.units) for number in bits(mask)), mask
 
 
-def _free_part(room: Resources, number: int, units: Mapping[int, int]) -> int:
-    return RATIO_SCALE if room.devices >> number & 1 else room.shares[number] * RATIO_SCALE // units[number]
+def _free_part(free_resources: Resources, number: int, units: Mapping[int, int]) -> int:
+    return RATIO_SCALE if free_resources.devices >> number & 1 else free_resources.shares[number] * RATIO_SCALE // units[number]
 
 
 def choose_devices(
-    need: TaskRequirements, node: NodeResources, eligible: int, count: int, *, future: bool, ahead: int = 0
+    need: TaskRequirements, node: NodeResources, eligible: int, count: int, *, future: bool, task_count: int = 0
 ) -> list[int]:
     """Device masks for `count` tasks that share GPUs: GPUs that are shared already first, the fullest before the others.
 
-    The devices of one task are distinct, so a device that all remaining tasks (`ahead`, at least `count`) need must not be
-    skipped.
+    The devices of one task are distinct, so a device that all remaining tasks (`task_count`, at least `count`) need must not
+    be skipped.
     """
-    room, now, units = node.future if future else node.now(), node.now(), node.units
-    remaining = need.capacities(room, units, eligible)
-    free = {number: units[number] if room.devices >> number & 1 else room.shares[number] for number in remaining}
+    free_resources, now, units = node.future if future else node.now(), node.now(), node.units
+    remaining = need.capacities(free_resources, units, eligible)
+    free = {
+        number: units[number] if free_resources.devices >> number & 1 else free_resources.shares[number] for number in remaining
+    }
     shared = {number: node.is_shared(number) for number in remaining}
     idle = {number: units[number] if now.devices >> number & 1 else now.shares.get(number, 0) for number in remaining}
-    ahead = max(ahead, count)
+    task_count = max(task_count, count)
     masks = []
-    for waiting in range(ahead, ahead - count, -1):
-        most_needed = sum(places >= waiting for places in remaining.values())
-        skippable = sum(min(places, waiting) for places in remaining.values()) - most_needed - need.devices * (waiting - 1)
+    for tasks_left in range(task_count, task_count - count, -1):
+        most_needed = sum(places >= tasks_left for places in remaining.values())
+        skippable = sum(min(places, tasks_left) for places in remaining.values()) - most_needed - need.devices * (tasks_left - 1)
         order = sorted(
             (not shared[number], free[number] * RATIO_SCALE // units[number], idle[number] < need.share(units[number]), number)
             for number in remaining
         )
         chosen: list[int] = []
         for *_, number in order:
-            if remaining[number] < waiting:
+            if remaining[number] < tasks_left:
                 if not skippable:
                     continue
                 skippable -= 1

@@ -23,7 +23,7 @@ class TasksOnNode:
 
 @dataclass(frozen=True, slots=True)
 class PlacementScope:
-    """Nodes that tasks may use (`None`: all), which are those with these labels; and whether to spread instead of pack."""
+    """Nodes that tasks may use. within: these (`None`: all); labels: node labels that select the same; spread: do not pack."""
 
     within: Sequence[NodeResources] | None = None
     labels: tuple[tuple[str, str], ...] = ()
@@ -42,14 +42,14 @@ MAX_SCANNED = 64
 
 def offers(cluster: ClusterResources, need: TaskRequirements, scope: PlacementScope, *, future: bool) -> Iterator[Offer]:
     """Nodes that fit a task, best first. The order is that of the call, even if resources change meanwhile."""
-    eligible = _listed(cluster, need, scope)
+    eligible = _nodes_to_scan(cluster, need, scope)
     if eligible is None:
         return index_for(cluster, scope.selector(need)).offers(need, future=future, spread=scope.spread)
     return iter(offers_of(need, eligible, future=future, spread=scope.spread))
 
 
 def capacity(cluster: ClusterResources, need: TaskRequirements, scope: PlacementScope, *, future: bool) -> int:
-    """How many tasks of these requirements fit."""
+    """Number of tasks with these requirements that fit."""
     return sum(offer.count for offer in offers(cluster, need, scope, future=future))
 
 
@@ -67,8 +67,8 @@ def fill(
 ) -> list[TasksOnNode] | None:
     """Take resources for `wanted` tasks; `None` if they do not fit (then roll back). Releasing ones only with `future`.
 
-    Free resources go before releasing ones. Tasks that share GPUs wait for a GPU that is shared already rather than newly
-    share another.
+    Free resources are used before releasing ones. Tasks that share GPUs wait for a GPU that is shared already rather than
+    newly share another.
     """
     if not (future or need.shared or scope.spread):
         return _fill_free(cluster, need, wanted, scope)
@@ -82,14 +82,14 @@ def fill(
             found = _fill_future(cluster, need, wanted, scope)
         return found
     chunks = []
-    for from_later in (False, True) if future else (False,):
+    for from_future in (False, True) if future else (False,):
         while wanted:
-            # Binpack: a node that got a task has fewer free GPUs than before and so stays the first choice until it is
+            # Binpack: a node that got a task has fewer free GPUs than before and so remains the first choice until it is
             # full; filling node by node equals placing task by task. Spread: the choice is made for each task.
             taken = 0
-            for offer in offers(cluster, need, scope, future=from_later):
+            for offer in offers(cluster, need, scope, future=from_future):
                 count = 1 if scope.spread else min(offer.count, wanted)
-                chunks.append(take_chunk(cluster, need, offer.node, offer.devices, count, future=from_later))
+                chunks.append(take_chunk(cluster, need, offer.node, offer.devices, count, future=from_future))
                 taken, wanted = taken + count, wanted - count
                 if not wanted or scope.spread:
                     break
@@ -120,31 +120,31 @@ def take_chunk(
     count: int,
     *,
     future: bool,
-    ahead: int = 0,
+    task_count: int = 0,
 ) -> TasksOnNode:
     """Take resources for `count` tasks that fit on the node: devices that are free now first, then the lowest numbers.
 
-    ahead: how many tasks will be placed on this node in total.
+    task_count: number of tasks that will be placed on this node in total.
     """
     if need.shared:
-        masks = choose_devices(need, node, eligible, count, future=future, ahead=ahead)
+        masks = choose_devices(need, node, eligible, count, future=future, task_count=task_count)
         needs_releasing = False
         for mask in masks:
             needs_releasing = _take(cluster, node, need.amount(node.units, mask)) or needs_releasing
         return TasksOnNode(need, node, tuple(masks), needs_releasing)
     idle = node.now().devices & eligible
-    rest = node.future.devices & eligible & ~idle
+    releasing = node.future.devices & eligible & ~idle
     devices = lowest(idle, min(need.gpus * count, idle.bit_count()))
-    devices |= lowest(rest, need.gpus * count - devices.bit_count())
+    devices |= lowest(releasing, need.gpus * count - devices.bit_count())
     amount = Resources(devices, need.cpu_milli * count, need.memory_bytes * count, count)
     needs_releasing = _take(cluster, node, amount)
     if count == 1:
         return TasksOnNode(need, node, (devices,), needs_releasing)
     masks = []
     for _ in range(count):
-        mine = lowest(devices, need.gpus)
-        devices &= ~mine
-        masks.append(mine)
+        task_devices = lowest(devices, need.gpus)
+        devices &= ~task_devices
+        masks.append(task_devices)
     return TasksOnNode(need, node, tuple(masks), needs_releasing)
 
 
@@ -166,21 +166,21 @@ def _fill_shared(
     chunks: list[TasksOnNode] = []
     while wanted:
         found = _best_shared_gpu_node(cluster, need, scope)
-        from_later = found is not None
+        from_future = found is not None
         if found is None:
             found = next(offers(cluster, need, scope, future=False), None)
         if found is None and future:
-            found, from_later = next(offers(cluster, need, scope, future=True), None), True
+            found, from_future = next(offers(cluster, need, scope, future=True), None), True
         if found is None:
             return None
-        ahead = min(found.count, wanted)
-        chunks.append(take_chunk(cluster, need, found.node, found.devices, 1, future=from_later, ahead=ahead))
+        task_count = min(found.count, wanted)
+        chunks.append(take_chunk(cluster, need, found.node, found.devices, 1, future=from_future, task_count=task_count))
         wanted -= 1
     return chunks
 
 
 def _fill_future(cluster: ClusterResources, need: TaskRequirements, wanted: int, scope: PlacementScope) -> list[TasksOnNode]:
-    """Fallback when preferring free resources fails: use future free resources only, for which counting is exact."""
+    """Fallback if preferring free resources fails: use only future free resources, for which counting is exact."""
     chunks = []
     for offer in offers(cluster, need, scope, future=True):
         chunks.append(take_chunk(cluster, need, offer.node, offer.devices, min(offer.count, wanted), future=True))
@@ -192,25 +192,27 @@ def _fill_future(cluster: ClusterResources, need: TaskRequirements, wanted: int,
 
 def _best_shared_gpu_node(cluster: ClusterResources, need: TaskRequirements, scope: PlacementScope) -> Offer | None:
     """The best node with a GPU that is shared already and takes the task, even if that resource is still releasing."""
-    listed = _listed(cluster, need, scope)
-    if listed is None:
+    to_scan = _nodes_to_scan(cluster, need, scope)
+    if to_scan is None:
         return index_for(cluster, scope.selector(need)).best_shared_gpu_node(need, spread=scope.spread)
-    ranked = [(shared_gpu_rank(need, node, eligible, spread=scope.spread), node, eligible) for node, eligible in listed]
-    fitting = [(key, node, eligible) for key, node, eligible in ranked if key is not None]
-    if not fitting:
+    ranked = [(shared_gpu_rank(need, node, eligible, spread=scope.spread), node, eligible) for node, eligible in to_scan]
+    ranked_nodes = [(key, node, eligible) for key, node, eligible in ranked if key is not None]
+    if not ranked_nodes:
         return None
-    _, node, eligible = min(fitting, key=lambda entry: entry[0])
+    _, node, eligible = min(ranked_nodes, key=lambda entry: entry[0])
     return offer_of(need, node, eligible, future=True)
 
 
-def _listed(cluster: ClusterResources, need: TaskRequirements, scope: PlacementScope) -> list[tuple[NodeResources, int]] | None:
-    """The nodes to scan if they are few; `None`: use the index."""
+def _nodes_to_scan(
+    cluster: ClusterResources, need: TaskRequirements, scope: PlacementScope
+) -> list[tuple[NodeResources, int]] | None:
+    """Nodes to scan if there are at most `MAX_SCANNED`; `None`: use the index."""
     if need.nodes:
         found = cluster.eligible_nodes(need)
         if scope.within is None:
             return found
-        inside = dict.fromkeys(scope.within)
-        return [(node, eligible) for node, eligible in found if node in inside]
+        nodes_in_scope = dict.fromkeys(scope.within)
+        return [(node, eligible) for node, eligible in found if node in nodes_in_scope]
     if scope.within is None or (scope.labels and len(scope.within) > MAX_SCANNED):
         return None
     return [(node, node.devices_of(need.models)) for node in scope.within if need.selector.admits(node.labels)]

@@ -33,11 +33,11 @@ def encode_placement(place: GangPlacement) -> tuple[NodeShare, ...]:
 
 
 def decode_placement(job: Job, shares: tuple[NodeShare, ...], indices: Iterable[int] | None = None) -> list[TaskPlacement]:
-    """The place of each of these tasks (default: all), by index. Raises `ValueError` if the placement is inconsistent."""
+    """Placement of each of these tasks (default: all), by index. Raises `ValueError` if the placement is inconsistent."""
     groups = job.groups()
     places: dict[int, TaskPlacement] = {}
-    whole: dict[int, int] = {}
-    parted: dict[int, int] = {}
+    whole_devices: dict[int, int] = {}
+    shared_devices: dict[int, int] = {}
     for share in shares:
         tasks, devices = _numbers(share.tasks, "tasks"), _numbers(share.devices, "devices")
         if not tasks:
@@ -53,14 +53,14 @@ def decode_placement(job: Job, shares: tuple[NodeShare, ...], indices: Iterable[
             if index in places:
                 raise ValueError(f"task {index} is placed twice")
             count, group = devices_of(groups[index]), groups[index]
-            mine, devices = sum(1 << number for number in devices[:count]), devices[count:]
+            task_devices, devices = sum(1 << number for number in devices[:count]), devices[count:]
             shared = shares_devices(group)
-            taken = mine & (whole.get(share.node, 0) | (0 if shared else parted.get(share.node, 0)))
+            taken = task_devices & (whole_devices.get(share.node, 0) | (0 if shared else shared_devices.get(share.node, 0)))
             if taken:
                 raise ValueError(f"device {bits(taken)[0]} of node {share.node} is assigned twice")
-            book = parted if shared else whole
-            book[share.node] = book.get(share.node, 0) | mine
-            places[index] = TaskPlacement(index, share.node, mine)
+            assigned = shared_devices if shared else whole_devices
+            assigned[share.node] = assigned.get(share.node, 0) | task_devices
+            places[index] = TaskPlacement(index, share.node, task_devices)
     wanted = range(len(groups)) if indices is None else sorted(indices)
     for index in wanted:
         if index not in places:
@@ -81,6 +81,6 @@ def _numbers(text: str, what: str) -> list[int]:
         found = numbers(text)
     except ValueError as error:
         raise ValueError(f"{what} {text!r}: {error}") from None
-    if any(one >= two for one, two in pairwise(found)):
+    if any(first >= second for first, second in pairwise(found)):
         raise ValueError(f"{what} {text!r} are not in ascending order")
     return found

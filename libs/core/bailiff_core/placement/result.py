@@ -1,4 +1,4 @@
-"""Result of a placement search: a place for every task of a unit, or the reason why there is none."""
+"""Result of a placement search: the placement of every task of a unit, or the reason why there is none."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -15,7 +15,7 @@ class TaskPlacement:
 
 @dataclass(frozen=True, slots=True)
 class GangPlacement:
-    """A place for every task of a unit. future: some of the resources are still releasing, so that all are only reserved."""
+    """Placement of every task of a unit. future: some of the resources are still releasing, so that all are only reserved."""
 
     tasks: tuple[TaskPlacement, ...]
     future: bool

@@ -22,7 +22,7 @@ def find_packing(
 ) -> list[TasksOnNode] | Literal["impossible", "gave-up", "depends-on-devices"]:
     """Depth-first over the requirements; for each over all distributions of its tasks over nodes. `cluster` is unchanged.
 
-    depends-on-devices: nothing was found, but another choice of devices within nodes might succeed.
+    depends-on-devices: no packing was found, but another choice of devices within nodes might succeed.
 
     Equal nodes are interchangeable: of two, the first gets at least as many tasks.
     """
@@ -31,7 +31,7 @@ def find_packing(
         rest = wanted[len(taken) :]
         if taken and not all(capacity(cluster, need, scope, future=future) >= count for need, count in rest):
             return None
-        return _spreads(cluster, wanted, len(taken), scope, future=future)
+        return _distributions(cluster, wanted, len(taken), scope, future=future)
 
     def take(level: int, spread: list[Offer]) -> list[TasksOnNode]:
         need = wanted[level][0]
@@ -45,55 +45,55 @@ def find_packing(
     return "impossible" if _devices_interchangeable(cluster, wanted) else "depends-on-devices"
 
 
-def _spreads(
+def _distributions(
     cluster: ClusterResources, wanted: list[tuple[TaskRequirements, int]], level: int, scope: PlacementScope, *, future: bool
 ) -> Iterator[list[Offer]]:
     """All distributions of the level's tasks over nodes, the most packed first; each offer with its number of tasks."""
     need, count = wanted[level]
     nodes = list(offers(cluster, need, scope, future=future))
-    caps = [offer.count for offer in nodes]
-    if level == len(wanted) - 1:  # last level: any distribution will do
-        yield [replace(offer, count=n) for offer, n in zip(nodes, _packed(caps, count), strict=True) if n]
+    capacities = [offer.count for offer in nodes]
+    if level == len(wanted) - 1:  # last level: one distribution suffices
+        yield [replace(offer, count=n) for offer, n in zip(nodes, _packed(capacities, count), strict=True) if n]
         return
-    twin = _twins(cluster, nodes, [need for need, _ in wanted], future=future)
-    room_after = [0] * (len(caps) + 1)
-    for place in range(len(caps) - 1, -1, -1):
-        room_after[place] = room_after[place + 1] + caps[place]
+    interchangeable_with = _interchangeable_before(cluster, nodes, [need for need, _ in wanted], future=future)
+    capacity_after = [0] * (len(capacities) + 1)
+    for place in range(len(capacities) - 1, -1, -1):
+        capacity_after[place] = capacity_after[place + 1] + capacities[place]
     counts: list[int] = []
     remaining = count
-    going_down = True
+    descending = True
     while True:
-        if going_down and len(counts) < len(caps):
+        if descending and len(counts) < len(capacities):
             place = len(counts)
-            most = min(caps[place], remaining)
-            before = twin[place]
+            most = min(capacities[place], remaining)
+            before = interchangeable_with[place]
             if before is not None:
                 most = min(most, counts[before])
             counts.append(most)
             remaining -= most
-            going_down = remaining <= room_after[place + 1]
+            descending = remaining <= capacity_after[place + 1]
             continue
-        if going_down and remaining == 0:
+        if descending and remaining == 0:
             yield [replace(offer, count=n) for offer, n in zip(nodes, counts, strict=True) if n]
         # Backtrack to the last node that can take one task less.
-        while counts and (counts[-1] == 0 or remaining + 1 > room_after[len(counts)]):
+        while counts and (counts[-1] == 0 or remaining + 1 > capacity_after[len(counts)]):
             remaining += counts.pop()
         if not counts:
             return
         counts[-1] -= 1
         remaining += 1
-        going_down = True
+        descending = True
 
 
-def _packed(caps: list[int], count: int) -> list[int]:
+def _packed(capacities: list[int], count: int) -> list[int]:
     counts = []
-    for cap in caps:
-        counts.append(min(cap, count))
+    for capacity_of_node in capacities:
+        counts.append(min(capacity_of_node, count))
         count -= counts[-1]
     return counts
 
 
-def _twins(
+def _interchangeable_before(
     cluster: ClusterResources, nodes: list[Offer], requirements: list[TaskRequirements], *, future: bool
 ) -> list[int | None]:
     """For each node the nearest one before it that is interchangeable for all requirements."""
@@ -103,22 +103,22 @@ def _twins(
     found: list[int | None] = []
     for place, offer in enumerate(nodes):
         node = offer.node
-        room = node.future if future else node.now()
+        free = node.future if future else node.now()
         devices = tuple(
-            (room.devices & eligible[node.number]).bit_count() if node.number in eligible else -1 for eligible in eligible_by_need
+            (free.devices & eligible[node.number]).bit_count() if node.number in eligible else -1 for eligible in eligible_by_need
         )
-        parts = (room.devices, *sorted(room.shares.items()), *node.units.items()) if shared else ()
-        key = (devices, room.cpu_milli, room.memory_bytes, room.slots, parts)
+        parts = (free.devices, *sorted(free.shares.items()), *node.units.items()) if shared else ()
+        key = (devices, free.cpu_milli, free.memory_bytes, free.slots, parts)
         found.append(seen.get(key))
         seen[key] = place
     return found
 
 
 def _devices_interchangeable(cluster: ClusterResources, wanted: list[tuple[TaskRequirements, int]]) -> bool:
-    """Whether the choice of devices within a node does not matter.
+    """Whether the result is independent of the choice of devices within a node.
 
-    It matters if a node has several models and two requirements accept overlapping sets of them, neither a subset of the
-    other. Nested sets are fine: the narrower one is placed first. With GPU sharing it does not matter if all devices of a
+    It depends on it if a node has several models and two requirements accept overlapping sets of them, neither a subset of the
+    other. Nested sets are fine: the narrower one is placed first. With GPU sharing it is independent if all devices of a
     node are equal and only the requirements placed last share them.
     """
     if any(need.shared for need, _ in wanted[:-1]):

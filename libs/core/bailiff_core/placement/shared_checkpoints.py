@@ -1,4 +1,4 @@
-"""Checks that a gang spanning nodes has a checkpoint directory that all its members see."""
+"""Checks that a gang spanning nodes has a checkpoint directory shared by all its members."""
 
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.gpu_shares import devices_of
@@ -12,13 +12,17 @@ def unshared_checkpoints(state: PoolState, demand: JobDemand) -> str | None:
 
     Based on the directories that node agents announced; the placement is not known yet.
     """
-    may = [node for node in state.nodes.values() if any(_fits_task(node, group) for group in demand.tasks)]
-    if sum(group.count for group in demand.tasks) == 1 or any(_fits_gang(node, demand) for node in may):
+    eligible = [node for node in state.nodes.values() if any(_fits_task(node, group) for group in demand.tasks)]
+    if sum(group.count for group in demand.tasks) == 1 or any(_fits_gang(node, demand) for node in eligible):
         return None
-    if not may or (len({node.checkpoint_store for node in may}) == 1 and may[0].checkpoint_store is not None):
+    if not eligible or (len({node.checkpoint_store for node in eligible}) == 1 and eligible[0].checkpoint_store is not None):
         return None
-    alone = [node.name for node in may if node.checkpoint_store is None]
-    what = f"{_first_names(alone)} share{'s' if len(alone) == 1 else ''} none" if alone else "there is more than one of them"
+    without_shared = [node.name for node in eligible if node.checkpoint_store is None]
+    what = (
+        f"{_first_names(without_shared)} share{'s' if len(without_shared) == 1 else ''} none"
+        if without_shared
+        else "there is more than one of them"
+    )
     return (
         f"this gang does not fit on one node, so its members need a shared checkpoint directory, and among the nodes that may "
         f"run it {what}: set BAILIFF_SHARED_CHECKPOINTS to a shared directory on the node agents, or select nodes that share one"

@@ -1,4 +1,4 @@
-"""Packs tasks of one or several requirements onto nodes: greedily first, then by search; or says why they do not fit."""
+"""Packs tasks of one or several requirements onto nodes: greedily first, then by search; or gives the reason for no fit."""
 
 from .cluster_resources import ClusterResources
 from .devices import find_devices
@@ -19,10 +19,10 @@ def pack(
     future: bool,
     explain: bool = True,
 ) -> list[TasksOnNode] | NoFit:
-    """Places for so many tasks of each requirements; `cluster` is unchanged. `why` of a refusal is set only with `explain`.
+    """Placements of `wanted` tasks, by requirements; `cluster` is unchanged. `why` of a refusal is set only with `explain`.
 
-    One requirements: filling nodes in order is exact, because the tasks are interchangeable and one more on a node
-    takes nothing from another node. Several: greedily, hardest first; if that fails, a search over all packings
+    One requirements: filling nodes in order is exact, because the tasks are interchangeable and nodes are independent
+    of each other. Several: greedily, hardest first; if that fails, a search over all packings
     within the step budget.
     """
     order = sorted(wanted, key=hardest_first) if len(wanted) > 1 else list(wanted)
@@ -57,6 +57,6 @@ def pack(
 def hardest_first(need: TaskRequirements) -> tuple[int, bool, int, int, int, int]:
     """Sort key of requirements for greedy placement."""
     # Fewer accepted models first: requirements that accept all of them take what remains.
-    # Whole devices before shares, which may split one more device when all shared ones are full.
+    # Whole devices before shares, which may newly share a device when all shared ones are full.
     share = need.share_milli or need.share_bytes
     return (len(need.models) or 1 << 30, need.shared, -need.devices, -share, -need.cpu_milli, -need.memory_bytes)

@@ -11,7 +11,7 @@ class StepBudget:
     used: int = 0
 
     def spend(self, steps: int = 1) -> bool:
-        """Use `steps`; false, and nothing used, if fewer are left."""
+        """Use `steps` and return true; if fewer are left, use none and return false."""
         if steps > self.remaining:
             return False
         self.remaining -= steps
@@ -19,11 +19,11 @@ class StepBudget:
         return True
 
     def charge(self, steps: int) -> None:
-        """Count `steps` that were used elsewhere, at most what is left."""
+        """Count `steps` that were used elsewhere, at most the remaining ones."""
         self.spend(min(steps, self.remaining))
 
     def part(self, steps: int) -> "StepBudget":
-        """A separate budget for a sub-search, at most what is left; call `join` afterwards."""
+        """A separate budget for a sub-search, at most the remaining steps; call `join` afterwards."""
         return StepBudget(min(steps, self.remaining))
 
     def join(self, part: "StepBudget") -> None:

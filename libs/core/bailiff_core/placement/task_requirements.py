@@ -25,7 +25,7 @@ class NodeSelector(NamedTuple):
 class TaskRequirements(NamedTuple):
     """Requirements of one task. Tasks with equal requirements are interchangeable.
 
-    gpus: whole devices. Otherwise `devices` distinct ones, of each `share_milli` thousandths or `share_bytes` bytes.
+    gpus: number of whole devices. If 0: `devices` distinct ones, and of each `share_milli` thousandths or `share_bytes` bytes.
     nodes: names of the nodes that it may use; empty: any.
     """
 
@@ -79,23 +79,23 @@ class TaskRequirements(NamedTuple):
         return Resources(0 if self.shared else devices, self.cpu_milli, self.memory_bytes, 1, shares)
 
     def hosts(self, units: Mapping[int, int], eligible: int) -> int:
-        """How many of the node's devices are large enough for it, full or not."""
+        """Number of the node's devices that are large enough for it, full or not."""
         if not self.share_bytes:
             return eligible.bit_count()
         return sum(self.share(units[number]) <= units[number] for number in bits(eligible))
 
-    def capacities(self, room: Resources, units: Mapping[int, int], eligible: int) -> dict[int, int]:
-        """How many more shares fit on each device, by device number; full devices are left out."""
+    def capacities(self, free: Resources, units: Mapping[int, int], eligible: int) -> dict[int, int]:
+        """Number of further shares that fit on each device, by device number; full devices are left out."""
         found = {}
         for number in bits(eligible):
-            free = units[number] if room.devices >> number & 1 else room.shares.get(number, 0)
-            count = free // self.share(units[number])
+            free_units = units[number] if free.devices >> number & 1 else free.shares.get(number, 0)
+            count = free_units // self.share(units[number])
             if count > 0:
                 found[number] = count
         return found
 
     def max_sharing_tasks(self, most: int, capacities: Mapping[int, int]) -> int:
-        """How many tasks, up to `most`, fit on devices with these capacities, each task on `devices` distinct ones."""
+        """Number of tasks, up to `most`, that fit on devices with these capacities, each task on `devices` distinct ones."""
         counts = capacities.values()
         if self.devices == 1:
             return min(most, sum(counts))
@@ -109,7 +109,7 @@ class TaskRequirements(NamedTuple):
         return low
 
     def __str__(self) -> str:
-        """For people: `8 GPUs (h100), 4 CPUs, 16 GiB of memory`."""
+        """Human-readable: `8 GPUs (h100), 4 CPUs, 16 GiB of memory`."""
         parts = []
         of_model = f" ({' or '.join(self.models)})" if self.models else ""
         if self.gpus:

@@ -28,7 +28,7 @@ class TopologySearch:
     def place(self, *, reserve: bool) -> PlacedTasks | NoFit:
         """Places for all tasks, or the reason why there are none; `cluster` is unchanged.
 
-        A preference is no reason to wait: if one exists, all levels are tried on free resources before releasing ones count.
+        A preferred level does not delay a start: all levels are tried on free resources before releasing ones count.
         """
         prefers = any(rule.preferred is not None for rule in self._root.rules())
         rounds: tuple[tuple[bool, ...], ...] = ((False,), (True,)) if prefers else ((False, True),)
@@ -38,11 +38,13 @@ class TopologySearch:
             self._cluster.rollback(mark)
             if found is not None:
                 return found
-        return self._why_not()
+        return self._no_fit()
 
-    def _solutions(self, part: TopologyPart, around: PlacementScope, future_options: tuple[bool, ...]) -> Iterator[PlacedTasks]:
+    def _solutions(
+        self, part: TopologyPart, enclosing: PlacementScope, future_options: tuple[bool, ...]
+    ) -> Iterator[PlacedTasks]:
         """Yields placements of the part; the resources of the current one are taken."""
-        for scope in self._scopes(part, around):
+        for scope in self._scopes(part, enclosing):
             mark = self._cluster.mark()
             yield from self._fill_part(part, scope, 0, [], future_options)
             self._cluster.rollback(mark)
@@ -53,8 +55,8 @@ class TopologySearch:
         self, part: TopologyPart, scope: PlacementScope, at: int, placed: PlacedTasks, future_options: tuple[bool, ...]
     ) -> Iterator[PlacedTasks]:
         if at < len(part.parts):
-            for smaller in self._solutions(part.parts[at], scope, future_options):
-                yield from self._fill_part(part, scope, at + 1, placed + smaller, future_options)
+            for inner in self._solutions(part.parts[at], scope, future_options):
+                yield from self._fill_part(part, scope, at + 1, placed + inner, future_options)
             return
         wanted = {need: len(indices) for need, indices in part.requirements.items()}
         effort = 1 + len(self._cluster.nodes if scope.within is None else scope.within) // NODES_PER_STEP
@@ -75,30 +77,30 @@ class TopologySearch:
         if not wanted:
             yield placed
 
-    def _scopes(self, part: TopologyPart, around: PlacementScope) -> Iterator[PlacementScope]:
-        """Scopes for the part, best first: finer levels before coarser ones; at one level the domain that it fills most."""
+    def _scopes(self, part: TopologyPart, enclosing: PlacementScope) -> Iterator[PlacementScope]:
+        """Scopes for the part, best first: finer levels first; at one level the domain with the highest utilization."""
         rule = part.rule
         if rule is None:
-            yield around
+            yield enclosing
             return
         coarsest = -1 if rule.required is None else rule.required
         finest = rule.preferred if rule.preferred is not None else coarsest
         requested = total_requested(part.wanted(), self._cluster)
         for level in range(finest, coarsest - 1, -1):
             if level < 0:
-                yield around
+                yield enclosing
                 return
             ranked = []
-            for domain in domains_within(self._cluster, rule, level, around.within, part.running_on):
+            for domain in domains_within(self._cluster, rule, level, enclosing.within, part.running_on):
                 fullness = domain.fullness(requested)
                 if fullness is not None:
                     ranked.append((-fullness, domain.key, domain.nodes))
             for _, key, nodes in sorted(ranked, key=lambda entry: entry[:2]):
                 labels = tuple(zip(rule.levels, key, strict=False))
-                yield replace(around, within=nodes, labels=around.labels + labels)
+                yield replace(enclosing, within=nodes, labels=enclosing.labels + labels)
 
-    def _why_not(self) -> NoFit:
-        """The reason why nothing was found; proven if possible, if only for some of the parts."""
+    def _no_fit(self) -> NoFit:
+        """The reason why no placement was found; proven if possible, even if only for some of the parts."""
         proof = self._is_proof and self._is_exhaustive()
         if not proof:
             for part in [] if _is_chain(self._root) else _relaxations(self._root):
@@ -111,8 +113,8 @@ class TopologySearch:
     def _is_exhaustive(self) -> bool:
         """Whether an unsuccessful search with steps left is a proof.
 
-        It is when only domains were to be chosen, and when the packing of one part does not matter to the others:
-        equal tasks, and domains that are either the same or disjoint.
+        It is one if only domains were to be chosen, or if the packing of one part does not affect the others: equal tasks, and
+        domains that are either the same or disjoint.
         """
         levels = dict.fromkeys((rule.levels, rule.required, rule.preferred) for rule in self._root.rules())
         return _is_chain(self._root) or (len(self._root.wanted()) == 1 and len(levels) == 1)
@@ -132,9 +134,9 @@ def _relaxations(root: TopologyPart) -> Iterator[TopologyPart]:
 
 def _reason(cluster: ClusterResources, root: TopologyPart, kind: str, *, spread: bool) -> str:
     wanted = {need: len(indices) for need, indices in root.wanted().items()}
-    plain = pack(cluster, wanted, PlacementScope(spread=spread), StepBudget(0), future=True)
-    if isinstance(plain, NoFit) and plain.kind == "impossible":
-        return plain.why
+    unconstrained = pack(cluster, wanted, PlacementScope(spread=spread), StepBudget(0), future=True)
+    if isinstance(unconstrained, NoFit) and unconstrained.kind == "impossible":
+        return unconstrained.why
     tasks = " and ".join(f"{count} × ({need})" for need, count in wanted.items())
     if kind == "gave-up":
         return f"found no placement for {tasks} that satisfies the topology constraints within the step budget"
@@ -145,8 +147,8 @@ def _reason(cluster: ClusterResources, root: TopologyPart, kind: str, *, spread:
     if rule is None or rule.required is None or not _is_chain(root):
         return f"{tasks}: each part fits in a topology domain on its own, but not all parts together"
     level = rule.levels[rule.required]
-    whose = f" of sub-group {part.name!r}" if part.name else ""
-    text = f"needs {tasks}{whose} in one {level} of topology {rule.topology!r}"
+    sub_group_text = f" of sub-group {part.name!r}" if part.name else ""
+    text = f"needs {tasks}{sub_group_text} in one {level} of topology {rule.topology!r}"
     if not domains_within(cluster, rule, rule.required, None, ()):
         return f"{text}: no node has the labels {', '.join(rule.levels[: rule.required + 1])}"
     domains = domains_within(cluster, rule, rule.required, None, part.running_on)

@@ -1,4 +1,4 @@
-"""Topology domains: nodes with the same labels down to one level of a topology, and what is free on them."""
+"""Topology domains: nodes with the same labels down to one level of a topology, and their free resources."""
 
 from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +34,7 @@ class TopologyDomain:
 
 
 class TopologyDomains:
-    """All domains of one topology's levels, kept up to date. seen: changes processed."""
+    """All domains of one topology's levels. seen: number of changes processed."""
 
     def __init__(self, cluster: ClusterResources, levels: tuple[str, ...]) -> None:
         self._cluster, self._levels = cluster, levels
@@ -89,9 +89,9 @@ def domains_within(
     rule: TopologyConstraint,
     level: int,
     within: Sequence[NodeResources] | None,
-    standing: Iterable[int],
+    running_on: Iterable[int],
 ) -> list[TopologyDomain]:
-    """Domains of a level in which the part may be placed: within these nodes, and where its running members are."""
+    """Domains of a level in which the part may be placed: within these nodes, and the domain of its running members."""
     if within is None:
         found = _domains_of(cluster, rule.levels).at(level)
     else:
@@ -103,9 +103,9 @@ def domains_within(
                 domain.nodes.append(node)
                 domain.free = domain.free.plus(_free(node))
         found = list(by_key.values())
-    here = dict.fromkeys(key_of(cluster.labels.get(number, {}), rule.levels)[: level + 1] for number in standing)
-    if here:
-        found = [domain for domain in found if len(here) == 1 and domain.key in here]
+    running_domains = dict.fromkeys(key_of(cluster.labels.get(number, {}), rule.levels)[: level + 1] for number in running_on)
+    if running_domains:
+        found = [domain for domain in found if len(running_domains) == 1 and domain.key in running_domains]
     return found
 
 
@@ -134,6 +134,6 @@ def _domains_of(cluster: ClusterResources, levels: tuple[str, ...]) -> TopologyD
 
 
 def _free(node: NodeResources) -> ResourceVector:
-    room = node.future
-    parts = sum(-(-1000 * max(0, free) // node.units[number]) for number, free in room.shares.items())
-    return ResourceVector(room.devices.bit_count() * 1000 + parts, max(0, room.cpu_milli), max(0, room.memory_bytes))
+    free = node.future
+    parts = sum(-(-1000 * max(0, shared_free) // node.units[number]) for number, shared_free in free.shares.items())
+    return ResourceVector(free.devices.bit_count() * 1000 + parts, max(0, free.cpu_milli), max(0, free.memory_bytes))

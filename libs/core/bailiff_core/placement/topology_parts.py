@@ -11,7 +11,7 @@ from .task_requirements import TasksByRequirements, requirements_of
 
 @dataclass(frozen=True, slots=True)
 class TopologyConstraint:
-    """Same domain at one of these label levels, coarse to fine: at index `required`, if possible at index `preferred`."""
+    """All tasks in one domain. levels: node labels, coarse to fine. required, preferred: indices of the levels."""
 
     topology: str
     levels: tuple[str, ...]
@@ -21,7 +21,7 @@ class TopologyConstraint:
 
 @dataclass(frozen=True, slots=True)
 class TopologyPart:
-    """Tasks under one constraint, or none. requirements: of tasks in no nested part.
+    """Tasks with one constraint, or none. requirements: of tasks in no nested part.
 
     running_on: nodes of all members that are placed already. parts: nested parts, ordered by name.
     """
@@ -54,16 +54,18 @@ def topology_problem(demand: JobDemand, policy: Policy | None) -> str | None:
     """Names the unknown topology or level that the demand refers to; `None` if all exist."""
     rules = [("the job", demand.topology), *((f"sub-group {group.name!r}", group.topology) for group in demand.sub_groups)]
     known = {topology.name: topology.levels for topology in policy.topologies} if policy is not None else {}
-    for who, rule in rules:
+    for subject, rule in rules:
         if rule is None:
             continue
         if rule.topology not in known:
             names = ", ".join(known) or "none"
-            return f"{who} refers to topology {rule.topology!r}, which the policy does not define (defined: {names})"
+            return f"{subject} refers to topology {rule.topology!r}, which the policy does not define (defined: {names})"
         for level in (rule.required, rule.preferred):
             if level is not None and level not in known[rule.topology]:
                 levels = ", ".join(known[rule.topology])
-                return f"{who} refers to level {level!r}, which topology {rule.topology!r} does not define (defined: {levels})"
+                return (
+                    f"{subject} refers to level {level!r}, which topology {rule.topology!r} does not define (defined: {levels})"
+                )
     return None
 
 
@@ -74,36 +76,36 @@ def topology_parts_of(unit: Unit, policy: Policy | None) -> TopologyPart:
     rule_of = {"": _rule(demand.topology, levels), **{group.name: _rule(group.topology, levels) for group in demand.sub_groups}}
     parent = {group.name: group.parent or "" for group in demand.sub_groups}
 
-    def ruled(name: str) -> str:
+    def constrained_part(name: str) -> str:
         """The innermost constrained part that contains the sub-group."""
         while name and rule_of.get(name) is None:
             name = parent.get(name, "")
         return name
 
-    part_at = [ruled(group.sub_group or "") for group in demand.tasks for _ in range(group.count)]
+    part_at = [constrained_part(group.sub_group or "") for group in demand.tasks for _ in range(group.count)]
     members: dict[str, list[int]] = {}
     for index in unit.indices:
         members.setdefault(part_at[index], []).append(index)
     requesting = dict.fromkeys(unit.indices)
-    standing: dict[str, dict[int, None]] = {}
+    running_nodes: dict[str, dict[int, None]] = {}
     for task in allocated_tasks(job):
         if task.index not in requesting:
             name = part_at[task.index]
-            standing.setdefault(name, {})[task.node] = None
+            running_nodes.setdefault(name, {})[task.node] = None
             while name:
-                name = ruled(parent.get(name, ""))
-                standing.setdefault(name, {})[task.node] = None
+                name = constrained_part(parent.get(name, ""))
+                running_nodes.setdefault(name, {})[task.node] = None
 
     def build(name: str) -> TopologyPart:
-        smaller_ones = (other for other, rule in rule_of.items() if other and rule is not None)
-        inner = sorted(other for other in smaller_ones if ruled(parent.get(other, "")) == name)
-        smaller = [build(other) for other in inner]
+        constrained = (other for other, rule in rule_of.items() if other and rule is not None)
+        inner = sorted(other for other in constrained if constrained_part(parent.get(other, "")) == name)
+        inner_parts = [build(other) for other in inner]
         return TopologyPart(
             name,
             rule_of[name],
             requirements_of(demand, members.get(name, [])),
-            tuple(standing.get(name, {})),
-            tuple(part for part in smaller if part.requirements or part.parts),
+            tuple(running_nodes.get(name, {})),
+            tuple(part for part in inner_parts if part.requirements or part.parts),
         )
 
     return build("")

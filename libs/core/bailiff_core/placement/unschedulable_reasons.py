@@ -26,14 +26,14 @@ def _reason_for_total(
     cluster: ClusterResources, wanted: dict[TaskRequirements, int], scope: PlacementScope, *, future: bool
 ) -> str | None:
     requested = sum(need.gpus * count for need, count in wanted.items())
-    useful: dict[NodeResources, int] = {}
+    usable_devices: dict[NodeResources, int] = {}
     for need in wanted if requested else ():
         for offer in offers(cluster, need, scope, future=future):
-            useful[offer.node] = useful.get(offer.node, 0) | offer.devices
-    free = sum(((node.future if future else node.now()).devices & mask).bit_count() for node, mask in useful.items())
+            usable_devices[offer.node] = usable_devices.get(offer.node, 0) | offer.devices
+    free = sum(((node.future if future else node.now()).devices & mask).bit_count() for node, mask in usable_devices.items())
     if free < requested:
-        are = "is" if free == 1 else "are"
-        return f"needs {count_text(requested, 'GPU')} in total, {free} {are} {'free or releasing' if future else 'free'}"
+        verb = "is" if free == 1 else "are"
+        return f"needs {count_text(requested, 'GPU')} in total, {free} {verb} {'free or releasing' if future else 'free'}"
     return None
 
 
@@ -80,8 +80,8 @@ def _mismatch(node: NodeResources, need: TaskRequirements) -> str | None:
         if node.labels.get(key) != value:
             return f"lacks the label {key}={value}"
     if need.hosts(node.units, node.devices_of(need.models)) < need.devices:
-        few = "no usable GPU" if need.devices == 1 else f"fewer than {need.devices} usable GPUs"
-        return f"has {few}{' of the model ' + ' or '.join(need.models) if need.models else ''}"
+        shortage = "no usable GPU" if need.devices == 1 else f"fewer than {need.devices} usable GPUs"
+        return f"has {shortage}{' of the model ' + ' or '.join(need.models) if need.models else ''}"
     return None
 
 

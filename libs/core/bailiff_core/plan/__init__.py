@@ -2,7 +2,7 @@
 
 `parsing` reads amounts and times, `snapshot` is the file's schema, `snapshot_validation` resolves placements and finds
 contradictions, `build` creates the state, `cycles` decides, `advance` simulates what happens between cycles, `report` and
-`report_builder` show the result, `run` puts it together; `whatif` answers what would become of one more job.
+`report_builder` show the result, `run` combines them; `whatif` previews the submission of one more job.
 """
 
 from .report import PlanReport, Round

@@ -1,6 +1,6 @@
 """Simulates what happens between two cycles: victims exit, placed tasks run, reservations whose resources are free start.
 
-Tasks that are releasing in the snapshot itself stay so.
+Tasks that are releasing in the snapshot itself remain releasing.
 """
 
 from collections.abc import Callable, Iterator

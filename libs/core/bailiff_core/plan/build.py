@@ -22,8 +22,8 @@ def build(snapshot: Snapshot, resolved: ResolvedSnapshot) -> PoolState:
     """The state at the snapshot's `now`."""
     state = PoolState(pool="plan", partition=0, writer="plan", epoch=1)
     submitted = sorted(resolved.jobs, key=lambda job: (job.doc.submitted or snapshot.now, job.doc.name))
-    began = min([snapshot.now, *(job.doc.submitted or snapshot.now for job in submitted[:1])])
-    append_facts(state, facts.PolicyApplied(policy=resolved.policy), at=began)
+    start = min([snapshot.now, *(job.doc.submitted or snapshot.now for job in submitted[:1])])
+    append_facts(state, facts.PolicyApplied(policy=resolved.policy), at=start)
     for node in resolved.nodes:
         append_facts(
             state,
@@ -106,29 +106,31 @@ def _apply_task_states(state: PoolState, job: ResolvedJob) -> None:
         state: [index for index, task in enumerate(job.tasks) if task.state == state] for state in (*PLACED_STATES, *ENDED_CODE)
     }
     ended = [*at["succeeded"], *at["failed"]]
-    stand = sorted([*at["running"], *at["releasing"], *at["stuck_releasing"], *ended])
-    if stand:
-        _decided(state, decisions.JobPlaced(job=name, attempt=1, placement=_shares(job, stand)))
-        for index in stand:
+    placed = sorted([*at["running"], *at["releasing"], *at["stuck_releasing"], *ended])
+    if placed:
+        _apply_decision(state, decisions.JobPlaced(job=name, attempt=1, placement=_shares(job, placed)))
+        for index in placed:
             append_facts(state, facts.TaskStarted(job=name, attempt=1, task=index, node=_node_name(state, job, index)))
         for index in ended:
             _task_ended(state, job, index)
     if at["reserved"]:
-        kind = decisions.JobGrown if stand else decisions.JobPlaced
-        _decided(state, kind(job=name, attempt=1, placement=_shares(job, at["reserved"]), reserved=True))
+        kind = decisions.JobGrown if placed else decisions.JobPlaced
+        _apply_decision(state, kind(job=name, attempt=1, placement=_shares(job, at["reserved"]), reserved=True))
     if ended and len(ended) == len(job.tasks):
         outcome = "failed" if at["failed"] else "succeeded"
-        _decided(state, decisions.JobEnded(job=name, attempt=1, outcome="failed" if outcome == "failed" else "succeeded"))
+        _apply_decision(state, decisions.JobEnded(job=name, attempt=1, outcome="failed" if outcome == "failed" else "succeeded"))
         return
     releasing = sorted([*at["releasing"], *at["stuck_releasing"]])
     whole = bool(releasing) and not at["running"] and not at["reserved"]
     if releasing:
         which = "" if whole else ranges(releasing)
         reason = "it was releasing when the snapshot was taken"
-        _decided(state, decisions.EvictionDecided(job=name, attempt=1, cause="policy", grace=0, reason=reason, tasks=which))
+        _apply_decision(
+            state, decisions.EvictionDecided(job=name, attempt=1, cause="policy", grace=0, reason=reason, tasks=which)
+        )
     if at["stuck_releasing"]:
         which = "" if whole and not at["releasing"] else ranges(at["stuck_releasing"])
-        _decided(state, decisions.EvictionStuck(job=name, attempt=1, tasks=which))
+        _apply_decision(state, decisions.EvictionStuck(job=name, attempt=1, tasks=which))
 
 
 def _task_ended(state: PoolState, job: ResolvedJob, index: int) -> None:
@@ -141,7 +143,7 @@ def _task_ended(state: PoolState, job: ResolvedJob, index: int) -> None:
     )
 
 
-def _decided(state: PoolState, decision: Decision) -> None:
+def _apply_decision(state: PoolState, decision: Decision) -> None:
     enact(state, decision)
     close_cycle(state)
 
@@ -163,7 +165,7 @@ def _node_name(state: PoolState, job: ResolvedJob, index: int) -> str:
 
 
 def _set_history(state: PoolState, resolved: ResolvedJob, now: int) -> None:
-    """Set the history that only the snapshot has."""
+    """Set the job's history, which no record carries."""
     job = state.jobs.get(resolved.doc.name)
     if job is None:
         return

@@ -1,6 +1,6 @@
 """One scheduling cycle over all pending jobs: the actions in order, each decision applied by the fold as in production.
 
-What production spreads over several cycles and services happens at once: a preemption request is answered in the same cycle.
+In production this takes several cycles and services; here a preemption request is answered in the same cycle.
 Backoffs between two attempts of one job do not apply.
 """
 
@@ -28,33 +28,33 @@ UNLIMITED_REQUESTS = 1 << 30
 MAX_ROUNDS = 1000
 LAST_SHOWN = 100
 Rule = Callable[[PoolState], Iterator[Decision]]
-BEFORE: tuple[Rule, ...] = (ageing, schedule_timeouts)
+RULES_BEFORE_ALLOCATE: tuple[Rule, ...] = (ageing, schedule_timeouts)
 
 
 def run_cycle(state: PoolState, *, stale: bool = True) -> list[tuple[int, Decision]]:
     """All decisions of the cycle with their seqs, in order."""
     append_facts(state, ClockAdvanced(), close=False)
     _reset_backoffs(state)
-    made = [each for rule in (*BEFORE, allocate) for each in _all_of(state, rule)]
-    made += displace(state)
+    applied = [each for rule in (*RULES_BEFORE_ALLOCATE, allocate) for each in _all_of(state, rule)]
+    applied += run_preempting_actions(state)
     if stale:
-        made += _all_of(state, stale_gangs)
+        applied += _all_of(state, stale_gangs)
     close_cycle(state)
-    return made
+    return applied
 
 
-def displace(state: PoolState) -> list[tuple[int, Decision]]:
+def run_preempting_actions(state: PoolState) -> list[tuple[int, Decision]]:
     """Consolidate, reclaim and preempt for all jobs still pending, until no request is open.
 
     Raises `RuntimeError` if jobs keep preempting each other.
     """
-    made: list[tuple[int, Decision]] = []
-    began = state.seq
+    applied: list[tuple[int, Decision]] = []
+    start_seq = state.seq
     for _ in range(MAX_ROUNDS):
-        opened = _all_of(state, lambda state: request_preemptions(state, UNLIMITED_REQUESTS))
-        made += opened
-        if not opened or state.selection is None:
-            return made
+        requested = _all_of(state, lambda state: request_preemptions(state, UNLIMITED_REQUESTS))
+        applied += requested
+        if not requested or state.selection is None:
+            return applied
         number, steps = state.selection.number, state.rules.preemption.search_steps
         proposals = select_batch(state, state.selection.requests, steps)
         append_facts(
@@ -63,12 +63,12 @@ def displace(state: PoolState) -> list[tuple[int, Decision]]:
             close=False,
         )
         for rule in (proposal_decisions, moved_jobs, cancelled_evictions_of_preemptions):
-            made += _all_of(state, rule)
+            applied += _all_of(state, rule)
     preemptors = ", ".join(
-        dict.fromkeys(each.preemptor.job for _, each in made[-LAST_SHOWN:] if isinstance(each, PreemptionDecided))
+        dict.fromkeys(each.preemptor.job for _, each in applied[-LAST_SHOWN:] if isinstance(each, PreemptionDecided))
     )
     raise RuntimeError(
-        f"preemption requests did not converge within {MAX_ROUNDS} rounds of one cycle after #{began}; "
+        f"preemption requests did not converge within {MAX_ROUNDS} rounds of one cycle after #{start_seq}; "
         f"the last preemptors were {preemptors}"
     )
 

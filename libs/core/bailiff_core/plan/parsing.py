@@ -58,7 +58,7 @@ class Portion(Document):
 
 def parse_fraction(value: Any) -> Any:
     """`0.5`, or `0.5 x 2`: half of each of two GPUs."""
-    text, devices = _times(value)
+    text, devices = _split_device_count(value)
     wanted = "a fraction of a GPU from 0.1 to 1, or of several, as in 0.5 x 2"
     amount = thousandths(text, wanted)
     if not 100 <= amount <= 1000:
@@ -68,7 +68,7 @@ def parse_fraction(value: Any) -> Any:
 
 def parse_gpu_memory(value: Any) -> Any:
     """`4GiB`, or `4GiB x 2`: that much of each of two GPUs."""
-    text, devices = _times(value)
+    text, devices = _split_device_count(value)
     wanted = "memory of a GPU such as 4GiB, or of several, as in 4GiB x 2"
     try:
         amount = parse_bytes_with_unit(text)
@@ -79,7 +79,7 @@ def parse_gpu_memory(value: Any) -> Any:
     return {"amount": amount, "devices": devices}
 
 
-def _times(value: Any) -> tuple[Any, int | None]:
+def _split_device_count(value: Any) -> tuple[Any, int | None]:
     match = re.fullmatch(r"\s*(.*?)\s*[x×]\s*([1-9][0-9]?)\s*", value) if isinstance(value, str) else None
     return (match[1], int(match[2])) if match else (value, None)
 
@@ -107,12 +107,12 @@ def moment(value: Any, now: int) -> Any:
             return found
         if re.fullmatch(r"[0-9]+(us|ms|s|m|h|d)", text):
             return _duration(text)
-        read = datetime.fromisoformat(text)
+        parsed = datetime.fromisoformat(text)
     except ValueError as error:
         if "time 0" in str(error):
             raise
         raise ValueError(f"expected {_MOMENTS}; found {_shown(value)}") from None
-    return (read.replace(tzinfo=read.tzinfo or UTC) - _EPOCH) // timedelta(microseconds=1)
+    return (parsed.replace(tzinfo=parsed.tzinfo or UTC) - _EPOCH) // timedelta(microseconds=1)
 
 
 def _duration(text: str) -> int:
@@ -134,7 +134,7 @@ def _shown(value: Any) -> str:
     return "nothing" if value is None else repr(value)
 
 
-def _written(*kinds: dict[str, Any]) -> WithJsonSchema:
+def _json_schema(*kinds: dict[str, Any]) -> WithJsonSchema:
     return WithJsonSchema({"anyOf": list(kinds)}, mode="validation")
 
 
@@ -142,32 +142,32 @@ _TEXT_BYTES = {"type": "string", "examples": ["64GiB", "512MiB", "80GB"]}
 Gpus = Annotated[
     int,
     BeforeValidator(parse_gpus),
-    _written({"type": "number", "minimum": 0, "description": "whole GPUs, or a fraction of one from 0.1 on"}),
+    _json_schema({"type": "number", "minimum": 0, "description": "whole GPUs, or a fraction of one from 0.1 on"}),
 ]
 Cpus = Annotated[
-    int, BeforeValidator(parse_cpus), _written({"type": "number", "minimum": 0}, {"type": "string", "examples": ["500m"]})
+    int, BeforeValidator(parse_cpus), _json_schema({"type": "number", "minimum": 0}, {"type": "string", "examples": ["500m"]})
 ]
 Bytes = Annotated[
     Integer,
     BeforeValidator(parse_bytes_with_unit),
     Field(ge=0),
-    _written({"type": "integer", "minimum": 0, "description": "bytes"}, _TEXT_BYTES),
+    _json_schema({"type": "integer", "minimum": 0, "description": "bytes"}, _TEXT_BYTES),
 ]
 Part = Annotated[
     Portion,
     BeforeValidator(parse_fraction),
-    _written({"type": "number", "minimum": 0.1, "maximum": 1}, {"type": "string", "examples": ["0.5 x 2"]}),
+    _json_schema({"type": "number", "minimum": 0.1, "maximum": 1}, {"type": "string", "examples": ["0.5 x 2"]}),
 ]
 MemoryPart = Annotated[
     Portion,
     BeforeValidator(parse_gpu_memory),
-    _written({"type": "integer", "minimum": 1, "description": "bytes"}, {"type": "string", "examples": ["4GiB", "4GiB x 2"]}),
+    _json_schema({"type": "integer", "minimum": 1, "description": "bytes"}, {"type": "string", "examples": ["4GiB", "4GiB x 2"]}),
 ]
 Moment = Annotated[
     Integer,
     BeforeValidator(parse_moment),
     Field(ge=0),
-    _written(
+    _json_schema(
         {"type": "integer", "minimum": 0, "description": "microseconds since 1970, UTC"},
         {"type": "string", "examples": ["2026-01-31T12:00:00Z", "30m ago", "now", "900s"]},
     ),
@@ -175,7 +175,7 @@ Moment = Annotated[
 Grace = Annotated[
     Count | Literal["never"],
     BeforeValidator(parse_grace),
-    _written(
+    _json_schema(
         {"type": "integer", "minimum": 0, "description": "microseconds"},
         {"type": "string", "pattern": r"^\s*[0-9]+(us|ms|s|m|h|d)\s*$|^never$", "examples": ["60s", "never"]},
     ),

@@ -80,8 +80,8 @@ def _state(state: PoolState, job: Job, index: int, since: int) -> TaskStatus:
             return at_place(state, task, "stuck_releasing")
         if eviction.decided_seq <= since:
             return at_place(state, task, "releasing")
-        reserved = next((each for each in job.reservation if each.index == index), None)
-        return at_place(state, task, "evicted") if reserved is None else at_place(state, reserved, "moved")
+        new_place = next((each for each in job.reservation if each.index == index), None)
+        return at_place(state, task, "evicted") if new_place is None else at_place(state, new_place, "moved")
     return at_place(state, task, "placed" if task.state == "starting" else "running")
 
 
@@ -102,11 +102,11 @@ def node_lines(state: PoolState) -> tuple[NodeLine, ...]:
 
 
 def _node_line(node: Node) -> NodeLine:
-    held = _used(node, node.allocated.devices, node.allocated.shares)
+    allocated = _used(node, node.allocated.devices, node.allocated.shares)
     return NodeLine(
         node=node.name,
         gpus=number(Fraction(node.capacity.devices.bit_count())),
-        free_gpus=number(node.capacity.devices.bit_count() - held),
+        free_gpus=number(node.capacity.devices.bit_count() - allocated),
         releasing_gpus=number(_used(node, node.releasing.devices, node.releasing.shares)),
         reserved_gpus=number(_used(node, node.reserved.devices, node.reserved.shares)),
     )
@@ -182,14 +182,16 @@ def decision_line(state: PoolState, names: Names, decision: Decision) -> Decisio
     match decision:
         case decisions.JobPlaced() | decisions.JobGrown():
             where = _where(state, decision.placement)
-            anew = decision.action != "allocate"  # its reservation was dropped in this cycle
-            kept = "instead of its dropped reservation" if anew else "once the releasing tasks there have exited"
+            replaces_reservation = decision.action != "allocate"  # its reservation was dropped in this cycle
+            condition = (
+                "instead of its dropped reservation" if replaces_reservation else "once the releasing tasks there have exited"
+            )
             return DecisionLine(
                 action=decision.action,
                 job=decision.job,
                 tasks=_members(names, decision.job, decision.placement),
                 outcome="reserved" if decision.reserved else "placed",
-                reason=f"on {where}, {kept if decision.reserved else 'where it fits now'}",
+                reason=f"on {where}, {condition if decision.reserved else 'where it fits now'}",
             )
         case decisions.PreemptionDecided():
             return _preemption(state, names, decision)
@@ -262,21 +264,21 @@ def _attempted_with_last(refusal: decisions.PreemptionRefused) -> tuple[Attempte
 
 def _condition_text(decision: decisions.PreemptionDecided) -> str:
     """`once night and 2 more have exited (lower priority)`."""
-    moved = [_who(choice, len(choice.relocated_tasks)) for choice in decision.victims if choice.moved_to]
-    left = [
+    moved = [_victim_text(choice, len(choice.relocated_tasks)) for choice in decision.victims if choice.moved_to]
+    evicted_tasks = [
         (choice, len(numbers(choice.tasks)) - len(choice.relocated_tasks)) for choice in decision.victims if not choice.relocated
     ]
-    gone = [_who(choice, count) for choice, count in left]
-    parts = [f"{_some(gone)} exited ({_REASONS[decision.action]})"] if gone else []
-    parts += [f"{_some(moved)} moved"] if moved else []
+    evicted = [_victim_text(choice, count) for choice, count in evicted_tasks]
+    parts = [f"{_names_with_verb(evicted)} exited ({_REASONS[decision.action]})"] if evicted else []
+    parts += [f"{_names_with_verb(moved)} moved"] if moved else []
     return f"once {' and '.join(parts)}"
 
 
-def _who(choice: VictimChoice, count: int) -> str:
+def _victim_text(choice: VictimChoice, count: int) -> str:
     return f"{count_text(count, 'task')} of {choice.job}" if choice.tasks else choice.job
 
 
-def _some(names: Sequence[str]) -> str:
+def _names_with_verb(names: Sequence[str]) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(names[:3]) + more + (" has" if len(names) == 1 and " tasks of " not in names[0] else " have")
 
@@ -326,23 +328,23 @@ def pending_lines(state: PoolState, names: Names, made: Sequence[Decision]) -> t
         if isinstance(decision, decisions.PreemptionRefused):
             refused[decision.preemptor.job] = decision
     lines = []
-    unasked = ReasonsWithoutSelection(state)
+    without_selection = ReasonsWithoutSelection(state)
     for name, members in names.items():
         job = state.jobs.get(name)
         if job is None or job.phase in (*ENDED, "paused") or job.eviction is not None:
             continue
-        lacking = tuple(member for index, member in enumerate(members) if job.task(index) is None)
-        if not lacking:
+        unplaced = tuple(member for index, member in enumerate(members) if job.task(index) is None)
+        if not unplaced:
             continue
         refusal = refused.get(name)
         if refusal is not None:
             would_need, excluded = missing_text(refusal), _jobs_by_rule(refusal.explanation.excluded)
         else:
-            would_need, excluded = unasked.why(job)
+            would_need, excluded = without_selection.why(job)
         lines.append(
             PendingLine(
                 job=name,
-                tasks=lacking,
+                tasks=unplaced,
                 reason=job.suspended_reason or reasons.get(name) or _why(state, job),
                 would_need=would_need,
                 gave_up=refusal is not None and refusal.reason == "gave-up",
@@ -354,7 +356,7 @@ def pending_lines(state: PoolState, names: Names, made: Sequence[Decision]) -> t
 
 
 class ReasonsWithoutSelection:
-    """Reasons for jobs for which no victim selection was requested: no action could help them."""
+    """Reasons for jobs without a request for victim selection: no action could place them."""
 
     def __init__(self, state: PoolState) -> None:
         self.state = state
@@ -369,30 +371,30 @@ class ReasonsWithoutSelection:
         if self._batch is None:
             self._batch = SelectionBatch.on(current_snapshot(self.state))
         batch = self._batch
-        wait = may_preempt_from(self.state, job)
-        if wait > self.state.now:
-            return f"it may preempt from {time_text(wait)} on (rule preemption-delay)", {}
+        preempts_from = may_preempt_from(self.state, job)
+        if preempts_from > self.state.now:
+            return f"it may preempt from {time_text(preempts_from)} on (rule preemption-delay)", {}
         obstacles = {action: action_not_permitted(batch.snapshot, batch.shares, unit, action) for action in actions}
         permitted = [action for action, why in obstacles.items() if why is None]
         if not permitted:
             return "; ".join(f"{action}: {why}" for action, why in obstacles.items()), {}
-        shielded = batch.index.candidates(permitted[-1], job).excluded
-        return "", {rule: len({unit.job.id: None for unit in units}) for rule, units in shielded.items()}
+        excluded = batch.index.candidates(permitted[-1], job).excluded
+        return "", {rule: len({unit.job.id: None for unit in units}) for rule, units in excluded.items()}
 
 
 def _why(state: PoolState, job: Job) -> str:
-    """Why the job's next unit is not placed, if no decision says so."""
+    """Why the job's next unit is not placed, if no decision states it."""
     unit = next_unit(job)
     if unit is None:
-        return "none of its tasks can be placed until its failed or evicting tasks are gone"
+        return "none of its tasks can be placed until its failed or evicting tasks have released their resources"
     if job.phase == "reserved":
         return "its other tasks wait for their reserved resources; it grows once they run"
     snapshot = current_snapshot(state)
-    forbidden = over_bounds(snapshot, unit) or cooldown_violation(snapshot, unit)
-    if "allocate" not in state.rules.preemption.actions and forbidden is None:
+    violation = over_bounds(snapshot, unit) or cooldown_violation(snapshot, unit)
+    if "allocate" not in state.rules.preemption.actions and violation is None:
         return "action allocate is disabled"
-    if forbidden is not None:
-        return forbidden
+    if violation is not None:
+        return violation
     mark = snapshot.mark()
     place = place_unit(snapshot.cluster, unit, StepBudget(state.rules.preemption.search_steps))
     snapshot.rollback(mark)

@@ -31,7 +31,7 @@ class Planning:
         }
         self.policy: Policy = resolved.policy
         self.rounds: list[Round] = []
-        self._began = self.state.seq
+        self._start_seq = self.state.seq
         self._last: Where = {
             job.doc.name: [TaskStatus(state=task.state if task.state in FINAL_STATES else "pending") for task in job.tasks]
             for job in resolved.jobs
@@ -45,8 +45,8 @@ class Planning:
         self._allow(actions)
         since = self.state.seq
         before = task_statuses(self.state, self.names, since, self._last)
-        made = run_cycle(self.state, stale="stale-gang" in actions)
-        found = round_report(self.state, self.names, len(self.rounds) + 1, before, since, made)
+        decisions = run_cycle(self.state, stale="stale-gang" in actions)
+        found = round_report(self.state, self.names, len(self.rounds) + 1, before, since, decisions)
         self._last = {}
         for line in found.tasks:
             self._last.setdefault(line.job, []).append(line.after)
@@ -56,7 +56,7 @@ class Planning:
 
     def advance(self, step: int = 0) -> None:
         """Advance by `step` µs: victims exit, placed tasks run, reservations whose resources are free start."""
-        advance_to_next_round(self.state, self._began, step)
+        advance_to_next_round(self.state, self._start_seq, step)
         self._advance_due = False
 
     def _allow(self, actions: Sequence[PlanAction]) -> None:

@@ -56,7 +56,7 @@ class DeviceDoc(Document):
 class NodeDoc(Document):
     """One node. Its GPUs are counted (`gpus`, all of one model and memory, with ids 0, 1, ...) or listed (`devices`).
 
-    drained: no new tasks are placed on it; its tasks stay.
+    drained: no new tasks are placed on it; its tasks continue.
     """
 
     name: Name
@@ -75,8 +75,8 @@ class TaskFields(Document):
     """Requirements and place of a task. On a job, they are the defaults of its tasks.
 
     gpus: whole ones, or a fraction below 1. fraction, gpu_memory: of each of `gpu_devices` GPUs (`0.5 x 2` sets both).
-    node: where it runs; devices: its GPUs, by id. nodes: where it may run. state: by default running if a node is given, else
-    pending. order: higher ones are placed first and evicted last.
+    node: the node it runs on; devices: its GPUs, by id. nodes: nodes that it may run on. state: by default running if a node
+    is given, else pending. order: higher ones are placed first and evicted last.
     """
 
     gpus: Gpus | None = None
@@ -102,7 +102,7 @@ class TaskDoc(TaskFields):
     devices: DeviceIds = ()
 
 
-def counted(value: Any) -> Any:
+def as_tasks(value: Any) -> Any:
     """Accepts a number of equal tasks in place of their list. Raises `ValueError`."""
     if isinstance(value, list):
         return value
@@ -116,7 +116,7 @@ class JobDoc(TaskFields):
 
     class or priority: only one of them; a plain number of 100 or more is not preemptible by default. submitted: default `now`.
     last_start: default `submitted`. evicted_at: times of involuntary evictions, which `evictions` counts. stale_since: since
-    when a running gang lacks a required task; default `now`. paused: it has no place and is not scheduled.
+    when a running gang lacks a required task; default `now`. paused: it has no placement and is not scheduled.
     """
 
     name: Name
@@ -124,7 +124,7 @@ class JobDoc(TaskFields):
     priority_class: Annotated[Name | None, Field(alias="class")] = None
     priority: Integer | None = None
     preemptible: bool | None = None
-    tasks: Annotated[tuple[TaskDoc, ...], BeforeValidator(counted), Field(min_length=1, max_length=10_000, strict=False)] = (
+    tasks: Annotated[tuple[TaskDoc, ...], BeforeValidator(as_tasks), Field(min_length=1, max_length=10_000, strict=False)] = (
         TaskDoc(),
     )
     devices: DeviceIds = ()

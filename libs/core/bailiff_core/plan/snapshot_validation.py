@@ -1,6 +1,6 @@
 """Resolves a snapshot: classes, demands and devices of every task; and finds all its contradictions.
 
-Devices that a task does not name are assigned as placement would: whole ones from the lowest number on, shares on the fullest
+Devices that a task does not name are assigned as by placement: whole ones from the lowest number on, shares on the fullest
 device on which they fit.
 """
 
@@ -121,7 +121,7 @@ def validate_snapshot(snapshot: Snapshot) -> ResolvedSnapshot:
 
 
 def _future_times(snapshot: Snapshot) -> list[Fault]:
-    """Times of history that are after `now`."""
+    """Faults for times of a job's history that are after `now`."""
     return [
         Fault(("jobs", at, name), f"expected a time before `now`, {time_text(snapshot.now)}; found {time_text(moment)}")
         for at, doc in enumerate(snapshot.jobs)
@@ -136,11 +136,11 @@ def _future_times(snapshot: Snapshot) -> list[Fault]:
 def _policy(snapshot: Snapshot, faults: list[Fault]) -> Policy:
     """The policy, merged with the snapshot's own projects and topologies."""
     policy = snapshot.policy
-    for name, mine, inside in (
+    for name, own, in_policy in (
         ("projects", snapshot.projects, policy.projects),
         ("topologies", snapshot.topologies, policy.topologies),
     ):
-        if mine and inside:
+        if own and in_policy:
             faults.append(Fault(("policy", name), f"{name} are given here and at the top level of the snapshot: give them once"))
     merged = policy.model_copy(
         update={
@@ -168,12 +168,12 @@ def tree_problems(entries: Sequence[tuple[str, str | None]], place: Place) -> li
             faults.append(Fault((*place, position, "parent"), f"there is no {parent!r}; {suggest(parent, parents)}"))
             continue
         seen = [name]
-        above: str | None = parent
-        while above is not None and above not in seen:
-            seen.append(above)
-            above = parents.get(above)
-        if above == name:
-            faults.append(Fault((*place, position, "parent"), f"{' -> '.join([*seen, above])} is a cycle"))
+        ancestor: str | None = parent
+        while ancestor is not None and ancestor not in seen:
+            seen.append(ancestor)
+            ancestor = parents.get(ancestor)
+        if ancestor == name:
+            faults.append(Fault((*place, position, "parent"), f"{' -> '.join([*seen, ancestor])} is a cycle"))
     return faults
 
 
@@ -227,7 +227,7 @@ def _job(
 
 
 def _paused_and_placed(doc: JobDoc, place: Place) -> Iterator[Fault]:
-    """Tasks of a paused job that have a place."""
+    """Faults for tasks of a paused job that have a placement."""
     for at, entry in enumerate(doc.tasks):
         state, node = _own_or_job(doc, entry, "state"), _own_or_job(doc, entry, "node")
         if doc.paused and (state in PLACED_STATES or node is not None):
@@ -235,7 +235,7 @@ def _paused_and_placed(doc: JobDoc, place: Place) -> Iterator[Fault]:
 
 
 def _unused_minima(doc: JobDoc, place: Place) -> Iterator[Fault]:
-    """Minima of the wrong kind, which would be ignored."""
+    """Faults for minima of the wrong kind, which would be ignored."""
     inner = dict.fromkeys(each.parent for each in doc.sub_groups)
     for at, group in enumerate(doc.sub_groups):
         where = (*place, "sub_groups", at)
@@ -318,26 +318,26 @@ def _group(
     doc: JobDoc, entry: TaskDoc, where: Place, groups: list[str], nodes: dict[str, ResolvedNode], faults: list[Fault]
 ) -> TaskGroup | None:
     before = len(faults)
-    own: TaskFields = entry
+    source: TaskFields = entry
     if entry.gpus is None and entry.fraction is None and entry.gpu_memory is None:
-        own = doc
-    ways = [name for name in ("gpus", "fraction", "gpu_memory") if getattr(own, name) is not None]
+        source = doc
+    ways = [name for name in ("gpus", "fraction", "gpu_memory") if getattr(source, name) is not None]
     if len(ways) > 1:
         faults.append(Fault((*where, ways[1]), f"conflicts with {ways[0]}: give one of them"))
     data: dict[str, Any] = {}
-    part: Portion | None = own.fraction or own.gpu_memory
+    portion: Portion | None = source.fraction or source.gpu_memory
     count = entry.gpu_devices or doc.gpu_devices
-    if own.gpus is not None and own.gpus % 1000:
-        data |= {"gpu_share_milli": own.gpus, "gpu_devices": count or 1}
-    elif own.gpus is not None:
-        data["gpu_milli"] = own.gpus
+    if source.gpus is not None and source.gpus % 1000:
+        data |= {"gpu_share_milli": source.gpus, "gpu_devices": count or 1}
+    elif source.gpus is not None:
+        data["gpu_milli"] = source.gpus
         if count is not None:
             faults.append(Fault((*where, "gpu_devices"), "goes with fraction or gpu_memory; whole GPUs are counted by gpus"))
-    elif part is not None:
-        key = "gpu_share_milli" if own.fraction is not None else "gpu_share_bytes"
-        data |= {key: part.amount, "gpu_devices": part.devices or count or 1}
-        if part.devices is not None and count is not None and part.devices != count:
-            faults.append(Fault((*where, "gpu_devices"), f"is {count}, but the amount says {part.devices}"))
+    elif portion is not None:
+        key = "gpu_share_milli" if source.fraction is not None else "gpu_share_bytes"
+        data |= {key: portion.amount, "gpu_devices": portion.devices or count or 1}
+        if portion.devices is not None and count is not None and portion.devices != count:
+            faults.append(Fault((*where, "gpu_devices"), f"is {count}, but the amount says {portion.devices}"))
     sub_group = _own_or_job(doc, entry, "sub_group")
     if sub_group is not None and sub_group not in groups:
         faults.append(Fault((*where, "sub_group"), f"no sub-group {sub_group!r}; {suggest(sub_group, groups)}"))
@@ -404,7 +404,7 @@ def demand_of(doc: JobDoc, class_name: str, groups: Iterable[TaskGroup], max_fai
 def _assign_devices(nodes: list[ResolvedNode], jobs: list[ResolvedJob], faults: list[Fault]) -> None:
     """Assign every placed task to its node: releasing tasks first, so that reservations may use their resources.
 
-    Tasks that name devices get these, the others what remains.
+    Tasks that name devices get these, the others any that remain free.
     """
     placed = [task for job in jobs for task in job.tasks if task.state in PLACED_STATES and task.node is not None]
     order = {"releasing": 0, "stuck_releasing": 1, "running": 1, "reserved": 2}
@@ -467,11 +467,11 @@ def _blocked(node: ResolvedNode, task: ResolvedTask, number: int) -> str | None:
     """Why the task cannot have the device. Releasing tasks block running ones, but not reservations."""
     device, bit = node.devices[number], 1 << number
     what = f"device {device.id!r} of {node.doc.name}"
-    later = task.state == "reserved"
-    gone = 0 if later else node.releasing
-    if (node.whole | gone) & bit:
+    is_reservation = task.state == "reserved"
+    releasing_devices = 0 if is_reservation else node.releasing
+    if (node.whole | releasing_devices) & bit:
         return f"{what} is allocated whole to another task already"
-    releasing = 0 if later else node.releasing_shares.get(number, 0)
+    releasing = 0 if is_reservation else node.releasing_shares.get(number, 0)
     used = node.shares.get(number, 0) + releasing
     if task.group.gpu_devices is None:
         return f"{what} is shared by other tasks already" if used else None
@@ -490,17 +490,17 @@ def _free_devices(node: ResolvedNode, task: ResolvedTask, wanted: int) -> list[i
 
 
 def _take_cpu_and_memory(node: ResolvedNode, task: ResolvedTask) -> str | None:
-    own = (task.group.cpu_milli, task.group.memory_bytes, 1)
-    most = (node.doc.cpus, node.doc.memory, node.doc.max_tasks)
+    demand = (task.group.cpu_milli, task.group.memory_bytes, 1)
+    capacity = (node.doc.cpus, node.doc.memory, node.doc.max_tasks)
     if task.state == "releasing":
-        node.releasing_sums = [held + more for held, more in zip(node.releasing_sums, own, strict=True)]
+        node.releasing_sums = [allocated + more for allocated, more in zip(node.releasing_sums, demand, strict=True)]
     else:
-        node.cpu_milli, node.memory_bytes, node.slots = node.cpu_milli + own[0], node.memory_bytes + own[1], node.slots + 1
-    held = (node.cpu_milli, node.memory_bytes, node.slots)
+        node.cpu_milli, node.memory_bytes, node.slots = node.cpu_milli + demand[0], node.memory_bytes + demand[1], node.slots + 1
+    allocated = (node.cpu_milli, node.memory_bytes, node.slots)
     releasing = (0, 0, 0) if task.state == "reserved" else tuple(node.releasing_sums)
-    for what, used, gone, bound in zip(("cpus", "memory", "max_tasks"), held, releasing, most, strict=True):
-        if used + gone > bound:
-            taken = _amount(what, used + gone)
+    for what, used, releasing_amount, bound in zip(("cpus", "memory", "max_tasks"), allocated, releasing, capacity, strict=True):
+        if used + releasing_amount > bound:
+            taken = _amount(what, used + releasing_amount)
             return f"node {node.doc.name} is overcommitted: it has {_amount(what, bound)}, and its tasks take {taken}"
     return None
 

@@ -1,4 +1,4 @@
-"""What would become of one more job: the live rules on a copy of the state, with victims selected immediately."""
+"""Previews a submission: the live rules for one more job on a copy of the state, with victims selected immediately."""
 
 import dataclasses
 from typing import Literal
@@ -23,7 +23,7 @@ Outcome = Literal["starts", "reserved", "preempts", "pending", "rejected"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WhatIfResult:
-    """What would happen to the job. places: nodes of its tasks, by index. ahead: number of jobs ahead of it in the queue."""
+    """Outcome of the submission. places: nodes of the job's tasks, by index. ahead: number of jobs ahead of it in the queue."""
 
     job: str
     outcome: Outcome
@@ -42,7 +42,7 @@ def what_if(state: PoolState, demand: JobDemand, now: int) -> WhatIfResult:
     trial = from_snapshot(to_snapshot(dataclasses.replace(state, cycle_open=False)))
     submitted = facts.JobSubmitted(request=request(f"what if {demand.job}"), demand=demand, spec_digest=NOTHING)
     append_facts(trial, submitted, at=max(now, trial.now), close=False)
-    return _result(trial, demand.job, decide_until_stable(trial))
+    return _result_for(trial, demand.job, decide_until_stable(trial))
 
 
 def _rejected(state: PoolState, demand: JobDemand) -> str | None:
@@ -61,31 +61,31 @@ def _rejected(state: PoolState, demand: JobDemand) -> str | None:
 
 def decide_until_stable(state: PoolState) -> list[Decision]:
     """All decisions until no preemption request is open."""
-    made = list(decide(state))
+    decisions_made = list(decide(state))
     for _ in range(MAX_SELECTIONS):
         if state.selection is None:
             break
-        answers = select_batch(state, state.selection.requests, state.rules.preemption.search_steps)
+        proposals = select_batch(state, state.selection.requests, state.rules.preemption.search_steps)
         proposal = facts.ProposalReceived(
-            selection=state.selection.number, computed_at=state.seq, logic=LOGIC, proposals=tuple(answers)
+            selection=state.selection.number, computed_at=state.seq, logic=LOGIC, proposals=tuple(proposals)
         )
         append_facts(state, proposal, close=False)
-        made += decide(state)
-    return made
+        decisions_made += decide(state)
+    return decisions_made
 
 
-def _result(state: PoolState, name: str, made: list[Decision]) -> WhatIfResult:
+def _result_for(state: PoolState, name: str, decisions_made: list[Decision]) -> WhatIfResult:
     job = state.jobs[name]
     names = {each.id: [f"{each.id}-{index}" for index in range(each.size)] for each in state.jobs.values()}
     ahead = state.queue.index(name) if name in state.queue else 0
     places = node_names(state, job.tasks)
-    for decision in reversed(made):
+    for decision in reversed(decisions_made):
         line = decision_line(state, names, decision)
         if line is None or line.job != name:
             continue
         if isinstance(decision, decisions.PreemptionDecided):
             return WhatIfResult(name, "preempts", line.reason, places, line)
         return WhatIfResult(name, "reserved" if line.outcome == "reserved" else "starts", line.reason, places, line)
-    pending = pending_lines(state, {name: names[name]}, made)
+    pending = pending_lines(state, {name: names[name]}, decisions_made)
     reason = pending[0].reason if pending else ""
     return WhatIfResult(name, "pending", reason, pending=pending[0] if pending else None, ahead=ahead)

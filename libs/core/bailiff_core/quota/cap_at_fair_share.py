@@ -2,8 +2,8 @@
 usage.
 
 Usage beyond the fair share is borrowed. Allocate may borrow free resources; a preemptor that evicted others for borrowed
-resources would lose them to reclaim and could evict the same jobs again: with both actions on, jobs would evict each other
-without end.
+resources would lose them to reclaim and could evict the same jobs again: with both actions enabled, jobs would evict each
+other without end.
 """
 
 from bailiff_core.model.policy import Action
@@ -31,7 +31,7 @@ class CapAtFairShare:
 
     @classmethod
     def of(cls, snapshot: ResourceSnapshot, shares: Shares, unit: Unit, action: Action) -> "CapAtFairShare | None":
-        """The check for this unit; `None` if the rule is off."""
+        """The check for this unit; `None` if the rule is disabled or does not apply."""
         rules = snapshot.state.rules
         on = (
             action == "preempt"
@@ -42,21 +42,21 @@ class CapAtFairShare:
         return cls(snapshot, shares, unit) if on else None
 
     def forbids(self, place: GangPlacement | None = None) -> str | None:
-        """Why the unit may not be added to what its projects use now, as a sentence, or `None`."""
+        """Why the unit may not be added to the current usage of its projects, as a sentence, or `None`."""
         usage = self._usage
-        asked = of_unit(self._unit, usage.smallest) if place is None else usage.usage_at(self._unit, place)
-        for project, (share, before) in self._bounds.items():
-            after = usage.allocated(project).plus(asked)
-            at = _beyond(after, share, before)
+        demand = of_unit(self._unit, usage.smallest) if place is None else usage.usage_at(self._unit, place)
+        for project, (share, usage_before) in self._bounds.items():
+            usage_after = usage.allocated(project).plus(demand)
+            at = _exceeded_resource(usage_after, share, usage_before)
             if at is not None:
-                mine, most = resource_text(at, after[at]), resource_text(at, share[at], up=False)
+                used, bound = resource_text(at, usage_after[at]), resource_text(at, share[at], up=False)
                 return (
-                    f"{project_text(project)} would use {mine} of its fair share of {most} {RESOURCES[at]}, "
+                    f"{project_text(project)} would use {used} of its fair share of {bound} {RESOURCES[at]}, "
                     f"and preempt does not exceed it (rule {NAME})"
                 )
         return None
 
 
-def _beyond(after: ResourceVector, share: ResourceVector, before: ResourceVector) -> int | None:
+def _exceeded_resource(after: ResourceVector, share: ResourceVector, before: ResourceVector) -> int | None:
     """Index of the first resource whose usage would exceed both the usage before and the fair share, or `None`."""
     return next((at for at in range(3) if after[at] > before[at] and after[at] > share[at]), None)

@@ -70,7 +70,7 @@ def of_members(job: Job, indices: Iterable[int], device_bytes: int) -> ResourceV
 
 
 def of_places(state: PoolState, job: Job, places: Iterable[Placed], device_bytes: int) -> ResourceVector:
-    """Demand of these tasks on their devices. `device_bytes`: size of a device that is not known any more."""
+    """Demand of these tasks on their devices. `device_bytes`: assumed size of a device that no longer exists."""
     places = list(places)
     if not by_bytes(job):
         return of_members(job, (place.index for place in places), device_bytes)
@@ -80,7 +80,7 @@ def of_places(state: PoolState, job: Job, places: Iterable[Placed], device_bytes
         group = groups[place.index]
         amounts = of_task(group, device_bytes)
         if group.gpu_share_bytes is not None:
-            memories = _memories(state, place)
+            memories = _device_memories(state, place)
             if memories:
                 gpus = sum((Fraction(1000 * group.gpu_share_bytes, memory) for memory in memories), Fraction())
                 amounts = amounts._replace(gpu_milli=whole(gpus))
@@ -99,11 +99,11 @@ def exact(amounts: ResourceVector) -> ResourceVector:
 
 
 def whole(amount: Amount) -> Amount:
-    """The same number, as an `int` where it is one."""
+    """The same number, as an `int` if it is whole."""
     return amount.numerator if amount.denominator == 1 else amount
 
 
-def _memories(state: PoolState, place: Placed) -> list[int]:
+def _device_memories(state: PoolState, place: Placed) -> list[int]:
     node = state.nodes.get(place.node)
     if node is None:
         return []

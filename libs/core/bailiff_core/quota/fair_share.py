@@ -1,6 +1,6 @@
-"""Fair shares (semantics §2): what each project is entitled to, resource by resource, from the root downwards.
+"""Fair shares (semantics §2): the entitlement of each project, resource by resource, from the root downwards.
 
-All amounts are whole numbers; requests in bytes of a device are exact fractions, and so is then what follows from them.
+Amounts are whole numbers, except for requests in bytes of a device and shares derived from them: these are exact fractions.
 Fair shares limit reclaim and order projects; they never prevent the use of free resources.
 """
 
@@ -9,27 +9,31 @@ from collections.abc import Mapping, Sequence
 from bailiff_core.model.project_tree import ROOT, Branch, ProjectTree, Siblings
 from bailiff_core.model.resource_vector import UNLIMITED, ZERO, Amount, ResourceVector
 
-STEPS = (1000, 1, 1)  # shares are cut down to whole GPUs, millicores and bytes
+STEPS = (1000, 1, 1)  # shares are rounded down to whole GPUs, millicores and bytes
 Divided = tuple[ResourceVector, list[ResourceVector], list[ResourceVector]]
 
 
 def fair_shares(
-    tree: ProjectTree, total: ResourceVector, requested: Mapping[str, ResourceVector], known: dict[str, Divided] | None = None
+    tree: ProjectTree, total: ResourceVector, requested: Mapping[str, ResourceVector], cache: dict[str, Divided] | None = None
 ) -> dict[str, ResourceVector]:
-    """Every project's fair share of `total`, the root's own included. `requested`: by project, descendants included.
+    """Fair share of `total` of every project and of the root. `requested`: by project, descendants included.
 
-    known: cache of the previous division of each project's share, for the same tree; reused where the inputs are equal.
+    cache: cache of the previous division of each project's share, for the same tree; reused where the inputs are equal.
     """
-    known = {} if known is None else known
+    cache = {} if cache is None else cache
     shares = {ROOT: total}
     for family in tree.sibling_groups:
         above = shares[family.parent]
-        asked = [requested.get(name, ZERO) for name in family.names]
-        before = known.get(family.parent)
-        if before is None or before[0] != above or before[1] != asked:
-            requests = tuple(zip(*asked, strict=True))
+        requested_by_child = [requested.get(name, ZERO) for name in family.names]
+        before = cache.get(family.parent)
+        if before is None or before[0] != above or before[1] != requested_by_child:
+            requests = tuple(zip(*requested_by_child, strict=True))
             columns = [_divide(above[at], requests[at], family, at) for at in range(3)]
-            before = known[family.parent] = above, asked, [ResourceVector._make(row) for row in zip(*columns, strict=True)]
+            before = cache[family.parent] = (
+                above,
+                requested_by_child,
+                [ResourceVector._make(row) for row in zip(*columns, strict=True)],
+            )
         shares.update(zip(family.names, before[2], strict=True))
     return shares
 
@@ -40,10 +44,10 @@ def allocatable(branch: Branch, share: ResourceVector) -> ResourceVector:
 
 
 def _allocatable(quota: Amount, limit: Amount, share: Amount) -> Amount:
-    most = UNLIMITED if quota == UNLIMITED else max(quota, share)
-    if limit == UNLIMITED or most == UNLIMITED:
-        return max(limit, most)
-    return min(limit, most)
+    entitlement = UNLIMITED if quota == UNLIMITED else max(quota, share)
+    if limit == UNLIMITED or entitlement == UNLIMITED:
+        return max(limit, entitlement)
+    return min(limit, entitlement)
 
 
 def _divide(total: Amount, requested: Sequence[Amount], family: Siblings, at: int) -> Sequence[Amount]:
@@ -52,7 +56,7 @@ def _divide(total: Amount, requested: Sequence[Amount], family: Siblings, at: in
     wanted = requested
     if family.limited[at]:
         pairs = zip(requested, family.limits[at], strict=True)
-        wanted = [asked if limit < 0 or asked < limit else limit for asked, limit in pairs]
+        wanted = [amount if limit < 0 or amount < limit else limit for amount, limit in pairs]
     if not family.weightless[at] and sum(wanted) <= total:
         return wanted  # all requests can be satisfied
     # 1. Quotas, even if their sum exceeds the total.
@@ -64,40 +68,40 @@ def _divide(total: Amount, requested: Sequence[Amount], family: Siblings, at: in
     rest = total - sum(shares)
     if rest <= 0:
         return shares
-    # 2. The remainder, by priority and weight, until a round satisfies no further project.
+    # 2. The remainder, by priority and weight, until a round satisfies no more projects.
     step = STEPS[at]
-    cut: list[list[tuple[Amount, int]]] = []
+    rounding_losses: list[list[tuple[Amount, int]]] = []
     for rank in family.ranks[at]:
         if rest <= 0:
             break
-        asking = [place for place in rank if shares[place] < wanted[place]]
+        unsatisfied = [place for place in rank if shares[place] < wanted[place]]
         lost: list[tuple[Amount, int]] = []
-        while asking and rest > 0:
-            offered, all_weights = rest, sum([weights[place] for place in asking])
+        while unsatisfied and rest > 0:
+            available, all_weights = rest, sum([weights[place] for place in unsatisfied])
             whole_step = all_weights * step
             still: list[int] = []
             lost = []
-            for place in asking:
-                mine, lacks = offered * weights[place], wanted[place] - shares[place]
-                if lacks * all_weights <= mine:
-                    give = lacks
+            for place in unsatisfied:
+                portion, missing = available * weights[place], wanted[place] - shares[place]
+                if missing * all_weights <= portion:
+                    granted = missing
                 else:
                     still.append(place)
-                    steps, remainder = divmod(mine, whole_step)
-                    give = steps * step
+                    steps, remainder = divmod(portion, whole_step)
+                    granted = steps * step
                     if remainder:
                         lost.append((-remainder, place))
-                shares[place] += give
-                rest -= give
-            if len(still) == len(asking):
+                shares[place] += granted
+                rest -= granted
+            if len(still) == len(unsatisfied):
                 break
-            asking = still
-        cut.append(lost)
+            unsatisfied = still
+        rounding_losses.append(lost)
     # 3. The remainder of rounding down: one step each, largest rounding loss first, then the older project.
-    for lost in cut:
+    for lost in rounding_losses:
         lost.sort()
         for _, place in lost:
-            give = min(step, rest)
-            shares[place] += give
-            rest -= give
+            granted = min(step, rest)
+            shares[place] += granted
+            rest -= granted
     return shares

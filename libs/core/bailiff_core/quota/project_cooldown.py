@@ -1,4 +1,4 @@
-"""`cooldown` of projects: a project that lost resources to reclaim does not borrow again at once (kueue#14468, #6861).
+"""`cooldown` of projects: a project that lost resources to reclaim does not borrow again immediately (kueue#14468, #6861).
 
 Reclaim records the time for the losing project and its ancestors below the common ancestor with the preemptor. During the
 cooldown the project starts nothing that would exceed its quota.
@@ -27,22 +27,22 @@ def cooldown_violation(snapshot: ResourceSnapshot, unit: Unit) -> str | None:
     if not state.reclaimed_at or not state.rules.protections.cooldown.project:
         return None
     tree = tree_of(state)
-    asked: ResourceVector | None = None
+    demand: ResourceVector | None = None
     for project in tree.branches[tree.leaf_of(unit.job.project)].path:
         if state.now >= may_borrow_at(state, project):
             continue
-        asked = asked or of_unit(unit, snapshot.usage.smallest)
-        if _borrows(snapshot.usage.allocated(project), asked, tree.branches[project].quota):
+        demand = demand or of_unit(unit, snapshot.usage.smallest)
+        if _borrows(snapshot.usage.allocated(project), demand, tree.branches[project].quota):
             return f"{project_text(project)} lost resources to reclaim and may not borrow during its cooldown (rule {NAME})"
     return None
 
 
-def _borrows(used: ResourceVector, asked: ResourceVector, quota: ResourceVector) -> bool:
+def _borrows(used: ResourceVector, demand: ResourceVector, quota: ResourceVector) -> bool:
     """Whether the request would exceed the quota of a requested resource."""
-    return any(asked[at] > 0 and quota[at] != UNLIMITED and used[at] + asked[at] > quota[at] for at in range(len(quota)))
+    return any(demand[at] > 0 and quota[at] != UNLIMITED and used[at] + demand[at] > quota[at] for at in range(len(quota)))
 
 
 def next_cooldown_end(state: PoolState) -> int | None:
     """Time, µs, at which the next cooldown ends, or `None`."""
-    moments = (may_borrow_at(state, project) for project in state.reclaimed_at)
-    return min((moment for moment in moments if moment > state.now), default=None)
+    ends = (may_borrow_at(state, project) for project in state.reclaimed_at)
+    return min((end for end in ends if end > state.now), default=None)

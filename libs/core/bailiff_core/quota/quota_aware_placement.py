@@ -20,19 +20,19 @@ from .demand_vector import by_bytes
 from .quota_checks import over_bounds
 from .resource_snapshot import ResourceSnapshot
 
-NOWHERE = ("",)
-Over = Callable[[GangPlacement], str | None]
+NO_NODE = ("",)
+BoundsCheck = Callable[[GangPlacement], str | None]
 
 
 def place_within_bounds(
-    snapshot: ResourceSnapshot, unit: Unit, budget: StepBudget, *, reserve: bool = False, over: Over | None = None
+    snapshot: ResourceSnapshot, unit: Unit, budget: StepBudget, *, reserve: bool = False, over: BoundsCheck | None = None
 ) -> GangPlacement | NoFit | str:
     """A placement, or why there is none, or the limit that every placement exceeds. A placement is allocated in the snapshot.
 
     Units that request no MiB of a device are only placed: their limits are checked before. over: returns the limit that a
     placement exceeds, as a sentence; default: limits and quotas.
     """
-    exceeded: Over = over or (lambda place: over_bounds(snapshot, unit, place))
+    exceeded: BoundsCheck = over or (lambda place: over_bounds(snapshot, unit, place))
     cluster = snapshot.cluster
     mark = cluster.mark()
     first = place_unit(cluster, unit, budget, reserve=reserve)
@@ -43,8 +43,8 @@ def place_within_bounds(
         return first
     cluster.rollback(mark)
     sizes = _sizes(cluster)
-    for least in sorted(dict.fromkeys(sizes.values()))[1:]:
-        found = place_unit(cluster, _only_on(unit, [name for name in sizes if sizes[name] >= least]), budget, reserve=reserve)
+    for min_size in sorted(dict.fromkeys(sizes.values()))[1:]:
+        found = place_unit(cluster, _only_on(unit, [name for name in sizes if sizes[name] >= min_size]), budget, reserve=reserve)
         if isinstance(found, GangPlacement) and exceeded(found) is None:
             return found
         cluster.rollback(mark)
@@ -67,9 +67,9 @@ def _only_on(unit: Unit, nodes: list[str]) -> Unit:
     for group in job.demand.tasks:
         allowed = tuple(name for name in nodes if not group.nodes or name in group.nodes)
         bound = group.gpu_share_bytes is not None
-        groups.append(group.model_copy(update={"nodes": allowed or NOWHERE}) if bound else group)
-    asks: Job = replace(job, demand=job.demand.model_copy(update={"tasks": tuple(groups)}))
-    return Unit(asks, unit.indices, unit.core)
+        groups.append(group.model_copy(update={"nodes": allowed or NO_NODE}) if bound else group)
+    restricted_job: Job = replace(job, demand=job.demand.model_copy(update={"tasks": tuple(groups)}))
+    return Unit(restricted_job, unit.indices, unit.core)
 
 
 def _largest_first(

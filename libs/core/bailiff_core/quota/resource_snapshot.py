@@ -1,4 +1,4 @@
-"""Node resources and project usage together, on which evictions and placements are tried and rolled back."""
+"""Snapshot of node resources and project usage, on which evictions and placements are tried and rolled back."""
 
 from bailiff_core.model.state import PoolState
 from bailiff_core.model.units import Unit
@@ -19,7 +19,7 @@ class ResourceSnapshot:
         self.usage = usage
 
     def mark(self) -> Mark:
-        """A point to roll back to."""
+        """A savepoint for `rollback`."""
         return self.cluster.mark(), self.usage.mark()
 
     def rollback(self, mark: Mark) -> None:
@@ -28,16 +28,16 @@ class ResourceSnapshot:
         self.usage.rollback(mark[1])
 
     def evict(self, unit: Unit) -> None:
-        """As if the unit were evicted: its resources are releasing, its project no longer uses them."""
+        """Simulate the unit's eviction: its resources are releasing and no longer part of its project's usage."""
         self.cluster.evict(unit)
         self.usage.evict(unit)
 
     def restore(self, unit: Unit) -> None:
-        """The opposite of `evict`."""
+        """Undo `evict` of this unit."""
         self.cluster.restore(unit)
         self.usage.restore(unit)
 
     def place(self, unit: Unit, place: GangPlacement) -> None:
-        """Allocate the unit there."""
+        """Allocate the resources of the placement."""
         self.cluster.place(unit, place)
         self.usage.place(unit, place)

@@ -13,14 +13,14 @@ from bailiff_core.placement.gang import GangPlacement, TaskPlacement
 from .demand_vector import by_bytes, exact, of_job, of_members, of_places
 from .fair_share import Divided
 
-JOURNAL_KEPT = 10_000
+MAX_JOURNAL = 10_000
 NO_TASKS: frozenset[int] = frozenset()
-NO_DEVICE = 1 << 37  # bytes; measures requests in bytes of a device where the pool has none
+NO_DEVICE = 1 << 37  # bytes; device size assumed for requests in bytes if the pool has no device
 
 
 @dataclass(slots=True)
-class _Counted:
-    """The amounts of one job, and the project charged. uncounted: tasks with a placement that are releasing."""
+class _JobUsage:
+    """Usage and requests of one job. leaf: project charged. uncounted: tasks with a placement that are releasing."""
 
     leaf: str
     preemptible: bool
@@ -30,9 +30,9 @@ class _Counted:
 
 
 class Usage:
-    """Amounts by project: its own jobs' and those of all projects below it; `""` is the whole pool.
+    """Amounts by project, of its own jobs and of all projects below it; `""` is the whole pool.
 
-    allocated: of tasks that are reserved, starting or running, or reserved for; releasing ones do not count.
+    allocated: of tasks that are reserved, starting or running, and of reservations; releasing ones do not count.
     requested: allocated plus pending tasks. total: capacity of the pool's nodes. smallest, largest: of the
     pool's devices, bytes. divided: cache of `fair_shares`.
     """
@@ -40,18 +40,18 @@ class Usage:
     def __init__(self, state: PoolState) -> None:
         self._state = state
         self._nodes: dict[int, tuple[ResourceVector, tuple[int, ...]]] = {}
-        self._made_of: dict[int, tuple[object, ...]] = {}  # what that was counted from
+        self._counted_from: dict[int, tuple[object, ...]] = {}  # by node: the values that `_nodes` was computed from
         self._sizes: dict[int, int] = {}
         self.total = ZERO
         self.smallest = self.largest = NO_DEVICE
         self._journal: list[str] = []
-        self._forgotten = 0
+        self._discarded = 0
         self._trials: list[tuple[str, bool, ResourceVector]] = []
-        self._tried_places: dict[tuple[str, int], TaskPlacement] = {}
+        self._trial_places: dict[tuple[str, int], TaskPlacement] = {}
         for node in state.nodes.values():
             self._count_node(node)
         self._set_sizes()
-        self._begin(state)
+        self._count_all(state)
 
     @classmethod
     def of(cls, state: PoolState) -> "Usage":
@@ -61,15 +61,15 @@ class Usage:
     def refresh(self, state: PoolState, jobs: Iterable[str]) -> None:
         """Roll back every trial; reload these jobs and the nodes that changed."""
         self.rollback(0)
-        self._tried_places.clear()
+        self._trial_places.clear()
         self._state = state
-        if len(self._journal) > JOURNAL_KEPT:
-            self._forgotten += len(self._journal)
+        if len(self._journal) > MAX_JOURNAL:
+            self._discarded += len(self._journal)
             self._journal.clear()
         changed = [self._count_node(state.nodes[number]) for number in state.indices.changed_nodes]
         resized = any(changed) and self._set_sizes()
-        if state.policy is not self._policy:  # another tree perhaps, and what is preemptible may have changed for all jobs
-            self._begin(state)
+        if state.policy is not self._policy:  # the tree, and which jobs are preemptible, may have changed
+            self._count_all(state)
             return
         for name in jobs:
             self._count(name)
@@ -90,7 +90,7 @@ class Usage:
         return self.requests.get(project, ZERO)
 
     def all_allocated(self) -> dict[str, ResourceVector]:
-        """`allocated` of all projects that ever used anything, as it is now."""
+        """Current `allocated` of all projects that ever had usage."""
         return dict(self._allocated)
 
     def leaf_of(self, job: Job) -> str:
@@ -100,27 +100,27 @@ class Usage:
     def allocated_to(self, unit: Unit) -> ResourceVector:
         """Usage of the unit's tasks in their current placement."""
         job = unit.job
-        counted = self._counted.get(job.id)
-        if counted is not None and not counted.uncounted and len(unit.indices) == len(job.tasks):
-            return counted.allocated
-        uncounted = counted.uncounted if counted is not None else ()
+        job_usage = self._usage_by_job.get(job.id)
+        if job_usage is not None and not job_usage.uncounted and len(unit.indices) == len(job.tasks):
+            return job_usage.allocated
+        uncounted = job_usage.uncounted if job_usage is not None else ()
         indices = unit.indices if not uncounted else tuple(index for index in unit.indices if index not in uncounted)
         if not by_bytes(job):
             return of_members(job, indices, self.smallest)
-        places = (job.task(index) or self._tried_places.get((job.id, index)) for index in indices)
+        places = (job.task(index) or self._trial_places.get((job.id, index)) for index in indices)
         return of_places(self._state, job, [place for place in places if place is not None], self.smallest)
 
     def usage_at(self, unit: Unit, place: GangPlacement) -> ResourceVector:
-        """What the unit would use at this place."""
+        """Usage of the unit in this placement."""
         return of_places(self._state, unit.job, place.tasks, self.smallest)
 
     def changes_since(self, position: int) -> tuple[int, list[str] | None]:
-        """Projects whose `allocated` changed since that position, repeats included, and the position now.
+        """The current position, and projects whose `allocated` changed since `position`, with duplicates.
 
-        `None`: too long ago, it may be any.
+        `None`: the journal no longer reaches back to `position`; any project may have changed.
         """
-        start = position - self._forgotten
-        now = self._forgotten + len(self._journal)
+        start = position - self._discarded
+        now = self._discarded + len(self._journal)
         return now, (self._journal[start:] if start >= 0 else None)
 
     def mark(self) -> int:
@@ -128,52 +128,52 @@ class Usage:
         return len(self._trials)
 
     def rollback(self, mark: int) -> None:
-        """Undo everything since `mark`, the last change first."""
+        """Undo all changes since `mark`, last first."""
         while len(self._trials) > mark:
             leaf, preemptible, amounts = self._trials.pop()
-            self._use(leaf, preemptible, ZERO.minus(amounts))
+            self._add_usage(leaf, preemptible, ZERO.minus(amounts))
 
     def evict(self, unit: Unit) -> None:
-        """Its project no longer uses what the unit holds."""
-        self._try(unit.job, ZERO.minus(self.allocated_to(unit)))
+        """Subtract the unit's usage from its project."""
+        self._add_trial(unit.job, ZERO.minus(self.allocated_to(unit)))
 
     def restore(self, unit: Unit) -> None:
-        """The opposite of `evict`."""
-        self._try(unit.job, self.allocated_to(unit))
+        """Undo `evict` of this unit."""
+        self._add_trial(unit.job, self.allocated_to(unit))
 
-    def kept_for(self, job: Job) -> ResourceVector:
+    def reservation_usage(self, job: Job) -> ResourceVector:
         """Usage of the job's reservation, for the whole job or for some of its tasks."""
         return of_places(self._state, job, job.reservation, self.smallest)
 
     def drop_reservation(self, job: Job) -> None:
         """Subtract the job's reservation."""
-        self._try(job, ZERO.minus(self.kept_for(job)))
+        self._add_trial(job, ZERO.minus(self.reservation_usage(job)))
 
     def restore_reservation(self, job: Job) -> None:
-        """The opposite of `drop_reservation`."""
-        self._try(job, self.kept_for(job))
+        """Undo `drop_reservation` of this job."""
+        self._add_trial(job, self.reservation_usage(job))
 
     def place(self, unit: Unit, place: GangPlacement) -> None:
-        """Its project uses what the unit takes at this place."""
+        """Add the unit's usage in this placement to its project."""
         if by_bytes(unit.job):
-            self._tried_places.update(((unit.job.id, task.index), task) for task in place.tasks)
-        self._try(unit.job, self.usage_at(unit, place))
+            self._trial_places.update(((unit.job.id, task.index), task) for task in place.tasks)
+        self._add_trial(unit.job, self.usage_at(unit, place))
 
-    def _try(self, job: Job, amounts: ResourceVector) -> None:
+    def _add_trial(self, job: Job, amounts: ResourceVector) -> None:
         change = (self.leaf_of(job), job.preemptible, amounts)
         self._trials.append(change)
-        self._use(*change)
+        self._add_usage(*change)
 
-    def _use(self, leaf: str, preemptible: bool, change: ResourceVector) -> None:
+    def _add_usage(self, leaf: str, preemptible: bool, change: ResourceVector) -> None:
         path = self.tree.branches[leaf].path
         _add(self._allocated, path, change)
         if not preemptible:
             _add(self._non_preemptible, path, change)
         self._journal.extend(path)
 
-    def _begin(self, state: PoolState) -> None:
+    def _count_all(self, state: PoolState) -> None:
         """Count all jobs under the policy in force."""
-        self._forgotten += len(self._journal) + 1
+        self._discarded += len(self._journal) + 1
         self._journal.clear()
         self._policy: Policy | None = state.policy
         self.tree = ProjectTree(state.policy.projects if state.policy is not None else ())
@@ -181,29 +181,29 @@ class Usage:
         self.divided: dict[str, Divided] = {}
         self._allocated: dict[str, ResourceVector] = {}
         self._non_preemptible: dict[str, ResourceVector] = {}
-        self._counted: dict[str, _Counted] = {}
+        self._usage_by_job: dict[str, _JobUsage] = {}
         self._by_bytes: dict[str, None] = {}
-        by_leaf: dict[str, list[_Counted]] = {}
+        by_leaf: dict[str, list[_JobUsage]] = {}
         for name, job in state.jobs.items():
             if job.phase not in ENDED:
-                counted = self._counted[name] = self._measured(job)
-                by_leaf.setdefault(counted.leaf, []).append(counted)
+                job_usage = self._usage_by_job[name] = self._usage_of(job)
+                by_leaf.setdefault(job_usage.leaf, []).append(job_usage)
                 if by_bytes(job):
                     self._by_bytes[name] = None
-        for leaf, found in by_leaf.items():
+        for leaf, usages in by_leaf.items():
             path = self.tree.branches[leaf].path
-            _add(self.requests, path, _sum(counted.requested for counted in found))
-            _add(self._allocated, path, _sum(counted.allocated for counted in found))
-            fixed = [counted.allocated for counted in found if not counted.preemptible]
-            if fixed:
-                _add(self._non_preemptible, path, _sum(fixed))
+            _add(self.requests, path, _sum(job_usage.requested for job_usage in usages))
+            _add(self._allocated, path, _sum(job_usage.allocated for job_usage in usages))
+            non_preemptible = [job_usage.allocated for job_usage in usages if not job_usage.preemptible]
+            if non_preemptible:
+                _add(self._non_preemptible, path, _sum(non_preemptible))
 
     def _count(self, name: str) -> None:
         job = self._state.jobs.get(name)
-        before = self._counted.pop(name, None)
-        now = self._measured(job) if job is not None and job.phase not in ENDED else None
+        before = self._usage_by_job.pop(name, None)
+        now = self._usage_of(job) if job is not None and job.phase not in ENDED else None
         if now is not None:
-            self._counted[name] = now
+            self._usage_by_job[name] = now
         if job is not None and now is not None and by_bytes(job):
             self._by_bytes[name] = None
         else:
@@ -218,45 +218,45 @@ class Usage:
         if now is not None:
             self._charge(now, now.allocated, now.requested)
 
-    def _charge(self, counted: _Counted, allocated: ResourceVector, requested: ResourceVector) -> None:
+    def _charge(self, job_usage: _JobUsage, allocated: ResourceVector, requested: ResourceVector) -> None:
         if allocated != ZERO:
-            self._use(counted.leaf, counted.preemptible, allocated)
+            self._add_usage(job_usage.leaf, job_usage.preemptible, allocated)
         if requested != ZERO:
-            _add(self.requests, self.tree.branches[counted.leaf].path, requested)
+            _add(self.requests, self.tree.branches[job_usage.leaf].path, requested)
 
-    def _measured(self, job: Job) -> _Counted:
+    def _usage_of(self, job: Job) -> _JobUsage:
         leaf = self.leaf_of(job)
         if job.phase == "paused":
-            return _Counted(leaf, job.preemptible, ZERO, ZERO)
-        everything = of_job(job, self.smallest)
+            return _JobUsage(leaf, job.preemptible, ZERO, ZERO)
+        demand = of_job(job, self.smallest)
         if not job.tasks and not job.reservation:
-            return _Counted(leaf, job.preemptible, ZERO, everything)
-        standing = [task for task in job.tasks if counts(job, task)]
-        if len(standing) == len(job.tasks) and not job.reservation and not by_bytes(job):
-            complete = len(standing) == job.size
-            held = everything if complete else of_members(job, (task.index for task in standing), self.smallest)
-            return _Counted(leaf, job.preemptible, held, everything)
+            return _JobUsage(leaf, job.preemptible, ZERO, demand)
+        charged = [task for task in job.tasks if counts(job, task)]
+        if len(charged) == len(job.tasks) and not job.reservation and not by_bytes(job):
+            complete = len(charged) == job.size
+            allocated = demand if complete else of_members(job, (task.index for task in charged), self.smallest)
+            return _JobUsage(leaf, job.preemptible, allocated, demand)
         placed = dict.fromkeys([task.index for task in (*job.tasks, *job.reservation)])
         pending = [index for index in range(job.size) if index not in placed]
-        held = of_places(self._state, job, [*standing, *job.reservation], self.smallest)
-        stays = dict.fromkeys(task.index for task in standing)
-        return _Counted(
+        allocated = of_places(self._state, job, [*charged, *job.reservation], self.smallest)
+        charged_indices = dict.fromkeys(task.index for task in charged)
+        return _JobUsage(
             leaf,
             job.preemptible,
-            held,
-            exact(held.plus(of_members(job, pending, self.smallest))),
-            frozenset(task.index for task in job.tasks if task.index not in stays),
+            allocated,
+            exact(allocated.plus(of_members(job, pending, self.smallest))),
+            frozenset(task.index for task in job.tasks if task.index not in charged_indices),
         )
 
     def _count_node(self, node: Node) -> bool:
-        """Whether its devices are of other sizes now."""
+        """Recount the node; returns whether the sizes of its devices changed."""
         capacity, health = node.capacity, [device.healthy for device in node.devices]
         usable = capacity.devices & ~node.quarantined
-        made_of = (node.devices, health, node.schedulable, usable, capacity.cpu_milli, capacity.memory_bytes)
-        known = self._made_of.get(node.number)
-        if known is not None and known[0] is node.devices and known[1:] == made_of[1:]:
+        counted_from = (node.devices, health, node.schedulable, usable, capacity.cpu_milli, capacity.memory_bytes)
+        previous = self._counted_from.get(node.number)
+        if previous is not None and previous[0] is node.devices and previous[1:] == counted_from[1:]:
             return False
-        self._made_of[node.number] = made_of
+        self._counted_from[node.number] = counted_from
         before, sizes_before = self._nodes.pop(node.number, (ZERO, ()))
         now, sizes = _capacity(node)
         self._nodes[node.number] = now, sizes
@@ -272,7 +272,7 @@ class Usage:
         return sizes != sizes_before
 
     def _set_sizes(self) -> bool:
-        """Whether the smallest device is another one now."""
+        """Update the smallest and largest size; returns whether the smallest changed."""
         before = self.smallest
         self.smallest, self.largest = min(self._sizes, default=NO_DEVICE), max(self._sizes, default=NO_DEVICE)
         return self.smallest != before

@@ -1,11 +1,11 @@
 """Victim selection: the cheapest set of units to evict so that a preemptor fits, and a proof that no set is cheaper.
 
-`select_batch` answers the open requests of a selection, `select_victims` one request under one action; `revalidate_proposal`
-checks a proposal against the current state when it arrives. All evictions are simulated together, the preemptor is placed as
-a whole, and victims that still fit are reprieved.
+`select_batch` solves the open requests of a selection, `select_victims` one request under one action; `revalidate_proposal`
+checks a proposal against the current state when it arrives. All evictions are simulated at once, the preemptor is placed
+as a whole, and victims that still fit are reprieved.
 
 Layers, bottom to top: objective (costs), candidates, constraints, fit_oracle, relocation, branch_and_bound and knapsack
-(search methods), infeasibility (reasons), problem (solver interface), the solvers search, consolidation, shortlist and
+(search methods), infeasibility (reasons), solver_interface, the solvers search, consolidation, shortlist and
 heterogeneous_gangs, solve (the cascade), batch, revalidate, reprieve.
 """
 

@@ -1,4 +1,4 @@
-"""Selects victims for all requests of a selection: action by action, each request on the result of the previous ones."""
+"""Selects victims for all requests of a selection, action by action; each request sees the result of the previous ones."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -18,7 +18,7 @@ from .candidates import evictable_units
 from .solve import SelectionBatch, select_victims
 
 PREEMPTING_ACTIONS: tuple[Action, ...] = ACTIONS[1:]
-LONGEST_NEED = 600
+MAX_NEED_LENGTH = 600
 
 
 def select_batch(state: PoolState, requests: Sequence[OpenRequest], steps: int) -> list[Proposal]:
@@ -56,32 +56,32 @@ def _proposals(batch: SelectionBatch, requests: Sequence[OpenRequest], steps: in
 def apply_proposal(batch: SelectionBatch, unit: Unit, proposal: Proposal) -> None:
     """Apply the proposal to the snapshot of the batch, so that later requests are solved on its result."""
     snapshot = batch.snapshot
-    batch.decided = True
+    batch.has_decisions = True
     nodes: dict[int, None] = {}
     for choice in proposal.victims:
         job = snapshot.state.jobs[choice.job]
         taken_before = {index: None for unit in batch.earlier if unit.job is job for index in unit.indices}
         units = units_of_choice(job, choice, taken_before)
-        nodes.update((task.node, None) for task in job.tasks)  # includes nodes of its other tasks, whose chain starts later now
+        nodes.update((task.node, None) for task in job.tasks)  # includes nodes of its other tasks: the eviction chain has changed
         for evicted in units:
             snapshot.evict(evicted)
         if choice.moved_to:
             places = decode_placement(job, choice.moved_to, choice.relocated_tasks)
-            staying = Unit(job, tuple(place.index for place in places), core=not choice.tasks)
+            relocated = Unit(job, tuple(place.index for place in places), core=not choice.tasks)
             moved = GangPlacement(tuple(places), future=True)
             nodes.update((task.node, None) for task in moved.tasks)
-            snapshot.place(staying, moved)
+            snapshot.place(relocated, moved)
         batch.earlier += units
-        batch.index.mark_taken(job, 0 if choice.moved_to or not choice.tasks else len(units))
+        batch.index.mark_evicted(job, 0 if choice.moved_to or not choice.tasks else len(units))
     place = GangPlacement(tuple(decode_placement(unit.job, proposal.placement, unit.indices)), future=True)
     nodes.update((task.node, None) for task in place.tasks)
     snapshot.place(unit, place)
-    for slots in batch.knapsacks.values():
-        slots.touch(nodes)
+    for knapsack in batch.knapsacks.values():
+        knapsack.touch(nodes)
 
 
 def units_of_choice(job: Job, choice: VictimChoice, taken_before: Mapping[int, None] = MappingProxyType({})) -> list[Unit]:
-    """The units that the choice names: the first evictable units of the job, after those that are `taken_before` already.
+    """The units that the choice names: the first evictable units of the job that are not `taken_before`.
 
     Raises `ValueError` if the choice names other tasks.
     """
@@ -97,34 +97,34 @@ def units_of_choice(job: Job, choice: VictimChoice, taken_before: Mapping[int, N
     raise ValueError(f"tasks {choice.tasks} of {job.id!r} are not its first evictable tasks")
 
 
-def _merged(request: OpenRequest, agreed: Proposal | None, refused: Sequence[Proposal]) -> Proposal:
+def _merged(request: OpenRequest, accepted: Proposal | None, refused: Sequence[Proposal]) -> Proposal:
     """The accepted proposal, else the refusal of the last action that searched; with the refusals of the other actions.
 
     It is `gave-up` if one of them gave up.
     """
-    if agreed is None and not refused:
+    if accepted is None and not refused:
         reason = "the job is no longer pending"
         return Proposal(request=request.seq, job=request.job, refused="impossible", would_need=reason)
     searched = [proposal for proposal in refused if proposal.explanation.candidates or proposal.explanation.excluded]
-    chosen = agreed or (searched or refused)[-1]
-    if agreed is None and any(proposal.refused == "gave-up" for proposal in searched):
+    chosen = accepted or (searched or refused)[-1]
+    if accepted is None and any(proposal.refused == "gave-up" for proposal in searched):
         chosen = chosen.model_copy(update={"refused": "gave-up"})
-    tried = tuple(_tried(proposal) for proposal in searched if proposal.action != chosen.action)
+    attempted = tuple(_attempted(proposal) for proposal in searched if proposal.action != chosen.action)
     return (
-        chosen.model_copy(update={"explanation": chosen.explanation.model_copy(update={"attempted_actions": tried})})
-        if tried
+        chosen.model_copy(update={"explanation": chosen.explanation.model_copy(update={"attempted_actions": attempted})})
+        if attempted
         else chosen
     )
 
 
-def _tried(proposal: Proposal) -> AttemptedAction:
+def _attempted(proposal: Proposal) -> AttemptedAction:
     why = proposal.explanation
     assert proposal.action != "allocate"
     assert proposal.refused is not None
     return AttemptedAction(
         action=proposal.action,
         refused=proposal.refused,
-        would_need=proposal.would_need[:LONGEST_NEED],
+        would_need=proposal.would_need[:MAX_NEED_LENGTH],
         candidates=why.candidates,
         excluded=why.excluded,
     )

@@ -19,7 +19,7 @@ class SetConstraint(Protocol):
 
 
 def reprieve_order(chains: Sequence[EvictionChain], weights: Mapping[EvictionStep, int]) -> list[EvictionStep]:
-    """Order for reprieves: heaviest first; within a job the last step first, as a step can stay only if later ones stay."""
+    """Order of reprieves: heaviest first; within a job the last step first, as a step needs all later ones reprieved."""
     keys: dict[EvictionStep, tuple[int, int]] = {}
     for chain in chains:
         heaviest = 0
@@ -32,7 +32,7 @@ def reprieve_order(chains: Sequence[EvictionChain], weights: Mapping[EvictionSte
 def reprieve_all(oracle: FitOracle, evicted: Sequence[EvictionStep]) -> list[EvictionStep]:
     """Reprieve, in this order, each step that still fits. The rest is irreducible, as more free resources never hurt."""
     remaining: dict[EvictionStep, None] = {}
-    needed: dict[EvictionStep, None] = {}  # a later step of the same job is evicted, so these are
+    needed: dict[EvictionStep, None] = {}  # earlier steps of a job whose later step is evicted
     for step in evicted:
         if step in needed or not oracle.reprieve(step):
             remaining[step] = None
@@ -58,20 +58,20 @@ def branch_and_bound(
     reprieve costs steps in proportion to the nodes it touches; `accept` charges its own.
     """
     best: list[EvictionStep] | None = None
-    back: list[bool] = []
+    reprieved: list[bool] = []
     evicted: list[EvictionStep] = []
     needed: dict[EvictionStep, int] = {}
     cost = 0
     finished = True
-    dead = False  # the set so far is forbidden
+    forbidden = False  # the current set violates the constraint
 
     def add_victim(step: EvictionStep) -> None:
-        nonlocal cost, dead
+        nonlocal cost, forbidden
         evicted.append(step)
         cost += weights[step]
         if step.before is not None:
             needed[step.before] = needed.get(step.before, 0) + 1
-        dead = set_constraint is not None and not set_constraint.push(step)
+        forbidden = set_constraint is not None and not set_constraint.push(step)
 
     def undo_evict() -> None:
         nonlocal cost
@@ -83,29 +83,29 @@ def branch_and_bound(
             needed[step.before] -= 1
 
     while True:
-        if len(back) < len(order) and not dead and (limit is None or cost < limit):
-            step = order[len(back)]
+        if len(reprieved) < len(order) and not forbidden and (limit is None or cost < limit):
+            step = order[len(reprieved)]
             if not budget.spend(oracle.effort(step)):
                 finished = False
                 break
-            stays = not needed.get(step) and oracle.reprieve(step)
-            back.append(stays)
-            if not stays:
+            is_reprieved = not needed.get(step) and oracle.reprieve(step)
+            reprieved.append(is_reprieved)
+            if not is_reprieved:
                 add_victim(step)
             continue
-        if not dead and (limit is None or cost < limit) and (accept is None or accept(list(evicted), budget)):
+        if not forbidden and (limit is None or cost < limit) and (accept is None or accept(list(evicted), budget)):
             best, limit = list(evicted), cost
-        dead = False
-        while back and not back[-1]:
-            back.pop()
+        forbidden = False
+        while reprieved and not reprieved[-1]:
+            reprieved.pop()
             undo_evict()
-        if not back:
+        if not reprieved:
             break
-        step = order[len(back) - 1]
+        step = order[len(reprieved) - 1]
         oracle.evict(step)
-        back[-1] = False
+        reprieved[-1] = False
         add_victim(step)
-    for step, stays in zip(order, back, strict=False):
-        if stays:
+    for step, is_reprieved in zip(order, reprieved, strict=False):
+        if is_reprieved:
             oracle.evict(step)
     return best, finished

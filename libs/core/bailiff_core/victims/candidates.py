@@ -20,9 +20,9 @@ from .objective import NO_COST, CostScale, EvictionCost, eviction_cost
 
 @dataclass(slots=True, eq=False)
 class EvictionStep:
-    """One unit that may be evicted, after the step `before` it of the same job. cost and weight are of this step alone.
+    """One unit that may be evicted, after the step `before` it of the same job. cost, weight: of this step alone.
 
-    youth: sorts the youngest first. whole: it is the last step, with which the whole job is evicted.
+    age_key: sort key, youngest job first. whole: it is the last step, with which the whole job is evicted.
     """
 
     job: Job
@@ -30,13 +30,13 @@ class EvictionStep:
     before: "EvictionStep | None"
     cost: EvictionCost
     weight: int
-    youth: tuple[int, str, int]
+    age_key: tuple[int, str, int]
     whole: bool
     under_share: int = 0
 
 
 EvictionChain = list[EvictionStep]
-NAMED = 5
+MAX_EXAMPLES = 5
 SHORTLIST_COST = 4  # one job of a shortlist costs as much as this many jobs in a full scan
 SHORTLIST_JOBS = 75  # expected jobs in the shortlist of each further preemptor of a batch
 
@@ -45,7 +45,7 @@ SHORTLIST_JOBS = 75  # expected jobs in the shortlist of each further preemptor 
 class Candidates:
     """Eviction chains by job id, oldest first, and units excluded by rule.
 
-    groups: counts over all active jobs, if only some jobs are in here.
+    groups: counts over all active jobs, if `chains` and `excluded` cover only some of them.
     """
 
     chains: dict[str, EvictionChain] = field(default_factory=dict)
@@ -71,10 +71,10 @@ class CandidateGroups:
     examples: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
 
     def exclude(self, rule: str, jobs: int, first: Iterable[tuple[int, str]]) -> None:
-        """Record that many jobs as excluded by the rule, with the `first` of them as examples."""
+        """Record `jobs` jobs as excluded by the rule, with the `first` of them as examples."""
         if jobs > 0:
             self.excluded[rule] = self.excluded.get(rule, 0) + jobs
-            self.examples[rule] = sorted([*self.examples.get(rule, ()), *first])[:NAMED]
+            self.examples[rule] = sorted([*self.examples.get(rule, ()), *first])[:MAX_EXAMPLES]
 
 
 class CandidateIndex:
@@ -87,14 +87,14 @@ class CandidateIndex:
         self.scale = CostScale.of(snapshot.state.rules.preemption, snapshot.allocation_index, snapshot.equivalence_classes)
         self._jobs: list[Job] | None = None
         self._units: dict[str, list[tuple[Unit, EvictionCost, bool]]] = {}
-        self._taken: dict[str, int] = {}
-        self._fields: dict[tuple[object, ...], Candidates] = {}
+        self._units_evicted: dict[str, int] = {}
+        self._by_preemptor: dict[tuple[object, ...], Candidates] = {}
         self._jobs_scanned: dict[tuple[object, ...], int] = {}
 
     def prefers_shortlist(self, action: Action, preemptor: Job) -> bool:
         """Whether another shortlist is cheaper than one full scan shared by all equivalent preemptors."""
         key = _preemptor_key(self.state, action, preemptor)
-        return key not in self._fields and SHORTLIST_COST * self._jobs_scanned.get(key, self._expected_scans) <= len(
+        return key not in self._by_preemptor and SHORTLIST_COST * self._jobs_scanned.get(key, self._expected_scans) <= len(
             self.state.active
         )
 
@@ -112,22 +112,25 @@ class CandidateIndex:
         if not shields.by_group:
             return None
         classes, jobs = self.snapshot.equivalence_classes, self.state.jobs
-        apart: dict[EquivalenceClass, dict[str, None]] = {}
-        for job in [preemptor, *(jobs[name] for name, units in self._taken.items() if units >= len(self._steps_of(jobs[name])))]:
+        separate: dict[EquivalenceClass, dict[str, None]] = {}
+        for job in [
+            preemptor,
+            *(jobs[name] for name, units in self._units_evicted.items() if units >= len(self._steps_of(jobs[name]))),
+        ]:
             group = classes.group_of(job.id)
             if group is not None:
-                apart.setdefault(group, {})[job.id] = None
+                separate.setdefault(group, {})[job.id] = None
         found = CandidateGroups()
-        found.exclude(already_evicting.NAME, len(self._taken), ((jobs[name].seq, name) for name in self._taken))
+        found.exclude(already_evicting.NAME, len(self._units_evicted), ((jobs[name].seq, name) for name in self._units_evicted))
         for group, members in classes.groups.items():
-            others = apart.get(group, {})
+            others = separate.get(group, {})
             count = len(members) - len(others)
             rule = shields.excluded_by(whole_job(jobs[members[0][1]]))
             if rule is None:
                 found.evictable_classes.append(group)
                 found.candidates += count
             else:
-                found.exclude(rule, count, [age for age in members[: NAMED + len(others)] if age[1] not in others])
+                found.exclude(rule, count, [age for age in members[: MAX_EXAMPLES + len(others)] if age[1] not in others])
         return found
 
     def candidates_among(
@@ -142,20 +145,20 @@ class CandidateIndex:
         return found
 
     def candidates(self, action: Action, preemptor: Job, under_share: Mapping[str, bool] | None = None) -> Candidates:
-        """Candidates for this preemptor. Preemptors that rules treat alike share the result.
+        """Candidates for this preemptor. Preemptors that are equal to all rules share the result.
 
         under_share: projects whose GPUs count on level 2 of the objective.
         """
         key = _preemptor_key(self.state, action, preemptor)
-        if key not in self._fields:
-            self._fields[key] = self._build(action, preemptor, under_share or {}, self.jobs)
-        return self._fields[key]
+        if key not in self._by_preemptor:
+            self._by_preemptor[key] = self._build(action, preemptor, under_share or {}, self.jobs)
+        return self._by_preemptor[key]
 
-    def mark_taken(self, job: Job, units: int) -> None:
-        """A proposal evicts that many units of the job; later ones may evict the rest. 0: the job is not a candidate again."""
-        before = self._taken.get(job.id, 0)
-        self._taken[job.id] = before + units if units else max(1, len(self._steps_of(job)))
-        for found in self._fields.values():
+    def mark_evicted(self, job: Job, units: int) -> None:
+        """Record that a proposal evicts `units` units of the job; later proposals may evict the rest. 0: the whole job."""
+        before = self._units_evicted.get(job.id, 0)
+        self._units_evicted[job.id] = before + units if units else max(1, len(self._steps_of(job)))
+        for found in self._by_preemptor.values():
             chain = found.chains.pop(job.id, None)
             if chain is None:
                 continue
@@ -174,23 +177,23 @@ class CandidateIndex:
             if job is preemptor:
                 continue
             steps = self._steps_of(job)
-            taken = self._taken.get(job.id, 0)
-            if taken:
-                found.exclude(already_evicting.NAME, [unit for unit, _, _ in steps[:taken]])
+            evicted_count = self._units_evicted.get(job.id, 0)
+            if evicted_count:
+                found.exclude(already_evicting.NAME, [unit for unit, _, _ in steps[:evicted_count]])
                 if action == "consolidate":
                     continue
             slow = int(short_grace is not None and job.phase != "reserved" and grace_of(pool, job) > short_grace)
             chain: EvictionChain = []
-            for at in range(taken, len(steps)):
+            for at in range(evicted_count, len(steps)):
                 unit, cost, whole = steps[at]
                 rule = shields.excluded_by(unit)
                 if rule is not None:
                     found.exclude(rule, [unit for unit, _, _ in steps[at:]])
                     break
-                under = cost.gpu_milli if under_share.get(job.project) else 0
-                weight = scale.weight(job.priority, cost, under, 0 if chain else slow)
+                under_share_gpus = cost.gpu_milli if under_share.get(job.project) else 0
+                weight = scale.weight(job.priority, cost, under_share_gpus, 0 if chain else slow)
                 before = chain[-1] if chain else None
-                chain.append(EvictionStep(job, unit, before, cost, weight, (-job.seq, job.id, at), whole, under))
+                chain.append(EvictionStep(job, unit, before, cost, weight, (-job.seq, job.id, at), whole, under_share_gpus))
             if chain:
                 found.chains[job.id] = chain
         return found

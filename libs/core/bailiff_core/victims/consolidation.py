@@ -1,7 +1,7 @@
-"""Solver for consolidate: relocates jobs, or their surplus tasks, so that a unit fits; nothing is stopped for good.
+"""Solver for consolidate: relocates jobs, or their surplus tasks, so that a unit fits; every relocated task has a new placement.
 
-Whether a set of relocated jobs and the preemptor fit together is one packing problem, and larger sets never fit worse. So
-sets are tried in order of cost, and the first that fits is optimal.
+Whether a set of relocated jobs and the preemptor fit together is one packing problem, and a superset of a set that fits also
+fits. So sets are tried in order of cost, and the first that fits is optimal.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,18 +38,18 @@ class ConsolidationSolver:
 def _consolidate(problem: Problem) -> Solution:
     """The cheapest set of jobs to relocate, with all new placements."""
     candidates, budget = problem.candidates(), problem.budget
-    most = problem.snapshot.state.rules.preemption.max_migrations
+    max_jobs = problem.snapshot.state.rules.preemption.max_migrations
     chains = list(candidates.chains.values())
-    most = len(chains) if most is None else min(most, len(chains))
+    max_jobs = len(chains) if max_jobs is None else min(max_jobs, len(chains))
     missing = FreeTotals.of(problem.snapshot.cluster).missing(problem.unit)
     if missing is not None:
         return Solution(candidates, proven=True, why=missing)
     infeasible = Solution(
         candidates,
         proven=True,
-        why=f"relocating {count_text(most, 'job')} does not make it fit" if chains else "there is no job to relocate",
+        why=f"relocating {count_text(max_jobs, 'job')} does not make it fit" if chains else "there is no job to relocate",
     )
-    promising, certain = _promising_sets(problem, candidates, most)
+    promising, certain = _promising_sets(problem, candidates, max_jobs)
     if promising is None:
         return infeasible if certain else Solution(candidates, why="found no jobs to relocate within the step budget")
     search = _RelocationSearch(problem)
@@ -63,9 +63,9 @@ def _consolidate(problem: Problem) -> Solution:
         return best
     steps = candidates.steps()
     weights = tie_broken_weights(steps) if len(steps) <= MAX_TIE_BROKEN else {step: step.weight for step in steps}
-    chains.sort(key=lambda chain: (weights[chain[0]], chain[0].youth))
+    chains.sort(key=lambda chain: (weights[chain[0]], chain[0].age_key))
     limit = None if best is None or best.victims is None else sum(weights[step] for step in best.victims)
-    for weight, chosen in _by_cost(chains, weights, most):
+    for weight, chosen in _by_cost(chains, weights, max_jobs):
         if limit is not None and weight >= limit:
             break
         if not budget.spend():
@@ -80,7 +80,7 @@ def _consolidate(problem: Problem) -> Solution:
     return best
 
 
-def _promising_sets(problem: Problem, candidates: Candidates, most: int) -> tuple[list[list[EvictionStep]] | None, bool]:
+def _promising_sets(problem: Problem, candidates: Candidates, max_jobs: int) -> tuple[list[list[EvictionStep]] | None, bool]:
     """Sets after whose eviction the preemptor would fit, regardless of relocations, cheapest first.
 
     Also returns whether the first one is certainly the cheapest. `None`: there is no such set.
@@ -106,7 +106,7 @@ def _promising_sets(problem: Problem, candidates: Candidates, most: int) -> tupl
         options = [option for each in knapsack.parts for option in knapsack.options(each, budget) or () if option.gain >= short]
         options.sort(key=lambda option: option.key)
         sets += [list(option.steps) for option in options[:MAX_OPTIONS]]
-    found = [chosen for chosen in ([cheapest] if cheapest else []) + sets if len({step.job.id for step in chosen}) <= most]
+    found = [chosen for chosen in ([cheapest] if cheapest else []) + sets if len({step.job.id for step in chosen}) <= max_jobs]
     return found, certain and bool(cheapest) and bool(found) and found[0] is cheapest
 
 
@@ -122,32 +122,32 @@ class FreeTotals:
     @classmethod
     def of(cls, cluster: ClusterResources) -> "FreeTotals":
         """Totals over all nodes."""
-        later = [node.future for node in cluster.nodes.values()]
+        futures = [node.future for node in cluster.nodes.values()]
         return cls(
-            sum(room.devices.bit_count() for room in later),
-            sum(max(0, room.cpu_milli) for room in later),
-            sum(max(0, room.memory_bytes) for room in later),
-            any(room.shares for room in later),
+            sum(node_free.devices.bit_count() for node_free in futures),
+            sum(max(0, node_free.cpu_milli) for node_free in futures),
+            sum(max(0, node_free.memory_bytes) for node_free in futures),
+            any(node_free.shares for node_free in futures),
         )
 
     def missing(self, unit: Unit) -> str | None:
         """The reason why the totals do not suffice, or `None`."""
-        needs = requirements_of_unit(unit)
-        gpus = sum(need.gpus * len(indices) for need, indices in needs.items())
+        requirements = requirements_of_unit(unit)
+        gpus = sum(need.gpus * len(indices) for need, indices in requirements.items())
         if self.gpus < gpus and not self.shared:
             return f"needs {gpus} GPUs in total, {self.gpus} are free or releasing: relocating jobs does not change that"
-        if self.cpu_milli < sum(need.cpu_milli * len(indices) for need, indices in needs.items()):
+        if self.cpu_milli < sum(need.cpu_milli * len(indices) for need, indices in requirements.items()):
             return "not enough CPU is free in total: relocating jobs does not change that"
-        if self.memory_bytes < sum(need.memory_bytes * len(indices) for need, indices in needs.items()):
+        if self.memory_bytes < sum(need.memory_bytes * len(indices) for need, indices in requirements.items()):
             return "not enough memory is free in total: relocating jobs does not change that"
         return None
 
 
 def _by_cost(
-    chains: Sequence[EvictionChain], weights: Mapping[EvictionStep, int], most: int
+    chains: Sequence[EvictionChain], weights: Mapping[EvictionStep, int], max_jobs: int
 ) -> Iterator[tuple[int, list[EvictionStep]]]:
     """Sets of steps of at most `most` jobs with their weights, cheapest first. `chains` are sorted by their first weight."""
-    if not chains or most < 1:
+    if not chains or max_jobs < 1:
         return
     heap: list[tuple[int, tuple[tuple[int, int], ...]]] = [(weights[chains[0][0]], ((0, 1),))]
     while heap:
@@ -160,12 +160,12 @@ def _by_cost(
             after = weights[chains[last + 1][0]]
             if count == 1:
                 heappush(heap, (weight - weights[chains[last][0]] + after, (*chosen[:-1], (last + 1, 1))))
-            if len(chosen) < most:
+            if len(chosen) < max_jobs:
                 heappush(heap, (weight + after, (*chosen, (last + 1, 1))))
 
 
 class _RelocationSearch:
-    """Tests whether the preemptor and all relocated jobs find placements. certain: every no so far was proven."""
+    """Tests whether there are placements for the preemptor and all relocated jobs. certain: every negative result was proven."""
 
     def __init__(self, problem: Problem) -> None:
         self.cluster = problem.snapshot.cluster
@@ -192,13 +192,15 @@ class _RelocationSearch:
             self.cluster.rollback(mark)
 
     def _places(self, chosen: Sequence[EvictionStep]) -> tuple[GangPlacement, dict[str, GangPlacement]] | None:
-        touched: dict[NodeResources, None] = {}
+        changed_nodes: dict[NodeResources, None] = {}
         for step in chosen:
             self.cluster.evict(step.unit)
-            touched.update((node, None) for node, _ in self.cluster.allocation_of(step.unit))
+            changed_nodes.update((node, None) for node, _ in self.cluster.allocation_of(step.unit))
         for need, indices in self.needs.items():
             slots, eligible = self.slots[need], self.eligible_nodes[need]
-            gain = sum(slots_for(need, node, node.future, eligible[node]) - slots[node] for node in touched if node in slots)
+            gain = sum(
+                slots_for(need, node, node.future, eligible[node]) - slots[node] for node in changed_nodes if node in slots
+            )
             if self.total[need] + gain < len(indices):
                 return None
         evicted = self.cluster.mark()
@@ -224,7 +226,7 @@ class _RelocationSearch:
         return moved
 
     def _jointly(self, chosen: Sequence[EvictionStep]) -> tuple[GangPlacement, dict[str, GangPlacement]] | None:
-        """All of them placed by one joint search, which is exact."""
+        """Placements of all of them by one joint search, which is exact."""
         units = units_by_job(chosen)
         part = self.budget.part(min(JOINT_PLACEMENT_STEPS, self.budget.remaining // 4))
         found = place_jointly(self.cluster, [self.unit, *units], part)

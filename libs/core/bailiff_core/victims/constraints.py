@@ -52,40 +52,41 @@ class Constraints:
         self.reclaim = Reclaim(snapshot, shares, unit) if action == "reclaim" else None
         self.cap_at_fair_share = CapAtFairShare.of(snapshot, shares, unit, action)
         self.limited = self.over_limit_now() is not None
-        self.constrains_placement = (
-            by_bytes(unit.job) and self._has_bounds()
-        )  # and so what it takes depends on the devices it lands on
+        self.constrains_placement = by_bytes(unit.job) and self._has_bounds()  # its usage depends on the devices of its placement
         self.has_limits = self.limited or self.constrains_placement  # evictions may be needed for the preemptor's limits alone
         self.constrains_set = self.reclaim is not None or self.set_tests.any
 
-    def violation(self, leaving: Sequence[Unit], taken: Sequence[Unit] | None = None) -> str | None:
-        """Why these may not all be evicted; subsets of permitted sets are too. taken: those not relocated (default: all)."""
+    def violation(self, evicted: Sequence[Unit], taken: Sequence[Unit] | None = None) -> str | None:
+        """Why these units may not all be evicted. Monotone: subsets of permitted sets are permitted.
+
+        taken: units that are not relocated (default: all).
+        """
         if not self.constrains_set:
             return None
-        violation = self.set_tests.violation(leaving)
+        violation = self.set_tests.violation(evicted)
         if violation is not None or self.reclaim is None:
             return violation
-        taken = leaving if taken is None else taken
-        return None if self.reclaim.admits(taken) else self._loses_too_much(self.reclaim, taken)
+        taken = evicted if taken is None else taken
+        return None if self.reclaim.admits(taken) else self._excess_loss_text(self.reclaim, taken)
 
-    def allows(self, leaving: Sequence[Unit], taken: Sequence[Unit] | None = None) -> bool:
+    def allows(self, evicted: Sequence[Unit], taken: Sequence[Unit] | None = None) -> bool:
         """Whether `violation` is None, without building the sentence."""
         if not self.constrains_set:
             return True
-        if self.set_tests.violation(leaving) is not None:
+        if self.set_tests.violation(evicted) is not None:
             return False
-        return self.reclaim is None or self.reclaim.admits(leaving if taken is None else taken)
+        return self.reclaim is None or self.reclaim.admits(evicted if taken is None else taken)
 
     def imbalance(self, taken: Sequence[Unit]) -> str | None:
-        """Why a permitted set may not be taken as a whole."""
-        return None if self.reclaim is None else self.reclaim.unbalanced(taken)
+        """Why a permitted set may not be evicted as a whole: reclaim would only reverse the imbalance."""
+        return None if self.reclaim is None else self.reclaim.imbalance(taken)
 
     def _has_bounds(self) -> bool:
         """Whether any limit of its projects could apply to the preemptor."""
         branches, leaf = self.snapshot.usage.tree.branches, self.snapshot.usage.leaf_of(self.unit.job)
         limited = any(branches[name].limit != NO_BOUNDS for name in branches[leaf].path)
-        firm = not self.unit.job.preemptible and bool(self.snapshot.state.rules.projects)
-        return limited or firm or self.cap_at_fair_share is not None
+        capped_by_quota = not self.unit.job.preemptible and bool(self.snapshot.state.rules.projects)
+        return limited or capped_by_quota or self.cap_at_fair_share is not None
 
     def rejects(self, taken: Sequence[Unit]) -> bool:
         """Whether this set is not permitted: forbidden, imbalanced, or too small to keep the preemptor within its limits."""
@@ -93,18 +94,18 @@ class Constraints:
             return True
         return self.limited and self.over_limit_after(taken) is not None
 
-    def _loses_too_much(self, reclaim: Reclaim, taken: Iterable[Unit]) -> str:
+    def _excess_loss_text(self, reclaim: Reclaim, taken: Iterable[Unit]) -> str:
         of_project: dict[str, list[Unit]] = {}
         for unit in taken:
-            of_project.setdefault(reclaim.loser(unit.job), []).append(unit)
+            of_project.setdefault(reclaim.losing_project(unit.job), []).append(unit)
         names = [project_text(project) for project, units in of_project.items() if not reclaim.admits(units)]
         return f"{names[0]} would lose more than it uses beyond its fair share and its quota"
 
-    def over_limit_after(self, leaving: Iterable[Unit], place: GangPlacement | None = None) -> str | None:
+    def over_limit_after(self, evicted: Iterable[Unit], place: GangPlacement | None = None) -> str | None:
         """Why the preemptor would exceed a limit or its fair share, or violate a cooldown, even after these evictions."""
         usage = self.snapshot.usage
         mark = usage.mark()
-        for unit in leaving:
+        for unit in evicted:
             usage.evict(unit)
         over = self.over_limit_now(place)
         usage.rollback(mark)

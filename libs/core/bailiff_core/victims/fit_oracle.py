@@ -1,4 +1,4 @@
-"""Oracles for "does the unit fit?", asked repeatedly while evicted units are reprieved one by one."""
+"""Fit oracles: test whether the unit fits, again and again, while evicted units are reprieved one by one."""
 
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.cluster_resources import ClusterResources, NodeResources, slots_for
@@ -76,7 +76,7 @@ class SlotOracle:
 
 
 class PlacementOracle:
-    """For any unit: it is placed, and placed again only if a restored step is in its way.
+    """For any unit: it is placed, and placed again only if a restored step conflicts with its placement.
 
     If the placement search gives up, the unit counts as not fitting and `exact` becomes false. constraints: the placement
     must satisfy the limits of its projects, too.
@@ -102,16 +102,16 @@ class PlacementOracle:
         """Restore the step in its original place if the unit still fits; returns whether it does."""
         if self.place is None:
             return False
-        undisturbed = not any(node.number in self._taken() for node, _ in self.cluster.allocation_of(step.unit))
-        if not undisturbed:
+        place_still_valid = not any(node.number in self._nodes_of_place() for node, _ in self.cluster.allocation_of(step.unit))
+        if not place_still_valid:
             mark = self.cluster.mark()
             self.cluster.place(self.unit, self.place)
-            undisturbed = self.cluster.original_place_is_free(step.unit)
+            place_still_valid = self.cluster.original_place_is_free(step.unit)
             self.cluster.rollback(mark)
-        if undisturbed and self.constraints is not None:
-            undisturbed = self.constraints.over_limit_now(self.place) is None
+        if place_still_valid and self.constraints is not None:
+            place_still_valid = self.constraints.over_limit_now(self.place) is None
         self.cluster.restore(step.unit)
-        if undisturbed:
+        if place_still_valid:
             return True
         found = self._find()
         if found is None:
@@ -120,8 +120,8 @@ class PlacementOracle:
         self.place = found
         return True
 
-    def _taken(self) -> dict[int, None]:
-        """Nodes of the unit's current placement."""
+    def _nodes_of_place(self) -> dict[int, None]:
+        """Node numbers of the unit's current placement."""
         if self.place is not self._nodes_of[0]:
             tasks = self.place.tasks if self.place is not None else ()
             self._nodes_of = self.place, dict.fromkeys(task.node for task in tasks)
@@ -136,7 +136,7 @@ class PlacementOracle:
         self.cluster.restore(step.unit)
 
     def evict(self, step: EvictionStep) -> None:
-        """Evict the step (again). A placement found before stays valid."""
+        """Evict the step (again). A placement found before remains valid."""
         self.cluster.evict(step.unit)
         if self.place is None:
             self.place = self._find()
@@ -146,7 +146,7 @@ class PlacementOracle:
         return any(node in self.eligible_nodes for node, _ in self.cluster.allocation_of(step.unit))
 
     def _find(self) -> GangPlacement | None:
-        part = StepBudget(PLACEMENT_STEPS)  # granted even if the budget is exhausted: victim sets must stay irreducible
+        part = StepBudget(PLACEMENT_STEPS)  # granted even if the budget is exhausted: victim sets must remain irreducible
         mark = self.cluster.mark()
         if self.constraints is None:
             found: GangPlacement | NoFit | str = place_unit(self.cluster, self.unit, part, reserve=True)
@@ -171,7 +171,7 @@ class QuotaOracle:
 
     @property
     def exact(self) -> bool:
-        """Whether every negative answer so far was certain."""
+        """Whether every negative result so far was certain."""
         return self.oracle.exact
 
     def fits(self) -> bool:

@@ -26,7 +26,7 @@ PLACEMENT_STEPS = 10_000
 
 @dataclass(slots=True)
 class _TaskType:
-    """The tasks with equal requirements, and the victims for them alone: none if they fit."""
+    """The tasks with equal requirements, and the victims for these tasks alone: none if they fit."""
 
     unit: Unit
     victims: list[EvictionStep]
@@ -74,8 +74,8 @@ class HeterogeneousGangSolver:
 def _infeasible_in_total(problem: Problem) -> Solution | None:
     """A proof by counting that the task types do not all fit even if every permitted victim is evicted.
 
-    Counted in tasks of one type: a task of another type that fits only where this type fits takes the place of as many of
-    these as its GPUs amount to.
+    Counted in tasks of one type: a task of another type that fits only on nodes where this type fits counts as the quotient of
+    the GPUs of both, rounded down.
     """
     snapshot, unit = problem.snapshot, problem.unit
     groups = problem.index.groups(problem.action, unit.job)
@@ -89,12 +89,12 @@ def _infeasible_in_total(problem: Problem) -> Solution | None:
         wanted = sum(count * (other.gpus // need.gpus) for other, count in counts.items() if _fits_only_where(other, need))
         if wanted == counts[need]:
             continue
-        fitting = Shortlist(snapshot.allocation_index, snapshot.cluster, need, priorities).most_slots()
-        if wanted > fitting:
+        most_slots = Shortlist(snapshot.allocation_index, snapshot.cluster, need, priorities).most_slots()
+        if wanted > most_slots:
             tasks = " and ".join(f"{count} × ({other})" for other, count in counts.items())
-            why = f"needs {tasks}, equivalent to {wanted} × ({need}); with all permitted victims evicted at most {fitting} fit"
-            none = problem.index.candidates_among(problem.action, unit.job, (), groups, problem.under_share)
-            return Solution(none, proven=True, why=why)
+            why = f"needs {tasks}, equivalent to {wanted} × ({need}); with all permitted victims evicted at most {most_slots} fit"
+            no_candidates = problem.index.candidates_among(problem.action, unit.job, (), groups, problem.under_share)
+            return Solution(no_candidates, proven=True, why=why)
     return None
 
 
@@ -117,7 +117,7 @@ def _lacks_resources(snapshot: SchedulingSnapshot, part: Unit) -> bool:
 
 
 def _solve_in_turn(problem: Problem, types: Sequence[_TaskType]) -> tuple[list[EvictionStep], GangPlacement | None]:
-    """An irreducible set of victims and the unit's place. The cluster resources are left changed."""
+    """An irreducible set of victims and the unit's placement. The cluster resources are left changed."""
     snapshot, budget = problem.snapshot, problem.budget
     cluster = snapshot.cluster
     index = CandidateIndex(snapshot)
@@ -129,7 +129,7 @@ def _solve_in_turn(problem: Problem, types: Sequence[_TaskType]) -> tuple[list[E
             step.before = chain[-1] if chain else None
             chain.append(step)
             cluster.evict(step.unit)
-            index.mark_taken(step.job, 1)
+            index.mark_evicted(step.job, 1)
 
     first = types[0].victims
     evict(first)
@@ -138,7 +138,7 @@ def _solve_in_turn(problem: Problem, types: Sequence[_TaskType]) -> tuple[list[E
     cluster.rollback(evicted)
     if place is not None:
         return first, place
-    more: list[EvictionStep] = []
+    further_victims: list[EvictionStep] = []
     for each in types:
         if _place(snapshot, each.unit, budget) is not None:
             continue
@@ -146,11 +146,11 @@ def _solve_in_turn(problem: Problem, types: Sequence[_TaskType]) -> tuple[list[E
         if found is None or found.victims is None:
             return [], None
         evict(found.victims)
-        more += found.victims
+        further_victims += found.victims
         if _place(snapshot, each.unit, budget) is None:
             return [], None
     cluster.rollback(evicted)
-    for step in more:
+    for step in further_victims:
         cluster.evict(step.unit)
     all_steps = [step for chain in chains.values() for step in chain]
     oracle = PlacementOracle(cluster, problem.unit, budget)

@@ -16,7 +16,7 @@ from .fit_oracle import FitOracle, PlacementOracle, SlotOracle, single_requireme
 from .objective import NO_COST
 
 STEPS = 1_000
-NAMED = 5
+MAX_JOBS_NAMED = 5
 MAX_EXCLUDED = 20_000
 
 
@@ -53,9 +53,9 @@ def _nearest_solution(
         SlotOracle(snapshot.cluster, *simple) if simple else PlacementOracle(snapshot.cluster, unit, StepBudget(STEPS))
     )
     if not oracle.fits():
-        still = place_unit(snapshot.cluster, unit, StepBudget(STEPS), reserve=True)
+        refusal = place_unit(snapshot.cluster, unit, StepBudget(STEPS), reserve=True)
         all_others = "every other job" if after_others else "every job"
-        return f"even if {all_others} were evicted: {still.why if isinstance(still, NoFit) else found.why}"
+        return f"even if {all_others} were evicted: {refusal.why if isinstance(refusal, NoFit) else found.why}"
     needed = _excluded_units_needed(candidates, oracle, excluded)
     return f"{found.why}; with all permitted victims evicted it would still need {needed}"
 
@@ -68,7 +68,7 @@ def nearest_solution_on(
     nodes: dict[NodeResources, int],
     places: int,
 ) -> str:
-    """The same if at most `places` of the `wanted` tasks fit with all permitted victims of the pool evicted.
+    """`nearest_solution` if at most `places` of the `wanted` tasks fit with all permitted victims of the pool evicted.
 
     candidates: candidates on the `nodes` that lack the fewest GPUs. The snapshot is left changed.
     """
@@ -94,9 +94,9 @@ def _excluded_units_needed(candidates: Candidates, oracle: FitOracle, excluded: 
     for step in sorted(needed, key=lambda step: (step.job.seq, step.job.id)):
         rules.setdefault(step.job.id, rule_of[id(step.unit)])
         gpus += sum(step.job.group(index).gpu_milli for index in step.unit.indices)
-    named = [f"{name!r}, which {predicates[rules[name]]}" for name in list(rules)[:NAMED]]
-    if len(rules) > NAMED:
-        named.append(f"{len(rules) - NAMED} more such jobs")
+    named = [f"{name!r}, which {predicates[rules[name]]}" for name in list(rules)[:MAX_JOBS_NAMED]]
+    if len(rules) > MAX_JOBS_NAMED:
+        named.append(f"{len(rules) - MAX_JOBS_NAMED} more such jobs")
     what = f"the resources ({gpus_text(gpus)})" if gpus >= 1000 else "the resources"
     return f"{what} of {'; '.join(named)}"
 
@@ -111,5 +111,5 @@ def _excluded_units(candidates: Candidates) -> list[EvictionStep]:
             step = EvictionStep(job, unit, before.get(job.id), NO_COST, 0, (-job.seq, job.id, len(steps)), unit.core)
             before[job.id] = step
             steps.append(step)
-    depth = {step: at for at, step in enumerate(steps)}
-    return sorted(steps, key=lambda step: (-step.job.priority, -step.job.gpus, step.job.seq, step.job.id, -depth[step]))
+    positions = {step: at for at, step in enumerate(steps)}
+    return sorted(steps, key=lambda step: (-step.job.priority, -step.job.gpus, step.job.seq, step.job.id, -positions[step]))

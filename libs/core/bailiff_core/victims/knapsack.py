@@ -1,6 +1,6 @@
 """Exact search for equal tasks: the cheapest evictions per additional slot in each component, combined by a knapsack.
 
-A component is a set of nodes connected by candidates that run on several of them. Within a component every sensible victim
+A component is a set of nodes connected by candidates that run on several of them. Within a component every useful victim
 set is tried once and cached for later preemptors with the same requirements; over the components the cheapest combination
 is found by dynamic programming over slots. If one additional slot suffices, every node is a component of its own.
 """
@@ -23,7 +23,7 @@ SETS_PER_STEP = 16
 MAX_SETS_PER_COMPONENT = 3_000
 
 
-OptionKey = tuple[int, int, tuple[tuple[int, str, int], ...]]  # weight, number of steps, their youth keys
+OptionKey = tuple[int, int, tuple[tuple[int, str, int], ...]]  # weight, number of steps, their age keys
 
 
 @dataclass(slots=True)
@@ -48,11 +48,11 @@ class Component:
 
 @dataclass(slots=True)
 class _Increment:
-    """Steps that are evicted together, and the resources that this frees, by index of the node in the component."""
+    """Steps that are evicted together. freed: resources that this frees, by index of the node in the component."""
 
     steps: tuple[EvictionStep, ...]
     weight: int
-    frees: list[tuple[int, Resources]]
+    freed: list[tuple[int, Resources]]
     nodes: list[int]
 
 
@@ -86,7 +86,7 @@ class Knapsack:
         self.free = sum(part.slots for part in self.parts)
 
     def touch(self, nodes: Iterable[int]) -> None:
-        """Process nodes that changed permanently."""
+        """Update the nodes that changed permanently."""
         for at in dict.fromkeys(self._part_of[number] for number in nodes if number in self._part_of):
             part = self.parts[at]
             part.known = False
@@ -100,7 +100,7 @@ class Knapsack:
     ) -> tuple[list[EvictionStep] | None, bool]:
         """The cheapest set that gains `short` slots, or `None`; and whether that is certain. without: a step not to evict."""
         if self.single and short == 1:
-            return self._one_more(budget, without)
+            return self._cheapest_single(budget, without)
         found: list[list[Option]] = []
         gains = 0
         for part in self.parts:
@@ -115,26 +115,26 @@ class Knapsack:
                 gains += options[-1].gain
         return (None, True) if gains < short else _best_combination(found, short, budget)
 
-    def _one_more(self, budget: StepBudget, without: EvictionStep | None) -> tuple[list[EvictionStep] | None, bool]:
+    def _cheapest_single(self, budget: StepBudget, without: EvictionStep | None) -> tuple[list[EvictionStep] | None, bool]:
         """The cheapest option for one additional slot; only nodes whose lower bound is low enough are searched."""
         best: Option | None = None
         popped: list[tuple[OptionKey, int, int, bool]] = []
         while self._queue and (best is None or self._queue[0][0] < best.key):
-            key, at, version, sure = heappop(self._queue)
+            key, at, version, exact = heappop(self._queue)
             part = self.parts[at]
             if version != self._version[at]:
                 continue
-            if not sure:
+            if not exact:
                 options = self.options(part, budget)
                 if options is None:
-                    heappush(self._queue, (key, at, version, sure))
+                    heappush(self._queue, (key, at, version, exact))
                     for entry in popped:
                         heappush(self._queue, entry)
                     return None, False
                 if options:
                     heappush(self._queue, (options[0].key, at, version, True))
                 continue
-            popped.append((key, at, version, sure))
+            popped.append((key, at, version, exact))
             if without is None or without.job.id not in part.names:
                 best = part.options[0] if part.options else None
                 break
@@ -157,21 +157,21 @@ class Knapsack:
     def _bound(self, part: Component) -> int | None:
         """Lower bound of the weight for one additional slot on the node; `None`: impossible."""
         weights: list[int] = []
-        most = 1
+        max_freed = 1
         for name in part.names:
             for step in self.candidates.chains.get(name, ()):
                 weights.append(step.weight)
-                for node, room in self.cluster.allocation_of(step.unit):
+                for node, allocated in self.cluster.allocation_of(step.unit):
                     if node is part.nodes[0]:
-                        most = max(most, room.devices.bit_count() + len(room.shares))
+                        max_freed = max(max_freed, allocated.devices.bit_count() + len(allocated.shares))
         if not weights:
             return None
         if not self.need.gpus:
             return min(weights)
         node = part.nodes[0]
-        lacking = self.need.gpus * (part.slots + 1) - (node.future.devices & self.eligible_nodes[node]).bit_count()
+        missing_gpus = self.need.gpus * (part.slots + 1) - (node.future.devices & self.eligible_nodes[node]).bit_count()
         weights.sort()
-        return sum(weights[: max(1, -(-lacking // most))])
+        return sum(weights[: max(1, -(-missing_gpus // max_freed))])
 
     def options(self, part: Component, budget: StepBudget) -> list[Option] | None:
         """The component's options, cached."""
@@ -193,12 +193,12 @@ class Knapsack:
 
         nodes_of: dict[str, list[int]] = {}
         for name, chain in self.candidates.chains.items():
-            here: dict[int, None] = {}
+            nodes_of_job: dict[int, None] = {}
             for step in chain:
                 for node, _ in self.cluster.allocation_of(step.unit):
                     if node in self.eligible_nodes:
-                        here[node.number] = None
-            numbers = nodes_of[name] = list(here)
+                        nodes_of_job[node.number] = None
+            numbers = nodes_of[name] = list(nodes_of_job)
             if not self.single:
                 for number in numbers[1:]:
                     root[find(number)] = find(numbers[0])
@@ -219,8 +219,8 @@ class Knapsack:
         free = [node.future for node in nodes]  # per node, with the chosen steps evicted
         counts = [self._count(node) for node in nodes]
 
-        def leave(increment: _Increment) -> int:
-            for at, amount in increment.frees:
+        def evict(increment: _Increment) -> int:
+            for at, amount in increment.freed:
                 free[at] = release(free[at], amount, nodes[at].units, nodes[at].usable)
             gained = 0
             for at in increment.nodes:
@@ -231,7 +231,7 @@ class Knapsack:
         most = -1
         if len(sequences) > 1:
             before = free[:], counts[:]
-            most = sum(leave(increment) for sequence in sequences for increment in sequence)
+            most = sum(evict(increment) for sequence in sequences for increment in sequence)
             if not most:
                 return []
             free[:], counts[:] = before
@@ -239,28 +239,28 @@ class Knapsack:
         limit: list[int | None] = [None]  # lowest weight of a set with the maximum gain
         allowed = min(MAX_SETS_PER_COMPONENT, budget.remaining * SETS_PER_STEP)
 
-        def walk(at: int, gain: int, weight: int, chosen: tuple[EvictionStep, ...]) -> bool:
+        def try_sets(at: int, gain: int, weight: int, chosen: tuple[EvictionStep, ...]) -> bool:
             for number in range(at, len(sequences)):
                 before = free[:], counts[:]
-                gained, heavier, evicted = gain, weight, chosen
+                gained, total_weight, evicted = gain, weight, chosen
                 for increment in sequences[number]:
-                    heavier += increment.weight
-                    if limit[0] is not None and heavier > limit[0]:
+                    total_weight += increment.weight
+                    if limit[0] is not None and total_weight > limit[0]:
                         break
-                    gained += leave(increment)
+                    gained += evict(increment)
                     evicted = (*evicted, *increment.steps)
-                    tries.append(Option(gained, (heavier, len(evicted), ()), evicted))
+                    tries.append(Option(gained, (total_weight, len(evicted), ()), evicted))
                     if len(tries) > allowed:
                         return False
                     if gained == most:
-                        limit[0] = heavier if limit[0] is None else min(limit[0], heavier)
+                        limit[0] = total_weight if limit[0] is None else min(limit[0], total_weight)
                         break
-                    if not walk(number + 1, gained, heavier, evicted):
+                    if not try_sets(number + 1, gained, total_weight, evicted):
                         return False
                 free[:], counts[:] = before
             return True
 
-        if not walk(0, 0, 0, ()) or not budget.spend(len(tries) // SETS_PER_STEP):
+        if not try_sets(0, 0, 0, ()) or not budget.spend(len(tries) // SETS_PER_STEP):
             return None
         return _best_of(tries)
 
@@ -270,9 +270,9 @@ class Knapsack:
         return _Increment(steps, sum([step.weight for step in steps]), frees, list(dict.fromkeys([at for at, _ in frees])))
 
     def _sequences(
-        self, part: Component, here: Container[NodeResources], without: EvictionStep | None
+        self, part: Component, nodes: Container[NodeResources], without: EvictionStep | None
     ) -> list[list[tuple[EvictionStep, ...]]]:
-        """Steps with one sensible order: those of a job, and of jobs that free equal resources, cheapest first."""
+        """Steps that have one useful order: those of a job, and of jobs that free equal resources, cheapest first."""
         interchangeable: dict[object, list[EvictionStep]] = {}
         sequences: list[list[tuple[EvictionStep, ...]]] = []
         for name in part.names:
@@ -281,38 +281,38 @@ class Knapsack:
                 continue
             if len(chain) == 1:
                 if chain[0] is not without:
-                    interchangeable.setdefault(self._footprint(chain[0], here), []).append(chain[0])
+                    interchangeable.setdefault(self._footprint(chain[0], nodes), []).append(chain[0])
                 continue
-            increments = self._increments(chain, here, without)
+            increments = self._increments(chain, nodes, without)
             if increments:
                 sequences.append(increments)
-        for same in interchangeable.values():
-            same.sort(key=lambda step: (step.weight, step.youth))
-            sequences.append([(step,) for step in same])
+        for equal_steps in interchangeable.values():
+            equal_steps.sort(key=lambda step: (step.weight, step.age_key))
+            sequences.append([(step,) for step in equal_steps])
         return sequences
 
     def _increments(
-        self, chain: EvictionChain, here: Container[NodeResources], without: EvictionStep | None
+        self, chain: EvictionChain, nodes: Container[NodeResources], without: EvictionStep | None
     ) -> list[tuple[EvictionStep, ...]]:
         increments: list[tuple[EvictionStep, ...]] = []
-        waiting: list[EvictionStep] = []
+        pending: list[EvictionStep] = []
         for step in chain:
             if step is without:
                 break
-            waiting.append(step)
-            if any(node in here for node, _ in self.cluster.allocation_of(step.unit)):
-                increments.append(tuple(waiting))
-                waiting = []
+            pending.append(step)
+            if any(node in nodes for node, _ in self.cluster.allocation_of(step.unit)):
+                increments.append(tuple(pending))
+                pending = []
         return increments
 
-    def _footprint(self, step: EvictionStep, here: Container[NodeResources]) -> object:
-        """Resources that its eviction frees, as far as they matter to the requirements."""
+    def _footprint(self, step: EvictionStep, nodes: Container[NodeResources]) -> object:
+        """Resources that its eviction frees, as far as the requirements depend on them."""
         footprint = []
-        for node, room in self.cluster.allocation_of(step.unit):
-            if node in here:
-                devices = (room.devices & self.eligible_nodes[node]).bit_count()
-                shares = tuple(sorted(room.shares.items()))
-                footprint.append((node.number, devices, room.cpu_milli, room.memory_bytes, room.slots, shares))
+        for node, freed in self.cluster.allocation_of(step.unit):
+            if node in nodes:
+                devices = (freed.devices & self.eligible_nodes[node]).bit_count()
+                shares = tuple(sorted(freed.shares.items()))
+                footprint.append((node.number, devices, freed.cpu_milli, freed.memory_bytes, freed.slots, shares))
         return tuple(sorted(footprint))
 
 
@@ -335,14 +335,14 @@ def knapsack_for(
 
 
 def _best_of(tries: list[Option]) -> list[Option]:
-    """Options that no cheaper option equals in gain."""
+    """Options whose gain no cheaper option reaches."""
     found: list[Option] = []
     most = 0
     tries.sort(key=_cost)
-    for _, same in groupby(tries, key=_cost):
-        better = [option for option in same if option.gain > most]
+    for _, equal_cost in groupby(tries, key=_cost):
+        better = [option for option in equal_cost if option.gain > most]
         for option in better:
-            option.key = (*option.key[:2], tuple(sorted([step.youth for step in option.steps])))
+            option.key = (*option.key[:2], tuple(sorted([step.age_key for step in option.steps])))
         better.sort(key=lambda option: option.key)
         for option in better:
             if option.gain > most:
@@ -352,7 +352,7 @@ def _best_of(tries: list[Option]) -> list[Option]:
 
 
 def _cost(option: Option) -> OptionKey:
-    """Sort key before the youth keys are filled in."""
+    """Sort key before the age keys are filled in."""
     return option.key
 
 
@@ -371,19 +371,19 @@ def _best_combination(parts: list[list[Option]], short: int, budget: StepBudget)
 
 
 def _relevant(parts: list[list[Option]], short: int) -> list[list[Option]]:
-    """At most `short` components are used: for each gain, keep only the `short` cheapest components."""
+    """The `short` cheapest components for each gain: at most `short` components are used."""
     if len(parts) <= short:
         return parts
     most = min(short, max(options[-1].gain for options in parts))
-    able: list[list[tuple[OptionKey, int]]] = [[] for _ in range(most)]
+    by_gain: list[list[tuple[OptionKey, int]]] = [[] for _ in range(most)]
     for at, options in enumerate(parts):
         enough = 0  # gain covered by the options before
         for option in options:
             for gain in range(enough, min(option.gain, most)):
-                able[gain].append((option.key, at))
+                by_gain[gain].append((option.key, at))
             enough = option.gain
-    cache = {at: None for some in able for _, at in nsmallest(short, some)}
-    return [parts[at] for at in sorted(cache)]
+    kept = {at: None for options_of_gain in by_gain for _, at in nsmallest(short, options_of_gain)}
+    return [parts[at] for at in sorted(kept)]
 
 
 def _marginals(parts: list[list[Option]]) -> list[tuple[OptionKey, tuple[EvictionStep, ...]]] | None:
@@ -396,7 +396,7 @@ def _marginals(parts: list[list[Option]]) -> list[tuple[OptionKey, tuple[Evictio
             if option.gain != number or option.steps[: len(before)] != before:
                 return None
             steps = option.steps[len(before) :]
-            key = (sum(step.weight for step in steps), len(steps), tuple(sorted(step.youth for step in steps)))
+            key = (sum(step.weight for step in steps), len(steps), tuple(sorted(step.age_key for step in steps)))
             if last is not None and key < last:
                 return None
             found.append((key, steps))
@@ -425,16 +425,16 @@ def _knapsack(parts: list[list[Option]], short: int, budget: StepBudget) -> tupl
     if found is None:
         return None, True
     steps: list[EvictionStep] = []
-    link = found[1]
-    while link is not None:
-        link, option = link  # type: ignore[misc]
+    chain = found[1]
+    while chain is not None:
+        chain, option = chain  # type: ignore[misc]
         steps += option.steps
     return steps, True
 
 
 def tie_broken_weights(steps: Sequence[EvictionStep]) -> dict[EvictionStep, int]:
     """Weights for which no two sets of these steps are equal: ties are broken in favour of evicting younger jobs."""
-    order = sorted(dict.fromkeys(steps), key=lambda step: step.youth, reverse=True)  # oldest first
+    order = sorted(dict.fromkeys(steps), key=lambda step: step.age_key, reverse=True)  # oldest first
     size = len(order)
     # Of sets of equal size the youngest has the smallest sum, and fewer steps are always less.
     return {step: (step.weight * (size + 1) << size) + (1 << size) - (1 << rank) for rank, step in enumerate(order)}

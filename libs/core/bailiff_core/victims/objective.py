@@ -6,11 +6,11 @@ Every level is additive, so a set costs the sum of its units' costs, level by le
 2. under reclaim, GPUs taken from projects that are over their quota and within their fair share;
 3. work lost, in GPU-ms, per job at most the policy's bound; of a job that restarts to shrink, that of all its tasks;
 4. jobs stopped (a job that only shrinks is not); 5. tasks stopped; then reservations dropped;
-6. fragmentation: nodes with GPUs that a victim leaves while other jobs stay on them;
+6. fragmentation: nodes with GPUs that a victim releases while other jobs keep running on them;
    then, for a preemptor of an immediate class, victims whose grace exceeds its short grace;
 7. latest submission, 8. id: of two sets the one with the youngest job, then the second youngest, ...
 
-A gang with a reservation that has not started costs only its reservation: it is taken before any running job.
+A gang with a reservation that has not started costs only its reservation: it is evicted before any running job.
 """
 
 from collections.abc import Sequence
@@ -53,18 +53,25 @@ class EvictionCost:
 NO_COST = EvictionCost()
 
 
-def eviction_cost(state: PoolState, job: Job, leaving: Sequence[Task], *, whole: bool) -> EvictionCost:
+def eviction_cost(state: PoolState, job: Job, evicted: Sequence[Task], *, whole: bool) -> EvictionCost:
     """Cost of evicting these tasks. whole: the whole job is evicted."""
-    started = _started(leaving)
+    started = _started(evicted)
     if not started:
         return EvictionCost(reservations=1)
     if not any(map(shares_devices, job.demand.tasks)):
         gpu_milli = sum(job.group(task.index).gpu_milli for task in started)
     else:
         gpu_milli = allocated_gpu_milli(state, job, started)
-    stops = gpu_milli if whole or job.demand.elastic != "restart" else allocated_gpu_milli(state, job, _started(job.tasks))
+    stopped_gpu_milli = (
+        gpu_milli if whole or job.demand.elastic != "restart" else allocated_gpu_milli(state, job, _started(job.tasks))
+    )
     return EvictionCost(
-        gpu_milli, lost_gpu_ms(state, job, stops), int(whole), len(started), 0, _nodes_left_broken(state, job, started)
+        gpu_milli,
+        lost_gpu_ms(state, job, stopped_gpu_milli),
+        int(whole),
+        len(started),
+        0,
+        _count_fragmented_nodes(state, job, started),
     )
 
 
@@ -72,27 +79,27 @@ def _started(tasks: Sequence[Task]) -> list[Task]:
     return [task for task in tasks if task.state != "reserved"]
 
 
-def _nodes_left_broken(state: PoolState, job: Job, leaving: Sequence[Task]) -> int:
-    mine: dict[int, list[Task]] = {}
-    for task in leaving:
+def _count_fragmented_nodes(state: PoolState, job: Job, evicted: Sequence[Task]) -> int:
+    tasks_by_node: dict[int, list[Task]] = {}
+    for task in evicted:
         if task.devices:
-            mine.setdefault(task.node, []).append(task)
-    return sum(_stays_in_use(state.nodes[number], job, tasks) for number, tasks in mine.items())
+            tasks_by_node.setdefault(task.node, []).append(task)
+    return sum(_remains_in_use(state.nodes[number], job, tasks) for number, tasks in tasks_by_node.items())
 
 
-def _stays_in_use(node: Node, job: Job, leaving: Sequence[Task]) -> bool:
-    """Whether other tasks keep devices of the node after these are evicted."""
-    staying = node.allocated.devices & ~node.releasing.devices | node.reserved.devices
-    for task in leaving:
-        staying &= ~task.devices
-    if staying or not (node.allocated.shares or node.reserved.shares):
-        return bool(staying)
+def _remains_in_use(node: Node, job: Job, evicted: Sequence[Task]) -> bool:
+    """Whether other tasks use devices of the node after these are evicted."""
+    remaining = node.allocated.devices & ~node.releasing.devices | node.reserved.devices
+    for task in evicted:
+        remaining &= ~task.devices
+    if remaining or not (node.allocated.shares or node.reserved.shares):
+        return bool(remaining)
     shares = dict(node.allocated.shares)
     for number, units in node.reserved.shares.items():
         shares[number] = shares.get(number, 0) + units
     for number, units in node.releasing.shares.items():
         shares[number] = shares.get(number, 0) - units
-    for task in leaving:
+    for task in evicted:
         group = job.group(task.index)
         for number in bits(task.devices) if shares_devices(group) else ():
             shares[number] = shares.get(number, 0) - share_of(group, node.devices[number])
@@ -108,11 +115,13 @@ class CostScale:
     of_level: tuple[int, ...]
 
     @classmethod
-    def of(cls, rules: PreemptionRules, allocation_index: AllocationIndex, alike: EquivalenceClasses) -> "CostScale":
+    def of(
+        cls, rules: PreemptionRules, allocation_index: AllocationIndex, equivalence_classes: EquivalenceClasses
+    ) -> "CostScale":
         """A scale for victim sets among these jobs."""
         gpus, tasks, count = allocation_index.gpus, allocation_index.tasks, len(allocation_index.of)
         most_lost = 1000 * gpus * (rules.max_counted_loss + rules.restart_cost) // 1_000_000 + count
-        unit = 2 * tasks + 2  # lowest digit: victims whose grace exceeds the preemptor's short grace
+        unit = 2 * tasks + 2  # lowest digit: number of victims whose grace exceeds the preemptor's short grace
         of_level = []
         for most in (2 * tasks + 2, count + 1, tasks + 1, count + 1, most_lost + 1):
             of_level.append(unit)
@@ -120,14 +129,14 @@ class CostScale:
         of_share = unit
         unit *= 2 * (1000 * gpus + 1) + 1
         ranks = {}
-        for priority in alike.priorities():
+        for priority in equivalence_classes.priorities():
             ranks[priority] = unit
             unit *= 2 * (1000 * gpus + 1) + 1
         return cls(ranks, of_share, tuple(of_level))
 
     def weight(self, priority: int, cost: EvictionCost, under_share_gpu_milli: int = 0, slow: int = 0) -> int:
         """The cost as one integer."""
-        broken, reservations, tasks, jobs, lost = self.of_level
+        fragmentation, reservations, tasks, jobs, lost = self.of_level
         return (
             cost.gpu_milli * self.priorities[priority]
             + under_share_gpu_milli * self.of_share
@@ -135,6 +144,6 @@ class CostScale:
             + cost.jobs * jobs
             + cost.tasks * tasks
             + cost.reservations * reservations
-            + cost.fragmented_nodes * broken
+            + cost.fragmented_nodes * fragmentation
             + slow
         )

@@ -31,7 +31,7 @@ def find_relocations(cluster: ClusterResources, steps: Sequence[EvictionStep], b
 
     The victims are evicted and the preemptor is placed in `cluster`; new placements are taken there. A gang is relocated as
     a whole; tasks whose original place is free keep it. Surplus tasks of a job that continues are relocated one by one, the
-    last step first: some may find a place and others not.
+    last step first: some of them may have no new placement.
     """
     value: dict[str, int] = {}
     parts: dict[str, list[Unit]] = {}
@@ -55,16 +55,16 @@ def find_relocations(cluster: ClusterResources, steps: Sequence[EvictionStep], b
 
 
 def _shape(unit: Unit) -> object:
-    """Equal for units that either all fit or all do not."""
+    """Equal for units of which either all fit or none does."""
     if has_topology_constraints(unit.job.demand):
         return unit.job.id, unit.indices
     return tuple((need, len(indices)) for need, indices in requirements_of_unit(unit).items())
 
 
-def units_without_relocation(leaving: Iterable[Unit], moved: Mapping[str, GangPlacement]) -> list[Unit]:
+def units_without_relocation(evicted: Iterable[Unit], moved: Mapping[str, GangPlacement]) -> list[Unit]:
     """Units with at least one task that is not relocated."""
-    there = {name: dict.fromkeys(task.index for task in place.tasks) for name, place in moved.items()}
-    return [unit for unit in leaving if not all(index in there.get(unit.job.id, ()) for index in unit.indices)]
+    relocated = {name: dict.fromkeys(task.index for task in place.tasks) for name, place in moved.items()}
+    return [unit for unit in evicted if not all(index in relocated.get(unit.job.id, ()) for index in unit.indices)]
 
 
 def relocate(cluster: ClusterResources, unit: Unit, budget: StepBudget) -> GangPlacement | None:
@@ -74,10 +74,10 @@ def relocate(cluster: ClusterResources, unit: Unit, budget: StepBudget) -> GangP
     kept: list[TaskPlacement] = []
     missing: list[int] = []
     for index in unit.indices:
-        alone = Unit(unit.job, (index,), unit.core)
+        single = Unit(unit.job, (index,), unit.core)
         task = unit.job.task(index)
-        if task is not None and cluster.allocation_of(alone) and cluster.original_place_is_free(alone):
-            cluster.restore(alone)
+        if task is not None and cluster.allocation_of(single) and cluster.original_place_is_free(single):
+            cluster.restore(single)
             kept.append(TaskPlacement(index, task.node, task.devices))
         else:
             missing.append(index)

@@ -25,7 +25,7 @@ from .objective import EvictionCost, eviction_cost
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The proposal holds. victims: still needed, with their current losses. dropped: ended, or no longer needed."""
+    """The proposal is still valid. victims: still needed, with their current losses. dropped: ended, or no longer needed."""
 
     unit: Unit
     victims: tuple[VictimChoice, ...]
@@ -35,7 +35,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """The proposal does not hold in the current state."""
+    """The proposal is not valid in the current state."""
 
     reason: str
 
@@ -59,14 +59,14 @@ class _Victim:
 
     def eviction_cost(self) -> EvictionCost:
         """Current cost of its eviction."""
-        return eviction_cost(self.state, self.job, _tasks(self.job, self.units), whole=self.units[-1].core)
+        return eviction_cost(self.state, self.job, _tasks_of(self.job, self.units), whole=self.units[-1].core)
 
     def value(self) -> tuple[int, EvictionCost, int, str]:
         """Sort key; the most valuable is last."""
         return (self.job.priority, self.eviction_cost(), -self.job.seq, self.job.id)
 
     def choice(self) -> VictimChoice:
-        """The victim as written to the record."""
+        """The victim as it is recorded."""
         job, indices = self.job, [index for unit in self.units for index in unit.indices]
         cost = self.eviction_cost()
         return VictimChoice(
@@ -83,38 +83,38 @@ class _Victim:
         )
 
 
-def revalidate_proposal(snapshot: SchedulingSnapshot, shares: Shares, preemptor: Job, answer: Proposal) -> Accepted | Stale:
-    """Whether the proposal (not a refusal) still holds, with the placement it names. The snapshot is unchanged."""
+def revalidate_proposal(snapshot: SchedulingSnapshot, shares: Shares, preemptor: Job, proposal: Proposal) -> Accepted | Stale:
+    """Whether the proposal (not a refusal) is still valid with its placement. The snapshot is unchanged."""
     mark = snapshot.mark()
     try:
-        return _check(snapshot, shares, preemptor, answer)
+        return _check(snapshot, shares, preemptor, proposal)
     except ValueError as error:
         return Stale(str(error))
     finally:
         snapshot.rollback(mark)
 
 
-def _check(snapshot: SchedulingSnapshot, shares: Shares, preemptor: Job, answer: Proposal) -> Accepted | Stale:
-    if answer.refused is not None or answer.job != preemptor.id:
+def _check(snapshot: SchedulingSnapshot, shares: Shares, preemptor: Job, proposal: Proposal) -> Accepted | Stale:
+    if proposal.refused is not None or proposal.job != preemptor.id:
         return Stale("the proposal is a refusal or for another job")
     unit = next_unit(preemptor)
-    if unit is None or preemptor.phase not in ("pending", "starting", "running") or bool(answer.tasks) != bool(preemptor.tasks):
+    if unit is None or preemptor.phase not in ("pending", "starting", "running") or bool(proposal.tasks) != bool(preemptor.tasks):
         return Stale(f"{preemptor.id!r} is no longer pending")
-    if answer.tasks and sorted(numbers(answer.tasks)) != sorted(unit.indices):
+    if proposal.tasks and sorted(numbers(proposal.tasks)) != sorted(unit.indices):
         return Stale(f"{preemptor.id!r} needs other tasks now")
     try:
-        place = GangPlacement(tuple(decode_placement(preemptor, answer.placement, unit.indices)), future=True)
+        place = GangPlacement(tuple(decode_placement(preemptor, proposal.placement, unit.indices)), future=True)
     except ValueError as error:
         return Stale(f"the placement is invalid: {error}")
-    if answer.action == "allocate" or not answer.victims:
+    if proposal.action == "allocate" or not proposal.victims:
         problem = over_limit(snapshot, unit, place) or _obstacle(snapshot.cluster, unit, place)
-        return Stale(problem) if problem else Accepted(unit, (), (), answer.placement)
-    why = action_not_permitted(snapshot, shares, unit, answer.action)
+        return Stale(problem) if problem else Accepted(unit, (), (), proposal.placement)
+    why = action_not_permitted(snapshot, shares, unit, proposal.action)
     if why is not None:
-        return Stale(f"{preemptor.id!r} may no longer use {answer.action}: {why}")
-    constraints = Constraints(snapshot, shares, unit, answer.action)
+        return Stale(f"{preemptor.id!r} may no longer use {proposal.action}: {why}")
+    constraints = Constraints(snapshot, shares, unit, proposal.action)
     dropped: list[str] = []
-    victims = _current_victims(snapshot, preemptor, answer, dropped)
+    victims = _current_victims(snapshot, preemptor, proposal, dropped)
     if isinstance(victims, Stale):
         return victims
     cluster = snapshot.cluster
@@ -125,7 +125,7 @@ def _check(snapshot: SchedulingSnapshot, shares: Shares, preemptor: Job, answer:
     if problem is not None:
         return Stale(problem)
     cluster.place(unit, place)
-    if answer.action == "consolidate":
+    if proposal.action == "consolidate":
         problem = _relocate_all(cluster, victims, dropped)
         if problem is not None:
             return Stale(problem)
@@ -135,23 +135,25 @@ def _check(snapshot: SchedulingSnapshot, shares: Shares, preemptor: Job, answer:
         for victim in victims:
             _relocate(cluster, victim, at_all=not constraints.has_limits)
     allowed = snapshot.state.rules.preemption.max_migrations
-    if answer.action == "consolidate" and allowed is not None and allowed < len(victims):
+    if proposal.action == "consolidate" and allowed is not None and allowed < len(victims):
         return Stale("the policy does not allow that many migrations")
-    leaving = [one for victim in victims for one in victim.units]
+    evicted = [one for victim in victims for one in victim.units]
     moved = {victim.job.id: victim.moved for victim in victims}
-    taken = [one for one in leaving if not all(index in moved.get(one.job.id, ()) for index in one.indices)]
-    problem = constraints.over_limit_after(taken, place) or constraints.violation(leaving, taken) or constraints.imbalance(taken)
+    taken = [one for one in evicted if not all(index in moved.get(one.job.id, ()) for index in one.indices)]
+    problem = constraints.over_limit_after(taken, place) or constraints.violation(evicted, taken) or constraints.imbalance(taken)
     if problem is not None:
         return Stale(problem)
-    return Accepted(unit, tuple(victim.choice() for victim in victims), tuple(dropped), answer.placement)
+    return Accepted(unit, tuple(victim.choice() for victim in victims), tuple(dropped), proposal.placement)
 
 
-def _current_victims(snapshot: SchedulingSnapshot, preemptor: Job, answer: Proposal, dropped: list[str]) -> list[_Victim] | Stale:
+def _current_victims(
+    snapshot: SchedulingSnapshot, preemptor: Job, proposal: Proposal, dropped: list[str]
+) -> list[_Victim] | Stale:
     """The victims as they are now. Those that ended, or are evicting already, are added to `dropped`."""
     state = snapshot.state
-    shields = Shields(state, answer.action, preemptor)
+    shields = Shields(state, proposal.action, preemptor)
     found: dict[str, _Victim] = {}
-    for choice in answer.victims:
+    for choice in proposal.victims:
         job = state.jobs.get(choice.job)
         if choice.job in found or choice.job in dropped:
             return Stale(f"victim {choice.job!r} is named twice")
@@ -162,15 +164,15 @@ def _current_victims(snapshot: SchedulingSnapshot, preemptor: Job, answer: Propo
         if not units:
             dropped.append(choice.job)
             continue
-        if choice.reserved and any(task.state != "reserved" for task in _tasks(job, units)):
+        if choice.reserved and any(task.state != "reserved" for task in _tasks_of(job, units)):
             return Stale(f"victim {job.id!r} has started since")
         for unit in units:
             rule = shields.excluded_by(unit)
             if rule is not None:
                 return Stale(f"victim {job.id!r} is now protected by rule {rule!r}")
         moved = decode_placement(job, choice.moved_to, choice.relocated_tasks)
-        leaves = dict.fromkeys(index for unit in units for index in unit.indices)
-        found[job.id] = _Victim(state, job, units, {place.index: place for place in moved if place.index in leaves})
+        evicted = dict.fromkeys(index for unit in units for index in unit.indices)
+        found[job.id] = _Victim(state, job, units, {place.index: place for place in moved if place.index in evicted})
     return list(found.values())
 
 
@@ -179,7 +181,7 @@ def _reprieve(
 ) -> list[_Victim]:
     """Reprieve victims that fit in their original place, most valuable first; the preemptor is placed in `cluster`.
 
-    A job to be relocated whole stays whole or is relocated whole: losing a part of it may not be permitted.
+    A job to be relocated whole is reprieved whole or relocated whole: losing a part of it may not be permitted.
     """
     for victim in sorted(victims, key=lambda victim: victim.value(), reverse=True):
         if victim.moved and victim.units[-1].core and not cluster.original_place_is_free(victim.whole()):
@@ -206,10 +208,10 @@ def _relocate(cluster: ClusterResources, victim: _Victim, *, at_all: bool = True
         if not at_all or not all(index in victim.moved for index in unit.indices):
             obstacle: str | None = "not all of its tasks have one"
         else:
-            there = GangPlacement(tuple(victim.moved[index] for index in unit.indices), future=True)
-            obstacle = _obstacle(cluster, unit, there)
+            place = GangPlacement(tuple(victim.moved[index] for index in unit.indices), future=True)
+            obstacle = _obstacle(cluster, unit, place)
             if obstacle is None:
-                cluster.place(unit, there)
+                cluster.place(unit, place)
                 continue
         problem = obstacle
         for index in unit.indices:
@@ -218,7 +220,7 @@ def _relocate(cluster: ClusterResources, victim: _Victim, *, at_all: bool = True
 
 
 def _relocate_all(cluster: ClusterResources, victims: Sequence[_Victim], dropped: list[str]) -> str | None:
-    """Relocate all victims as proposed, then keep those in place that can stay. Returns why a relocation is impossible."""
+    """Relocate all victims as proposed, then reprieve those that need not move. Returns why a relocation is impossible."""
     for victim in victims:
         problem = _relocate(cluster, victim)
         if len(victim.moved) < len(victim.whole().indices):
@@ -228,7 +230,7 @@ def _relocate_all(cluster: ClusterResources, victims: Sequence[_Victim], dropped
             unit = victim.relocation_units()[0]
             if not cluster.original_place_is_free(unit):
                 break
-            cluster.restore(unit)  # its new place stays taken, so that no other victim relies on it
+            cluster.restore(unit)  # its new place remains allocated, so that no other victim relies on it
             del victim.units[0 if unit.core else -1 :]
             for index in unit.indices:
                 del victim.moved[index]
@@ -272,6 +274,6 @@ def _topology_violation(cluster: ClusterResources, part: TopologyPart, node_of: 
     return next((problem for problem in (_topology_violation(cluster, inner, node_of) for inner in part.parts) if problem), None)
 
 
-def _tasks(job: Job, units: Sequence[Unit]) -> list[Task]:
+def _tasks_of(job: Job, units: Sequence[Unit]) -> list[Task]:
     found = [job.task(index) for unit in units for index in unit.indices]
     return [task for task in found if task is not None]

@@ -20,7 +20,7 @@ RUNNER_UP_TRIES = 2
 IMPROVEMENTS = 5
 PLACEMENT_STEPS = 10_000
 RELOCATION_STEPS = 2_000
-MAX_TIE_BROKEN = 2_000  # up to this many candidates ties are broken by age; beyond, sets of equal cost count as equal
+MAX_TIE_BROKEN = 2_000  # up to this number of candidates ties are broken by age; above it, sets of equal cost are equal
 
 
 class GeneralSolver:
@@ -83,7 +83,7 @@ class GeneralSearch:
 
     def _knapsack_runner_up(self, slots: Knapsack, short: int) -> list[EvictionStep]:
         best: list[EvictionStep] = []
-        heaviest = sorted(self.bound, key=lambda step: (-step.weight, step.youth))[:RUNNER_UP_TRIES]
+        heaviest = sorted(self.bound, key=lambda step: (-step.weight, step.age_key))[:RUNNER_UP_TRIES]
         for reprieved in heaviest:
             part = self.budget.part(self.budget.remaining // 4)
             other, _ = slots.cheapest(short, part, without=reprieved)
@@ -109,9 +109,9 @@ class GeneralSearch:
     # --- any unit, any constraints
 
     def _general(self) -> Solution:
-        found = self._among(self._permitted(), with_relocations=False)
+        found = self._search_among(self._permitted(), with_relocations=False)
         if found.victims is None and self.constraints.reclaim is not None and not self.constraints.has_limits:
-            relocating = self._among(list(self.candidates.chains.values()), with_relocations=True)
+            relocating = self._search_among(list(self.candidates.chains.values()), with_relocations=True)
             if relocating.victims is not None:
                 relocating.proven = relocating.proven and found.proven
                 return relocating
@@ -132,7 +132,7 @@ class GeneralSearch:
                 chains.append(allowed)
         return chains
 
-    def _among(self, chains: list[EvictionChain], *, with_relocations: bool) -> Solution:
+    def _search_among(self, chains: list[EvictionChain], *, with_relocations: bool) -> Solution:
         mark = self.snapshot.mark()
         all_steps = [step for chain in chains for step in chain]
         for step in all_steps:
@@ -180,7 +180,7 @@ class GeneralSearch:
         def accept_whole(steps: list[EvictionStep], budget: StepBudget) -> bool:
             return (with_relocations or not _has_unneeded_victim(oracle, steps)) and accept(steps, budget)
 
-        gated = self.constraints.constrains_set
+        constrained = self.constraints.constrains_set
         best = self._first(oracle, order, chains, accept)
         limit = weight_of(best) if best else None
         part = self.budget.part(self.budget.remaining * 3 // 4)
@@ -191,7 +191,7 @@ class GeneralSearch:
             limit,
             part,
             set_constraint=self._set_constraint(with_relocations=with_relocations),
-            accept=accept_whole if gated else None,
+            accept=accept_whole if constrained else None,
         )
         self.budget.join(part)
         proven = finished and oracle.exact
@@ -202,25 +202,25 @@ class GeneralSearch:
         if not best:
             why = "" if proven else "found no permitted set of victims that makes it fit within the step budget"
             return Solution(self.candidates, proven=proven, why=why)
-        second = self._runner_up(oracle, order, best, weights, accept)
+        runner_up = self._runner_up(oracle, order, best, weights, accept)
         for _ in range(0 if proven else IMPROVEMENTS):
-            if not second or weight_of(second) > weight_of(best):
+            if not runner_up or weight_of(runner_up) > weight_of(best):
                 break
-            best, second = second, self._runner_up(oracle, order, second, weights, accept) or best
-        return Solution(self.candidates, best, proven=proven, runner_up=second, bound=best if proven else self.bound)
+            best, runner_up = runner_up, self._runner_up(oracle, order, runner_up, weights, accept) or best
+        return Solution(self.candidates, best, proven=proven, runner_up=runner_up, bound=best if proven else self.bound)
 
     def _set_constraint(self, *, with_relocations: bool) -> SetConstraint | None:
         """Incremental test of the constraints; with relocations, only of those that do not depend on them."""
         if self.constraints.set_tests.any:
-            return _AllTogether(self.constraints, with_relocations=with_relocations)
+            return _FullSetConstraint(self.constraints, with_relocations=with_relocations)
         if self.constraints.reclaim is None or with_relocations:
             return None
-        return _OneByOne(Losses(self.constraints.reclaim, self.snapshot.usage))
+        return _LossConstraint(Losses(self.constraints.reclaim, self.snapshot.usage))
 
     def _first(
         self, oracle: FitOracle, order: list[EvictionStep], chains: list[EvictionChain], accept: Test
     ) -> list[EvictionStep]:
-        """A first set: what remains after all reprieves, in the first of several orders for which it is permitted."""
+        """A first set: the steps still evicted after all reprieves, in the first of several orders whose set is permitted."""
         best = self._reprieve_all(oracle, order, accept)
         if best or not self.constraints.constrains_set:
             return best
@@ -250,29 +250,29 @@ class GeneralSearch:
         weights: Mapping[EvictionStep, int],
         accept: Test,
     ) -> list[EvictionStep]:
-        """The lightest set found by reprieves if one of the heaviest victims, and the later steps of its job, must stay."""
+        """The lightest set found by reprieves if one of the heaviest victims, and the later steps of its job, are kept."""
         best: list[EvictionStep] = []
         tries = RUNNER_UP_TRIES if isinstance(oracle, SlotOracle) else 1
         for reprieved in sorted(victims, key=lambda step: -weights[step])[:tries]:
-            staying_steps = [step for step in order if step.job is reprieved.job and _follows(step, reprieved)]
-            others = self._without(oracle, order, staying_steps, accept)
+            kept_steps = [step for step in order if step.job is reprieved.job and _follows(step, reprieved)]
+            others = self._runner_up_without(oracle, order, kept_steps, accept)
             if others and (not best or sum(weights[step] for step in others) < sum(weights[step] for step in best)):
                 best = others
         return best
 
-    def _without(
-        self, oracle: FitOracle, order: Sequence[EvictionStep], staying_steps: Sequence[EvictionStep], accept: Test
+    def _runner_up_without(
+        self, oracle: FitOracle, order: Sequence[EvictionStep], kept_steps: Sequence[EvictionStep], accept: Test
     ) -> list[EvictionStep]:
-        back = []
-        for step in staying_steps:
+        reprieved = []
+        for step in kept_steps:
             if not oracle.reprieve(step):
                 break
-            back.append(step)
+            reprieved.append(step)
         found: list[EvictionStep] = []
-        if len(back) == len(staying_steps):
-            staying = dict.fromkeys(staying_steps)
-            found = self._reprieve_all(oracle, [step for step in order if step not in staying], accept)
-        for step in back:
+        if len(reprieved) == len(kept_steps):
+            kept = dict.fromkeys(kept_steps)
+            found = self._reprieve_all(oracle, [step for step in order if step not in kept], accept)
+        for step in reprieved:
             oracle.evict(step)
         return found
 
@@ -295,7 +295,7 @@ class GeneralSearch:
         relocated = dict.fromkeys(unit.job.id for unit in whole)
         earlier = dict.fromkeys(step.before for step in steps)
         last = [step.unit for step in steps if step not in earlier and step.job.id not in relocated]
-        # No victim is evicted only to make another one relocatable.
+        # No victim may be evicted only to make another one relocatable.
         return not any(self._fits_with_restored(unit, budget) for unit in (*whole, *last))
 
     def _fits_with_restored(self, unit: Unit, budget: StepBudget) -> bool:
@@ -313,22 +313,22 @@ class GeneralSearch:
         return [step.unit for step in steps]
 
 
-class _AllTogether:
+class _FullSetConstraint:
     """Tests the whole set on each change."""
 
     def __init__(self, constraints: Constraints, *, with_relocations: bool) -> None:
-        self._constraints, self._with_moves = constraints, with_relocations
+        self._constraints, self._with_relocations = constraints, with_relocations
         self._evicted: list[Unit] = []
 
     def push(self, step: EvictionStep) -> bool:
         self._evicted.append(step.unit)
-        return self._constraints.allows(self._evicted[::-1], [] if self._with_moves else None)
+        return self._constraints.allows(self._evicted[::-1], [] if self._with_relocations else None)
 
     def pop(self) -> None:
         self._evicted.pop()
 
 
-class _OneByOne:
+class _LossConstraint:
     """Tracks the losses of projects incrementally."""
 
     def __init__(self, losses: Losses) -> None:
@@ -338,7 +338,7 @@ class _OneByOne:
         return self._losses.take(step.unit)
 
     def pop(self) -> None:
-        self._losses.give_back()
+        self._losses.undo()
 
 
 def _has_unneeded_victim(oracle: FitOracle, steps: Sequence[EvictionStep]) -> bool:

@@ -1,4 +1,4 @@
-"""Solver for equal tasks on large pools: a shortlist of nodes is searched exactly, and the others are proven more expensive.
+"""Solver for equal tasks on large pools: a shortlist of nodes is searched exactly, and all others are proven more expensive.
 
 Every node has a lower bound of the cost per number of slots gained: GPUs of the lowest priorities first, and of each
 priority those whose work started last. The nodes with the lowest bounds are searched exactly. The result is optimal if, for
@@ -26,7 +26,7 @@ from .knapsack import Knapsack, Option
 from .objective import CostScale, EvictionCost
 from .solver_interface import Problem, Solution
 
-MIN_ACTIVE_JOBS = 200  # with fewer active jobs, all of them are searched
+MIN_ACTIVE_JOBS = 200  # with fewer active jobs, all of them are candidates of an exact search
 INITIAL_SIZE = 8
 MOST_GAINS = 16
 IMPOSSIBLE = 1 << 62
@@ -48,10 +48,10 @@ class _LevelColumns:
         self.least, self.jobs, self.tasks = level.least.reshape(-1), level.jobs_for.reshape(-1), level.tasks_for.reshape(-1)
         self.first: Ints = rows * width
         lost = np.zeros((len(level.gpus), width), np.int64)
-        held = np.subtract(now, level.since, out=lost[:, 1:])
-        np.clip(held, 0, rules.max_counted_loss, out=held)
-        held += rules.restart_cost
-        held //= 1_000  # rounded down per GPU, so never above the rounded loss of a job
+        work = np.subtract(now, level.since, out=lost[:, 1:])
+        np.clip(work, 0, rules.max_counted_loss, out=work)
+        work += rules.restart_cost
+        work //= 1_000  # rounded down per GPU, so never above the rounded loss of a job
         self.lost: Ints = np.cumsum(lost, axis=1, out=lost).reshape(-1)
 
 
@@ -79,7 +79,7 @@ class PriceBounds:
             jobs += column.jobs.take(at)
             tasks += column.tasks.take(at)
         jobs *= self.whole[places]
-        broken = jobs * self.breaks[places]  # each job evicted beside others leaves the node partially used
+        broken = jobs * self.breaks[places]  # each job that is evicted while others remain leaves the node partially used
         tie_breakers: Ints = ((((jobs * COUNT_BASE) + tasks) * COUNT_BASE + broken) << SEQ_BITS) + self.age[places]
         return tie_breakers
 
@@ -108,11 +108,11 @@ class Shortlist:
         self._largest = np.zeros(len(self.rows), np.int64)
         for level in self._levels:
             self._largest = np.maximum(self._largest, level.largest[self.rows])
-        self._nothing = sum((level.cost_free[self.rows] for level in self._levels), np.zeros(len(self.rows), np.int64))
-        self._widest = max(int((self.free + self._nothing).max(initial=0)), allocation_index.max_devices)
+        self._cost_free = sum((level.cost_free[self.rows] for level in self._levels), np.zeros(len(self.rows), np.int64))
+        self._widest = max(int((self.free + self._cost_free).max(initial=0)), allocation_index.max_devices)
         self._devices = gpu_index.devices
-        going = sum((level.gpus[self.rows] for level in self._levels), self.free + self._nothing)
-        self._attainable = np.minimum(going, self._devices)
+        attainable = sum((level.gpus[self.rows] for level in self._levels), self.free + self._cost_free)
+        self._attainable = np.minimum(attainable, self._devices)
 
     def most_gains(self, short: int) -> int:
         """Upper bound of the slots that one node may gain."""
@@ -156,14 +156,14 @@ class Shortlist:
     def _price_bounds(
         self, gained: int, columns: list[_LevelColumns], whole: Flags, breaks: Flags, age: Ints
     ) -> PriceBounds | None:
-        missing = np.maximum(0, (self.slots + gained) * self.need.gpus - self.free - self._nothing)
+        missing = np.maximum(0, (self.slots + gained) * self.need.gpus - self.free - self._cost_free)
         count = len(self.rows)
         lost = np.zeros(count, np.int64)
         taken: list[tuple[_LevelColumns, Ints]] = []
         below = sum((column.gpus for column in columns), np.zeros(count, np.int64))
         impossible = below < missing
         for column in reversed(columns):
-            below = below - column.gpus  # take as little as possible of the highest priority
+            below = below - column.gpus  # as few GPUs as possible of the highest priority
             part = column.least.take(column.first + np.minimum(np.maximum(missing - below, 0), column.gpus))
             taken.append((column, part))
             if part.any():
@@ -201,7 +201,7 @@ class Shortlist:
         price = int(prices.min(initial=IMPOSSIBLE))
         if price >= IMPOSSIBLE:
             return None
-        tail, youth = divmod(int(bound.tie_breakers(np.flatnonzero(prices == price)).min()), 1 << SEQ_BITS)
+        tail, age = divmod(int(bound.tie_breakers(np.flatnonzero(prices == price)).min()), 1 << SEQ_BITS)
         tail, broken = divmod(tail, COUNT_BASE)
         jobs, tasks = divmod(tail, COUNT_BASE)
         classes, lost = divmod(price, bound.unit)
@@ -211,7 +211,7 @@ class Shortlist:
         for priority in self.priorities:
             classes, gpus = divmod(classes, self._widest + 1)
             weight += scale.weight(priority, EvictionCost(gpu_milli=1000 * gpus))
-        return weight, jobs, -((1 << SEQ_BITS) - 1 - youth)
+        return weight, jobs, -((1 << SEQ_BITS) - 1 - age)
 
 
 class ShortlistSolver:
@@ -223,7 +223,7 @@ class ShortlistSolver:
 
 
 def search_shortlist(problem: Problem) -> Solution | None:
-    """The cheapest set, or that there is none, always proven; `None` if all candidates have to be considered."""
+    """The cheapest set, or a proof that there is none; `None` if all candidates have to be considered."""
     snapshot, unit, action, budget = problem.snapshot, problem.unit, problem.action, problem.budget
     simple = single_requirement(unit)
     if len(snapshot.state.active) < MIN_ACTIVE_JOBS or simple is None or not simple[0].gpus:
@@ -234,17 +234,17 @@ def search_shortlist(problem: Problem) -> Solution | None:
     need, wanted = simple
     priorities = sorted({group[1] for group in groups.evictable_classes} & snapshot.allocation_index.levels.keys())
     shortlist = Shortlist(snapshot.allocation_index, snapshot.cluster, need, priorities)
-    fitting = shortlist.most_slots()
-    if fitting < wanted:
-        close = shortlist.nearest(wanted)
-        names = [name for node in close for name in snapshot.allocation_index.on.get(node.number, ())]
+    max_slots = shortlist.most_slots()
+    if max_slots < wanted:
+        nearest_nodes = shortlist.nearest(wanted)
+        names = [name for node in nearest_nodes for name in snapshot.allocation_index.on.get(node.number, ())]
         candidates = problem.index.candidates_among(action, unit.job, names, groups, problem.under_share)
-        why = nearest_solution_on(snapshot, candidates, need, wanted, close, fitting)
+        why = nearest_solution_on(snapshot, candidates, need, wanted, nearest_nodes, max_slots)
         return Solution(candidates, proven=True, why=why)
     if not priorities or not problem.index.prefers_shortlist(action, unit.job):
         return None
     short = wanted - int(shortlist.slots.sum())
-    if short <= 0:  # it does not lack resources
+    if short <= 0:  # no GPUs are missing
         return None
     gains = shortlist.most_gains(short)
     if not 0 < gains <= MOST_GAINS:
@@ -278,15 +278,15 @@ def search_shortlist(problem: Problem) -> Solution | None:
 
 def _add_connected(allocation_index: AllocationIndex, shortlist: Shortlist, chosen: EligibleNodes) -> None:
     """Add all nodes connected to these by a job, so that components are complete."""
-    waiting = [node.number for node in chosen]
-    while waiting:
-        for name in allocation_index.on.get(waiting.pop(), ()):
+    queue = [node.number for node in chosen]
+    while queue:
+        for name in allocation_index.on.get(queue.pop(), ()):
             for number in allocation_index.of[name].nodes:
                 place = shortlist.place_of.get(number)
                 if place is not None and shortlist.eligible_nodes[place][0] not in chosen:
                     node, devices = shortlist.eligible_nodes[place]
                     chosen[node] = devices
-                    waiting.append(number)
+                    queue.append(number)
 
 
 def _is_proven(
@@ -306,22 +306,22 @@ def _is_proven(
         enough = 0
         for part in knapsack.parts:
             offer = next((option for option in knapsack.options(part, budget) or () if option.gain >= gained), None)
-            if offer is not None and _no_dearer(offer, least):
+            if offer is not None and _costs_at_most(offer, least):
                 enough += 1
         if enough < short:
             return False
     return True
 
 
-def _no_dearer(offer: Option, least: LowestPrice) -> bool:
-    weight, steps, youth = offer.key
-    return weight < least[0] or (weight == least[0] and steps <= least[1] and youth[0][0] <= least[2])
+def _costs_at_most(option: Option, least: LowestPrice) -> bool:
+    weight, steps, age_key = option.key
+    return weight < least[0] or (weight == least[0] and steps <= least[1] and age_key[0][0] <= least[2])
 
 
 def _runner_up(
     knapsack: Knapsack, steps: list[EvictionStep], short: int, constraints: Constraints, budget: StepBudget
 ) -> list[EvictionStep]:
-    heaviest = max(steps, key=lambda step: (step.weight, step.youth))
+    heaviest = max(steps, key=lambda step: (step.weight, step.age_key))
     part = budget.part(budget.remaining // 4)
     other, _ = knapsack.cheapest(short, part, without=heaviest)
     budget.join(part)

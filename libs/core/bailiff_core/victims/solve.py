@@ -16,7 +16,7 @@ from bailiff_core.quota.quota_aware_placement import place_within_bounds
 from bailiff_core.quota.quota_checks import Shares, over_limit
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot
 
-from .candidates import NAMED, CandidateIndex, Candidates, EvictionStep
+from .candidates import MAX_EXAMPLES, CandidateIndex, Candidates, EvictionStep
 from .consolidation import ConsolidationSolver
 from .constraints import Constraints, action_not_permitted
 from .fit_oracle import cannot_fit
@@ -34,7 +34,7 @@ MOVE_STEPS = 5_000
 MAX_JOBS_NAMED = 50
 
 
-# In order; the first solution is taken. The last two solve every problem of their actions.
+# In order; the first solution is used. The last two solve every problem of their actions.
 SOLVERS: tuple[Solver, ...] = (ShortlistSolver(), HeterogeneousGangSolver(), ConsolidationSolver(), GeneralSolver())
 
 
@@ -42,19 +42,19 @@ SOLVERS: tuple[Solver, ...] = (ShortlistSolver(), HeterogeneousGangSolver(), Con
 class SelectionBatch:
     """State shared by the searches of one batch. shares: fair shares at its start.
 
-    earlier: units evicted for preemptors solved before. decided: some preemptor is solved, and placed in `snapshot`.
+    earlier: units evicted for earlier preemptors. has_decisions: some preemptor is solved, and placed in `snapshot`.
     """
 
     snapshot: SchedulingSnapshot
     shares: Shares
     index: CandidateIndex
     earlier: list[Unit] = field(default_factory=list)
-    decided: bool = False
+    has_decisions: bool = False
     knapsacks: KnapsackCache = field(default_factory=dict)
 
     @classmethod
     def on(cls, snapshot: SchedulingSnapshot, shares: Shares | None = None, preemptors: int = 1) -> "SelectionBatch":
-        """A batch for this many preemptors on the snapshot as it is."""
+        """A batch for `preemptors` requests on the current snapshot."""
         return cls(snapshot, shares_now(snapshot) if shares is None else shares, CandidateIndex(snapshot, preemptors))
 
 
@@ -74,18 +74,18 @@ def select_victims(batch: SelectionBatch, unit: Unit, action: Action, budget: St
 def _select(batch: SelectionBatch, unit: Unit, action: Action, budget: StepBudget, request: int) -> Proposal:
     snapshot, job = batch.snapshot, unit.job
     tasks = ranges(unit.indices) if job.tasks else ""
-    answer = Proposal(request=request, job=job.id, action=action, tasks=tasks)
+    proposal = Proposal(request=request, job=job.id, action=action, tasks=tasks)
     why = action_not_permitted(snapshot, batch.shares, unit, action)
     if why is not None:
-        return _refused(answer, "impossible", why, Explanation(steps=budget.used, proven=True))
+        return _refused(proposal, "impossible", why, Explanation(steps=budget.used, proven=True))
     if not cannot_fit(snapshot.cluster, unit):
         part = budget.part(budget.remaining // 4)
         mark = snapshot.mark()
-        found_free = place_within_bounds(snapshot, unit, part)
+        free_place = place_within_bounds(snapshot, unit, part)
         snapshot.rollback(mark)
         budget.join(part)
-        if isinstance(found_free, GangPlacement) and over_limit(snapshot, unit, found_free) is None:
-            return answer.model_copy(update={"action": "allocate", "placement": encode_placement(found_free)})
+        if isinstance(free_place, GangPlacement) and over_limit(snapshot, unit, free_place) is None:
+            return proposal.model_copy(update={"action": "allocate", "placement": encode_placement(free_place)})
     under_share = _under_share(batch) if action == "reclaim" else {}
     constraints = Constraints(snapshot, batch.shares, unit, action, batch.earlier)
     problem = Problem(snapshot, batch.index, unit, action, constraints, under_share, budget, batch.knapsacks)
@@ -93,16 +93,16 @@ def _select(batch: SelectionBatch, unit: Unit, action: Action, budget: StepBudge
     if solution.victims is None:
         explanation = _explanation(budget, solution)
         if not solution.proven:
-            return _refused(answer, "gave-up", solution.why, explanation)
+            return _refused(proposal, "gave-up", solution.why, explanation)
         would_need = solution.why or nearest_solution(
-            snapshot, unit, solution.candidates, constraints, after_others=batch.decided
+            snapshot, unit, solution.candidates, constraints, after_others=batch.has_decisions
         )
-        return _refused(answer, "impossible", would_need, explanation)
-    return _accepted(answer, problem, solution)
+        return _refused(proposal, "impossible", would_need, explanation)
+    return _accepted(proposal, problem, solution)
 
 
-def _accepted(answer: Proposal, problem: Problem, solution: Solution) -> Proposal:
-    """The proposal with the victims, the preemptor's placement, and the relocations of victims that continue elsewhere."""
+def _accepted(proposal: Proposal, problem: Problem, solution: Solution) -> Proposal:
+    """The proposal with the victims, the preemptor's placement, and the new placements of relocated victims."""
     snapshot, constraints = problem.snapshot, problem.constraints
     assert solution.victims is not None
     for step in solution.victims:
@@ -112,13 +112,13 @@ def _accepted(answer: Proposal, problem: Problem, solution: Solution) -> Proposa
         found = constraints.place(StepBudget(PLACEMENT_STEPS))
         if not isinstance(found, GangPlacement):
             why = found.why if isinstance(found, NoFit) else found
-            return _refused(answer, "gave-up", why, _explanation(problem.budget, solution))
+            return _refused(proposal, "gave-up", why, _explanation(problem.budget, solution))
         place = found
     else:
         snapshot.cluster.place(problem.unit, place)
     if not relocations and not constraints.has_limits:  # a victim evicted for a limit would exceed it again if relocated
         relocations = find_relocations(snapshot.cluster, solution.victims, StepBudget(MOVE_STEPS))
-    return answer.model_copy(
+    return proposal.model_copy(
         update={
             "victims": tuple(choices(solution.victims, relocations)),
             "placement": encode_placement(place),
@@ -191,8 +191,8 @@ def _under_share(batch: SelectionBatch) -> dict[str, bool]:
     return found
 
 
-def _refused(answer: Proposal, kind: str, would_need: str, explanation: Explanation) -> Proposal:
-    return answer.model_copy(update={"refused": kind, "would_need": would_need[:2000], "explanation": explanation})
+def _refused(proposal: Proposal, kind: str, would_need: str, explanation: Explanation) -> Proposal:
+    return proposal.model_copy(update={"refused": kind, "would_need": would_need[:2000], "explanation": explanation})
 
 
 def _explanation(budget: StepBudget, solution: Solution) -> Explanation:
@@ -219,4 +219,4 @@ def _excluded(candidates: Candidates) -> Iterator[Excluded]:
         return
     for rule, units in sorted(candidates.excluded.items()):
         jobs = list(dict.fromkeys(unit.job.id for unit in units))
-        yield Excluded(rule=rule, jobs=len(jobs), examples=tuple(jobs[:NAMED]))
+        yield Excluded(rule=rule, jobs=len(jobs), examples=tuple(jobs[:MAX_EXAMPLES]))

@@ -1,4 +1,4 @@
-"""Interface of the victim solvers: the problem that each gets, the solution that each returns."""
+"""Interface of the victim solvers: problem and solution."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,10 +17,10 @@ from .knapsack import KnapsackCache
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Free resources for `unit` under one action, with the cheapest set of victims that the constraints allow.
+    """Problem: the cheapest permitted set of victims whose eviction makes `unit` fit, under one action.
 
     index: candidates of the batch. under_share: projects whose GPUs count on level 2 of the objective. knapsacks: shared by
-    the searches of a batch. Solvers leave the scheduling snapshot as it was and count their steps in `budget`.
+    the searches of a batch. Solvers leave the scheduling snapshot unchanged and count their steps in `budget`.
     """
 
     snapshot: SchedulingSnapshot
@@ -41,8 +41,8 @@ class Problem:
 class Solution:
     """The best set of victims found, or `None`. proven: no set is cheaper, or, without a set, no set suffices.
 
-    candidates: those that were considered. bound: no set costs less than this one. place, relocations: placements of the
-    preemptor and of victims that continue elsewhere, if the solver determined them. why: the reason for no set, if known.
+    candidates: all that were considered. bound: no set costs less than this one. place, relocations: placements of the
+    preemptor and of relocated victims, if the solver determined them. why: the reason for no set, if known.
     """
 
     candidates: Candidates
@@ -59,5 +59,5 @@ class Solver(Protocol):
     """One method of solving the problem."""
 
     def solve(self, problem: Problem) -> Solution | None:
-        """The solution; `None` if this method does not apply or cannot tell, so that the next solver has to try."""
+        """The solution; `None` if this method does not apply or is inconclusive, so that the next solver is tried."""
         ...
