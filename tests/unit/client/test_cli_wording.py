@@ -79,7 +79,7 @@ def test_equal_tasks_with_one_resource_need_no_brackets() -> None:
     assert demand_text(JobDemand(job="j", tasks=(TaskGroup(count=4, gpu_milli=1000, cpu_milli=1000),))) == "4 × (1 GPU, 1 CPU)"
 
 
-def test_the_not_needed_refusal_does_not_deny_the_need_for_resources() -> None:
+def test_not_needed_does_not_claim_that_a_pending_job_needs_no_resources() -> None:
     assert "did not need room" not in REFUSAL_REASONS["not-needed"]
 
 

@@ -80,13 +80,13 @@ async def test_missing_topics_and_pools(tmp_path: Path) -> None:
         assert "no pool has a log yet" in none["found"]
 
 
-class ShortMemory(MemoryBus):
+class ShortRetention(MemoryBus):
     async def topic_settings(self, topic):  # type: ignore[no-untyped-def]
         return {**await super().topic_settings(topic), "retention.ms": "1000"}
 
 
 async def test_wrong_topic_settings_are_errors_for_audit_and_warnings_for_others(scribe: Scribe) -> None:
-    async with Client(ShortMemory(scribe.cluster, "c"), source="test") as client:
+    async with Client(ShortRetention(scribe.cluster, "c"), source="test") as client:
         found = [check async for check in topic_checks(client, 1)]
     assert statuses(found)[f"topic {topics.AUDIT.name}"] == "wrong"
     assert statuses(found)[f"topic {topics.REQUESTS.name}"] == "warn"

@@ -55,5 +55,5 @@ def test_the_spec_of_a_running_job_is_not_erased(bailiff: Run, scribe: Scribe) -
 @pytest.mark.parametrize(
     "options", [(), ("--actor", "u-7"), ("--actor", "u-7", "--job", "done-1"), ("--archive", "x", "--job", "y")]
 )
-def test_erase_requires_exactly_one_target(options: tuple[str, ...], bailiff: Run) -> None:
+def test_invalid_erase_targets_are_rejected(options: tuple[str, ...], bailiff: Run) -> None:
     assert bailiff("audit", "erase", *options).exit_code == ExitCode.USAGE

@@ -1,4 +1,4 @@
-"""`bailiff audit replay`: identical bytes or the first difference; ranges; engines of other releases, from wheels stored by digest."""
+"""`bailiff audit replay`: identical bytes or the first difference; ranges; engines of other releases, stored by digest."""
 
 import dataclasses
 import json
@@ -47,7 +47,7 @@ async def test_replay_of_a_valid_log_finds_the_same_bytes(scribe: Scribe) -> Non
 
 
 def forged(scribe: Scribe, seq: int, *more: int, **fields: object) -> list[Message]:
-    """The log with these records' data changed and the hashes recomputed from the first of them on: a valid chain with false data."""
+    """The log with these records' data changed and the hashes recomputed from the first on: a valid chain, false data."""
     messages, prev = log(scribe)[:seq], scribe_prev(scribe, seq)
     for record in scribe.records[seq:]:
         data = record.data

@@ -139,7 +139,7 @@ async def test_each_action_for_each_role(tmp_path: Path) -> None:
                 text = JOB.replace("project: vision", f"project: {project}").replace("new", f"{name}-{project}")
                 answer = await request_service.post("requests", {"kind": "submit", "yaml": text})
                 assert answer.status_code == (200 if project in allowed else 403), (name, project, answer.text)
-            # every role may read and plan
+            # every role may read, plan and run what-ifs
             assert (await request_service.posted("plan", yaml=JOB))["answer"]
             assert (await request_service.console.http.get("/api/pools/pool-a/policy")).status_code == 200
 

@@ -41,7 +41,7 @@ async def test_a_what_if_reports_progress_and_result(what_ifs: WhatIfs) -> None:
     await until(what_if, lambda found: found.state == "done")
     status = what_ifs.find(ADA, what_if.id).to_data()
     assert (status["done"], status["of"], status["result"]) == (5, 9, {"pool": "pool-a", "from": "3"})
-    assert status["report"] == f"/api/what-ifs/{asked.id}/report"
+    assert status["report"] == f"/api/what-ifs/{what_if.id}/report"
 
 
 async def test_what_ifs_are_limited_per_user_and_in_total(what_ifs: WhatIfs) -> None:
