@@ -1,6 +1,6 @@
-"""A scribe that writes true logs: facts are folded, the core decides, the records are chained and stored.
+"""Builds valid audit logs in memory: facts are folded, the core decides, the records are chained and stored.
 
-`preemption_story` is the log that most tests here look at; `bailiff` runs the command on a cluster in memory.
+Most tests use the log of `preemption_story`; `command_on` runs `bailiff` on an in-memory cluster.
 """
 
 import dataclasses
@@ -49,7 +49,7 @@ GIB = 2**30
 
 
 class Scribe:
-    """Writes one pool's log into a cluster in memory, turn by turn, as admission does."""
+    """Writes one pool's log into an in-memory cluster, cycle by cycle, as admission does."""
 
     def __init__(self, pool: str = "pool-a", partition: int = 0, cluster: MemoryCluster | None = None) -> None:
         self.now = NOON
@@ -62,14 +62,14 @@ class Scribe:
         self.engine = str(engine_identity())
 
     def begin(self, policy: Policy = DEFAULT_POLICY, logic: int = LOGIC) -> None:
-        """The first records of a pool, and its first writer."""
+        """Writes the first records of a pool and starts its first writer."""
         created = facts.PoolCreated(pool=self.pool, partition=self.partition, nonce="0" * 8)
         self._append(0, 0, False, created)
         self._append(0, 0, True, facts.PolicyApplied(policy=policy.complete()))
         self.writer("writer-1", logic)
 
     def writer(self, name: str, logic: int = LOGIC) -> None:
-        """A new writer incarnation, with its first turn."""
+        """Starts a new writer incarnation, with its first decision cycle."""
         engine = engine_identity()
         started = facts.WriterStarted(
             writer=name, release=engine.release, digest=engine.digest, logic=logic, state_schema=STATE_SCHEMA
@@ -77,11 +77,11 @@ class Scribe:
         self.state.writer = name
         self.cycle(started, epoch=self.state.epoch + 1)
 
-    def cycle(self, *given: Fact, actor: str = "", epoch: int | None = None) -> list[Record]:
-        """Facts, then what the core decides on them."""
+    def cycle(self, *new_facts: Fact, actor: str = "", epoch: int | None = None) -> list[Record]:
+        """Writes one decision cycle: the facts, then the core's decisions. Returns its records."""
         number = self.state.cycle + 1
         begun = len(self.records)
-        for fact in given:
+        for fact in new_facts:
             self._note(number, self.state.epoch if epoch is None else epoch, False, fact, actor)
         for decision in decide(self.state):
             self.records.append(decision_record(self.state, decision, prev="", cycle_end=False))
@@ -92,7 +92,7 @@ class Scribe:
         return written
 
     def after(self, micros: int) -> "Scribe":
-        """So much later."""
+        """Advances the clock, in microseconds. Returns the same scribe."""
         self.now += micros
         return self
 
@@ -119,10 +119,10 @@ class Scribe:
             self.cluster.store(topics.AUDIT.name, self.partition, None, wire.headers, wire.value)
             self.head = head
 
-    # --- facts in few words
+    # --- facts
 
     def node(self, name: str, gpus: int = 8, model: str = "H100-80GB") -> None:
-        """A machine joins."""
+        """Adds a node to the pool."""
         devices = tuple(facts.DeviceInfo(id=f"GPU-{name}-{at}", model=model, memory_bytes=80 * GIB) for at in range(gpus))
         number = len(self.state.nodes)
         self.cycle(
@@ -150,18 +150,18 @@ class Scribe:
         project: str | None = None,
         min_tasks: int | None = None,
     ) -> None:
-        """A job is accepted."""
+        """Accepts a job."""
         group = TaskGroup(count=tasks, gpu_milli=gpus * 1000, cpu_milli=2000, memory_bytes=8 * GIB)
         demand = JobDemand(job=job, tasks=(group,), priority_class=class_, project=project, min_tasks=min_tasks)
         self.cycle(facts.JobSubmitted(request=request or request_id(job), demand=demand, spec_digest="a" * 64), actor="alice")
 
     def start(self, job: str) -> None:
-        """All tasks of the job run."""
+        """Starts all tasks of the job."""
         for task in list(self.state.jobs[job].tasks):
             self.cycle(facts.TaskStarted(**self._at(job, task.index)))
 
     def propose(self) -> None:
-        """Victim selection answers."""
+        """Runs victim selection and writes its proposal."""
         selection = self.state.selection
         assert selection is not None
         proposals = select_batch(self.state, selection.requests, 20_000)
@@ -169,7 +169,7 @@ class Scribe:
         self.cycle(facts.ProposalReceived(**proposal, proposals=tuple(proposals)))
 
     def evict(self, job: str) -> None:
-        """The job leaves as it was told to."""
+        """Carries out the decided eviction: notice, TERM, exit and release of every task."""
         found = self.state.jobs[job]
         assert found.eviction is not None
         decided = found.eviction.decided_seq
@@ -182,7 +182,7 @@ class Scribe:
             self.cycle(facts.TaskReleased(**at))
 
     def finish(self, job: str, exit_code: int = 0) -> None:
-        """Every task of the job ends by itself."""
+        """Ends and releases every task of the job."""
         for task in list(self.state.jobs[job].tasks):
             at = self._at(job, task.index)
             self.cycle(facts.TaskExited(**at, exit_code=exit_code))
@@ -195,7 +195,7 @@ class Scribe:
 
 
 def request_id(job: str, source: str = "laptop") -> facts.RequestId:
-    """The request that a job came by."""
+    """Id of the request that submitted the job."""
     return facts.RequestId(source=source, id=f"r-{job}", digest=hashlib.sha256(job.encode()).hexdigest())
 
 
@@ -212,7 +212,7 @@ def quiet_story(scribe: Scribe) -> None:
 
 
 def preemption_story(scribe: Scribe) -> None:
-    """The quiet story and train-8; then serve-2 needs all twelve GPUs, so both trains are to go; train-9 waits."""
+    """The quiet story and train-8; then serve-2 needs all twelve GPUs and preempts both; train-9 is pending."""
     quiet_story(scribe)
     scribe.submit("train-8", gpus=4)
     scribe.start("train-8")
@@ -222,7 +222,7 @@ def preemption_story(scribe: Scribe) -> None:
 
 
 def finished_story(scribe: Scribe) -> None:
-    """The preemption story to its end: both trains go, serve-2 runs and ends, they come back."""
+    """The preemption story to its end: both victims are evicted, serve-2 runs and ends, both victims resume."""
     preemption_story(scribe)
     scribe.evict("train-7")
     scribe.evict("train-8")
@@ -239,7 +239,7 @@ Run = Callable[..., Result]
 
 
 class AnsweringBus(MemoryBus):
-    """A client's bus on a pool whose admission answers each request the moment it is stored."""
+    """A client's bus on a pool whose admission answers each request as soon as it is stored."""
 
     def __init__(self, scribe: Scribe, then: Callable[[Scribe, str], None] = lambda scribe, job: None) -> None:
         super().__init__(scribe.cluster, "client")
@@ -254,7 +254,7 @@ class AnsweringBus(MemoryBus):
         return await super().spans(topic)
 
     def answer(self) -> None:
-        """Write what is owed to the requests that have come since."""
+        """Writes the records for requests that have arrived since the last call."""
         for partition in range(topics.REQUESTS.partition_count(1)):
             for message in self.cluster.messages(topics.REQUESTS.name, partition):
                 self._answer(unwrap(message))
@@ -323,7 +323,7 @@ _SEEN: set[tuple[str, str]] = set()
 
 
 def command_on(bus: Callable[[], MemoryBus], monkeypatch: pytest.MonkeyPatch, cache: str) -> Run:
-    """Runs `bailiff` with these arguments on such a bus."""
+    """Returns a function that runs `bailiff` with its arguments on this bus."""
     monkeypatch.setattr(session, "make_bus", lambda settings: bus())
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("BAILIFF_CACHE", cache)

@@ -1,4 +1,4 @@
-"""The command as people and programs meet it, on a bus in memory."""
+"""The `bailiff` command on an in-memory bus, with table, JSON and YAML output."""
 
 import io
 import json
@@ -27,7 +27,7 @@ from bailiff_core.records.facts import PolicyApplied
 
 
 @pytest.fixture(autouse=True)
-def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("BAILIFF_DEBUG", "BAILIFF_SETTINGS", "BAILIFF_KAFKA__BOOTSTRAP", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
 
@@ -52,8 +52,8 @@ def command_for(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
     return command_on(lambda: bus(scribe), monkeypatch, str(tmp_path / "cache"))
 
 
-def words(output: str) -> list[list[str]]:
-    """Each line's words, so that column widths do not matter."""
+def cells(output: str) -> list[list[str]]:
+    """The words of each line, independent of column widths."""
     return [line.split() for line in output.splitlines() if line.strip()]
 
 
@@ -63,7 +63,7 @@ def words(output: str) -> list[list[str]]:
 def test_list(bailiff: Run) -> None:
     found = bailiff("list")
     assert found.exit_code == ExitCode.DONE
-    lines = words(found.output)
+    lines = cells(found.output)
     assert lines[0] == ["#", "JOB", "CLASS", "STATE", "GPUS", "NODES", "TRY", "EVICTED", "TIME", "NOTE"]
     assert lines[3][:10] == ["train-7", "train", "50", "evicting", "4", "gpu-02", "1", "-", "running", "4m05s"]
     assert ["0", "train-9", "train", "50", "pending", "8", "-", "-", "-", "pending", "5s"] in lines
@@ -75,21 +75,21 @@ def test_list(bailiff: Run) -> None:
 def test_a_narrow_terminal_loses_no_column(bailiff: Run, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     found = bailiff("list", "--all-projects", "-o", "wide").output
-    for said in ("PROJECT", "NODES", "RESERVED", "SUBMITTED", "train-7", "evicting", "gpu-02"):
-        assert said in found
+    for part in ("PROJECT", "NODES", "RESERVED", "SUBMITTED", "train-7", "evicting", "gpu-02"):
+        assert part in found
     assert "…" not in found
     assert "evicting" in bailiff("list").output
 
 
-def test_everything_fits_into_a_hundred_columns(bailiff: Run) -> None:
-    told = ["list --all", "nodes", "pools", "policy show", "describe train-8", "audit verify", "pool list", "class list"]
-    for arguments in [*told, "cluster-info", "project list", "explain train-8", "explain train-8 --all"]:
+def test_all_output_fits_into_100_columns(bailiff: Run) -> None:
+    commands = ["list --all", "nodes", "pools", "policy show", "describe train-8", "audit verify", "pool list", "class list"]
+    for arguments in [*commands, "cluster-info", "project list", "explain train-8", "explain train-8 --all"]:
         found = bailiff(*arguments.split())
         assert max(len(line) for line in found.output.splitlines()) <= 100, arguments
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])
-def test_programs_get_data(bailiff: Run, output: str) -> None:
+def test_json_and_yaml_output(bailiff: Run, output: str) -> None:
     read = json.loads if output == "json" else yaml.safe_load
     assert [row["job"] for row in read(bailiff("list", "-o", output).output)] == ["serve-2", "train-7", "train-8", "train-9"]
     assert [row["node"] for row in read(bailiff("nodes", "-o", output).output)] == ["gpu-01", "gpu-02"]
@@ -99,14 +99,14 @@ def test_programs_get_data(bailiff: Run, output: str) -> None:
     assert read(bailiff("audit", "show", "0", "-o", output).output)["data"]["pool"] == "pool-a"
 
 
-def test_describe_tells_the_story(bailiff: Run) -> None:
+def test_describe_shows_the_events_of_the_job_only(bailiff: Run) -> None:
     found = bailiff("describe", "train-8", "--show-events").output
     assert "preempted by serve-2" in found
     assert "train-8 → evict  for serve-2 (inference 125 > train 50), loses 16.0 GPU-min" in found
-    assert "train-7 → evict" not in found  # that is another job's story
+    assert "train-7 → evict" not in found  # an event of another job
 
 
-def test_a_job_that_is_not_there(bailiff: Run) -> None:
+def test_an_unknown_job_is_reported(bailiff: Run) -> None:
     found = bailiff("describe", "nobody")
     assert found.exit_code == ExitCode.NOT_FOUND
     assert "there is no job 'nobody' in pool-a" in found.stderr
@@ -119,7 +119,7 @@ def test_submit_is_accepted(bailiff: Run, scribe: Scribe) -> None:
     assert found.output == f"late accepted as pool-a#{scribe.state.jobs['late'].seq}, pending, 1 ahead\n"
 
 
-def test_submit_for_programs(bailiff: Run, scribe: Scribe) -> None:
+def test_submit_with_json_output(bailiff: Run, scribe: Scribe) -> None:
     found = json.loads(bailiff("submit", "--name", "late", "-o", "json", "--", "true").output)
     assert (found["job"], found["pool"], found["seq"]) == ("late", "pool-a", scribe.state.jobs["late"].seq)
 
@@ -130,7 +130,7 @@ def test_submit_is_rejected(bailiff: Run) -> None:
     assert "there is a job of that name already" in found.stderr
 
 
-def test_submit_without_an_answer(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_submit_without_a_response_from_admission(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def silent(scribe: Scribe) -> Any:
         return scribe.cluster.client("silent")
 
@@ -157,7 +157,7 @@ def test_dry_run_prints_the_request_and_sends_nothing(bailiff: Run, scribe: Scri
     assert not any(scribe.cluster.messages(topics.REQUESTS.name, at) for at in range(topics.REQUESTS.partition_count(1)))
 
 
-def test_options_go_before_the_job_file(bailiff: Run, tmp_path: Path) -> None:
+def test_options_override_the_job_file(bailiff: Run, tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text("name: a\ngpus: 1\nenv: {A: x, B: y}\ncommand: [true]\n".replace("true", "'true'"))
     found = bailiff("submit", "-f", str(file), "--gpus", "2", "--env", "A=z", "--name", "b", "--dry-run")
@@ -166,13 +166,13 @@ def test_options_go_before_the_job_file(bailiff: Run, tmp_path: Path) -> None:
     assert data["spec"] == {"command": ["true"], "env": {"A": "z", "B": "y"}}
 
 
-def test_a_fault_is_told_where_it_was_written(bailiff: Run, tmp_path: Path) -> None:
+def test_each_fault_names_its_option_or_line(bailiff: Run, tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text("name: a\ncpu: x\nenv: [A]\ncommand: [x]\n")
-    told = bailiff("submit", "-f", str(file), "--gpus", "y", "--env", "B=c").stderr
-    assert "bailiff: --gpus: expected a number of GPUs" in told
-    assert f"bailiff: {file}:2: cpu: expected cores per task" in told
-    assert f"bailiff: {file}:3: env: expected an object" in told
+    output = bailiff("submit", "-f", str(file), "--gpus", "y", "--env", "B=c").stderr
+    assert "bailiff: --gpus: expected a number of GPUs" in output
+    assert f"bailiff: {file}:2: cpu: expected cores per task" in output
+    assert f"bailiff: {file}:3: env: expected an object" in output
 
 
 def ending(exit_code: int) -> Bus:
@@ -184,7 +184,7 @@ def ending(exit_code: int) -> Bus:
 
 
 @pytest.mark.parametrize(("exit_code", "code", "outcome"), [(0, ExitCode.DONE, "succeeded"), (3, ExitCode.JOB_FAILED, "failed")])
-def test_waiting_ends_as_the_job_does(
+def test_wait_exits_with_the_outcome_of_the_job(
     exit_code: int, code: ExitCode, outcome: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     scribe = Scribe()
@@ -195,18 +195,18 @@ def test_waiting_ends_as_the_job_does(
     assert f"short {outcome}" in found.output
 
 
-def test_following_prints_what_happens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_follow_prints_the_records_of_the_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     scribe = Scribe()
     finished_story(scribe)
     run = command_for(scribe, monkeypatch, tmp_path, ending(0))
     found = run("submit", "--name", "short", "--gpus", "1", "--follow", "--", "true")
     assert found.exit_code == ExitCode.DONE
-    told = [" ".join(line[2:4]) for line in words(found.output)[1:]]
-    assert told == ["job submitted", "job placed", "task started", "task exited", "task released", "job ended"]
+    output = [" ".join(line[2:4]) for line in cells(found.output)[1:]]
+    assert output == ["job submitted", "job placed", "task started", "task exited", "task released", "job ended"]
     assert "train-7" not in found.output
 
 
-def test_waiting_for_a_cancelled_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_wait_for_a_cancelled_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     scribe = Scribe()
     preemption_story(scribe)
 
@@ -224,7 +224,7 @@ def test_waiting_for_a_cancelled_job(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 def test_cancel_several(bailiff: Run) -> None:
     found = bailiff("cancel", "train-9", "nobody", "--reason", "done with it")
     assert found.exit_code == ExitCode.REJECTED
-    assert [line[1] for line in words(found.output)] == ["cancel", "rejected"]
+    assert [line[1] for line in cells(found.output)] == ["cancel", "rejected"]
     assert bailiff("cancel", "train-7").exit_code == ExitCode.DONE
 
 
@@ -238,7 +238,7 @@ def test_cancel_several(bailiff: Run) -> None:
         (["..."], "job"),
     ],
 )
-def test_made_names_are_names(command: object, base: str) -> None:
+def test_generated_job_names_are_valid(command: object, base: str) -> None:
     name = made_name(command)
     assert name.startswith(f"{base}-")
     assert len(name) == len(base) + 5
@@ -247,7 +247,7 @@ def test_made_names_are_names(command: object, base: str) -> None:
 # --- job logs
 
 
-def printed(scribe: Scribe, job: str, task: int, text: bytes, attempt: int = 1, offset: int | None = None) -> None:
+def store_output(scribe: Scribe, job: str, task: int, text: bytes, attempt: int = 1, offset: int | None = None) -> None:
     headers = {"ce_job": job, "ce_attempt": str(attempt), "ce_task": str(task), "ce_node": "gpu-01"}
     if offset is not None:
         headers["ce_offset"] = str(offset)
@@ -257,55 +257,55 @@ def printed(scribe: Scribe, job: str, task: int, text: bytes, attempt: int = 1, 
 
 @pytest.mark.slow
 def test_logs_of_one_task(bailiff: Run, scribe: Scribe) -> None:
-    printed(scribe, "train-8", 0, "step 1\nstep 2 ✓\n".encode())
-    printed(scribe, "train-7", 0, b"not mine\n")
-    printed(scribe, "train-8", 0, b"again\n", attempt=2)
+    store_output(scribe, "train-8", 0, "step 1\nstep 2 ✓\n".encode())
+    store_output(scribe, "train-7", 0, b"not mine\n")
+    store_output(scribe, "train-8", 0, b"again\n", attempt=2)
     assert bailiff("logs", "train-8").output == "step 1\nstep 2 ✓\nagain\n"
     assert bailiff("logs", "train-8", "--attempt", "2").output == "again\n"
 
 
 @pytest.mark.slow
-def test_what_an_agent_sends_again_is_printed_once(bailiff: Run, scribe: Scribe) -> None:
+def test_repeated_log_output_is_printed_once(bailiff: Run, scribe: Scribe) -> None:
     for offset, text in ((0, b"one\ntwo\n"), (4, b"two\nthree\n"), (0, b"one\n"), (14, b"four\n")):
-        printed(scribe, "train-8", 0, text, offset=offset)
+        store_output(scribe, "train-8", 0, text, offset=offset)
     assert bailiff("logs", "train-8").output == "one\ntwo\nthree\nfour\n"
 
 
 @pytest.mark.slow
 def test_logs_of_a_gang_name_task_and_node(bailiff: Run, scribe: Scribe) -> None:
-    printed(scribe, "serve-2", 0, b"a\nb\n")
-    printed(scribe, "serve-2", 2, b"c\n")
+    store_output(scribe, "serve-2", 0, b"a\nb\n")
+    store_output(scribe, "serve-2", 2, b"c\n")
     assert set(bailiff("logs", "serve-2").output.splitlines()) == {"[0 gpu-01] a", "[0 gpu-01] b", "[2 gpu-01] c"}
     assert bailiff("logs", "serve-2", "--task", "2").output == "c\n"
 
 
 @pytest.mark.slow
 def test_following_logs_ends_with_the_job(bailiff: Run, scribe: Scribe) -> None:
-    printed(scribe, "done-1", 0, b"bye\n")
+    store_output(scribe, "done-1", 0, b"bye\n")
     assert bailiff("logs", "done-1", "-f").output == "bye\n"
 
 
 @pytest.mark.slow
-def test_logs_of_nobody_and_of_a_silent_job(bailiff: Run) -> None:
+def test_logs_of_an_unknown_job_and_of_a_job_without_output(bailiff: Run) -> None:
     assert bailiff("logs", "nobody").exit_code == ExitCode.NOT_FOUND
     silent = bailiff("logs", "train-8")
     assert (silent.exit_code, silent.stdout) == (ExitCode.DONE, "")
     assert "has no retained output" in silent.stderr
 
 
-def test_logs_cannot_drive_the_terminal() -> None:
+def test_control_sequences_in_logs_are_found() -> None:
     assert CONTROL.findall("\x1b[31mred\x1b[0m\tä\n") == ["\x1b[31m", "\x1b[0m"]
     assert CONTROL.findall("\x1b]0;title\x07\x1b[2J\x9b") == ["\x1b", "\x07", "\x1b", "\x9b"]
 
 
-# --- machines, policy, operators
+# --- nodes, policy, operators
 
 
-def test_nodes_say_who_holds_what(bailiff: Run) -> None:
+def test_nodes_show_allocations_and_reservations(bailiff: Run) -> None:
     found = " ".join(bailiff("nodes").output.split())
     assert "train-8 releasing, then serve-2 [0-3]; serve-2 reserved [4-7]" in found
     wide = bailiff("nodes", "-o", "wide").output
-    assert ["0", "GPU-gpu-01-0", "H100-80GB", "80GiB", "releasing", "train-8/0", "serve-2"] in words(wide)
+    assert ["0", "GPU-gpu-01-0", "H100-80GB", "80GiB", "releasing", "train-8/0", "serve-2"] in cells(wide)
 
 
 def test_node_replace_and_return(bailiff: Run, scribe: Scribe) -> None:
@@ -320,7 +320,7 @@ def test_accept_truncation(bailiff: Run, scribe: Scribe) -> None:
     assert scribe.state.accepted_truncation == (3, 90)
 
 
-def test_policy_goes_round(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
+def test_a_shown_policy_can_be_edited_and_applied(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
     shown = bailiff("policy", "show", "-o", "yaml").output
     file = tmp_path / "policy.yaml"
     file.write_text(shown.replace("grace: 150s", "grace: 45s").replace("search_steps: 20000", "search_steps: 500"))
@@ -345,7 +345,7 @@ def test_the_whole_policy_is_shown(scribe: Scribe, monkeypatch: pytest.MonkeyPat
     }
     scribe.state.policy = Policy.model_validate(data, strict=False)
     scribe.cycle(PolicyApplied(policy=scribe.state.rules.complete()))
-    told = " ".join(command_for(scribe, monkeypatch, tmp_path)("policy", "show").output.split())
+    output = " ".join(command_for(scribe, monkeypatch, tmp_path)("policy", "show").output.split())
     for part in (
         "backfill reserve",
         "projects vision, speech",
@@ -353,13 +353,13 @@ def test_the_whole_policy_is_shown(scribe: Scribe, monkeypatch: pytest.MonkeyPat
         "evictions → 3; window → 1h",
         "keep → yes",
     ):
-        assert part in told, part
+        assert part in output, part
 
 
-def test_a_policy_made_from_an_older_one_overwrites_nothing(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
+def test_a_policy_based_on_an_older_revision_is_rejected(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(bailiff("policy", "show", "-o", "yaml").output.replace("grace: 150s", "grace: 45s"))
-    assert bailiff("project", "create", "vision", "--gpus", "4").exit_code == ExitCode.DONE  # somebody else, meanwhile
+    assert bailiff("project", "create", "vision", "--gpus", "4").exit_code == ExitCode.DONE  # a concurrent change
     late = bailiff("policy", "apply", str(file))
     assert (late.exit_code, "policy-changed" in late.stderr) == (ExitCode.REJECTED, True)
     assert [project.name for project in scribe.state.rules.projects] == ["vision"]
@@ -375,10 +375,10 @@ def test_policy_check_names_line_and_field(bailiff: Run, tmp_path: Path) -> None
     )
     found = bailiff("policy", "check", str(file))
     assert found.exit_code == ExitCode.FOUND_WRONG
-    told = found.stderr.replace("\n         ", " ")
-    assert f"{file}:2: priority_classes.0.colour: no such field" in told
-    assert f"{file}:4: preemption.action: no such field" in told
-    assert f"{file}:5: preemption.scope: expected 'pool' or 'project', found \"planet\"" in told
+    output = found.stderr.replace("\n         ", " ")
+    assert f"{file}:2: priority_classes.0.colour: no such field" in output
+    assert f"{file}:4: preemption.action: no such field" in output
+    assert f"{file}:5: preemption.scope: expected 'pool' or 'project', found \"planet\"" in output
 
 
 def test_keys(bailiff: Run, tmp_path: Path) -> None:
@@ -391,17 +391,17 @@ def test_keys(bailiff: Run, tmp_path: Path) -> None:
     assert "exists already" in again.stderr
 
 
-# --- the record
+# --- audit log
 
 
 def test_audit_tail(bailiff: Run, scribe: Scribe) -> None:
     assert (
-        len(words(bailiff("audit", "tail", "--from", "0").output)) == len(scribe.records) + 1 + 2
+        len(cells(bailiff("audit", "tail", "--from", "0").output)) == len(scribe.records) + 1 + 2
     )  # a date; three lines for one
     latest = bailiff("audit", "tail", "-o", "json").output.splitlines()
     assert [json.loads(line)["seq"] for line in latest] == list(range(scribe.state.seq - 19, scribe.state.seq + 1))
     placed = bailiff("audit", "tail", "--from", "0", "--type", "jobplaced", "--job", "train-8").output
-    assert [line[2:5] for line in words(placed)[1:]] == [["job", "placed", "train-8"]]
+    assert [line[2:5] for line in cells(placed)[1:]] == [["job", "placed", "train-8"]]
     wrong = bailiff("audit", "tail", "--type", "nonsense")
     assert wrong.exit_code == ExitCode.USAGE
     assert "JobPlaced" in wrong.stderr
@@ -439,17 +439,17 @@ def test_audit_verify_names_the_first_break(bailiff: Run, tmp_path: Path) -> Non
     file.write_text("".join([*lines[:10], *lines[11:]]))
     found = bailiff("audit", "verify", "--file", str(file))
     assert found.exit_code == ExitCode.FOUND_WRONG
-    told = " ".join(found.output.split())
-    assert "the chain is BROKEN" in told
-    assert "First break: the record at offset 10 with seq 10" in told
-    assert "record 9 is missing" in told
+    output = " ".join(found.output.split())
+    assert "the chain is BROKEN" in output
+    assert "First break: the record at offset 10 with seq 10" in output
+    assert "record 9 is missing" in output
     assert bailiff("audit", "replay", "--file", str(file)).exit_code == ExitCode.FOUND_WRONG
 
 
-# --- what goes wrong
+# --- errors
 
 
-def test_exit_codes_are_told() -> None:
+def test_exit_codes_are_documented() -> None:
     found = CliRunner().invoke(app, ["help-exit-codes"])
     for code in ExitCode:
         assert f"{int(code):>3}  " in found.output
@@ -466,7 +466,9 @@ def test_exit_codes_are_told() -> None:
         (ZeroDivisionError("oh"), ExitCode.INTERNAL),
     ],
 )
-def test_errors_are_sentences_with_a_code(error: BaseException, code: ExitCode, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_set_the_exit_code_without_a_traceback(
+    error: BaseException, code: ExitCode, capsys: pytest.CaptureFixture[str]
+) -> None:
     def fails() -> ExitCode:
         raise error
 
@@ -474,7 +476,7 @@ def test_errors_are_sentences_with_a_code(error: BaseException, code: ExitCode, 
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_kafka_not_there_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_unreachable_kafka_is_a_one_line_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("BAILIFF_CACHE", str(tmp_path))
     found = CliRunner().invoke(app, ["list", "--kafka", "127.0.0.1:1"])
     assert found.exit_code == ExitCode.UNREACHABLE
@@ -484,14 +486,16 @@ def test_kafka_not_there_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, tmp_
     assert "--kafka HOST:PORT" in second
 
 
-def test_a_setting_that_does_not_fit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_invalid_setting_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("BAILIFF_HTTP_PORT", "many")
     found = CliRunner().invoke(app, ["list"])
     assert found.exit_code == ExitCode.USAGE
     assert "settings: http_port (BAILIFF_HTTP_PORT): expected a whole number" in found.stderr
 
 
-def test_settings_come_from_a_file_that_services_use_too(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_settings_come_from_the_settings_file_of_the_services(
+    scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     file = tmp_path / "bailiff.yaml"
     file.write_text("kafka: {bootstrap: 'h:1'}\npool: pool-z\ndigest_every: 100\n")
     monkeypatch.setenv("BAILIFF_SETTINGS", "")
@@ -501,7 +505,7 @@ def test_settings_come_from_a_file_that_services_use_too(scribe: Scribe, monkeyp
     assert run("list", "--settings", str(file), "--pool", "pool-a").exit_code == ExitCode.DONE
 
 
-def test_two_pools_want_a_name(bailiff: Run, scribe: Scribe) -> None:
+def test_with_two_pools_the_pool_must_be_named(bailiff: Run, scribe: Scribe) -> None:
     preemption_story(Scribe("pool-b", 1, scribe.cluster))
     found = bailiff("list")
     assert found.exit_code == ExitCode.USAGE
@@ -513,29 +517,29 @@ def test_two_pools_want_a_name(bailiff: Run, scribe: Scribe) -> None:
 # --- watching
 
 
-class Enough(Exception):
-    """The test has seen enough."""
+class WatchEnded(Exception):
+    """Ends the watch when no answers are left."""
 
 
-async def watched(output: Output, looks: list[Any]) -> str:
+async def watch_output(output: Output, answers: list[Any]) -> str:
     out = io.StringIO()
     session = Session({}, output)
     session.out = Console(file=out, width=100)
 
-    async def look() -> Any:
-        if not looks:
-            raise Enough
-        return looks.pop(0)
+    async def poll() -> Any:
+        if not answers:
+            raise WatchEnded
+        return answers.pop(0)
 
-    with pytest.raises(Enough), redirect_stdout(out):
-        await session.watch(look, lambda rows: f"{len(rows)} rows", every=0)
+    with pytest.raises(WatchEnded), redirect_stdout(out):
+        await session.watch(poll, lambda rows: f"{len(rows)} rows", every=0)
     return out.getvalue()
 
 
-async def test_watching_shows_each_change() -> None:
-    assert (await watched(Output.TABLE, [[1], [1], [1, 2]])).split() == ["1", "rows", "2", "rows"]
+async def test_watch_prints_each_change() -> None:
+    assert (await watch_output(Output.TABLE, [[1], [1], [1, 2]])).split() == ["1", "rows", "2", "rows"]
 
 
-async def test_programs_that_watch_get_a_line_per_change_of_more_than_age() -> None:
-    looks = [[{"a": 1, "pending_s": 1}], [{"a": 1, "pending_s": 2}], [{"a": 2, "pending_s": 3}]]
-    assert [json.loads(line)[0]["a"] for line in (await watched(Output.JSON, looks)).splitlines()] == [1, 2]
+async def test_watch_json_ignores_changes_of_age_fields() -> None:
+    answers = [[{"a": 1, "pending_s": 1}], [{"a": 1, "pending_s": 2}], [{"a": 2, "pending_s": 3}]]
+    assert [json.loads(line)[0]["a"] for line in (await watch_output(Output.JSON, answers)).splitlines()] == [1, 2]

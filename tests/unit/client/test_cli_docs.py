@@ -1,4 +1,4 @@
-"""The guides and the reference say what the command is: fields of a job file and of an event, options, examples."""
+"""The guides and the reference match the code: fields of job files and events, options, examples."""
 
 import json
 import re
@@ -33,7 +33,7 @@ def section(text: str, heading: str) -> str:
 
 
 def cells(text: str) -> list[list[str]]:
-    """The cells of every table row, heads and rules left out."""
+    """Cells of every table row, without header and separator rows."""
     lines = [line for line in text.splitlines() if line.startswith("|")]
     rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
     rules = [at for at, row in enumerate(rows) if set(row[0]) <= {"-"}]
@@ -82,29 +82,29 @@ def _all(group: Any) -> Iterator[Any]:
         yield from _all(command) if hasattr(command, "commands") else [command]
 
 
-def test_every_field_of_a_job_file_stands_in_the_table() -> None:
+def test_every_field_of_a_job_file_is_in_the_table() -> None:
     listed = {
         name for row in cells(section(page("reference/job-file.md"), "Fields")) for name in re.findall(r"`([a-z_]+)`", row[0])
     }
     assert listed == {*JOB_FIELDS, *GROUP_FIELDS, "groups", "sim_run_for"}
 
 
-def test_the_job_file_is_read_as_it_says() -> None:
+def test_the_job_file_example_is_valid() -> None:
     (text,) = re.findall(r"```yaml\n(.*?)```", section(page("reference/job-file.md"), "Example"), re.DOTALL)
     demand = job_from({name.replace("-", "_"): value for name, value in yaml.safe_load(text).items()}).demand
     assert (demand.project, demand.min_tasks, demand.topology and demand.topology.required) == ("vision", 4, "zone")
 
 
-def test_every_event_stands_in_the_table() -> None:
+def test_every_event_is_in_the_table() -> None:
     assert {row[0].strip("`"): row[1] for row in cells(page("reference/cli/events.md"))} == dict(WORDS)
 
 
-def test_every_field_of_an_event_is_named() -> None:
+def test_every_field_of_an_event_is_documented() -> None:
     named = set(re.findall(r"`([a-z_]+)`", section(page("how-to/explain.md"), "The same in events")))
     assert set(EventRow.__annotations__) <= named
 
 
-def test_the_example_of_notifications_is_read() -> None:
+def test_the_notification_example_is_valid() -> None:
     (text,) = re.findall(r"```yaml\n(.*?)```", page("how-to/notify.md"), re.DOTALL)
     found = NotifyFile.model_validate_json(json.dumps(yaml.safe_load(text)))
     assert [hook.name for hook in found.hooks] == ["chat", "mail"]

@@ -1,4 +1,4 @@
-"""Short commands load only what they need: what each may import is held here, what that costs is measured by the bench."""
+"""Modules that short commands may import; the benchmark measures the time."""
 
 import json
 import os
@@ -41,7 +41,7 @@ print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 
 
 def loaded(code: str, *arguments: str, environment: dict[str, str] | None = None) -> list[str]:
-    """The modules that a process of its own has loaded at its end."""
+    """Modules loaded at exit of a new process."""
     command = [sys.executable, "-c", code, json.dumps(arguments)]
     done = subprocess.run(command, env={**os.environ, **(environment or {})}, capture_output=True, text=True, check=True)
     found: list[str] = json.loads(done.stderr.splitlines()[-1])
@@ -63,15 +63,15 @@ def test_completion_loads_no_data_models_and_no_kafka(line: str, word: str) -> N
     assert among(loaded(RUN, environment=shell), NO_DATA) == []
 
 
-def test_version_loads_no_parser_of_options() -> None:
+def test_version_loads_no_option_parser() -> None:
     assert among(loaded(RUN, "version"), ["typer", "rich", "click"]) == []
 
 
-def test_list_loads_no_rule_of_the_engine() -> None:
+def test_list_loads_no_scheduling_rules() -> None:
     assert among(loaded(LIST), NEVER) == []
 
 
-def test_the_table_of_commands_names_every_command_with_its_module_and_panel() -> None:
+def test_the_command_table_has_every_command_with_its_panel() -> None:
     root = typer.main.get_command(app)
     for name, entry in COMMANDS.items():
         command = root.commands[name]  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The client on a bus in memory: asking, being answered, reading."""
+"""The client on an in-memory bus: requests, outcomes, projections."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -42,12 +42,12 @@ SPEC = JobSpec(command=("true",))
 
 
 async def test_a_submitted_job_is_accepted(client: Client, scribe: Scribe) -> None:
-    asked = await client.submit(demand("new"), SPEC)
-    outcome = await client.outcome_of(asked, timeout=60)
+    request = await client.submit(demand("new"), SPEC)
+    outcome = await client.outcome_of(request, timeout=60)
     assert outcome is not None
     assert outcome.accepted
     assert outcome.seq == scribe.state.jobs["new"].seq
-    assert (asked.pool, asked.job) == ("pool-a", "new")
+    assert (request.pool, request.job) == ("pool-a", "new")
 
 
 async def test_a_rejection_says_why(client: Client) -> None:
@@ -56,14 +56,14 @@ async def test_a_rejection_says_why(client: Client) -> None:
     assert (outcome.accepted, outcome.code) == (False, "job-exists")
 
 
-async def test_the_answer_to_an_older_request_is_still_found(client: Client, scribe: Scribe) -> None:
-    asked = await client.cancel("train-7", reason="enough")
-    first = await client.outcome_of(asked, timeout=60)
+async def test_the_outcome_of_an_older_request_is_found(client: Client, scribe: Scribe) -> None:
+    request = await client.cancel("train-7", reason="enough")
+    first = await client.outcome_of(request, timeout=60)
     async with Client(AnsweringBus(scribe), source="test") as later:
-        assert await later.outcome_of(asked, timeout=60) == first
+        assert await later.outcome_of(request, timeout=60) == first
 
 
-async def test_no_answer_is_told_as_none(scribe: Scribe) -> None:
+async def test_a_missing_outcome_is_none(scribe: Scribe) -> None:
     async with Client(scribe.cluster.client("c"), source="test") as client:
         assert await client.outcome_of(await client.cancel("train-7"), timeout=0.0) is None
 
@@ -116,7 +116,7 @@ async def test_pools_are_found_in_the_log(scribe: Scribe) -> None:
             await client.pool("pool-c")
 
 
-async def test_a_log_in_a_partition_that_is_not_its_own_is_no_pool(scribe: Scribe) -> None:
+async def test_a_log_in_a_foreign_partition_is_not_a_pool(scribe: Scribe) -> None:
     scribe.cluster.add_partitions(topics.AUDIT.name, 2)
     for message in scribe.cluster.messages(topics.AUDIT.name, 0):
         scribe.cluster.store(topics.AUDIT.name, 1, None, message.headers, message.value)
@@ -124,7 +124,7 @@ async def test_a_log_in_a_partition_that_is_not_its_own_is_no_pool(scribe: Scrib
         assert [pool.partition for pool in (await client.pools()).values()] == [0]
 
 
-async def test_no_topics_and_no_pool_are_told_apart() -> None:
+async def test_missing_topics_and_missing_pools_are_distinct_errors() -> None:
     cluster = MemoryCluster(clock=lambda: NOON)
     async with Client(cluster.client("c"), source="test") as client:
         with pytest.raises(ClientError, match=r"Kafka has no topic bailiff\.audit"):
@@ -137,20 +137,20 @@ async def test_no_topics_and_no_pool_are_told_apart() -> None:
 # --- reading
 
 
-async def test_the_view_moves_on_with_the_log(client: Client, scribe: Scribe) -> None:
+async def test_the_projection_follows_the_log(client: Client, scribe: Scribe) -> None:
     assert (await client.projection()).state.seq == scribe.state.seq
     scribe.submit("later", gpus=1)
     projection = await client.projection("pool-a")
     assert projection.state.jobs["later"].phase == "starting"
 
 
-async def test_following_gives_each_entry_with_the_state_after_it(client: Client, scribe: Scribe) -> None:
+async def test_follow_yields_each_entry_with_the_state_after_it(client: Client, scribe: Scribe) -> None:
     state = PoolState()
     seen = [(entry.record.seq, state.seq) async for entry in client.follow(from_seq=5, state=state, on=False)]
     assert seen == [(seq, seq) for seq in range(5, scribe.state.seq + 1)]
 
 
-async def test_following_goes_on(client: Client, scribe: Scribe) -> None:
+async def test_follow_yields_later_records(client: Client, scribe: Scribe) -> None:
     last = scribe.state.seq
     async for entry in client.follow(from_seq=last):
         if entry.record.seq == last:
@@ -160,7 +160,7 @@ async def test_following_goes_on(client: Client, scribe: Scribe) -> None:
             break
 
 
-# --- state kept between calls
+# --- snapshots between calls
 
 
 def with_digest(scribe: Scribe) -> None:
@@ -171,7 +171,7 @@ def snapshots_in(folder: Path) -> list[Path]:
     return list(folder.rglob("*.snapshot"))
 
 
-async def test_state_is_kept_between_calls_and_confirmed_by_the_log(scribe: Scribe, tmp_path: Path) -> None:
+async def test_a_stored_snapshot_is_used_when_the_log_confirms_it(scribe: Scribe, tmp_path: Path) -> None:
     with_digest(scribe)
     async with Client(scribe.cluster.client("c"), source="test", cache=tmp_path) as client:
         await client.projection()
@@ -183,7 +183,7 @@ async def test_state_is_kept_between_calls_and_confirmed_by_the_log(scribe: Scri
     assert kept.parent.name == (await _identity(scribe))[:16]
 
 
-async def test_what_was_kept_of_a_log_that_was_cut_is_not_used(scribe: Scribe, tmp_path: Path) -> None:
+async def test_the_snapshot_of_a_truncated_log_is_not_used(scribe: Scribe, tmp_path: Path) -> None:
     short = len(scribe.records)
     preemption = Scribe()
     preemption_story(preemption)
@@ -195,7 +195,7 @@ async def test_what_was_kept_of_a_log_that_was_cut_is_not_used(scribe: Scribe, t
         assert (await client.projection()).state.seq == short - 1
 
 
-async def test_what_was_kept_of_a_log_that_was_cut_and_grew_again_is_not_used(scribe: Scribe, tmp_path: Path) -> None:
+async def test_the_snapshot_of_a_replaced_log_is_not_used(scribe: Scribe, tmp_path: Path) -> None:
     other = Scribe()
     quiet_story(other)
     with_digest(other)

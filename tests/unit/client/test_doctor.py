@@ -1,4 +1,4 @@
-"""What the doctor finds, and what it advises."""
+"""Findings and advice of `bailiff doctor`."""
 
 import json
 from collections.abc import AsyncIterator
@@ -80,20 +80,20 @@ async def test_missing_topics_and_pools(tmp_path: Path) -> None:
         assert "no pool has a log yet" in none["found"]
 
 
-class ShortMemory(MemoryBus):
+class ShortRetention(MemoryBus):
     async def topic_settings(self, topic):  # type: ignore[no-untyped-def]
         return {**await super().topic_settings(topic), "retention.ms": "1000"}
 
 
-async def test_wrong_settings_are_wrong_for_the_record_and_to_look_at_for_the_rest(scribe: Scribe) -> None:
-    async with Client(ShortMemory(scribe.cluster, "c"), source="test") as client:
+async def test_wrong_topic_settings_are_errors_for_audit_and_warnings_for_others(scribe: Scribe) -> None:
+    async with Client(ShortRetention(scribe.cluster, "c"), source="test") as client:
         found = [check async for check in topic_checks(client, 1)]
     assert statuses(found)[f"topic {topics.AUDIT.name}"] == "wrong"
     assert statuses(found)[f"topic {topics.REQUESTS.name}"] == "warn"
     assert all(check["advice"] for check in found)
 
 
-async def test_a_pool_whose_jobs_wait_and_whose_log_is_quiet(scribe: Scribe) -> None:
+async def test_pending_jobs_in_a_silent_log_are_a_warning(scribe: Scribe) -> None:
     preemption = Scribe()
     preemption_story(preemption)
     async with Client(preemption.cluster.client("c"), source="test", now=lambda: preemption.now + 20 * MINUTE) as client:
@@ -113,7 +113,7 @@ async def test_clocks(scribe: Scribe) -> None:
     assert (await clock(SECOND, probe=True))["status"] == "ok"
 
 
-async def test_services_are_asked_where_their_addresses_are(tmp_path: Path) -> None:
+async def test_service_health_is_read_from_the_address_files(tmp_path: Path) -> None:
     reasons: dict[str, str | None] = {"kafka": None}
     async with HealthServer("127.0.0.1", 0, lambda: reasons, lambda: b"") as server:
         (tmp_path / "admission.address").write_text(server.address)
@@ -127,6 +127,6 @@ async def test_services_are_asked_where_their_addresses_are(tmp_path: Path) -> N
     assert statuses(await health_checks(tmp_path / "none")) == {"services": "warn"}
 
 
-def test_this_machine() -> None:
+def test_the_local_python_and_packages() -> None:
     assert python_check()["status"] == "ok"
     assert {check["status"] for check in package_checks()} == {"ok"}

@@ -1,4 +1,4 @@
-"""Events in words that people know, one or more per record, and the same in files."""
+"""Event types of each job, filters, and the export of events as JSONL and CSV."""
 
 import csv
 import json
@@ -43,21 +43,21 @@ def of_records(records: list[Record]) -> list[events.EventRow]:
     return found
 
 
-def of(scribe: Scribe, job: str) -> list[str]:
+def types_of(scribe: Scribe, job: str) -> list[str]:
     return [row["type"] for row in event_rows(scribe) if row["job"] == job]
 
 
-def test_the_life_of_a_victim(scribe: Scribe) -> None:
-    words = [word for word in of(scribe, "train-8") if word != "Pending"]
-    assert words == ["Submitted", "Scheduled", "Started", "Preempted", "Requeued", "Reserved", "Scheduled", "Resumed"]
+def test_events_of_a_victim(scribe: Scribe) -> None:
+    types = [event_type for event_type in types_of(scribe, "train-8") if event_type != "Pending"]
+    assert types == ["Submitted", "Scheduled", "Started", "Preempted", "Requeued", "Reserved", "Scheduled", "Resumed"]
 
 
-def test_the_life_of_an_asker(scribe: Scribe) -> None:
-    words = [word for word in of(scribe, "serve-2") if word != "Pending"]
-    assert words == ["Submitted", "Reserved", "Scheduled", "Started", "Succeeded"]  # a gang of three starts once
+def test_events_of_a_preemptor(scribe: Scribe) -> None:
+    types = [event_type for event_type in types_of(scribe, "serve-2") if event_type != "Pending"]
+    assert types == ["Submitted", "Reserved", "Scheduled", "Started", "Succeeded"]  # a gang of three starts once
 
 
-def test_a_victim_carries_the_condition_of_kubernetes(scribe: Scribe) -> None:
+def test_a_victim_has_the_kubernetes_condition(scribe: Scribe) -> None:
     row = next(row for row in event_rows(scribe) if row["type"] == "Preempted" and row["job"] == "train-8")
     assert (row["condition_type"], row["condition_status"], row["condition_reason"]) == (
         "DisruptionTarget", "True", "PreemptionByScheduler",
@@ -67,7 +67,7 @@ def test_a_victim_carries_the_condition_of_kubernetes(scribe: Scribe) -> None:
     assert row["reason"].startswith("for serve-2 (inference 125 > train 50), loses 16.0 GPU-min")
 
 
-def test_every_event_has_an_id_of_its_own_and_a_known_word(scribe: Scribe) -> None:
+def test_every_event_has_a_unique_id_and_a_known_type(scribe: Scribe) -> None:
     found = event_rows(scribe)
     assert len({row["id"] for row in found}) == len(found)
     assert all(row["type"] in events.WORDS and tuple(row) == events.COLUMNS for row in found)
@@ -77,16 +77,16 @@ def test_every_event_has_an_id_of_its_own_and_a_known_word(scribe: Scribe) -> No
 def test_a_job_that_failed_is_restarted_and_not_resumed() -> None:
     scribe = Scribe()
     finished_story(scribe)
-    scribe.finish("train-8", exit_code=3)  # it was preempted before, and has a failure to spare
-    assert of(scribe, "train-8")[-1] == "Failed"
+    scribe.finish("train-8", exit_code=3)  # it was preempted before; its failures exceed the maximum
+    assert types_of(scribe, "train-8")[-1] == "Failed"
     story = Story()
     story.node("n1", gpus=1)
     story.runs("brittle", gpus=1, max_failures=1)
     story.ends("brittle", code=3)
     story.wait(MINUTE)
     story.started("brittle")
-    words = [row["type"] for row in of_story(story) if row["job"] == "brittle"]
-    assert [word for word in words if word != "Pending"] == [
+    types = [row["type"] for row in of_story(story) if row["job"] == "brittle"]
+    assert [event_type for event_type in types if event_type != "Pending"] == [
         "Submitted",
         "Scheduled",
         "Started",
@@ -96,18 +96,18 @@ def test_a_job_that_failed_is_restarted_and_not_resumed() -> None:
     ]
 
 
-def test_a_growing_job_is_started_once() -> None:
+def test_a_growing_job_has_one_started_event() -> None:
     story = Story()
     story.node("n1", gpus=2)
     story.runs("elastic", gpus=1, tasks=4, min_tasks=2)
     story.node("n2", gpus=1)
     story.started("elastic", after=MINUTE)
     assert len(story.job("elastic").tasks) == 3
-    words = [row["type"] for row in of_story(story) if row["job"] == "elastic"]
-    assert [word for word in words if word != "Pending"] == ["Submitted", "Scheduled", "Started", "Grown"]
+    types = [row["type"] for row in of_story(story) if row["job"] == "elastic"]
+    assert [event_type for event_type in types if event_type != "Pending"] == ["Submitted", "Scheduled", "Started", "Grown"]
 
 
-def test_the_latest_are_shown_and_filters_hold(bailiff: Run) -> None:
+def test_the_latest_events_are_shown_and_filtered(bailiff: Run) -> None:
     assert len(bailiff("events").output.splitlines()) == 20
     lines = bailiff("events", "--from", "0", "--job", "train-7", "-t", "preempted", "-t", "Resumed").output.splitlines()
     assert [line.split()[3:5] for line in lines] == [["Preempted", "train-7"], ["Resumed", "train-7"]]
@@ -122,13 +122,13 @@ def test_events_are_exported(bailiff: Run, scribe: Scribe, tmp_path: Path) -> No
     bailiff("events", "--export", str(tmp_path / "all.csv"), "--job", "train-8")
     with (tmp_path / "all.csv").open(newline="") as file:
         found = list(csv.DictReader(file))
-    assert [row["type"] for row in found] == of(scribe, "train-8")
+    assert [row["type"] for row in found] == types_of(scribe, "train-8")
     assert found[0].keys() == rows[0].keys()
     for arguments in (["--export", "x.txt"], ["--export", "x.csv", "--follow"]):
         assert bailiff("events", *arguments).exit_code == ExitCode.USAGE
 
 
-def test_a_spreadsheet_runs_nothing_of_it(tmp_path: Path) -> None:
+def test_csv_formulas_are_escaped(tmp_path: Path) -> None:
     file = tmp_path / "x.csv"
     row = events.EventRow(**dict.fromkeys(events.COLUMNS, ""))  # type: ignore[typeddict-item]
     with file.open("w", newline="") as out:

@@ -1,4 +1,4 @@
-"""`bailiff explain`, on a log in Kafka and on one in a file."""
+"""`bailiff explain`, on a log in Kafka and on an exported one."""
 
 import json
 from pathlib import Path
@@ -24,18 +24,18 @@ def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     return command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path / "cache"))
 
 
-def test_a_job_is_explained_with_the_records_to_check_it_by(bailiff: Run) -> None:
+def test_a_job_is_explained_with_record_numbers(bailiff: Run) -> None:
     found = bailiff("explain", "train-8")
     assert found.exit_code == ExitCode.DONE
-    told = " ".join(found.output.split())
-    assert "Why was it evicted?" in told
-    assert "serve-2 was unschedulable: " in told
-    assert "was preempted by serve-2 (inference 125), action preempt" in told
-    assert "(#21, #19)" in told
-    assert "condition DisruptionTarget, reason PreemptionByScheduler" in told
+    output = " ".join(found.output.split())
+    assert "Why was it evicted?" in output
+    assert "serve-2 was unschedulable: " in output
+    assert "was preempted by serve-2 (inference 125), action preempt" in output
+    assert "(#21, #19)" in output
+    assert "condition DisruptionTarget, reason PreemptionByScheduler" in output
 
 
-def test_programs_get_questions_sentences_and_records(bailiff: Run) -> None:
+def test_json_output_has_questions_sentences_and_records(bailiff: Run) -> None:
     found = json.loads(bailiff("explain", "train-8", "-o", "json").output)
     assert [section["question"] for section in found["sections"]] == [
         "What is its state?", "Why was it evicted?", "When does it resume, and what protects it then?",
@@ -46,31 +46,31 @@ def test_programs_get_questions_sentences_and_records(bailiff: Run) -> None:
 
 @pytest.mark.parametrize("number", ["21", "#21"])
 def test_a_decision_is_explained_by_its_number(bailiff: Run, number: str) -> None:
-    told = " ".join(bailiff("explain", number).output.split())
-    assert "Which jobs are preempted, by which job, and why these?" in told
-    assert "train-7, train-8 were preempted by serve-2 (inference 125)" in told
+    output = " ".join(bailiff("explain", number).output.split())
+    assert "Which jobs are preempted, by which job, and why these?" in output
+    assert "train-7, train-8 were preempted by serve-2 (inference 125)" in output
 
 
-def test_any_other_record_says_its_line(bailiff: Run) -> None:
-    told = bailiff("explain", "3").output
-    assert "What does the record say?" in told
-    assert "pool-a#3" in told
+def test_other_records_are_explained_with_their_line(bailiff: Run) -> None:
+    output = bailiff("explain", "3").output
+    assert "What does the record say?" in output
+    assert "pool-a#3" in output
 
 
-def test_what_is_not_there(bailiff: Run) -> None:
+def test_unknown_jobs_and_records_are_reported(bailiff: Run) -> None:
     assert bailiff("explain", "nobody").exit_code == ExitCode.NOT_FOUND
     missing = bailiff("explain", "9999")
     assert (missing.exit_code, "its log ends at #" in missing.stderr) == (ExitCode.NOT_FOUND, True)
     assert "no decision with victims found" in bailiff("explain", "train-9", "--all").stderr
 
 
-def test_an_exported_log_explains_itself(bailiff: Run, tmp_path: Path) -> None:
+def test_an_exported_log_gives_the_same_explanation(bailiff: Run, tmp_path: Path) -> None:
     file = tmp_path / "log.jsonl"
     bailiff("audit", "export", str(file))
     assert bailiff("explain", "train-8", "--file", str(file)).output == bailiff("explain", "train-8").output
 
 
-def test_all_lists_everybody_that_was_considered(bailiff: Run) -> None:
+def test_all_lists_every_candidate(bailiff: Run) -> None:
     found = json.loads(bailiff("explain", "train-8", "--all", "-o", "json").output)
     assert [(row["job"], row["rule"], row["chosen"]) for row in found["candidates"]] == [
         ("train-7", "", True),
@@ -80,16 +80,16 @@ def test_all_lists_everybody_that_was_considered(bailiff: Run) -> None:
     assert ["train-7", "all", "train", "50", "-", "4", "20.0", "GPU-min", "yes"] in lines
 
 
-def test_a_job_that_was_rejected_says_so(bailiff: Run, scribe: Scribe) -> None:
-    where = {"topic": "bailiff.requests", "partition": 0, "offset": 0, "digest": "d" * 64, "source": "x", "id": "y"}
-    scribe.cycle(facts.InputRejected(**where, code="never-fits", reason="it needs 99 GPUs", job="big"))
+def test_a_rejected_job_is_reported_with_the_reason(bailiff: Run, scribe: Scribe) -> None:
+    rejected = {"topic": "bailiff.requests", "partition": 0, "offset": 0, "digest": "d" * 64, "source": "x", "id": "y"}
+    scribe.cycle(facts.InputRejected(**rejected, code="never-fits", reason="it needs 99 GPUs", job="big"))
     for command in ("explain", "describe"):
-        told = " ".join(bailiff(command, "big").stderr.split())
-        assert "there is no job 'big' in pool-a: it was rejected at #" in told
-        assert "it needs 99 GPUs" in told
+        output = " ".join(bailiff(command, "big").stderr.split())
+        assert "there is no job 'big' in pool-a: it was rejected at #" in output
+        assert "it needs 99 GPUs" in output
 
 
-def test_it_decodes_only_what_concerns_the_question(bailiff: Run, scribe: Scribe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_related_records_are_decoded(bailiff: Run, scribe: Scribe, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(50):
         scribe.submit(f"other-{number}", gpus=8)
     decoded: list[object] = []
@@ -100,26 +100,26 @@ def test_it_decodes_only_what_concerns_the_question(bailiff: Run, scribe: Scribe
 
 
 @pytest.mark.parametrize("number", ["19", "21", "22"])
-def test_a_record_is_told_with_what_came_of_it(bailiff: Run, number: str) -> None:
-    told = " ".join(bailiff("explain", number).output.split())
-    assert "What happened next?" in told
+def test_a_record_is_explained_with_its_consequences(bailiff: Run, number: str) -> None:
+    output = " ".join(bailiff("explain", number).output.split())
+    assert "What happened next?" in output
 
 
-# --- why not that one, and who is next
+# --- counterfactuals and next victims
 
 
-def test_why_not_another_one(bailiff: Run, scribe: Scribe) -> None:
+def test_why_not_searches_without_the_named_job(bailiff: Run, scribe: Scribe) -> None:
     found = json.loads(bailiff("explain", "#21", "--not", "train-7", "-o", "json").output)
     assert found["counterfactual"]["chosen"]
     assert found["sections"][-1]["question"] == "What would have happened without train-7?"
-    told = " ".join(bailiff("explain", "train-8", "--why-not", "train-7").output.split())
-    assert "Searched again without train-7, no set of victims is sufficient" in told
+    output = " ".join(bailiff("explain", "train-8", "--why-not", "train-7").output.split())
+    assert "Searched again without train-7, no set of victims is sufficient" in output
     missing = bailiff("explain", "21", "--not", "train-9")
     assert (missing.exit_code, "there was no job 'train-9' when #21 was decided" in missing.stderr) == (ExitCode.NOT_FOUND, True)
 
 
 @pytest.mark.slow
-def test_who_would_be_next_is_told_of_a_decision_and_of_a_job_where_it_is_asked_for(bailiff: Run) -> None:
+def test_next_victims_are_given_for_a_decision_and_on_request_for_a_job(bailiff: Run) -> None:
     asked = "Which jobs would another job like serve-2 preempt?"
     for arguments in (["21"], ["train-8", "--next"]):
         found = json.loads(bailiff("explain", *arguments, "-o", "json").output)
@@ -129,16 +129,16 @@ def test_who_would_be_next_is_told_of_a_decision_and_of_a_job_where_it_is_asked_
     assert json.loads(bailiff("explain", "train-8", "-o", "json").output)["next"] is None
 
 
-# --- what was on a GPU
+# --- GPU allocation at a time
 
 
-def test_a_gpu_at_a_time_is_explained_from_kafka_and_from_a_file(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
+def test_gpu_allocation_at_a_time_is_the_same_from_kafka_and_from_a_file(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
     file = tmp_path / "log.jsonl"
     bailiff("audit", "export", str(file))
     asked = "gpu-01/gpu2@2026-11-21T12:04:00Z"
-    told = bailiff("explain", asked).output
-    assert "Allocated to train-8 (attempt 1, task 0) since 11-21 12:02:00" in told
-    assert bailiff("explain", asked, "--file", str(file)).output == told
+    output = bailiff("explain", asked).output
+    assert "Allocated to train-8 (attempt 1, task 0) since 11-21 12:02:00" in output
+    assert bailiff("explain", asked, "--file", str(file)).output == output
     at_the_end = json.loads(bailiff("explain", "gpu-01@now", "--file", str(file), "-o", "json").output)
     assert at_the_end["then"]["time"] == scribe.now
     assert len(at_the_end["then"]["devices"]) == 8
@@ -146,24 +146,24 @@ def test_a_gpu_at_a_time_is_explained_from_kafka_and_from_a_file(bailiff: Run, s
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "expected"),
     [
         ("gpu-09@now", "pool-a has no node 'gpu-09'"),
         ("gpu-01/gpu8@now", "gpu-01 has no GPU 8: it has 8, counted from 0"),
         ("gpu-01@soon", "NODE@TIME: expected a time as in 2026-01-31T12:00:00Z, or how long ago, as in -10m; found 'soon'"),
     ],
 )
-def test_a_place_or_time_that_there_is_not(bailiff: Run, asked: str, said: str) -> None:
+def test_unknown_nodes_gpus_and_times_are_reported(bailiff: Run, asked: str, expected: str) -> None:
     found = bailiff("explain", asked)
     assert found.exit_code in (ExitCode.NOT_FOUND, ExitCode.USAGE)
-    assert said in " ".join(found.stderr.split())
+    assert expected in " ".join(found.stderr.split())
 
 
-def test_options_about_decisions_do_not_go_with_a_node(bailiff: Run) -> None:
+def test_decision_options_are_rejected_for_a_node(bailiff: Run) -> None:
     assert bailiff("explain", "gpu-01@now", "--all").exit_code == ExitCode.USAGE
 
 
 @pytest.mark.parametrize("asked", [["train-8"], ["21", "--not", "train-7", "--all"], ["3"], ["gpu-01@2026-11-21T12:04:00Z"]])
-def test_what_programs_get_is_as_the_published_schema_says(bailiff: Run, asked: list[str]) -> None:
+def test_json_output_matches_the_published_schema(bailiff: Run, asked: list[str]) -> None:
     schema = json.loads((Path(__file__).parents[3] / "docs" / "schemas" / "explain.json").read_text(encoding="utf-8"))
     jsonschema.validate(json.loads(bailiff("explain", *asked, "-o", "json").output), schema)

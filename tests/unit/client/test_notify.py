@@ -1,4 +1,4 @@
-"""Owners are told of evictions and returns: by a real HTTP server or a real command, at least once, in order."""
+"""Notifications of evictions and resumes: over HTTP or by a command, at least once, in order."""
 
 import json
 import sys
@@ -17,10 +17,10 @@ from bailiff.notify.notifier import Hook, Notifier, NotifyFile, Positions, fille
 
 
 class Receiver:
-    """A local HTTP server that keeps what it is sent. `answer` says the status of each request, by its number."""
+    """A local HTTP server that stores received notifications. `answer` gives the status of each request, by its number."""
 
     def __init__(self) -> None:
-        self.taken: list[tuple[str, dict[str, Any]]] = []
+        self.received: list[tuple[str, dict[str, Any]]] = []
         self.answer: Callable[[int], int] = lambda number: 204
         self.requests = 0
         receiver = self
@@ -31,7 +31,7 @@ class Receiver:
                 status = receiver.answer(receiver.requests)
                 receiver.requests += 1
                 if status < 300:
-                    receiver.taken.append((self.headers["Idempotency-Key"], body))
+                    receiver.received.append((self.headers["Idempotency-Key"], body))
                 self.send_response(status)
                 if 300 <= status < 400:
                     self.send_header("Location", "/elsewhere")
@@ -46,7 +46,7 @@ class Receiver:
 
     @property
     def ids(self) -> list[str]:
-        return [key for key, _ in self.taken]
+        return [key for key, _ in self.received]
 
 
 @pytest.fixture
@@ -65,40 +65,40 @@ def scribe() -> Scribe:
 
 
 class Crashed(Exception):
-    """The process ends here."""
+    """Stands for the end of the process."""
 
 
 def hook(receiver: Receiver, name: str = "chat", **rest: Any) -> Hook:
     return Hook(name=name, webhook=receiver.url, **rest)
 
 
-async def told(scribe: Scribe, positions: Path, *hooks: Hook, said: list[str] | None = None) -> int:
-    """Deliver what is owed, as `bailiff notify --once` does."""
+async def deliver(scribe: Scribe, positions: Path, *hooks: Hook, errors: list[str] | None = None) -> int:
+    """Delivers pending notifications, as `bailiff notify --once` does. Returns their number."""
     async with Client(scribe.cluster.client("c"), source="test", now=lambda: scribe.now) as client:
         file = NotifyFile(positions=str(positions), hooks=hooks)
-        return await Notifier(client, file, (said if said is not None else []).append, pause=0.01).run(once=True)
+        return await Notifier(client, file, (errors if errors is not None else []).append, pause=0.01).run(once=True)
 
 
 async def from_the_start(scribe: Scribe, positions: Path, *names: str) -> None:
-    """As if these hooks had been there from the beginning."""
+    """Sets the hooks' positions to the start of the log."""
     async with Client(scribe.cluster.client("c"), source="test") as client:
         log = (await client.pool()).identity
-    kept = Positions(positions)
+    stored = Positions(positions)
     for name in names:
-        kept.move(log, name, -1)
+        stored.move(log, name, -1)
 
 
 @pytest.mark.slow
-async def test_evictions_and_returns_are_told_with_an_id_in_header_and_body(
+async def test_evictions_and_resumes_are_delivered_with_an_id_in_header_and_body(
     scribe: Scribe, receiver: Receiver, tmp_path: Path
 ) -> None:
     await from_the_start(scribe, tmp_path / "p", "chat")
-    assert await told(scribe, tmp_path / "p", hook(receiver)) == 4
+    assert await deliver(scribe, tmp_path / "p", hook(receiver)) == 4
     assert [key.split(":")[2:] for key in receiver.ids] == [
         ["Preempted", "train-7"], ["Preempted", "train-8"], ["Resumed", "train-7"], ["Resumed", "train-8"],
     ]  # fmt: skip
-    assert all(body["id"] == key for key, body in receiver.taken)
-    first = receiver.taken[0][1]
+    assert all(body["id"] == key for key, body in receiver.received)
+    first = receiver.received[0][1]
     assert (first["owner"], first["job"], first["by"], first["condition_type"]) == (
         "alice",
         "train-7",
@@ -109,55 +109,55 @@ async def test_evictions_and_returns_are_told_with_an_id_in_header_and_body(
 
 
 @pytest.mark.slow
-async def test_what_was_delivered_is_not_told_again(scribe: Scribe, receiver: Receiver, tmp_path: Path) -> None:
+async def test_delivered_events_are_not_sent_again(scribe: Scribe, receiver: Receiver, tmp_path: Path) -> None:
     await from_the_start(scribe, tmp_path / "p", "chat")
-    await told(scribe, tmp_path / "p", hook(receiver))
-    assert await told(scribe, tmp_path / "p", hook(receiver)) == 0
-    assert len(receiver.taken) == 4
+    await deliver(scribe, tmp_path / "p", hook(receiver))
+    assert await deliver(scribe, tmp_path / "p", hook(receiver)) == 0
+    assert len(receiver.received) == 4
 
 
 @pytest.mark.slow
-async def test_a_new_hook_begins_with_what_happens_from_now_on(scribe: Scribe, receiver: Receiver, tmp_path: Path) -> None:
-    assert await told(scribe, tmp_path / "p", hook(receiver)) == 0
+async def test_a_new_hook_receives_only_later_events(scribe: Scribe, receiver: Receiver, tmp_path: Path) -> None:
+    assert await deliver(scribe, tmp_path / "p", hook(receiver)) == 0
     scribe.submit("serve-3", gpus=4, tasks=3, class_="inference")
     scribe.propose()
-    assert await told(scribe, tmp_path / "p", hook(receiver)) == 2
-    assert {body["by"] for _, body in receiver.taken} == {"serve-3"}
+    assert await deliver(scribe, tmp_path / "p", hook(receiver)) == 2
+    assert {body["by"] for _, body in receiver.received} == {"serve-3"}
 
 
 @pytest.mark.slow
 async def test_filters(scribe: Scribe, receiver: Receiver, tmp_path: Path) -> None:
     await from_the_start(scribe, tmp_path / "p", "owner", "project", "words")
     hooks = [hook(receiver, "owner", owners=("bob",)), hook(receiver, "project", projects=("vision",))]
-    assert await told(scribe, tmp_path / "p", *hooks) == 0
-    assert await told(scribe, tmp_path / "p", hook(receiver, "words", events=("Succeeded",))) == 2
-    assert {body["job"] for _, body in receiver.taken} == {"done-1", "serve-2"}
+    assert await deliver(scribe, tmp_path / "p", *hooks) == 0
+    assert await deliver(scribe, tmp_path / "p", hook(receiver, "words", events=("Succeeded",))) == 2
+    assert {body["job"] for _, body in receiver.received} == {"done-1", "serve-2"}
 
 
 @pytest.mark.slow
-async def test_what_is_not_taken_is_tried_again_in_order(scribe: Scribe, receiver: Receiver, tmp_path: Path) -> None:
+async def test_failed_deliveries_are_retried_in_order(scribe: Scribe, receiver: Receiver, tmp_path: Path) -> None:
     await from_the_start(scribe, tmp_path / "p", "chat")
     receiver.answer = lambda number: {0: 500, 1: 404, 2: 302, 4: 429}.get(number, 200)
-    said: list[str] = []
-    assert await told(scribe, tmp_path / "p", hook(receiver), said=said) == 4
+    errors: list[str] = []
+    assert await deliver(scribe, tmp_path / "p", hook(receiver), errors=errors) == 4
     assert [key.split(":")[3] for key in receiver.ids] == ["train-7", "train-8", "train-7", "train-8"]
-    assert [text.split(": ")[-1].split()[0] for text in said] == ["500", "404", "302", "429"]
-    assert "next try in 0.01 s" in said[0]
-    assert "next try in 0.04 s" in said[2]
+    assert [text.split(": ")[-1].split()[0] for text in errors] == ["500", "404", "302", "429"]
+    assert "next try in 0.01 s" in errors[0]
+    assert "next try in 0.04 s" in errors[2]
 
 
 @pytest.mark.slow
-async def test_a_hook_that_is_down_holds_up_only_itself(scribe: Scribe, receiver: Receiver, tmp_path: Path) -> None:
+async def test_an_unreachable_hook_does_not_delay_others(scribe: Scribe, receiver: Receiver, tmp_path: Path) -> None:
     await from_the_start(scribe, tmp_path / "p", "down", "chat")
     down = Hook(name="down", webhook="http://127.0.0.1:1/x", give_up_after=50_000)
-    said: list[str] = []
-    assert await told(scribe, tmp_path / "p", down, hook(receiver), said=said) == 4
-    assert len(receiver.taken) == 4
-    assert sum("was given up" in text for text in said) == 4
+    errors: list[str] = []
+    assert await deliver(scribe, tmp_path / "p", down, hook(receiver), errors=errors) == 4
+    assert len(receiver.received) == 4
+    assert sum("was given up" in text for text in errors) == 4
 
 
 @pytest.mark.slow
-async def test_a_crash_between_delivery_and_note_tells_it_again_under_the_same_id(
+async def test_a_crash_before_the_position_is_stored_repeats_the_same_id(
     scribe: Scribe, receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await from_the_start(scribe, tmp_path / "p", "chat")
@@ -168,21 +168,19 @@ async def test_a_crash_between_delivery_and_note_tells_it_again_under_the_same_i
     with monkeypatch.context() as broken:
         broken.setattr(Positions, "move", crash)
         with pytest.raises(Crashed):
-            await told(scribe, tmp_path / "p", hook(receiver))
+            await deliver(scribe, tmp_path / "p", hook(receiver))
     before = list(receiver.ids)
     assert before
-    await told(scribe, tmp_path / "p", hook(receiver))
+    await deliver(scribe, tmp_path / "p", hook(receiver))
     assert receiver.ids[len(before) :][: len(before)] == before
     assert len(set(receiver.ids)) == 4
 
 
 @pytest.mark.slow
-async def test_a_positions_file_that_cannot_be_read_is_no_start_from_nothing(
-    scribe: Scribe, receiver: Receiver, tmp_path: Path
-) -> None:
+async def test_an_unreadable_positions_file_is_an_error(scribe: Scribe, receiver: Receiver, tmp_path: Path) -> None:
     (tmp_path / "p").write_text("{")
     with pytest.raises(ClientError, match="cannot be read"):
-        await told(scribe, tmp_path / "p", hook(receiver))
+        await deliver(scribe, tmp_path / "p", hook(receiver))
 
 
 # --- commands
@@ -193,39 +191,39 @@ open(sys.argv[1], "a").write(f"{sys.argv[2]}|{sys.stdin.read().strip()}|{os.envi
 """
 
 
-async def test_a_command_gets_words_and_text(scribe: Scribe, tmp_path: Path) -> None:
+async def test_a_command_gets_arguments_and_text(scribe: Scribe, tmp_path: Path) -> None:
     await from_the_start(scribe, tmp_path / "p", "mail")
     (tmp_path / "mail.py").write_text(SCRIPT)
     words = (sys.executable, str(tmp_path / "mail.py"), str(tmp_path / "out"), "{type} {job} for {owner}")
-    assert await told(scribe, tmp_path / "p", Hook(name="mail", command=words, events=("Resumed",))) == 2
+    assert await deliver(scribe, tmp_path / "p", Hook(name="mail", command=words, events=("Resumed",))) == 2
     first, second = (tmp_path / "out").read_text().splitlines()
     assert first.startswith("Resumed train-7 for alice|train-7 on ")
     assert second.split("|")[2].endswith(":Resumed:train-8")
 
 
-async def test_a_command_that_fails_or_hangs_is_tried_again(scribe: Scribe, tmp_path: Path) -> None:
+async def test_a_command_that_fails_or_times_out_is_retried(scribe: Scribe, tmp_path: Path) -> None:
     await from_the_start(scribe, tmp_path / "p", "fails", "hangs", "missing")
     hooks = [
         Hook(name="fails", command=("sh", "-c", "echo no >&2; exit 3"), give_up_after=1, events=("Succeeded",)),
         Hook(name="hangs", command=("sleep", "9"), timeout=10_000, give_up_after=1, events=("Succeeded",)),
         Hook(name="missing", command=("/nowhere/mail",), give_up_after=1, events=("Succeeded",)),
     ]
-    said: list[str] = []
-    assert await told(scribe, tmp_path / "p", *hooks, said=said) == 0
-    text = "\n".join(said)
+    errors: list[str] = []
+    assert await deliver(scribe, tmp_path / "p", *hooks, errors=errors) == 0
+    text = "\n".join(errors)
     assert "sh exited with 3: no" in text
     assert "sleep timed out" in text
     assert "/nowhere/mail: No such file or directory" in text
 
 
-def test_no_field_makes_an_option_of_a_word() -> None:
+def test_field_values_cannot_become_options() -> None:
     assert filled(["{owner}", "-s", "x {job}"], {"owner": "--exec=rm", "job": "a"}) == ["exec=rm", "-s", "x a"]
 
 
 # --- the file
 
 
-def test_the_file_is_checked_whole(tmp_path: Path) -> None:
+def test_all_faults_of_the_notify_file_are_reported(tmp_path: Path) -> None:
     file = tmp_path / "notify.yaml"
     file.write_text(
         "positions: kept.json\nhooks:\n  - name: a\n    webhook: ftp://x\n  - name: b\n    command: [mail, '{colour}']\n"

@@ -1,4 +1,4 @@
-"""`bailiff plan`: snapshots in, decisions out; what is wrong with a snapshot; one more job in the running pool."""
+"""`bailiff plan`: decisions for a snapshot, errors in a snapshot, and the preview of a job in a running pool."""
 
 import json
 import subprocess
@@ -45,11 +45,11 @@ def faults(text: str) -> list[str]:
     return [line.removeprefix("bailiff: standard input:") for line in found.stderr.splitlines()[:-1]]
 
 
-def states(report: Any, round_: int = 0) -> dict[str, tuple[str, str | None]]:
-    return {line["task"]: (line["after"]["state"], line["after"]["node"]) for line in report["rounds"][round_]["tasks"]}
+def states(report: Any, round_index: int = 0) -> dict[str, tuple[str, str | None]]:
+    return {line["task"]: (line["after"]["state"], line["after"]["node"]) for line in report["rounds"][round_index]["tasks"]}
 
 
-# --- what comes in
+# --- input
 # ruff: noqa: E501
 
 
@@ -127,11 +127,11 @@ def test_a_fault_names_line_field_found_and_allowed(text: str, expected: str) ->
         ("- {name: a, sub_group: x}", "jobs.0.sub_group: no sub-group 'x'; there are none"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused(jobs: str, expected: str) -> None:
+def test_inconsistent_jobs_are_rejected(jobs: str, expected: str) -> None:
     assert [line.partition(" ")[2] for line in faults(f"nodes: [{{name: n1, gpus: 2, cpus: 4}}]\njobs:\n{jobs}")] == [expected]
 
 
-def test_circles_and_orphans_among_projects_are_told_at_their_line() -> None:
+def test_cycles_and_missing_parents_of_projects_are_reported_with_their_line() -> None:
     expected = faults("nodes: []\nprojects:\n- {name: a, parent: b}\n- {name: b, parent: a}\n- {name: c, parent: d}")
     assert expected == [
         "3: projects.0.parent: a -> b -> a is a cycle",
@@ -140,7 +140,7 @@ def test_circles_and_orphans_among_projects_are_told_at_their_line() -> None:
     ]
 
 
-def test_keys_that_stand_twice_and_broken_json_have_their_line(tmp_path: Path) -> None:
+def test_duplicate_keys_and_invalid_json_are_reported_with_their_line(tmp_path: Path) -> None:
     assert faults('{"nodes": [],\n "nodes": []}') == ["2: nodes occurs twice"]
     file = tmp_path / "pool.json"
     file.write_text('{"nodes": [\n}')
@@ -148,23 +148,23 @@ def test_keys_that_stand_twice_and_broken_json_have_their_line(tmp_path: Path) -
     assert (found.exit_code, f"{file}:2: not JSON" in found.stderr) == (ExitCode.USAGE, True)
 
 
-def test_verbs_must_be_known() -> None:
+def test_actions_must_be_known() -> None:
     found = plan("-", "--actions", "allocate,steal", text=yaml.safe_dump(POOL))
     assert found.exit_code == ExitCode.USAGE
     assert "expected some of allocate, consolidate, reclaim, preempt, stale-gang, found 'steal'" in found.stderr
 
 
-# --- what comes out
+# --- output
 
 
-def test_verbs_restrict_the_pass() -> None:
+def test_actions_restrict_the_pass() -> None:
     found = json.loads(plan("-", "--actions", "allocate", "-o", "json", text=yaml.safe_dump(POOL)).output)
     assert states(found)["serve-0"] == ("pending", None)
     assert found["converged"] is True
     assert found["rounds"][0]["pending"][0]["reason"] == "needs a node with 8 free GPUs, no node has them"
 
 
-def test_rounds_show_that_it_settles_and_time_moves_by_the_step() -> None:
+def test_rounds_converge_and_time_advances_by_the_step() -> None:
     found = json.loads(plan("-", "--rounds", "3", "--step", "60", "-o", "json", text=yaml.safe_dump(POOL)).output)
     assert [each["changed"] for each in found["rounds"]] == [True, False, False]
     assert [each["now"][11:16] for each in found["rounds"]] == ["10:00", "10:01", "10:02"]
@@ -182,7 +182,7 @@ def test_a_victim_that_ends_when_evicted_is_gone() -> None:
     assert report.converged
 
 
-def test_what_the_snapshot_calls_releasing_stays_so_and_stuck_room_is_not_counted_on() -> None:
+def test_releasing_resources_can_be_reserved_and_stuck_ones_cannot() -> None:
     pool = {
         "nodes": [{"name": "n1", "gpus": 2}, {"name": "n2", "gpus": 2}],
         "jobs": [
@@ -203,7 +203,7 @@ def test_what_the_snapshot_calls_releasing_stays_so_and_stuck_room_is_not_counte
         assert [(node.free_gpus, node.releasing_gpus, node.reserved_gpus) for node in each.nodes] == [(0, 2, 2), (0, 0, 0)]
 
 
-def test_reserved_tasks_of_a_snapshot_start_once_their_room_is_free() -> None:
+def test_reserved_tasks_of_a_snapshot_start_when_their_resources_are_free() -> None:
     pool = {
         "nodes": [{"name": "n1", "gpus": 2}],
         "jobs": [{"name": "a", "gpus": 1, "state": "reserved", "node": "n1"}, {"name": "b", "gpus": 1}],
@@ -215,8 +215,8 @@ def test_reserved_tasks_of_a_snapshot_start_once_their_room_is_free() -> None:
     ]
 
 
-def test_a_reservation_waits_as_long_as_it_must() -> None:
-    """Its room never comes free; time alone does not undo it, so the plan settles."""
+def test_a_reservation_on_releasing_resources_does_not_expire() -> None:
+    """Its resources are never released; time alone does not drop the reservation, so the plan converges."""
     pool = {
         "nodes": [{"name": "n1", "gpus": 2}],
         "jobs": [{"name": "going", "gpus": 2, "state": "releasing", "node": "n1"}, {"name": "next", "gpus": 2}],
@@ -226,7 +226,7 @@ def test_a_reservation_waits_as_long_as_it_must() -> None:
     assert report.converged
 
 
-def test_tasks_that_have_ended_stay_as_they_are() -> None:
+def test_ended_tasks_do_not_change() -> None:
     pool = {
         "nodes": [{"name": "n1", "gpus": 2}],
         "jobs": [
@@ -241,7 +241,7 @@ def test_tasks_that_have_ended_stay_as_they_are() -> None:
         assert (each.pending, each.changed) == ((), False)
 
 
-def test_rules_about_waiting_say_what_they_did() -> None:
+def test_ageing_and_schedule_timeout_add_notes() -> None:
     pool = {
         "now": "10h",
         "nodes": [{"name": "n1", "gpus": 1}],
@@ -259,8 +259,8 @@ def test_rules_about_waiting_say_what_they_did() -> None:
     assert [line.after.state for line in found.tasks] == ["running", "pending", "failed"]
 
 
-def test_names_of_tasks_break_ties_as_text() -> None:
-    """Members are placed in the order of their names, whatever the order in which they are written."""
+def test_task_names_break_ties_in_text_order() -> None:
+    """Tasks are placed in the order of their names, independent of their order in the file."""
     pool = {
         "nodes": [{"name": "n1", "gpus": 2}],
         "jobs": [{"name": "a", "gpus": 1, "min_tasks": 1, "tasks": [{"name": "w9"}, {"name": "w10"}, {"name": "w1"}]}],
@@ -269,7 +269,7 @@ def test_names_of_tasks_break_ties_as_text() -> None:
     assert {line.task: line.after.state for line in tasks} == {"w1": "placed", "w10": "placed", "w9": "pending"}
 
 
-def test_history_of_a_snapshot_reaches_the_model() -> None:
+def test_history_fields_of_a_snapshot_set_the_state() -> None:
     pool = {
         "now": "10h",
         "nodes": [{"name": "n1", "gpus": 4}],
@@ -292,7 +292,7 @@ def test_history_of_a_snapshot_reaches_the_model() -> None:
     assert planning.state.reclaimed_at == {"a": 595 * minute}
 
 
-def test_shared_devices_are_dealt_as_placement_would() -> None:
+def test_gpu_shares_are_assigned_to_devices_as_placement_does() -> None:
     pool = {
         "nodes": [{"name": "n1", "gpus": 3, "gpu_memory": "16GiB"}],
         "jobs": [
@@ -336,7 +336,7 @@ def test_plan_needs_no_kafka_client() -> None:
 
 
 @pytest.mark.slow
-def test_the_published_schemas_are_those_of_the_code() -> None:
+def test_the_published_schemas_are_current() -> None:
     for name, schema in schemas().items():
         assert json.loads((ROOT / "docs" / "schemas" / name).read_text()) == schema, f"{name} is out of date: make docs"
         jsonschema.Draft202012Validator.check_schema(schema)
@@ -344,7 +344,7 @@ def test_the_published_schemas_are_those_of_the_code() -> None:
 
 @pytest.mark.parametrize("name", ["pool.yaml", "small.yaml"])
 @pytest.mark.slow
-def test_examples_and_their_plans_fit_the_schemas(name: str) -> None:
+def test_examples_and_their_plans_match_the_schemas(name: str) -> None:
     known = schemas()
     text = dict(FILE.findall(PAGE.read_text()))[name]
     document = json.loads(json.dumps(yaml.safe_load(text), default=str))
@@ -353,7 +353,7 @@ def test_examples_and_their_plans_fit_the_schemas(name: str) -> None:
     jsonschema.validate(report, known["plan.json"])
 
 
-def test_the_schema_knows_short_forms_and_refuses_what_the_reader_refuses() -> None:
+def test_the_schema_accepts_short_forms_and_rejects_what_the_reader_rejects() -> None:
     validator = jsonschema.Draft202012Validator(schemas()["snapshot.json"])
     good = {
         "nodes": [{"name": "n1", "devices": [{"id": 0, "memory": "16GiB"}]}],
@@ -377,46 +377,48 @@ def scribe() -> Scribe:
 
 
 def requests(scribe: Scribe) -> list[Any]:
-    """Everything that clients have asked for."""
+    """Messages of the requests topic."""
     partitions = range(topics.REQUESTS.partition_count(1))
     return [message for each in partitions for message in scribe.cluster.messages(topics.REQUESTS.name, each)]
 
 
-def on(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Run:
+def command_for(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Run:
     return command_on(lambda: AnsweringBus(scribe), monkeypatch, str(folder / "cache"))
 
 
-def ask(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, file: Path, text: str, *options: str) -> Any:
+def plan_live(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, file: Path, text: str, *options: str) -> Any:
     file.write_text(text)
     before = len(requests(scribe))
-    found = on(scribe, monkeypatch, file.parent)("plan", "--live", str(file), *options)
+    found = command_for(scribe, monkeypatch, file.parent)("plan", "--live", str(file), *options)
     assert found.exit_code == ExitCode.DONE, found.output
     assert len(requests(scribe)) == before
     return found.output
 
 
-def test_live_says_where_a_job_would_start(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_live_plan_names_the_node_of_a_job_that_would_start(
+    scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     quiet_story(scribe)
-    expected = ask(scribe, monkeypatch, tmp_path / "eval.yaml", "gpus: 2\n")
+    expected = plan_live(scribe, monkeypatch, tmp_path / "eval.yaml", "gpus: 2\n")
     assert expected.splitlines()[0] == "eval (2 GPUs) would start immediately on gpu-01; no job is preempted"
     assert expected.splitlines()[-1] == f"computed at pool-a#{scribe.state.seq}; nothing was submitted"
 
 
-def test_live_says_who_would_leave_and_what_that_costs(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_live_plan_names_victims_and_the_work_lost(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     quiet_story(scribe)
     digest = repr(scribe.state.jobs)
-    expected = ask(scribe, monkeypatch, tmp_path / "serve.yaml", "gpus: 4\ntasks: 3\nclass: interactive\n")
+    expected = plan_live(scribe, monkeypatch, tmp_path / "serve.yaml", "gpus: 4\ntasks: 3\nclass: interactive\n")
     assert expected.splitlines()[0] == "serve (3 × 4 GPUs) would run on gpu-01 × 2, gpu-02 by preempt; it would preempt:"
     assert expected.splitlines()[1].startswith("  train-7 (train 50): 4 GPUs; loses ")
     assert "returns to the queue" in expected
     assert repr(scribe.state.jobs) == digest
 
 
-def test_live_says_why_a_job_would_wait(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_live_plan_explains_a_pending_job(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     preemption_story(scribe)
-    expected = ask(scribe, monkeypatch, tmp_path / "late.yaml", "gpus: 8\n")
+    expected = plan_live(scribe, monkeypatch, tmp_path / "late.yaml", "gpus: 8\n")
     assert "late (8 GPUs) would be pending" in expected
-    data = json.loads(ask(scribe, monkeypatch, tmp_path / "late.yaml", "gpus: 8\n", "-o", "json"))
+    data = json.loads(plan_live(scribe, monkeypatch, tmp_path / "late.yaml", "gpus: 8\n", "-o", "json"))
     assert (data["outcome"], data["decision"]) == ("pending", None)
 
 
@@ -428,21 +430,21 @@ def test_live_says_why_a_job_would_wait(scribe: Scribe, monkeypatch: pytest.Monk
         ("gpus: 1\nclass: royal\n", "would be rejected: there is no priority class 'royal'; the policy has inference"),
     ],
 )
-def test_live_says_what_admission_would_refuse(
+def test_live_plan_names_the_reason_of_a_rejection(
     text: str, expected: str, scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     quiet_story(scribe)
-    assert expected in ask(scribe, monkeypatch, tmp_path / "job.yaml", text)
+    assert expected in plan_live(scribe, monkeypatch, tmp_path / "job.yaml", text)
 
 
 # --- policies
 
 
-def test_policy_diff_says_in_words_what_would_change(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_policy_diff_lists_the_changes(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     before = Project.model_validate({"name": "vision", "quota": {"gpus": 8}})
     scribe.begin(DEFAULT_POLICY.model_copy(update={"projects": (before,)}))
     file = tmp_path / "policy.yaml"
-    bailiff = on(scribe, monkeypatch, tmp_path)
+    bailiff = command_for(scribe, monkeypatch, tmp_path)
     shown = yaml.safe_load(bailiff("policy", "show", "-o", "yaml").output)
     document = shown.get("policy", shown)
     document["projects"] = [
@@ -460,7 +462,7 @@ def test_policy_diff_says_in_words_what_would_change(scribe: Scribe, monkeypatch
     assert len(requests(scribe)) == 0
 
 
-def test_policy_faults_in_trees_stand_at_their_line(tmp_path: Path) -> None:
+def test_policy_faults_in_the_project_tree_have_their_line(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(
         "priority_classes:\n- {name: a, value: 1, preemptible: true, global_default: true}\n"
@@ -472,10 +474,12 @@ def test_policy_faults_in_trees_stand_at_their_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_policy_apply_enforce_asks_for_it(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_policy_apply_enforce_sets_the_flag_in_the_request(
+    scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     scribe.begin()
     file = tmp_path / "policy.yaml"
-    bailiff = on(scribe, monkeypatch, tmp_path)
+    bailiff = command_for(scribe, monkeypatch, tmp_path)
     file.write_text(bailiff("policy", "show", "-o", "yaml").output)
     found = json.loads(bailiff("policy", "apply", str(file), "--enforce", "-o", "json").output)
     assert found["enforce"] is True
@@ -483,7 +487,7 @@ def test_policy_apply_enforce_asks_for_it(scribe: Scribe, monkeypatch: pytest.Mo
     assert [body["enforce"] for body in bodies] == [True]
 
 
-def test_faults_of_a_policy_are_each_a_sentence_and_none_is_empty() -> None:
+def test_policy_faults_have_a_text_each() -> None:
     classes = [{"name": "a", "value": "high", "preemptible": False}]
     _, faults = policy_from({"priority_classes": classes, "projects": [{"name": "p", "quota": {"gpus": "two"}}]})
     expected = {".".join(map(str, place)): found_text for place, found_text in faults}
@@ -492,7 +496,7 @@ def test_faults_of_a_policy_are_each_a_sentence_and_none_is_empty() -> None:
     assert all(expected.values())
 
 
-def test_a_victim_that_has_not_all_of_its_tasks_loses_those_that_it_has() -> None:
+def test_a_partly_placed_victim_loses_its_placed_tasks() -> None:
     tasks = [{"name": "t", "count": 3, "node": "n"}, {"name": "s", "count": 5}]
     grown = {"name": "grown", "gpus": 1, "min_tasks": 3, "tasks": tasks}
     snapshot = {

@@ -1,6 +1,6 @@
-"""docs/how-to/plan.md: each example is run, and what it prints is what the page shows.
+"""docs/how-to/plan.md: the output of each example equals the page.
 
-`python -m tests.unit.client.test_plan_docs` writes them anew.
+`python -m tests.unit.client.test_plan_docs` rewrites the outputs in the page.
 """
 
 import os
@@ -20,7 +20,7 @@ OUTPUT = re.compile(r"(<!-- output -->\n```console\n\$ bailiff (.*?)\n)(.*?)(^``
 
 
 def printed(command: str) -> str:
-    """What the command prints on either stream, as a page shows it."""
+    """Output of the command on both streams, as the page shows it."""
     found = CliRunner(env={"COLUMNS": "110"}).invoke(app, shlex.split(command))
     return "\n".join(line.rstrip() for line in found.output.splitlines()) + "\n"
 

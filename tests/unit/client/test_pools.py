@@ -1,4 +1,4 @@
-"""Pools, classes, the cluster: what is shown, and a new pool in the pools file."""
+"""Output for pools, classes and the cluster, and `bailiff pool create`."""
 
 import json
 from pathlib import Path
@@ -23,15 +23,15 @@ def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     return command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path / "cache"))
 
 
-def words(output: str) -> list[list[str]]:
+def cells(output: str) -> list[list[str]]:
     return [line.split() for line in output.splitlines() if line.strip()]
 
 
-def test_pools_say_what_is_switched_off(bailiff: Run, scribe: Scribe) -> None:
+def test_pools_show_disabled_actions(bailiff: Run, scribe: Scribe) -> None:
     other = Scribe("pool-b", 1, scribe.cluster)
     careful = PreemptionRules(actions=("allocate", "consolidate"), max_migrations=3)
     other.begin(DEFAULT_POLICY.model_copy(update={"preemption": careful}))
-    assert words(bailiff("pool", "list").output) == [
+    assert cells(bailiff("pool", "list").output) == [
         ["POOL", "NODES", "GPUS", "IN", "USE", "FREE", "RUNNING", "PENDING", "PROJECTS", "DISABLED"],
         ["pool-a", "2/2", "12", "8", "0", "0", "2", "-", "consolidate"],
         ["pool-b", "0/0", "0", "0", "0", "0", "0", "-", "reclaim,", "preempt"],
@@ -48,16 +48,16 @@ def test_classes_with_their_jobs_and_users(monkeypatch: pytest.MonkeyPatch, tmp_
         update={"identity": IdentityRules(class_users={"inference": ("console",)})}
     )
     run = command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path))
-    lines = words(run("class", "list").output)
+    lines = cells(run("class", "list").output)
     assert ["inference", "125", "no", "yes", "2m30s", "all", "-", "-"] in lines
     assert ["train", "(default)", "50", "yes", "yes", "2m30s", "all", "1", "-"] in lines
 
 
-def test_the_cluster_in_short(bailiff: Run) -> None:
-    told = bailiff("cluster-info").output
-    assert "2 nodes, 8/12 GPUs in use, 2 jobs pending" in told
-    assert "pool pool-a" in told
-    assert "preempt within the pool" in told
+def test_cluster_info_is_a_summary(bailiff: Run) -> None:
+    output = bailiff("cluster-info").output
+    assert "2 nodes, 8/12 GPUs in use, 2 jobs pending" in output
+    assert "pool pool-a" in output
+    assert "preempt within the pool" in output
     found = json.loads(bailiff("cluster-info", "-o", "json").output)
     assert (found["total"]["gpus"], found["pools"][0]["pool"]) == (12, "pool-a")
 
@@ -71,25 +71,25 @@ FILE = "# ours\npools:\n- name: pool-a  # the first\n  partition: 0\n"
 def test_a_pool_is_declared_with_the_next_free_partition(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
     file = tmp_path / "pools.yaml"
     file.write_text(FILE)
-    quiet_story(Scribe("gone", 1, scribe.cluster))  # it has a log, though it is declared no more
+    quiet_story(Scribe("gone", 1, scribe.cluster))  # it has a log and is no longer declared
     found = bailiff("pool", "create", "pool-b", "--pools", str(file), "--description", 'for "students": play')
     assert found.exit_code == ExitCode.DONE, found.output
     assert file.read_text().startswith(FILE)
     assert [(pool.name, pool.partition) for pool in read_pools(file)] == [("pool-a", 0), ("pool-b", 2)]
     assert read_pools(file)[1].description == 'for "students": play'
-    told = " ".join(found.output.split())
-    assert "Remaining steps: 1. bailiff topics create --pools" in told
-    assert "restart them: this creates the log" in told
+    output = " ".join(found.output.split())
+    assert "Remaining steps: 1. bailiff topics create --pools" in output
+    assert "restart them: this creates the log" in output
 
 
-def test_the_first_pool_makes_the_file(bailiff: Run, tmp_path: Path) -> None:
+def test_the_first_pool_creates_the_file(bailiff: Run, tmp_path: Path) -> None:
     file = tmp_path / "new.yaml"
     assert bailiff("pool", "create", "first", "--pools", str(file), "--partition", "0").exit_code == ExitCode.DONE
     assert [(pool.name, pool.partition) for pool in read_pools(file)] == [("first", 0)]
 
 
 @pytest.mark.parametrize(
-    ("text", "arguments", "told"),
+    ("text", "arguments", "expected"),
     [
         (FILE, ["pool-a"], "declares a pool 'pool-a' already"),
         (FILE, ["b", "--partition", "0"], "--partition: 0 belongs to another pool"),
@@ -97,12 +97,12 @@ def test_the_first_pool_makes_the_file(bailiff: Run, tmp_path: Path) -> None:
         ("pools: [{name: a, partition: 0}]\n", ["b", "--partition", "3"], "not written as a plain list of pools"),
     ],
 )
-def test_a_pool_that_cannot_be_declared_leaves_the_file(
-    bailiff: Run, tmp_path: Path, text: str, arguments: list[str], told: str
+def test_a_rejected_pool_does_not_change_the_file(
+    bailiff: Run, tmp_path: Path, text: str, arguments: list[str], expected: str
 ) -> None:
     file = tmp_path / "pools.yaml"
     file.write_text(text)
     found = bailiff("pool", "create", *arguments, "--pools", str(file))
-    assert (found.exit_code, told in found.stderr.replace("\n", " ")) == (ExitCode.USAGE, True), found.stderr
+    assert (found.exit_code, expected in found.stderr.replace("\n", " ")) == (ExitCode.USAGE, True), found.stderr
     assert file.read_text() == text
     assert list(tmp_path.glob("*.draft")) == []

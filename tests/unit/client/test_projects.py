@@ -1,4 +1,4 @@
-"""Projects: what is shown of them, and that no two people overwrite each other's change."""
+"""`bailiff project`: output, changes, and concurrent changes of the policy."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ def with_projects(*listed: dict[str, object]) -> Policy:
 
 @pytest.fixture
 def scribe() -> Scribe:
-    """vision trains on eight of its four GPUs; speech is due four, and waits for them; a student plays."""
+    """vision uses 8 GPUs with a quota of 4; speech is pending with a quota of 4; students run one job."""
     made = Scribe()
     made.begin(with_projects(*TREE))
     made.node("gpu-01")
@@ -43,7 +43,7 @@ def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     return command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path / "cache"))
 
 
-def test_the_list_is_a_tree_with_who_is_over_quota(bailiff: Run) -> None:
+def test_project_list_is_a_tree_with_usage_over_quota(bailiff: Run) -> None:
     lines = [line.split() for line in bailiff("project", "list").output.splitlines()]
     assert lines == [
         ["PROJECT", "GPUS", "FAIR", "SHARE", "LIMIT", "PRIO", "RUNNING", "PENDING"],
@@ -54,7 +54,7 @@ def test_the_list_is_a_tree_with_who_is_over_quota(bailiff: Run) -> None:
     ]
 
 
-def test_programs_get_every_figure(bailiff: Run) -> None:
+def test_json_output_has_every_amount(bailiff: Run) -> None:
     rows = {row["project"]: row for row in json.loads(bailiff("project", "list", "-o", "json").output)}
     vision = rows["vision"]
     assert (vision["parent"], vision["depth"], vision["usage_text"]) == ("research", 1, "8/4 over quota")
@@ -64,14 +64,14 @@ def test_programs_get_every_figure(bailiff: Run) -> None:
     assert (rows["research"]["jobs_running"], rows["research"]["jobs_pending"]) == (1, 1)
 
 
-def test_what_has_no_project_has_a_line_of_its_own(bailiff: Run, scribe: Scribe) -> None:
+def test_jobs_without_a_project_have_their_own_row(bailiff: Run, scribe: Scribe) -> None:
     scribe.submit("stray", gpus=1)
     last = bailiff("project", "list").output.splitlines()[-1].split()
     assert last == ["(none)", "0/0", "0", "-", "-", "-", "1"]
     assert json.loads(bailiff("project", "list", "-o", "json").output)[-1]["project"] == ""
 
 
-def test_describe_says_what_it_borrows_and_names_its_jobs(bailiff: Run) -> None:
+def test_describe_shows_borrowed_resources_and_jobs(bailiff: Run) -> None:
     printed = " ".join(bailiff("project", "describe", "vision").output.split())
     assert "GPUs 8/4 over quota" in printed
     assert "borrowed 4 GPUs, 0 CPU, 0B" in printed
@@ -81,7 +81,7 @@ def test_describe_says_what_it_borrows_and_names_its_jobs(bailiff: Run) -> None:
     assert "vision 8/4 over quota" in " ".join(bailiff("project", "describe", "research").output.split())
 
 
-def test_a_project_that_is_not_there(bailiff: Run) -> None:
+def test_an_unknown_project_is_reported(bailiff: Run) -> None:
     found = bailiff("project", "describe", "marketing")
     assert found.exit_code == ExitCode.NOT_FOUND
     assert "research, vision, speech, students" in found.stderr.replace("\n", " ")
@@ -103,7 +103,7 @@ def test_create_update_delete(bailiff: Run, scribe: Scribe) -> None:
         None,
         500,
         64 * 2**30,
-    )  # what was not named stays
+    )  # other fields do not change
     assert (robots.priority, robots.description) == (2, "arms")
 
     assert bailiff("project", "delete", "robots").exit_code == ExitCode.DONE
@@ -124,14 +124,16 @@ def test_create_update_delete(bailiff: Run, scribe: Scribe) -> None:
         (["delete", "research"], ExitCode.USAGE, "project research has subprojects: vision, speech"),
     ],
 )
-def test_what_cannot_be_done_is_told(bailiff: Run, scribe: Scribe, arguments: list[str], code: ExitCode, printed: str) -> None:
+def test_invalid_project_changes_are_reported(
+    bailiff: Run, scribe: Scribe, arguments: list[str], code: ExitCode, printed: str
+) -> None:
     before = scribe.state.policy_revision
     found = bailiff("project", *arguments)
     assert (found.exit_code, printed in found.stderr.replace("\n", " ")) == (code, True), found.stderr
     assert scribe.state.policy_revision == before
 
 
-def test_the_first_project_changes_whom_preempt_may_take_and_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_first_project_reports_the_new_preemption_scope(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     scribe = Scribe()
     scribe.begin()
     run = command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path))
@@ -139,8 +141,8 @@ def test_the_first_project_changes_whom_preempt_may_take_and_says_so(monkeypatch
     assert "No projects" not in run("project", "list").output
 
 
-class Meddling(AnsweringBus):
-    """Somebody else applies a policy just before each of our first requests is answered."""
+class ConcurrentChanges(AnsweringBus):
+    """Another client applies a policy just before each of the first requests."""
 
     def __init__(self, scribe: Scribe, times: int) -> None:
         super().__init__(scribe)
@@ -154,15 +156,15 @@ class Meddling(AnsweringBus):
         return await super().producer()
 
 
-def test_two_people_do_not_overwrite_each_other(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    bus = Meddling(scribe, 2)
+def test_concurrent_policy_changes_are_retried(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    bus = ConcurrentChanges(scribe, 2)
     run = command_on(lambda: bus, monkeypatch, str(tmp_path))
     assert run("project", "create", "mine", "--gpus", "1").exit_code == ExitCode.DONE
     assert [project.name for project in scribe.state.rules.projects][4:] == ["other-1", "other-0", "mine"]
 
 
-def test_after_some_tries_it_gives_up_and_says_why(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    bus: MemoryBus = Meddling(scribe, 99)
+def test_repeated_conflicts_are_reported(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    bus: MemoryBus = ConcurrentChanges(scribe, 99)
     run = command_on(lambda: bus, monkeypatch, str(tmp_path))
     found = run("project", "create", "mine", "--gpus", "1")
     assert found.exit_code == ExitCode.REJECTED

@@ -1,4 +1,4 @@
-"""`bailiff simulate` and `bailiff policy tune`, as a person types them."""
+"""`bailiff simulate` and `bailiff policy tune` on the command line."""
 
 import json
 import subprocess
@@ -22,12 +22,12 @@ ONE_JOB = (
 )
 
 
-def bailiff(*words: object) -> Any:
-    return CliRunner().invoke(app, [str(word) for word in words])
+def bailiff(*arguments: object) -> Any:
+    return CliRunner().invoke(app, [str(name) for name in arguments])
 
 
 @pytest.mark.slow
-def test_a_run_is_a_table_a_report_a_manifest_and_a_log(tmp_path: Path) -> None:
+def test_a_run_writes_a_table_a_report_a_manifest_and_a_log(tmp_path: Path) -> None:
     report, manifest, log = (tmp_path / name for name in ("out.html", "m.json", "log.jsonl"))
     found = bailiff("simulate", *TINY, "--baseline", "all", "--report", report, "--manifest", manifest, "--log", log)
     assert found.exit_code == ExitCode.DONE, found.output
@@ -44,7 +44,7 @@ def test_a_run_is_a_table_a_report_a_manifest_and_a_log(tmp_path: Path) -> None:
     assert bailiff("simulate", "--again", manifest).exit_code == ExitCode.FOUND_WRONG
 
 
-def test_programs_get_json() -> None:
+def test_json_output() -> None:
     found = json.loads(bailiff("simulate", *TINY, "-o", "json").output)
     (run,) = found["runs"]
     assert run["label"] == "default"
@@ -52,14 +52,14 @@ def test_programs_get_json() -> None:
     assert found["manifest"]["ask"]["choices"]["first"] == 20
 
 
-def test_what_there_is_can_be_listed() -> None:
-    told = bailiff("simulate", "--list").output
-    for word in ("philly-2017", "slurm", "alibaba-lingjun-2023", "youngest-first"):
-        assert word in told
+def test_list_names_traces_formats_and_baselines() -> None:
+    output = bailiff("simulate", "--list").output
+    for name in ("philly-2017", "slurm", "alibaba-lingjun-2023", "youngest-first"):
+        assert name in output
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "expected"),
     [
         ((), "expected a trace, found nothing"),
         (("phily",), "there is no trace 'phily'"),
@@ -81,15 +81,15 @@ def test_what_there_is_can_be_listed() -> None:
         (("tiresias-60", "--again", "nowhere.json"), "cannot be combined with the trace"),
     ],
 )
-def test_what_cannot_be_run_is_said(words: tuple[str, ...], said: str) -> None:
-    found = bailiff("simulate", *words)
+def test_invalid_options_are_reported(arguments: tuple[str, ...], expected: str) -> None:
+    found = bailiff("simulate", *arguments)
     assert found.exit_code == ExitCode.USAGE, found.output
-    assert said in found.stderr.replace("\n", " "), found.stderr
+    assert expected in found.stderr.replace("\n", " "), found.stderr
 
 
-def test_what_the_manifest_says_is_not_said_beside_again() -> None:
-    words = ("--seeds", "3", "--cluster", "2x4", "--daily-quotas", "--baseline", "fifo", "--save-time", "30s", "-o", "json")
-    found = bailiff("simulate", "tiresias-60", *words, "--again", "m.json", "--manifest", "new.json")
+def test_again_excludes_options_of_the_manifest() -> None:
+    arguments = ("--seeds", "3", "--cluster", "2x4", "--daily-quotas", "--baseline", "fifo", "--save-time", "30s", "-o", "json")
+    found = bailiff("simulate", "tiresias-60", *arguments, "--again", "m.json", "--manifest", "new.json")
     assert found.exit_code == ExitCode.USAGE
     assert "cannot be combined with the trace, --cluster, --baseline, --seeds, --save-time, --daily-quotas; " in found.stderr
     found = bailiff("policy", "tune", "--again", "m.json", "--knob", "eviction.grace=1s,2s", "--high", "60")
@@ -98,7 +98,7 @@ def test_what_the_manifest_says_is_not_said_beside_again() -> None:
     assert "m.json: No such file" in bailiff("simulate", "--again", "m.json", "--manifest", "new.json", "-o", "json").stderr
 
 
-def test_a_policy_with_a_fault_is_no_policy_to_run(tmp_path: Path) -> None:
+def test_a_policy_with_a_fault_is_rejected(tmp_path: Path) -> None:
     policy = tmp_path / "odd.yaml"
     policy.write_text("priority_classes:\n- {name: train, value: 50, preemptible: true, global_default: true}\npreempt: {}\n")
     found = bailiff("simulate", "tiresias-60", "--policy", policy)
@@ -106,7 +106,7 @@ def test_a_policy_with_a_fault_is_no_policy_to_run(tmp_path: Path) -> None:
     assert "odd.yaml:3: preempt: no such field" in found.stderr
 
 
-def test_words_that_stand_for_no_class_yet_are_told(tmp_path: Path) -> None:
+def test_priority_names_without_a_class_are_reported(tmp_path: Path) -> None:
     jobs = tmp_path / "jobs.txt"
     jobs.write_text(ONE_JOB)
     assert "high: jobs with this word get the policy's default class" in bailiff("simulate", f"slurm:{jobs}").output
@@ -115,7 +115,7 @@ def test_words_that_stand_for_no_class_yet_are_told(tmp_path: Path) -> None:
     assert "with this word" not in bailiff("simulate", f"slurm:{jobs}", "--class", "high=inference").output
 
 
-def test_a_policy_without_the_projects_of_the_trace_is_told_how_many_jobs_they_have(tmp_path: Path) -> None:
+def test_missing_projects_of_the_trace_are_reported_with_their_job_count(tmp_path: Path) -> None:
     jobs, policy = tmp_path / "jobs.txt", tmp_path / "narrow.yaml"
     jobs.write_text(ONE_JOB)
     policy.write_text(
@@ -127,15 +127,15 @@ def test_a_policy_without_the_projects_of_the_trace_is_told_how_many_jobs_they_h
     assert "such as 'vision': add them" in found.stderr.replace("\n", " "), found.stderr
 
 
-def test_too_large_a_cluster_is_said() -> None:
+def test_an_oversized_cluster_is_reported() -> None:
     assert "there is hardly any contention" in bailiff("simulate", "tiresias-60", "--jobs", "5").output
 
 
 @pytest.mark.slow
-def test_knobs_are_turned_and_the_frontier_is_shown_and_run_again(tmp_path: Path) -> None:
+def test_tune_shows_the_frontier_and_can_be_repeated(tmp_path: Path) -> None:
     report, manifest = tmp_path / "tune.html", tmp_path / "tune.json"
-    turned = ("--knob", "protections.min_runtime.preempt=0s,1h", "--high", 60, "--seeds", 2)
-    found = bailiff("policy", "tune", *TINY, *turned, "--report", report, "--manifest", manifest)
+    knobs = ("--knob", "protections.min_runtime.preempt=0s,1h", "--high", 60, "--seeds", 2)
+    found = bailiff("policy", "tune", *TINY, *knobs, "--report", report, "--manifest", manifest)
     assert found.exit_code == ExitCode.DONE, found.output
     assert "*" in found.output
     assert "frontier" in report.read_text()
@@ -152,10 +152,10 @@ def test_knobs_are_turned_and_the_frontier_is_shown_and_run_again(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_what_cannot_be_tuned_is_said() -> None:
+def test_invalid_knobs_are_reported() -> None:
     wrong = bailiff("policy", "tune", *TINY, "--knob", "eviction.graze=1s")
     assert (wrong.exit_code, "there is no field 'graze'" in wrong.stderr) == (ExitCode.USAGE, True)
-    for knob, said in (
+    for knob, expected in (
         ("projects.vision.quota.gpus=4", "the policy has no 'projects.vision'; known: none"),
         ("evictions.grace=4", "the policy has no 'evictions'; known: priority_classes"),
         (
@@ -163,11 +163,11 @@ def test_what_cannot_be_tuned_is_said() -> None:
             "eviction.grace=soon: eviction.grace: 'soon' is not a duration: write a whole",
         ),
     ):
-        assert said in bailiff("policy", "tune", *TINY, "--knob", knob).stderr.replace("\n", " ")
+        assert expected in bailiff("policy", "tune", *TINY, "--knob", knob).stderr.replace("\n", " ")
     assert "name a policy field" in bailiff("policy", "tune", *TINY).stderr
 
 
-def test_without_the_simulator_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_simulator_is_reported_with_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "bailiff_sim", None)
     monkeypatch.setitem(sys.modules, "bailiff_sim.runs", None)
     with pytest.raises(ClientError) as caught:
@@ -176,7 +176,7 @@ def test_without_the_simulator_it_says_how_to_install_it(monkeypatch: pytest.Mon
 
 
 @pytest.mark.slow
-def test_plots_are_loaded_for_reports_only() -> None:
+def test_plotting_is_imported_for_reports_only() -> None:
     code = (
         "import sys; from typer.testing import CliRunner; from bailiff.cli import app;"
         f"words = {TINY!r}; CliRunner().invoke(app, ['simulate', *words], catch_exceptions=False);"
@@ -197,7 +197,7 @@ def test_a_trace_is_read_once_per_command(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.slow
-def test_other_commands_load_nothing_of_it() -> None:
+def test_other_commands_do_not_import_the_simulator() -> None:
     code = "import sys, bailiff.cli; print([name for name in sys.modules if name.startswith(('bailiff_sim', 'matplotlib'))])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert found.stdout.strip() == "[]"

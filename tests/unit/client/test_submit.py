@@ -1,4 +1,4 @@
-"""Submitting arrays, parts of GPUs, interactive jobs; changing jobs that are there; lists by project."""
+"""Submission of arrays, GPU shares and interactive jobs; changes of existing jobs; lists by project."""
 
 import json
 from collections.abc import Callable
@@ -36,7 +36,7 @@ def run_on(
     return command_on(lambda: AnsweringBus(scribe, then), monkeypatch, str(tmp_path / "cache"))
 
 
-def test_a_gang_whose_members_might_not_see_one_checkpoint_directory_is_warned_of(bailiff: Run, scribe: Scribe) -> None:
+def test_a_gang_across_nodes_gets_a_checkpoint_directory_warning(bailiff: Run, scribe: Scribe) -> None:
     scribe.node("n8")
     scribe.node("n9")
     found = bailiff("submit", "--tasks", "2", "--gpus", "8", "--name", "wide", "--", "x")
@@ -48,7 +48,7 @@ def test_a_gang_whose_members_might_not_see_one_checkpoint_directory_is_warned_o
 # --- arrays
 
 
-def test_an_array_is_so_many_jobs_that_know_their_number(bailiff: Run, scribe: Scribe) -> None:
+def test_an_array_submits_numbered_jobs(bailiff: Run, scribe: Scribe) -> None:
     found = bailiff("submit", "--array", "3", "--name", "sweep", "--gpus", "1", "--env", "LR=1", "--", "python", "try.py")
     assert found.exit_code == ExitCode.DONE
     assert [line.split()[0] for line in found.output.splitlines()] == ["sweep-0", "sweep-1", "sweep-2"]
@@ -59,12 +59,12 @@ def test_an_array_is_so_many_jobs_that_know_their_number(bailiff: Run, scribe: S
     ]  # fmt: skip
 
 
-def test_an_array_for_programs_is_a_list(bailiff: Run) -> None:
+def test_an_array_with_json_output_is_a_list(bailiff: Run) -> None:
     found = json.loads(bailiff("submit", "--array", "1", "--name", "s", "-o", "json", "--", "x").output)
     assert [row["job"] for row in found] == ["s-0"]
 
 
-def test_one_of_an_array_that_is_refused_does_not_hide_the_others(bailiff: Run, scribe: Scribe) -> None:
+def test_a_rejected_job_of_an_array_does_not_stop_the_others(bailiff: Run, scribe: Scribe) -> None:
     scribe.submit("sweep-1", gpus=1)
     found = bailiff("submit", "--array", "3", "--name", "sweep", "--", "x")
     assert found.exit_code == ExitCode.REJECTED
@@ -73,7 +73,7 @@ def test_one_of_an_array_that_is_refused_does_not_hide_the_others(bailiff: Run, 
     assert "sweep-2" in scribe.state.jobs
 
 
-def test_waiting_for_an_array_ends_as_its_worst_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_wait_for_an_array_exits_with_the_worst_outcome(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     scribe = Scribe()
     finished_story(scribe)
 
@@ -88,11 +88,11 @@ def test_waiting_for_an_array_ends_as_its_worst_job(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("size", ["0", "10001"])
-def test_an_array_has_a_size(bailiff: Run, size: str) -> None:
+def test_the_array_size_is_bounded(bailiff: Run, size: str) -> None:
     assert "--array: expected 1 to 10000 jobs" in bailiff("submit", "--array", size, "--", "x").stderr
 
 
-# --- what a job may say
+# --- options of a job
 
 
 def test_every_option_reaches_the_request(bailiff: Run) -> None:
@@ -127,7 +127,7 @@ def test_every_option_reaches_the_request(bailiff: Run) -> None:
         (["--interactive", "--array", "2"], "--interactive and --array are mutually exclusive"),
     ],
 )
-def test_options_that_do_not_go_together(bailiff: Run, options: list[str], message: str) -> None:
+def test_conflicting_options_are_reported(bailiff: Run, options: list[str], message: str) -> None:
     found = bailiff("submit", *options, "--", "x")
     assert (found.exit_code, message in found.stderr) == (ExitCode.USAGE, True), found.stderr
 
@@ -142,7 +142,7 @@ def test_the_project_may_be_a_setting(bailiff: Run, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-def test_an_interactive_job_says_where_it_runs_and_prints_what_it_prints(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_interactive_job_prints_its_node_and_output(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     scribe = Scribe()
     finished_story(scribe)
 
@@ -164,7 +164,7 @@ def test_an_interactive_job_says_where_it_runs_and_prints_what_it_prints(monkeyp
     assert job.class_name == "interactive"
 
 
-def test_the_port_is_told_to_the_job(bailiff: Run) -> None:
+def test_the_port_is_passed_in_the_environment(bailiff: Run) -> None:
     data = yaml.safe_load(bailiff("submit", "--interactive", "--port", "8888", "--dry-run", "--", "x").output)["data"]
     assert data["spec"]["env"] == {"BAILIFF_PORT": "8888"}
     assert data["demand"]["priority_class"] == "interactive"
@@ -172,7 +172,7 @@ def test_the_port_is_told_to_the_job(bailiff: Run) -> None:
     assert chosen["demand"]["priority_class"] == "build"
 
 
-# --- jobs that are there
+# --- existing jobs
 
 
 def elastic() -> Scribe:
@@ -194,7 +194,7 @@ def test_scale(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert run("scale", "nobody", "2").exit_code == ExitCode.NOT_FOUND
 
 
-def test_set_priority_while_it_waits(bailiff: Run, scribe: Scribe) -> None:
+def test_set_priority_of_a_pending_job(bailiff: Run, scribe: Scribe) -> None:
     found = bailiff("set", "train-9", "--priority", "interactive")
     assert found.exit_code == ExitCode.DONE, found.output
     assert scribe.state.jobs["train-9"].priority == 75
@@ -232,7 +232,7 @@ def test_reserved_nodes_are_data(bailiff: Run) -> None:
     assert rows["train-9"]["reserved_nodes"] == []
 
 
-def test_the_list_of_a_project_holds_those_below_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_list_of_a_project_includes_its_subprojects(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     scribe = Scribe()
     projects = [{"name": "research"}, {"name": "vision", "parent": "research"}, {"name": "students"}]
     scribe.begin(Policy.model_validate({**DEFAULT_POLICY.model_dump(mode="json"), "projects": projects}, strict=False))
@@ -251,7 +251,7 @@ def test_the_list_of_a_project_holds_those_below_it(monkeypatch: pytest.MonkeyPa
     assert run("list", "--project", "nobody").exit_code == ExitCode.NOT_FOUND
 
 
-def test_parts_of_gpus_are_shown_as_parts() -> None:
+def test_gpu_shares_are_printed_as_fractions() -> None:
     from tests.builders import Sketch, group
 
     from bailiff.render.serializers.jobs import gpus_of_tasks

@@ -1,4 +1,4 @@
-"""What a page shows after any number of changes is what it would show if it were opened rebuilt."""
+"""A page after any number of changes equals a page opened anew."""
 
 import json
 from pathlib import Path
@@ -23,20 +23,20 @@ HISTORIES = sorted((Path(__file__).parents[2] / "histories").glob("*.jsonl"))
 
 
 def data_of(message: bytes) -> Any:
-    """What an event holds."""
+    """Data of a server-sent event."""
     return json.loads(message.decode().split("data: ", 1)[1])
 
 
 def differing(shown: Any, expected: Any) -> list[Any]:
-    """Row by row, field by field, what is not as it should be."""
+    """Returns the differing rows and fields."""
     if not isinstance(shown, dict) or not isinstance(expected, dict):
         return [] if shown == expected else [(shown, expected)]
     found = [(name, "there or not") for name in shown.keys() ^ expected.keys()]
     return found + [(name, each) for name in shown.keys() & expected.keys() for each in differing(shown[name], expected[name])]
 
 
-def watched(wires: list[Wire], dice: Random) -> None:
-    """Follow the log with ticks now and then; compare with a picture made rebuilt at each."""
+def check_changes(wires: list[Wire], rng: Random) -> None:
+    """Follows the log with random ticks and compares the page with a rebuilt projection at each."""
     state, view_cache, tracker = PoolState(), ViewCache(), ChangeTracker()
     kept = PoolProjection("pool-a", view_cache)
     kept.rebuild(state, "")
@@ -49,14 +49,14 @@ def watched(wires: list[Wire], dice: Random) -> None:
         view_cache.take(record, state)
         tracker.take(record, state)
         lines += event_lines(record, state)
-        if dice.random() < 0.4:
+        if rng.random() < 0.4:
             tracker.include_preemptors(state)
             change = kept.update(state, record.type, tracker, lines)
             lines = []
             tracker.clear()
             full.take("change", data_of(change.message(SHOWN)), str(change.position))
             missed.append(change)
-            if dice.random() < 0.3:
+            if rng.random() < 0.3:
                 slow.take("change", data_of(merged(missed).message(SHOWN)), str(change.position))
                 missed.clear()
                 assert differing(slow.snapshot | {"events": []}, full.snapshot | {"events": []}) == [], f"after #{record.seq}"
@@ -70,13 +70,13 @@ def watched(wires: list[Wire], dice: Random) -> None:
 
 
 @pytest.mark.parametrize("history", HISTORIES, ids=lambda path: path.stem)
-def test_changes_add_up_to_what_a_new_page_shows(history: Path) -> None:
-    watched(from_lines(history.read_text()), Random(history.stem))
+def test_changes_add_up_to_a_new_snapshot(history: Path) -> None:
+    check_changes(from_lines(history.read_text()), Random(history.stem))
 
 
 @pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 60))])
-def test_changes_of_random_histories_add_up_too(seed: int) -> None:
-    dice, chance = Random(seed), Chance()
+def test_changes_of_random_histories_add_up_to_a_new_snapshot(seed: int) -> None:
+    rng, chance = Random(seed), Chance()
     for _ in range(60):
-        chance.cycle([(dice.randint(0, 59), dice.randint(0, 11), dice.randint(0, 23)) for _ in range(dice.randint(1, 3))])
-    watched(list(chance.story.wires), dice)
+        chance.cycle([(rng.randint(0, 59), rng.randint(0, 11), rng.randint(0, 23)) for _ in range(rng.randint(1, 3))])
+    check_changes(list(chance.story.wires), rng)

@@ -1,4 +1,4 @@
-"""What the archive has of a record is told in the sentences in which it was told live."""
+"""Records from the archive get the same sentences as in the live view."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ HISTORIES = Path(__file__).parents[2] / "histories"
 
 
 def item(record: Record, wire: Wire) -> dict[str, Any]:
-    """As the query interface tells it."""
+    """Returns the record as the query API does."""
     name = record.type.split(".")[-2]
     about = {
         "pool": record.pool,
@@ -31,7 +31,7 @@ def item(record: Record, wire: Wire) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["operator-requests-5", "borrow-and-reclaim-5"])
-async def test_a_record_of_the_archive_says_what_it_said_when_it_was_live(name: str) -> None:
+async def test_archived_records_have_the_live_sentences(name: str) -> None:
     state, items, live = PoolState(), list[dict[str, Any]](), dict[int, list[dict[str, Any]]]()
     for wire in from_lines((HISTORIES / f"{name}.jsonl").read_text()):
         record = decode(wire)
@@ -43,13 +43,13 @@ async def test_a_record_of_the_archive_says_what_it_said_when_it_was_live(name: 
     assert all(each["event"] for each in described)
     for each in described:
         lines = live[each["seq"]]
-        if lines and each["type"] != "TaskStarted":  # which start of the job it was only the pool of that moment tells
+        if lines and each["type"] != "TaskStarted":  # only the state at that seq has the number of the start
             assert (each["event"], each["type"]) == (lines[0]["event"], lines[0]["type"])
             assert each["message"].startswith(lines[0]["message"].partition("by ")[0].rstrip(" ;,"))
             assert all(line["message"] in each["message"] for line in lines[1:])
 
 
-async def test_what_this_release_does_not_know_is_left_as_it_is() -> None:
+async def test_records_of_a_later_release_are_unchanged() -> None:
     later = {
         "pool": "pool-a",
         "seq": 1,
@@ -71,6 +71,6 @@ async def test_what_this_release_does_not_know_is_left_as_it_is() -> None:
         ("events", None),
     ],
 )  # fmt: skip
-def test_only_lists_of_records_are_told(path: str, pool: str | None) -> None:
+def test_only_record_lists_get_sentences(path: str, pool: str | None) -> None:
     found = LISTS.fullmatch(path)
     assert (found["pool"] if found else None) == pool

@@ -1,4 +1,4 @@
-"""How often a page is sent something: never more than five times in any second, and then all that there is."""
+"""Rate limit of page updates: at most five messages per second, without loss."""
 
 import asyncio
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ def change(seq: int, **jobs: bytes) -> Change:
 
 
 async def read(page: Subscriber, sent: list[tuple[float, bytes]], *, slow: Iterable[float] = ()) -> None:
-    """As the stream does. slow: seconds that sending takes, for the first messages."""
+    """Reads messages as the stream does. slow: seconds of sending, for each of the first messages."""
     takes = iter(slow)
     while True:
         message = await page.take(lambda _: b"board", 10.0)
@@ -30,7 +30,7 @@ async def read(page: Subscriber, sent: list[tuple[float, bytes]], *, slow: Itera
         page.sent()
 
 
-def test_no_page_gets_more_than_five_messages_in_any_second_however_much_is_told() -> None:
+def test_no_page_gets_more_than_five_messages_per_second() -> None:
     async def story() -> None:
         pages, sent = Subscribers(), list[tuple[float, bytes]]()
         reading = asyncio.create_task(read(pages.add(SHOW, None), sent))
@@ -51,11 +51,11 @@ def test_no_page_gets_more_than_five_messages_in_any_second_however_much_is_told
     run(story())
 
 
-def test_what_comes_while_a_page_reads_slowly_is_one_change_and_from_too_much_on_a_board() -> None:
+def test_a_slow_page_gets_merged_changes_or_a_new_snapshot() -> None:
     async def story() -> None:
         pages, sent = Subscribers(), list[tuple[float, bytes]]()
         reading = asyncio.create_task(read(pages.add(SHOW, None), sent, slow=(5, 5)))
-        await asyncio.sleep(1)  # the board is on its way
+        await asyncio.sleep(1)  # the snapshot is being sent
         for seq in range(1, QUEUE):
             pages.publish(change(seq, **{f"job-{seq}": b"1", "last": b"%d" % seq}))
         await asyncio.sleep(5)
@@ -63,8 +63,8 @@ def test_what_comes_while_a_page_reads_slowly_is_one_change_and_from_too_much_on
             pages.publish(change(seq, last=b"%d" % seq))
         await asyncio.sleep(10)
         reading.cancel()
-        (_, board), (_, caught_up), (_, again), *_ = sent
-        assert (board, again) == (b"board", b"board")
+        (_, snapshot), (_, caught_up), (_, again), *_ = sent
+        assert (snapshot, again) == (b"board", b"board")
         assert caught_up.count(b"event: change") == 1
         assert f"id: {position(QUEUE - 1)}".encode() in caught_up
         assert b'"job-1":1' in caught_up

@@ -1,4 +1,4 @@
-"""The built page that is in the package: of these sources, and complete without anybody else's server."""
+"""The built page in the package: current, and without resources from other servers."""
 
 import hashlib
 import re
@@ -9,10 +9,10 @@ import bailiff_console
 WEB = Path(bailiff_console.__file__).parent / "web"
 FRONTEND = Path(__file__).parents[3] / "services" / "console" / "frontend"
 SOURCES = ("index.html", "package-lock.json", "public", "src", "vite.config.ts")
-NAMES_ONLY = ("http://www.w3.org/",)  # of XML, asked of nobody
+NAMES_ONLY = ("http://www.w3.org/",)  # XML namespaces, never fetched
 
 
-def test_it_was_built_from_these_sources() -> None:
+def test_the_page_was_built_from_these_sources() -> None:
     found: list[str] = []
     for name in SOURCES:
         path = FRONTEND / name
@@ -24,23 +24,23 @@ def test_it_was_built_from_these_sources() -> None:
     assert (WEB / "built-from.txt").read_text().strip() == total.hexdigest(), "the sources have changed since: make web"
 
 
-def test_the_page_has_no_script_and_no_style_of_its_own() -> None:
+def test_the_page_has_no_inline_script_or_style() -> None:
     page = (WEB / "index.html").read_text()
     assert "<style" not in page
     assert re.findall(r"<script(?![^>]* src=)", page) == []
     assert re.findall(r'\son\w+="', page) == []
 
 
-def test_everything_that_the_page_loads_is_in_the_package() -> None:
+def test_every_asset_of_the_page_is_in_the_package() -> None:
     page = (WEB / "index.html").read_text()
-    asked = re.findall(r'(?:src|href)="([^"]+)"', page)
-    assert len(asked) >= 3
-    for address in asked:
+    addresses = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert len(addresses) >= 3
+    for address in addresses:
         assert address.startswith("/assets/"), address
         assert (WEB / address.lstrip("/")).is_file(), address
 
 
-def test_no_style_asks_another_server_for_anything() -> None:
+def test_no_stylesheet_loads_from_another_server() -> None:
     for sheet in WEB.rglob("*.css"):
         for address in re.findall(r"url\(([^)]*)\)|@import\s+([^;]*)", sheet.read_text()):
             assert not any("//" in each for each in address if not each.startswith(NAMES_ONLY)), (sheet.name, address)

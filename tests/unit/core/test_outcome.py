@@ -141,7 +141,7 @@ def test_it_stops_looking_when_all_is_known(asked: Story) -> None:
 
 def test_every_type_of_record_can_be_asked_what_came_of_it() -> None:
     """Types that leave nothing open say nothing; none fails."""
-    from tests.unit.client.test_eventline import EXAMPLES, record
+    from tests.unit.client.test_record_lines import EXAMPLES, record
 
     assert set(EXAMPLES) == {kind.NAME for kind in AUDIT_TYPES.values()}
     for name, (data, _) in EXAMPLES.items():

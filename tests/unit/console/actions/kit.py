@@ -1,4 +1,4 @@
-"""A console in this process on a pool in memory, whose admission answers each request the moment it is stored."""
+"""A console in this process on an in-memory pool whose admission answers each request as soon as it is stored."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -36,7 +36,7 @@ class _Sending:
 
 
 class AnsweringInProcessBus(AnsweringBus):
-    """Answers without being asked. mute: admission is away."""
+    """Answers each request when its producer closes. mute: admission is down."""
 
     def __init__(self, scribe: Scribe) -> None:
         super().__init__(scribe)
@@ -52,7 +52,7 @@ class AnsweringInProcessBus(AnsweringBus):
 
 
 def story() -> Scribe:
-    """Two nodes of four GPUs: train-7 (vision) runs on the first, train-8 (speech) on the second, and train-9 waits for room."""
+    """Two nodes of four GPUs: train-7 (vision) runs on the first, train-8 (speech) on the second, and train-9 is pending."""
     scribe = Scribe()
     scribe.begin(policy(projects=PROJECTS))
     scribe.node("gpu-01", gpus=4)
@@ -67,29 +67,29 @@ def story() -> Scribe:
 
 
 class RequestService:
-    """Somebody at the console."""
+    """A signed-in client of the console."""
 
     def __init__(self, console: Console, scribe: Scribe, bus: AnsweringInProcessBus, headers: dict[str, str]) -> None:
         self.console, self.scribe, self.bus, self.headers = console, scribe, bus, headers
 
     async def post(self, what: str, body: Any) -> httpx.Response:
-        """Ask for it."""
+        """Posts the request. Returns the response."""
         return await self.console.http.post(f"/api/pools/pool-a/{what}", json=body, headers=self.headers)
 
     async def posted(self, what: str, **body: Any) -> Any:
-        """The answer, which must be one."""
+        """Posts the request. Returns the body of the response, whose status must be 200."""
         answer = await self.post(what, body)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
     async def refused(self, status: int, what: str, **body: Any) -> Any:
-        """The problem."""
+        """Posts the request. Returns the problem, which must have this status."""
         return problem(await self.post(what, body), status)
 
 
 @asynccontextmanager
 async def running_console(folder: Path, scribe: Scribe | None = None, **settings: Any) -> AsyncIterator[RequestService]:
-    """While this lasts."""
+    """Runs a console for the duration of the context."""
     found = scribe or story()
     bus = AnsweringInProcessBus(found)
     settings_of_test = {
@@ -104,5 +104,5 @@ async def running_console(folder: Path, scribe: Scribe | None = None, **settings
 
 
 def task_result(scribe: Scribe, question: str, **fields: Any) -> Any:
-    """What the process that thinks would answer, without one."""
+    """Returns the worker's result, computed in this process."""
     return run_task(question, {"now": scribe.now, **fields}, scribe.state)

@@ -20,7 +20,7 @@ def previewed(scribe: Scribe, kind: str, **fields: Any) -> Any:
     body: RequestBody = KINDS[kind].model_validate(fields)
     before = state_digest(scribe.state)
     found = task_result(scribe, "preview", kind=kind, body=body.model_dump_json())
-    assert state_digest(scribe.state) == before  # to look is to change nothing
+    assert state_digest(scribe.state) == before  # a preview does not change the state
     return found
 
 
@@ -33,7 +33,7 @@ def whom(found: Any) -> list[tuple[str, str, list[str]]]:
 
 
 def saves(scribe: Scribe, job: str, step: int) -> None:
-    """It listens for notices, and says that it has saved."""
+    """Reports progress with a committed checkpoint of this step."""
     at = scribe._at(job, 0)
     checkpoint = facts.Checkpoint(step=step, bytes=1, duration=1, sha256="0" * 64)
     scribe.cycle(facts.TaskProgressed(**at, step=step, checkpoint=checkpoint))

@@ -1,4 +1,4 @@
-"""Requests through the page, on a console over real HTTP: published with the person's name, answered, or refused."""
+"""Requests to the console over HTTP: published with the actor's name, answered, or refused."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ JOB = "name: new\nclass: train\nproject: vision\ngpus: 1\ncommand: [python, trai
 
 
 def published(request_service: RequestService) -> list[Envelope]:
-    """What has gone to Kafka."""
+    """Requests published to Kafka."""
     partitions = range(topics.REQUESTS.partition_count(1))
     return [
         unwrap(each) for number in partitions for each in request_service.scribe.cluster.messages(topics.REQUESTS.name, number)
@@ -25,11 +25,11 @@ def published(request_service: RequestService) -> list[Envelope]:
 
 
 @pytest.mark.slow
-async def test_each_verb_is_published_in_the_persons_name_and_answered(tmp_path: Path) -> None:
+async def test_each_action_is_published_with_the_actor_and_answered(tmp_path: Path) -> None:
     scribe = story()
     scribe.cycle(facts.NodeDrained(request=request_id("d"), node="gpu-02"))
     async with running_console(tmp_path, scribe) as request_service:
-        for asked in (
+        for request in (
             {"kind": "set", "job": "train-9", "priority_class": "inference"},
             {"kind": "scale", "job": "train-9", "tasks": 2},
             {"kind": "pause", "job": "train-9", "reason": "bad data"},
@@ -40,9 +40,9 @@ async def test_each_verb_is_published_in_the_persons_name_and_answered(tmp_path:
             {"kind": "undrain", "node": "gpu-02"},
             {"kind": "drain", "node": "gpu-01", "mode": "graceful", "deadline": "30m", "reason": "a fan"},
         ):
-            answer = await request_service.posted("requests", **asked)
-            assert answer["accepted"] is True, (asked, answer)
-            assert answer["job"] == asked.get("job", "")
+            answer = await request_service.posted("requests", **request)
+            assert answer["accepted"] is True, (request, answer)
+            assert answer["job"] == request.get("job", "")
             record = scribe.records[answer["seq"]]
             assert record.data.request.id == answer["id"]
         sent = published(request_service)
@@ -53,7 +53,7 @@ async def test_each_verb_is_published_in_the_persons_name_and_answered(tmp_path:
 
 
 @pytest.mark.slow
-async def test_a_job_is_submitted_as_it_was_written(tmp_path: Path) -> None:
+async def test_a_job_is_submitted_as_written(tmp_path: Path) -> None:
     async with running_console(tmp_path) as request_service:
         answer = await request_service.posted("requests", kind="submit", yaml=JOB)
         assert (answer["accepted"], answer["job"]) == (True, "new")
@@ -69,20 +69,20 @@ async def test_a_job_is_submitted_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_whoever_repeats_a_request_under_its_id_has_asked_once(tmp_path: Path) -> None:
+async def test_a_repeated_request_id_is_idempotent(tmp_path: Path) -> None:
     async with running_console(tmp_path) as request_service:
-        asked = {"kind": "pause", "job": "train-9", "id": "a-1_B"}
-        first = await request_service.posted("requests", **asked)
-        again = await request_service.posted("requests", **asked)
+        request = {"kind": "pause", "job": "train-9", "id": "a-1_B"}
+        first = await request_service.posted("requests", **request)
+        again = await request_service.posted("requests", **request)
         assert first == again
         assert len(published(request_service)) == 1
-        await request_service.refused(409, "requests", **{**asked, "reason": "another"})
+        await request_service.refused(409, "requests", **{**request, "reason": "another"})
         for wrong in ("a b", "x" * 65, 7, None, "é"):
-            await request_service.refused(400, "requests", **{**asked, "id": wrong})
+            await request_service.refused(400, "requests", **{**request, "id": wrong})
 
 
 @pytest.mark.slow
-async def test_where_admission_is_away_the_answer_says_that_there_is_none_yet(tmp_path: Path) -> None:
+async def test_without_admission_the_response_has_no_outcome_yet(tmp_path: Path) -> None:
     async with running_console(tmp_path) as request_service:
         request_service.bus.mute = True
         request_service.console.service.request_service._outcome_timeout = 0.05
@@ -91,11 +91,11 @@ async def test_where_admission_is_away_the_answer_says_that_there_is_none_yet(tm
         assert len(published(request_service)) == 1
 
 
-# --- who may
+# --- roles
 
 
-async def as_(request_service: RequestService, name: str) -> None:
-    """The same browser, signed in anew as somebody else."""
+async def sign_in_as(request_service: RequestService, name: str) -> None:
+    """Signs the same browser in as another user."""
     auth = request_service.console.service.auth
     auth.settings = auth.settings.model_copy(update={"console_user": name})
     await request_service.console.http.get("/auth/sign-in")
@@ -111,7 +111,7 @@ OF_JOBS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.slow
-async def test_each_verb_for_each_role(tmp_path: Path) -> None:
+async def test_each_action_for_each_role(tmp_path: Path) -> None:
     roles = roles_file(
         tmp_path,
         operators={"users": ["op"]},
@@ -120,15 +120,15 @@ async def test_each_verb_for_each_role(tmp_path: Path) -> None:
     may = {"vic": set(), "sue": {"vision"}, "rik": {"vision"}, "al": {"vision", "speech"}, "op": {"vision", "speech", "nodes"}}
     async with running_console(tmp_path, console_roles=roles) as request_service:
         for name, allowed in may.items():
-            await as_(request_service, name)
-            for kind, more in OF_JOBS.items():
+            await sign_in_as(request_service, name)
+            for kind, fields in OF_JOBS.items():
                 for job, project in (("train-7", "vision"), ("train-8", "speech")):
                     before = len(published(request_service))
-                    found = await request_service.post("preview", {"kind": kind, "job": job, **more})
+                    found = await request_service.post("preview", {"kind": kind, "job": job, **fields})
                     barred = f"{name} may not {kind}" in found.text
                     assert (found.status_code, barred) == (200, project not in allowed), (name, kind, job)
                     if project not in allowed:
-                        problem = await request_service.refused(403, "requests", kind=kind, job=job, **more)
+                        problem = await request_service.refused(403, "requests", kind=kind, job=job, **fields)
                         assert f"{name} may not {kind} a job of project {project}" in problem["detail"]
                         assert len(published(request_service)) == before
             for kind in ("drain", "undrain"):
@@ -139,7 +139,7 @@ async def test_each_verb_for_each_role(tmp_path: Path) -> None:
                 text = JOB.replace("project: vision", f"project: {project}").replace("new", f"{name}-{project}")
                 answer = await request_service.post("requests", {"kind": "submit", "yaml": text})
                 assert answer.status_code == (200 if project in allowed else 403), (name, project, answer.text)
-            # to look, to plan and to ask what if is for everybody
+            # every role may read, plan and run what-ifs
             assert (await request_service.posted("plan", yaml=JOB))["answer"]
             assert (await request_service.console.http.get("/api/pools/pool-a/policy")).status_code == 200
 
@@ -154,16 +154,16 @@ async def test_a_submitter_of_one_project_need_not_name_it(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-async def test_who_may_nothing_learns_nothing_about_jobs_that_are_gone(tmp_path: Path) -> None:
+async def test_a_viewer_cannot_tell_whether_a_job_exists(tmp_path: Path) -> None:
     roles = roles_file(tmp_path, operators={"users": ["op"]})
     async with running_console(tmp_path, console_user="vic", console_roles=roles) as request_service:
         await request_service.refused(403, "requests", kind="pause", job="nobody")
-        await as_(request_service, "op")
+        await sign_in_as(request_service, "op")
         await request_service.refused(404, "requests", kind="pause", job="nobody")
 
 
 @pytest.mark.slow
-async def test_nothing_is_asked_for_without_the_token_or_a_session(tmp_path: Path) -> None:
+async def test_no_request_is_published_without_token_or_session(tmp_path: Path) -> None:
     async with running_console(tmp_path) as request_service:
         request_service.headers = {}
         for what in ("requests", "preview", "plan", "plan-policy", "what-if"):
@@ -179,7 +179,7 @@ async def test_nothing_is_asked_for_without_the_token_or_a_session(tmp_path: Pat
 
 
 @pytest.mark.slow
-async def test_the_policy_in_force_is_given_as_a_file(tmp_path: Path) -> None:
+async def test_the_policy_in_force_is_returned_as_yaml(tmp_path: Path) -> None:
     async with running_console(tmp_path) as request_service:
         found = (await request_service.console.http.get("/api/pools/pool-a/policy")).json()
         assert found["seq"] == request_service.scribe.state.policy_revision
@@ -188,7 +188,7 @@ async def test_the_policy_in_force_is_given_as_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_a_pool_that_is_not_there_is_a_404_whatever_is_asked(tmp_path: Path) -> None:
+async def test_an_unknown_pool_is_a_404(tmp_path: Path) -> None:
     async with running_console(tmp_path) as request_service:
         for what, body in (
             ("requests", {"kind": "pause", "job": "x"}),

@@ -1,4 +1,4 @@
-"""Whatever is sent to the console: it is refused with a sentence, and never breaks anything."""
+"""Untrusted input to the console: refused with a reason, never a server error."""
 
 import json
 import random
@@ -13,7 +13,7 @@ from bailiff_console.problems import ApiError
 
 SEEDS = 50
 JOB = {"name": "new", "project": "vision", "gpus": 1, "command": "x"}
-ODD: list[Any] = [
+ODD_VALUES: list[Any] = [
     None, True, 0, -1, 1.5, 10**30, 2**63, "", "x", "x" * 5000, "\x00", "\x1b[31m", "<script>alert(1)</script>", "a\nb",
     "é" * 100, [], {}, [[]], {"a": {"b": []}}, ["x"] * 500, "1e999999999",
     "-1", "NaN", "30m", "*", "../..", "0x" + "f" * 2000, ".inf", "9" * 4400,
@@ -37,12 +37,12 @@ FIELDS = [
 KINDS = ["submit", "cancel", "pause", "resume", "migrate", "evict", "scale", "set", "drain", "undrain", "apply", None, 7]
 
 
-def odd_body(chance: random.Random) -> dict[str, Any]:
-    body = {name: chance.choice([*ODD, "train-7", "gpu-01", 2, "train"]) for name in chance.sample(FIELDS, chance.randint(0, 6))}
-    return {"kind": chance.choice(KINDS), **body} if chance.random() < 0.9 else body
+def random_body(rng: random.Random) -> dict[str, Any]:
+    body = {name: rng.choice([*ODD_VALUES, "train-7", "gpu-01", 2, "train"]) for name in rng.sample(FIELDS, rng.randint(0, 6))}
+    return {"kind": rng.choice(KINDS), **body} if rng.random() < 0.9 else body
 
 
-def odd_job(chance: random.Random) -> str:
+def random_job(rng: random.Random) -> str:
     fields = [
         *JOB,
         "tasks",
@@ -58,13 +58,13 @@ def odd_job(chance: random.Random) -> str:
         "sim-run-for",
         "user",
     ]
-    document = {**JOB, **{chance.choice(fields): chance.choice(ODD) for _ in range(chance.randint(1, 4))}}
+    document = {**JOB, **{rng.choice(fields): rng.choice(ODD_VALUES) for _ in range(rng.randint(1, 4))}}
     text = json.dumps(document)
-    if chance.random() < 0.3:
-        at = chance.randrange(len(text))
+    if rng.random() < 0.3:
+        at = rng.randrange(len(text))
         text = (
             text[:at]
-            + chance.choice(["[", "{", "&a ", "*a", "!!python/object:os.system ", "\t", "\x00", "'", ": ", "- "])
+            + rng.choice(["[", "{", "&a ", "*a", "!!python/object:os.system ", "\t", "\x00", "'", ": ", "- "])
             + text[at:]
         )
     return text
@@ -84,7 +84,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("raw", BROKEN, ids=range(len(BROKEN)))
-def test_what_is_no_request_is_refused_with_a_sentence(raw: bytes) -> None:
+def test_invalid_requests_are_a_400_with_a_reason(raw: bytes) -> None:
     with pytest.raises(ApiError) as refused:
         parse_request(raw)
     assert refused.value.status == 400
@@ -92,13 +92,13 @@ def test_what_is_no_request_is_refused_with_a_sentence(raw: bytes) -> None:
     assert len(refused.value.detail) < 3000
 
 
-def test_a_field_that_nobody_knows_is_named_with_the_nearest() -> None:
+def test_an_unknown_field_is_reported_with_the_nearest_name() -> None:
     with pytest.raises(ApiError) as refused:
         parse_request(b'{"kind":"pause","job":"a","reson":"x"}')
     assert refused.value.faults == [{"where": "reson", "text": "no such field; did you mean reason?"}]
 
 
-async def answered(request_service: RequestService, what: str, content: bytes, at: Any) -> None:
+async def check_response(request_service: RequestService, what: str, content: bytes, at: Any) -> None:
     headers = {**request_service.headers, "content-type": "application/json"}
     answer = await request_service.console.http.post(f"/api/pools/pool-a/{what}", content=content, headers=headers)
     assert answer.status_code < 500, (at, what, content[:500], answer.text)
@@ -107,34 +107,34 @@ async def answered(request_service: RequestService, what: str, content: bytes, a
 
 
 @pytest.mark.slow
-async def test_odd_requests_break_nothing(tmp_path: Path) -> None:
-    """Over HTTP, as they would come."""
+async def test_random_requests_never_cause_a_server_error(tmp_path: Path) -> None:
+    """Sends the requests over HTTP."""
     async with running_console(tmp_path) as request_service:
-        chance = random.Random(7)
+        rng = random.Random(7)
         for seed in range(SEEDS // 2):
-            what = chance.choice(["requests", "preview", "plan", "plan-policy", "what-if"])
-            body = odd_body(chance)
+            what = rng.choice(["requests", "preview", "plan", "plan-policy", "what-if"])
+            body = random_body(rng)
             if what.startswith("plan"):
                 body = {
-                    "yaml": chance.choice([*ODD, odd_job(chance), odd_job(chance)]),
-                    **({"x": 1} if chance.random() < 0.1 else {}),
+                    "yaml": rng.choice([*ODD_VALUES, random_job(rng), random_job(rng)]),
+                    **({"x": 1} if rng.random() < 0.1 else {}),
                 }
-            await answered(request_service, what, json.dumps(body).encode(), seed)
+            await check_response(request_service, what, json.dumps(body).encode(), seed)
         for at, raw in enumerate(BROKEN):
-            await answered(request_service, "requests", raw, at)
-            await answered(request_service, "plan", raw, at)
+            await check_response(request_service, "requests", raw, at)
+            await check_response(request_service, "plan", raw, at)
         sound = await request_service.posted("preview", kind="pause", job="train-7")
         assert sound["sentences"]
 
 
-def test_odd_jobs_and_policies_have_faults_and_no_errors() -> None:
+def test_random_jobs_and_policies_have_faults_and_no_errors() -> None:
     scribe = story()
-    chance = random.Random(8)
+    rng = random.Random(8)
     policy = {"priority_classes": [{"name": "a", "value": 1, "global_default": True}]}
     for _ in range(SEEDS):
-        found = task_result(scribe, "plan", yaml=odd_job(chance), project=None)
+        found = task_result(scribe, "plan", yaml=random_job(rng), project=None)
         assert found["faults"] or found["answer"]
-        text = json.dumps({**policy, chance.choice(["projects", "eviction", "preemption", "identity", "x"]): chance.choice(ODD)})
+        text = json.dumps({**policy, rng.choice(["projects", "eviction", "preemption", "identity", "x"]): rng.choice(ODD_VALUES)})
         assert set(task_result(scribe, "plan-policy", yaml=text)) == {"faults", "diff", "sentences"}
 
 
@@ -146,7 +146,7 @@ def test_odd_jobs_and_policies_have_faults_and_no_errors() -> None:
         "a: !!bool maybe", "a: !!timestamp x", "a: !!int ''",
     ],
 )  # fmt: skip
-def test_yaml_that_would_grow_or_dig_is_refused(text: str) -> None:
+def test_deep_or_expanding_yaml_is_rejected(text: str) -> None:
     scribe = story()
     for question in ("plan", "plan-policy", "job"):
         found = task_result(scribe, question, yaml=text, project=None)
@@ -155,7 +155,7 @@ def test_yaml_that_would_grow_or_dig_is_refused(text: str) -> None:
 
 
 @pytest.mark.slow
-async def test_texts_have_a_largest_size(tmp_path: Path) -> None:
+async def test_texts_have_a_maximum_size(tmp_path: Path) -> None:
     async with running_console(tmp_path) as request_service:
         for what, body in (
             ("requests", {"kind": "submit", "yaml": "x" * 70_000}),

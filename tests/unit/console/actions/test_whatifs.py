@@ -1,4 +1,4 @@
-"""What-ifs of people: one at a time for each, to be watched and stopped, and nobody else's business."""
+"""What-ifs of users: one at a time per user, with progress, cancellation, and no access by others."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from bailiff_console.actions.what_ifs import MAX_RUNNING, WhatIf, WhatIfs
 from bailiff_console.auth.principal import Principal
 from bailiff_console.problems import ApiError
 
-CHILD = "tests.unit.console.actions.slow_child"
+CHILD = "tests.unit.console.actions.what_if_child"
 PATIENCE_S = 60
 ADA, BOB, EVE, OP = Principal("ada"), Principal("bob"), Principal("eve"), Principal("op", operator=True)
 
@@ -25,7 +25,7 @@ async def what_ifs() -> AsyncIterator[WhatIfs]:
     await made.close()
 
 
-def begun(what_ifs: WhatIfs, principal: Principal, kind: str) -> WhatIf:
+def start(what_ifs: WhatIfs, principal: Principal, kind: str) -> WhatIf:
     return what_ifs.start(principal, "pool-a", {"yaml": kind, "from": "3", "to": None, "records": 9}, 9)
 
 
@@ -35,65 +35,65 @@ async def until(what_if: WhatIf, condition: Callable[[WhatIf], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_it_says_how_far_it_is_and_what_came_of_it(what_ifs: WhatIfs) -> None:
-    asked = begun(what_ifs, ADA, "ends")
-    assert asked.to_data()["state"] == "reading"
-    await until(asked, lambda found: found.state == "done")
-    status = what_ifs.find(ADA, asked.id).to_data()
+async def test_a_what_if_reports_progress_and_result(what_ifs: WhatIfs) -> None:
+    what_if = start(what_ifs, ADA, "ends")
+    assert what_if.to_data()["state"] == "reading"
+    await until(what_if, lambda found: found.state == "done")
+    status = what_ifs.find(ADA, what_if.id).to_data()
     assert (status["done"], status["of"], status["result"]) == (5, 9, {"pool": "pool-a", "from": "3"})
-    assert status["report"] == f"/api/what-ifs/{asked.id}/report"
+    assert status["report"] == f"/api/what-ifs/{what_if.id}/report"
 
 
-async def test_one_at_a_time_for_each_and_few_for_all(what_ifs: WhatIfs) -> None:
+async def test_what_ifs_are_limited_per_user_and_in_total(what_ifs: WhatIfs) -> None:
     assert MAX_RUNNING == 2
-    first = begun(what_ifs, ADA, "waits")
+    first = start(what_ifs, ADA, "waits")
     with pytest.raises(ApiError, match="one what-if at a time"):
-        begun(what_ifs, ADA, "ends")
-    begun(what_ifs, BOB, "waits")
+        start(what_ifs, ADA, "ends")
+    start(what_ifs, BOB, "waits")
     with pytest.raises(ApiError, match="the maximum"):
-        begun(what_ifs, EVE, "ends")
+        start(what_ifs, EVE, "ends")
     await what_ifs.cancel(ADA, first.id)
-    await until(begun(what_ifs, EVE, "ends"), lambda found: found.state == "done")
+    await until(start(what_ifs, EVE, "ends"), lambda found: found.state == "done")
 
 
-async def test_stopped_its_process_is_gone(what_ifs: WhatIfs, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cancel_ends_the_process(what_ifs: WhatIfs, monkeypatch: pytest.MonkeyPatch) -> None:
     pids = []
     real = asyncio.create_subprocess_exec
 
-    async def noting(*arguments, **rest):  # type: ignore[no-untyped-def]
+    async def recording_exec(*arguments, **rest):  # type: ignore[no-untyped-def]
         process = await real(*arguments, **rest)
         pids.append(process.pid)
         return process
 
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", noting)
-    asked = begun(what_ifs, ADA, "waits")
-    await until(asked, lambda found: found.done == 5)
-    assert (await what_ifs.cancel(ADA, asked.id)).state == "cancelled"
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", recording_exec)
+    what_if = start(what_ifs, ADA, "waits")
+    await until(what_if, lambda found: found.done == 5)
+    assert (await what_ifs.cancel(ADA, what_if.id)).state == "cancelled"
     with pytest.raises(ProcessLookupError):
         os.kill(pids[0], 0)
-    assert (await what_ifs.cancel(ADA, asked.id)).state == "cancelled"
+    assert (await what_ifs.cancel(ADA, what_if.id)).state == "cancelled"
 
 
-async def test_what_cannot_be_answered_says_why(what_ifs: WhatIfs) -> None:
-    wrong = begun(what_ifs, ADA, "wrong")
+async def test_a_failed_what_if_has_its_reason(what_ifs: WhatIfs) -> None:
+    wrong = start(what_ifs, ADA, "wrong")
     await until(wrong, lambda found: found.state == "failed")
     assert wrong.detail == "there is no record #99"
-    dead = begun(what_ifs, ADA, "dies")
+    dead = start(what_ifs, ADA, "dies")
     await until(dead, lambda found: found.state == "failed")
     assert "exited without a result" in dead.detail
 
 
-async def test_another_persons_is_as_good_as_none(what_ifs: WhatIfs) -> None:
-    asked = begun(what_ifs, ADA, "ends")
+async def test_the_what_if_of_another_user_is_not_found(what_ifs: WhatIfs) -> None:
+    what_if = start(what_ifs, ADA, "ends")
     with pytest.raises(ApiError, match="no such what-if"):
-        what_ifs.find(BOB, asked.id)
+        what_ifs.find(BOB, what_if.id)
     with pytest.raises(ApiError, match="no such what-if"):
-        await what_ifs.cancel(BOB, asked.id)
-    assert what_ifs.find(OP, asked.id) is asked
+        await what_ifs.cancel(BOB, what_if.id)
+    assert what_ifs.find(OP, what_if.id) is what_if
 
 
 @pytest.mark.slow
-async def test_over_http_it_is_begun_watched_and_its_report_is_of_no_site(tmp_path: Path) -> None:
+async def test_what_if_over_http_has_a_sandboxed_report(tmp_path: Path) -> None:
     async with running_console(tmp_path) as request_service:
         request_service.console.service.what_ifs._module = CHILD
         policy = (await request_service.console.http.get("/api/pools/pool-a/policy")).json()["yaml"]

@@ -1,4 +1,4 @@
-"""The process that thinks: it is asked in turn, ends when it takes too long, and comes back when it was killed."""
+"""The worker process: serves tasks in order, is ended on a timeout, and is restarted after a kill."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ async def worker() -> AsyncIterator[Worker]:
     await made.close()
 
 
-async def test_it_answers_about_the_pool_as_it_is(worker: Worker) -> None:
+async def test_the_worker_answers_from_the_current_state(worker: Worker) -> None:
     scribe = story()
     first, second = await asyncio.gather(*(worker.run("preview", PAUSE, scribe.state) for _ in range(2)))
     assert first == second
@@ -35,7 +35,7 @@ async def test_it_answers_about_the_pool_as_it_is(worker: Worker) -> None:
         await worker.run("preview", {**PAUSE, "body": PauseJob(job="x").model_dump_json()}, scribe.state)
 
 
-async def test_killed_it_says_so_and_the_next_question_is_answered(worker: Worker) -> None:
+async def test_a_killed_worker_is_restarted(worker: Worker) -> None:
     state = story().state
     assert await worker.run("preview", PAUSE, state)
     assert worker._process is not None
@@ -45,10 +45,10 @@ async def test_killed_it_says_so_and_the_next_question_is_answered(worker: Worke
 
 
 @pytest.mark.slow
-async def test_what_takes_too_long_is_given_up_and_its_process_is_gone() -> None:
+async def test_a_timeout_ends_the_process() -> None:
     worker = Worker(timeout=0.05)
     process = await worker._started()
-    process.send_signal(signal.SIGSTOP)  # it would never answer
+    process.send_signal(signal.SIGSTOP)  # it never answers
     with pytest.raises(ApiError) as refused:
         await worker.run("preview", PAUSE, story().state)
     assert refused.value.status == 503
@@ -56,7 +56,7 @@ async def test_what_takes_too_long_is_given_up_and_its_process_is_gone() -> None
     assert process.returncode is not None
 
 
-async def test_an_error_of_ours_is_told_as_one_and_breaks_nothing(worker: Worker) -> None:
+async def test_an_internal_error_is_a_500_and_the_worker_continues(worker: Worker) -> None:
     state = story().state
     with pytest.raises(ApiError) as refused:
         await worker.run("nonsense", {}, state)

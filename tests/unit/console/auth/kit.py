@@ -1,4 +1,4 @@
-"""A door before a small application, and browsers that come to it."""
+"""A small application behind the authentication middleware, and browsers that use it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ PROXY, STRANGER = "10.1.2.3", "203.0.113.9"
 
 
 class Clock:
-    """Seconds."""
+    """A settable clock, in seconds."""
 
     def __init__(self) -> None:
         self.at = 1_000_000.0
@@ -42,12 +42,12 @@ def sessions(clock: Clock, folder: Path | None = None, *, idle: float = 100, mos
 
 
 def auth_with(**settings: Any) -> AuthContext:
-    """The parts of a door with these settings."""
+    """Returns the authentication context for these settings."""
     return build_auth_context(AuthSettings(**settings))
 
 
 def application(auth: AuthContext, poll_interval: float = 5.0) -> FastAPI:
-    """Something that can be read, changed and watched."""
+    """Returns an application with routes for reads, changes and a stream."""
     app = FastAPI(openapi_url=None)
     app.state.auth = auth
     app.include_router(routes.router)
@@ -89,13 +89,13 @@ def application(auth: AuthContext, poll_interval: float = 5.0) -> FastAPI:
 
 
 def browser(app: Any, *, peer: str = "127.0.0.1", host: str = HOST, https: bool = False, **headers: str) -> httpx.AsyncClient:
-    """A client that keeps cookies and follows nothing by itself."""
+    """Returns a client that keeps cookies and does not follow redirects."""
     transport = httpx.ASGITransport(app, client=(peer, 4711), raise_app_exceptions=False)
     return httpx.AsyncClient(transport=transport, base_url=f"http{'s' if https else ''}://{host}", headers=headers)
 
 
 async def token_of(client: httpx.AsyncClient) -> str:
-    """Sign in, and take what is needed to change something."""
+    """Signs in. Returns the CSRF token."""
     answer = await client.get("/auth/sign-in", follow_redirects=False)
     assert answer.status_code == 303, answer.text
     me = await client.get("/api/me")
@@ -106,14 +106,14 @@ async def token_of(client: httpx.AsyncClient) -> str:
 
 
 def roles_file(folder: Path, **roles: Any) -> Path:
-    """The file that says who may do what."""
+    """Writes the roles file. Returns its path."""
     path = folder / "roles.yaml"
     path.write_text(yaml.safe_dump(roles))
     return path
 
 
 def is_problem(answer: httpx.Response, status: int, *words: str) -> None:
-    """A problem of that status, whose sentence says these words."""
+    """Asserts a problem with this status whose detail has these words."""
     details = problem(answer, status)
     assert details["status"] == status
     assert details["title"]

@@ -1,4 +1,4 @@
-"""Sign-in with an OpenID provider: a real one on loopback, whole, and broken in every way that matters."""
+"""Sign-in with an OpenID provider on loopback: valid responses, and invalid ones of every kind."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -36,7 +36,7 @@ def visitor(app: Any) -> httpx.AsyncClient:
 
 
 async def to_provider(client: httpx.AsyncClient, to: str = "/pool-a") -> str:
-    """Where the console sends the browser, and the provider sends it back to."""
+    """Follows the redirect to the provider. Returns the address of its redirect back."""
     sent = await client.get("/auth/sign-in", params={"to": to})
     assert sent.status_code == 303, sent.text
     async with httpx.AsyncClient(verify=False) as outside:
@@ -47,11 +47,11 @@ async def to_provider(client: httpx.AsyncClient, to: str = "/pool-a") -> str:
 
 
 async def sign_in(client: httpx.AsyncClient) -> httpx.Response:
-    """All of it."""
+    """Signs in through the provider. Returns the last response."""
     return await client.get(await to_provider(client))
 
 
-async def test_one_goes_to_the_provider_and_comes_back_signed_in(provider: OidcProvider, tmp_path: Path) -> None:
+async def test_sign_in_through_the_provider(provider: OidcProvider, tmp_path: Path) -> None:
     provider.principal.groups = ["vision-team", "staff"]
     roles = roles_file(tmp_path, submitters={"vision": {"groups": ["vision-team"]}})
     async with visitor(console(provider, console_roles=roles)) as client:
@@ -67,7 +67,7 @@ async def test_one_goes_to_the_provider_and_comes_back_signed_in(provider: OidcP
         assert out.json()["provider"].startswith(f"{provider.issuer}/bye?client_id={CLIENT_ID}")
 
 
-async def test_the_way_to_the_provider_carries_state_nonce_and_challenge_anew_each_time(provider: OidcProvider) -> None:
+async def test_each_redirect_has_new_state_nonce_and_challenge(provider: OidcProvider) -> None:
     async with visitor(console(provider)) as client:
         first, second = [query_of((await client.get("/auth/sign-in")).headers["location"]) for _ in range(2)]
         for name in ("state", "nonce", "code_challenge"):
@@ -77,7 +77,7 @@ async def test_the_way_to_the_provider_carries_state_nonce_and_challenge_anew_ea
         assert first["code_challenge_method"] == "S256"
 
 
-async def test_a_sign_in_begun_at_one_console_ends_at_another_with_its_secret_and_only_once(provider: OidcProvider) -> None:
+async def test_a_sign_in_can_finish_once_at_another_console_with_the_same_secret(provider: OidcProvider) -> None:
     one, other, stranger = (console(provider, console_secret=secret * 32) for secret in "xxy")
     async with visitor(one) as client, visitor(other) as again, visitor(stranger) as third:
         back = await to_provider(client)
@@ -87,7 +87,7 @@ async def test_a_sign_in_begun_at_one_console_ends_at_another_with_its_secret_an
         again.cookies.set(name, value)
         assert (await again.get(back)).headers["location"] == "/pool-a"
         assert (await again.get("/api/me")).json()["name"] == "ada"
-        for each in (again, client):  # the cookie, stolen
+        for each in (again, client):  # a copied cookie
             each.cookies.set(name, value)
             assert (await each.get(back)).status_code == 400
 
@@ -137,26 +137,26 @@ BROKEN: tuple[tuple[Breaks, int], ...] = (
 
 
 @pytest.mark.slow
-async def test_what_proves_nothing_signs_nobody_in() -> None:
+async def test_invalid_tokens_are_refused() -> None:
     async with running_provider() as provider, visitor(console(provider, console_sign_ins_per_minute=1000)) as client:
-        whole = dict(provider.__dict__)
+        original = dict(provider.__dict__)
         for at, (breaks, status) in enumerate(BROKEN):
             breaks(provider)
             answer = await sign_in(client)
             assert answer.status_code == status, (at, answer.text)
             assert "You are not signed in" in answer.text
             assert (await client.get("/api/me")).status_code == 401
-            provider.__dict__.update({**whole, "claims": {}, "answered": {}})
-        assert (await sign_in(client)).status_code == 303  # it was for what was broken, each time
+            provider.__dict__.update({**original, "claims": {}, "answered": {}})
+        assert (await sign_in(client)).status_code == 303  # each failure was due to its fault alone
 
 
-async def test_two_audiences_are_fine_where_the_token_says_that_it_was_made_for_us(provider: OidcProvider) -> None:
+async def test_two_audiences_are_accepted_with_our_azp(provider: OidcProvider) -> None:
     provider.claims.update(aud=[CLIENT_ID, "others"], azp=CLIENT_ID)
     async with visitor(console(provider)) as client:
         assert (await sign_in(client)).status_code == 303
 
 
-async def test_a_sign_in_that_was_begun_in_another_browser_signs_nobody_in(provider: OidcProvider) -> None:
+async def test_a_callback_in_another_browser_is_refused(provider: OidcProvider) -> None:
     app = console(provider)
     async with visitor(app) as attacker, visitor(app) as victim:
         back = await to_provider(attacker)
@@ -167,21 +167,21 @@ async def test_a_sign_in_that_was_begun_in_another_browser_signs_nobody_in(provi
 
 
 @pytest.mark.slow
-async def test_a_code_counts_once(provider: OidcProvider) -> None:
+async def test_a_code_is_accepted_once(provider: OidcProvider) -> None:
     async with visitor(console(provider)) as client:
         back = await to_provider(client)
         assert (await client.get(back)).status_code == 303
         assert (await client.get(back)).status_code == 400
 
 
-async def test_new_keys_of_the_provider_are_fetched_when_they_are_needed(provider: OidcProvider, monkeypatch: Any) -> None:
+async def test_provider_keys_are_fetched_again_after_a_minimum_interval(provider: OidcProvider, monkeypatch: Any) -> None:
     app = console(provider)
     async with visitor(app) as client:
         assert (await sign_in(client)).status_code == 303
         assert (await sign_in(client)).status_code == 303
         assert provider.asked_for_keys == 1
         provider.new_key()
-        assert (await sign_in(client)).status_code == 403  # so soon, nobody makes us ask again
+        assert (await sign_in(client)).status_code == 403  # the minimum interval has not passed
         app.state.auth.provider._keys_at -= 61
         assert (await sign_in(client)).status_code == 303
         assert provider.asked_for_keys == 2
@@ -194,19 +194,19 @@ async def test_new_keys_of_the_provider_are_fetched_when_they_are_needed(provide
         {"authorization_endpoint": "javascript:alert(1)"},
     ],
 )  # fmt: skip
-async def test_a_provider_that_describes_itself_wrongly_is_not_used(provider: OidcProvider, described: dict[str, Any]) -> None:
+async def test_invalid_provider_metadata_is_refused(provider: OidcProvider, described: dict[str, Any]) -> None:
     provider.described.update(described)
     async with visitor(console(provider)) as client:
         assert (await client.get("/auth/sign-in")).status_code == 502
 
 
-async def test_a_provider_that_is_away_is_said_to_be(provider: OidcProvider) -> None:
+async def test_an_unreachable_provider_is_a_502(provider: OidcProvider) -> None:
     app = console(provider, oidc_issuer="http://127.0.0.1:1")
     async with browser(app, host=NAME, https=True) as client:
         is_problem(await client.get("/auth/sign-in"), 502, "provider")
 
 
-async def test_what_the_provider_says_of_an_error_is_text_and_never_markup(provider: OidcProvider) -> None:
+async def test_provider_errors_are_escaped(provider: OidcProvider) -> None:
     provider.answered.update(error="<script>alert(1)</script>")
     async with visitor(console(provider)) as client:
         answer = await sign_in(client)
@@ -214,7 +214,7 @@ async def test_what_the_provider_says_of_an_error_is_text_and_never_markup(provi
         assert "&lt;script&gt;" in answer.text
 
 
-async def test_a_mail_address_is_a_name_only_if_the_provider_has_verified_it(provider: OidcProvider) -> None:
+async def test_an_email_claim_must_be_verified(provider: OidcProvider) -> None:
     provider.principal.more = {"email": "ada@example.org"}
     async with visitor(console(provider, oidc_name_claim="email")) as client:
         assert (await sign_in(client)).status_code == 403
@@ -223,7 +223,7 @@ async def test_a_mail_address_is_a_name_only_if_the_provider_has_verified_it(pro
         assert (await client.get("/api/me")).json()["name"] == "ada@example.org"
 
 
-async def test_who_has_no_role_may_not_even_look(provider: OidcProvider, tmp_path: Path) -> None:
+async def test_a_user_without_a_role_has_no_access(provider: OidcProvider, tmp_path: Path) -> None:
     roles = roles_file(tmp_path, viewers={"groups": ["staff"]})
     async with visitor(console(provider, console_roles=roles)) as client:
         answer = await sign_in(client)
@@ -252,6 +252,6 @@ async def test_who_has_no_role_may_not_even_look(provider: OidcProvider, tmp_pat
         ({"console_url": URL, "oidc_issuer": "https://l.example", "oidc_client_id": "x", "oidc_scopes": "profile"}, "openid"),
     ],
 )
-def test_settings_that_prove_nothing_are_refused(settings: dict[str, Any], message: str) -> None:
+def test_insecure_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         load_settings(AuthSettings, console_sign_in="oidc", **json.loads(json.dumps(settings)))

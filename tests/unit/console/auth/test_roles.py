@@ -1,4 +1,4 @@
-"""Who may ask for what: every action for every role, and how a role is given."""
+"""Permissions: every action for every role, and the roles file."""
 
 import re
 from pathlib import Path
@@ -28,7 +28,7 @@ OF_RESEARCH = Principal("rik", projects=("research",))
 OF_ALL = Principal("al", projects=None)
 OPERATOR = Principal("op", operator=True, projects=None)
 
-MAY = {  # person: projects on whose jobs they may act
+MAY = {  # principal: projects on whose jobs it may act
     VIEWER: (),
     OF_VISION: ("vision",),
     OF_RESEARCH: ("research", "vision"),
@@ -39,30 +39,30 @@ MAY = {  # person: projects on whose jobs they may act
 
 @pytest.mark.parametrize("kind", OF_JOBS)
 @pytest.mark.parametrize("principal", MAY, ids=lambda principal: principal.name)
-def test_each_verb_on_jobs_for_each_role(principal: Principal, kind: str) -> None:
+def test_each_job_action_for_each_role(principal: Principal, kind: str) -> None:
     allowed = tuple(p for p in ("research", "vision", "speech", "") if refusal(principal, kind, p, POLICY) is None)
     assert allowed == MAY[principal]
 
 
 @pytest.mark.parametrize("kind", [*OF_NODES, "apply-policy"])
 @pytest.mark.parametrize("principal", MAY, ids=lambda principal: principal.name)
-def test_nodes_are_for_operators(principal: Principal, kind: str) -> None:
+def test_node_actions_require_an_operator(principal: Principal, kind: str) -> None:
     assert (refusal(principal, kind, "", POLICY) is None) == (principal is OPERATOR)
 
 
-def test_a_refusal_says_who_what_and_what_one_may() -> None:
+def test_a_refusal_names_user_action_and_permissions() -> None:
     assert refusal(OF_VISION, "pause", "speech", POLICY) == (
         "sue may not pause a job of project speech: sue may act on jobs of vision"
     )
     assert refusal(VIEWER, "submit", "", None) == "vic may not submit a job without a project: vic has read access only"
 
 
-def test_a_project_that_the_policy_does_not_have_gives_no_rights_but_its_own() -> None:
+def test_without_a_policy_a_role_covers_its_own_project_only() -> None:
     assert refusal(OF_VISION, "submit", "vision", None) is None
     assert refusal(OF_RESEARCH, "submit", "vision", None) is not None
 
 
-def test_roles_come_from_names_and_from_groups(tmp_path: Path) -> None:
+def test_roles_are_given_by_user_and_group(tmp_path: Path) -> None:
     roles = read_roles(
         roles_file(
             tmp_path,
@@ -80,7 +80,7 @@ def test_roles_come_from_names_and_from_groups(tmp_path: Path) -> None:
     assert roles.principal("v", ["op", "sue"]) is None  # a group is no user, and a user is no group
 
 
-def test_without_viewers_everybody_who_can_sign_in_may_look(tmp_path: Path) -> None:
+def test_without_viewers_every_signed_in_user_may_read(tmp_path: Path) -> None:
     assert read_roles(roles_file(tmp_path, operators={"users": ["op"]})).principal("x") == Principal("x")
 
 
@@ -94,19 +94,19 @@ def test_without_viewers_everybody_who_can_sign_in_may_look(tmp_path: Path) -> N
         ("- a\n", r"roles.yaml:1: "),
     ],
 )
-def test_a_fault_in_the_file_is_told_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+def test_faults_of_the_roles_file_name_the_line(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "roles.yaml"
     path.write_text(text)
     with pytest.raises(SettingsError, match=message):
         read_roles(path)
 
 
-def test_a_file_that_is_not_there_lets_nobody_in(tmp_path: Path) -> None:
+def test_a_missing_roles_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot be read"):
         read_roles(tmp_path / "none.yaml")
 
 
-def test_the_file_in_the_docs_is_one(tmp_path: Path) -> None:
+def test_the_roles_file_in_the_docs_is_valid(tmp_path: Path) -> None:
     page = (Path(__file__).parents[4] / "docs/how-to/console-sign-in.md").read_text(encoding="utf-8")
     (text,) = re.findall(r"<!-- example: roles -->\n```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     (tmp_path / "roles.yaml").write_text(text)

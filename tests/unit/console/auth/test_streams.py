@@ -1,4 +1,4 @@
-"""What is watched ends with the session: over real HTTP, as a browser holds a stream open."""
+"""Event streams end with their session, over real HTTP."""
 
 import asyncio
 from typing import Any
@@ -18,20 +18,20 @@ def auth() -> AuthContext:
     return auth_with(console_user="ada")
 
 
-async def everything(answer: httpx.Response) -> bytes:
+async def read_all(answer: httpx.Response) -> bytes:
     async with asyncio.timeout(PATIENCE_S):
         return b"".join([piece async for piece in answer.aiter_bytes()])
 
 
-async def test_a_stream_ends_with_the_sign_out_of_its_session_and_only_of_that(auth: AuthContext) -> None:
+async def test_a_sign_out_ends_the_streams_of_its_session_only(auth: AuthContext) -> None:
     async with served(application(auth)) as at, httpx.AsyncClient(base_url=at) as one, httpx.AsyncClient(base_url=at) as other:
         token, _ = await token_of(one), await token_of(other)
-        async with one.stream("GET", "/api/live") as watched, other.stream("GET", "/api/live") as others:
+        async with one.stream("GET", "/api/live") as stream, other.stream("GET", "/api/live") as others:
             theirs = others.aiter_bytes()
             assert await anext(theirs) == b"event: board\n\n"
             signed_out = await one.post("/auth/sign-out", json={}, headers={"x-csrf-token": token})
             assert signed_out.json()["signed_out"] is True
-            assert await everything(watched) == b"event: board\n\n"
+            assert await read_all(stream) == b"event: board\n\n"
             assert (await other.get("/api/me")).status_code == 200
             assert not others.is_stream_consumed or not others.is_closed
             auth.sessions.end_streams()
@@ -39,43 +39,43 @@ async def test_a_stream_ends_with_the_sign_out_of_its_session_and_only_of_that(a
                 assert [piece async for piece in theirs] == []
 
 
-async def test_a_stream_ends_when_its_session_is_too_old_although_nobody_asks(auth: AuthContext) -> None:
+async def test_a_stream_ends_when_its_session_expires(auth: AuthContext) -> None:
     clock = Clock()
     auth.sessions = sessions(clock, idle=100, most=1000)
     async with served(application(auth, poll_interval=0.01)) as at, httpx.AsyncClient(base_url=at) as client:
         await token_of(client)
-        async with client.stream("GET", "/api/live") as watched:
+        async with client.stream("GET", "/api/live") as stream:
             clock.at += 100
-            assert await everything(watched) == b"event: board\n\n"
+            assert await read_all(stream) == b"event: board\n\n"
         assert (await client.get("/api/me")).status_code == 401
 
 
-async def test_an_answer_that_is_on_its_way_is_finished_although_the_session_ends(auth: AuthContext) -> None:
+async def test_a_response_in_progress_is_finished_when_the_session_ends(auth: AuthContext) -> None:
     app: Any = application(auth)
-    arrived, go_on = asyncio.Event(), asyncio.Event()
+    arrived, resume = asyncio.Event(), asyncio.Event()
 
     @app.get("/api/slow")
     async def slow() -> dict[str, bool]:
         arrived.set()
-        await go_on.wait()
+        await resume.wait()
         return {"done": True}
 
     app.router.routes.insert(0, app.router.routes.pop())
     async with served(app) as at, httpx.AsyncClient(base_url=at) as client:
         await token_of(client)
-        asking = asyncio.create_task(client.get("/api/slow"))
+        pending_response = asyncio.create_task(client.get("/api/slow"))
         await arrived.wait()
         auth.sessions.end_streams()
-        go_on.set()
-        assert (await asking).json() == {"done": True}
+        resume.set()
+        assert (await pending_response).json() == {"done": True}
 
 
-async def test_a_reader_who_leaves_leaves_nothing_behind(auth: AuthContext) -> None:
+async def test_a_closed_stream_leaves_no_tasks(auth: AuthContext) -> None:
     async with served(application(auth)) as at, httpx.AsyncClient(base_url=at) as client:
         await token_of(client)
         before = len(asyncio.all_tasks())
-        async with client.stream("GET", "/api/live") as watched:
-            assert await anext(watched.aiter_bytes()) == b"event: board\n\n"
+        async with client.stream("GET", "/api/live") as stream:
+            assert await anext(stream.aiter_bytes()) == b"event: board\n\n"
         async with asyncio.timeout(PATIENCE_S):
-            while len(asyncio.all_tasks()) > before:  # noqa: ASYNC110 - tasks tell nobody when they are gone
+            while len(asyncio.all_tasks()) > before:  # noqa: ASYNC110 - there is no notification of ended tasks
                 await asyncio.sleep(0.01)

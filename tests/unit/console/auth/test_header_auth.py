@@ -1,4 +1,4 @@
-"""Sign-in by a reverse proxy's header: the proxy is believed, and nobody else."""
+"""Sign-in by a reverse proxy's header, accepted from trusted proxies only."""
 
 from pathlib import Path
 from typing import Any
@@ -19,16 +19,16 @@ def auth(**more: Any) -> AuthContext:
     return auth_with(**{**defaults, "console_groups_header": "X-Forwarded-Groups", **more})
 
 
-async def test_the_proxy_says_who_it_is_and_in_which_groups(tmp_path: Path) -> None:
+async def test_the_proxy_gives_user_and_groups(tmp_path: Path) -> None:
     roles = roles_file(tmp_path, submitters={"vision": {"groups": ["vision-team"]}}, operators={"users": ["root"]})
-    through = {"x-forwarded-user": "ada", "x-forwarded-groups": "staff, vision-team"}
-    async with browser(application(auth(console_roles=roles)), peer=PROXY, host=NAME, https=True, **through) as client:
+    proxy_headers = {"x-forwarded-user": "ada", "x-forwarded-groups": "staff, vision-team"}
+    async with browser(application(auth(console_roles=roles)), peer=PROXY, host=NAME, https=True, **proxy_headers) as client:
         await token_of(client)
         me = (await client.get("/api/me")).json()
         assert (me["name"], me["mode"], me["operator"], me["projects"]) == ("ada", "header", False, ["vision"])
 
 
-async def test_the_header_of_somebody_who_does_not_come_through_the_proxy_counts_for_nothing() -> None:
+async def test_headers_from_untrusted_peers_are_refused() -> None:
     app = application(auth())
     for path in ("/", "/api/me", "/auth/sign-in", "/api/thing"):
         async with browser(app, peer=STRANGER, host=NAME, https=True, **{"x-forwarded-user": "root"}) as client:
@@ -37,7 +37,7 @@ async def test_the_header_of_somebody_who_does_not_come_through_the_proxy_counts
             is_problem(await client.get(path, headers=spoofed), 403, "is not a trusted proxy")
 
 
-async def test_a_header_that_stands_twice_is_not_believed() -> None:
+async def test_duplicate_headers_are_refused() -> None:
     async with browser(application(auth()), peer=PROXY, host=NAME, https=True) as client:
         twice = [("x-forwarded-user", "root"), ("X-Forwarded-User", "ada")]
         is_problem(await client.get("/auth/sign-in", headers=twice), 401, "2 times")
@@ -47,23 +47,23 @@ async def test_a_header_that_stands_twice_is_not_believed() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "   ", "a" * 129, "ada\x00", "ada\x1b[31m", "é" * 200])
-async def test_what_is_no_name_signs_nobody_in(name: str) -> None:
+async def test_invalid_user_names_are_refused(name: str) -> None:
     async with browser(application(auth()), peer=PROXY, host=NAME, https=True) as client:
         is_problem(await client.get("/auth/sign-in", headers={"x-forwarded-user": name.encode()}), 401)
 
 
-async def test_a_session_is_of_the_person_whom_the_proxy_names_now() -> None:
+async def test_a_session_ends_when_the_proxy_names_another_user() -> None:
     async with browser(application(auth()), peer=PROXY, host=NAME, https=True) as client:
         ada, bob = {"x-forwarded-user": "ada"}, {"x-forwarded-user": "bob"}
         assert (await client.get("/auth/sign-in", headers=ada)).status_code == 303
         assert (await client.get("/api/me", headers=ada)).json()["name"] == "ada"
         is_problem(await client.get("/api/me", headers=bob), 401)
-        is_problem(await client.get("/api/me", headers=ada), 401)  # and that one is over
+        is_problem(await client.get("/api/me", headers=ada), 401)  # the first session has ended
         assert (await client.get("/auth/sign-in", headers=ada)).status_code == 303
         is_problem(await client.get("/api/me"), 401)
 
 
-async def test_who_leaves_a_group_loses_what_it_allowed_at_the_next_request(tmp_path: Path) -> None:
+async def test_a_removed_group_loses_its_role_at_the_next_request(tmp_path: Path) -> None:
     roles = roles_file(tmp_path, operators={"groups": ["platform"]}, viewers={"groups": ["staff"]})
     async with browser(application(auth(console_roles=roles)), peer=PROXY, host=NAME, https=True) as client:
         message = {"x-forwarded-user": "ada", "x-forwarded-groups": "platform,staff"}
@@ -84,6 +84,6 @@ async def test_who_leaves_a_group_loses_what_it_allowed_at_the_next_request(tmp_
         ({"console_proxies": ("10.0.0.0/8",), "console_url": f"{URL}/page"}, "expected an address such as"),
     ],
 )
-def test_settings_that_would_let_anybody_in_are_refused(settings: dict[str, Any], message: str) -> None:
+def test_insecure_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         load_settings(AuthSettings, console_sign_in="header", **settings)

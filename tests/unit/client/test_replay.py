@@ -1,4 +1,4 @@
-"""`bailiff audit replay`: the same, or the first difference; ranges; other releases' engines, from wheels kept by digest."""
+"""`bailiff audit replay`: identical bytes or the first difference; ranges; engines of other releases, stored by digest."""
 
 import dataclasses
 import json
@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from tests.property.busy_stories import Busy
 from tests.unit.client.kit import SECOND, AnsweringBus, Run, Scribe, command_on, finished_story, preemption_story
-from tests.unit.client.test_walk import log, message, stream
+from tests.unit.client.test_chain_report import log, message, stream
 
 from bailiff.audit import chain_report
 from bailiff.audit.log_files import about_line, message_line
@@ -37,7 +37,7 @@ async def replayed(
     return await replay("pool-a", lambda: stream(messages), store=store, from_=from_, to=to)
 
 
-async def test_replay_of_a_true_log_finds_the_same_bytes(scribe: Scribe) -> None:
+async def test_replay_of_a_valid_log_finds_the_same_bytes(scribe: Scribe) -> None:
     found = await replayed(log(scribe))
     assert found["ok"], found
     assert found["cycles_replayed"] == found["cycles"] > 20
@@ -47,7 +47,7 @@ async def test_replay_of_a_true_log_finds_the_same_bytes(scribe: Scribe) -> None
 
 
 def forged(scribe: Scribe, seq: int, *more: int, **fields: object) -> list[Message]:
-    """The log with these records' data changed, chained anew from the first of them on: a whole chain, and a lie."""
+    """The log with these records' data changed and the hashes recomputed from the first on: a valid chain, false data."""
     messages, prev = log(scribe)[:seq], scribe_prev(scribe, seq)
     for record in scribe.records[seq:]:
         data = record.data
@@ -73,7 +73,7 @@ async def test_replay_names_the_forged_decision_and_its_fields() -> None:
     preemption_story(scribe)
     seq = seq_of(scribe, "PreemptionDecided")
     messages = forged(scribe, seq, expires=1)
-    assert (await chain_report.verify("pool-a", stream(messages)))["ok"]  # the chain alone cannot show it
+    assert (await chain_report.verify("pool-a", stream(messages)))["ok"]  # the chain alone cannot detect it
     found = await replayed(messages)
     assert not found["ok"]
     difference = found["difference"]
@@ -93,7 +93,7 @@ async def test_replay_of_a_broken_log_says_that_it_is_broken(scribe: Scribe) -> 
     assert "record 9 is missing" in found["error"]
 
 
-async def test_turns_of_an_engine_that_nobody_kept_are_folded_only_and_it_says_how_to_get_it(tmp_path: Path) -> None:
+async def test_cycles_of_a_missing_engine_are_folded_only_with_advice(tmp_path: Path) -> None:
     scribe = Scribe()
     scribe.begin(logic=999)
     scribe.node("gpu-01")
@@ -107,7 +107,7 @@ async def test_turns_of_an_engine_that_nobody_kept_are_folded_only_and_it_says_h
     assert "bailiff engine keep" in engine["advice"]
 
 
-async def test_a_log_that_cannot_be_folded_is_told_in_one_line(scribe: Scribe) -> None:
+async def test_a_log_that_cannot_be_folded_gives_a_one_line_error(scribe: Scribe) -> None:
     record = Record(
         **{**_fields(scribe.records[-1]), "seq": scribe.head.next_seq, "prev": scribe.head.hash, "time": scribe.now + SECOND}
     )
@@ -133,13 +133,13 @@ def test_fields_are_compared_deeply() -> None:
 
 
 def last_release(scribe: Scribe, seq: int) -> int:
-    """Where the last turn up to this record begins in which a task gave its room back, or all began."""
+    """First seq of the last cycle up to this record in which a task was released, a policy was applied or a writer started."""
     fresh = ("TaskReleased.v1", "PolicyApplied.v1", "WriterStarted.v1")
     cycle = max(record.cycle for record in scribe.records[: seq + 1] if record.type.endswith(fresh))
     return next(record.seq for record in scribe.records if record.cycle == cycle)
 
 
-async def test_a_range_is_whole_turns_on_the_fold_of_what_precedes(scribe: Scribe) -> None:
+async def test_a_range_covers_whole_cycles_on_the_folded_state(scribe: Scribe) -> None:
     decided = scribe.records[seq_of(scribe, "PreemptionDecided")]
     cycle = [record.seq for record in scribe.records if record.cycle == decided.cycle]
     found = await replayed(log(scribe), from_=Point(seq=decided.seq), to=Point(seq=decided.seq))
@@ -148,7 +148,7 @@ async def test_a_range_is_whole_turns_on_the_fold_of_what_precedes(scribe: Scrib
     assert 1 <= found["cycles"] == found["cycles_replayed"] < decided.cycle
 
 
-async def test_a_range_by_time_ends_with_the_last_turn_of_that_time(scribe: Scribe) -> None:
+async def test_a_range_by_time_ends_with_the_last_cycle_of_that_time(scribe: Scribe) -> None:
     decided = scribe.records[seq_of(scribe, "PreemptionDecided")]
     found = await replayed(log(scribe), from_=Point(time=decided.time), to=Point(time=decided.time))
     same = [record.seq for record in scribe.records if record.time == decided.time]
@@ -158,10 +158,10 @@ async def test_a_range_by_time_ends_with_the_last_turn_of_that_time(scribe: Scri
 
 @pytest.mark.parametrize("seed", [4, 12, 23])
 @pytest.mark.slow
-async def test_what_an_engine_remembers_between_turns_is_no_part_of_a_range(seed: int) -> None:
-    """A crowded pool: what did not fit is remembered until room comes free, and the reason of it is told to who comes next."""
-    dice = Random(seed)
-    story = Busy().tell([(dice.randrange(16), dice.randrange(10), dice.randrange(8)) for _ in range(120)])
+async def test_cached_engine_state_does_not_affect_a_range(seed: int) -> None:
+    """A full pool: the engine caches what did not fit, and why, until resources are released."""
+    rng = Random(seed)
+    story = Busy().tell([(rng.randrange(16), rng.randrange(10), rng.randrange(8)) for _ in range(120)])
     messages = [message(wire, seq) for seq, wire in enumerate(story.wires)]
     for seq in range(40, len(messages), 23):
         found = await replay(story.pool, lambda: stream(messages), from_=Point(seq=seq))
@@ -180,7 +180,7 @@ async def test_every_range_of_a_log_decides_the_same(scribe: Scribe) -> None:
     assert cycles > 20
 
 
-async def test_what_lies_before_a_range_is_not_decided_again(scribe: Scribe) -> None:
+async def test_records_before_a_range_are_not_replayed(scribe: Scribe) -> None:
     seq = seq_of(scribe, "PreemptionDecided")
     messages = forged(scribe, seq, explanation=scribe.records[seq].data.explanation.model_copy(update={"steps": 7}))
     assert not (await replayed(messages))["ok"]
@@ -195,7 +195,7 @@ async def test_what_lies_before_a_range_is_not_decided_again(scribe: Scribe) -> 
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory: pytest.TempPathFactory) -> engine_store.Engine:
-    """This engine under another name: as a release whose logic is 999."""
+    """This engine as another release, with logic 999."""
     sources = dict(engine_store.running_engine().sources)
     sources["engine.py"] = sources["engine.py"].replace(b"LOGIC = ", b"LOGIC = 999  # ")
     return engine_store.engine_from_sources(
@@ -208,7 +208,7 @@ def _schema(text: bytes) -> bytes:
 
 
 def two_releases(other: engine_store.Engine) -> Scribe:
-    """A log that one engine began and another went on with."""
+    """A log written by this engine and then by another."""
     scribe = Scribe()
     scribe.begin()
     scribe.node("gpu-01")
@@ -224,7 +224,7 @@ def two_releases(other: engine_store.Engine) -> Scribe:
 
 
 @pytest.mark.slow
-async def test_each_part_is_decided_by_the_engine_that_it_names(other: engine_store.Engine, tmp_path: Path) -> None:
+async def test_each_part_is_replayed_by_its_own_engine(other: engine_store.Engine, tmp_path: Path) -> None:
     engine_store.store_engine(tmp_path, other)
     scribe = two_releases(other)
     found = await replayed(log(scribe), store=tmp_path)
@@ -247,9 +247,7 @@ async def test_a_difference_under_another_engine_names_it(other: engine_store.En
 
 
 @pytest.mark.slow
-async def test_of_two_differences_under_two_engines_the_first_in_the_log_is_told(
-    other: engine_store.Engine, tmp_path: Path
-) -> None:
+async def test_the_first_difference_in_the_log_is_reported_across_engines(other: engine_store.Engine, tmp_path: Path) -> None:
     engine_store.store_engine(tmp_path, other)
     scribe = two_releases(other)
     scribe.submit("third", gpus=8)
@@ -263,7 +261,7 @@ async def test_of_two_differences_under_two_engines_the_first_in_the_log_is_told
 
 
 @pytest.mark.parametrize(
-    ("spoil", "advice"),
+    ("corrupt", "advice"),
     [
         (
             lambda raw: engine_store.build_wheel(engine_store.running_engine()),
@@ -272,25 +270,25 @@ async def test_of_two_differences_under_two_engines_the_first_in_the_log_is_told
         (lambda raw: raw.replace(b"return min(times", b"return max(times"), "is not a wheel: Bad CRC-32"),
     ],
 )
-async def test_a_wheel_that_is_not_what_its_folder_names_is_refused(
-    other: engine_store.Engine, tmp_path: Path, spoil: Callable[[bytes], bytes], advice: str
+async def test_a_wheel_with_another_digest_than_its_folder_is_refused(
+    other: engine_store.Engine, tmp_path: Path, corrupt: Callable[[bytes], bytes], advice: str
 ) -> None:
     wheel = engine_store.store_engine(tmp_path, other)
-    wheel.write_bytes(spoil(wheel.read_bytes()))
+    wheel.write_bytes(corrupt(wheel.read_bytes()))
     found = await replayed(log(two_releases(other)), store=tmp_path)
     assert found["cycles_of_other_engines"] > 0
     assert advice in found["engines"][1]["advice"]
 
 
 @pytest.mark.slow
-async def test_an_engine_that_reaches_out_is_stopped(other: engine_store.Engine, tmp_path: Path) -> None:
+async def test_an_engine_that_opens_a_file_is_stopped(other: engine_store.Engine, tmp_path: Path) -> None:
     sources = dict(other.sources)
     sources["decision_cycle.py"] += (
         b"\n\n_decide = decide\n\n\ndef decide(pool):\n    open('/tmp/replay-was-here', 'w')\n    return _decide(pool)\n"
     )
-    spying = engine_store.engine_from_sources(sources)
-    engine_store.store_engine(tmp_path, spying)
-    found = await replayed(log(two_releases(spying)), store=tmp_path)
+    modified = engine_store.engine_from_sources(sources)
+    engine_store.store_engine(tmp_path, modified)
+    found = await replayed(log(two_releases(modified)), store=tmp_path)
     assert not found["ok"]
     assert "an engine does not do this: open" in found["error"]
 
@@ -305,7 +303,7 @@ def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_the_command_takes_numbers_and_times(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
+def test_the_command_accepts_numbers_and_times(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
     decided = scribe.records[seq_of(scribe, "PreemptionDecided")]
     by_seq = json.loads(bailiff("audit", "replay", "--from", f"#{decided.seq}", "-o", "json").output)
     by_time = json.loads(bailiff("audit", "replay", "--from", time_text(decided.time), "-o", "json").output)
@@ -337,7 +335,7 @@ def test_engines_are_kept_and_listed(bailiff: Run, other: engine_store.Engine, t
     assert (listed.exit_code, "it is not used" in " ".join(listed.output.split())) == (ExitCode.FOUND_WRONG, True)
 
 
-async def test_a_range_without_a_record_is_no_good_news(scribe: Scribe) -> None:
+async def test_a_range_without_records_is_an_error(scribe: Scribe) -> None:
     last = len(scribe.records) - 1
     for from_, to in ((Point(seq=last + 1), None), (Point(seq=9), Point(seq=3)), (None, Point(time=1))):
         with pytest.raises(ClientError, match="no record of pool-a is in the requested range") as refused:
@@ -345,7 +343,7 @@ async def test_a_range_without_a_record_is_no_good_news(scribe: Scribe) -> None:
         assert refused.value.code == ExitCode.NOT_FOUND
 
 
-def test_it_is_not_called_the_same_where_nothing_was_decided_again(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
+def test_a_log_without_replayed_decisions_is_not_called_identical(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
     def verdict(messages: list[Message]) -> tuple[int, str]:
         file = tmp_path / "log.jsonl"
         file.write_text(about_line("pool-a", 0) + "".join(map(message_line, messages)))
@@ -364,8 +362,8 @@ def test_it_is_not_called_the_same_where_nothing_was_decided_again(bailiff: Run,
     )  # fmt: skip
 
 
-async def test_what_is_decided_again_is_what_was_checked(scribe: Scribe) -> None:
-    """The second reading must have the bytes of the first: whoever swaps the file in between is told."""
+async def test_a_log_that_changes_between_readings_is_an_error(scribe: Scribe) -> None:
+    """The second reading must have the bytes of the first, or the replay fails."""
     readings = [log(scribe), forged(scribe, last_submission(scribe), spec_digest="f" * 64)]
     with pytest.raises(ClientError, match="changed between its two readings"):
         await replay("pool-a", lambda: stream(readings.pop(0)))

@@ -1,4 +1,4 @@
-"""What the console keeps does not grow with the log: it is bounded in number, whatever has been."""
+"""The console's memory does not grow with the log: every cache has a maximum."""
 
 import tracemalloc
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def waves(story: Story) -> Iterator[int]:
-    """Jobs come, run and end; the number of the wave."""
+    """Runs and ends jobs in waves. Yields the number of each wave."""
     for wave in range(WAVES):
         for number in range(JOBS):
             story.runs(f"job-{wave}-{number}", gpus=1, after=SECOND)
@@ -43,7 +43,7 @@ def waves(story: Story) -> Iterator[int]:
 
 
 @pytest.mark.slow
-async def test_however_many_jobs_have_been_only_so_many_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_memory_is_bounded_for_any_number_of_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     story, log = Story(policy(), pool="pool-a"), Log("pool-a")
     story.node("n1", gpus=1)
     bus: Bus = log.cluster.client("console")
@@ -85,7 +85,7 @@ async def test_however_many_jobs_have_been_only_so_many_are_kept(tmp_path: Path,
     await followed.log_projection.close()
 
 
-def test_a_row_holds_no_more_room_than_its_bytes_need() -> None:
+def test_a_row_allocates_no_more_memory_than_its_bytes() -> None:
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()

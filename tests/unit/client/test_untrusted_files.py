@@ -1,4 +1,4 @@
-"""Files that somebody hands over: whatever stands in them, what is wrong with them is told in a sentence."""
+"""Untrusted proofs, logs and manifests: every fault is reported as one error."""
 
 import gzip
 import json
@@ -19,11 +19,11 @@ from bailiff_core.records.wire import record_hash
 from bailiff_log.seals import make_proof, make_seal
 
 DEEP = "[" * 100_000
-NO_TEXT = "\ud800"  # JSON can say it, and no text has it
+NO_TEXT = "\ud800"  # valid in JSON, not encodable as UTF-8
 
 
 def proof_of(value: bytes) -> dict[str, Any]:
-    """Of a log of one record, sealed by whoever made it: right in itself."""
+    """Returns a valid proof for a log of one record, sealed with a test key."""
     wire = Wire((("ce_pool", b"pool-a"), ("ce_seq", b"0")), value)
     tree = Frontier()
     tree.append(leaf_hash(bytes.fromhex(record_hash(wire))))
@@ -31,14 +31,14 @@ def proof_of(value: bytes) -> dict[str, Any]:
     return make_proof("pool-a", 0, wire.headers, wire.value, seal, lambda _at, _size: b"")
 
 
-def test_the_data_of_a_proved_record_that_is_no_json_are_not_told(tmp_path: Path) -> None:
+def test_record_data_that_is_not_json_is_omitted_from_a_proof(tmp_path: Path) -> None:
     for value, data in (("{}", {}), (DEEP, None)):
         (tmp_path / "proof.json").write_text(json.dumps(proof_of(value.encode())))
         found = checked(tmp_path / "proof.json", [])
         assert (found["ok"], found["data"]) == (True, data)
 
 
-def test_a_proof_with_a_header_that_no_message_has_is_none(tmp_path: Path) -> None:
+def test_a_proof_with_an_invalid_header_is_rejected(tmp_path: Path) -> None:
     proof = proof_of(b"{}")
     proof["headers"].append([f"ce_{NO_TEXT}", ""])
     (tmp_path / "proof.json").write_text(json.dumps(proof))
@@ -50,28 +50,28 @@ def test_a_proof_with_a_header_that_no_message_has_is_none(tmp_path: Path) -> No
     [DEEP, json.dumps({"offset": 0, "time": 1, "headers": [[f"ce_{NO_TEXT}", "x"]], "value": "{}"})],
     ids=["nested", "a header that no message has"],
 )
-async def test_a_line_that_no_export_has_is_told_with_its_place(line: str, tmp_path: Path) -> None:
+async def test_an_invalid_line_is_reported_with_its_number(line: str, tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text(f"{about_line('pool-a', 0)}{line}\n")
-    with pytest.raises(ClientError, match=r"log\.jsonl:2: ") as told:
+    with pytest.raises(ClientError, match=r"log\.jsonl:2: ") as caught:
         await verified(from_file(tmp_path / "log.jsonl"), [])
-    assert told.value.code == ExitCode.USAGE
+    assert caught.value.code == ExitCode.USAGE
 
 
-async def test_a_line_without_an_end_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_line_above_the_maximum_length_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bailiff.audit.log_files.LONGEST_LINE", 1_000)
     (tmp_path / "log.jsonl.gz").write_bytes(gzip.compress(about_line("pool-a", 0).encode() + b" " * 10_000_000))
-    with pytest.raises(ClientError, match=r"log\.jsonl\.gz:2: the line has 1,000 characters or more") as told:
+    with pytest.raises(ClientError, match=r"log\.jsonl\.gz:2: the line has 1,000 characters or more") as caught:
         await verified(from_file(tmp_path / "log.jsonl.gz"), [])
-    assert told.value.code == ExitCode.USAGE
+    assert caught.value.code == ExitCode.USAGE
 
 
-def test_a_manifest_with_a_name_that_no_file_has_is_none(tmp_path: Path) -> None:
+def test_a_manifest_with_an_invalid_file_name_is_rejected(tmp_path: Path) -> None:
     head = {"pool": "pool-a", "next_seq": 0, "hash": "0" * 64, "time": "", "epoch": 0}
     segment = {
         "name": "a\0b", "first_seq": 0, "last_seq": 9, "messages": 10, "bytes": 1, "sha256": "0" * 64, "head": head, "peaks": [],
         "after": "0" * 64,
     }  # fmt: skip
-    said = {"bailiff_segments": 1, "pool": "pool-a", "partition": 0, "size": 10, "segments": [segment], "seals": []}
-    (tmp_path / MANIFEST).write_text(json.dumps(said))
+    manifest = {"bailiff_segments": 1, "pool": "pool-a", "partition": 0, "size": 10, "segments": [segment], "seals": []}
+    (tmp_path / MANIFEST).write_text(json.dumps(manifest))
     with pytest.raises(ClientError, match=r"segments\.0\.name"):
         from_file(tmp_path)

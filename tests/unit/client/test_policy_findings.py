@@ -1,4 +1,4 @@
-"""What the doctor says of a policy: what is switched off, and what can hardly be meant."""
+"""Findings of `bailiff doctor` on a policy: disabled actions and likely mistakes."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def pool_with(**parts: Any) -> Scribe:
     return scribe
 
 
-def test_a_plain_policy_is_fine() -> None:
+def test_the_default_policy_has_no_findings() -> None:
     (check,) = policy_checks(pool_with().state)
     assert check["status"] == "ok"
     assert (
@@ -28,24 +28,24 @@ def test_a_plain_policy_is_fine() -> None:
 
 
 @pytest.mark.parametrize(
-    ("actions", "told"),
+    ("actions", "expected"),
     [
         (["allocate", "consolidate", "reclaim"], ["preempt is disabled: no job preempts another by priority"]),
         (["allocate", "preempt"], ["consolidate is disabled: no job is migrated to defragment nodes"]),
         (["consolidate", "reclaim", "preempt"], ["allocate is disabled: no job is placed, even on free resources"]),
     ],
 )
-def test_verbs_that_are_off_are_named(actions: list[str], told: list[str]) -> None:
+def test_disabled_actions_are_named(actions: list[str], expected: list[str]) -> None:
     checks = policy_checks(pool_with(preemption={"actions": actions}).state)
-    assert [check["found"] for check in checks] == told
+    assert [check["found"] for check in checks] == expected
     assert all(check["status"] == "warn" and "preemption.actions" in check["advice"] for check in checks)
 
 
-def test_reclaim_that_is_off_matters_where_there_are_projects() -> None:
+def test_disabled_reclaim_is_reported_only_with_projects() -> None:
     actions = {"actions": ["allocate", "consolidate", "preempt"]}
     assert not all_findings(pool_with(preemption=actions).state)
     found = all_findings(pool_with(preemption=actions, projects=[{"name": "a", "quota": {"gpus": 4}}]).state)
-    assert [oddity.found for oddity in found] == [
+    assert [finding.found for finding in found] == [
         "reclaim is disabled: projects over their quota keep borrowed resources until their jobs end"
     ]
 
@@ -54,7 +54,7 @@ CLASSES = [{"name": "train", "value": 1, "preemptible": False, "preemption_polic
 
 
 @pytest.mark.parametrize(
-    ("parts", "told"),
+    ("parts", "expected"),
     [
         ({"projects": [{"name": "a"}]}, "no project has a GPU quota"),
         (
@@ -79,21 +79,21 @@ CLASSES = [{"name": "train", "value": 1, "preemptible": False, "preemption_polic
         ({"topologies": [{"name": "racks", "levels": ["zone", "rack"]}]}, "topology racks: no node has the label rack,"),
     ],
 )
-def test_what_can_hardly_be_meant_is_told(parts: dict[str, Any], told: str) -> None:
+def test_likely_mistakes_in_a_policy_are_reported(parts: dict[str, Any], expected: str) -> None:
     found = all_findings(pool_with(**parts).state)
-    assert any(told in oddity.found for oddity in found), found
-    assert all(oddity.advice for oddity in found)
+    assert any(expected in finding.found for finding in found), found
+    assert all(finding.advice for finding in found)
 
 
 def test_jobs_without_a_project_are_counted() -> None:
     scribe = pool_with(projects=[{"name": "a", "quota": {"gpus": 4}}])
     scribe.submit("stray", gpus=1)
-    assert [oddity.found for oddity in all_findings(scribe.state)] == [
+    assert [finding.found for finding in all_findings(scribe.state)] == [
         "1 job without a project: they have no quota and only borrow"
     ]
 
 
-def test_a_class_that_does_not_start_as_soon_as_it_promises_is_told() -> None:
+def test_a_missed_start_slo_is_reported() -> None:
     web = {"name": "web", "value": 90, "preemptible": True, "start_slo": {"p95": "30s", "p99": "10m"}}
     scribe = pool_with(priority_classes=[*DEFAULT_POLICY.model_dump(mode="json")["priority_classes"], web])
     scribe.submit("first", gpus=8, class_="web")

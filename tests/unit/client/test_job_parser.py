@@ -1,4 +1,4 @@
-"""What people write about a job, and what they are told when it cannot be understood."""
+"""The parser of job files and options: accepted values, and the errors for invalid ones."""
 
 from pathlib import Path
 
@@ -49,12 +49,12 @@ def test_seconds(text: object, seconds: str) -> None:
         (job_parser.seconds, "soon"), (job_parser.seconds, ""), (job_parser.seconds, "NaN"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_understood_names_what_was_found(read: object, value: object) -> None:
+def test_invalid_values_name_what_was_found(read: object, value: object) -> None:
     with pytest.raises(job_parser.InvalidValue, match=r"expected .*, found "):
         read(value)  # type: ignore[operator]
 
 
-def test_memory_is_shown_as_people_write_it() -> None:
+def test_memory_is_printed_with_binary_units() -> None:
     assert [memory_text(amount) for amount in (8 * 2**30, 3 * 2**29, 512, 2**40)] == ["8GiB", "1.5GiB", "512B", "1TiB"]
 
 
@@ -85,7 +85,7 @@ def test_simulated_job_needs_no_command() -> None:
     assert job.spec.env == {"A": "b", "BAILIFF_SIM_RUN_FOR": "120"}
 
 
-def written(tmp_path: Path, text: str) -> Path:
+def write_job_file(tmp_path: Path, text: str) -> Path:
     file = tmp_path / "job.yaml"
     file.write_text(text, encoding="utf-8")
     return file
@@ -103,7 +103,7 @@ groups:
     node-labels: {zone: a}
 command: python train.py
 """
-    job = job_parser.job_from(*job_parser.read_job_file(written(tmp_path, text)))
+    job = job_parser.job_from(*job_parser.read_job_file(write_job_file(tmp_path, text)))
     assert [(group.count, group.gpu_milli) for group in job.demand.tasks] == [(1, 0), (2, 2000)]
     assert job.demand.tasks[1].gpu_models == ("H100-80GB",)
     assert job.demand.tasks[1].node_labels == {"zone": "a"}
@@ -125,24 +125,24 @@ FAULTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "said"), FAULTS)
-def test_faults_of_a_job_file_name_line_and_field(tmp_path: Path, text: str, said: str) -> None:
-    file = written(tmp_path, text)
+@pytest.mark.parametrize(("text", "expected"), FAULTS)
+def test_faults_of_a_job_file_name_line_and_field(tmp_path: Path, text: str, expected: str) -> None:
+    file = write_job_file(tmp_path, text)
     with pytest.raises(ClientError) as caught:
         job_parser.job_from(*job_parser.read_job_file(file))
-    assert said in caught.value.text
+    assert expected in caught.value.text
     assert caught.value.text.startswith(str(file))
     assert caught.value.code is ExitCode.USAGE
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     with pytest.raises(ClientError) as caught:
         job_parser.job_from({"name": "A B", "gpus": "x", "cpu": "y", "command": ["z"]})
     assert [line.split(":")[0] for line in caught.value.text.splitlines()] == ["--gpus", "--cpu", "--name"]
 
 
 @pytest.mark.parametrize("fields", [{"env": ["A=b"]}, {"env": "A=b", "sim_run_for": "1m"}, {"labels": 3}, {"node_labels": []}])
-def test_names_and_values_of_another_shape_are_faults(fields: dict[str, object]) -> None:
+def test_mappings_of_another_type_are_faults(fields: dict[str, object]) -> None:
     with pytest.raises(ClientError) as caught:
         job_parser.job_from({"name": "a", "command": ["z"], **fields})
     assert caught.value.text.startswith(f"--{next(iter(fields)).replace('_', '-')}: expected an object")
@@ -155,22 +155,22 @@ def test_private_values_are_not_repeated() -> None:
     assert "--env" in caught.value.text
 
 
-# --- parts of GPUs, elastic gangs, projects, places
+# --- GPU shares, elastic gangs, projects, topology
 
 
-def described(**fields: object) -> job_parser.SubmitJob:
+def request_of(**fields: object) -> job_parser.SubmitJob:
     return job_parser.job_from({"name": "a", "command": ["x"], **fields})
 
 
-def test_parts_of_gpus() -> None:
-    (half,) = described(fraction="0.5").demand.tasks
+def test_gpu_shares() -> None:
+    (half,) = request_of(fraction="0.5").demand.tasks
     assert (half.gpu_milli, half.gpu_share_milli, half.gpu_devices) == (0, 500, None)
-    (slices,) = described(gpu_memory="4GiB", gpu_devices=2).demand.tasks
+    (slices,) = request_of(gpu_memory="4GiB", gpu_devices=2).demand.tasks
     assert (slices.gpu_milli, slices.gpu_share_bytes, slices.gpu_devices) == (0, 4 * 2**30, 2)
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "expected"),
     [
         ({"fraction": 0.05}, "--fraction: expected a fraction of a GPU from 0.1 to 1, as in 0.5, found 0.05"),
         ({"fraction": 0.5, "gpus": 1}, "--fraction: cannot be combined with gpus: remove one"),
@@ -182,14 +182,14 @@ def test_parts_of_gpus() -> None:
         ({"pack": "wide"}, "--pack: expected 'binpack' or 'spread', found \"wide\""),
     ],
 )
-def test_what_does_not_go_together_is_told(fields: dict[str, object], told: str) -> None:
+def test_conflicting_fields_are_reported(fields: dict[str, object], expected: str) -> None:
     with pytest.raises(ClientError) as caught:
-        described(**fields)
-    assert told in caught.value.text
+        request_of(**fields)
+    assert expected in caught.value.text
 
 
-def test_a_gang_in_full() -> None:
-    demand = described(
+def test_a_gang_with_every_field() -> None:
+    demand = request_of(
         project="vision", user="u-1", min_tasks=2, run_time_limit="2h", preemption_delay="30s", pack="spread",
         topology={"topology": "racks", "required": "zone", "preferred": "rack"},
         sub_groups=[{"name": "workers", "min-tasks": 2, "topology": {"topology": "racks", "required": "rack"}}, {"name": "ps"}],

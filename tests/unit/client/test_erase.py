@@ -1,4 +1,4 @@
-"""`bailiff audit erase --job`: the private part of a job goes at once, and only where nobody needs it any more."""
+"""`bailiff audit erase --job`: erases the spec of an ended job at once."""
 
 from pathlib import Path
 
@@ -28,15 +28,15 @@ def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 
 def newest(scribe: Scribe) -> dict[bytes | None, bytes]:
-    """What is left once Kafka has compacted the topic."""
+    """Messages that remain after Kafka has compacted the topic."""
     partitions = range(topics.JOB_SPECS.partition_count(1))
     return {message.key: message.value for at in partitions for message in scribe.cluster.messages(topics.JOB_SPECS.name, at)}
 
 
-def test_the_spec_of_a_job_that_has_ended_goes_and_the_record_still_holds(bailiff: Run, scribe: Scribe) -> None:
-    done = bailiff("audit", "erase", "--job", "done-1")
-    assert done.exit_code == ExitCode.DONE
-    assert "bailiff.requests (for 30d)" in done.output
+def test_the_spec_of_an_ended_job_is_erased_and_the_log_stays_valid(bailiff: Run, scribe: Scribe) -> None:
+    result = bailiff("audit", "erase", "--job", "done-1")
+    assert result.exit_code == ExitCode.DONE
+    assert "bailiff.requests (for 30d)" in result.output
     assert newest(scribe)[ENDED] == b""
     assert b"Ada" in newest(scribe)[RUNNING]
     assert bailiff("audit", "verify").exit_code == ExitCode.DONE
@@ -44,7 +44,7 @@ def test_the_spec_of_a_job_that_has_ended_goes_and_the_record_still_holds(bailif
     assert bailiff("audit", "erase", "--job", "done-1").exit_code == ExitCode.NOT_FOUND
 
 
-def test_the_spec_of_a_job_that_has_not_ended_stays(bailiff: Run, scribe: Scribe) -> None:
+def test_the_spec_of_a_running_job_is_not_erased(bailiff: Run, scribe: Scribe) -> None:
     refused = bailiff("audit", "erase", "--job", "train-7")
     assert refused.exit_code == ExitCode.USAGE
     assert "bailiff cancel train-7" in refused.output
@@ -55,5 +55,5 @@ def test_the_spec_of_a_job_that_has_not_ended_stays(bailiff: Run, scribe: Scribe
 @pytest.mark.parametrize(
     "options", [(), ("--actor", "u-7"), ("--actor", "u-7", "--job", "done-1"), ("--archive", "x", "--job", "y")]
 )
-def test_one_says_what_is_to_go(options: tuple[str, ...], bailiff: Run) -> None:
+def test_invalid_erase_targets_are_rejected(options: tuple[str, ...], bailiff: Run) -> None:
     assert bailiff("audit", "erase", *options).exit_code == ExitCode.USAGE

@@ -1,4 +1,4 @@
-"""`bailiff evict`, `pause`, `resume`, `migrate`, `drain`, `undrain`, as a person and as a program meet them."""
+"""`bailiff evict`, `pause`, `resume`, `migrate`, `drain`, `undrain`, in table and in JSON output."""
 
 import json
 import time
@@ -33,9 +33,9 @@ def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 
 def test_an_evicted_job_is_shown_as_evicting(bailiff: Run, scribe: Scribe) -> None:
-    said = bailiff("evict", "train-7", "--reason", "noon")
-    assert said.exit_code == 0, said.output
-    assert said.output.startswith("train-7: eviction requested  (pool-a#")
+    result = bailiff("evict", "train-7", "--reason", "noon")
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("train-7: eviction requested  (pool-a#")
     assert "evicting: requested" in bailiff("list").output
     assert bailiff("evict", "nobody").exit_code == ExitCode.REJECTED
 
@@ -49,29 +49,29 @@ def test_a_paused_job_is_shown_as_paused_until_resumed(bailiff: Run, scribe: Scr
     scribe.evict("train-7")
     rows = {row["job"]: row for row in json.loads(bailiff("list", "-o", "json").output)}
     assert (rows["train-7"]["state"], rows["train-7"]["jobs_ahead"], rows["train-7"]["nodes"]) == ("paused", None, [])
-    told = " ".join(bailiff("explain", "train-7").output.split())
-    assert "is paused since" in told
-    assert "To resume it: bailiff resume train-7." in told
+    output = " ".join(bailiff("explain", "train-7").output.split())
+    assert "is paused since" in output
+    assert "To resume it: bailiff resume train-7." in output
     assert bailiff("resume", "train-7").output.startswith("train-7: resumed")
     assert json.loads(bailiff("describe", "train-7", "-o", "json").output)["summary"]["state"] == "starting"
 
 
 def test_a_migrated_job_shows_its_nodes_and_the_pause(bailiff: Run, scribe: Scribe) -> None:
-    said = bailiff("migrate", "train-7", "--to", "gpu-02", "--reason", "noise")
-    assert said.output.startswith("train-7 migrates; reserved on gpu-02")
+    result = bailiff("migrate", "train-7", "--to", "gpu-02", "--reason", "noise")
+    assert result.output.startswith("train-7 migrates; reserved on gpu-02")
     assert "migrating to gpu-02" in bailiff("list").output
     assert "not finished" in " ".join(bailiff("describe", "train-7").output.split())
     scribe.evict("train-7")
     scribe.after(2 * SECOND).start("train-7")
-    told = " ".join(bailiff("describe", "train-7").output.split())
-    assert "from gpu-01 to gpu-02" in told
-    assert "5.0s from notice to running, 2.0s down" in told
+    output = " ".join(bailiff("describe", "train-7").output.split())
+    assert "from gpu-01 to gpu-02" in output
+    assert "5.0s from notice to running, 2.0s down" in output
     (move,) = json.loads(bailiff("describe", "train-7", "-o", "json").output)["moves"]
     assert (move["from_nodes"], move["to_nodes"], move["pause_s"], move["down_s"]) == (["gpu-01"], ["gpu-02"], 5.0, 2.0)
     assert "it was migrated, because that was requested: noise" in " ".join(bailiff("explain", "train-7").output.split())
 
 
-def test_a_drain_shows_whom_it_concerns_and_asks(bailiff: Run, scribe: Scribe) -> None:
+def test_drain_lists_affected_jobs_and_asks_for_confirmation(bailiff: Run, scribe: Scribe) -> None:
     shown = bailiff("drain", "gpu-01", "--quick", "--dry-run")
     assert shown.exit_code == 0, shown.output
     assert ["train-7", "train", "50", "evicted", "the", "queue", "0", "4", "2m30s"] in [
@@ -79,7 +79,7 @@ def test_a_drain_shows_whom_it_concerns_and_asks(bailiff: Run, scribe: Scribe) -
     ]
     assert "nothing was requested" in shown.output
     assert scribe.state.nodes[0].drain is None
-    assert bailiff("drain", "gpu-01").exit_code != 0  # nobody says yes
+    assert bailiff("drain", "gpu-01").exit_code != 0  # no confirmation
     assert scribe.state.nodes[0].drain is None
     done = bailiff("drain", "gpu-01", "--fast", "--reason", "driver", "--yes")
     assert done.exit_code == 0, done.output
@@ -88,8 +88,8 @@ def test_a_drain_shows_whom_it_concerns_and_asks(bailiff: Run, scribe: Scribe) -
     assert (drain.mode, drain.reason) == ("fast", "driver")
 
 
-def test_a_graceful_drain_says_where_each_would_go_and_that_is_where_it_goes(bailiff: Run, scribe: Scribe) -> None:
-    scribe.cycle(facts.TaskProgressed.model_validate({**scribe._at("train-7", 0), "step": 7}))  # it listens
+def test_graceful_drain_moves_jobs_to_the_previewed_nodes(bailiff: Run, scribe: Scribe) -> None:
+    scribe.cycle(facts.TaskProgressed.model_validate({**scribe._at("train-7", 0), "step": 7}))  # it reports progress
     shown = bailiff("drain", "gpu-01", "--dry-run")
     assert ["train-7", "train", "50", "migrates", "gpu-02", "0", "4"] in [line.split()[:7] for line in shown.output.splitlines()]
     assert scribe.state.jobs["train-7"].phase == "running"
@@ -97,7 +97,7 @@ def test_a_graceful_drain_says_where_each_would_go_and_that_is_where_it_goes(bai
     assert [scribe.state.nodes[task.node].name for task in scribe.state.jobs["train-7"].reservation] == ["gpu-02"]
 
 
-def test_programs_say_yes_themselves(bailiff: Run, scribe: Scribe) -> None:
+def test_json_output_requires_yes(bailiff: Run, scribe: Scribe) -> None:
     assert bailiff("drain", "gpu-01", "-o", "json").exit_code == ExitCode.USAGE
     found = json.loads(bailiff("drain", "gpu-01", "--deadline", "10m", "--yes", "-o", "json").output)
     assert (found["mode"], [row["job"] for row in found["affected"]]) == ("graceful", ["train-7"])
@@ -107,7 +107,7 @@ def test_programs_say_yes_themselves(bailiff: Run, scribe: Scribe) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (["gpu-01", "--quick", "--fast"], "--quick and --fast are mutually exclusive"),
         (["gpu-01", "--deadline", "soon"], "--deadline: "),
@@ -115,11 +115,11 @@ def test_programs_say_yes_themselves(bailiff: Run, scribe: Scribe) -> None:
         (["gpu-09"], "there is no node 'gpu-09'"),
     ],
 )
-def test_what_cannot_be_drained(bailiff: Run, arguments: list[str], said: str) -> None:
-    assert said in " ".join(bailiff("drain", *arguments, "--yes").output.split())
+def test_invalid_drain_requests_are_rejected(bailiff: Run, arguments: list[str], expected: str) -> None:
+    assert expected in " ".join(bailiff("drain", *arguments, "--yes").output.split())
 
 
-def test_a_drained_machine_is_shown_everywhere(bailiff: Run, scribe: Scribe) -> None:
+def test_a_drained_node_is_shown_by_every_command(bailiff: Run, scribe: Scribe) -> None:
     bailiff("drain", "gpu-01", "--reason", "driver", "--yes")
     assert "gpu-01 is drained: graceful, jobs may finish" in " ".join(bailiff("nodes").output.split())
     assert "draining" in bailiff("nodes").output

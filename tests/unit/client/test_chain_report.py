@@ -1,4 +1,4 @@
-"""Whole logs, logs with harmless orphans, and logs that were changed: each is told for what it is."""
+"""Chain verification of valid logs, logs with harmless orphans, and logs that were changed."""
 
 import dataclasses
 import json
@@ -29,7 +29,7 @@ def log(scribe: Scribe) -> list[Message]:
 
 
 async def stream(messages: list[Message]) -> AsyncIterator[Message]:
-    """As a topic gives them: no offset comes twice."""
+    """Yields the messages as a topic does: every offset once."""
     offset = -1
     for message in messages:
         offset = max(offset + 1, message.offset)
@@ -44,15 +44,15 @@ def message(wire: Wire, offset: int = 999) -> Message:
     return Message(AUDIT.name, 0, offset, 0, None, wire.headers, wire.value)
 
 
-def changed(given: Message, old: bytes, new: bytes) -> Message:
-    assert old in given.value
-    return dataclasses.replace(given, value=given.value.replace(old, new))
+def changed(original: Message, old: bytes, new: bytes) -> Message:
+    assert old in original.value
+    return dataclasses.replace(original, value=original.value.replace(old, new))
 
 
-# --- whole logs
+# --- valid logs
 
 
-async def test_a_whole_log(scribe: Scribe) -> None:
+async def test_a_valid_log(scribe: Scribe) -> None:
     found = await verified(log(scribe))
     assert found["ok"]
     assert (found["records"], found["head_seq"]) == (len(scribe.records), len(scribe.records) - 1)
@@ -68,18 +68,18 @@ async def test_a_second_epoch_is_reported(scribe: Scribe) -> None:
     assert found["epochs"][-1] == {"epoch": 2, "writer": "writer-2", "from_seq": len(scribe.records) - 1, "records": 1}
 
 
-async def test_an_empty_log_is_no_log() -> None:
+async def test_an_empty_log_is_an_error() -> None:
     found = await verified([])
     assert not found["ok"]
     assert found["broken"] is not None
     assert "empty" in found["broken"]["meaning"]
 
 
-# --- orphans that do no harm
+# --- harmless orphans
 
 
 def zombie_wires(scribe: Scribe, count: int) -> list[Wire]:
-    """What the present writer would have appended next, had it not been replaced."""
+    """Records that the current writer would have appended next."""
     wires, prev = [], scribe.head.hash
     for at in range(count):
         record = dataclasses.replace(
@@ -154,13 +154,13 @@ async def test_the_first_break_is_named(scribe: Scribe, change: Change, seq: str
     assert meaning in found["broken"]["meaning"]
 
 
-async def test_a_swap_breaks_once_and_what_follows_is_whole(scribe: Scribe) -> None:
+async def test_records_after_a_swap_are_unexplained_orphans(scribe: Scribe) -> None:
     messages = log(scribe)
     found = await verified([*messages[:9], messages[10], messages[9], *messages[11:]])
     assert found["unexplained"] >= 1
 
 
-async def test_a_changed_header_breaks_the_chain_behind_it(scribe: Scribe) -> None:
+async def test_a_changed_header_breaks_the_chain_at_the_next_record(scribe: Scribe) -> None:
     messages = log(scribe)
     headers = tuple((name, b"mallory" if name == "ce_actor" else value) for name, value in messages[5].headers)
     assert headers != messages[5].headers
@@ -169,19 +169,19 @@ async def test_a_changed_header_breaks_the_chain_behind_it(scribe: Scribe) -> No
     assert found["broken"]["seq"] == "6"
 
 
-async def test_a_log_that_goes_on_after_a_break_is_still_broken(scribe: Scribe) -> None:
+async def test_a_log_that_continues_after_a_break_is_still_broken(scribe: Scribe) -> None:
     messages = log(scribe)
-    healed = Scribe()
-    quiet_story(healed)
-    cut = len(healed.records)
-    healed.writer("writer-2")
-    found = await verified([*messages[:cut], *messages[cut + 1 :], log(healed)[cut]])
+    resumed = Scribe()
+    quiet_story(resumed)
+    cut = len(resumed.records)
+    resumed.writer("writer-2")
+    found = await verified([*messages[:cut], *messages[cut + 1 :], log(resumed)[cut]])
     assert found["broken"] is not None
     assert found["records"] == cut + 1
     assert not found["ok"]
 
 
-async def test_a_value_that_nobody_can_read_is_a_break(scribe: Scribe) -> None:
+async def test_an_unreadable_value_is_a_break(scribe: Scribe) -> None:
     record = dataclasses.replace(scribe.records[-1], seq=scribe.head.next_seq, prev=scribe.head.hash, time=scribe.now)
     wire = dataclasses.replace(encode(record), value=b"not json")
     found = await verified([*log(scribe), message(wire)])
@@ -189,15 +189,15 @@ async def test_a_value_that_nobody_can_read_is_a_break(scribe: Scribe) -> None:
     assert "this release cannot read" in found["broken"]["meaning"]
 
 
-async def test_a_value_that_was_changed_so_that_nobody_can_read_it_was_changed(scribe: Scribe) -> None:
+async def test_a_value_changed_into_an_unreadable_one_is_reported_as_changed(scribe: Scribe) -> None:
     messages = log(scribe)
     at = next(at for at, each in enumerate(messages) if b'"exit_code":' in each.value)
-    harmed = [*messages[:at], changed(messages[at], b'"exit_code":', b'"exit_node":'), *messages[at + 1 :]]
-    found = await verified(harmed)
+    corrupted = [*messages[:at], changed(messages[at], b'"exit_code":', b'"exit_node":'), *messages[at + 1 :]]
+    found = await verified(corrupted)
     assert found["broken"] is not None
     assert (found["broken"]["seq"], found["broken"]["offset"]) == (f"{at + 1}", at + 1)
     assert f"record {at} was changed or replaced after it was written" in found["broken"]["meaning"]
-    last = await verified(harmed[: at + 1])  # where none follows it, nobody knows
+    last = await verified(corrupted[: at + 1])  # without a next record the change cannot be detected
     assert last["broken"] is not None
     assert (last["broken"]["seq"], last["broken"]["meaning"]) == (
         f"{at}", "the chain is valid up to this record, but this release cannot read it",
@@ -208,7 +208,7 @@ async def test_a_value_that_was_changed_so_that_nobody_can_read_it_was_changed(s
 # --- exported logs
 
 
-async def test_an_exported_log_gives_every_byte_back(scribe: Scribe, tmp_path: Path) -> None:
+async def test_an_exported_log_keeps_every_byte(scribe: Scribe, tmp_path: Path) -> None:
     odd = Message(AUDIT.name, 0, 1000, 5, None, (("ce_x", b"\xff\xfe"), ("ce_x", b"")), b"\x00\x80")
     messages = [*log(scribe), odd]
     file = tmp_path / "log.jsonl"
@@ -230,7 +230,7 @@ async def test_an_exported_log_gives_every_byte_back(scribe: Scribe, tmp_path: P
         (about_line("a", 0) + "{}\n", ":2: expected offset, time, headers and value"),
     ],
 )
-async def test_faults_of_a_file_name_the_line(tmp_path: Path, lines: str, reason_text: str) -> None:
+async def test_file_errors_name_the_line(tmp_path: Path, lines: str, reason_text: str) -> None:
     file = tmp_path / "log.jsonl"
     file.write_text(lines, encoding="utf-8")
     with pytest.raises(ClientError) as caught:
@@ -238,8 +238,8 @@ async def test_faults_of_a_file_name_the_line(tmp_path: Path, lines: str, reason
     assert reason_text in caught.value.text
 
 
-def test_a_line_is_json_that_people_can_read() -> None:
-    given = Message(AUDIT.name, 0, 7, 5, None, (("ce_seq", b"3"),), '{"job":"ä"}'.encode())
-    assert json.loads(message_line(given)) == {"offset": 7, "time": 5, "headers": [["ce_seq", "3"]], "value": '{"job":"ä"}'}
-    assert "ä" in message_line(given)
-    assert StringIO(message_line(given)).readline() == message_line(given)
+def test_an_exported_line_is_readable_json() -> None:
+    original = Message(AUDIT.name, 0, 7, 5, None, (("ce_seq", b"3"),), '{"job":"ä"}'.encode())
+    assert json.loads(message_line(original)) == {"offset": 7, "time": 5, "headers": [["ce_seq", "3"]], "value": '{"job":"ä"}'}
+    assert "ä" in message_line(original)
+    assert StringIO(message_line(original)).readline() == message_line(original)

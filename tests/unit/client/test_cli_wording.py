@@ -1,4 +1,4 @@
-"""Small things that a new user stumbled over, each as it reads now."""
+"""Wording of CLI output that confused new users."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ from bailiff_log.signatures import new_private_key
 
 @pytest.fixture
 def scribe() -> Scribe:
-    """One machine of eight; an elastic job of four tasks with two GPUs each that lost two of them; a job that has ended."""
+    """One node with 8 GPUs; an elastic job of four tasks with 2 GPUs each, shrunk to two tasks; a job that has ended."""
     made = Scribe()
     made.begin()
     made.node("gpu-01")
@@ -48,7 +48,7 @@ def row_of(output: str, job: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_an_elastic_job_shows_what_it_holds_of_what_it_wants(bailiff: Run) -> None:
+def test_an_elastic_job_shows_allocated_and_requested_gpus(bailiff: Run) -> None:
     listed = bailiff("list").output
     assert "4/8" in row_of(listed, "elastic")
     assert "4" in row_of(listed, "urgent")
@@ -57,38 +57,38 @@ def test_an_elastic_job_shows_what_it_holds_of_what_it_wants(bailiff: Run) -> No
     assert "2/4 placed, at least 2" in bailiff("describe", "elastic").output
 
 
-def test_a_success_is_told_once(bailiff: Run) -> None:
+def test_a_success_is_printed_once(bailiff: Run) -> None:
     (line,) = bailiff("events", "--type", "Succeeded").output.splitlines()
     assert line.lower().count("succeeded") == 1
 
 
-def test_the_policy_says_yes_and_what_it_leaves_open(bailiff: Run) -> None:
+def test_policy_show_prints_yes_off_and_defaults(bailiff: Run) -> None:
     shown = " ".join(bailiff("policy", "show").output.split())
     assert "scope pool (default: project if there are projects)" in shown
     assert "quota_shields yes" in shown
     assert "eviction_cap off" in shown
 
 
-def test_the_doctor_counts_in_words(bailiff: Run) -> None:
+def test_the_doctor_prints_counts_with_units(bailiff: Run) -> None:
     printed = " ".join(bailiff("doctor").output.split())
     assert "1 node, 3 jobs" in printed
 
 
-def test_equal_tasks_of_one_thing_need_no_brackets() -> None:
+def test_equal_tasks_with_one_resource_need_no_brackets() -> None:
     assert demand_text(JobDemand(job="j", tasks=(TaskGroup(count=4, gpu_milli=1000),))) == "4 × 1 GPU"
     assert demand_text(JobDemand(job="j", tasks=(TaskGroup(count=4, gpu_milli=1000, cpu_milli=1000),))) == "4 × (1 GPU, 1 CPU)"
 
 
-def test_nobody_is_told_that_a_job_that_waits_needs_no_room() -> None:
+def test_not_needed_does_not_claim_that_a_pending_job_needs_no_resources() -> None:
     assert "did not need room" not in REFUSAL_REASONS["not-needed"]
 
 
-def test_a_duration_above_ten_years_is_told_in_days() -> None:
+def test_a_duration_limit_is_printed_in_days() -> None:
     error = {"type": "less_than_equal", "loc": ("grace",), "input": "99999d", "ctx": {"le": 315_360_000_000_000}, "msg": ""}
     assert describe_errors([error]) == 'grace: expected at most 3650d, found "99999d"'  # type: ignore[list-item]
 
 
-def test_a_seal_over_one_record_says_one_record() -> None:
+def test_a_seal_over_one_record_uses_the_singular() -> None:
     tree = Frontier()
     tree.append(leaf_hash(b"0" * 32))
     seal = make_seal(new_private_key(), "pool-a", "0" * 64, tree, "0" * 64, sealed_at=1)

@@ -1,4 +1,4 @@
-"""`bailiff notify` begins where it left off: at the newest state digest that it folded, where the log allows it."""
+"""`bailiff notify` resumes at the newest state digest that it folded, if the log confirms it."""
 
 from pathlib import Path
 from typing import Any
@@ -17,20 +17,20 @@ from bailiff_core.records import Record, facts
 
 @pytest.fixture
 def scribe() -> Scribe:
-    """A story, a state digest behind it, and one more eviction after that."""
+    """A log with two evictions, both finished."""
     made = Scribe()
     finished_story(made)
     return made
 
 
 def digest(scribe: Scribe) -> int:
-    """Append a state digest; returns its seq."""
+    """Appends a state digest. Returns its seq."""
     scribe.cycle(facts.StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(scribe.state)))
     return scribe.state.seq
 
 
 class Reading:
-    """One start of the notifier: which records it was told, who owns what, and from which offset it read."""
+    """One start of the notifier: seqs of the records it received, owners of the jobs, and offsets it read from."""
 
     def __init__(self) -> None:
         self.seqs: list[int] = []
@@ -38,12 +38,12 @@ class Reading:
         self.state = PoolState()
         self.offsets: list[int] = []
 
-    def tell(self, record: Record, state: PoolState, owners: Any) -> None:
+    def take(self, record: Record, state: PoolState, owners: Any) -> None:
         self.seqs.append(record.seq)
         self.owners, self.state = dict(owners), state
 
 
-def kept(folder: Path, name: str) -> Path:
+def kept_file(folder: Path, name: str) -> Path:
     (found,) = folder.rglob(name)
     return found
 
@@ -54,18 +54,18 @@ async def start(scribe: Scribe, folder: Path, since: int) -> Reading:
         place = await client.pool()
         reader = client.bus.reader
 
-        async def noted(positions: Any) -> Any:
+        async def recording_reader(positions: Any) -> Any:
             found.offsets += [offset for topic, _, offset in positions if topic == topics.AUDIT.name]
             return await reader(positions)
 
-        client.bus.reader = noted  # type: ignore[method-assign]
-        head = await OwnerProjection(client.bus, place, folder, found.tell).run(since, once=True)
+        client.bus.reader = recording_reader  # type: ignore[method-assign]
+        head = await OwnerProjection(client.bus, place, folder, found.take).run(since, once=True)
         assert head == scribe.state.seq
     assert state_digest(found.state) == state_digest(scribe.state)
     return found
 
 
-async def test_the_second_start_reads_on_from_the_digest(scribe: Scribe, tmp_path: Path) -> None:
+async def test_the_second_start_reads_from_the_digest(scribe: Scribe, tmp_path: Path) -> None:
     at = digest(scribe)
     first = await start(scribe, tmp_path, since=-1)
     assert (first.seqs[0], first.seqs[-1]) == (0, at)
@@ -76,7 +76,7 @@ async def test_the_second_start_reads_on_from_the_digest(scribe: Scribe, tmp_pat
     assert (second.owners["train-7"], second.owners["late"]) == ("alice", "alice")
 
 
-async def test_a_hook_that_is_owed_something_from_before_makes_it_read_the_whole_log(scribe: Scribe, tmp_path: Path) -> None:
+async def test_a_pending_delivery_before_the_digest_requires_the_whole_log(scribe: Scribe, tmp_path: Path) -> None:
     at = digest(scribe)
     await start(scribe, tmp_path, since=-1)
     assert (await start(scribe, tmp_path, since=at - 5)).seqs[0] == 0
@@ -84,34 +84,34 @@ async def test_a_hook_that_is_owed_something_from_before_makes_it_read_the_whole
 
 @pytest.mark.parametrize("file", ["owners.json", "pool-a.snapshot"])
 @pytest.mark.parametrize("content", [None, b"{", b"\x00\xff\n{}"])
-async def test_what_is_missing_or_damaged_costs_time_and_nothing_else(
+async def test_missing_or_damaged_files_are_rebuilt_from_the_log(
     scribe: Scribe, tmp_path: Path, file: str, content: bytes | None
 ) -> None:
     at = digest(scribe)
     await start(scribe, tmp_path, since=-1)
     if content is None:
-        kept(tmp_path, file).unlink()
+        kept_file(tmp_path, file).unlink()
     else:
-        kept(tmp_path, file).write_bytes(content)
+        kept_file(tmp_path, file).write_bytes(content)
     again = await start(scribe, tmp_path, since=at)
     assert again.seqs[0] == 0
     assert again.owners["train-7"] == "alice"
 
 
-async def test_owners_of_another_digest_than_the_snapshot_are_not_believed(scribe: Scribe, tmp_path: Path) -> None:
+async def test_owners_with_another_digest_than_the_snapshot_are_ignored(scribe: Scribe, tmp_path: Path) -> None:
     digest(scribe)
     await start(scribe, tmp_path, since=-1)
-    owners = kept(tmp_path, "owners.json")
+    owners = kept_file(tmp_path, "owners.json")
     before = owners.read_bytes()
     scribe.submit("late", gpus=1)
     at = digest(scribe)
     await start(scribe, tmp_path, since=at - 2)
-    owners.write_bytes(before)  # as if the process had died between the two files
+    owners.write_bytes(before)  # as after a crash between the two writes
     again = await start(scribe, tmp_path, since=at)
     assert (again.seqs[0], again.owners["late"]) == (0, "alice")
 
 
-async def test_a_log_that_does_not_confirm_what_was_kept_is_read_from_its_start(scribe: Scribe, tmp_path: Path) -> None:
+async def test_a_snapshot_that_the_log_does_not_confirm_is_ignored(scribe: Scribe, tmp_path: Path) -> None:
     at = digest(scribe)
     await start(scribe, tmp_path, since=-1)
     other = Scribe()

@@ -1,4 +1,4 @@
-"""What other sites, old cookies and impatient programs can do through somebody's browser: nothing."""
+"""Protection of browser sessions: CSRF, response headers, cookies, redirects, rate and size limits."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ HTTPS = {"console_sign_in": "header", "console_url": "https://bailiff.example.or
 # --- cross-site requests
 
 
-async def test_a_change_needs_the_sessions_token_our_origin_and_json() -> None:
+async def test_a_change_requires_csrf_token_origin_and_json() -> None:
     app = application(auth_with(console_user="ada"))
     async with browser(app) as client:
         token = await token_of(client)
@@ -45,7 +45,7 @@ async def test_a_change_needs_the_sessions_token_our_origin_and_json() -> None:
         assert [name for name, _ in app.state.changes] == ["ada", "ada"]
 
 
-async def test_the_token_of_one_session_is_none_of_another() -> None:
+async def test_a_csrf_token_is_valid_for_its_session_only() -> None:
     app = application(auth_with(console_user="ada"))
     async with browser(app) as one, browser(app) as other:
         token, _ = await token_of(one), await token_of(other)
@@ -53,14 +53,14 @@ async def test_the_token_of_one_session_is_none_of_another() -> None:
         is_problem(await other.post("/api/thing", content="{}", headers=headers), 403, "x-csrf-token")
 
 
-async def test_data_is_not_for_other_sites() -> None:
+async def test_cross_site_reads_are_refused() -> None:
     async with browser(application(auth_with())) as client:
         await token_of(client)
         for site, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)):
             assert (await client.get("/api/thing", headers={"sec-fetch-site": site})).status_code == status
 
 
-async def test_methods_that_nobody_needs_are_refused() -> None:
+async def test_unused_methods_are_refused() -> None:
     async with browser(application(auth_with())) as client:
         await token_of(client)
         for method in ("PUT", "PATCH", "OPTIONS", "TRACE", "CONNECT"):
@@ -73,7 +73,7 @@ async def test_methods_that_nobody_needs_are_refused() -> None:
 @pytest.mark.parametrize(
     "path", ["/", "/assets/x.js", "/api/me", "/api/thing", "/auth/sign-in", "/nowhere", "/healthz", "/api/none"]
 )
-async def test_every_answer_says_what_a_browser_may_do_with_it(path: str) -> None:
+async def test_every_response_has_security_headers(path: str) -> None:
     async with browser(application(auth_with())) as client:
         for _ in range(2):  # signed out, and signed in
             headers = (await client.get(path)).headers
@@ -88,9 +88,11 @@ async def test_every_answer_says_what_a_browser_may_do_with_it(path: str) -> Non
             await token_of(client)
 
 
-async def test_with_https_browsers_are_told_to_stay_with_it() -> None:
-    through = {"x-forwarded-user": "ada"}
-    async with browser(application(auth_with(**HTTPS)), peer=PROXY, host="bailiff.example.org", https=True, **through) as client:
+async def test_https_responses_have_strict_transport_security() -> None:
+    proxy_headers = {"x-forwarded-user": "ada"}
+    async with browser(
+        application(auth_with(**HTTPS)), peer=PROXY, host="bailiff.example.org", https=True, **proxy_headers
+    ) as client:
         answer = await client.get("/auth/sign-in")
         assert answer.headers["strict-transport-security"] == "max-age=31536000"
 
@@ -98,14 +100,16 @@ async def test_with_https_browsers_are_told_to_stay_with_it() -> None:
 # --- sessions
 
 
-async def test_the_cookie_is_opaque_and_out_of_reach_of_scripts_and_other_sites() -> None:
+async def test_the_cookie_is_opaque_http_only_and_same_site() -> None:
     async with browser(application(auth_with(console_user="ada-lovelace"))) as client:
         cookie = (await client.get("/auth/sign-in")).headers["set-cookie"]
         assert {"Path=/", "HttpOnly", "SameSite=Lax"} <= set(cookie.split("; "))
         assert "lovelace" not in cookie
         assert "Secure" not in cookie
-    through = {"x-forwarded-user": "ada"}
-    async with browser(application(auth_with(**HTTPS)), peer=PROXY, host="bailiff.example.org", https=True, **through) as client:
+    proxy_headers = {"x-forwarded-user": "ada"}
+    async with browser(
+        application(auth_with(**HTTPS)), peer=PROXY, host="bailiff.example.org", https=True, **proxy_headers
+    ) as client:
         cookie = (await client.get("/auth/sign-in")).headers["set-cookie"]
         assert cookie.startswith("__Host-bailiff=")
         assert {"Secure", "Path=/", "HttpOnly", "SameSite=Lax"} <= set(cookie.split("; "))
@@ -117,7 +121,7 @@ def session_cookie(client: httpx.AsyncClient) -> str:
     return client.cookies[name]
 
 
-async def test_an_id_that_somebody_put_into_the_browser_never_becomes_a_session() -> None:
+async def test_session_fixation_is_prevented() -> None:
     app = application(auth_with(console_user="ada"))
     async with browser(app) as victim, browser(app) as attacker:
         fixed = "a" * 43
@@ -128,7 +132,7 @@ async def test_an_id_that_somebody_put_into_the_browser_never_becomes_a_session(
         is_problem(await attacker.get("/api/me"), 401)
 
 
-async def test_signing_in_again_gives_a_new_id_and_ends_the_old_one() -> None:
+async def test_sign_in_replaces_the_session() -> None:
     app = application(auth_with(console_user="ada"))
     async with browser(app) as client, browser(app) as thief:
         await token_of(client)
@@ -140,7 +144,7 @@ async def test_signing_in_again_gives_a_new_id_and_ends_the_old_one() -> None:
         is_problem(await thief.get("/api/me"), 401)
 
 
-async def test_a_cookie_that_stands_twice_is_nobodys() -> None:
+async def test_a_duplicate_cookie_is_refused() -> None:
     async with browser(application(auth_with())) as client:
         await token_of(client)
         mine = session_cookie(client)
@@ -149,7 +153,7 @@ async def test_a_cookie_that_stands_twice_is_nobodys() -> None:
         is_problem(await client.get("/api/me", headers={"cookie": f"bailiff-8640=x; bailiff-8640={mine}"}), 401)
 
 
-async def test_sign_out_ends_the_session_for_good_and_only_with_the_token() -> None:
+async def test_sign_out_requires_the_token_and_revokes_the_session() -> None:
     app = application(auth_with(console_user="ada"))
     async with browser(app) as client, browser(app) as thief:
         token = await token_of(client)
@@ -161,7 +165,7 @@ async def test_sign_out_ends_the_session_for_good_and_only_with_the_token() -> N
         is_problem(await thief.get("/api/me"), 401)
 
 
-# --- where one goes after signing in
+# --- redirect after sign-in
 
 
 @pytest.mark.parametrize(
@@ -172,27 +176,27 @@ async def test_sign_out_ends_the_session_for_good_and_only_with_the_token() -> N
         "/api/me", "/auth/sign-in", "/auth", "/" + "a" * 3000, "//[", "/x\x7f", "data:text/html,x",
     ],
 )  # fmt: skip
-async def test_nobody_is_sent_to_another_site(to: str) -> None:
+async def test_redirects_to_other_sites_are_refused(to: str) -> None:
     assert local_path(to) == "/"
     async with browser(application(auth_with())) as client:
         assert (await client.get("/auth/sign-in", params={"to": to})).headers["location"] == "/"
 
 
 @pytest.mark.parametrize(
-    ("to", "goes"),
+    ("to", "expected"),
     [
         ("/", "/"), ("/pool-a/jobs/train-1", "/pool-a/jobs/train-1"), ("/pool-a?x=1&y=http://a/b#z", "/pool-a?x=1&y=http://a/b#z"),
         ("/pool/jobs/a%2Fb", "/pool/jobs/a%2Fb"), ("/wörter", "/w%C3%B6rter"), ("/a//b", "/a//b"), ("/apix", "/apix"),
     ],
 )  # fmt: skip
-def test_pages_of_our_own_are_where_one_comes_back_to(to: str, goes: str) -> None:
-    assert local_path(to) == goes
+def test_local_redirects_are_allowed(to: str, expected: str) -> None:
+    assert local_path(to) == expected
 
 
-# --- how often, how much
+# --- rate and size limits
 
 
-async def test_too_many_changes_are_refused_for_a_while_and_only_those_of_that_person(tmp_path: Path) -> None:
+async def test_changes_are_rate_limited_per_user(tmp_path: Path) -> None:
     settings: dict[str, Any] = {**HTTPS, "console_posts_per_minute": 3}
     app = application(auth_with(**settings))
     about = {"peer": PROXY, "host": "bailiff.example.org", "https": True}
@@ -209,21 +213,21 @@ async def test_too_many_changes_are_refused_for_a_while_and_only_those_of_that_p
         assert (await ada.get("/api/thing")).status_code == 200
 
 
-async def test_too_many_tries_to_sign_in_are_refused_by_address_behind_the_proxy_too() -> None:
+async def test_sign_ins_are_rate_limited_by_client_address() -> None:
     settings: dict[str, Any] = {**HTTPS, "console_sign_ins_per_minute": 2}
     async with browser(application(auth_with(**settings)), peer=PROXY, host="bailiff.example.org", https=True) as client:
 
-        def come(address: str) -> Any:
+        def sign_in_from(address: str) -> Any:
             return client.get("/auth/sign-in", headers={"x-forwarded-user": "ada", "x-forwarded-for": address})
 
-        assert [(await come("203.0.113.9")).status_code for _ in range(3)] == [303, 303, 429]
-        is_problem(await come("6.6.6.6, 203.0.113.9"), 429)  # what one says oneself does not count
-        assert (await come("203.0.113.10")).status_code == 303
-        assert [(await come(f"2001:db8::{end}")).status_code for end in (1, 2, 3)] == [303, 303, 429]
-        assert (await come("2001:db8:0:1::1")).status_code == 303
+        assert [(await sign_in_from("203.0.113.9")).status_code for _ in range(3)] == [303, 303, 429]
+        is_problem(await sign_in_from("6.6.6.6, 203.0.113.9"), 429)  # addresses set by the client do not count
+        assert (await sign_in_from("203.0.113.10")).status_code == 303
+        assert [(await sign_in_from(f"2001:db8::{end}")).status_code for end in (1, 2, 3)] == [303, 303, 429]
+        assert (await sign_in_from("2001:db8:0:1::1")).status_code == 303
 
 
-async def test_a_body_that_is_too_large_is_refused_whatever_it_says_of_itself() -> None:
+async def test_a_body_above_the_limit_is_refused_for_any_declared_length() -> None:
     app = application(auth_with(console_largest_body_bytes=1024))
     async with browser(app) as client:
         headers = {"x-csrf-token": await token_of(client), "content-type": "application/json"}

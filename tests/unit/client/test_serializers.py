@@ -1,4 +1,4 @@
-"""State as data: the shape that programs rely on."""
+"""Serialized rows of jobs, nodes, pools and policy: the format that programs rely on."""
 
 import io
 import json
@@ -32,12 +32,12 @@ def rows(scribe: Scribe, **options: bool) -> dict[str, JobRow]:
     return {row["job"]: row for row in job_rows(scribe.state, scribe.now + 5 * SECOND, **options)}
 
 
-def test_jobs_come_in_queue_order_and_ended_ones_last(scribe: Scribe) -> None:
+def test_jobs_are_in_queue_order_and_ended_jobs_last(scribe: Scribe) -> None:
     assert list(rows(scribe)) == ["serve-2", "train-7", "train-8", "train-9"]
     assert list(rows(scribe, ended=True)) == ["serve-2", "train-7", "train-8", "train-9", "done-1"]
 
 
-def test_a_job_says_where_it_stands(scribe: Scribe) -> None:
+def test_job_rows_have_state_note_and_times(scribe: Scribe) -> None:
     found = rows(scribe, ended=True)
     assert [found[job]["state"] for job in ("serve-2", "train-8", "train-9", "done-1")] == [
         "reserved", "evicting", "pending", "succeeded",
@@ -51,7 +51,7 @@ def test_a_job_says_where_it_stands(scribe: Scribe) -> None:
     assert found["train-7"]["submitted_at"] == "2026-11-21T12:01:00Z"
 
 
-def test_waiting_counts_from_the_last_eviction() -> None:
+def test_pending_time_counts_from_the_last_eviction() -> None:
     scribe = Scribe()
     preemption_story(scribe)
     scribe.after(MINUTE).evict("train-8")
@@ -62,7 +62,7 @@ def test_waiting_counts_from_the_last_eviction() -> None:
     assert row["pending_s"] == (scribe.now + 5 * SECOND - evicted_at) // SECOND
 
 
-def test_cancelling_and_held_are_states_of_their_own(scribe: Scribe) -> None:
+def test_cancelling_and_suspended_are_states(scribe: Scribe) -> None:
     scribe.state.jobs["train-9"].suspended_reason = "KeyError: 3"
     scribe.state.jobs["train-7"].cancelled = True
     found = rows(scribe)
@@ -70,7 +70,7 @@ def test_cancelling_and_held_are_states_of_their_own(scribe: Scribe) -> None:
     assert found["train-9"]["note"] == "decision failed: KeyError: 3"
 
 
-def test_a_waiting_job_says_why(scribe: Scribe) -> None:
+def test_a_pending_job_has_its_reason(scribe: Scribe) -> None:
     job = scribe.state.jobs["train-9"]
     history = [record for record in scribe.records if "train-9" in str(record.data)]
     found = job_details(scribe.state, job, scribe.now, history, [])
@@ -91,7 +91,7 @@ def test_details_of_a_victim(scribe: Scribe) -> None:
     assert job_details(scribe.state, scribe.state.jobs["serve-2"], scribe.now, [], [])["victims"] == ["train-7", "train-8"]
 
 
-def test_nodes_say_who_holds_what(scribe: Scribe) -> None:
+def test_node_rows_have_allocations_and_reservations(scribe: Scribe) -> None:
     one, two = node_rows(scribe.state)
     assert (one["node"], one["gpus"], one["gpus_free"], one["gpus_releasing"], one["gpus_reserved"]) == ("gpu-01", 8, 0, 4, 4)
     assert {device["job"] for device in one["devices"]} == {"train-8", None}
@@ -100,7 +100,7 @@ def test_nodes_say_who_holds_what(scribe: Scribe) -> None:
     assert (two["cpu_milli"], two["cpu_milli_free"]) == (64_000, 62_000)
 
 
-def test_a_node_that_is_not_ready_has_nothing_free() -> None:
+def test_a_node_that_is_not_ready_has_no_free_gpus() -> None:
     scribe = Scribe()
     quiet_story(scribe)
     scribe.cycle(facts.NodeUnreachable(node="gpu-02", last_contact=scribe.now))
@@ -108,7 +108,7 @@ def test_a_node_that_is_not_ready_has_nothing_free() -> None:
     assert (one["gpus_free"], two["gpus_free"], two["state"]) == (8, 0, "unreachable")
 
 
-def test_node_names_sort_as_people_count() -> None:
+def test_node_names_sort_numerically() -> None:
     scribe = Scribe()
     scribe.begin()
     for name in ("gpu-10", "gpu-9", "cpu", "1"):
@@ -123,7 +123,7 @@ def test_pools(scribe: Scribe) -> None:
     assert (row["jobs_running"], row["jobs_pending"], row["jobs_evicting"]) == (0, 2, 2)
 
 
-def test_everything_is_plain_data(scribe: Scribe) -> None:
+def test_rows_survive_json_and_yaml(scribe: Scribe) -> None:
     everything = {
         "jobs": job_rows(scribe.state, scribe.now, ended=True),
         "nodes": node_rows(scribe.state),
@@ -135,7 +135,7 @@ def test_everything_is_plain_data(scribe: Scribe) -> None:
     assert yaml.safe_load(as_text(everything, Output.YAML)) == everything
 
 
-def test_the_story_to_its_end_leaves_nothing_behind() -> None:
+def test_a_finished_preemption_leaves_final_states() -> None:
     scribe = Scribe()
     finished_story(scribe)
     found = rows(scribe, ended=True)
@@ -145,7 +145,7 @@ def test_the_story_to_its_end_leaves_nothing_behind() -> None:
     assert all(lines(record, scribe.state) for record in scribe.records)
 
 
-def test_a_gpu_that_is_shared_says_by_whom_and_what_is_left() -> None:
+def test_a_shared_gpu_has_its_tasks_and_free_share() -> None:
     story = Story()
     story.node("n1", gpus=2)
     story.runs("a", group(2, gpu_share_milli=250))
@@ -161,7 +161,7 @@ def test_a_gpu_that_is_shared_says_by_whom_and_what_is_left() -> None:
     assert "shared by a, b, 0.25 of it free [0]; whole [1]" in out.getvalue()
 
 
-def test_describe_tells_what_a_job_is_bound_to() -> None:
+def test_describe_shows_the_constraints_of_a_job() -> None:
     story = Story()
     story.node("n1", gpus=4, labels={"zone": "a"})
     limits = {"run_time_limit": 7_200_000_000, "labels": {"team": "nlp"}, "project": "vision"}

@@ -1,4 +1,4 @@
-"""GPUs that are out of use, wherever a person would look for them, and the word that takes one back."""
+"""Quarantined and unhealthy GPUs in the output of the CLI, and `bailiff node clear`."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     return command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path / "cache"))
 
 
-def test_the_list_says_which_and_why(bailiff: Run, scribe: Scribe) -> None:
+def test_node_list_shows_unusable_gpus_with_the_reason(bailiff: Run, scribe: Scribe) -> None:
     printed = bailiff("node", "list").output
     name = scribe.state.nodes[0].name
     assert [line.split()[:2] for line in printed.splitlines()[1:3]] == [[name, "0"], [name, "1"]]
@@ -45,7 +45,7 @@ def test_the_list_says_which_and_why(bailiff: Run, scribe: Scribe) -> None:
 
 
 @pytest.mark.slow
-def test_one_machine_and_the_whole_cluster(bailiff: Run, scribe: Scribe) -> None:
+def test_node_describe_and_cluster_info_show_unusable_gpus(bailiff: Run, scribe: Scribe) -> None:
     printed = bailiff("node", "describe", scribe.state.nodes[0].name).output
     assert "GPU 0 is quarantined since" in printed
     assert "after low: 1 GiB is left" in printed
@@ -53,7 +53,7 @@ def test_one_machine_and_the_whole_cluster(bailiff: Run, scribe: Scribe) -> None
     assert "1 GPU quarantined, 1 unhealthy" in bailiff("cluster-info").output
 
 
-def test_the_doctor_warns_and_says_what_to_do(scribe: Scribe) -> None:
+def test_the_doctor_warns_with_advice(scribe: Scribe) -> None:
     name = scribe.state.nodes[0].name
     checks = device_checks(scribe.state)
     assert [check["found"] for check in checks] == [
@@ -62,18 +62,18 @@ def test_the_doctor_warns_and_says_what_to_do(scribe: Scribe) -> None:
     assert f"bailiff node clear {name} 0 --reason WHY" in checks[0]["advice"]
 
 
-def test_without_any_the_list_says_so(bailiff: Run, scribe: Scribe) -> None:
+def test_node_list_without_unusable_gpus(bailiff: Run, scribe: Scribe) -> None:
     for device in scribe.state.nodes[0].devices[:2]:
         scribe.cycle(facts.DeviceHealthy(node=scribe.state.nodes[0].name, device=device.id))
         scribe.cycle(facts.DeviceCleared(node=scribe.state.nodes[0].name, device=device.id))
     assert "are in use or available" in bailiff("node", "list").output
 
 
-def test_a_person_takes_one_back(bailiff: Run, scribe: Scribe) -> None:
+def test_node_clear_requests_the_device_with_a_reason(bailiff: Run, scribe: Scribe) -> None:
     name = scribe.state.nodes[0].name
-    done = bailiff("node", "clear", name, "0", "--reason", "reset it")
-    assert done.exit_code == ExitCode.DONE, done.output
-    asked = scribe.records[-1].data
-    assert isinstance(asked, facts.DeviceClearRequested)
-    assert asked.reason == "reset it"
-    assert bailiff("node", "clear", name, "0").exit_code != ExitCode.DONE  # nobody does it without saying why
+    result = bailiff("node", "clear", name, "0", "--reason", "reset it")
+    assert result.exit_code == ExitCode.DONE, result.output
+    requested = scribe.records[-1].data
+    assert isinstance(requested, facts.DeviceClearRequested)
+    assert requested.reason == "reset it"
+    assert bailiff("node", "clear", name, "0").exit_code != ExitCode.DONE  # a reason is required

@@ -1,4 +1,4 @@
-"""What people get wrong in a snapshot, a policy or a job file is told with line and field, what was found and what is allowed."""
+"""Errors in snapshots, policies and job files name the line, the field, the value found and the values allowed."""
 
 import os
 import subprocess
@@ -17,12 +17,12 @@ from bailiff.client.errors import ClientError, ExitCode
 HERE = Path(__file__).parent
 
 
-def stories(file: str) -> list[Any]:
-    return [pytest.param(each, id=each["story"]) for each in yaml.safe_load((HERE / file).read_text(encoding="utf-8"))]
+def cases(file: str) -> list[Any]:
+    return [pytest.param(each, id=each["case"]) for each in yaml.safe_load((HERE / file).read_text(encoding="utf-8"))]
 
 
 def errors_of(folder: Path, content: bytes, *command: str) -> list[str]:
-    """The answer's lines, each after the file's name."""
+    """Error lines of the command, without the file's name."""
     file = folder / "file.yaml"
     file.write_bytes(content)
     found = CliRunner(env={"COLUMNS": "300"}).invoke(app, [*command, str(file)])
@@ -30,26 +30,26 @@ def errors_of(folder: Path, content: bytes, *command: str) -> list[str]:
     return [line.split("file.yaml:", 1)[1].strip() for line in found.stderr.splitlines() if "file.yaml:" in line]
 
 
-@pytest.mark.parametrize("story", stories("odd_snapshots.yaml"))
-def test_a_snapshot(story: dict[str, Any], tmp_path: Path) -> None:
-    assert errors_of(tmp_path, story["file"].encode(), "plan") == story["says"]
+@pytest.mark.parametrize("case", cases("invalid_snapshots.yaml"))
+def test_snapshot_errors(case: dict[str, Any], tmp_path: Path) -> None:
+    assert errors_of(tmp_path, case["file"].encode(), "plan") == case["says"]
 
 
-@pytest.mark.parametrize("story", stories("odd_policies.yaml"))
-def test_a_policy(story: dict[str, Any], tmp_path: Path) -> None:
-    assert errors_of(tmp_path, story["file"].encode(), "policy", "check") == story["says"]
+@pytest.mark.parametrize("case", cases("invalid_policies.yaml"))
+def test_policy_errors(case: dict[str, Any], tmp_path: Path) -> None:
+    assert errors_of(tmp_path, case["file"].encode(), "policy", "check") == case["says"]
 
 
 @pytest.mark.parametrize("command", [("plan",), ("policy", "check")])
-def test_an_empty_file_and_one_that_is_no_text(command: tuple[str, ...], tmp_path: Path) -> None:
+def test_empty_and_non_utf8_files(command: tuple[str, ...], tmp_path: Path) -> None:
     assert errors_of(tmp_path, b"", *command)[0].endswith(", found nothing")
     assert errors_of(tmp_path, b"nodes: \xff\n", *command) == ["is not UTF-8"]
 
 
 @pytest.mark.parametrize(("command", "opening"), [(("plan",), "["), (("plan",), '{"nodes": ['), (("policy", "check"), "- ")])
 @pytest.mark.slow
-def test_a_file_that_is_too_deep_to_be_read(command: tuple[str, ...], opening: str, tmp_path: Path) -> None:
-    """In a process of its own: libyaml, asked to read it, would end the process."""
+def test_a_deeply_nested_file_is_rejected(command: tuple[str, ...], opening: str, tmp_path: Path) -> None:
+    """Runs in its own process: libyaml would crash on the file."""
     file = tmp_path / "deep.yaml"
     file.write_text(opening * 100_000)
     found = subprocess.run(
@@ -59,7 +59,7 @@ def test_a_file_that_is_too_deep_to_be_read(command: tuple[str, ...], opening: s
     assert "deep.yaml:1: nested more than 50 deep" in found.stderr
 
 
-def test_a_budget_may_name_a_project_of_the_top_level_of_the_snapshot(tmp_path: Path) -> None:
+def test_a_budget_may_name_a_project_of_the_snapshot(tmp_path: Path) -> None:
     file = tmp_path / "s.yaml"
     budgets = "policy: {protections: {budgets: [{name: few, project: a, max_disruptions: 1}]}}"
     file.write_text(f"nodes: [{{name: n1}}]\nprojects: [{{name: a}}]\n{budgets}\n")
@@ -81,12 +81,12 @@ def test_a_budget_may_name_a_project_of_the_top_level_of_the_snapshot(tmp_path: 
         ({"min_tasks": 3, "tasks": 2}, "min"),
     ],
 )
-def test_a_job(fields: dict[str, Any], says: str) -> None:
+def test_job_field_errors(fields: dict[str, Any], says: str) -> None:
     with pytest.raises(ClientError) as problem:
         job_parser.job_from({"name": "j", "command": ["true"], **fields})
     assert says in str(problem.value)
 
 
-def test_memory_and_times_that_are_meant_so_are_taken() -> None:
+def test_integer_bytes_and_microseconds_are_accepted() -> None:
     job = job_parser.job_from({"name": "j", "command": ["true"], "memory": 2**30, "grace": 30_000_000, "stale_grace": "never"})
     assert (job.demand.tasks[0].memory_bytes, job.demand.grace, job.demand.stale_grace) == (2**30, 30_000_000, "never")

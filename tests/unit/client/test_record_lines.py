@@ -1,5 +1,5 @@
-"""One readable line per record type, exactly."""
-# ruff: noqa: E501 - lines are shown as people see them
+"""The exact text line of every record type."""
+# ruff: noqa: E501 - expected lines are not wrapped
 
 import json
 import typing
@@ -220,14 +220,14 @@ def record(name: str, data: dict[str, Any], **about: Any) -> Record:
     )  # fmt: skip
 
 
-def test_every_record_type_has_its_line_and_its_story_here() -> None:
+def test_every_record_type_has_a_line_and_an_example() -> None:
     assert set(ENTRIES) == set(AUDIT_TYPES.values())
     assert set(EXAMPLES) == {kind.NAME for kind in AUDIT_TYPES.values()}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_whatever_a_field_may_hold_has_its_words(name: str) -> None:
-    """Every reason, cause and outcome that a record's type allows is told, and none stops `audit tail`."""
+def test_every_enumerated_field_value_has_a_text(name: str) -> None:
+    """Every reason, cause and outcome that a record type allows is printed; none raises an error in `audit tail`."""
     data = EXAMPLES[name][0]
     kind = next(kind for kind in AUDIT_TYPES.values() if name == kind.NAME)
     for field, about in kind.model_fields.items():
@@ -235,7 +235,7 @@ def test_whatever_a_field_may_hold_has_its_words(name: str) -> None:
             assert lines(record(name, {**data, field: value}))
 
 
-def test_a_refusal_after_several_verbs_tells_of_each() -> None:
+def test_a_refusal_lists_every_attempted_action() -> None:
     tried = {
         "action": "reclaim",
         "refused": "impossible",
@@ -262,7 +262,7 @@ def test_a_refusal_after_several_verbs_tells_of_each() -> None:
         ({"action": "preempt", "tasks": "4-5"}, "train-7/4-5 → evict  for serve-2 (inference 125 > train 50), loses 3.1 GPU-min"),
     ],
 )
-def test_each_verb_says_why_this_side_yields(more: dict[str, Any], expected: str) -> None:
+def test_each_action_states_why_the_victim_is_evicted(more: dict[str, Any], expected: str) -> None:
     victim = {
         **VICTIM,
         "class_name": "train",
@@ -288,12 +288,12 @@ def test_line(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_the_coloured_form_says_the_same(name: str) -> None:
+def test_the_coloured_line_has_the_same_text(name: str) -> None:
     for line in lines(record(name, EXAMPLES[name][0])):
         assert styled(line).plain == str(line)
 
 
-def test_one_victim_is_one_line_with_both_sides() -> None:
+def test_each_victim_has_a_line_with_both_priorities() -> None:
     scribe = Scribe()
     preemption_story(scribe)
     decided = next(each for each in scribe.records if each.type.endswith("PreemptionDecided.v1"))
@@ -305,28 +305,28 @@ def test_one_victim_is_one_line_with_both_sides() -> None:
     ]
 
 
-def test_no_victims_because_room_appeared() -> None:
+def test_no_victims_when_resources_became_free() -> None:
     (line,) = lines(record("PreemptionDecided", {**DECIDED, "victims": [], "graces": [], "unneeded_victims": ["train-7"]}))
     assert str(line).endswith("no victims  for serve-2: resources became free, placed on node 0 [0-3], no longer needed: train-7")
 
 
-def test_who_asked_is_told() -> None:
+def test_the_actor_of_a_request_is_printed() -> None:
     (line,) = lines(record("JobCancelled", EXAMPLES["JobCancelled"][0], actor="alice", auth="signed"))
     assert str(line).endswith("wrong data, by alice (signed)")
 
 
-def test_nothing_that_a_terminal_obeys_gets_through() -> None:
+def test_control_characters_are_replaced() -> None:
     (line,) = lines(record("JobPending", {"job": "a", "reason": "\x1b[2Jgone\r\nhello\u202e"}))
     assert str(line).endswith("�[2Jgone��hello�")
 
 
-def test_a_type_of_a_later_release_is_told_by_name() -> None:
+def test_a_record_type_of_a_later_release_is_named() -> None:
     later = record("JobPending", {"job": "a", "reason": "b"})
     (line,) = lines(replace(later, type="bailiff.audit.JobResized.v1", data=None))
     assert str(line) == "12:04:31 pool-a#118 JobResized.v1        written by a later release"
 
 
-def test_every_record_of_a_story_is_about_its_jobs() -> None:
+def test_records_are_indexed_by_job() -> None:
     scribe = Scribe()
     finished_story(scribe)
     line_text = [each.type.split(".")[2] for each in scribe.records if "train-8" in jobs_of(each)]
@@ -365,6 +365,6 @@ def test_costs(gpu_ms: int, text: str) -> None:
          "KILL sent, on gpu-01, notice never acknowledged, 5s after the notice"),
     ],
 )  # fmt: skip
-def test_a_stage_is_told_with_its_facts(stage: dict[str, Any], line_text: str) -> None:
+def test_eviction_stages_are_printed_with_their_details(stage: dict[str, Any], line_text: str) -> None:
     (line,) = lines(record("EvictionStageReached", {**TASK, **stage}))
     assert str(line).endswith(f"train-7/0  {line_text}")
