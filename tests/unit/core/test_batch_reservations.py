@@ -27,13 +27,13 @@ def story() -> Story:
     return story
 
 
-def test_the_promise_stands_for_the_rest_of_its_batch(story):
+def test_a_reservation_is_kept_for_the_rest_of_its_batch(story):
     assert story.expect("PreemptionDecided").preemptor.job == "low"
     assert story.expect("PreemptionRefused").preemptor.job == "high"
     assert story.job("low").phase == "reserved"
 
 
-def test_the_next_batch_takes_it_and_nobody_is_lost(story):
+def test_the_next_batch_may_take_it_and_no_job_is_lost(story):
     (moved,) = [name for name in ("one", "two") if story.job(name).phase == "evicting"]
     story.yields(moved)
     story.wait(5 * MINUTE)

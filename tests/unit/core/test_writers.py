@@ -35,7 +35,7 @@ def _ends(story, job):
     return [TaskExited(**story.at(job, 0), exit_code=0), TaskReleased(**story.at(job, 0))]
 
 
-def test_a_turn_in_full(story):
+def test_a_complete_cycle(story):
     full_turn(story)
     story.expect_only("JobEnded", "JobPlaced", "JobPlaced")
     assert [record.cycle_end for record in story.records[-5:]] == [False, False, False, False, True]
@@ -43,7 +43,7 @@ def test_a_turn_in_full(story):
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 4])
-def test_a_turn_cut_short_is_closed_by_the_next_writer(story, cut):
+def test_an_interrupted_cycle_is_closed_by_the_next_writer(story, cut):
     with pytest.raises(Cut):
         full_turn(story, cut)
     assert story.state.cycle_open
@@ -120,7 +120,7 @@ def _with(record, **fields):
     return replace(record, data=record.data.model_copy(update=fields))
 
 
-def test_turns_of_another_engine_are_folded_and_not_decided_again(story):
+def test_cycles_of_another_engine_are_folded_and_not_decided_again(story):
     story.restart(logic=LOGIC + 1)
     full_turn(story)
     changed = list(story.wires)
@@ -132,7 +132,7 @@ def test_turns_of_another_engine_are_folded_and_not_decided_again(story):
     assert replayed(story.wires).skipped_cycles == replay.skipped_cycles
 
 
-def test_a_job_that_cannot_be_decided_on_is_held(story, monkeypatch):
+def test_a_job_that_cannot_be_decided_on_is_blocked(story, monkeypatch):
     story.node("n1", gpus=8)
     real = allocate.place_within_bounds
 
@@ -165,7 +165,7 @@ def test_a_job_that_cannot_be_decided_on_is_held(story, monkeypatch):
     monkeypatch.setattr(allocate, "place_within_bounds", real)
 
 
-def test_an_accepted_loss_is_remembered(story):
+def test_an_accepted_truncation_is_kept_in_the_state(story):
     story.cycle(LogTruncated(request=story.request(), epoch=4, seq=99))
     assert story.state.accepted_truncation == (4, 99)
     assert folded(story.wires).accepted_truncation == (4, 99)
@@ -173,7 +173,7 @@ def test_an_accepted_loss_is_remembered(story):
     assert story.state.accepted_truncation == (4, 99), "a smaller loss, accepted late, takes nothing back"
 
 
-def test_after_an_accepted_loss_nothing_starts_until_the_log_has_settled(story):
+def test_after_an_accepted_truncation_nothing_starts_until_it_is_reconciled(story):
     """Agents may run what the log has forgotten: on room that it calls free, and of jobs that wait in it."""
     story.node("n1", gpus=8)
     story.runs("low", gpus=8)
