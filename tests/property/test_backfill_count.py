@@ -86,13 +86,13 @@ def agree(story: Story) -> None:
 
 @given(busy_steps(40))
 @QUICK
-def test_the_count_is_what_playing_it_through_comes_to(steps_before: list[Step]) -> None:
+def test_the_count_equals_that_of_a_step_by_step_simulation(steps_before: list[Step]) -> None:
     Busy(agree).tell(steps_before)
 
 
 @given(steps(30))
 @QUICK
-def test_also_with_gangs_that_grow_parts_of_devices_and_topologies(cycles: list[list[Step]]) -> None:
+def test_the_count_is_right_with_elastic_gangs_shared_devices_and_topologies(cycles: list[list[Step]]) -> None:
     Chance(agree, shared=True).tell(cycles)
 
 

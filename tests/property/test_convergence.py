@@ -248,26 +248,26 @@ def _over(bound: int | None, amount: int) -> bool:
 
 @settings(max_examples=25, deadline=None)
 @given(pools)
-def test_pools_come_to_rest(drawn: Given) -> None:
+def test_pools_converge(drawn: Given) -> None:
     comes_to_rest(drawn)
 
 
 @settings(max_examples=60, deadline=None)
 @given(crowded)
 @example(ALTERNATING)
-def test_no_project_below_its_share_is_left_waiting_beside_one_above(drawn: Given) -> None:
+def test_no_project_below_its_share_stays_pending_while_another_is_above(drawn: Given) -> None:
     nobody_has_a_just_claim(drawn)
 
 
 @pytest.mark.long
 @settings(max_examples=3_000, deadline=None)
 @given(pools)
-def test_pools_come_to_rest_thousands(drawn: Given) -> None:
+def test_pools_converge_thousands(drawn: Given) -> None:
     comes_to_rest(drawn)
 
 
 @pytest.mark.long
 @settings(max_examples=3_000, deadline=None)
 @given(crowded)
-def test_no_project_below_its_share_is_left_waiting_beside_one_above_thousands(drawn: Given) -> None:
+def test_no_project_below_its_share_stays_pending_while_another_is_above_thousands(drawn: Given) -> None:
     nobody_has_a_just_claim(drawn)

@@ -79,7 +79,7 @@ def settling(state: PoolState) -> Iterator[Decision]:
 
 @given(steps(40), st.booleans())
 @QUICK
-def test_a_turn_ends_when_no_rule_has_anything_left_to_say(cycles, shared):
+def test_a_cycle_ends_when_no_rule_yields_a_decision(cycles, shared):
     """A turn leaves out the rules that have nothing to look at, and ends before it has asked all of them a last time."""
     with patch("tests.log_builder.decide", settling):
         Chance(lambda _: None, shared=shared).tell(cycles)
@@ -89,7 +89,7 @@ def test_a_turn_ends_when_no_rule_has_anything_left_to_say(cycles, shared):
 @pytest.mark.timeout(LIMIT)
 @given(steps(80), st.booleans())
 @settings(DEEP, max_examples=1000)
-def test_a_turn_of_a_longer_history_ends_when_no_rule_has_anything_left_to_say(cycles, shared):
+def test_a_cycle_of_a_longer_history_ends_when_no_rule_yields_a_decision(cycles, shared):
     with patch("tests.log_builder.decide", settling):
         Chance(lambda _: None, shared=shared).tell(cycles)
 
@@ -121,7 +121,7 @@ def _decides(story: Story, begin: int, end: int) -> bool:
 
 @given(steps(25))
 @QUICK
-def test_a_turn_cut_at_any_point_is_closed_and_made_up_for(cycles):
+def test_a_cycle_interrupted_at_any_point_is_closed_and_completed(cycles):
     cut_everywhere(cycles)
 
 
@@ -129,13 +129,13 @@ def test_a_turn_cut_at_any_point_is_closed_and_made_up_for(cycles):
 @pytest.mark.timeout(LIMIT)
 @given(steps(80))
 @DEEP
-def test_a_turn_of_a_longer_history_cut_at_any_point(cycles):
+def test_a_cycle_of_a_longer_history_interrupted_at_any_point(cycles):
     cut_everywhere(cycles)
 
 
 @given(steps(30))
 @settings(QUICK, max_examples=15)
-def test_what_is_folded_from_bytes_is_what_was_decided_on(cycles):
+def test_the_state_folded_from_bytes_equals_the_state_decided_on(cycles):
     story = Chance().tell(cycles)
     assert folded(story.wires).jobs == story.state.jobs
     assert folded(story.wires).nodes == story.state.nodes

@@ -77,21 +77,21 @@ def deciding(other: Callable[[PoolState], PoolState]) -> AbstractContextManager[
 @pytest.mark.parametrize("other", [afresh, with_one_held])
 @given(history=busy_steps(40))
 @QUICK
-def test_on_a_crowded_pool_trying_all_decides_the_same(other: Callable[[PoolState], PoolState], history: list[Step]) -> None:
+def test_on_a_contended_pool_a_full_cycle_decides_the_same(other: Callable[[PoolState], PoolState], history: list[Step]) -> None:
     with deciding(other):
         Busy().tell(history)
 
 
 @given(steps(30))
 @QUICK
-def test_also_with_projects_and_gangs_that_grow(cycles: list[list[Step]]) -> None:
+def test_a_full_cycle_decides_the_same_with_projects_and_elastic_gangs(cycles: list[list[Step]]) -> None:
     with deciding(afresh):
         Chance(shared=True).tell(cycles)
 
 
 @given(steps(30))
 @QUICK
-def test_the_head_of_the_queue_is_the_same_whenever_it_is_looked_for(cycles: list[list[Step]]) -> None:
+def test_the_head_of_the_queue_is_the_same_whenever_it_is_computed(cycles: list[list[Step]]) -> None:
     with deciding(with_one_held):
         Chance().tell(cycles)
 
@@ -120,7 +120,7 @@ def two_that_may_make_room() -> Story:
     return story
 
 
-def test_who_was_passed_over_is_tried_again_when_time_alone_moves_the_place_that_is_kept() -> None:
+def test_a_skipped_job_is_tried_again_when_time_alone_moves_the_reserved_place() -> None:
     with deciding(afresh):
         story = two_that_may_make_room()
         story.cycle(facts.ClockAdvanced(), after=10 * MINUTE)

@@ -297,7 +297,7 @@ def test_no_gap_to_the_solver(action: Action, seed: int) -> None:
     check(seed, action)
 
 
-def test_most_answers_are_proven() -> None:
+def test_most_proposals_are_proven() -> None:
     proposals = [check(seed, "preempt") for seed in range(25)]
     found = [answer for answer in proposals if answer.victims]
     assert len(found) > 5

@@ -124,14 +124,14 @@ def check(seed: int) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32))
-def test_a_set_may_be_taken_if_some_order_of_it_passes(seed: int) -> None:
+def test_a_set_may_be_reclaimed_if_some_order_of_it_passes(seed: int) -> None:
     check(seed)
 
 
 @pytest.mark.long
 @settings(max_examples=5_000, deadline=None)
 @given(st.integers(0, 2**32))
-def test_a_set_may_be_taken_if_some_order_of_it_passes_thousands(seed: int) -> None:
+def test_a_set_may_be_reclaimed_if_some_order_of_it_passes_thousands(seed: int) -> None:
     check(seed)
 
 

@@ -102,12 +102,12 @@ def check(seed: int) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32))
-def test_reclaim_comes_to_rest(seed: int) -> None:
+def test_reclaim_converges(seed: int) -> None:
     check(seed)
 
 
 @pytest.mark.long
 @settings(max_examples=3_000, deadline=None)
 @given(st.integers(0, 2**32))
-def test_reclaim_comes_to_rest_thousands(seed: int) -> None:
+def test_reclaim_converges_thousands(seed: int) -> None:
     check(seed)

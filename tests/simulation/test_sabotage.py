@@ -111,7 +111,7 @@ def a_failure_is_blamed_on_whoever_gave_occasion(patch: pytest.MonkeyPatch) -> N
         start_before_room_is_free,
     ],
 )
-def test_sabotage_is_noticed(sabotage: Sabotage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sabotage_is_detected(sabotage: Sabotage, monkeypatch: pytest.MonkeyPatch) -> None:
     sabotage(monkeypatch)
     found = next(((seed, violation) for seed in SEEDS if (violation := run(seed).violation) is not None), None)
     assert found is not None, f"{sabotage.__name__} passed {len(SEEDS)} seeds unnoticed"
@@ -134,7 +134,7 @@ def without_failures(plan: Plan) -> Plan:
         (a_failure_is_blamed_on_whoever_gave_occasion, without_failures),
     ],
 )
-def test_sabotage_where_a_certain_fault_happens_is_noticed(
+def test_sabotage_that_needs_a_certain_fault_is_detected(
     sabotage: Sabotage, spared: Callable[[Plan], Plan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And it is that fault which shows it: the same run, spared it, does not fail so."""
@@ -178,7 +178,7 @@ def test_a_seed_that_fails_shrinks_to_a_short_story_that_still_fails(monkeypatch
     assert len(short.witness.lines) < len(long.witness.lines)
 
 
-def test_what_is_left_out_was_not_needed() -> None:
+def test_removed_parts_of_a_plan_were_not_needed() -> None:
     tried = []
 
     def needs_3_and_7(items: Sequence[int]) -> bool:

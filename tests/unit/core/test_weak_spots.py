@@ -39,7 +39,9 @@ def noticed() -> Story:
         (137, "JobRequeued", "failed"),  # a KILL that is not ours: out of memory, perhaps
     ],
 )
-def test_slurm_an_exit_in_the_grace_window_is_distinct_from_a_preemption(noticed: Story, code: int, kind: str, outcome: str) -> None:
+def test_slurm_an_exit_in_the_grace_window_is_distinct_from_a_preemption(
+    noticed: Story, code: int, kind: str, outcome: str
+) -> None:
     noticed.ends("low", code, after=5 * SECOND)
     noticed.expect(kind, job="low", outcome=outcome)
     assert noticed.job("low").failures == (outcome == "failed")

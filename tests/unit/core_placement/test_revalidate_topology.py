@@ -38,7 +38,7 @@ def test_nodes_without_the_label_are_in_no_rack():
     assert why(made, gang(made, group(2, gpus=1), topology=RACK), on(0, 1)) == APART
 
 
-def test_who_joins_must_stand_where_the_others_run():
+def test_tasks_that_join_must_be_in_the_domain_of_the_others():
     made = racks("r1", "r2")
     wide = gang(made, group(gpus=1))
     made.at(wide, ("n0", [0]))
