@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order: the invariants hold after every turn, and everything comes to rest."""
+"""For any events in any order the invariants hold after every decision cycle, and every cycle ends."""
 
 from collections.abc import Iterator
 from copy import deepcopy
@@ -34,7 +34,7 @@ LIMIT = 600  # s
 
 
 def tells(cycles: list[list[Step]], *, shared: bool = False) -> None:
-    """One history, checked after every turn, replayed at the end. shared: projects, elastic gangs, parts of GPUs."""
+    """One history, checked after every cycle, replayed at the end. shared: projects, elastic gangs, parts of GPUs."""
     Chance(checked, shared=shared).tell(cycles).holds()
 
 
@@ -68,19 +68,19 @@ def test_ten_thousand_longer_histories_of_shared_pools_keep_the_invariants(part,
 
 
 def settling(state: PoolState) -> Iterator[Decision]:
-    """What is decided, and then each rule is asked once more, whether or not a turn would ask it."""
+    """Decides, and then runs each rule once more, whether or not the cycle would run it."""
     yield from decide(state)
     before = [deepcopy(attrgetter(name)(state)) for name in KEPT]
     for rule, _ in RULES if state.policy is not None else ():
         due = next(rule(state), None)
-        assert due is None, f"the turn ended, and {rule.__name__} says {due}"
+        assert due is None, f"the cycle ended, and {rule.__name__} yields {due}"
     assert [attrgetter(name)(state) for name in KEPT] == before
 
 
 @given(steps(40), st.booleans())
 @QUICK
 def test_a_cycle_ends_when_no_rule_yields_a_decision(cycles, shared):
-    """A turn leaves out the rules that have nothing to look at, and ends before it has asked all of them a last time."""
+    """A cycle skips the rules whose inputs have not changed, and ends without running all of them a last time."""
     with patch("tests.log_builder.decide", settling):
         Chance(lambda _: None, shared=shared).tell(cycles)
 
@@ -95,7 +95,7 @@ def test_a_cycle_of_a_longer_history_ends_when_no_rule_yields_a_decision(cycles,
 
 
 def cut_everywhere(cycles: list[list[Step]]) -> None:
-    """The last turn with decisions, cut at every point: the next writer brings it to rest, and the log replays."""
+    """The last cycle with decisions, interrupted at every point: the next writer completes it, and the log replays."""
     story = Chance().tell(cycles)
     ends = [at + 1 for at, record in enumerate(story.records) if record.cycle_end]
     whole = [(begin, end) for begin, end in pairwise(ends) if _decides(story, begin, end)]

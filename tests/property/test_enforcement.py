@@ -1,4 +1,4 @@
-"""An enforced policy holds afterwards, and nobody left for nothing."""
+"""An enforced policy is kept afterwards, and no eviction was unnecessary."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

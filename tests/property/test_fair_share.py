@@ -1,4 +1,4 @@
-"""Fair shares of random trees are those of an independent reading of the text, and keep what they promise."""
+"""Fair shares of random trees equal those of an independent reference, and keep their guarantees."""
 
 from fractions import Fraction
 from random import Random

@@ -1,4 +1,4 @@
-"""Who asks for MiB pays more of its project's bounds on small devices: victims are sought where it keeps them. By brute force."""
+"""A request in MiB uses more of its project's bounds on small devices: victims are selected where it keeps them. Brute force."""
 
 from collections.abc import Collection, Iterator
 from fractions import Fraction
@@ -133,7 +133,7 @@ def check(seed: int) -> None:
 
 
 def accepted(sketch: Sketch, preemptor: Job, answer: Proposal) -> Accepted:
-    """What admission makes of it: the same answer, on the same pool, with nobody spared."""
+    """What admission makes of it: the same answer, on the same pool, with no victim reprieved."""
     checked = revalidate_proposal(current_snapshot(sketch.state), shares_now(current_snapshot(sketch.state)), preemptor, answer)
     assert isinstance(checked, Accepted), checked
     assert not checked.dropped

@@ -1,4 +1,4 @@
-"""Parts of GPUs and topologies against trying everything, and rooms that follow the pool."""
+"""Parts of GPUs and topologies against trying everything, and cluster resources that follow the pool."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""Jobs of random projects on one big node, with nothing but the order and the gates of reclaim: it comes to rest."""
+"""Jobs of random projects on one big node, with only the order and the quota checks of reclaim: it converges."""
 
 from itertools import combinations
 from random import Random

@@ -1,4 +1,4 @@
-"""On large pools few nodes are looked at: what is chosen is what looking at everybody would have chosen."""
+"""On large pools few nodes are searched: the result equals that of searching all nodes."""
 
 import random
 from collections import Counter

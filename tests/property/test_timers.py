@@ -1,4 +1,4 @@
-"""The agenda says of every job what looking at all jobs would say, whatever happened to them."""
+"""The timers equal those computed from all jobs, after any history."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

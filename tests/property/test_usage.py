@@ -1,4 +1,4 @@
-"""Use by project, kept up to date change by change, is what counting everything anew finds."""
+"""Use by project, updated change by change, equals a recount of the whole state."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""Stories whose invariants are checked after every turn, and whose log is replayed at the end."""
+"""Stories whose invariants are checked after every cycle, and whose log is replayed at the end."""
 
 from collections.abc import Callable, Iterator
 

@@ -1,4 +1,4 @@
-"""Stories of the three actions that make room: who leaves, who only shrinks, who moves, and what is said."""
+"""Stories of the three actions that free resources: which jobs are evicted, shrunk or relocated, and the reasons."""
 
 from collections.abc import Mapping
 
@@ -125,7 +125,7 @@ def test_limits_are_checked_without_the_victims(shared: Sketch) -> None:
     of("a", shared.running("other", "n", [3], priority=50))
     preemptor = of("a", shared.job("preemptor", group(gpus=3), priority=75))
     answer = ask(shared, preemptor, "preempt")
-    assert victims(answer) == {"low": ""}, "there is room for it beside them, but for the limit"
+    assert victims(answer) == {"low": ""}, "it fits beside them, but for the limit"
     assert isinstance(verdict(shared, preemptor, answer), Accepted)
 
 

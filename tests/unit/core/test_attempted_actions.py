@@ -1,4 +1,4 @@
-"""When one action after the other finds nobody, the record says of each whom it left out by which rule, within 64 KiB."""
+"""When every action fails, the record lists for each one the excluded candidates and the rule, within 64 KiB."""
 
 import json
 from typing import get_args, get_type_hints

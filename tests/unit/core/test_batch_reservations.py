@@ -1,4 +1,4 @@
-"""A promise made in a batch is not taken away in the same batch: the next one does it, and all are back in the queue.
+"""A reservation made in a batch is not taken in the same batch: the next batch may, and all jobs are back in the queue.
 
 Under reclaim there is nothing to take: a promise keeps its project within its share, and what is within it is left alone.
 Under preempt a promise that another of the same project got by reclaim is never enough by itself: whoever asks for no more

@@ -1,4 +1,4 @@
-"""Time as the log has it: what is due, and what a jump of the clock moves along."""
+"""Log time: what is due, and what a clock step shifts."""
 
 from tests.log_builder import HOUR, MINUTE, SECOND, Story
 

@@ -1,4 +1,4 @@
-"""The step at which a gang that leaves saves: beyond what any rank has published, confirmed by all, the same for all."""
+"""The common checkpoint step of an evicted gang: beyond every reported step, confirmed by all ranks, the same for all."""
 
 import pytest
 from tests.log_builder import MINUTE, MS, SECOND, Story
@@ -11,7 +11,7 @@ from bailiff_eviction_executor.pending_messages import pending_checkpoint_steps
 
 @pytest.fixture
 def gang(story: Story) -> Story:
-    """A gang of one rank on each of two nodes, whose eviction has begun."""
+    """A gang of one rank on each of two nodes, whose eviction has started."""
     story.node("n1", gpus=2)
     story.node("n2", gpus=2)
     story.runs("gang", gpus=2, tasks=2)

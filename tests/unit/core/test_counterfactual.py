@@ -1,4 +1,4 @@
-"""Why this one and not that one, and who would be next: searched again, on the pool as it was."""
+"""Why one victim and not another, and which would be next: searched again on the state of that time."""
 
 import random
 
@@ -100,7 +100,7 @@ def test_a_job_without_resources_at_that_time_is_no_candidate() -> None:
 
 
 def test_nothing_is_cheaper_than_what_was_proven() -> None:
-    """Whoever is forced in or spared, on small random pools: the chosen set is never dearer."""
+    """For any forced or excluded victim, on small random pools: the chosen set never costs more."""
     compared = 0
     for seed in range(12):
         texts = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Devices that nobody may be given: dirty ones, broken ones, and jobs that take more of one than their share."""
+"""Devices that are not allocated: quarantined and broken ones; and jobs that use more than their share of one."""
 
 from tests.log_builder import Story, policy
 

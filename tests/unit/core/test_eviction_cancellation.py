@@ -1,4 +1,4 @@
-"""Victims whose eviction is taken back."""
+"""Cancelled evictions."""
 
 from tests.log_builder import MINUTE, SECOND
 
@@ -8,7 +8,7 @@ from bailiff_eviction_executor.pending_messages import pending_commands
 
 
 def evicting(story, tasks=1):
-    """`low` is about to leave for `high`."""
+    """`low` is being evicted for `high`."""
     story.node("n1", gpus=8)
     story.runs("low", gpus=8 // tasks, tasks=tasks)
     story.submit("high", gpus=8, cls="interactive", after=MINUTE)
@@ -34,7 +34,7 @@ def test_a_cancellation_after_the_notice_is_confirmed(story):
     story.expect("EvictionCancelled", job="low", notified=True)
     assert story.job("low").phase == "evicting"
     story.submit("next", gpus=8)
-    story.expect_only("JobPending")  # its room is not on its way out
+    story.expect_only("JobPending")  # its resources are not releasing
     story.eviction_cancelled("low", task=0)
     assert story.job("low").phase == "evicting"
     story.eviction_cancelled("low", task=1)
@@ -116,7 +116,7 @@ def test_a_reserved_preemptor_is_preempted_and_its_victims_keep_running(story):
     story.submit("small", gpus=4, cls="inference")
     story.propose()
     decided = story.expect("PreemptionDecided")
-    # The promise costs nothing, so it goes first; half of low-1's room is what small stands on.
+    # The reservation costs nothing, so it is dropped first; half of low-1's resources are allocated to small.
     assert [(choice.job, choice.reserved) for choice in decided.victims] == [("mid", True)]
     assert story.job("mid").phase == "pending"
     assert story.job("low-1").phase == "evicting"
@@ -198,7 +198,7 @@ def test_a_job_whose_eviction_is_cancelled_while_starting_runs_once_all_its_task
 
 
 def test_an_acknowledgement_of_a_cancelled_notice_does_not_count_for_a_later_eviction(story):
-    """Its agent has taken the notice back, so it is told again; what it acknowledged then excuses no failure now."""
+    """Its agent has withdrawn the notice, so a new one is sent; the earlier acknowledgement excuses no failure now."""
     evicting(story, tasks=2)
     story.begin("low")
     story.staged("low", "noticed")
@@ -222,7 +222,7 @@ def test_a_job_that_fails_after_a_cancelled_eviction_has_failed(story):
 
 
 def test_a_partly_started_preemption_that_is_abandoned_cancels_evictions_without_notice_at_once(story):
-    """One victim of two has begun to leave when the preemptor goes away; the other never hears of it."""
+    """The eviction of one victim of two has started when the preemptor is cancelled; the other gets no notice."""
     for name in ("n1", "n2"):
         story.node(name, gpus=8)
     story.runs("notified", gpus=8)

@@ -1,4 +1,4 @@
-"""What a task says while it runs and while it leaves: what the log keeps of it, and what that changes."""
+"""Reports of a task while it runs and during its eviction: what the log records of them, and their effect."""
 
 import pytest
 from tests.log_builder import MINUTE, SECOND, Story, digest
@@ -24,7 +24,7 @@ def saved(story, job, step, task=0, checkpoint_age=0, **other):
 
 @pytest.fixture
 def leaving(story: Story) -> Story:
-    """A gang of two that has to leave, and was told. It may not fail even once."""
+    """A gang of two with an eviction notice. It may not fail even once."""
     story.node("n1", gpus=4)
     story.runs("gang", gpus=2, tasks=2)
     story.submit("high", gpus=4, cls="inference", after=MINUTE)
@@ -45,7 +45,7 @@ def test_a_task_that_acknowledged_is_preempted_whatever_its_exit_code(leaving, c
 
 
 def test_a_member_that_fails_after_another_member_s_eviction_has_not_failed(leaving):
-    """torchrun ends the workers of a rank that left with 1, whether they had acknowledged or not."""
+    """torchrun ends the workers of an evicted rank with exit code 1, whether they had acknowledged or not."""
     stage(leaving, "gang", "acknowledged", 0)
     leaving.ends("gang", 85, task=0)
     leaving.ends("gang", 1, task=1)

@@ -1,4 +1,4 @@
-"""What was on a GPU at a moment, who had it before and after, for whom it was kept, and what was wrong with it."""
+"""Allocation of a GPU at a time: jobs before and after, reservation, and faults."""
 
 from tests.log_builder import HOUR, MINUTE, SECOND, Story
 

@@ -1,4 +1,4 @@
-"""Jobs whose GPUs do nothing: told of once, paused where the policy says so, and left alone where it says nothing."""
+"""Jobs with idle GPUs: recorded once, paused where the policy says so, and ignored by default."""
 
 import pytest
 from tests.log_builder import HOUR, MINUTE, policy

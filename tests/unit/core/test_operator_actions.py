@@ -1,4 +1,4 @@
-"""What people do by hand: evict, pause and go on."""
+"""Operator requests: evict, pause, resume, drain and migrate."""
 
 import pytest
 from tests.log_builder import HOUR, MINUTE, policy
@@ -211,7 +211,7 @@ def test_under_a_graceful_drain_jobs_may_finish_until_the_deadline(story):
 
 
 def listens(story, job):
-    """It has said that it hears notices."""
+    """It has registered as cooperative."""
     story.cycle(*(TaskProgressed(**story.at(job, task.index), step=1) for task in story.job(job).tasks))
 
 

@@ -1,4 +1,4 @@
-"""A policy that changes while jobs wait, run and leave."""
+"""A policy that changes while jobs are pending, running and being evicted."""
 
 from tests.log_builder import MINUTE, SECOND, policy
 

@@ -1,4 +1,4 @@
-"""A job that may displace others: request, selection, proposal, decision."""
+"""A job that may preempt others: request, selection, proposal, decision."""
 
 from tests.log_builder import MINUTE, SECOND, policy
 

@@ -1,4 +1,4 @@
-"""Who is tried first, who is passed over, and what a waiting job is told."""
+"""Order of the queue, skipped jobs, and the reason of a pending job."""
 
 from tests.log_builder import MINUTE
 

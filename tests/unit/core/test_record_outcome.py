@@ -1,4 +1,4 @@
-"""What came of a record: told from the records after it, and that it is still open where none of them settles it."""
+"""The outcome of a record: derived from later records, or open where none of them decides it."""
 
 import pytest
 from tests.log_builder import MINUTE, SECOND, Story

@@ -1,11 +1,11 @@
-"""Jobs, and surplus tasks of jobs that go on, that leave for a place that is kept for them."""
+"""Relocated jobs, and relocated surplus tasks of jobs that continue: eviction with a reservation elsewhere."""
 
 import pytest
 from tests.log_builder import HOUR, MINUTE, policy
 
 
 def moving(story):
-    """`low` runs on n1, `high` wants all of n1, and n2 has room for `low`."""
+    """`low` runs on n1, `high` requests all of n1, and `low` fits on n2."""
     story.node("n1", gpus=8)
     story.runs("low", gpus=4)
     story.submit("high", gpus=8, cls="interactive")
@@ -71,7 +71,7 @@ def test_a_scaled_job_is_placed_anew(story):
 
 
 def test_its_reservation_may_be_on_resources_of_another_victim_of_the_decision(story):
-    """`pair` was promised n2 and what `lower` leaves on n1; `urgent` takes n1 from everyone, and `low` gets n2."""
+    """`pair` is reserved on n2 and on the resources of `lower` on n1; `urgent` takes n1 from everyone, and `low` gets n2."""
     story.node("n1", gpus=8)
     story.runs("low", gpus=4)
     story.runs("lower", gpus=4)
@@ -87,7 +87,7 @@ def test_its_reservation_may_be_on_resources_of_another_victim_of_the_decision(s
 
 
 def shrinking(story):
-    """`wide` may lose three of its four tasks, all on n1; `high` wants half of n1, and n2 has room for one of them."""
+    """`wide` may lose three of its four tasks, all on n1; `high` requests half of n1, and one of them fits on n2."""
     story.node("n1", gpus=8)
     story.runs("wide", gpus=2, tasks=4, min_tasks=1)
     story.submit("high", gpus=4, cls="interactive")
@@ -157,7 +157,7 @@ def test_the_reservation_of_surplus_expires(tell):
 
 @pytest.mark.parametrize("end", ["cancel", "failure", "finish"])
 def test_a_reservation_for_surplus_is_not_one_for_the_job(story, end):
-    """Whatever becomes of the job while some of it leaves: it does not begin anew on a place for less than it needs."""
+    """A job never restarts on a reservation smaller than its minimum, whatever happens during the eviction of members."""
     shrinking(story)
     story.begin("wide")
     if end == "cancel":

@@ -1,4 +1,4 @@
-"""Room promised to a gang that waits for it, and how a promise ends."""
+"""Resources reserved for a pending gang, and how a reservation ends."""
 
 import pytest
 from tests.log_builder import HOUR, MINUTE, SECOND, policy

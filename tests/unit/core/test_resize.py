@@ -1,4 +1,4 @@
-"""Elastic gangs that cannot take another size while they run: they start again, together, where they stand."""
+"""Elastic gangs that cannot take another size while they run: they restart together, in place."""
 
 from tests.log_builder import HOUR, MINUTE, policy
 

@@ -1,4 +1,4 @@
-"""What becomes of a job that failed, lost a member, or ran too long: whether and when it starts again."""
+"""Jobs that failed, lost a member, or ran too long: whether and when they restart."""
 
 import pytest
 from tests.log_builder import HOUR, MINUTE, SECOND, policy

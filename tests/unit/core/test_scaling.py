@@ -1,4 +1,4 @@
-"""Jobs that ask for another number of tasks, or run for as long as they may."""
+"""Jobs that change their number of tasks, or reach their run-time limit."""
 
 from tests.log_builder import HOUR, MINUTE
 

@@ -1,4 +1,4 @@
-"""One selection is out at a time: its time limit, its back-off, and the room it holds."""
+"""One selection is out at a time: its timeout, its backoff, and the resources it holds back."""
 
 from tests.log_builder import MINUTE, SECOND, policy
 
@@ -134,7 +134,7 @@ def test_a_preemptor_that_is_forgotten_while_its_selection_is_open(tell):
 
 
 def test_a_node_reserved_beyond_its_capacity_adds_no_free_resources(story):
-    """Less than nothing idle would be room for those behind the preemptor."""
+    """Negative idle resources would count as free for jobs behind the preemptor."""
     story.node("n1", gpus=8, slots=3)
     story.runs("steady", gpus=1, cls="inference")
     story.runs("low", gpus=1)

@@ -1,4 +1,4 @@
-"""What an end means: the outcome table of the job contract, for one task and for gangs."""
+"""The meaning of exits: the outcome table of the job contract, for one task and for gangs."""
 
 import pytest
 from tests.log_builder import MINUTE, SECOND

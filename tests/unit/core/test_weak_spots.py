@@ -16,7 +16,7 @@ SCENARIOS = Path(__file__).parents[2] / "scenarios"
 
 @pytest.fixture
 def noticed() -> Story:
-    """low has been told to leave for high, and has seen TERM: it is inside its grace window."""
+    """low is being evicted for high and has got TERM: it is inside its grace window."""
     story = Story()
     story.node("n1", gpus=4)
     story.runs("low", gpus=4, max_failures=3)

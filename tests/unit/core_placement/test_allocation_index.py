@@ -1,4 +1,4 @@
-"""Who stands where, counted of all jobs at once or of one after the other."""
+"""The allocation index, built from all jobs at once or job by job."""
 
 from dataclasses import fields
 

@@ -1,4 +1,4 @@
-"""What a action asks of its preemptor, and of a set of victims as a whole: each line of it."""
+"""Constraints of each action on its preemptor, and on a set of victims as a whole."""
 
 import pytest
 from tests.builders import HOUR, Sketch, asking, group

@@ -1,4 +1,4 @@
-"""Whether a gang could ever stand: the kept answer follows the nodes."""
+"""Whether a gang fits the empty pool: the cached answer follows the nodes."""
 
 import pytest
 from tests.builders import Sketch, group

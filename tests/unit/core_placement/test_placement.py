@@ -1,4 +1,4 @@
-"""Where gangs go, node by node, and the sentences for those that do not fit."""
+"""Placement of gangs, node by node, and the reasons for those that do not fit."""
 
 import pytest
 from tests.builders import Sketch, asking, group

@@ -1,4 +1,4 @@
-"""An answer comes back to a pool that may have moved on: each thing that can have changed meanwhile, and what is said of it."""
+"""A proposal for a pool that may have changed: each possible change, and the reported reason."""
 
 import json
 
@@ -177,7 +177,7 @@ def test_the_preemptor_must_still_keep_its_limit_beside_jobs_that_keep_running(s
 
 
 def test_a_victim_evicted_for_a_limit_is_not_kept_above_it(sketch):
-    """`small` has room beside `preemptor`, and its project's limit does not let both run."""
+    """`small` fits beside `preemptor`, and its project's limit does not let both run."""
     sketch.node("c", gpus=4)
     small = sketch.running("small", "c", [0])
     preemptor = sketch.job("preemptor", group(gpus=2), priority=75)

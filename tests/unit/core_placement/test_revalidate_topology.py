@@ -1,4 +1,4 @@
-"""An answer must keep the rules of topology on the nodes that it names, as they are labelled now."""
+"""A proposal must keep the topology rules on its nodes with their current labels."""
 
 from tests.builders import Sketch, group
 from tests.unit.core_placement.test_revalidate import policy, why

@@ -1,4 +1,4 @@
-"""Whether it is known that members of a gang would see one checkpoint directory."""
+"""Whether members of a gang are known to share one checkpoint directory."""
 
 import pytest
 from tests.log_builder import Story

@@ -1,4 +1,4 @@
-"""Gangs whose members stand in one topology domain: required, preferred, and by sub-group (semantics §1 "Topology")."""
+"""Gangs placed in one topology domain: required, preferred, and by sub-group (semantics §1 "Topology")."""
 
 import pytest
 from tests.builders import Sketch, asking, group

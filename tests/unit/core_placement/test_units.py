@@ -1,4 +1,4 @@
-"""What a gang asks for next, and what it loses first (semantics §1 "Sub-groups", §2, §3)."""
+"""Which tasks a gang requests next, and which it loses first (semantics §1 "Sub-groups", §2, §3)."""
 
 import pytest
 from tests.builders import Sketch, group

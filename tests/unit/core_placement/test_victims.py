@@ -1,4 +1,4 @@
-"""Stories of victim selection: who goes, who is spared, what is said."""
+"""Stories of victim selection: victims, reprieved jobs, and reasons."""
 
 import pytest
 from tests.builders import HOUR, MINUTE, Sketch, asking, group
@@ -139,7 +139,7 @@ def test_a_refusal_names_the_nearest_alternative(sketch: Sketch) -> None:
 
 
 def test_a_refusal_after_earlier_proposals_of_the_batch_says_so(sketch: Sketch) -> None:
-    """Together they would need three nodes: the second is told what is true of it, after the first."""
+    """Together they would need three nodes: the second gets the reason that applies after the first."""
     sketch.running("low", "a", range(8))
     sketch.running("lower", "b", range(8), priority=25)
     sketch.job("first", group(gpus=8), priority=75)

@@ -1,4 +1,4 @@
-"""Jobs that wait long, or were evicted often, count more; never as much as what is not preemptible."""
+"""Jobs that are pending long, or were evicted often, get a boost; never up to a non-preemptible priority."""
 
 from tests.log_builder import MINUTE
 from tests.unit.core_protections.kit import rules

@@ -31,7 +31,7 @@ def backfill(sketch: Sketch, head: Job) -> Backfill:
 
 
 def may_start(sketch: Sketch, head: Job, job: Job) -> bool:
-    """Whether the job finds a place now, behind the head; nothing is left of the trial."""
+    """Whether the job can be placed now, behind the head; the trial is undone."""
     found = backfill(sketch, head)
     before = {number: (node.unallocated, node.future) for number, node in found._snapshot.cluster.nodes.items()}
     place = found.place(asking(job), StepBudget(STEPS))
@@ -158,20 +158,20 @@ def test_a_search_out_of_steps_delays_no_job(sketch):
 
 @dataclass
 class Cluster:
-    """Nodes and jobs over time: whoever ends is gone, then the queue is tried, the head first."""
+    """Nodes and jobs over time: ended jobs are removed, then the queue is tried, the head first."""
 
     sketch: Sketch
     ends: dict[str, int]
 
     def place(self, job: Job, place: GangPlacement, lasts: int) -> None:
-        """The job runs from now on, for so long."""
+        """Runs the job from now on for the given time."""
         state = self.sketch.state
         places = [(state.nodes[task.node].name, [n for n in range(64) if task.devices >> n & 1]) for task in place.tasks]
         self.sketch.at(job, *places, age=0)
         self.ends[job.id] = state.now + lasts
 
     def finish(self) -> None:
-        """Jobs whose time has come are gone."""
+        """Removes jobs whose run time is over."""
         state = self.sketch.state
         for name in [name for name, end in self.ends.items() if end <= state.now]:
             job = state.jobs.pop(name)

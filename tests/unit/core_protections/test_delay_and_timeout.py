@@ -1,4 +1,4 @@
-"""Delay before displacing others, and what happens to gangs that wait too long."""
+"""Preemption delay, and schedule timeout of pending gangs."""
 
 import pytest
 from tests.log_builder import MINUTE, SECOND

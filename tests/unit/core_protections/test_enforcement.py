@@ -1,4 +1,4 @@
-"""A new policy evicts nobody, unless whoever applied it asked for that."""
+"""A new policy evicts no job, unless it was applied with enforcement."""
 
 import pytest
 from tests.unit.core_protections.kit import rules

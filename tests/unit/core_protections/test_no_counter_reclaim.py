@@ -1,4 +1,4 @@
-"""Nobody reclaims room from those who displaced it: whom that covers, and for how long."""
+"""No job reclaims from the jobs that displaced it: which jobs are protected, and for how long."""
 
 from dataclasses import replace
 

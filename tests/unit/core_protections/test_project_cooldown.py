@@ -1,4 +1,4 @@
-"""A project that was just reclaimed from does not immediately borrow back."""
+"""A project does not borrow during its cooldown after a reclaim."""
 
 import pytest
 from tests.builders import asking

@@ -1,4 +1,4 @@
-"""Serving tiers: short graces for who needs room at once, and promises of when jobs start."""
+"""Serving tiers: short graces for victims of immediate tiers, and start SLOs."""
 
 import pytest
 from tests.log_builder import MINUTE, SECOND

@@ -1,4 +1,4 @@
-"""A gang with a member too few: stopped at once, or after a grace, or never."""
+"""A gang below its minimum: stopped at once, or after a grace, or never."""
 
 import pytest
 from tests.log_builder import MINUTE, SECOND

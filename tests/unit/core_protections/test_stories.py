@@ -8,7 +8,7 @@ from bailiff_core.decision_cycle import wake_at
 
 
 def asks(story, name, **about):
-    """A job of eight GPUs asks for room; whether anybody has to leave for it."""
+    """Submits a job of eight GPUs; returns the decision about its preemption, if any."""
     story.submit(name, gpus=8, **about)
     if story.state.selection is None:
         return None
@@ -20,7 +20,7 @@ def asks(story, name, **about):
 
 
 def displaced(story, victim, by, cls="inference"):
-    """The victim leaves for the other job, which runs for a moment and ends; then the victim runs again."""
+    """The victim is evicted for the other job, which runs for a moment and ends; then the victim runs again."""
     assert type(asks(story, by, cls=cls)).__name__ == "PreemptionDecided"
     story.yields(victim)
     story.started(by)
@@ -172,7 +172,7 @@ def test_a_project_in_its_cooldown_does_not_preempt_to_borrow(tell):
 
 
 def half_full(tell, **parts):
-    """Four GPUs run for an hour by their limit, four are free, and a gang of eight waits."""
+    """Four GPUs run for an hour by their limit, four are free, and a gang of eight is pending."""
     story = tell(rules(**parts))
     story.node("n1")
     story.runs("short", gpus=4, run_time_limit=60 * MINUTE)

@@ -93,7 +93,7 @@ def test_a_project_reclaims_nothing_from_itself(action, rule):
 
 
 def promised(bench: Bench, *, to: str, by: str):
-    """A promise to a job of one project, and the job of another that leaves for it."""
+    """A reservation of one project's job, and its victim of another project."""
     gang = bench.running("gang", project=to, phase="reserved")
     victim = bench.running("victim", project=by, phase="evicting")
     victim.eviction = Eviction(1, "preemption", 0, preemption=1, for_job="gang")

@@ -1,4 +1,4 @@
-"""Fair shares, counted by hand."""
+"""Fair shares with hand-computed values."""
 
 from fractions import Fraction
 from typing import Any

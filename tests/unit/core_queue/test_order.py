@@ -1,4 +1,4 @@
-"""In what order a pass tries what waits."""
+"""Order in which a pass tries pending jobs."""
 
 from typing import Any
 

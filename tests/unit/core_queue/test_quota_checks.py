@@ -1,4 +1,4 @@
-"""Limits, quotas, and what may be reclaimed from whom."""
+"""Checks of limits, quotas and reclaim."""
 
 import pytest
 from tests.builders import GIB, group
@@ -208,7 +208,7 @@ def test_no_job_reclaims_from_its_own_project() -> None:
 
 @pytest.mark.parametrize(("asked", "balanced"), [(2, True), (3, False)])
 def test_an_ancestor_must_not_end_up_fuller_than_a_sibling_that_lost(asked: int, balanced: bool) -> None:
-    """lab has 3 and a share of 4, shop 5 and a share of 4: with 3 more and shop at 3, the tables would be turned."""
+    """lab has 3 and a share of 4, shop 5 and a share of 4: with 3 more and shop at 3, the order would be inverted."""
     town = departments()
     town.runs("b", "b", group(gpus=3 if asked == 3 else 2))
     victim = whole(town.runs("z1", "z", group(gpus=2)))

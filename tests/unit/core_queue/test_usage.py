@@ -1,4 +1,4 @@
-"""What projects use and ask for: counted once, kept up to date, and the same again after every trial."""
+"""Use and demand of projects: counted once, kept up to date, and restored after every trial."""
 
 from dataclasses import replace
 from fractions import Fraction
