@@ -1,4 +1,4 @@
-"""A cycle retries only jobs whose result may have changed, and finds the queue's head on demand; a full cycle decides the same."""
+"""A cycle retries only jobs that may have changed, and finds the head of the queue if needed; a full cycle decides the same."""
 
 import copy
 from collections.abc import Callable, Iterable, Iterator
