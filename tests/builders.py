@@ -1,4 +1,4 @@
-"""Pools made by hand, for tests of what reads a pool. `Sketch` keeps the sums of nodes true as the fold would."""
+"""Builds pool states for tests of code that reads a pool. `Sketch` keeps the totals of nodes as the fold would."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,7 +46,7 @@ class Sketch:
         labels: Mapping[str, str] | None = None,
         models: Sequence[str] = ("h100",),
     ) -> Node:
-        """A ready node. `models` are dealt to its devices in turn."""
+        """A ready node. `models` are assigned to its devices cyclically."""
         number = len(self.state.nodes)
         devices = [Device(n, f"{name}-{n}", models[n % len(models)], 80 * GIB) for n in range(gpus)]
         room = Resources((1 << gpus) - 1, cpu * 1000, gib * GIB, slots)

@@ -1,4 +1,4 @@
-"""A person before the console's pages: goes somewhere, reads, presses buttons, and looks at it with axe."""
+"""Drives the console's pages as a user does: navigates, reads, presses buttons, and checks accessibility with axe."""
 
 from collections.abc import AsyncIterator, Iterator
 
@@ -24,7 +24,7 @@ document.addEventListener('securitypolicyviolation', event => {
 });
 """
 AWAY = ("Failed to load resource", "ERR_", "Content Security Policy")
-"""Errors that Chromium writes by itself: what is away is told in the page, and WATCH tells what the policy stopped."""
+"""Errors that Chromium writes by itself: the page reports unavailable services, and WATCH reports what the policy stopped."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What must hold of a pool between any two turns (DESIGN §8). Each function raises `AssertionError` with the place."""
+"""Invariants of a pool between any two decision cycles (DESIGN §8). Each function raises `AssertionError` with the place."""
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -19,7 +19,7 @@ from bailiff_core.scheduling_snapshot import current_snapshot
 
 
 def no_device_over_its_whole(state: PoolState) -> None:
-    """Tasks that hold a device, or are promised it, together take at most all of it; what is on its way out aside."""
+    """Tasks that a device is allocated to, or reserved for, take at most all of it together; evicted tasks do not count."""
     for book, states in (("held", ("starting", "running", "exited")), ("promised", ("reserved",))):
         taken: dict[tuple[int, int], Fraction] = {}
         for job, task in standing(state):
@@ -39,7 +39,7 @@ def no_device_over_its_whole(state: PoolState) -> None:
 
 
 def standing(state: PoolState) -> list[tuple[Job, Task]]:
-    """All tasks that hold or are promised room, places kept for moved jobs included."""
+    """All tasks with allocated or reserved resources, reservations of relocated jobs included."""
     return [(job, task) for job in state.jobs.values() for task in (*job.tasks, *job.reservation) if task.state != "released"]
 
 
@@ -54,7 +54,7 @@ def parts_of(state: PoolState, job: Job, task: Task) -> dict[int, Fraction]:
 
 
 def no_bad_device_is_promised(state: PoolState) -> None:
-    """Nobody is promised a device that was not seen free, or that is broken (§8.7)."""
+    """No device that was not seen free, or that is broken, is reserved (§8.7)."""
     for job, task in standing(state):
         node = state.nodes[task.node]
         if task.state == "reserved":
@@ -100,7 +100,7 @@ def nothing_over_filled(state: PoolState) -> None:
 
 
 def the_snapshot_is_true(state: PoolState) -> None:
-    """Free room and use of projects as they are kept from turn to turn are what a look at everything finds."""
+    """Free resources and use of projects, kept from cycle to cycle, equal those computed from the whole state."""
     snapshot = current_snapshot(state)
     fresh = ClusterResources.of(state)
     assert {number: (node.unallocated, node.future) for number, node in snapshot.cluster.nodes.items()} == {
@@ -179,8 +179,8 @@ def evictions_have_reasons(state: PoolState) -> None:
             assert job.id in state.preemptions[eviction.preemption].victims
 
 
-def promises_are_kept_for_those_who_move(state: PoolState) -> None:
-    """Only a job on its way out, or a member of one, has a place kept for it, and only for a while."""
+def reservations_belong_to_evicted_jobs(state: PoolState) -> None:
+    """Only a job that is being evicted, or a member of one, has a reservation beside its tasks, and only until it expires."""
     for job in state.jobs.values():
         assert not job.reservation or job.reservation_until is not None, f"a place is kept for {job.id} for ever"
         for place in job.reservation:
@@ -200,14 +200,14 @@ def run_limits_are_those_of_running_jobs(state: PoolState) -> None:
 
 
 def preemptions_have_preemptors(state: PoolState) -> None:
-    """A plan lives exactly as long as its preemptor waits on its reservation."""
+    """A preemption lasts exactly as long as its preemptor is reserved."""
     for seq, plan in state.preemptions.items():
         assert state.jobs[plan.job].preemption == seq
         assert any(task.state == "reserved" for task in state.jobs[plan.job].tasks)
 
 
 def requests_are_open(state: PoolState) -> None:
-    """Who asks is known, and a selection has somebody who asks."""
+    """The preemptors of a selection are known, and it has at least one."""
     if state.selection is None:
         return
     assert state.selection.requests
@@ -216,28 +216,28 @@ def requests_are_open(state: PoolState) -> None:
 
 
 def nothing_accepted_is_forgotten(state: PoolState) -> None:
-    """Every job waits in the queue, is paused, holds room, or has ended."""
+    """Every job is pending, is paused, has resources, or has ended."""
     paused = [name for name, job in state.jobs.items() if job.phase == "paused"]
     assert set(state.jobs) == {*state.queue, *paused, *state.active, *state.ended}, "a job is nowhere"
 
 
 def paused_jobs_have_no_place(state: PoolState) -> None:
-    """Who is paused holds nothing and is promised nothing, or is on its way out; and who is not paused is not set aside."""
+    """A paused job has no resources and no reservation, or is being evicted; only a paused job is suspended."""
     for job in state.jobs.values():
         if job.paused_seq is not None:
             ends = job.cancelled and all(task.state in ("exited", "released") for task in job.tasks)
             assert ends or job.phase in ("paused", "evicting"), f"{job.id} is paused and {job.phase}"
             assert not job.reservation, f"{job.id} is paused, and a place is kept for it"
-        assert job.phase != "paused" or job.paused_seq is not None, f"{job.id} is set aside, and nobody paused it"
+        assert job.phase != "paused" or job.paused_seq is not None, f"{job.id} is suspended without a pause"
 
 
-def wishes_are_dealt_with(state: PoolState) -> None:
-    """Nothing that was asked for by hand is left for later."""
+def operator_requests_are_handled(state: PoolState) -> None:
+    """No operator request is left for later."""
     assert not [job.id for job in state.jobs.values() if job.operator_request is not None]
 
 
 def drained_nodes_get_nothing_new(state: PoolState) -> None:
-    """Nothing is promised on a node that is being emptied; once that is due, whatever is there is on its way out."""
+    """Nothing is reserved on a draining node; once the drain is due, every task on it is being evicted."""
     assert list(state.draining) == [number for number in state.draining if state.nodes[number].drain is not None]
     assert len(state.draining) == sum(node.drain is not None for node in state.nodes.values())
     for job, task in standing(state):
@@ -249,7 +249,7 @@ def drained_nodes_get_nothing_new(state: PoolState) -> None:
 
 
 def at_rest(state: PoolState) -> None:
-    """Right after a turn nothing is left to decide, also not by one who looks at everything anew."""
+    """Right after a cycle nothing is left to decide, also for a cycle on a freshly loaded state."""
     assert not state.indices.touched, f"still to be looked at: {list(state.indices.touched)}"
     fresh = from_snapshot(to_snapshot(state))
     left = list(decide(fresh))
@@ -271,13 +271,13 @@ BETWEEN_CYCLES: tuple[Callable[[PoolState], None], ...] = (
     every_job_in_one_index,
     gangs_are_whole,
     evictions_have_reasons,
-    promises_are_kept_for_those_who_move,
+    reservations_belong_to_evicted_jobs,
     run_limits_are_those_of_running_jobs,
     preemptions_have_preemptors,
     requests_are_open,
     nothing_accepted_is_forgotten,
     paused_jobs_have_no_place,
-    wishes_are_dealt_with,
+    operator_requests_are_handled,
     drained_nodes_get_nothing_new,
     at_rest,
     snapshot_is_whole,

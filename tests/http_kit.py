@@ -12,7 +12,7 @@ POLL_S = 0.02
 
 
 class Service(Protocol):
-    """What runs until it is told to stop."""
+    """A service that runs until `stop` is set."""
 
     @property
     def address(self) -> str:

@@ -1,7 +1,7 @@
-"""What must never happen (docs/concepts/architecture.md §8), each as a small function with the name of the rule.
+"""Invariants (docs/concepts/architecture.md §8), each as a small function with the name of the rule.
 
-Three kinds: over one state (`pool -> complaints`), over the log (`History`, fed record by record, and functions over
-whole logs), over what machines really run. A complaint is a sentence; no complaint, no harm. `check` raises them.
+Three kinds: over one state (`pool -> violations`), over the log (`History`, fed record by record, and functions over
+whole logs), over what machines really run. A violation is a sentence. `check` raises them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -135,7 +135,7 @@ def phases_fit_tasks(state: PoolState) -> Violations:
 STATE_RULES = (no_device_is_over_its_whole, nothing_is_over_filled, sums_are_true, indices_are_true, phases_fit_tasks)
 
 
-# --- over one state, between turns
+# --- over one state, between cycles
 
 
 def promises_can_come_true(state: PoolState) -> Violations:
@@ -197,7 +197,7 @@ def preemptions_have_their_preemptor(state: PoolState) -> Violations:
             yield f"plan {plan.seq} is for {plan.job}, which does not wait for it"
 
 
-TURN_RULES = (
+CYCLE_RULES = (
     promises_can_come_true,
     who_has_left_has_its_place,
     no_half_gang_stays,
@@ -238,16 +238,16 @@ def every_node_is_back(state: PoolState) -> Violations:
 
 @dataclass
 class History:
-    """What earlier records said, to judge later ones by. Call `before` and `after` around the fold of each record."""
+    """Earlier records, against which later ones are checked. Call `before` and `after` around the fold of each record."""
 
     named: set[tuple[int, str, int]] = field(default_factory=set)  # (seq of the decision, job, attempt) of evictions
-    displaced: dict[tuple[str, int], int] = field(default_factory=dict)  # (job, attempt) on its way out, by which record
-    asked: dict[int, str] = field(default_factory=dict)  # who asked for room, by the request's seq
-    causes: dict[str, int] = field(default_factory=dict)  # the turn in which a message had its effect
+    displaced: dict[tuple[str, int], int] = field(default_factory=dict)  # (job, attempt) being evicted, by which record
+    asked: dict[int, str] = field(default_factory=dict)  # the preemptor, by the request's seq
+    causes: dict[str, int] = field(default_factory=dict)  # the cycle in which a message had its effect
     together: dict[tuple[str, int, int], int] = field(default_factory=dict)  # (job, attempt, eviction): the step agreed on
 
     def before(self, state: PoolState, record: Record) -> Violations:
-        """Complaints about the record, on the state that it is about to be folded into."""
+        """Violations of the record, on the state that it is about to be folded into."""
         yield from self._inputs(state, record)
         yield from _only_good_devices(state, record)
         match record.data:
@@ -277,7 +277,7 @@ class History:
                     yield f"{submitted.demand.job} is submitted twice"
 
     def after(self, state: PoolState) -> Violations:
-        """Complaints about the state after the record: every eviction in it is named by its decision (§8.3)."""
+        """Violations of the state after the record: every eviction in it is named by its decision (§8.3)."""
         for name in state.evicting:
             job = state.jobs[name]
             for eviction in (job.eviction, *(task.eviction for task in job.tasks)):
@@ -285,7 +285,7 @@ class History:
                     yield f"{name}, attempt {job.attempt}, is being evicted and #{eviction.decided_seq} does not name it"
 
     def end(self) -> Violations:
-        """Complaints when everything has come to rest: a victim is back in the queue, or has ended (§8.5)."""
+        """Violations when everything has come to rest: a victim is back in the queue, or has ended (§8.5)."""
         for (name, attempt), seq in self.displaced.items():
             yield f"{name}, attempt {attempt}, was displaced by #{seq} and did not come back to the queue"
 
@@ -293,9 +293,9 @@ class History:
         """§8.2: victims are preemptible, under preempt strictly lower, under reclaim of others; one proposal, one request."""
         preemptor = state.jobs[decision.preemptor.job]
         if self.asked.get(decision.request) != preemptor.id:
-            yield f"{preemptor.id} gets room that #{decision.request} did not ask for"
+            yield f"{preemptor.id} gets resources that #{decision.request} did not request"
         if decision.action == "preempt" and not preemptor.may_preempt:
-            yield f"{preemptor.id} displaces others and may not"
+            yield f"{preemptor.id} preempts others and may not"
         for choice in decision.victims:
             victim = state.jobs[choice.job]
             lower = decision.action != "preempt" or victim.priority < preemptor.priority
@@ -321,17 +321,17 @@ class History:
         if staged.stage == "step_agreed" and job.eviction is not None and staged.step is not None:
             step = self.together.setdefault((job.id, job.attempt, job.eviction.decided_seq), staged.step)
             if step != staged.step:
-                yield f"ranks of {job.id} are told to save at {step} and at {staged.step}"
+                yield f"ranks of {job.id} save at {step} and at {staged.step}"
 
     def _inputs(self, state: PoolState, record: Record) -> Violations:
-        """Positions never go back, and no message has an effect in two turns."""
+        """Positions never go back, and no message has an effect in two cycles."""
         for position, offset in record.inputs:
             if offset < state.inputs.get(position, 0):
                 yield f"the position of {position} goes back from {state.inputs[position]} to {offset}"
         if isinstance(record.data, WriterStarted) and record.data.inputs != state.inputs:
-            yield f"the writer goes on from {record.data.inputs}, the log stands at {state.inputs}"
+            yield f"the writer continues from {record.data.inputs}, the log is at {state.inputs}"
         if "/" in record.cause and self.causes.setdefault(record.cause, record.cycle) != record.cycle:
-            yield f"{record.cause} has an effect in turn {self.causes[record.cause]} and again in turn {record.cycle}"
+            yield f"{record.cause} has an effect in cycle {self.causes[record.cause]} and again in cycle {record.cycle}"
 
 
 def _only_good_devices(state: PoolState, record: Record) -> Violations:

@@ -1,4 +1,4 @@
-"""What a test does by hand to the files of a broker that does not run."""
+"""Changes to the files of a stopped broker."""
 
 import struct
 from pathlib import Path

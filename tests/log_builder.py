@@ -1,12 +1,12 @@
-"""Stories of one pool without Kafka: facts go in turn by turn, the core decides, and the log is kept as on the wire.
+"""Stories of one pool without Kafka: facts go in cycle by cycle, the core decides, and the log is kept as on the wire.
 
     story = Story()
     story.node("n1", gpus=8)
     story.submit("train-1", gpus=4)
     story.expect("JobPlaced", job="train-1")
 
-Every story is also a valid chained log: `story.wires` hold headers and values with seq, epoch, turn, time and prev as
-admission would write them. Time stands still between turns except where `after` or `wait` moves it.
+Every story is also a valid chained log: `story.wires` hold headers and values with seq, epoch, cycle, time and prev as
+admission would write them. Time does not advance between cycles except where `after` or `wait` moves it.
 """
 
 import hashlib
@@ -82,7 +82,7 @@ def folded(wires: Iterable[Wire]) -> PoolState:
 
 
 def replayed(wires: Iterable[Wire]) -> Replay:
-    """Every turn of this log decided again."""
+    """Every cycle of this log, decided again."""
     replay = Replay()
     for wire in wires:
         replay.feed(decode(wire), wire)
@@ -91,7 +91,7 @@ def replayed(wires: Iterable[Wire]) -> Replay:
 
 @dataclass(frozen=True)
 class Cut(Exception):
-    """The writer died inside a turn; only so many of its records are in the log."""
+    """The writer died inside a cycle; only so many of its records are in the log."""
 
     records: int
 
@@ -107,7 +107,7 @@ class Story:
         check: Callable[[PoolState], None] | None = None,
         partition: int = 0,
     ) -> None:
-        """check: called with the state after every turn."""
+        """check: called with the state after every cycle."""
         self.state = PoolState()
         self.check = check
         self.head = ChainHead(pool)
@@ -127,9 +127,9 @@ class Story:
     # --- the log
 
     def cycle(self, *given: Fact | LateFacts, after: int = 0, cut: int | None = None) -> list[Decision]:
-        """One turn: these facts, and what is decided on them. `cut`: only so many of its records reach the log.
+        """One cycle: these facts, and what is decided on them. `cut`: only so many of its records reach the log.
 
-        A function instead of a fact is called when the facts before it have been folded. No facts: no turn.
+        A function instead of a fact is called when the facts before it have been folded. No facts: no cycle.
         """
         self.time += after
         state = self.state
@@ -251,7 +251,7 @@ class Story:
         return self.cycle(facts.JobEvictionRequested(request=self.request(), job=job, reason=reason), after=after)
 
     def pause(self, job: str, reason: str = "", after: int = 0) -> list[Decision]:
-        """Somebody wants the job set aside."""
+        """Pauses the job."""
         return self.cycle(facts.JobPaused(request=self.request(), job=job, reason=reason), after=after)
 
     def resume(self, job: str, after: int = 0) -> list[Decision]:
@@ -375,7 +375,7 @@ class Story:
         return self.cycle(*(facts.TaskReleased(**self.at(job, n)) for n in self._tasks(job, task, ["exited"])), after=after)
 
     def ends(self, job: str, code: int = 0, task: int | None = None, after: int = 0) -> list[Decision]:
-        """Exit and release in one turn."""
+        """Exit and release in one cycle."""
         going = self._tasks(job, task, ["starting", "running"])
         exits: list[Fact] = [facts.TaskExited(**self.at(job, n), exit_code=code) for n in going]
         return self.cycle(*exits, *(facts.TaskReleased(**self.at(job, n)) for n in going), after=after)

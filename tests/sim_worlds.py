@@ -1,4 +1,4 @@
-"""Small workloads for tests of the simulator, made by hand or by chance."""
+"""Small workloads for tests of the simulator, fixed or random."""
 
 from random import Random
 

@@ -36,7 +36,7 @@ from typing import Any
 
 import pytest
 from tests import survivor
-from tests.invariants import STATE_RULES, TURN_RULES, History, check
+from tests.invariants import CYCLE_RULES, STATE_RULES, History, check
 from tests.job_processes import is_supervisor, processes_of
 from tests.system import PATIENCE_S, System, Watch, systems
 
@@ -66,11 +66,11 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True)
 class Table:
-    """What the record is to tell of the victim's first attempt, and where the next one goes on.
+    """Expected records of the victim's first attempt, and where the next one continues.
 
-    stages: of each task, in order; None where tasks differ. may: stages that there may be, too. stuck_in: the stage in which
+    stages: of each task, in order; None where tasks differ. may: optional stages. stuck_in: the stage in which
     TERM, and KILL, found it. codes: exit codes, by task. goes_back_to: a step before the one that it had come to. says: whether
-    it says where it goes on, as those do that use the library.
+    it reports where it continues, as jobs do that use the library.
     """
 
     outcome: str
@@ -98,14 +98,14 @@ class Judge:
     def check_new(self, entries: list[Entry]) -> None:
         """Check the records that are new."""
         for entry in entries[self.state.seq + 1 :]:
-            complaints = [*self.history.before(self.state, entry.record)]
+            violations = [*self.history.before(self.state, entry.record)]
             apply(self.state, entry.record)
             self.replay.feed(entry.record, entry.wire)
-            complaints += self.history.after(self.state)
-            assert not complaints, complaints
+            violations += self.history.after(self.state)
+            assert not violations, violations
             check(STATE_RULES, self.state)
             if not self.state.cycle_open:
-                check(TURN_RULES, self.state)
+                check(CYCLE_RULES, self.state)
         assert self.replay.difference is None, self.replay.difference
         assert not [*self.history.end()]
 
@@ -195,14 +195,14 @@ class Story:
     async def comes_back(self, table: Table) -> None:
         """The same without an urgent job."""
         await self.watch.until_ended(self.victim)
-        self.was_told(table)
+        self.check_records(table)
         if table.outcome != "finished":
             self.lost(table)
         self.nothing_ran_twice()
         self.judge.check_new(self.watch.entries)
 
-    def was_told(self, table: Table) -> None:
-        """The record tells which stages there were, where it was stuck, and with what outcome."""
+    def check_records(self, table: Table) -> None:
+        """Checks the recorded stages, the stage in which it was stuck, and the outcome."""
         for task in range(self.tasks):
             staged = [stage for stage in self.facts(EvictionStageReached, attempt=1, task=task) if stage.stage not in table.may]
             if table.stages is None:

@@ -63,7 +63,7 @@ class Training:
 
 
 class Trains:
-    """A script as the guide has it. It saves when it is told to, and leaves."""
+    """A script as in the guide. It saves a checkpoint on an eviction notice, and yields."""
 
     def __init__(self, total: int) -> None:
         self.total, self.training = total, Training()
@@ -292,7 +292,7 @@ class CatchesTermAndYields(CatchesTerm):
 
 
 class Urgent(Trains):
-    """Somebody else, who needs the GPUs. It ends when it is told to."""
+    """The urgent job that needs the GPUs. It ends on request."""
 
     def run(self) -> None:
         wait_for_notice()

@@ -422,9 +422,9 @@ class Watch:
             await reader.close()
 
     async def verify(self, *, orphans: bool = False, other_engines: bool = False) -> Replay:
-        """Read the whole partition once more: the chain holds, and every turn decided again gives the same bytes.
+        """Read the whole partition once more: the chain holds, and every cycle decided again gives the same bytes.
 
-        orphans: whether messages that do not continue the chain are to be expected. other_engines: whether turns are, that
+        orphans: whether messages that do not continue the chain are to be expected. other_engines: whether cycles are, that
         another release decided; they are folded only.
         """
         reader, replay = AuditReader(self.bus, self.pool, self.projection.partition), Replay()

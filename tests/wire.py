@@ -1,6 +1,6 @@
-"""A wire between one client and a broker that a test can cut: nothing passes, and nobody is told.
+"""A TCP proxy between one client and a broker that a test can cut: no byte passes, and neither side is notified.
 
-What a dead switch looks like to TCP: connections stay open, new ones open too, and no byte arrives until it is mended.
+What a dead switch looks like to TCP: connections stay open, new ones open too, and no byte arrives until it is restored.
 """
 
 import asyncio
@@ -88,7 +88,7 @@ class Wire:
 
 
 def kafka_with_a_wire(folder: Path) -> tuple[EmbeddedKafka, Wire]:
-    """A broker with a second way in: who comes over the wire is told no other address than the wire's."""
+    """A broker with a second listener: clients that connect through the wire get only the wire's address."""
     broker, side, controller, wire = free_ports(4)
     properties = {
         "listeners": f"PLAINTEXT://127.0.0.1:{broker},WIRE://127.0.0.1:{side},CONTROLLER://127.0.0.1:{controller}",

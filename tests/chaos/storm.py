@@ -15,8 +15,8 @@ from pathlib import Path
 from random import Random
 
 from tests.invariants import (
+    CYCLE_RULES,
     STATE_RULES,
-    TURN_RULES,
     History,
     Living,
     check,
@@ -263,7 +263,7 @@ def _judge(watch: Watch) -> None:
         check(STATE_RULES, state)
         _none(history.after(state), entry.record.seq)
         if not state.cycle_open:
-            check(TURN_RULES, state)
+            check(CYCLE_RULES, state)
     _none(history.end(), state.seq)
 
 

@@ -115,7 +115,7 @@ class Arena(World):
             job = self.witness.state.jobs.get("good")
             if job is not None and job.phase == "succeeded":
                 return
-        self.witness.complain(f"after all of it a good job does not run: {self.witness.state.jobs.get('good')}")
+        self.witness.violated(f"after all of it a good job does not run: {self.witness.state.jobs.get('good')}")
 
 
 def inputs(seed: int, node: str, incarnation: str, pool: str = POOL) -> "InputConsumer":
@@ -226,11 +226,11 @@ def _judge(arena: Arena, tally: Tally, batch: Sequence[Sent], read: list[tuple[M
         tally.rejected[outcome.rejected.code] += 1
         letter, value = letters.get(where, (None, b""))
         if letter is None or value != message.value:
-            arena.witness.complain(f"{where} was rejected ({outcome.rejected.code}) and has no letter that holds it")
+            arena.witness.violated(f"{where} was rejected ({outcome.rejected.code}) and has no letter that holds it")
         elif not letter.reason or len(letter.reason) > MAX_REASON or letter.code == "internal-error":
-            arena.witness.complain(f"{where}: {letter.code}: {letter.reason!r} is no reason")
+            arena.witness.violated(f"{where}: {letter.code}: {letter.reason!r} is no reason")
     if len(seen) < sent and arena.witness.violation is None:
-        arena.witness.complain(f"{sent} inputs were sent and {len(seen)} were read")
+        arena.witness.violated(f"{sent} inputs were sent and {len(seen)} were read")
 
 
 def fuzz(seed: int, count: int, only: Sequence[Sent] | None = None) -> Tally:

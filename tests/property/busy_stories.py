@@ -25,7 +25,7 @@ def busy_steps(most: int) -> st.SearchStrategy[list[Step]]:
 
 
 class Busy:
-    """Four nodes of four GPUs. check: called with the story after every turn."""
+    """Four nodes of four GPUs. check: called with the story after every cycle."""
 
     def __init__(self, check: Callable[[Story], None] | None = None) -> None:
         self.story = Story(RULES)

@@ -1,6 +1,6 @@
 """Histories made of random steps. A step is three small numbers, so that Hypothesis can leave steps out and shrink them.
 
-Facts are made as admission would make them: from the state as it is, one after the other, several to a turn.
+Facts are made as admission would make them: from the state as it is, one after the other, several to a cycle.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,7 +28,7 @@ PAUSES = (0, 0, 0, 1, SECOND, 5 * SECOND, 30 * SECOND, 3 * MINUTE, HOUR, 8 * DAY
 FORGETFUL = policy(
     retention={"ended_jobs": "1m", "request_ids": "1m"}, preemption={"reservation_expiry": "20s"}, eviction={"stuck_after": "5s"}
 )
-TURNED_UP = policy(
+ALL_PROTECTIONS = policy(
     priority_classes=[
         entry.model_dump() | ({"value": 76, "preemptible": False} if entry.name == "train" else {})
         for entry in DEFAULT_POLICY.priority_classes
@@ -60,7 +60,7 @@ SPREAD = policy(
     idle={"after": "1m", "action": "pause"},
     protections={"schedule_timeout": {"after": "30s", "action": "pass"}},
 )
-PLAIN: tuple[Policy, ...] = (*(DEFAULT_POLICY, FORGETFUL) * 4, TURNED_UP, policy(preemption={"actions": ["allocate"]}))
+PLAIN: tuple[Policy, ...] = (*(DEFAULT_POLICY, FORGETFUL) * 4, ALL_PROTECTIONS, policy(preemption={"actions": ["allocate"]}))
 SHARED: tuple[Policy, ...] = (SHARED_OUT, SHIELDED, SPREAD, SHARED_OUT)
 
 
@@ -71,7 +71,7 @@ def steps(most: int) -> st.SearchStrategy[list[list[Step]]]:
 
 
 class Chance:
-    """Tells a story step by step. check: called with the story after every turn."""
+    """Tells a story step by step. check: called with the story after every cycle."""
 
     def __init__(self, check: Callable[[Story], None] | None = None, *, shared: bool = False) -> None:
         self.policies = SHARED if shared else PLAIN
@@ -95,7 +95,7 @@ class Chance:
         return self.story
 
     def cycle(self, cycle: Sequence[Step]) -> list[Decision]:
-        """One turn; the first step may also cut it short, or restart the writer, or let time pass."""
+        """One cycle; the first step may also cut it short, or restart the writer, or let time pass."""
         what, a, b = cycle[0]
         after = PAUSES[a % len(PAUSES)] if what % 5 == 0 else 0
         wake = wake_at(self.state)
@@ -180,8 +180,8 @@ class Chance:
     def _report(self, job: Job, task: Task, b: int) -> list[Fact]:
         at = self.story.at(job.id, task.index)
         evictions = [eviction for eviction in (job.eviction, task.eviction) if eviction is not None]
-        sparing = any(eviction.cancel_seq is not None for eviction in evictions)
-        if sparing and b % 8 != 2 and task.state in ("starting", "running"):
+        cancelling = any(eviction.cancel_seq is not None for eviction in evictions)
+        if cancelling and b % 8 != 2 and task.state in ("starting", "running"):
             cancelled = b % 4 or task.eviction_cancelled
             return [facts.TaskEvictionCancelled(**at) if cancelled else facts.TaskCancelEvictionRefused(**at)]
         if task.state == "starting":
@@ -268,8 +268,8 @@ class Chance:
             least = min(job.minimum, tasks)
             yield facts.JobScaled(request=self.story.request(), job=job.id, tasks=tasks, min_tasks=least)
 
-    def _by_hand(self, a: int, b: int) -> Iterator[Fact]:
-        """What people ask for, as admission would let it pass."""
+    def _operator_request(self, a: int, b: int) -> Iterator[Fact]:
+        """An operator request that admission would accept."""
         if b % 6 == 4:
             node = self.state.nodes[a % len(self.state.nodes)]
             if node.drain is not None and a % 4:
@@ -299,7 +299,7 @@ class Chance:
             yield from self._scale(a, b)
             return
         if b % 3 == 1:
-            yield from self._by_hand(a, b)
+            yield from self._operator_request(a, b)
             return
         match a % 8:
             case 0:

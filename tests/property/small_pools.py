@@ -1,4 +1,4 @@
-"""Small random pools, and answers found by trying everything: written without the code under test."""
+"""Small random pools, and results found by exhaustive search: written without the code under test."""
 
 from itertools import combinations
 from random import Random
@@ -171,7 +171,7 @@ def cost(state: PoolState, victims: list[Job]) -> tuple:
 
 
 def best_set(state: PoolState, preemptor: Job) -> list[Job] | None:
-    """The best of all sets of permitted victims, or `None` if none makes room."""
+    """The best of all sets of permitted victims, or `None` if none frees enough."""
     candidates = [job for job in state.jobs.values() if may_go(preemptor, job)]
     best = None
     for size in range(len(candidates) + 1):

@@ -1,4 +1,4 @@
-"""Backfill counts who has to end for the head of the queue: what playing it through, one end after the other, comes to."""
+"""Backfill counts the jobs that end before the head of the queue fits: the count equals that of a step-by-step simulation."""
 
 from collections.abc import Iterator
 
@@ -75,7 +75,7 @@ def asked(state: PoolState) -> Iterator[Job]:
 
 
 def agree(story: Story) -> None:
-    """After a turn: for whoever waits the count is what playing it through comes to, once for all who ask for the same."""
+    """After a cycle: for each pending job the count equals that of a step-by-step simulation, once per equal demand."""
     expected: dict[str, tuple[dict[int, Resources], int | None]] = {}
     for job in asked(story.state):
         shape = scheduling_class_of(job.demand)
@@ -86,13 +86,13 @@ def agree(story: Story) -> None:
 
 @given(busy_steps(40))
 @QUICK
-def test_the_count_is_what_playing_it_through_comes_to(steps_before: list[Step]) -> None:
+def test_the_count_equals_that_of_a_step_by_step_simulation(steps_before: list[Step]) -> None:
     Busy(agree).tell(steps_before)
 
 
 @given(steps(30))
 @QUICK
-def test_also_with_gangs_that_grow_parts_of_devices_and_topologies(cycles: list[list[Step]]) -> None:
+def test_the_count_is_right_with_elastic_gangs_shared_devices_and_topologies(cycles: list[list[Step]]) -> None:
     Chance(agree, shared=True).tell(cycles)
 
 

@@ -1,4 +1,4 @@
-"""An enforced policy holds afterwards, and nobody left for nothing."""
+"""An enforced policy is kept afterwards, and no eviction was unnecessary."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,7 +23,7 @@ JOBS = st.tuples(
     limits=st.fixed_dictionaries(dict.fromkeys(PARENTS, st.integers(-1, 12))),
     quotas=st.fixed_dictionaries(dict.fromkeys(PARENTS, st.integers(0, 12))),
 )
-def test_all_bounds_hold_and_the_set_is_irreducible(jobs, limits, quotas):
+def test_all_bounds_are_kept_and_the_set_is_irreducible(jobs, limits, quotas):
     sketch = Sketch()
     state = sketch.state
     state.policy = rules(

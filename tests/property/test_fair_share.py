@@ -1,4 +1,4 @@
-"""Fair shares of random trees are those of an independent reading of the text, and keep what they promise."""
+"""Fair shares of random trees equal those of an independent reference, and keep their guarantees."""
 
 from fractions import Fraction
 from random import Random
@@ -108,14 +108,14 @@ def reference(projects: list[Project], total: ResourceVector, requested: dict[st
 
 @settings(max_examples=75, deadline=None)
 @given(st.integers(0, 2**32))
-def test_shares_are_those_of_the_text(seed: int) -> None:
+def test_shares_equal_the_reference(seed: int) -> None:
     divide_as_the_text(seed)
 
 
 @pytest.mark.long
 @settings(max_examples=5_000, deadline=None)
 @given(st.integers(0, 2**32))
-def test_shares_are_those_of_the_text_at_length(seed: int) -> None:
+def test_shares_equal_the_reference_at_length(seed: int) -> None:
     divide_as_the_text(seed)
 
 
@@ -133,7 +133,7 @@ def divide_as_the_text(seed: int) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32))
-def test_shares_promise_no_more_than_there_is_beyond_the_quotas(seed: int) -> None:
+def test_shares_do_not_exceed_the_capacity_beyond_the_quotas(seed: int) -> None:
     rng = Random(seed)
     projects, total = some_projects(rng), some_total(rng)
     tree = ProjectTree(projects)

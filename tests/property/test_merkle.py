@@ -1,4 +1,4 @@
-"""Merkle proofs: those of the tree hold, everything else does not, and a frontier is enough to go on."""
+"""Merkle proofs: those of the tree hold, everything else does not, and a frontier suffices to continue."""
 
 import hashlib
 

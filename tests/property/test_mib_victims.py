@@ -1,4 +1,4 @@
-"""Who asks for MiB pays more of its project's bounds on small devices: victims are sought where it keeps them. By brute force."""
+"""A request in MiB uses more of its project's bounds on small devices: victims are selected where it keeps them. Brute force."""
 
 from collections.abc import Collection, Iterator
 from fractions import Fraction
@@ -133,7 +133,7 @@ def check(seed: int) -> None:
 
 
 def accepted(sketch: Sketch, preemptor: Job, answer: Proposal) -> Accepted:
-    """What admission makes of it: the same answer, on the same pool, with nobody spared."""
+    """What admission makes of it: the same answer, on the same pool, with no victim reprieved."""
     checked = revalidate_proposal(current_snapshot(sketch.state), shares_now(current_snapshot(sketch.state)), preemptor, answer)
     assert isinstance(checked, Accepted), checked
     assert not checked.dropped
@@ -155,14 +155,14 @@ def uses_what_it_may(sketch: Sketch, preemptor: Job, checked: Accepted) -> bool:
 
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
-def test_victims_are_sought_where_the_limit_is_kept(seed: int) -> None:
+def test_victims_are_selected_where_the_limit_is_kept(seed: int) -> None:
     check(seed)
 
 
 @pytest.mark.long
 @settings(max_examples=5_000, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
-def test_victims_are_sought_where_the_limit_is_kept_thousands(seed: int) -> None:
+def test_victims_are_selected_where_the_limit_is_kept_thousands(seed: int) -> None:
     check(seed)
 
 
@@ -180,18 +180,18 @@ def check_moves(seed: int) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
-def test_who_moves_for_it_goes_on_using_its_part_of_the_limit(seed: int) -> None:
+def test_a_relocated_victim_keeps_using_its_part_of_the_limit(seed: int) -> None:
     check_moves(seed)
 
 
 @pytest.mark.long
 @settings(max_examples=5_000, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
-def test_who_moves_for_it_goes_on_using_its_part_of_the_limit_thousands(seed: int) -> None:
+def test_a_relocated_victim_keeps_using_its_part_of_the_limit_thousands(seed: int) -> None:
     check_moves(seed)
 
 
-def test_the_story_who_leaves_for_the_sake_of_the_limit_alone_is_not_put_back_and_does_not_move() -> None:
+def test_the_story_a_victim_evicted_for_the_limit_alone_is_neither_reprieved_nor_relocated() -> None:
     sketch = Sketch()
     projects = (project("mine", limit=1.5), project("theirs"))
     sketch.state.policy = DEFAULT_POLICY.model_copy(update={"projects": projects, "preemption": RULES})
@@ -213,7 +213,7 @@ def test_the_story_who_leaves_for_the_sake_of_the_limit_alone_is_not_put_back_an
     assert uses_what_it_may(sketch, preemptor, accepted(sketch, preemptor, answer))
 
 
-def test_the_story_the_large_device_is_dearer_and_the_only_one_within_the_limit() -> None:
+def test_the_story_the_large_device_costs_more_and_is_the_only_one_within_the_limit() -> None:
     sketch = Sketch()
     projects = (project("mine", limit=0.6), project("theirs"))
     sketch.state.policy = DEFAULT_POLICY.model_copy(update={"projects": projects, "preemption": RULES})

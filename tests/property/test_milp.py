@@ -27,7 +27,7 @@ SEEDS = st.integers(0, 2**48)
 
 
 def random_pool(random: Random, action: Action) -> tuple[Sketch, Job]:
-    """Three to eight nodes, full of gangs, elastic jobs and sharers, and a gang that asks for a good part of it."""
+    """Three to eight nodes, full of gangs, elastic jobs and shared tasks, and a gang that requests a large part of it."""
     sketch = Sketch()
     quotas = (random.randint(4, 16), random.randint(0, 12), random.randint(0, 8))
     if action == "reclaim":
@@ -143,7 +143,7 @@ class Model:
                 counts[at].append(here)
                 cpu[number].append(asked.cpu_milli * here)
                 if asked.gpu_share_milli:
-                    self._sharers(asked, at, number, here, on_device)
+                    self._shared_tasks(asked, at, number, here, on_device)
                 else:
                     wholes.append(asked.gpu_milli // 1000 * here)
             used = []
@@ -158,7 +158,7 @@ class Model:
         for amounts in on_device.values():
             self.cp.add(sum(amounts) <= 1000)
 
-    def _sharers(self, asked: TaskGroup, at: int, number: int, here: object, on_device: dict) -> None:
+    def _shared_tasks(self, asked: TaskGroup, at: int, number: int, here: object, on_device: dict) -> None:
         parts = []
         for device in self.state.nodes[number].devices:
             part = self.cp.new_int_var(0, asked.count, f"z{at}-{number}-{device.number}")
@@ -297,7 +297,7 @@ def test_no_gap_to_the_solver(action: Action, seed: int) -> None:
     check(seed, action)
 
 
-def test_most_answers_are_proven() -> None:
+def test_most_proposals_are_proven() -> None:
     proposals = [check(seed, "preempt") for seed in range(25)]
     found = [answer for answer in proposals if answer.victims]
     assert len(found) > 5

@@ -135,7 +135,7 @@ def settles(seed: int) -> None:
 
 
 @pytest.mark.parametrize("first", range(0, FEW, 40))
-def test_jobs_do_not_displace_each_other_for_ever(first: int) -> None:
+def test_jobs_do_not_evict_each_other_for_ever(first: int) -> None:
     for seed in range(first, first + 40):
         settles(seed)
 
@@ -146,7 +146,7 @@ def without(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
 
 
 @pytest.mark.parametrize("seed", CYCLES_OF_PREEMPT)
-def test_without_within_share_and_displaced_asker_they_would(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_cap_at_fair_share_and_no_counter_reclaim_they_would(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     settles(seed)
     assert cycles(*world(seed, cap_at_fair_share=False)) is None
     without(monkeypatch, no_counter_reclaim.NAME)
@@ -155,24 +155,26 @@ def test_without_within_share_and_displaced_asker_they_would(seed: int, monkeypa
 
 
 @pytest.mark.parametrize("seed", CYCLES_OF_RECLAIM)
-def test_without_displaced_asker_jobs_would_reclaim_from_each_other_for_ever(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_no_counter_reclaim_jobs_would_reclaim_from_each_other_for_ever(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert passes(*tight_world(Random(seed)), lingers=False) is None
     without(monkeypatch, no_counter_reclaim.NAME)
     assert "leaves things as" in str(passes(*tight_world(Random(seed)), lingers=False))
 
 
 @pytest.mark.parametrize("seed", WORTH_KEEPING)
-def test_what_went_wrong_once_settles(seed: int) -> None:
+def test_earlier_counterexamples_settle(seed: int) -> None:
     settles(seed)
 
 
-def test_promises_are_not_taken_in_turns() -> None:
+def test_reservations_are_not_taken_alternately() -> None:
     for seed in range(FEW_TIGHT):
         promises_settle(seed)
 
 
 @pytest.mark.parametrize("seed", CYCLES_OF_PROMISES)
-def test_without_own_room_and_displaced_asker_they_would_be(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_no_reclaim_of_reserved_and_no_counter_reclaim_they_would_be(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     promises_settle(seed)
     without(monkeypatch, no_reclaim_of_reserved.NAME, no_counter_reclaim.NAME)
     with pytest.raises(RuntimeError, match="did not converge within 50 rounds of one cycle after #"):
@@ -182,7 +184,7 @@ def test_without_own_room_and_displaced_asker_they_would_be(seed: int, monkeypat
 @pytest.mark.long
 @pytest.mark.timeout(LIMIT)
 @pytest.mark.parametrize("first", range(FEW_TIGHT, FEW_TIGHT + MANY_TIGHT, STEP))
-def test_in_thousands_of_tight_worlds_neither_are_promises(first: int) -> None:
+def test_reservations_are_not_taken_alternately_in_thousands_of_contended_worlds(first: int) -> None:
     for seed in range(first, first + STEP):
         promises_settle(seed)
 
@@ -190,6 +192,6 @@ def test_in_thousands_of_tight_worlds_neither_are_promises(first: int) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(LIMIT)
 @pytest.mark.parametrize("first", range(FEW, FEW + MANY, STEP))
-def test_in_thousands_of_worlds_neither(first: int) -> None:
+def test_jobs_do_not_evict_each_other_for_ever_in_thousands_of_worlds(first: int) -> None:
     for seed in range(first, first + STEP):
         settles(seed)

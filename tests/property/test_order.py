@@ -1,4 +1,4 @@
-"""The order of a pass is that of a slow reading of the text, whatever is placed, evicted and put back in between."""
+"""The order of a pass equals that of a slow reference, whatever is placed, evicted and reinserted in between."""
 
 from dataclasses import dataclass
 from fractions import Fraction

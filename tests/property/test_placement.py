@@ -78,13 +78,13 @@ def stand_on(pool, preemptor, found: GangPlacement, others) -> None:
 
 @settings(max_examples=400, deadline=None)
 @given(seed=SEEDS)
-def test_a_gang_is_placed_exactly_when_it_can_be(seed: int) -> None:
+def test_a_gang_is_placed_exactly_when_a_placement_exists(seed: int) -> None:
     check(seed)
 
 
 @settings(max_examples=600, deadline=None)
 @given(seed=SEEDS)
-def test_mixed_gangs_are_packed_exactly_when_they_can_be(seed: int) -> None:
+def test_mixed_gangs_are_placed_exactly_when_a_placement_exists(seed: int) -> None:
     sketch, preemptor = tight_pool(Random(seed))
     found = place_unit(ClusterResources.of(sketch.state), asking(preemptor), StepBudget(100_000))
     possible = fits(sketch.state, preemptor, frozenset())
@@ -99,5 +99,5 @@ def test_mixed_gangs_are_packed_exactly_when_they_can_be(seed: int) -> None:
 @pytest.mark.long
 @settings(max_examples=30_000, deadline=None)
 @given(seed=SEEDS)
-def test_a_gang_is_placed_exactly_when_it_can_be_at_length(seed: int) -> None:
+def test_a_gang_is_placed_exactly_when_a_placement_exists_at_length(seed: int) -> None:
     check(seed)

@@ -1,4 +1,4 @@
-"""Parts of GPUs and topologies against trying everything, and rooms that follow the pool."""
+"""Parts of GPUs and topologies against trying everything, and cluster resources that follow the pool."""
 
 from random import Random
 
@@ -67,19 +67,19 @@ def stands(state: PoolState, preemptor: Job, found: GangPlacement) -> None:
 
 @settings(max_examples=400, deadline=None)
 @given(seed=SEEDS)
-def test_parts_of_gpus_are_placed_exactly_when_they_can_be(seed: int) -> None:
+def test_parts_of_gpus_are_placed_exactly_when_a_placement_exists(seed: int) -> None:
     check(seed, topology=False)
 
 
 @settings(max_examples=400, deadline=None)
 @given(seed=SEEDS)
-def test_rules_of_topology_are_kept_and_a_no_is_a_proof(seed: int) -> None:
+def test_topology_rules_are_kept_and_a_refusal_is_proven(seed: int) -> None:
     check(seed, topology=True)
 
 
 @settings(max_examples=300, deadline=None)
 @given(seed=SEEDS)
-def test_a_preference_is_never_a_reason_to_wait(seed: int) -> None:
+def test_a_preference_never_keeps_a_job_pending(seed: int) -> None:
     sketch, preemptor = tiny_pool(Random(seed), topology=True)
     if any(group.gpu_share_milli or group.gpu_share_bytes for group in preemptor.demand.tasks) or preemptor.demand.sub_groups:
         return
@@ -104,14 +104,14 @@ def test_tiny_pools_at_length(seed: int, topology: bool) -> None:
 
 @settings(max_examples=75, deadline=None)
 @given(seed=SEEDS)
-def test_rooms_that_are_kept_are_what_the_pool_says(seed: int) -> None:
+def test_cached_cluster_resources_equal_the_pool(seed: int) -> None:
     keep_cluster_resources(seed)
 
 
 @pytest.mark.long
 @settings(max_examples=3_000, deadline=None)
 @given(seed=SEEDS)
-def test_rooms_that_are_kept_are_what_the_pool_says_at_length(seed: int) -> None:
+def test_cached_cluster_resources_equal_the_pool_at_length(seed: int) -> None:
     keep_cluster_resources(seed)
 
 

@@ -73,14 +73,14 @@ def planned(document: Mapping[str, Any], rounds: int) -> PlanReport | None:
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(snapshots())
-def test_every_plan_settles_and_keeps_its_promises(document: dict[str, Any]) -> None:
+def test_every_plan_settles_and_keeps_its_invariants(document: dict[str, Any]) -> None:
     settles_and_keeps_its_promises(document)
 
 
 @pytest.mark.long
 @settings(max_examples=2_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(snapshots())
-def test_many_more_plans_settle_and_keep_their_promises(document: dict[str, Any]) -> None:
+def test_many_more_plans_settle_and_keep_their_invariants(document: dict[str, Any]) -> None:
     settles_and_keeps_its_promises(document)
 
 
@@ -170,7 +170,7 @@ def test_a_plan_gives_the_same_report_twice(document: dict[str, Any]) -> None:
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(snapshots())
-def test_the_state_that_a_round_leaves_is_planned_on_as_if_it_were_read_anew(document: dict[str, Any]) -> None:
+def test_a_plan_continues_from_a_round_as_from_its_snapshot(document: dict[str, Any]) -> None:
     """The sums kept while decisions are enacted are those that counting anew gives."""
     try:
         planning = Planning(read_snapshot(document))

@@ -1,4 +1,4 @@
-"""Jobs of random projects on one big node, with nothing but the order and the gates of reclaim: it comes to rest."""
+"""Jobs of random projects on one big node, with only the order and the quota checks of reclaim: it converges."""
 
 from itertools import combinations
 from random import Random
@@ -102,12 +102,12 @@ def check(seed: int) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32))
-def test_reclaim_comes_to_rest(seed: int) -> None:
+def test_reclaim_converges(seed: int) -> None:
     check(seed)
 
 
 @pytest.mark.long
 @settings(max_examples=3_000, deadline=None)
 @given(st.integers(0, 2**32))
-def test_reclaim_comes_to_rest_thousands(seed: int) -> None:
+def test_reclaim_converges_thousands(seed: int) -> None:
     check(seed)

@@ -92,7 +92,7 @@ def test_a_restored_state_folds_on_identically(cycles: list[list[Step]]) -> None
     assert state_digest(state) == state_digest(story.state)
 
 
-def test_these_histories_have_something_to_say() -> None:
+def test_these_histories_contain_rare_records() -> None:
     kinds = [decode(wire).data for text in logs() for wire in from_lines(text)]
     names = {type(data).__name__ for data in kinds}
     assert {"PreemptionDecided", "PreemptionRefused", "SelectionTimedOut", "JobRequeued", "EvictionStuck"} <= names
@@ -120,7 +120,7 @@ def test_the_same_steps_make_the_same_log_under_any_hash_seed(hash_seed: str) ->
 
 
 @pytest.mark.parametrize("python", other_pythons())
-def test_other_pythons_say_the_same(python: str) -> None:
+def test_other_pythons_replay_the_same(python: str) -> None:
     able(python)
     assert run_by(python, "random", *logs()) == run_by(sys.executable, "0", *logs())
 
@@ -154,7 +154,7 @@ def able(python: str) -> None:
         pytest.skip(f"{python} has no numpy, orjson or pydantic (name interpreters that have them in BAILIFF_OTHER_PYTHONS)")
 
 
-def test_a_stepped_clock_moves_when_jobs_are_taken_to_end() -> None:
+def test_a_clock_step_moves_the_expected_completion_of_jobs() -> None:
     """A writer that starts right after the step folds anew; who replays has kept the ends from before it."""
     random_log(1021, 112).holds()
 

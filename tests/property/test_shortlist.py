@@ -1,4 +1,4 @@
-"""On large pools few nodes are looked at: what is chosen is what looking at everybody would have chosen."""
+"""On large pools few nodes are searched: the result equals that of searching all nodes."""
 
 import random
 from collections import Counter
@@ -70,7 +70,7 @@ def chosen(seed: int, monkeypatch: pytest.MonkeyPatch, *, few: bool) -> list[tup
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_a_few_nodes_tell_as_much_as_all(block, monkeypatch):
+def test_a_shortlist_of_nodes_gives_the_result_of_all_nodes(block, monkeypatch):
     monkeypatch.setattr(shortlist, "INITIAL_SIZE", 1)
     for seed in range(block * 100, block * 100 + 100):
         assert chosen(seed, monkeypatch, few=True) == chosen(seed, monkeypatch, few=False), f"seed {seed}"
@@ -84,7 +84,7 @@ def gang_of_two_kinds(seed: int) -> tuple[Sketch, Job]:
     return sketch, sketch.job("mixed", *kinds, priority=dice.choice((20, 30, 40)))
 
 
-def test_of_gangs_of_several_kinds_the_same_is_found_or_a_bound_is_told(monkeypatch):
+def test_for_heterogeneous_gangs_the_result_is_the_same_or_a_bound_is_reported(monkeypatch):
     seen: Counter[str] = Counter()
     for seed in range(200):
         sketch, preemptor = gang_of_two_kinds(seed)

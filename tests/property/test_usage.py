@@ -1,4 +1,4 @@
-"""Use by project, kept up to date change by change, is what counting everything anew finds."""
+"""Use by project, updated change by change, equals a recount of the whole state."""
 
 from random import Random
 
@@ -56,7 +56,7 @@ def happens(rng: Random, town: Town, job: Job) -> None:
 
 @settings(max_examples=120, deadline=None)
 @given(st.integers(0, 2**32))
-def test_kept_use_is_counted_use(seed: int) -> None:
+def test_incremental_use_equals_recomputed_use(seed: int) -> None:
     rng = Random(seed)
     town = Town(*random_projects(rng), gpus=3, memory=(20, 40, 80))
     names = ["", "gone", *[entry.name for entry in town.state.rules.projects]]
@@ -89,7 +89,7 @@ def test_kept_use_is_counted_use(seed: int) -> None:
             assert everything(usage) == before
 
 
-def test_all_that_can_be_lost_is_all_that_is_used() -> None:
+def test_the_total_of_evictable_units_equals_the_use() -> None:
     rng = Random(7)
     for _ in range(300):
         town = Town(gpus=3, memory=(20, 40, 80))

@@ -105,7 +105,7 @@ def test_the_order_of_dicts_does_not_matter(seed: int, shuffled: int) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(seed=SEEDS)
-def test_answers_of_a_batch_hold_one_after_the_other(seed: int) -> None:
+def test_proposals_of_a_batch_are_valid_in_order(seed: int) -> None:
     random = Random(seed)
     sketch, first = random_pool(random)
     state = sketch.state
@@ -295,7 +295,7 @@ def test_projects_surplus_and_shared_devices_against_every_set(action: Action, s
     check_world(seed, action)
 
 
-def test_nearly_all_answers_are_proven() -> None:
+def test_nearly_all_proposals_are_proven() -> None:
     proposals = [check_world(seed, action) for seed in range(150) for action in ("preempt", "reclaim")]
     found = [answer for answer in proposals if answer.victims or answer.refused is not None]
     assert sum(answer.explanation.proven for answer in found) > len(found) * 98 // 100
@@ -303,7 +303,7 @@ def test_nearly_all_answers_are_proven() -> None:
 
 @settings(max_examples=250, deadline=None)
 @given(seed=SEEDS)
-def test_moves_against_every_set_of_movers(seed: int) -> None:
+def test_relocations_against_every_set_of_candidates(seed: int) -> None:
     check_moves(seed)
 
 
@@ -324,14 +324,14 @@ def test_in_such_pools_a_small_budget_costs_the_proof_and_nothing_else(seed: int
 @pytest.mark.parametrize("action", ["preempt", "reclaim", "consolidate"])
 @settings(max_examples=15_000, deadline=None)
 @given(seed=SEEDS)
-def test_all_verbs_against_every_set_at_length(action: Action, seed: int) -> None:
+def test_all_actions_against_every_set_at_length(action: Action, seed: int) -> None:
     check_moves(seed) if action == "consolidate" else check_world(seed, action)
 
 
 @pytest.mark.long
 @settings(max_examples=5_000, deadline=None)
 @given(seed=SEEDS)
-def test_moves_in_racks_at_length(seed: int) -> None:
+def test_relocations_in_racks_at_length(seed: int) -> None:
     check_moves_in_racks(seed)
 
 

@@ -91,7 +91,7 @@ class Left:
         self.cpu, self.slots = node.capacity.cpu_milli, node.capacity.slots
         self.whole = {device.number: True for device in node.devices}
         self.units = {device.number: 1000 * device.memory_bytes for device in node.devices}
-        self.sharers = dict.fromkeys(self.whole, 0)
+        self.shared_tasks = dict.fromkeys(self.whole, 0)
         for job in state.jobs.values():
             if job.phase == ("reserved" if now else "evicting"):
                 continue
@@ -123,7 +123,7 @@ class Left:
             full = 1000 * self.node.devices[number].memory_bytes
             self.units[number] -= sign * (part_of(group, self.node.devices[number]) if is_shared(group) else full)
             self.whole[number] = self.units[number] == full
-            self.sharers[number] += sign * is_shared(group)
+            self.shared_tasks[number] += sign * is_shared(group)
 
     def overfull(self) -> bool:
         """Whether more was taken than there is."""

@@ -1,4 +1,4 @@
-"""Small random pools with projects, elastic gangs and shared devices, and who should leave by trying every set.
+"""Small random pools with projects, elastic gangs and shared devices, and the best victims by trying every set.
 
 Written from the words of the semantics, without the code under test: only fair shares are taken from it, which have
 tests of their own.
@@ -490,7 +490,7 @@ def under_shares(state: PoolState, shares: Mapping) -> dict[str, bool]:
 
 
 def best_choice(state: PoolState, shares: Mapping, preemptor: Job, action: str) -> Choice | None:
-    """The best of all sets that make room and that the action allows, or `None`."""
+    """The best of all sets that free enough resources and that the action allows, or `None`."""
     under = under_shares(state, shares) if action == "reclaim" else None
     ranked = sorted(choices(state, preemptor, action), key=lambda choice: cost(state, choice, under))
     most = shares if action == "preempt" else None

@@ -1,4 +1,4 @@
-"""Plays one scenario: a pool as it was, what happens, and what must have come of it."""
+"""Plays one scenario: the initial pool, the events, and the expected result."""
 
 from collections.abc import Mapping, Sequence
 from io import StringIO
@@ -103,9 +103,9 @@ class Story:
             size = self.planning.state.jobs[name].size
             self.planning.names[name] = [f"{name}-{index}" for index in range(size)]
         for word in OPERATOR_ACTIONS:
-            self._by_hand(word, step.get(word))
+            self._operator_action(word, step.get(word))
         if any(word in step for word in OPERATOR_ACTIONS):
-            self.planning.advance()  # whoever was told to leave has left
+            self.planning.advance()  # the evicted tasks are released
         if "arrives" in step:
             for job in validate_snapshot(self._snapshot(step["arrives"])).jobs:
                 append_facts(self.planning.state, submission(job))
@@ -115,7 +115,7 @@ class Story:
             self.planning.policy = validate_snapshot(self._snapshot(self.written.get("jobs", {}))).policy
             append_facts(self.planning.state, facts.PolicyApplied(policy=self.planning.policy))
 
-    def _by_hand(self, word: str, given_value: Any) -> None:
+    def _operator_action(self, word: str, given_value: Any) -> None:
         jobs = {"evicts": facts.JobEvictionRequested, "pauses": facts.JobPaused, "resumes": facts.JobResumed}
         for name in _list(given_value or ()) if word in jobs else ():
             self._facts(jobs[word](request=request(f"{word} {name}"), job=name))
@@ -146,7 +146,7 @@ class Story:
         close_cycle(state)
 
     def _run(self, step: Mapping[str, Any]) -> None:
-        actions = _verbs(step.get("pass", step.get("settle", "all")))
+        actions = _actions(step.get("pass", step.get("settle", "all")))
         self.last = self.planning.round(actions)
         while "settle" in step and self.last.changed:
             assert len(self.planning.rounds) < MOST_ROUNDS, f"it does not settle within {MOST_ROUNDS} rounds\n{self._table()}"
@@ -294,7 +294,7 @@ def _status_text(after: Sequence[TaskStatus]) -> str:
     return ", ".join(f"{texts.count(each)} {each}" for each in dict.fromkeys(texts))
 
 
-def _verbs(given_value: Any) -> Any:
+def _actions(given_value: Any) -> Any:
     names = ALL_ACTIONS if given_value in ("all", None, True) else tuple(each.strip() for each in str(given_value).split(","))
     unknown = [name for name in names if name not in ALL_ACTIONS]
     assert not unknown, f"no action {unknown[0]!r}; there are {', '.join(ALL_ACTIONS)}"

@@ -26,6 +26,6 @@ def test_scenario(scenario: dict[str, Any]) -> None:
     Story(scenario).play()
 
 
-def test_every_title_stands_once() -> None:
+def test_every_title_is_unique() -> None:
     titles = [param.id for param in scenarios()]
     assert len(titles) == len(set(titles))

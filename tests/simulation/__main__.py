@@ -1,4 +1,4 @@
-"""`python -m tests.simulation SEED` tells the story of one run; `FIRST-LAST` runs many and tells each one that fails."""
+"""`python -m tests.simulation SEED` prints the trace of one run; `FIRST-LAST` runs many and prints each one that fails."""
 
 import argparse
 import sys
@@ -15,20 +15,20 @@ LAST_LINES = 150
 def main() -> int:
     """0 when all is well."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("seeds", help="a seed, or a stretch such as 20-9999")
-    parser.add_argument("--last", type=int, help=f"only so many lines of a story; {LAST_LINES} in a stretch if not given")
+    parser.add_argument("seeds", help="a seed, or a range such as 20-9999")
+    parser.add_argument("--last", type=int, help=f"only so many lines of a story; {LAST_LINES} in a range if not given")
     parser.add_argument("--shrink", action="store_true", help="make the story of a seed that fails as short as it goes")
     given = parser.parse_args()
     first, _, last = given.seeds.partition("-")
     if last:
-        return _stretch(range(int(first), int(last) + 1), given.last or LAST_LINES)
+        return _range(range(int(first), int(last) + 1), given.last or LAST_LINES)
     outcome = run_short(int(first)) if given.shrink else run(int(first))
     print(outcome.story(given.last))
     return int(outcome.violation is not None)
 
 
-def _stretch(seeds: range, last: int) -> int:
-    """Run them all. The story of one that fails, made short, is told at once; a line says now and then how far it is."""
+def _range(seeds: range, last: int) -> int:
+    """Runs all seeds. Prints the shrunk trace of each failing seed at once, and a progress line now and then."""
     failed: list[int] = []
     kinds = Counter[str]()
     began = time.process_time()

@@ -93,7 +93,9 @@ def schedule(random: Random, services: list[str], nodes: list[str], length: floa
         elif roll < 83:
             events.append(Event(at, "cut", service, random.choice([2.0, 10.0])))
         elif roll < 92:
-            events.append(Event(at, random.choice(["kill-mid-turn", "pause-mid-turn"]), "admission-0", random.choice([0.1, 9.0])))
+            events.append(
+                Event(at, random.choice(["kill-mid-cycle", "pause-mid-cycle"]), "admission-0", random.choice([0.1, 9.0]))
+            )
         elif roll < 95:
             events.append(Event(at, "outage", "everybody", random.choice([1.0, 5.0, 20.0])))
         elif roll < 97:

@@ -31,7 +31,7 @@ class Judge(Protocol):
 
     def obeyed(self, position: tuple[int, int]) -> None: ...
 
-    def complain(self, what: str) -> None: ...
+    def violated(self, what: str) -> None: ...
 
     def relearns(self) -> bool: ...
 
@@ -92,12 +92,12 @@ class WatchedMachine(SimulatedMachine):
         """Nobody is put on a GPU that is in use or cannot be read (§8.7)."""
         for device in launch.device_ids if not self.judge.relearns() else ():
             if "dead" in self.inventory.injected_faults(device):
-                self.judge.complain(f"{launch.key} starts on {device}, which is dead")
+                self.judge.violated(f"{launch.key} starts on {device}, which is dead")
             elif part == 1 and self.inventory.usage(device).memory_used:
-                self.judge.complain(f"{launch.key} starts on {device}: {self.inventory.usage(device)} is on it")
+                self.judge.violated(f"{launch.key} starts on {device}: {self.inventory.usage(device)} is on it")
 
     def _part(self, launch: Launch) -> Fraction:
-        """How much of its devices the task was told that it may use."""
+        """The task's share of its devices, as its environment states it."""
         fraction, memory = launch.env.get("BAILIFF_GPU_FRACTION"), launch.env.get("BAILIFF_GPU_MEMORY_BYTES")
         if fraction is not None:
             return Fraction(fraction)

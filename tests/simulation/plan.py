@@ -44,7 +44,7 @@ class Plan:
         nodes = ", ".join(f"{node.name} {node.gpus} {node.cpu_milli} mCPU {node.memory_bytes >> 30} GiB" for node in self.nodes)
         wishes = [f"  {post}" for post in self.posts] or ["  none"]
         faults = [f"  {event}" for event in self.events] or ["  none"]
-        services = f"{', '.join(self.replicas)}; weather {self.bad}/{self.slow} of 1000; turns of {self.max_cycle_inputs}"
+        services = f"{', '.join(self.replicas)}; weather {self.bad}/{self.slow} of 1000; cycles of {self.max_cycle_inputs}"
         faults += [f"  deciding on {job} fails {when}" for job, when in self.undecidable]
         return "\n".join([f"pool: {nodes}", f"services: {services}", "wishes:", *wishes, "faults:", *faults])
 

@@ -76,7 +76,7 @@ def start_before_room_is_free(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(reservations, "_room_free", lambda *_: True)
 
 
-def log_goes_on_after_a_loss(patch: pytest.MonkeyPatch) -> None:
+def log_continues_after_a_loss(patch: pytest.MonkeyPatch) -> None:
     """Nobody looks whether agents have obeyed what the log does not hold."""
     patch.setattr(truncation, "beyond_log_end", lambda *_: False)
 
@@ -96,8 +96,8 @@ def forgotten_agents_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(truncation.TruncationReconciliation, "_note", lambda *_: None)
 
 
-def a_failure_is_blamed_on_whoever_gave_occasion(patch: pytest.MonkeyPatch) -> None:
-    """A report that makes room for a job on which deciding fails is rejected, instead of the job held."""
+def a_failed_decision_rejects_its_input(patch: pytest.MonkeyPatch) -> None:
+    """A report that frees resources for a job on which deciding fails is rejected, instead of the job being blocked."""
     patch.setattr("bailiff_admission.writer._failed_job", lambda *_: None)
 
 
@@ -111,7 +111,7 @@ def a_failure_is_blamed_on_whoever_gave_occasion(patch: pytest.MonkeyPatch) -> N
         start_before_room_is_free,
     ],
 )
-def test_sabotage_is_noticed(sabotage: Sabotage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sabotage_is_detected(sabotage: Sabotage, monkeypatch: pytest.MonkeyPatch) -> None:
     sabotage(monkeypatch)
     found = next(((seed, violation) for seed in SEEDS if (violation := run(seed).violation) is not None), None)
     assert found is not None, f"{sabotage.__name__} passed {len(SEEDS)} seeds unnoticed"
@@ -127,24 +127,24 @@ def without_failures(plan: Plan) -> Plan:
 
 
 @pytest.mark.parametrize(
-    ("sabotage", "spared"),
+    ("sabotage", "without_fault"),
     [
-        (log_goes_on_after_a_loss, without_cuts),
+        (log_continues_after_a_loss, without_cuts),
         (settled_before_the_forgotten_are_gone, without_cuts),
-        (a_failure_is_blamed_on_whoever_gave_occasion, without_failures),
+        (a_failed_decision_rejects_its_input, without_failures),
     ],
 )
-def test_sabotage_where_a_certain_fault_happens_is_noticed(
-    sabotage: Sabotage, spared: Callable[[Plan], Plan], monkeypatch: pytest.MonkeyPatch
+def test_sabotage_that_needs_a_certain_fault_is_detected(
+    sabotage: Sabotage, without_fault: Callable[[Plan], Plan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And it is that fault which shows it: the same run, spared it, does not fail so."""
+    """And that fault is the cause: the same run without it does not fail in this way."""
     sabotage(monkeypatch)
-    seeds = [seed for seed in range(400) if spared(plan_of(seed)) != plan_of(seed)][:30]
+    seeds = [seed for seed in range(400) if without_fault(plan_of(seed)) != plan_of(seed)][:30]
     found = next((outcome for outcome in map(run, seeds) if outcome.violation is not None), None)
     assert found is not None, f"{sabotage.__name__} passed {len(seeds)} seeds unnoticed"
     assert found.violation is not None
     print(sabotage.__name__, found.violation)
-    assert kind_of(run(spared(found.plan)).violation or "") != kind_of(found.violation)
+    assert kind_of(run(without_fault(found.plan)).violation or "") != kind_of(found.violation)
 
 
 def forgets_its_agents(seed: int) -> Plan:
@@ -173,12 +173,12 @@ def test_a_seed_that_fails_shrinks_to_a_short_story_that_still_fails(monkeypatch
     assert run(plan).story() == short.story()
     assert not plan.events, "nothing needs to go wrong for this"
     assert (plan.bad, plan.slow) == (0, 0)
-    assert len(plan.posts) <= 3, "one who has the room and one who wants it, and perhaps who makes room"
+    assert len(plan.posts) <= 3, "one job with the resources, one that needs them, and perhaps one that frees them"
     assert len(plan.nodes) <= 2
     assert len(short.witness.lines) < len(long.witness.lines)
 
 
-def test_what_is_left_out_was_not_needed() -> None:
+def test_removed_parts_of_a_plan_were_not_needed() -> None:
     tried = []
 
     def needs_3_and_7(items: Sequence[int]) -> bool:

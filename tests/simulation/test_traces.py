@@ -15,7 +15,7 @@ from .world import WatchedCluster, run
 SEED = 11  # with preemptions
 
 
-def test_a_run_with_traces_is_the_same_run_and_its_messages_say_where_they_belong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_with_traces_is_the_same_run_and_its_messages_carry_their_trace_context(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = run(SEED)
     stored: list[Message] = []
     store = WatchedCluster.store

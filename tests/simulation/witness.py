@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tests.invariants import (
+    CYCLE_RULES,
     STATE_RULES,
-    TURN_RULES,
     History,
     Living,
     Violated,
@@ -69,8 +69,8 @@ class Witness:
         """One more line of the story."""
         self.lines.append((self._now(), line))
 
-    def complain(self, what: str) -> None:
-        """Something happened that must never happen; the first such thing counts, and there the story ends."""
+    def violated(self, what: str) -> None:
+        """An invariant is violated; the first violation counts and ends the run."""
         if self.violation is None:
             self.tell(f"VIOLATION {what}")
             self.violation = what
@@ -96,7 +96,7 @@ class Witness:
         try:
             self._fold(record)
         except Violated as violated:
-            self.complain(str(violated))
+            self.violated(str(violated))
 
     def _fold(self, record: Record) -> None:
         if self.lost is not None and not isinstance(record.data, WriterStarted | LogTruncated):
@@ -117,7 +117,7 @@ class Witness:
         if isinstance(data, TruncationReconciled):
             self._settled(living, record)
         if not self.state.cycle_open:
-            check(TURN_RULES, self.state)
+            check(CYCLE_RULES, self.state)
 
     def _take(self, record: Record) -> None:
         _raise(self.history.before(self.state, record), record)
@@ -192,17 +192,17 @@ class Witness:
         known = job.task(task.task) if job is not None else None
         key = (task.job, task.attempt, task.task, known.start_seq if known is not None else None)
         if key in self._started:
-            self.complain(f"{task} is started a second time")
+            self.violated(f"{task} is started a second time")
         self._started.add(key)
         living = [*self.living(), task]
         wrong = [*no_device_runs_too_much(living), *no_job_runs_twice(living)]
         if _place(task) not in self._forgotten:
             wrong += free_devices_are_free(self.state, [task])
-        for complaint in wrong[:1]:
-            self.complain(complaint)
+        for violation in wrong[:1]:
+            self.violated(violation)
 
     def stops(self, task: Living, how: str, *, isolated: bool) -> None:
-        """A task is told to leave; only an eviction that the log says has begun may do that (§8.3, §8.9)."""
+        """A task gets a notice or a signal; only an eviction that the log has as started may cause that (§8.3, §8.9)."""
         self.tell(f"{task.machine}: {task.job}/{task.attempt}/{task.task} gets {how}")
         job = self.state.jobs.get(task.job)
         current = job is not None and job.attempt == task.attempt and bool(job.tasks)
@@ -214,9 +214,9 @@ class Witness:
             return  # the log has forgotten this member
         evictions = [eviction for eviction in (job.eviction, member.eviction) if eviction is not None]
         if not any(eviction.started_seq is not None for eviction in evictions):
-            self.complain(f"{task} gets {how}, and the log knows of no eviction that has begun: {evictions}")
+            self.violated(f"{task} gets {how}, and the log knows of no eviction that has begun: {evictions}")
         elif member.eviction_cancelled:
-            self.complain(f"{task} gets {how}, although its agent has confirmed that it is spared")
+            self.violated(f"{task} gets {how}, although its agent has confirmed the cancellation of its eviction")
 
     def ended(self, task: Living, code: int) -> None:
         """A task has ended."""
@@ -228,9 +228,9 @@ def _place(task: Living) -> Place:
     return task.machine, task.job, task.attempt, task.task
 
 
-def _raise(complaints: Iterator[str], record: Record) -> None:
-    for complaint in complaints:
-        raise Violated(f"#{record.seq} {record.type}: {complaint}")
+def _raise(violations: Iterator[str], record: Record) -> None:
+    for violation in violations:
+        raise Violated(f"#{record.seq} {record.type}: {violation}")
 
 
 def _line(record: Record) -> str:

@@ -1,4 +1,4 @@
-"""What people want from the pool: random jobs, cancellations, nonsense, a client that repeats itself; and an operator."""
+"""Requests to the pool: random jobs, cancellations, malformed requests, a client that repeats requests; and an operator."""
 
 import asyncio
 import json
@@ -153,12 +153,12 @@ def some_wishes(random: Random, pool: str, nodes: list[NodeDeclaration], length:
             cancel = CancelJob(job=job)
             posts += _posted(random, pool, at + random.uniform(-1.0, 25.0), f"cancel-{job}", cancel)
     posts += [_nonsense(random, pool, random.uniform(0.0, length)) for _ in range(random.choice([0, 1, 4]))]
-    posts += _by_hand(Random(f"{[post.at for post in posts]}"), pool, nodes, length)
+    posts += _operator_requests(Random(f"{[post.at for post in posts]}"), pool, nodes, length)
     return sorted(posts, key=lambda post: post.at)
 
 
-def _by_hand(random: Random, pool: str, nodes: list[NodeDeclaration], length: float) -> list[Post]:
-    """Jobs that are evicted, paused, moved, and machines that are drained; most of that is taken back in time."""
+def _operator_requests(random: Random, pool: str, nodes: list[NodeDeclaration], length: float) -> list[Post]:
+    """Operator requests that evict, pause or move jobs and drain machines; most of them are undone in time."""
     posts: list[Post] = []
     names = [node.name for node in nodes]
     for number in range(random.choice([0, 0, 2, 6, 12])):
@@ -167,7 +167,7 @@ def _by_hand(random: Random, pool: str, nodes: list[NodeDeclaration], length: fl
         back: RequestBody | None = None
         match random.randrange(5):
             case 0:
-                asked: RequestBody = EvictJob(job=job, reason="by hand")
+                asked: RequestBody = EvictJob(job=job, reason="by an operator")
             case 1 | 2:
                 asked, back = PauseJob(job=job), ResumeJob(job=job)
             case 3:
@@ -295,7 +295,7 @@ async def client(bus: MemoryBus, posts: list[Post]) -> None:
 
 
 async def operator(bus: MemoryBus, pool: str, random: Random) -> None:
-    """Reads the alarms, and accepts each loss of the log a while after it was told of."""
+    """Reads the alarms, and accepts each truncation of the log a while after its alarm."""
     read = [0] * len(bus.cluster.partitions(topics.ALARMS.name))
     while True:
         await asyncio.sleep(1.0)

@@ -84,13 +84,13 @@ class WatchedCluster(MemoryCluster):
     """Tells the witness of every message in the moment in which it is stored."""
 
     witness: Witness
-    in_mid_turn: Callable[[], None] | None = None
+    in_mid_cycle: Callable[[], None] | None = None
 
     def store(self, topic: str, partition: int, key: bytes | None, headers: Headers, value: bytes) -> Message:
         message = super().store(topic, partition, key, headers, value)
         self.witness.stored(message)
-        if topic == topics.AUDIT.name and self.witness.state.cycle_open and self.in_mid_turn is not None:
-            act, self.in_mid_turn = self.in_mid_turn, None
+        if topic == topics.AUDIT.name and self.witness.state.cycle_open and self.in_mid_cycle is not None:
+            act, self.in_mid_cycle = self.in_mid_cycle, None
             act()
         return message
 
@@ -243,13 +243,13 @@ class World:
                 self.witness.tell(f"{process.name}: {error}; trying again")
             except MustStop as error:
                 if error.code != ExitCode.CLOCK or process.name not in self.wrong_clocks:
-                    self.witness.complain(f"{process.name} stopped: {error}")
+                    self.witness.violated(f"{process.name} stopped: {error}")
                     return
                 self.witness.tell(f"{process.name} stopped, and is started again: {error}")
             except Exception as error:  # noqa: BLE001 - the service has died, whatever of
                 *_, last = traceback.extract_tb(error.__traceback__)
                 where = f"{last.filename}:{last.lineno}"
-                self.witness.complain(f"{process.name} died of {type(error).__name__}: {error} ({where})")
+                self.witness.violated(f"{process.name} died of {type(error).__name__}: {error} ({where})")
                 return
             await asyncio.sleep(0.5)
 
@@ -324,8 +324,8 @@ class World:
                 await self._kill(target, seconds)
             case "pause":
                 await self._pause(target, seconds)
-            case "kill-mid-turn" | "pause-mid-turn":
-                await self._mid_turn(event)
+            case "kill-mid-cycle" | "pause-mid-cycle":
+                await self._mid_cycle(event)
             case "host-crash":
                 agent = f"agent-{target}"
                 if self.processes[agent].state != "killed":
@@ -361,14 +361,14 @@ class World:
         await asyncio.sleep(seconds)
         self.weather.cut -= clients
 
-    async def _mid_turn(self, event: Event) -> None:
-        """Wait until some record of a turn is stored and the turn's end is not; then strike all writers at once."""
+    async def _mid_cycle(self, event: Event) -> None:
+        """Waits until a record of a cycle is stored and the cycle's end is not; then strikes all writers at once."""
         moment = asyncio.Event()
-        self.cluster.in_mid_turn = moment.set
+        self.cluster.in_mid_cycle = moment.set
         try:
             await asyncio.wait_for(moment.wait(), 20.0)
         except TimeoutError:
-            self.cluster.in_mid_turn = None
+            self.cluster.in_mid_cycle = None
             return
         strike = self._kill if event.kind.startswith("kill") else self._pause
         writers = [name for name in self.plan.replicas if name.startswith("admission")]
@@ -396,7 +396,7 @@ class World:
         if process.state == "running":
             process.pause()
             await asyncio.sleep(seconds)
-            self.witness.tell(f"*** {name} goes on")
+            self.witness.tell(f"*** {name} continues")
             process.resume()
 
     def _restart(self, name: str) -> None:
@@ -470,16 +470,16 @@ class World:
 
     async def _last_checks(self) -> None:
         witness = self.witness
-        for complaint in (
+        for violation in (
             *nothing_is_due(witness.state),
             *every_node_is_back(witness.state),
             *witness.history.end(),
             *self._unanswered(),
         ):
-            witness.complain(f"at the end: {complaint}")
+            witness.violated(f"at the end: {violation}")
             return
         for task in self.living():
-            witness.complain(f"at the end {task} still runs")
+            witness.violated(f"at the end {task} still runs")
             return
         partition = self.cluster.messages(topics.AUDIT.name, 0)
         records, orphans = chain_of(partition, POOL)
@@ -489,10 +489,10 @@ class World:
         while reader.offset < end:
             read += len(await reader.read(0.1))
         if (read, reader.orphans) != (len(records), orphans) or orphans != witness.orphans:
-            witness.complain(f"{len(records)} records and {orphans} orphans, the reader found {read} and {reader.orphans}")
+            witness.violated(f"{len(records)} records and {orphans} orphans, the reader found {read} and {reader.orphans}")
         with sound_engine():
-            for complaint in (*replay_is_identical(records), *folds_agree(records)):
-                witness.complain(complaint)
+            for violation in (*replay_is_identical(records), *folds_agree(records)):
+                witness.violated(violation)
 
     def _unanswered(self) -> list[str]:
         """Requests without a trace in the log, and rejections without a dead letter."""
@@ -573,7 +573,7 @@ def run(what: int | Plan) -> Outcome:
         try:
             loop.run_until_complete(world.run())
         except Exception as error:  # noqa: BLE001 - a run that cannot go on is a finding, too
-            world.witness.complain(f"the run ended with {type(error).__name__}: {error}")
+            world.witness.violated(f"the run ended with {type(error).__name__}: {error}")
         partition = world.cluster.messages(topics.AUDIT.name, 0)
         violation = world.witness.violation
         world.witness.violation = violation or "the run is over"

@@ -1,4 +1,4 @@
-"""Stories whose invariants are checked after every turn, and whose log is replayed at the end."""
+"""Stories whose invariants are checked after every cycle, and whose log is replayed at the end."""
 
 from collections.abc import Callable, Iterator
 
@@ -11,7 +11,7 @@ from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 
 @pytest.fixture
 def tell() -> Iterator[Callable[..., Story]]:
-    """Begins a story, with a policy of its own where given."""
+    """Starts a story, with the given policy if any."""
     stories: list[Story] = []
 
     def begin(rules: Policy = DEFAULT_POLICY) -> Story:

@@ -1,14 +1,14 @@
 """A job cancelled in every phase of its life."""
 
 
-def test_while_it_waits(story):
+def test_cancelled_while_pending(story):
     story.submit("job", gpus=1)
     story.cancel("job")
     story.expect_only("JobEnded")
     story.expect("JobEnded", job="job", outcome="cancelled")
 
 
-def test_while_it_asks(story):
+def test_cancelled_while_its_selection_is_open(story):
     story.node("n1", gpus=8)
     story.runs("low", gpus=8)
     story.submit("job", gpus=8, cls="interactive")
@@ -20,7 +20,7 @@ def test_while_it_asks(story):
     assert story.job("low").phase == "running"
 
 
-def test_while_another_asks_in_the_same_selection(story):
+def test_cancelled_while_another_job_is_in_the_same_selection(story):
     story.node("n1", gpus=8)
     story.runs("low", gpus=8)
     story.cycle(story.submitted("x", gpus=8, cls="interactive"), story.submitted("y", gpus=8, cls="interactive"))
@@ -30,7 +30,7 @@ def test_while_another_asks_in_the_same_selection(story):
     story.expect("PreemptionDecided")
 
 
-def test_while_it_is_promised_room(story):
+def test_cancelled_while_reserved(story):
     story.node("n1", gpus=8)
     story.runs("low", gpus=8)
     story.submit("job", gpus=8, cls="interactive")
@@ -39,7 +39,7 @@ def test_while_it_is_promised_room(story):
     story.expect_only("ReservationDropped", "JobEnded", "EvictionCancelled")
 
 
-def test_while_it_starts(story):
+def test_cancelled_while_starting(story):
     story.node("n1", gpus=8)
     story.submit("job", gpus=4, tasks=2)
     story.started("job", task=0)
@@ -50,7 +50,7 @@ def test_while_it_starts(story):
     story.expect("JobEnded", job="job", outcome="cancelled", exit_codes={"0": 85, "1": 85})
 
 
-def test_while_it_runs(story):
+def test_cancelled_while_running(story):
     story.node("n1", gpus=8)
     story.runs("job", gpus=8)
     story.cancel("job")
@@ -62,7 +62,7 @@ def test_while_it_runs(story):
     story.expect("JobStarting", job="next")
 
 
-def test_the_room_of_a_cancelled_job_is_promised_at_once_to_who_waits(story):
+def test_resources_of_a_cancelled_job_are_reserved_at_once_for_a_pending_job(story):
     story.node("n1", gpus=8)
     story.runs("job", gpus=8)
     story.submit("next", gpus=8)
@@ -70,7 +70,7 @@ def test_the_room_of_a_cancelled_job_is_promised_at_once_to_who_waits(story):
     story.expect("JobPlaced", job="next", reserved=True)
 
 
-def test_while_it_exits(story):
+def test_cancelled_while_exited(story):
     story.node("n1", gpus=8)
     story.runs("job", gpus=8)
     story.exits("job", 1)
@@ -80,7 +80,7 @@ def test_while_it_exits(story):
     story.expect("JobEnded", job="job", outcome="cancelled")
 
 
-def test_while_it_is_evicted(story):
+def test_cancelled_during_its_eviction(story):
     story.node("n1", gpus=8)
     story.runs("job", gpus=8)
     story.submit("high", gpus=8, cls="interactive")
@@ -93,7 +93,7 @@ def test_while_it_is_evicted(story):
     story.expect("JobStarting", job="high")
 
 
-def test_while_its_pause_after_a_failure_lasts(story):
+def test_cancelled_during_its_restart_backoff(story):
     story.node("n1", gpus=8)
     story.runs("job", gpus=8, max_failures=3)
     story.ends("job", 1)
@@ -102,7 +102,7 @@ def test_while_its_pause_after_a_failure_lasts(story):
     story.expect("JobEnded", job="job", outcome="cancelled")
 
 
-def test_finished_just_before_is_finished(story):
+def test_a_job_that_finished_before_its_cancellation_is_finished(story):
     story.node("n1", gpus=8)
     story.runs("job", gpus=8)
     story.cancel("job")
@@ -110,7 +110,7 @@ def test_finished_just_before_is_finished(story):
     story.expect("JobEnded", job="job", outcome="succeeded")
 
 
-def test_twice_is_once(story):
+def test_a_second_cancellation_has_no_effect(story):
     story.node("n1", gpus=8)
     story.runs("job", gpus=8)
     story.cancel("job")

@@ -20,7 +20,7 @@ def listed(story: Story) -> tuple[decisions.PreemptionDecided | decisions.Preemp
 KINDS = (decisions.PreemptionDecided, decisions.PreemptionRefused)
 
 
-def test_everybody_is_listed_with_the_rule_that_shielded_it() -> None:
+def test_every_candidate_is_listed_with_the_rule_that_shielded_it() -> None:
     story = Story(policy(protections={"excluded": [{"keep": "yes"}]}))
     story.node("n1", gpus=8)
     story.runs("old", gpus=2)
@@ -56,7 +56,7 @@ def test_the_lists_agree_with_what_the_record_counted() -> None:
     assert [each.job for each in found if each.rule] == ["j0", "j3"]
 
 
-def test_a_refusal_has_its_list_too() -> None:
+def test_a_refusal_has_a_list_of_candidates() -> None:
     story = Story()
     story.node("n1", gpus=2)
     story.runs("a", gpus=1)
@@ -68,7 +68,7 @@ def test_a_refusal_has_its_list_too() -> None:
     assert [(each.job, each.rule, each.chosen) for each in found] == [("a", "", False), ("b", "not-preemptible", False)]
 
 
-def test_what_an_earlier_answer_took_is_leaving_already() -> None:
+def test_victims_of_an_earlier_proposal_are_being_evicted_already() -> None:
     story = Story()
     story.node("n1", gpus=2)
     story.runs("a", gpus=1)
@@ -83,7 +83,7 @@ def test_what_an_earlier_answer_took_is_leaving_already() -> None:
     assert sorted((each.rule, each.chosen) for each in found) == [("", True), ("already-evicting", False)]
 
 
-def test_surplus_tasks_are_units_of_their_own() -> None:
+def test_surplus_tasks_are_separate_units() -> None:
     story = Story()
     story.node("n1", gpus=4)
     story.runs("elastic", gpus=1, tasks=4, min_tasks=2)

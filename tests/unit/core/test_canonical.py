@@ -22,7 +22,7 @@ VALUES = st.recursive(
 
 @given(VALUES)
 @pytest.mark.slow
-def test_it_is_the_form_that_pythons_own_encoder_writes(value: object) -> None:
+def test_it_equals_the_output_of_the_json_module(value: object) -> None:
     plain = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     assert canonical_json(value) == plain.encode()
 
@@ -34,12 +34,12 @@ class Colour(Enum):
 @pytest.mark.parametrize(
     "value", [1.5, float("nan"), [1, [2.0]], {"a": {"b": 0.0}}, UUID(int=1), {"a": Colour.RED}, {"a": [object()]}, b"x"]
 )
-def test_what_is_no_json_value_or_no_exact_one_is_refused(value: object) -> None:
+def test_values_that_are_not_exact_json_are_refused(value: object) -> None:
     with pytest.raises(TypeError):
         canonical_json(value)
 
 
-def test_a_half_pair_has_no_bytes() -> None:
+def test_a_lone_surrogate_is_refused() -> None:
     with pytest.raises(UnicodeEncodeError):
         canonical_json("\ud800")
 
@@ -56,7 +56,7 @@ def _kinds(schema: Any) -> set[str]:
     return here.union(*map(_kinds, schema.values()))
 
 
-def test_no_record_and_no_message_has_a_place_for_a_fraction() -> None:
+def test_no_record_and_no_message_has_a_float_field() -> None:
     """`Document.to_json` relies on it."""
     for kind in [*AUDIT_TYPES.values(), *MESSAGE_TYPES.values()]:
         assert not _kinds(kind.model_json_schema(mode="serialization")) & {"number", "anything"}, kind

@@ -1,4 +1,4 @@
-"""Time as the log has it: what is due, and what a jump of the clock moves along."""
+"""Log time: what is due, and what a clock step shifts."""
 
 from tests.log_builder import HOUR, MINUTE, SECOND, Story
 
@@ -27,7 +27,7 @@ def test_the_nearest_moment_is_due(story):
     assert wake_at(story.state) == story.time + 2 * SECOND  # the pause after a failure
 
 
-def test_a_step_expires_nothing(story):
+def test_a_clock_step_expires_nothing(story):
     story.node("n1", gpus=8)
     story.runs("low", gpus=8)
     story.submit("high", gpus=8, cls="interactive")
@@ -44,7 +44,7 @@ def test_a_step_expires_nothing(story):
     story.expect("EvictionStuck", job="low")
 
 
-def test_a_step_is_no_work_lost(story):
+def test_a_clock_step_counts_as_no_work_lost(story):
     story.node("n1", gpus=8)
     story.runs("low", gpus=8)
     story.submit("high", gpus=8, cls="interactive", after=MINUTE)
@@ -56,7 +56,7 @@ def test_a_step_is_no_work_lost(story):
     assert story.expect("JobRequeued").lost_gpu_ms == 8 * 120_000
 
 
-def test_a_step_moves_pauses(story):
+def test_a_clock_step_moves_restart_backoffs(story):
     story.node("n1", gpus=8)
     story.runs("job", gpus=8, max_failures=1)
     story.ends("job", 1)
@@ -67,7 +67,7 @@ def test_a_step_moves_pauses(story):
     story.expect("JobPlaced", job="job", attempt=2)
 
 
-def test_a_step_moves_the_next_request(story):
+def test_a_clock_step_moves_the_next_request(story):
     story.node("n1", gpus=8)
     story.runs("low", gpus=8)
     story.submit("high", gpus=8, cls="interactive")

@@ -1,4 +1,4 @@
-"""Why this one and not that one, and who would be next: searched again, on the pool as it was."""
+"""Why one victim and not another, and which would be next: searched again on the state of that time."""
 
 import random
 
@@ -43,13 +43,13 @@ def crowded() -> Story:
     return story
 
 
-def test_who_was_shielded_is_told_the_rule() -> None:
+def test_a_shielded_job_is_explained_by_its_rule() -> None:
     found, seq = asked(crowded(), "fixed")
     assert found.rule == "not-preemptible"
     assert sentences(found, seq) == "Rule not-preemptible protected fixed from preempt: it is not preemptible."
 
 
-def test_who_could_have_left_is_told_what_that_would_have_cost() -> None:
+def test_an_alternative_victim_is_explained_by_its_cost() -> None:
     found, seq = asked(crowded(), "old")
     assert (found.jobs, found.needless, found.proven) == (("old",), False, True)
     assert found.cost is not None
@@ -60,13 +60,13 @@ def test_who_could_have_left_is_told_what_that_would_have_cost() -> None:
     assert "work lost, 14.0 GPU-min against 4.0 GPU-min of the chosen set" in texts
 
 
-def test_who_is_too_small_alone_leaves_together_with_others() -> None:
+def test_a_job_too_small_alone_is_a_victim_together_with_others() -> None:
     found, _ = asked(crowded(), "one")
     assert found.jobs == ("one", "other")
     assert not found.needless
 
 
-def test_who_would_be_of_no_use_is_told_so() -> None:
+def test_a_job_whose_eviction_frees_nothing_useful_is_reported_as_such() -> None:
     story = Story()
     story.node("n1", gpus=4)
     story.node("n2", gpus=2)
@@ -79,7 +79,7 @@ def test_who_would_be_of_no_use_is_told_so() -> None:
     assert "would gain nothing" in sentences(found, seq)
 
 
-def test_a_victim_is_told_what_would_have_been_without_it() -> None:
+def test_a_victim_is_explained_by_the_best_set_without_it() -> None:
     story = crowded()
     found, seq = asked(story, "young")
     assert found.chosen
@@ -87,7 +87,7 @@ def test_a_victim_is_told_what_would_have_been_without_it() -> None:
     assert "Without young, searched again, old would be preempted: that costs 2 GPUs of priority 50" in sentences(found, seq)
 
 
-def test_who_held_no_room_then_had_none_to_give() -> None:
+def test_a_job_without_resources_at_that_time_is_no_candidate() -> None:
     story = Story()
     story.node("n1", gpus=2)
     story.runs("low", gpus=2)
@@ -100,7 +100,7 @@ def test_who_held_no_room_then_had_none_to_give() -> None:
 
 
 def test_nothing_is_cheaper_than_what_was_proven() -> None:
-    """Whoever is forced in or spared, on small random pools: the chosen set is never dearer."""
+    """For any forced or excluded victim, on small random pools: the chosen set never costs more."""
     compared = 0
     for seed in range(12):
         texts = random.Random(seed)
@@ -127,7 +127,7 @@ def test_nothing_is_cheaper_than_what_was_proven() -> None:
     assert compared > 20
 
 
-def test_who_would_be_next_is_searched_on_the_pool_after_the_decision() -> None:
+def test_the_next_victim_is_searched_on_the_pool_after_the_decision() -> None:
     story = crowded()
     found = next_victims(story.state, "high")
     assert (found.action, found.jobs) == ("preempt", ("old",))
@@ -144,7 +144,7 @@ def test_who_would_be_next_is_searched_on_the_pool_after_the_decision() -> None:
     )
 
 
-def test_nobody_is_next_where_all_are_shielded() -> None:
+def test_there_is_no_next_victim_where_all_are_shielded() -> None:
     story = Story()
     story.node("n1", gpus=2)
     story.runs("low", gpus=2)

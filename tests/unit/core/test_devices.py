@@ -1,4 +1,4 @@
-"""Devices that nobody may be given: dirty ones, broken ones, and jobs that take more of one than their share."""
+"""Devices that are not allocated: quarantined and broken ones; and jobs that use more than their share of one."""
 
 from tests.log_builder import Story, policy
 
@@ -6,7 +6,7 @@ from bailiff_core.model.demand import TaskGroup
 from bailiff_core.records import facts
 
 
-def test_a_quarantined_device_is_given_to_nobody_until_it_is_cleared(story: Story) -> None:
+def test_a_quarantined_device_is_not_allocated_until_it_is_cleared(story: Story) -> None:
     story.node("n1", gpus=2)
     story.quarantined("n1", 0)
     story.submit("two", gpus=2)
@@ -20,7 +20,7 @@ def test_a_quarantined_device_is_given_to_nobody_until_it_is_cleared(story: Stor
     story.expect("JobPlaced", job="two")
 
 
-def test_the_victim_goes_home_and_the_one_who_waits_for_its_gpu_goes_elsewhere_or_waits(story: Story) -> None:
+def test_a_quarantine_after_an_eviction_releases_the_victim_and_moves_the_reservation(story: Story) -> None:
     story.node("n1", gpus=1)
     story.runs("low", gpus=1)
     story.submit("high", gpus=1, cls="interactive")
@@ -51,7 +51,7 @@ def test_an_agent_that_starts_anew_makes_no_device_clean(story: Story) -> None:
     assert story.state.nodes[0].devices[0].fault == "not-free"
 
 
-def test_who_stands_on_a_device_that_breaks_leaves_and_has_not_failed(story: Story) -> None:
+def test_a_job_on_a_broken_device_is_evicted_and_has_not_failed(story: Story) -> None:
     story.node("n1", gpus=2)
     story.runs("job", gpus=1)
     number = story.job("job").tasks[0].devices.bit_length() - 1
@@ -68,7 +68,7 @@ def test_who_stands_on_a_device_that_breaks_leaves_and_has_not_failed(story: Sto
     assert story.job("job").tasks[0].devices == 0b11 ^ (1 << number)
 
 
-def test_what_ended_by_its_device_before_anybody_knew_has_not_failed_either(story: Story) -> None:
+def test_a_task_that_ends_before_its_device_is_reported_broken_has_not_failed(story: Story) -> None:
     story.node("n1", gpus=1)
     story.runs("job", gpus=1)
     story.exits("job", 1)
@@ -79,7 +79,7 @@ def test_what_ended_by_its_device_before_anybody_knew_has_not_failed_either(stor
     assert story.state.nodes[0].devices[0].fault == ""
 
 
-def test_an_elastic_job_goes_on_without_the_member_whose_device_broke(story: Story) -> None:
+def test_an_elastic_job_continues_without_the_member_on_a_broken_device(story: Story) -> None:
     story.node("n1", gpus=2)
     story.runs("job", gpus=1, tasks=2, min_tasks=1)
     lost = story.job("job").tasks[1]
@@ -88,7 +88,7 @@ def test_an_elastic_job_goes_on_without_the_member_whose_device_broke(story: Sto
     assert story.job("job").phase == "running"
 
 
-def test_a_device_that_comes_back_broken_with_a_new_agent_is_left_too(story: Story) -> None:
+def test_a_device_that_a_new_agent_reports_as_broken_is_evicted_too(story: Story) -> None:
     story.node("n1", gpus=1)
     story.runs("job", gpus=1)
     story.node("n1", gpus=1, boot=2, sick=[0])
@@ -100,14 +100,14 @@ def over_share(story: Story) -> list[object]:
     return list(story.cycle(facts.ShareExceeded(**job, device="GPU-n1-0", used_bytes=50 << 30, share_bytes=40 << 30)))
 
 
-def test_a_job_over_its_share_is_on_record_and_stays(story: Story) -> None:
+def test_a_job_over_its_share_is_recorded_and_keeps_running(story: Story) -> None:
     story.node("n1", gpus=1)
     story.runs("greedy", TaskGroup(gpu_share_milli=500))
     assert over_share(story) == []
     assert story.job("greedy").phase == "running"
 
 
-def test_a_job_over_its_share_leaves_where_the_policy_says_so() -> None:
+def test_a_job_over_its_share_is_evicted_where_the_policy_says_so() -> None:
     story = Story(policy(devices={"over_share": "evict"}))
     story.node("n1", gpus=1)
     story.runs("greedy", TaskGroup(gpu_share_milli=500))

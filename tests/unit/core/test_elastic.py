@@ -12,20 +12,20 @@ def elastic(story, gpus=8, size=8, least=4):
     story.runs("wide", gpus=1, tasks=size, min_tasks=least)
 
 
-def test_it_starts_with_what_there_is_room_for_and_waits_for_more(story):
+def test_it_starts_with_the_tasks_that_fit_and_waits_for_more(story):
     elastic(story, gpus=6)
     assert story.members("wide", "running") == [0, 1, 2, 3, 4, 5]
     assert story.state.queue == ["wide"]
 
 
-def test_below_its_minimum_it_waits_whole(story):
+def test_below_its_minimum_the_whole_job_is_pending(story):
     story.node("n1", gpus=3)
     story.submit("wide", gpus=1, tasks=8, min_tasks=4)
     story.expect("JobPending", job="wide")
     assert story.members("wide") == []
 
 
-def test_it_grows_in_the_same_attempt_when_room_comes(story):
+def test_it_grows_in_the_same_attempt_when_resources_are_free(story):
     elastic(story, gpus=6)
     began = story.job("wide").last_start
     story.node("n2", gpus=8)
@@ -37,7 +37,7 @@ def test_it_grows_in_the_same_attempt_when_room_comes(story):
     assert story.state.queue == []
 
 
-def test_surplus_leaves_before_any_core_and_the_job_runs_on(story):
+def test_surplus_is_evicted_before_any_core_and_the_job_continues(story):
     elastic(story)
     story.submit("demo", gpus=2, cls="interactive")
     story.propose()
@@ -55,7 +55,7 @@ def test_surplus_leaves_before_any_core_and_the_job_runs_on(story):
     assert story.members("wide") == list(range(8))
 
 
-def test_at_its_minimum_it_leaves_whole(story):
+def test_at_its_minimum_it_is_evicted_whole(story):
     elastic(story)
     story.submit("demo", gpus=5, cls="interactive")
     story.propose()
@@ -64,7 +64,7 @@ def test_at_its_minimum_it_leaves_whole(story):
     assert story.state.queue == []
 
 
-def test_surplus_that_ends_with_an_error_when_told_to_leave_breaks_nothing(story):
+def test_evicted_surplus_that_exits_with_an_error_does_not_fail_the_job(story):
     elastic(story)
     story.submit("demo", gpus=1, cls="interactive")
     story.propose()
@@ -115,7 +115,7 @@ def test_with_a_grace_for_stale_gangs_it_may_get_another_member(tell):
     assert story.job("gang").stale_since is None
 
 
-def test_and_leaves_when_the_grace_is_over(tell):
+def test_a_stale_gang_is_evicted_when_its_grace_is_over(tell):
     story = tell(policy(protections={"stale_gang": 60 * SECOND}))
     story.node("n1", gpus=2)
     story.node("n2", gpus=1)
@@ -125,7 +125,7 @@ def test_and_leaves_when_the_grace_is_over(tell):
     story.expect("EvictionDecided", job="gang", cause="stale-gang")
 
 
-def test_growth_that_waits_for_room_does_not_stop_the_job(story):
+def test_pending_growth_does_not_stop_the_job(story):
     story.node("n1", gpus=4)
     story.runs("short", gpus=2)
     story.runs("wide", gpus=1, tasks=4, min_tasks=2)
@@ -138,7 +138,7 @@ def test_growth_that_waits_for_room_does_not_stop_the_job(story):
     assert story.members("wide", "starting") == [2, 3]
 
 
-def test_nobody_joins_a_gang_of_which_nobody_is_left(story):
+def test_no_task_joins_a_gang_without_members(story):
     """Found by the simulation: the promised member was started although the one that it was to join had just failed."""
     story.node("n1", gpus=3)
     story.runs("short", gpus=2)
@@ -154,7 +154,7 @@ def test_nobody_joins_a_gang_of_which_nobody_is_left(story):
     story.expect("JobPlaced", job="wide", attempt=2)
 
 
-def test_a_promise_of_growth_goes_with_its_machine(story):
+def test_a_reservation_for_growth_is_lost_with_its_node(story):
     story.node("n1", gpus=2)
     story.node("n2", gpus=2)
     story.runs("wide", gpus=1, tasks=4, min_tasks=2)
@@ -169,7 +169,7 @@ def test_a_promise_of_growth_goes_with_its_machine(story):
     assert story.members("tall") == [0, 1]
 
 
-def test_it_is_done_when_all_who_were_there_are(story):
+def test_it_succeeds_when_all_started_members_have(story):
     elastic(story, gpus=6)
     story.exits("wide", task=5)
     assert story.state.queue == [], "a gang of which a member has finished does not grow"
@@ -178,7 +178,7 @@ def test_it_is_done_when_all_who_were_there_are(story):
     assert story.job("wide").phase == "succeeded"
 
 
-def test_one_spared_member_stays(story):
+def test_a_member_whose_eviction_is_cancelled_keeps_running(story):
     elastic(story)
     story.submit("demo", gpus=2, cls="interactive")
     story.propose()
@@ -194,7 +194,7 @@ def test_one_spared_member_stays(story):
     story.expect("JobGrown", job="wide")
 
 
-def test_nobody_was_told_so_nothing_happened(story):
+def test_an_eviction_cancelled_before_its_notice_changes_nothing(story):
     elastic(story)
     story.submit("demo", gpus=2, cls="interactive")
     story.propose()
@@ -203,7 +203,7 @@ def test_nobody_was_told_so_nothing_happened(story):
     assert all(task.eviction is None for task in story.job("wide").tasks)
 
 
-def test_members_that_do_not_go_in_time_are_stuck_and_nobody_counts_on_them(story):
+def test_members_whose_eviction_is_overdue_are_stuck_and_not_counted_on(story):
     elastic(story)
     story.submit("demo", gpus=2, cls="interactive")
     story.propose()
@@ -214,7 +214,7 @@ def test_members_that_do_not_go_in_time_are_stuck_and_nobody_counts_on_them(stor
 
 
 @pytest.mark.parametrize("code", [0, 85])
-def test_the_whole_job_leaves_while_some_of_it_does(story, code):
+def test_the_whole_job_is_evicted_while_some_members_are_being_evicted(story, code):
     elastic(story)
     story.submit("demo", gpus=2, cls="interactive")
     story.propose()
@@ -225,7 +225,7 @@ def test_the_whole_job_leaves_while_some_of_it_does(story, code):
     assert story.job("wide").phase in ("cancelled", "succeeded")
 
 
-def test_groups_of_different_tasks_grow_in_the_order_that_they_say(story):
+def test_task_groups_grow_in_their_declared_order(story):
     story.node("n1", gpus=2)
     workers = (TaskGroup(count=1, gpu_milli=1000), TaskGroup(count=3, gpu_milli=1000, order=1))
     story.runs("mixed", *workers, min_tasks=2)

@@ -58,7 +58,7 @@ def story() -> Story:
     return story
 
 
-def test_a_victim_is_told_by_whom_by_which_rule_and_what_it_costs(story: Story) -> None:
+def test_a_victim_names_its_preemptor_the_rule_and_the_cost(story: Story) -> None:
     found = explained(story, "low")
     assert found["What is its state?"] == ["low (train 50) is being evicted for high, with 2m30s of grace."]
     why = found["Why was it evicted?"]
@@ -76,7 +76,7 @@ def test_the_records_named_are_the_decision_and_the_request(story: Story) -> Non
     assert kinds == [decisions.PreemptionDecided, decisions.PreemptionRequested]
 
 
-def test_a_victim_is_told_when_it_is_back_and_with_what_protection(story: Story) -> None:
+def test_a_victim_names_its_expected_resumption_and_its_protection(story: Story) -> None:
     back = explained(story, "low")["When does it resume, and what protects it then?"]
     assert back[0] == "It is requeued at its old position within 2m30s of its eviction notice."
     assert "Rule cooldown: it is protected for 5m once it runs again." in back
@@ -92,7 +92,7 @@ def test_a_victim_is_told_when_it_is_back_and_with_what_protection(story: Story)
     )
 
 
-def test_an_asker_is_told_who_left_for_it(story: Story) -> None:
+def test_a_preemptor_names_its_victims(story: Story) -> None:
     found = explained(story, "high")
     assert says(found["What is its state?"], "high (inference 125) has resources reserved on n1 until ")
     assert says(found["What is its state?"], "it starts when low has exited.")
@@ -103,7 +103,7 @@ def test_an_asker_is_told_who_left_for_it(story: Story) -> None:
     )
 
 
-def test_a_job_that_nobody_yields_to_is_told_the_rules_and_the_nearest_thing() -> None:
+def test_a_refused_preemptor_names_the_rules_and_the_nearest_alternative() -> None:
     story = Story()
     story.node("n1", gpus=8)
     story.runs("fixed", gpus=8, preemptible=False)
@@ -122,7 +122,7 @@ def test_a_job_that_nobody_yields_to_is_told_the_rules_and_the_nearest_thing() -
     assert says(found["What would unblock it?"], "Its next preemption request is possible from ")
 
 
-def test_what_the_policy_switches_off_is_said() -> None:
+def test_actions_that_the_policy_disables_are_named() -> None:
     story = Story(policy(preemption={"actions": ["allocate"]}))
     story.node("n1", gpus=1)
     story.runs("first", gpus=1)
@@ -143,7 +143,7 @@ def test_a_project_at_its_limit_is_the_reason_as_things_are() -> None:
     assert says(why, "limit")
 
 
-def test_who_is_not_due_more_is_told_why_it_may_not_reclaim() -> None:
+def test_a_job_above_its_fair_share_names_why_it_may_not_reclaim() -> None:
     story = Story(policy(projects=[{"name": "a", "quota": {"gpus": 4}}, {"name": "b", "quota": {"gpus": 4}}]))
     story.node("n1", gpus=8)
     story.runs("a1", gpus=4, project="a")
@@ -152,7 +152,7 @@ def test_who_is_not_due_more_is_told_why_it_may_not_reclaim() -> None:
     assert says(explained(story, "a2")["Why is it pending?"], "It may not reclaim from other projects: ")
 
 
-def test_a_delay_and_a_broken_promise_are_told() -> None:
+def test_a_delay_and_a_dropped_reservation_are_named() -> None:
     late = [{"name": "web", "value": 90, "preemptible": True, "start_slo": {"p95": "30s"}}]
     classes = [*policy().model_dump(mode="json")["priority_classes"], *late]
     story = Story(policy(priority_classes=classes, protections={"preemption_delay": "5m"}))
@@ -166,7 +166,7 @@ def test_a_delay_and_a_broken_promise_are_told() -> None:
     assert "Rule preemption-delay: it may not preempt before 01-01 00:05:00." in why
 
 
-def test_an_elastic_job_is_told_why_it_has_not_all_of_its_tasks() -> None:
+def test_an_elastic_job_names_why_tasks_are_missing() -> None:
     story = Story()
     story.node("n1", gpus=3)
     story.runs("elastic", gpus=1, tasks=4, min_tasks=2)
@@ -195,7 +195,7 @@ def test_a_job_that_ended_or_runs_says_so_and_no_more() -> None:
     assert explained(story, "short") == {"What is its state?": ["short (train 50) ended at 01-01 00:00:00: succeeded."]}
 
 
-def test_a_cancelled_eviction_is_told_apart_from_a_preemption() -> None:
+def test_a_cancelled_eviction_is_distinct_from_a_preemption() -> None:
     story = Story()
     story.node("n1", gpus=1)
     story.runs("job", gpus=1)
@@ -203,7 +203,7 @@ def test_a_cancelled_eviction_is_told_apart_from_a_preemption() -> None:
     assert says(explained(story, "job")["Why was it evicted?"], "it was evicted, because it was cancelled")
 
 
-def test_a_reclaimed_job_is_told_of_projects_and_of_its_surplus() -> None:
+def test_a_reclaimed_job_names_the_projects_and_its_surplus() -> None:
     story = Story(policy(projects=[{"name": "a", "quota": {"gpus": 4}}, {"name": "b", "quota": {"gpus": 4}}]))
     story.node("n1", gpus=8)
     story.runs("a1", gpus=1, tasks=8, min_tasks=4, project="a")
@@ -230,7 +230,7 @@ def test_a_job_that_shrank_names_the_record_that_placed_it() -> None:
     assert "4 of 8 tasks (at least 4)" in standing.text
 
 
-def test_a_moved_job_is_told_that_its_place_is_kept() -> None:
+def test_a_relocated_job_names_its_reservation() -> None:
     story = Story(policy(preemption={"max_migrations": None}))
     story.node("n1", gpus=4)
     story.node("n2", gpus=4)
@@ -264,14 +264,14 @@ def record(data: decisions.PreemptionDecided | facts.ClockAdvanced) -> Record:
     return Record("p", 9, 1, 1, True, 0, "", "w", "e", 1, data.type_name(), data)
 
 
-def test_reclaim_is_told_by_projects_and_not_by_priority() -> None:
+def test_reclaim_is_explained_by_projects_and_not_by_priority() -> None:
     (section,) = explain_record(decided([VICTIM], action="reclaim"))
     sentences = [sentence.text for sentence in section.sentences]
     assert says(sentences, "project a is above its fair share and project b below its own, regardless of priority")
     assert not says(sentences, "has higher priority than")
 
 
-def test_costs_runner_up_bound_and_rules_are_all_told() -> None:
+def test_costs_runner_up_bound_and_rules_are_all_named() -> None:
     cost = {"classes": [{"priority": 60, "gpu_milli": 4000}], "lost_gpu_ms": 120_000, "jobs_stopped": 1, "tasks": 4}
     why = {
         "candidates": 3, "steps": 500, "proven": False, "cost": cost, "lower_bound": {**cost, "lost_gpu_ms": 60_000},
@@ -315,7 +315,7 @@ def test_why_the_second_best_is_second(second: dict[str, int], decides: str) -> 
         assert texts_by_question.endswith(decides)
 
 
-def test_moves_surplus_and_spared_ones_are_told_apart() -> None:
+def test_relocations_surplus_and_cancelled_evictions_are_distinct() -> None:
     victims = [{**VICTIM, "moved_to": [{"node": 1, "tasks": "0", "devices": "0"}]}, {**VICTIM, "job": "a2", "tasks": "4-5"}]
     sentences = [
         sentence.text
@@ -342,7 +342,7 @@ def test_the_condition_names_preemptor_and_trigger() -> None:
     assert found.message.endswith("trigger: needs 4 GPUs")
 
 
-def test_a_victim_is_told_how_it_left(tell: Callable[..., Story]) -> None:
+def test_a_victim_names_how_its_eviction_ended(tell: Callable[..., Story]) -> None:
     story = tell()
     story.node("n1", gpus=4)
     story.runs("low", gpus=4)
@@ -367,7 +367,7 @@ def test_a_victim_is_told_how_it_left(tell: Callable[..., Story]) -> None:
     )
 
 
-def test_what_happened_to_it_later_is_not_taken_for_its_leaving() -> None:
+def test_later_records_are_not_attributed_to_its_eviction() -> None:
     """It leaves for high, is back, fails, and is back once more."""
     story = Story()
     story.node("n1", gpus=4)
@@ -404,7 +404,7 @@ def answer_to(story: Story, job: str, question: str) -> str:
     return " ".join(each.text for each in sections[question].sentences)
 
 
-def test_who_waits_is_told_what_comes_free_and_when() -> None:
+def test_a_pending_job_names_the_expected_free_resources_and_their_time() -> None:
     story = Story()
     story.node("n1", gpus=8)
     story.runs("long", gpus=4, run_time_limit=HOUR)
@@ -416,7 +416,7 @@ def test_who_waits_is_told_what_comes_free_and_when() -> None:
     assert "By run-time limits alone it fits at 01-01 01:00:00 at the latest, in 59m" in texts_by_question
 
 
-def test_who_waits_for_jobs_without_a_limit_is_told_which() -> None:
+def test_a_job_pending_on_jobs_without_a_time_limit_names_them() -> None:
     story = Story()
     story.node("n1", gpus=8)
     story.runs("endless", gpus=8)
@@ -425,7 +425,7 @@ def test_who_waits_for_jobs_without_a_limit_is_told_which() -> None:
     assert "that depends on jobs without a run-time limit: endless" in texts_by_question
 
 
-def test_releases_under_way_reservations_and_gpus_out_of_use_are_told() -> None:
+def test_releasing_resources_reservations_and_unusable_gpus_are_named() -> None:
     story = Story()
     story.node("n1", gpus=8)
     story.runs("low", gpus=7)
@@ -445,7 +445,7 @@ def bits_free(story: Story) -> list[int]:
     return [device.number for device in node.devices if not node.allocated.devices >> device.number & 1]
 
 
-def test_every_time_that_it_left_is_told() -> None:
+def test_every_eviction_is_listed() -> None:
     story = Story()
     story.node("n1", gpus=4)
     story.runs("low", gpus=4)

@@ -1,4 +1,4 @@
-"""What was on a GPU at a moment, who had it before and after, for whom it was kept, and what was wrong with it."""
+"""Allocation of a GPU at a time: jobs before and after, reservation, and faults."""
 
 from tests.log_builder import HOUR, MINUTE, SECOND, Story
 
@@ -30,7 +30,7 @@ def preempted() -> tuple[Story, int]:
     return story, notified_at
 
 
-def test_one_holds_it_while_it_is_reserved_for_the_next() -> None:
+def test_it_is_allocated_to_one_job_and_reserved_for_the_next() -> None:
     story, notified_at = preempted()
     then = watched(story, "n1").at(notified_at + SECOND)
     device = then.devices[0]
@@ -55,7 +55,7 @@ def test_before_and_after_name_the_records() -> None:
     assert then.seq == max(record.seq for record in story.records if record.time <= notified_at + MINUTE)
 
 
-def test_what_nobody_has_says_since_when() -> None:
+def test_a_free_device_names_since_when_it_is_free() -> None:
     story, _ = preempted()
     story.started("low")
     story.ends("low", 0, after=MINUTE)
@@ -64,7 +64,7 @@ def test_what_nobody_has_says_since_when() -> None:
     assert device_text(then, 0).startswith("Idle since ")
 
 
-def test_what_is_wrong_with_it_is_told_with_its_time_and_reason() -> None:
+def test_faults_are_listed_with_time_and_reason() -> None:
     story = Story()
     story.node("n1", gpus=2)
     story.runs("low", gpus=1)
@@ -90,7 +90,7 @@ def test_what_is_wrong_with_it_is_told_with_its_time_and_reason() -> None:
     assert [stay.kind for stay in watch.at(story.time).devices[1].states] == []
 
 
-def test_a_lost_node_has_nobody_on_it() -> None:
+def test_a_lost_node_has_no_tasks() -> None:
     story = Story()
     story.node("n1", gpus=2)
     story.runs("low", gpus=2)

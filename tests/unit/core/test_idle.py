@@ -1,4 +1,4 @@
-"""Jobs whose GPUs do nothing: told of once, paused where the policy says so, and left alone where it says nothing."""
+"""Jobs with idle GPUs: recorded once, paused where the policy says so, and ignored by default."""
 
 import pytest
 from tests.log_builder import HOUR, MINUTE, policy
@@ -19,7 +19,7 @@ def lazy(tell):
     return story
 
 
-def test_when_all_of_its_gpus_have_done_nothing_for_so_long_it_is_paused(lazy):
+def test_a_job_is_paused_when_all_its_gpus_are_idle_for_the_limit(lazy):
     idles(lazy, 0, 1)
     lazy.wait(8 * MINUTE)
     lazy.expect_only()
@@ -39,7 +39,7 @@ def test_one_task_that_works_is_enough(lazy):
     lazy.expect_only()
 
 
-def test_work_in_between_begins_it_anew(lazy):
+def test_work_resets_the_idle_time(lazy):
     idles(lazy, 0, 1)
     lazy.wait(5 * MINUTE)
     idles(lazy, 1, idle=False)
@@ -50,7 +50,7 @@ def test_work_in_between_begins_it_anew(lazy):
     lazy.expect("JobIdle", job="train")
 
 
-def test_a_jump_of_the_clock_makes_nobody_idle(lazy):
+def test_a_clock_step_adds_no_idle_time(lazy):
     idles(lazy, 0, 1)
     lazy.time += HOUR
     lazy.cycle(ClockStepped(jump=HOUR))
@@ -73,7 +73,7 @@ def test_a_warning_is_given_once_until_it_works_again(tell):
     assert len(list(story.decisions("JobIdle"))) == 2
 
 
-def test_members_without_gpus_count_for_nothing_and_a_policy_that_says_nothing_lets_idle(story):
+def test_members_without_gpus_do_not_count_and_the_default_policy_ignores_idle_jobs(story):
     story.node("n1", gpus=8)
     story.runs("train", gpus=2, tasks=2)
     idles(story, 0, 1)
@@ -81,7 +81,7 @@ def test_members_without_gpus_count_for_nothing_and_a_policy_that_says_nothing_l
     assert list(story.decisions("JobIdle")) == []
 
 
-def test_cancelled_or_on_its_way_out_it_is_no_matter_any_more(lazy):
+def test_a_cancelled_or_evicted_job_is_not_reported_as_idle(lazy):
     idles(lazy, 0, 1)
     lazy.evict("train")
     lazy.wait(HOUR)

@@ -17,7 +17,7 @@ def test_nothing_new_is_placed_on_a_silent_node(story):
     story.expect("JobPlaced", job="next")
 
 
-def test_a_lost_node_gives_its_jobs_back(story):
+def test_jobs_of_a_lost_node_are_requeued(story):
     story.node("n1", gpus=8)
     story.node("n2", gpus=8)
     story.runs("one", gpus=8)
@@ -81,7 +81,7 @@ def test_devices_keep_their_numbers(story):
     assert story.expect("JobPlaced", job="next").placement[0].devices == "2-3"
 
 
-def test_a_sick_device_is_left_alone(story):
+def test_an_unhealthy_device_is_not_allocated(story):
     story.node("n1", gpus=4, sick=[1])
     story.submit("job", gpus=3)
     assert story.expect("JobPlaced").placement[0].devices == "0,2-3"
@@ -94,7 +94,7 @@ def test_another_machine_takes_the_name(story):
 
 
 @pytest.mark.parametrize("back", ["reachable", "node"])
-def test_stale_reports_name_nodes_until_they_speak(story, back):
+def test_silent_nodes_are_recorded_until_they_report(story, back):
     for name in ("n1", "n2", "n3"):
         story.node(name)
     story.cycle(NodesSilent(nodes=("n1", "n2")))
@@ -119,7 +119,7 @@ def test_a_machine_replaced_again_and_again_keeps_small_numbers(story):
     assert story.expect("PreemptionDecided").placement[0].devices == "0-7"
 
 
-def test_the_number_of_a_device_in_use_is_given_to_no_other(story):
+def test_the_index_of_an_allocated_device_is_not_reused(story):
     story.node("n1", gpus=4)
     story.runs("job", gpus=2)
     story.node("n1", gpus=8, missing=[0, 1, 2, 3], boot=2)

@@ -1,4 +1,4 @@
-"""A policy that changes while jobs wait, run and leave."""
+"""A policy that changes while jobs are pending, running and being evicted."""
 
 from tests.log_builder import MINUTE, SECOND, policy
 
@@ -10,7 +10,7 @@ def classes(**changes):
     return [entry.model_dump() | changes.get(entry.name, {}) for entry in DEFAULT_POLICY.priority_classes]
 
 
-def test_waiting_jobs_take_the_new_order(story):
+def test_pending_jobs_take_the_new_order(story):
     story.submit("train", gpus=8)
     story.submit("study", gpus=8, cls="interactive")
     assert story.state.queue == ["study", "train"]
@@ -33,13 +33,13 @@ def test_running_jobs_take_their_class_as_it_is_now(story):
     assert story.job("train").phase == "running"
 
 
-def test_what_a_job_says_itself_outlives_the_class(story):
+def test_a_job_s_own_settings_outlive_its_class(story):
     story.submit("mine", gpus=1, preemptible=False)
     story.apply_policy(policy(priority_classes=classes(train={"value": 60})))
     assert (story.job("mine").priority, story.job("mine").preemptible) == (60, False)
 
 
-def test_who_is_leaving_leaves(story):
+def test_evictions_in_progress_continue(story):
     story.node("n1", gpus=8)
     story.runs("train", gpus=8)
     story.submit("study", gpus=8, cls="interactive")
@@ -62,7 +62,7 @@ def test_graces_come_from_the_job_then_its_class_then_the_policy(tell):
     assert graces == [5 * SECOND, 7 * SECOND, 9 * SECOND]
 
 
-def test_a_longer_promise_counts_from_the_next_one(story):
+def test_a_longer_reservation_expiry_applies_to_new_reservations(story):
     story.node("n1", gpus=8)
     story.runs("done", gpus=8)
     story.exits("done", 0)
@@ -73,7 +73,7 @@ def test_a_longer_promise_counts_from_the_next_one(story):
     assert story.expect("JobPlaced", job="next").expires == story.time + 60 * MINUTE
 
 
-def test_a_node_that_may_not_have_heard_is_given_as_long_as_before(story):
+def test_a_node_that_may_lack_the_new_policy_keeps_its_old_lease(story):
     """Lease and margin together, whichever of the two becomes shorter, until the node joins anew."""
     story.apply_policy(policy(nodes={"lease": "10m", "lost_margin": "1m"}))
     story.node("n1", gpus=8)

@@ -1,4 +1,4 @@
-"""A job that may displace others: request, selection, proposal, decision."""
+"""A job that may preempt others: request, selection, proposal, decision."""
 
 from tests.log_builder import MINUTE, SECOND, policy
 
@@ -14,7 +14,7 @@ def crowded(story, gpus=8):
     return story.expect("PreemptionRequested", job="high")
 
 
-def test_the_whole_way(story):
+def test_a_preemption_from_request_to_start(story):
     request = crowded(story)
     assert (request.selection, request.priority, request.class_name) == (1, 75, "interactive")
     assert request.deadline == story.time + 5 * SECOND
@@ -34,7 +34,7 @@ def test_the_whole_way(story):
     story.expect("JobPlaced", job="low", attempt=2)
 
 
-def test_equal_or_higher_or_protected_work_is_never_asked_to_leave(story):
+def test_equal_higher_or_protected_jobs_are_never_evicted(story):
     story.node("n1", gpus=8)
     story.runs("same", gpus=4, cls="interactive")
     story.runs("serving", gpus=4, cls="inference")
@@ -50,7 +50,7 @@ def test_equal_or_higher_or_protected_work_is_never_asked_to_leave(story):
     assert "'serving', which is not preemptible" in refused.would_need
 
 
-def test_an_equal_is_no_victim_beside_a_lower_one(story):
+def test_a_job_of_equal_priority_is_no_victim_beside_a_lower_one(story):
     story.node("n1", gpus=8)
     story.runs("same", gpus=4, cls="interactive")
     story.runs("low", gpus=4)
@@ -61,7 +61,7 @@ def test_an_equal_is_no_victim_beside_a_lower_one(story):
     assert "'same', which does not have lower priority" in refused.would_need
 
 
-def test_a_class_may_be_told_never_to_displace(tell):
+def test_a_class_with_preemption_policy_never_preempts_nothing(tell):
     rules = policy()
     quiet = [entry.model_dump() | {"preemption_policy": "Never"} for entry in rules.priority_classes]
     story = tell(policy(priority_classes=quiet))
@@ -71,7 +71,7 @@ def test_a_class_may_be_told_never_to_displace(tell):
     story.expect_only("JobPending")
 
 
-def test_victims_of_a_gang_leave_together(story):
+def test_victims_of_a_gang_are_evicted_together(story):
     story.node("n1", gpus=8)
     story.node("n2", gpus=8)
     story.runs("gang", gpus=8, tasks=2)
@@ -86,7 +86,7 @@ def test_victims_of_a_gang_leave_together(story):
     story.expect("JobRequeued", job="gang", outcome="preempted")
 
 
-def test_a_victim_that_finishes_by_itself_is_simply_done(story):
+def test_a_victim_that_finishes_by_itself_has_succeeded(story):
     crowded(story)
     story.propose()
     story.ends("low", 0)
@@ -94,7 +94,7 @@ def test_a_victim_that_finishes_by_itself_is_simply_done(story):
     story.expect("JobStarting", job="high")
 
 
-def test_an_answer_of_the_past_that_still_holds_is_taken(story):
+def test_an_old_proposal_that_is_still_valid_is_accepted(story):
     story.node("n1", gpus=4)
     story.node("n2", gpus=4)
     story.runs("a", gpus=4)
@@ -108,7 +108,7 @@ def test_an_answer_of_the_past_that_still_holds_is_taken(story):
     assert story.job("b").phase == "running"
 
 
-def test_victims_that_left_by_themselves_are_dropped_on_the_record(story):
+def test_victims_that_ended_by_themselves_are_recorded_as_dropped(story):
     story.node("n1", gpus=8)
     story.runs("a", gpus=4)
     story.runs("b", gpus=4)
@@ -120,7 +120,7 @@ def test_victims_that_left_by_themselves_are_dropped_on_the_record(story):
     assert [choice.job for choice in decided.victims] == ["b"]
 
 
-def test_a_late_answer_whose_victim_runs_a_newer_attempt_is_stale(story):
+def test_a_late_proposal_whose_victim_has_a_newer_attempt_is_stale(story):
     story.node("n1", gpus=8)
     story.runs("low", gpus=8)
     story.submit("high", gpus=8, cls="interactive")
@@ -147,7 +147,7 @@ def test_a_partial_proposal_answers_the_rest_as_stale(story):
     assert story.job("y").next_request_at == story.time + SECOND
 
 
-def test_wrong_answers_evict_nobody(story):
+def test_invalid_proposals_evict_no_job(story):
     story.node("n1", gpus=8)
     story.runs("low", gpus=4)
     story.runs("serving", gpus=4, cls="inference")
@@ -178,14 +178,14 @@ def test_wrong_answers_evict_nobody(story):
         story.expect("PreemptionRequested", job="high")
 
 
-def test_answers_to_requests_that_are_not_open_mean_nothing(story):
+def test_proposals_for_closed_requests_are_ignored(story):
     crowded(story)
     answer = story.proposal().proposals[0]
     story.propose(proposals=[answer.model_copy(update={"request": 3})])
     story.expect("PreemptionRefused", reason="stale")
 
 
-def test_refusals_are_repeated_ever_more_slowly(story):
+def test_refused_requests_are_repeated_with_exponential_backoff(story):
     story.node("n1", gpus=8)
     story.runs("serving", gpus=6, cls="inference")
     story.runs("low", gpus=2)
@@ -200,7 +200,7 @@ def test_refusals_are_repeated_ever_more_slowly(story):
     assert pauses == [SECOND << min(n, 6) for n in range(9)]
 
 
-def test_two_askers_in_one_selection_share_nothing(story):
+def test_two_preemptors_in_one_selection_share_no_resources(story):
     for number in range(3):
         story.node(f"n{number}", gpus=4)
         story.runs(f"low-{number}", gpus=4, after=MINUTE)
@@ -216,7 +216,7 @@ def test_two_askers_in_one_selection_share_nothing(story):
     assert victims == [["low-2"], ["low-1"]]  # least work lost first
 
 
-def test_without_the_verb_nobody_asks(tell):
+def test_without_the_action_no_job_requests_preemption(tell):
     story = tell(policy(preemption={"actions": ["allocate"]}))
     story.node("n1", gpus=8)
     story.runs("low", gpus=8)
@@ -224,7 +224,7 @@ def test_without_the_verb_nobody_asks(tell):
     story.expect_only("JobPending")
 
 
-def test_what_is_leaving_already_is_room_to_come_and_no_victim(story):
+def test_releasing_resources_count_as_future_capacity_and_their_owner_is_no_victim(story):
     crowded(story)
     story.propose()
     story.submit("also", gpus=4, cls="interactive")
@@ -233,7 +233,7 @@ def test_what_is_leaving_already_is_room_to_come_and_no_victim(story):
     assert {decision.job for decision in story.last_decisions if type(decision).__name__ == "JobStarting"} == {"high", "also"}
 
 
-def test_nobody_is_safe_by_asking_for_endless_grace(story):
+def test_a_very_long_grace_protects_no_job(story):
     import pytest
 
     story.node("n1", gpus=8)
@@ -245,7 +245,7 @@ def test_nobody_is_safe_by_asking_for_endless_grace(story):
     assert story.expect("PreemptionDecided").graces == (315_360_000 * SECOND,)
 
 
-def test_an_answer_without_need_is_not_asked_for_again_at_once(tell):
+def test_an_unnecessary_proposal_is_not_requested_again_at_once(tell):
     story = tell()
     story.node("n1", gpus=8)
     story.runs("low", gpus=8)

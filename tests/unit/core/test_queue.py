@@ -1,4 +1,4 @@
-"""Who is tried first, who is passed over, and what a waiting job is told."""
+"""Order of the queue, skipped jobs, and the reason of a pending job."""
 
 from tests.log_builder import MINUTE
 
@@ -23,14 +23,14 @@ def test_higher_priority_goes_first_then_age(story):
     assert [placed.job for placed in story.decisions("JobPlaced")] == ["top", "high", "old", "young"]
 
 
-def test_jobs_of_one_turn_keep_their_order(story):
+def test_jobs_of_one_cycle_keep_their_order(story):
     story.node("n1", gpus=2)
     story.cycle(story.submitted("b", gpus=1), story.submitted("a", gpus=1), story.submitted("c", gpus=1))
     assert [placed.job for placed in story.decisions("JobPlaced")] == ["b", "a"]
     story.expect("JobPending", job="c")
 
 
-def test_a_job_that_does_not_fit_is_passed_over(story):
+def test_a_job_that_does_not_fit_is_skipped(story):
     story.node("n1", gpus=4)
     story.cycle(story.submitted("big", gpus=8), story.submitted("small", gpus=4))
     story.expect_only("JobPending", "JobPlaced")
@@ -60,7 +60,7 @@ def test_a_gang_of_different_tasks(story):
     assert [(share.node, share.tasks) for share in placed.placement] == [(0, "0"), (1, "1-2")]
 
 
-def test_the_reason_of_waiting_is_told_once_each_time_the_job_joins_the_queue(story):
+def test_the_pending_reason_is_recorded_once_each_time_the_job_joins_the_queue(story):
     story.node("n1", gpus=8)
     story.runs("busy", gpus=8)
     story.submit("waiting", gpus=8)
@@ -78,7 +78,7 @@ def test_the_reason_of_waiting_is_told_once_each_time_the_job_joins_the_queue(st
     assert [waits.job for waits in story.decisions("JobPending")] == ["waiting", "waiting"]
 
 
-def test_without_a_verb_nothing_is_placed(tell):
+def test_without_an_action_nothing_is_placed(tell):
     from tests.log_builder import policy
 
     story = tell(policy(preemption={"actions": []}))

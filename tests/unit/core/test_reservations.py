@@ -1,4 +1,4 @@
-"""Room promised to a gang that waits for it, and how a promise ends."""
+"""Resources reserved for a pending gang, and how a reservation ends."""
 
 import pytest
 from tests.log_builder import HOUR, MINUTE, SECOND, policy
@@ -14,7 +14,7 @@ def promised(story):
     assert story.job("high").phase == "reserved"
 
 
-def test_what_is_promised_goes_to_nobody_else(story):
+def test_reserved_resources_go_to_no_other_job(story):
     promised(story)
     story.begin("low")
     story.submit("higher", gpus=8, cls="interactive")
@@ -25,7 +25,7 @@ def test_what_is_promised_goes_to_nobody_else(story):
     story.expect("JobStarting", job="high")
 
 
-def test_a_promise_expires(story):
+def test_a_reservation_expires(story):
     promised(story)
     decided = next(story.decisions("PreemptionDecided"))
     story.begin("low", after=decided.expires - story.time - SECOND)
@@ -34,7 +34,7 @@ def test_a_promise_expires(story):
     story.expect("EvictionCancelled", job="low", notified=True)
 
 
-def test_a_promise_ends_with_its_node(story):
+def test_a_reservation_ends_with_its_node(story):
     promised(story)
     story.silent("n1")
     story.expect("ReservationDropped", job="high", reason="resources-lost")
@@ -42,13 +42,13 @@ def test_a_promise_ends_with_its_node(story):
     assert story.phases() == {"low": "running", "high": "pending"}
 
 
-def test_a_promise_ends_when_a_device_fails(story):
+def test_a_reservation_ends_when_a_device_fails(story):
     promised(story)
     story.node("n1", gpus=8, sick=[3])
     story.expect("ReservationDropped", job="high", reason="resources-lost")
 
 
-def test_a_plan_that_is_given_up(story):
+def test_an_abandoned_preemption_drops_its_reservation(story):
     promised(story)
     story.node("n2", gpus=8)
     story.abandon("high")
@@ -58,7 +58,7 @@ def test_a_plan_that_is_given_up(story):
     assert story.phases() == {"low": "running", "high": "starting"}
 
 
-def test_a_promise_made_by_allocate_alone(story):
+def test_a_reservation_by_allocate(story):
     story.node("n1", gpus=8)
     story.runs("done", gpus=8)
     story.submit("next", gpus=8)
@@ -69,7 +69,7 @@ def test_a_promise_made_by_allocate_alone(story):
     story.expect("JobStarting", job="next")
 
 
-def test_a_promise_that_never_comes_true_is_made_again(story):
+def test_an_expired_reservation_is_made_again(story):
     story.node("n1", gpus=8)
     story.runs("done", gpus=8)
     story.exits("done", 0)
@@ -94,7 +94,7 @@ def test_a_stuck_eviction_is_not_counted_on(story):
     story.expect("JobPlaced", job="high", reserved=False)
 
 
-def test_room_by_cpu_and_memory_is_promised_too(story):
+def test_cpu_and_memory_are_reserved_too(story):
     from bailiff_core.model.demand import TaskGroup
 
     story.node("n1", gpus=0, cpu=10, gib=10)
@@ -111,12 +111,12 @@ def test_room_by_cpu_and_memory_is_promised_too(story):
 
 
 @pytest.mark.parametrize("field", ["reservation_expiry", "selection_timeout", "selection_backoff"])
-def test_a_promise_of_no_time_at_all_is_no_policy(field):
+def test_a_reservation_expiry_of_zero_is_an_invalid_policy(field):
     with pytest.raises(ValueError, match=field):
         policy(preemption={field: 0})
 
 
-def test_a_victim_that_stays_beyond_the_promise(story):
+def test_a_victim_that_runs_beyond_the_reservation_expiry(story):
     promised(story)
     story.wait(HOUR)
     # Never begun: the promise expires, the victim is spared, and it is all asked again.

@@ -1,4 +1,4 @@
-"""Elastic gangs that cannot take another size while they run: they start again, together, where they stand."""
+"""Elastic gangs that cannot take another size while they run: they restart together, in place."""
 
 from tests.log_builder import HOUR, MINUTE, policy
 
@@ -22,12 +22,12 @@ def starts_again(story):
     assert (story.job("wide").phase, story.job("wide").evictions, story.job("wide").failures) == ("running", 0, 0)
 
 
-def test_what_there_is_room_for_at_first_starts_together(story):
+def test_all_tasks_that_fit_at_first_start_together(story):
     wide(story, gpus=6)
     assert (story.members("wide", "running"), story.job("wide").attempt) == ([0, 1, 2, 3, 4, 5], 1)
 
 
-def test_it_grows_by_one_restart_with_all_that_there_is_room_for(tell):
+def test_it_grows_by_one_restart_to_all_tasks_that_fit(tell):
     story = tell(policy(restarts={"grow_after": "10m"}))
     wide(story, gpus=6)
     story.node("n2", gpus=8)
@@ -40,7 +40,7 @@ def test_it_grows_by_one_restart_with_all_that_there_is_room_for(tell):
     assert [task.node for task in story.job("wide").tasks] == [0] * 6 + [1] * 2
 
 
-def test_it_is_left_running_for_a_while_before_it_grows_again(tell):
+def test_it_runs_for_grow_after_before_it_grows_again(tell):
     story = tell(policy(restarts={"grow_after": "10m"}))
     wide(story, gpus=6)
     story.wait(HOUR)
@@ -53,7 +53,7 @@ def test_it_is_left_running_for_a_while_before_it_grows_again(tell):
     story.expect("MigrationDecided", job="wide", cause="resize")
 
 
-def test_when_surplus_has_left_the_others_start_again_where_they_stand(story):
+def test_after_an_eviction_of_surplus_the_others_restart_in_place(story):
     wide(story)
     story.submit("demo", gpus=2, cls="interactive")
     story.propose()
@@ -65,7 +65,7 @@ def test_when_surplus_has_left_the_others_start_again_where_they_stand(story):
     assert (story.members("wide", "running"), story.job("demo").phase) == ([0, 1, 2, 3, 4, 5], "starting")
 
 
-def test_a_member_that_was_lost_is_no_different(story):
+def test_after_a_lost_member_the_others_restart_in_place(story):
     wide(story)
     story.cycle(TaskVanished(**story.at("wide", 7)))
     story.expect("JobShrunk", job="wide", outcome="lost")
@@ -82,14 +82,14 @@ def test_scaled_down_it_starts_again_with_what_is_left(story):
     assert story.members("wide", "running") == [0, 1, 2, 3, 4]
 
 
-def test_once_a_member_has_finished_nobody_starts_again(story):
+def test_once_a_member_has_succeeded_the_gang_does_not_restart(story):
     wide(story)
     story.ends("wide", 0, task=0)
     story.cycle(TaskVanished(**story.at("wide", 7)))
     assert list(story.decisions("MigrationDecided")) == []
 
 
-def test_room_that_is_made_for_it_by_evictions_is_used_by_one_restart(tell):
+def test_resources_freed_for_it_by_evictions_are_used_by_one_restart(tell):
     story = tell(policy(restarts={"grow_after": "0s"}))
     story.node("n1", gpus=8)
     story.submit("low", gpus=2)
@@ -108,7 +108,7 @@ def test_room_that_is_made_for_it_by_evictions_is_used_by_one_restart(tell):
     assert len(story.members("wide", "running")) > 6
 
 
-def test_a_gang_that_has_to_restart_for_it_loses_a_member_only_where_one_that_goes_on_live_cannot(story):
+def test_a_gang_that_restarts_to_shrink_loses_a_member_only_where_no_live_elastic_gang_can(story):
     """All of its work since the last checkpoint is at stake, not that of one member: the older job loses one instead."""
     story.node("n1", gpus=8)
     story.runs("goes-on", gpus=1, tasks=4, min_tasks=3, elastic="live")

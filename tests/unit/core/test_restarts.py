@@ -1,4 +1,4 @@
-"""What becomes of a job that failed, lost a member, or ran too long: whether and when it starts again."""
+"""Jobs that failed, lost a member, or ran too long: whether and when they restart."""
 
 import pytest
 from tests.log_builder import HOUR, MINUTE, SECOND, policy
@@ -24,7 +24,7 @@ def again(story):
     assert story.job("train").phase == "running"
 
 
-def test_each_failure_waits_twice_as_long_as_the_one_before_up_to_the_longest(tell):
+def test_the_backoff_doubles_with_each_failure_up_to_its_maximum(tell):
     story = tell(policy(restarts={"backoff": "3s", "max_backoff": "10s"}))
     running(story, max_failures=5)
     waited = []
@@ -34,12 +34,12 @@ def test_each_failure_waits_twice_as_long_as_the_one_before_up_to_the_longest(te
     assert waited == [3 * SECOND, 6 * SECOND, 10 * SECOND, 10 * SECOND]
 
 
-def test_a_job_has_a_first_pause_of_its_own(story):
+def test_a_job_may_set_its_own_backoff(story):
     running(story, max_failures=2, restart_backoff=5 * MINUTE)
     assert fails(story) == 5 * MINUTE
 
 
-def test_evictions_make_no_pause_longer_and_use_up_no_budget(story):
+def test_evictions_neither_extend_the_backoff_nor_count_as_failures(story):
     running(story, max_failures=1)
     for _ in range(5):
         story.evict("train")
@@ -52,7 +52,7 @@ def test_evictions_make_no_pause_longer_and_use_up_no_budget(story):
     story.expect("JobEnded", job="train", outcome="failed")
 
 
-def test_losses_make_the_pause_longer_and_use_up_no_budget(story):
+def test_losses_extend_the_backoff_and_do_not_count_as_failures(story):
     running(story, max_failures=1)
     waited = []
     for _ in range(2):
@@ -64,7 +64,7 @@ def test_losses_make_the_pause_longer_and_use_up_no_budget(story):
     assert (story.job("train").failures, story.job("train").losses) == (1, 2)
 
 
-def test_one_members_failure_stops_the_gang_and_all_of_it_starts_again(story):
+def test_a_member_s_failure_stops_and_restarts_the_whole_gang(story):
     running(story, max_failures=1)
     story.ends("train", 1, task=1)
     story.expect("EvictionDecided", job="train", cause="gang-failure")
@@ -89,7 +89,7 @@ def test_a_gang_that_is_to_end_with_its_first_member_does(story, how):
     assert ended.reason == f"task 1 {what}, and on_failure is end"
 
 
-def test_it_may_be_evicted_all_the_same(story):
+def test_a_gang_that_ends_with_its_first_member_may_be_evicted(story):
     running(story, on_failure="end")
     story.evict("train")
     story.yields("train")

@@ -42,7 +42,7 @@ def test_waiting_and_running_jobs_are_never_forgotten(story):
     assert list(story.state.jobs) == ["job", "waiting"]
 
 
-def test_gaps_of_what_was_forgotten_are_closed_and_the_state_stays_the_same(story, monkeypatch):
+def test_gaps_left_by_forgotten_jobs_are_closed_and_the_state_stays_the_same(story, monkeypatch):
     story.node("n1")
     for number in range(12):
         finished(story, f"job-{number}")
@@ -71,7 +71,7 @@ def test_a_policy_that_remembers_nothing(tell):
     assert story.state.jobs == story.state.requests == {}
 
 
-def test_a_clock_that_jumps_makes_nothing_older(story):
+def test_a_clock_step_does_not_shorten_retention(story):
     story.node("n1")
     finished(story)
     story.cycle(ClockStepped(jump=1000 * DAY), after=1000 * DAY)

@@ -1,4 +1,4 @@
-"""Jobs that ask for another number of tasks, or run for as long as they may."""
+"""Jobs that change their number of tasks, or reach their run-time limit."""
 
 from tests.log_builder import HOUR, MINUTE
 
@@ -17,14 +17,14 @@ def test_a_running_job_grows_in_place_and_needs_no_more_than_before(story):
     assert story.job("serve").attempt == 1
 
 
-def test_what_there_is_no_room_for_waits(story):
+def test_tasks_that_do_not_fit_are_pending(story):
     serving(story, gpus=3)
     story.scale("serve", 6)
     assert story.members("serve") == [0, 1, 2]
     assert story.state.queue == ["serve"]
 
 
-def test_growth_may_displace_others(story):
+def test_growth_may_preempt_other_jobs(story):
     serving(story)
     story.runs("train", gpus=6)
     story.scale("serve", 4)
@@ -40,7 +40,7 @@ def test_growth_may_displace_others(story):
     assert story.members("serve", "running") == [0, 1, 2, 3]
 
 
-def test_scaled_down_the_last_ones_leave(story):
+def test_scaling_down_evicts_the_last_tasks(story):
     serving(story)
     story.scale("serve", 6)
     story.started("serve")
@@ -52,7 +52,7 @@ def test_scaled_down_the_last_ones_leave(story):
     assert (story.job("serve").phase, story.members("serve"), story.state.queue) == ("running", [0, 1, 2], [])
 
 
-def test_scaled_down_while_growth_is_promised(story):
+def test_scaling_down_while_growth_is_reserved(story):
     story.node("n1", gpus=4)
     story.runs("short", gpus=2)
     story.runs("serve", gpus=1, tasks=2, cls="inference")
@@ -64,7 +64,7 @@ def test_scaled_down_while_growth_is_promised(story):
     assert story.members("serve", "reserved") == [2]
 
 
-def test_a_waiting_job_simply_asks_for_something_else(story):
+def test_scaling_a_pending_job_changes_its_request(story):
     story.node("n1", gpus=4)
     story.submit("gang", gpus=1, tasks=6)
     story.scale("gang", 4)
@@ -72,7 +72,7 @@ def test_a_waiting_job_simply_asks_for_something_else(story):
     assert story.job("gang").minimum == 4
 
 
-def test_a_job_that_was_only_promised_room_is_placed_anew(story):
+def test_scaling_a_reserved_job_places_it_anew(story):
     story.node("n1", gpus=4)
     story.runs("short", gpus=4)
     story.submit("gang", gpus=1, tasks=4)
@@ -97,7 +97,7 @@ def test_a_job_runs_no_longer_than_it_may(story):
     assert story.job("free").phase == "running"
 
 
-def test_who_ends_well_within_the_grace_has_ended_well(story):
+def test_a_job_that_succeeds_within_the_grace_has_succeeded(story):
     story.node("n1", gpus=8)
     story.runs("bounded", gpus=4, run_time_limit=HOUR)
     story.wait(HOUR)

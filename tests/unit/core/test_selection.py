@@ -1,4 +1,4 @@
-"""One selection is out at a time: its time limit, its back-off, and the room it holds."""
+"""One selection is out at a time: its timeout, its backoff, and the resources it holds back."""
 
 from tests.log_builder import MINUTE, SECOND, policy
 
@@ -11,7 +11,7 @@ def half_full(story):
     story.expect("PreemptionRequested", job="high")
 
 
-def test_only_one_selection_is_out(story):
+def test_only_one_selection_is_open(story):
     half_full(story)
     story.submit("higher", gpus=8, cls="build")
     story.expect_only("JobPending")
@@ -20,7 +20,7 @@ def test_only_one_selection_is_out(story):
     story.expect("PreemptionRequested", job="higher", selection=2)
 
 
-def test_who_is_behind_the_asker_waits_for_its_answer(story):
+def test_jobs_behind_the_preemptor_wait_for_its_proposal(story):
     half_full(story)
     story.submit("small", gpus=2)
     story.expect_only()
@@ -30,7 +30,7 @@ def test_who_is_behind_the_asker_waits_for_its_answer(story):
     assert story.job("small").phase == "pending"
 
 
-def test_and_then_takes_room_that_the_asker_has_no_use_for(story):
+def test_jobs_behind_the_preemptor_then_take_resources_that_it_does_not_need(story):
     half_full(story)
     story.submit("small", gpus=2)
     story.node("n2", gpus=6)
@@ -40,7 +40,7 @@ def test_and_then_takes_room_that_the_asker_has_no_use_for(story):
     story.expect("JobPlaced", job="small")
 
 
-def test_jobs_ahead_of_the_asker_may_take_the_room(story):
+def test_jobs_ahead_of_the_preemptor_may_take_the_resources(story):
     half_full(story)
     story.submit("first", gpus=4, cls="inference")
     story.expect("JobPlaced", job="first", reserved=False)
@@ -57,7 +57,7 @@ def test_the_wait_ends_with_a_refusal(tell):
     story.expect("JobPlaced", job="small")
 
 
-def test_no_answer_in_time(tell):
+def test_no_proposal_in_time(tell):
     story = tell(policy(backfill="greedy"))
     half_full(story)
     story.submit("small", gpus=2)
@@ -69,20 +69,20 @@ def test_no_answer_in_time(tell):
     story.expect("PreemptionRequested", job="high", selection=2)
 
 
-def test_with_backfill_reserve_nobody_delays_the_asker_in_between(story):
+def test_with_backfill_reserve_no_job_delays_the_preemptor_meanwhile(story):
     half_full(story)
     story.submit("small", gpus=2)
     story.propose(proposals=[])
     assert "high" in story.expect("JobPending", job="small").reason
 
 
-def test_an_answer_at_the_very_end_still_counts(story):
+def test_a_proposal_at_the_deadline_still_counts(story):
     half_full(story)
     story.propose(after=5 * SECOND)
     story.expect("PreemptionDecided")
 
 
-def test_after_three_time_outs_a_selection_waits_for_its_answer(story):
+def test_after_three_timeouts_a_selection_waits_for_its_proposal(story):
     half_full(story)
     story.wait(MINUTE)
     out = list(story.decisions("SelectionTimedOut"))
@@ -98,7 +98,7 @@ def test_after_three_time_outs_a_selection_waits_for_its_answer(story):
     assert story.state.selection_failures == 0
 
 
-def test_an_answer_makes_the_next_selection_impatient_again(story):
+def test_a_proposal_restores_the_timeout_of_the_next_selection(story):
     half_full(story)
     story.wait(MINUTE)
     story.propose(proposals=[])
@@ -113,7 +113,7 @@ def test_a_selection_has_at_most_64_requests(story):
     assert len(story.state.selection.requests) == 64
 
 
-def test_an_asker_that_goes_away_lets_go_of_the_room(story):
+def test_a_preemptor_that_is_cancelled_frees_the_held_resources(story):
     half_full(story)
     story.submit("small", gpus=2)
     story.cancel("high")
@@ -122,7 +122,7 @@ def test_an_asker_that_goes_away_lets_go_of_the_room(story):
     assert story.state.selection is None
 
 
-def test_an_asker_that_is_forgotten_while_its_selection_is_out(tell):
+def test_a_preemptor_that_is_forgotten_while_its_selection_is_open(tell):
     story = tell(policy(retention={"ended_jobs": 0}))
     half_full(story)
     story.cycle(story.submitted("other", gpus=8, cls="interactive"))
@@ -133,8 +133,8 @@ def test_an_asker_that_is_forgotten_while_its_selection_is_out(tell):
     story.submit("late", gpus=1)
 
 
-def test_a_node_promised_more_than_it_has_holds_nothing_back(story):
-    """Less than nothing idle would be room for those behind the preemptor."""
+def test_a_node_reserved_beyond_its_capacity_adds_no_free_resources(story):
+    """Negative idle resources would count as free for jobs behind the preemptor."""
     story.node("n1", gpus=8, slots=3)
     story.runs("steady", gpus=1, cls="inference")
     story.runs("low", gpus=1)

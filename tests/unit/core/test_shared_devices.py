@@ -19,7 +19,7 @@ def test_two_halves_fill_a_device_and_a_third_waits(story):
     story.expect("JobPlaced", job="three")
 
 
-def test_a_shared_device_is_not_given_out_whole(story):
+def test_a_shared_device_is_not_allocated_whole(story):
     story.node("n1", gpus=1)
     story.runs("part", TaskGroup(gpu_share_bytes=GIB))
     story.submit("whole", gpus=1)
@@ -29,7 +29,7 @@ def test_a_shared_device_is_not_given_out_whole(story):
     story.expect("JobPlaced", job="whole")
 
 
-def test_a_promise_of_a_share_waits_for_whoever_has_it(story):
+def test_a_reservation_of_a_share_waits_for_its_release(story):
     story.node("n1", gpus=1)
     story.runs("whole", gpus=1)
     story.submit("part", HALF)

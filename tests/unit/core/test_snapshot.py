@@ -89,7 +89,7 @@ def test_the_digest_knows_everything_else(story):
     assert state_digest(story.state) == before
 
 
-def test_an_open_turn_has_no_snapshot(story):
+def test_an_open_cycle_has_no_snapshot(story):
     with pytest.raises(Cut):
         story.node("n1") or story.cycle(story.submitted("job", gpus=1), cut=1)
     with pytest.raises(ValueError, match="is open"):
@@ -114,7 +114,7 @@ def _bases():
     return {TaskFact}
 
 
-def test_what_changed_is_not_kept_for_ever_where_nobody_asks(story, monkeypatch):
+def test_the_list_of_changes_is_bounded_without_a_reader(story, monkeypatch):
     """A service that only follows the log does not gather the names of all jobs that ever were."""
     monkeypatch.setitem(close_cycle.__globals__, "STALE_KEPT", 5)
     story.node("n1", gpus=8)

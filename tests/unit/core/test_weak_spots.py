@@ -16,7 +16,7 @@ SCENARIOS = Path(__file__).parents[2] / "scenarios"
 
 @pytest.fixture
 def noticed() -> Story:
-    """low has been told to leave for high, and has seen TERM: it is inside its grace window."""
+    """low is being evicted for high and has got TERM: it is inside its grace window."""
     story = Story()
     story.node("n1", gpus=4)
     story.runs("low", gpus=4, max_failures=3)
@@ -39,7 +39,9 @@ def noticed() -> Story:
         (137, "JobRequeued", "failed"),  # a KILL that is not ours: out of memory, perhaps
     ],
 )
-def test_slurm_an_exit_in_the_grace_window_is_told_from_a_preemption(noticed: Story, code: int, kind: str, outcome: str) -> None:
+def test_slurm_an_exit_in_the_grace_window_is_distinct_from_a_preemption(
+    noticed: Story, code: int, kind: str, outcome: str
+) -> None:
     noticed.ends("low", code, after=5 * SECOND)
     noticed.expect(kind, job="low", outcome=outcome)
     assert noticed.job("low").failures == (outcome == "failed")
@@ -55,19 +57,19 @@ def test_slurm_the_same_exit_before_any_notice_is_no_preemption() -> None:
     story.expect("JobEnded", job="low", outcome="failed")
 
 
-def test_kai_an_eviction_that_fails_is_a_record_and_nobody_starts_on_it(noticed: Story) -> None:
+def test_kai_a_failed_eviction_is_recorded_and_nothing_starts_on_its_resources(noticed: Story) -> None:
     later_decisions = noticed.wait(5 * MINUTE)
     assert [type(each).__name__ for each in later_decisions if isinstance(each, decisions.EvictionStuck)] == ["EvictionStuck"]
     assert noticed.job("high").phase == "pending"
     assert not any(isinstance(each, decisions.JobStarting) for each in later_decisions)
 
 
-def test_kai_the_decision_stands_in_the_log_before_anybody_is_told(noticed: Story) -> None:
+def test_kai_the_decision_is_committed_before_any_notice(noticed: Story) -> None:
     kinds = [type(record.data).__name__ for record in noticed.records]
     assert kinds.index("PreemptionDecided") < kinds.index("EvictionStarted") < kinds.index("EvictionStageReached")
 
 
-def test_koordinator_a_nomination_whose_room_is_gone_is_dropped_and_asked_anew(noticed: Story) -> None:
+def test_koordinator_a_reservation_whose_resources_are_gone_is_dropped_and_requested_anew(noticed: Story) -> None:
     noticed.node("n2", gpus=4)
     noticed.runs("other", gpus=4)
     noticed.lost("n1", after=MINUTE)

@@ -99,7 +99,7 @@ def test_a_record_that_lacks_a_header_which_all_have_is_unreadable(name):
         decode(changed(encode(a_record()), name, None))
 
 
-def test_a_header_that_stands_twice_counts_with_its_last_value():
+def test_a_repeated_header_counts_with_its_last_value():
     wire = encode(a_record())
     twice = Wire((("ce_cause", b"7"), *wire.headers, ("ce_cause", b"8")), wire.value)
     assert decode(twice) == a_record(cause="8")
@@ -130,13 +130,13 @@ def test_a_reader_stops_at_what_it_cannot_understand(name, value, why):
 
 
 @pytest.mark.parametrize("value", [b"", b"{", b"[]", b'{"job": 1}', b"\xff", b'{"job":"UPPER","attempt":1,"task":0,"node":"n"}'])
-def test_data_that_is_not_what_the_type_says(value):
+def test_data_that_does_not_match_its_type(value):
     wire = encode(a_record(type=facts.TaskStarted.type_name(), data=facts.TaskStarted(job="j", attempt=1, task=0, node="n")))
     with pytest.raises(UnreadableRecord):
         decode(Wire(wire.headers, value))
 
 
-def test_an_unknown_type_that_the_fold_does_not_need_is_passed_over():
+def test_an_unknown_type_that_the_fold_does_not_need_is_skipped():
     wire = changed(changed(encode(a_record()), "ce_type", b"bailiff.audit.NodeDanced.v1"), "ce_essential", b"false")
     assert decode(wire).data is None
     with pytest.raises(ValueError, match="no data"):
@@ -184,7 +184,7 @@ def test_a_writer_takes_any_higher_epoch(epoch):
     assert continues(HEAD, encode(a_record(epoch=epoch, type="bailiff.audit.WriterStarted.v1"))).epoch == epoch
 
 
-def test_a_domain_begins_with_its_creation():
+def test_a_pool_begins_with_its_creation():
     head = ChainHead("a100")
     assert head.hash == GENESIS
     first = a_record(seq=0, epoch=0, prev=GENESIS)
@@ -195,7 +195,7 @@ def test_a_domain_begins_with_its_creation():
 
 @pytest.mark.parametrize("name", ["ce_pool", "ce_seq", "ce_prev", "ce_type", "ce_epoch", "ce_time"])
 @pytest.mark.parametrize("value", [None, b"", b"\xff\xfe", b"-1", b"9" * 5000, "²".encode()])
-def test_headers_of_any_shape_are_judged_and_never_raise(name, value):
+def test_headers_of_any_shape_are_checked_without_an_exception(name, value):
     writer = a_record(epoch=3, type="bailiff.audit.WriterStarted.v1")
     for wire in (encode(a_record()), encode(writer)):
         assert isinstance(continues(HEAD, changed(wire, name, value)), Break | ChainHead)
@@ -216,7 +216,7 @@ def test_times_go_through_their_text(time):
 
 
 @pytest.mark.parametrize("text", ["2026-01-31 12:00:00.000000Z", "2026-01-31T12:00:00,000000Z", "2026-W05-6T12:00:00.000000Z"])
-def test_what_is_no_time(text):
+def test_invalid_times(text):
     with pytest.raises(ValueError, match="is not a time"):
         time_value(text)
 
@@ -228,7 +228,7 @@ def test_ranges_go_through_their_text(found):
 
 
 @pytest.mark.parametrize("text", ["3-1", "-1", "a", "1,", "1--2", "0-100001"])
-def test_what_is_no_range(text):
+def test_invalid_ranges(text):
     with pytest.raises(ValueError):
         numbers(text)
 

@@ -1,4 +1,4 @@
-"""Writers that die inside a turn, jobs that cannot be decided on, and logs of other engines."""
+"""Writers that die inside a cycle, jobs on which deciding fails, and logs of other engines."""
 
 from dataclasses import replace
 
@@ -22,8 +22,8 @@ from bailiff_core.records.facts import (
 from bailiff_core.records.wire import decode, encode
 
 
-def full_turn(story, cut=None):
-    """One turn that ends one job, places two others, and tells a fourth to wait."""
+def full_cycle(story, cut=None):
+    """One cycle that ends one job, places two others, and leaves a fourth pending."""
     story.node("n1", gpus=8)
     story.runs("done", gpus=8)
     for name in ("a", "b", "c"):
@@ -35,17 +35,17 @@ def _ends(story, job):
     return [TaskExited(**story.at(job, 0), exit_code=0), TaskReleased(**story.at(job, 0))]
 
 
-def test_a_turn_in_full(story):
-    full_turn(story)
+def test_a_complete_cycle(story):
+    full_cycle(story)
     story.expect_only("JobEnded", "JobPlaced", "JobPlaced")
     assert [record.cycle_end for record in story.records[-5:]] == [False, False, False, False, True]
     assert {record.cause for record in story.records[-3:]} == {str(story.records[-4].seq)}
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 4])
-def test_a_turn_cut_short_is_closed_by_the_next_writer(story, cut):
+def test_an_interrupted_cycle_is_closed_by_the_next_writer(story, cut):
     with pytest.raises(Cut):
-        full_turn(story, cut)
+        full_cycle(story, cut)
     assert story.state.cycle_open
     cycle = story.state.cycle
     story.restart()
@@ -68,7 +68,7 @@ def test_epochs_rise_and_are_remembered(story):
 
 
 def test_replay_finds_a_decision_that_is_missing(story):
-    full_turn(story)
+    full_cycle(story)
     wires = story.wires[:-1]
     last = decode(wires[-1])
     wires[-1] = encode(replace(last, cycle_end=True))
@@ -77,7 +77,7 @@ def test_replay_finds_a_decision_that_is_missing(story):
 
 
 def test_replay_finds_a_decision_that_was_not_due(story):
-    full_turn(story)
+    full_cycle(story)
     wires = list(story.wires)
     wires[-1] = encode(replace(decode(wires[-1]), cycle_end=False))
     extra = replace(story.records[-1], seq=story.records[-1].seq + 1)
@@ -85,7 +85,7 @@ def test_replay_finds_a_decision_that_was_not_due(story):
 
 
 def test_replay_finds_another_decision(story):
-    full_turn(story)
+    full_cycle(story)
     at = len(story.wires) - 1
     record = decode(story.wires[at])
     other = replace(record, data=record.data.model_copy(update={"attempt": 7}))
@@ -96,14 +96,14 @@ def test_replay_finds_another_decision(story):
 
 
 def test_replay_finds_a_difference_in_the_headers(story):
-    full_turn(story)
+    full_cycle(story)
     at = len(story.wires) - 1
     other = replace(decode(story.wires[at]), cause="5")
     assert replayed([*story.wires[:at], encode(other)]).difference.expected.startswith("headers")
 
 
 def test_replay_finds_a_fact_amid_decisions(story):
-    full_turn(story)
+    full_cycle(story)
     fact = replace(story.records[-1], type=ClockAdvanced.type_name(), data=ClockAdvanced())
     assert replayed([*story.wires[:-1], encode(fact)]).difference.expected == "the rest of the cycle's decisions"
 
@@ -120,9 +120,9 @@ def _with(record, **fields):
     return replace(record, data=record.data.model_copy(update=fields))
 
 
-def test_turns_of_another_engine_are_folded_and_not_decided_again(story):
+def test_cycles_of_another_engine_are_folded_and_not_decided_again(story):
     story.restart(logic=LOGIC + 1)
-    full_turn(story)
+    full_cycle(story)
     changed = list(story.wires)
     changed[-1] = encode(_with(story.records[-1], attempt=7))  # what another engine may well have decided
     replay = replayed(changed)
@@ -132,7 +132,7 @@ def test_turns_of_another_engine_are_folded_and_not_decided_again(story):
     assert replayed(story.wires).skipped_cycles == replay.skipped_cycles
 
 
-def test_a_job_that_cannot_be_decided_on_is_held(story, monkeypatch):
+def test_a_job_that_cannot_be_decided_on_is_blocked(story, monkeypatch):
     story.node("n1", gpus=8)
     real = allocate.place_within_bounds
 
@@ -146,7 +146,7 @@ def test_a_job_that_cannot_be_decided_on_is_held(story, monkeypatch):
     with pytest.raises(DecisionError, match="deciding about odd failed: ZeroDivisionError: odd indeed") as failure:
         story.cycle(story.submitted("odd", gpus=1), story.submitted("fine", gpus=2))
     assert failure.value.job == "odd"
-    story.restart()  # nothing of that turn was appended
+    story.restart()  # nothing of that cycle was appended
     with pytest.raises(DecisionError):
         story.submit("odd", gpus=1)
     story.restart()
@@ -165,7 +165,7 @@ def test_a_job_that_cannot_be_decided_on_is_held(story, monkeypatch):
     monkeypatch.setattr(allocate, "place_within_bounds", real)
 
 
-def test_an_accepted_loss_is_remembered(story):
+def test_an_accepted_truncation_is_kept_in_the_state(story):
     story.cycle(LogTruncated(request=story.request(), epoch=4, seq=99))
     assert story.state.accepted_truncation == (4, 99)
     assert folded(story.wires).accepted_truncation == (4, 99)
@@ -173,8 +173,8 @@ def test_an_accepted_loss_is_remembered(story):
     assert story.state.accepted_truncation == (4, 99), "a smaller loss, accepted late, takes nothing back"
 
 
-def test_after_an_accepted_loss_nothing_starts_until_the_log_has_settled(story):
-    """Agents may run what the log has forgotten: on room that it calls free, and of jobs that wait in it."""
+def test_after_an_accepted_truncation_nothing_starts_until_it_is_reconciled(story):
+    """Agents may run tasks that the log has lost: on resources that it has as free, and of jobs that it has as pending."""
     story.node("n1", gpus=8)
     story.runs("low", gpus=8)
     story.submit("high", gpus=8, cls="interactive")

@@ -1,4 +1,4 @@
-"""Who stands where, counted of all jobs at once or of one after the other."""
+"""The allocation index, built from all jobs at once or job by job."""
 
 from dataclasses import fields
 
@@ -25,7 +25,7 @@ def sketch() -> Sketch:
     return made
 
 
-def test_all_at_once_is_what_one_after_the_other_comes_to(sketch: Sketch) -> None:
+def test_building_it_at_once_equals_building_it_job_by_job(sketch: Sketch) -> None:
     at_once, singly = AllocationIndex.of_pool(sketch.state), AllocationIndex()
     singly.all_gpus, singly.max_devices = np.zeros(4, np.int64), 8
     for name in sketch.state.active:

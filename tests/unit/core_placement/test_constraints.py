@@ -1,4 +1,4 @@
-"""What a action asks of its preemptor, and of a set of victims as a whole: each line of it."""
+"""Constraints of each action on its preemptor, and on a set of victims as a whole."""
 
 import pytest
 from tests.builders import HOUR, Sketch, asking, group
@@ -47,18 +47,18 @@ def test_without_projects_there_is_nothing_to_reclaim(sketch, preemptor):
     assert why(sketch, preemptor, "reclaim") == "the policy has no projects to reclaim from"
 
 
-def test_nobody_moves_for_a_job_above_its_limit(sketch, preemptor):
+def test_no_job_is_relocated_for_a_job_above_its_limit(sketch, preemptor):
     sketch.state.policy = policy({"name": "b", "limit": {"gpus": 3}}, preemption={"max_migrations": None})
     assert "limit of 3 GPUs" in (why(sketch, preemptor, "consolidate") or "")
 
 
-def test_nobody_leaves_for_firm_work_above_its_quota(sketch, preemptor):
+def test_no_job_is_evicted_for_a_non_preemptible_job_above_its_quota(sketch, preemptor):
     preemptor.preemptible = False
     sketch.state.policy = policy({"name": "b", "quota": {"gpus": 3}})
     assert "quota of 3 GPUs" in (why(sketch, preemptor, "preempt") or "")
 
 
-def test_who_was_reclaimed_from_does_not_get_it_back_by_another_verb(sketch, preemptor):
+def test_a_reclaimed_project_does_not_get_resources_back_by_another_action(sketch, preemptor):
     rules = {"cooldown": {"project": "1h"}}
     sketch.state.policy = policy({"name": "b", "quota": {"gpus": 0}}, protections=rules, preemption={"max_migrations": None})
     sketch.state.reclaimed_at["b"] = sketch.state.now - HOUR // 2
@@ -67,7 +67,7 @@ def test_who_was_reclaimed_from_does_not_get_it_back_by_another_verb(sketch, pre
     assert not terms(sketch, preemptor, "reclaim").limited
 
 
-def test_who_leaves_for_earlier_askers_of_the_batch_counts(sketch, preemptor):
+def test_victims_of_earlier_preemptors_of_the_batch_count(sketch, preemptor):
     sketch.state.policy = policy(protections=WEB)
     one, two = (whole_job(sketch.state.jobs[name]) for name in ("one", "two"))
     assert terms(sketch, preemptor, "preempt").violation([two]) is None

@@ -1,4 +1,4 @@
-"""Whether a gang could ever stand: the kept answer follows the nodes."""
+"""Whether a gang fits the empty pool: the cached answer follows the nodes."""
 
 import pytest
 from tests.builders import Sketch, group
@@ -38,14 +38,14 @@ def test_a_node_that_joins_or_is_lost_changes_the_answer() -> None:
 
 
 @pytest.mark.parametrize("gpus", [1, 8])
-def test_the_second_answer_is_the_first(gpus: int) -> None:
+def test_the_cached_answer_equals_the_first(gpus: int) -> None:
     state = Sketch().state
     folded(state, joined(0, gpus=4))
     demand = JobDemand(job="a", tasks=(group(gpus=gpus),))
     assert could_ever_fit(state, demand) == could_ever_fit(state, demand)
 
 
-def test_many_shapes_do_not_pile_up() -> None:
+def test_the_cache_of_many_shapes_is_bounded() -> None:
     state = Sketch().state
     folded(state, joined(0, gpus=4))
     for cpu in range(CACHE_SIZE + 10):

@@ -1,4 +1,4 @@
-"""Where gangs go, node by node, and the sentences for those that do not fit."""
+"""Placement of gangs, node by node, and the reasons for those that do not fit."""
 
 import pytest
 from tests.builders import Sketch, asking, group
@@ -28,7 +28,7 @@ def places(sketch: Sketch, *groups, steps: int = 1000, **options):
     return [(sketch.state.nodes[task.node].name, bits(task.devices)) for task in found.tasks], found.future
 
 
-def test_packs_onto_the_node_with_fewest_free_gpus_that_fits() -> None:
+def test_binpack_picks_the_node_with_fewest_free_gpus_that_fits() -> None:
     sketch = Sketch()
     for name in ("a", "b", "c"):
         sketch.node(name)
@@ -55,7 +55,7 @@ def test_tasks_without_gpus_go_to_nodes_without_gpus() -> None:
     assert places(sketch, group(3, cpu=1)) == ([("plain", []), ("plain", []), ("gpus", [])], False)
 
 
-def test_room_now_goes_before_room_later_and_a_gang_that_needs_some_is_all_promised() -> None:
+def test_free_resources_are_used_before_releasing_ones_and_a_gang_that_needs_both_is_reserved_whole() -> None:
     sketch = Sketch()
     sketch.node("a")
     sketch.node("b")
@@ -64,7 +64,7 @@ def test_room_now_goes_before_room_later_and_a_gang_that_needs_some_is_all_promi
     assert places(sketch, group(2, gpus=8)) == ([("b", list(range(8))), ("a", list(range(8)))], True)
 
 
-def test_promised_room_and_sick_or_quarantined_devices_are_not_given_out() -> None:
+def test_reserved_resources_and_unhealthy_or_quarantined_devices_are_not_allocated() -> None:
     sketch = Sketch()
     node = sketch.node("a", gpus=4)
     sketch.running("promised", "a", [0], phase="reserved")
@@ -74,7 +74,7 @@ def test_promised_room_and_sick_or_quarantined_devices_are_not_given_out() -> No
     assert places(sketch, group(gpus=2)) == "impossible: needs a node with 2 free GPUs, no node has them"
 
 
-def test_nodes_that_are_silent_or_lost_take_nothing() -> None:
+def test_nothing_is_placed_on_silent_or_lost_nodes() -> None:
     sketch = Sketch()
     sketch.node("a").state = "unreachable"
     sketch.node("b").state = "lost"
@@ -110,7 +110,7 @@ def test_labels_models_and_names_are_kept() -> None:
         (group(gib=1001), "needs 1 task of 1001 GiB of memory, no node fits one"),
     ],
 )
-def test_says_why(need, why: str) -> None:
+def test_the_reasons_for_no_placement_are_named(need, why: str) -> None:
     sketch = Sketch()
     for name in ("a", "b", "c"):
         sketch.node(name)
@@ -131,7 +131,7 @@ def test_a_gang_of_different_tasks_is_placed_together() -> None:
     assert places(sketch, group(3, gpus=1), group(gpus=4)) == ("impossible: needs 7 GPUs in total, 6 are free or releasing")
 
 
-def test_where_greedy_fails_all_packings_are_tried_and_no_is_a_proof() -> None:
+def test_where_greedy_fails_all_packings_are_tried_and_a_refusal_is_proven() -> None:
     sketch = Sketch()
     sketch.node("a", gpus=6)
     sketch.node("b", gpus=7)
@@ -145,7 +145,7 @@ def test_where_greedy_fails_all_packings_are_tried_and_no_is_a_proof() -> None:
     assert places(sketch, group(gpus=5), group(2, gpus=4), steps=0).startswith("gave-up: found no place")
 
 
-def test_rooms_come_back_step_by_step() -> None:
+def test_restoring_the_resources_undoes_each_step() -> None:
     sketch = Sketch()
     sketch.node("a")
     job = sketch.running("x", "a", range(8))
@@ -201,13 +201,13 @@ def test_shares_are_compact_and_come_back_as_they_were() -> None:
         ([("0-2", "0-5"), ("", "")], "has no tasks"),
     ],
 )
-def test_nonsense_shares_are_refused(shares, error: str) -> None:
+def test_malformed_shares_are_refused(shares, error: str) -> None:
     job = Sketch().job("x", group(3, gpus=2))
     with pytest.raises(ValueError, match=error):
         decode_placement(job, tuple(NodeShare(node=0, tasks=tasks, devices=devices) for tasks, devices in shares))
 
 
-def test_spreading_takes_the_node_with_most_free_gpus_for_each_task() -> None:
+def test_spread_picks_the_node_with_most_free_gpus_for_each_task() -> None:
     sketch = Sketch()
     for name, gpus in (("a", 4), ("b", 8), ("c", 8)):
         sketch.node(name, gpus=gpus)
@@ -240,7 +240,7 @@ def test_what_does_not_fit_now_because_of_memory_may_fit_on_a_less_packed_node()
     assert places(sketch, group(gpus=1, gib=10)) == ([("b", [4])], False)
 
 
-def test_rooms_follow_the_pool_node_by_node() -> None:
+def test_cluster_resources_follow_the_pool_node_by_node() -> None:
     sketch = Sketch()
     for name in ("a", "b"):
         sketch.node(name, gpus=4)

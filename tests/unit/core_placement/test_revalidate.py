@@ -1,4 +1,4 @@
-"""An answer comes back to a pool that may have moved on: each thing that can have changed meanwhile, and what is said of it."""
+"""A proposal for a pool that may have changed: each possible change, and the reported reason."""
 
 import json
 
@@ -56,20 +56,20 @@ def preemptor(sketch: Sketch) -> Job:
     return sketch.job("preemptor", group(gpus=4), priority=75)
 
 
-def test_it_must_be_an_answer_for_this_job(sketch, preemptor):
+def test_the_proposal_must_be_for_this_job(sketch, preemptor):
     answer = ask(sketch, preemptor)
     other = "the proposal is a refusal or for another job"
     assert why(sketch, preemptor, answer.model_copy(update={"refused": "gave-up"})) == other
     assert why(sketch, preemptor, answer.model_copy(update={"job": "two"})) == other
 
 
-def test_the_job_must_still_wait(sketch, preemptor):
+def test_the_job_must_still_be_pending(sketch, preemptor):
     answer = ask(sketch, preemptor)
     preemptor.phase = "evicting"
     assert why(sketch, preemptor, answer) == "'preemptor' is no longer pending"
 
 
-def test_a_job_that_runs_must_ask_for_the_same_tasks(sketch):
+def test_a_running_job_must_request_the_same_tasks(sketch):
     sketch.node("c", gpus=1)
     wide = sketch.job("wide", group(gpus=1), priority=75)
     sketch.at(wide, ("c", [0]))
@@ -80,13 +80,13 @@ def test_a_job_that_runs_must_ask_for_the_same_tasks(sketch):
     assert why(sketch, wide, answer.model_copy(update={"tasks": ""})) == "'wide' is no longer pending"
 
 
-def test_the_placement_must_make_sense(sketch, preemptor):
+def test_the_placement_must_be_well_formed(sketch, preemptor):
     answer = ask(sketch, preemptor)
     nonsense = answer.model_copy(update={"placement": (NodeShare(node=0, tasks="0", devices="0-2"),)})
     assert why(sketch, preemptor, nonsense) == "the placement is invalid: tasks 0 need 4 devices on node 0, got 3"
 
 
-def test_room_that_was_free_must_still_be(sketch, preemptor):
+def test_resources_that_were_free_must_still_be_free(sketch, preemptor):
     free = Proposal(request=1, job="preemptor", action="allocate", placement=(NodeShare(node=0, tasks="0", devices="0-3"),))
     assert why(sketch, preemptor, free) == "task 0 does not fit on a"
     sketch.node("c", gpus=4)
@@ -102,7 +102,7 @@ def test_a_victim_is_named_once(sketch, preemptor):
     assert why(sketch, preemptor, answer.model_copy(update={"victims": answer.victims * 2})) == "victim 'one' is named twice"
 
 
-def test_a_victim_that_was_only_promised_room_must_not_have_started(preemptor, sketch):
+def test_a_reserved_victim_must_not_have_started(preemptor, sketch):
     sketch.state.jobs["two"].priority = 200
     held = sketch.state.jobs["one"]
     held.phase = "reserved"
@@ -117,19 +117,19 @@ def test_a_victim_that_was_only_promised_room_must_not_have_started(preemptor, s
     assert why(sketch, preemptor, answer) == "victim 'one' has started since"
 
 
-def test_a_victim_of_a_newer_attempt_is_not_meant(sketch, preemptor):
+def test_a_victim_with_a_newer_attempt_is_stale(sketch, preemptor):
     answer = ask(sketch, preemptor)
     sketch.state.jobs["one"].attempt += 1
     assert why(sketch, preemptor, answer) == "task 0 does not fit on a"
 
 
-def test_its_nodes_must_suit_it(sketch, preemptor):
+def test_its_nodes_must_be_eligible(sketch, preemptor):
     answer = ask(sketch, preemptor)
     preemptor.demand = preemptor.demand.model_copy(update={"tasks": (group(gpus=4, gpu_models=("a100",)),)})
     assert why(sketch, preemptor, answer) == "task 0 may not run on a with these devices"
 
 
-def test_and_so_must_the_devices_on_them():
+def test_its_devices_must_be_eligible():
     made = Sketch()
     made.node("a", gpus=4, models=("h100", "a100"))
     made.running("low", "a", range(4))
@@ -139,7 +139,7 @@ def test_and_so_must_the_devices_on_them():
     assert why(made, preemptor, answer) == "task 0 may not run on a with these devices"
 
 
-def test_all_victims_together_must_still_be_allowed_to_leave(sketch):
+def test_all_victims_together_must_still_be_permitted(sketch):
     sketch.state.jobs["two"].priority = 50
     for name in ("one", "two"):
         job = sketch.state.jobs[name]
@@ -167,7 +167,7 @@ def test_victims_of_another_project_must_together_be_above_its_quota(sketch):
     assert why(sketch, pair, answer) == "project theirs would lose more than it uses beyond its quota"
 
 
-def test_the_asker_must_still_keep_its_limit_beside_those_who_stay(sketch, preemptor):
+def test_the_preemptor_must_still_keep_its_limit_beside_jobs_that_keep_running(sketch, preemptor):
     sketch.state.policy = policy({"name": "p", "limit": {"gpus": 8}}, {"name": "q"})
     for name in ("one", "preemptor"):
         sketch.state.jobs[name].project = "p"
@@ -176,8 +176,8 @@ def test_the_asker_must_still_keep_its_limit_beside_those_who_stay(sketch, preem
     assert "limit of 3 GPUs" in why(sketch, preemptor, answer)
 
 
-def test_a_victim_that_left_for_a_limit_does_not_come_back_above_it(sketch):
-    """`small` has room beside `preemptor`, and its project's limit does not let both run."""
+def test_a_victim_evicted_for_a_limit_is_not_kept_above_it(sketch):
+    """`small` fits beside `preemptor`, and its project's limit does not let both run."""
     sketch.node("c", gpus=4)
     small = sketch.running("small", "c", [0])
     preemptor = sketch.job("preemptor", group(gpus=2), priority=75)
@@ -208,7 +208,7 @@ def test_reclaim_takes_only_what_is_still_beyond_the_share(sketch):
     assert why(sketch, owner, answer) == "project a would lose more than it uses beyond its fair share and its quota"
 
 
-def test_nor_does_it_turn_the_tables(sketch):
+def test_reclaim_does_not_invert_the_order_of_the_projects(sketch):
     """Meanwhile another project of the preemptor's department has begun to borrow."""
     sketch.state.policy = policy(
         {"name": "mine", "quota": {"gpus": 4}},
@@ -239,7 +239,7 @@ def scattered() -> tuple[Sketch, Job]:
     return made, made.job("big", group(gpus=4))
 
 
-def test_everybody_who_moves_must_have_a_place():
+def test_every_relocated_job_must_have_a_placement():
     made, big = scattered()
     answer = ask(made, big, "consolidate")
     nowhere = answer.victims[0].model_copy(update={"moved_to": ()})
@@ -260,7 +260,7 @@ def test_no_more_may_move_than_the_policy_lets_move_now():
     assert why(made, big, answer) == "the policy does not allow that many migrations"
 
 
-def test_surplus_whose_new_place_is_gone_leaves_and_the_rest_of_it_moves():
+def test_surplus_without_its_new_placement_is_evicted_and_the_rest_is_relocated():
     made = Sketch()
     made.node("a", gpus=4)
     made.node("b", gpus=1)
@@ -277,7 +277,7 @@ def test_surplus_whose_new_place_is_gone_leaves_and_the_rest_of_it_moves():
     assert [(choice.tasks, len(choice.relocated_tasks)) for choice in found.victims] == [("2-3", 1)]
 
 
-def test_surplus_that_can_stay_after_all_stays_and_needs_no_place():
+def test_surplus_that_need_not_move_stays_without_a_reservation():
     made = Sketch()
     made.node("a", gpus=4)
     wide = made.job("wide", group(4, gpus=1))
@@ -295,13 +295,13 @@ def test_surplus_that_can_stay_after_all_stays_and_needs_no_place():
     assert [(choice.tasks, choice.moved_to) for choice in found.victims] == [("3", ())]
 
 
-def test_also_one_that_is_gone_by_now_is_named_once(sketch, preemptor):
+def test_a_victim_that_has_ended_is_named_once(sketch, preemptor):
     answer = ask(sketch, preemptor)
     sketch.state.jobs["one"].attempt += 1
     assert why(sketch, preemptor, answer.model_copy(update={"victims": answer.victims * 2})) == "victim 'one' is named twice"
 
 
-def test_a_victim_that_leaves_by_itself_meanwhile_is_not_told_to(sketch, preemptor):
+def test_a_victim_that_is_released_meanwhile_is_not_evicted(sketch, preemptor):
     answer = ask(sketch, preemptor)
     one, node = sketch.state.jobs["one"], sketch.state.nodes[0]
     one.phase, one.eviction = "evicting", Eviction(1, "cancelled", 0)
@@ -324,13 +324,13 @@ def two_of_three() -> tuple[Sketch, Job, Proposal]:
     return made, preemptor, answer.model_copy(update={"victims": (cheap, cheap.model_copy(update={"job": "dear"}))})
 
 
-def test_of_two_that_could_stay_the_most_valuable_does_and_the_other_leaves():
+def test_of_two_victims_that_could_stay_the_costlier_one_stays():
     found = verdict(*two_of_three())
     assert isinstance(found, Accepted)
     assert ([choice.job for choice in found.victims], found.dropped) == (["cheap"], ("dear",))
 
 
-def test_a_job_that_was_to_move_whole_does_not_lose_a_part_instead():
+def test_a_job_to_be_relocated_whole_does_not_lose_a_part_instead():
     made = Sketch()
     made.node("a", gpus=2)
     wide = made.job("wide", group(2, gpus=1))
@@ -347,7 +347,7 @@ def test_a_job_that_was_to_move_whole_does_not_lose_a_part_instead():
     assert [(choice.tasks, choice.moved_to) for choice in found.victims] == [("", there)]
 
 
-def test_a_place_for_a_member_that_does_not_leave_is_forgotten():
+def test_a_placement_for_a_member_that_stays_is_ignored():
     made = Sketch()
     made.node("a", gpus=2)
     wide = made.job("wide", group(2, gpus=1))
@@ -363,7 +363,7 @@ def test_a_place_for_a_member_that_does_not_leave_is_forgotten():
     assert [(choice.tasks, choice.moved_to) for choice in found.victims] == [("1", ())]
 
 
-def test_two_do_not_move_to_one_place():
+def test_two_jobs_are_not_relocated_to_one_placement():
     made = Sketch()
     made.node("a", gpus=2)
     made.running("x", "a", [0])
@@ -378,7 +378,7 @@ def test_two_do_not_move_to_one_place():
     assert sorted(choice.moved_to for choice in found.victims) == [(), there]
 
 
-def test_of_two_that_were_to_move_one_stays_where_there_is_room_for_one():
+def test_of_two_jobs_to_be_relocated_one_stays_where_resources_allow_one():
     made, preemptor, answer = two_of_three()
     made.node("b", gpus=0, cpu=4)
     made.state.policy = policy(preemption={"max_migrations": None})
@@ -389,7 +389,7 @@ def test_of_two_that_were_to_move_one_stays_where_there_is_room_for_one():
     assert ([choice.job for choice in found.victims], found.dropped) == (["cheap"], ("dear",))
 
 
-def test_there_must_be_room_for_all_its_tasks_at_once():
+def test_all_its_tasks_must_fit_at_once():
     made = Sketch()
     made.node("a", gpus=0, cpu=3)
     pair = made.job("pair", group(2, cpu=2))

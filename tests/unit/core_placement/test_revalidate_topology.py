@@ -1,4 +1,4 @@
-"""An answer must keep the rules of topology on the nodes that it names, as they are labelled now."""
+"""A proposal must keep the topology rules on its nodes with their current labels."""
 
 from tests.builders import Sketch, group
 from tests.unit.core_placement.test_revalidate import policy, why
@@ -38,7 +38,7 @@ def test_nodes_without_the_label_are_in_no_rack():
     assert why(made, gang(made, group(2, gpus=1), topology=RACK), on(0, 1)) == APART
 
 
-def test_who_joins_must_stand_where_the_others_run():
+def test_tasks_that_join_must_be_in_the_domain_of_the_others():
     made = racks("r1", "r2")
     wide = gang(made, group(gpus=1))
     made.at(wide, ("n0", [0]))

@@ -1,4 +1,4 @@
-"""Whether it is known that members of a gang would see one checkpoint directory."""
+"""Whether members of a gang are known to share one checkpoint directory."""
 
 import pytest
 from tests.log_builder import Story
@@ -22,7 +22,7 @@ def test_nodes_with_one_directory_share_it(story: Story) -> None:
     assert unshared_checkpoints(story.state, gang()) is None
 
 
-def test_a_gang_over_nodes_that_keep_them_for_themselves_is_told_which(story: Story) -> None:
+def test_a_gang_across_nodes_with_local_directories_names_the_nodes(story: Story) -> None:
     story.node("n1", gpus=8, checkpoints="disk")
     story.node("n2", gpus=8)
     problem = unshared_checkpoints(story.state, gang())
@@ -37,7 +37,7 @@ def test_two_directories_are_not_one(story: Story) -> None:
 
 
 @pytest.mark.parametrize("demand", [gang(1), gang(2, 4), gang(8, 1)])
-def test_what_one_node_holds_is_not_asked_about(story: Story, demand: JobDemand) -> None:
+def test_a_gang_on_one_node_needs_no_shared_directory(story: Story, demand: JobDemand) -> None:
     story.node("n1", gpus=8)
     story.node("n2", gpus=8)
     assert unshared_checkpoints(story.state, demand) is None
@@ -52,7 +52,7 @@ def test_only_nodes_that_the_gang_may_get_count(story: Story) -> None:
     assert unshared_checkpoints(story.state, gang()) is not None
 
 
-def test_the_next_incarnation_of_an_agent_may_share_it_no_more(story: Story) -> None:
+def test_the_next_incarnation_of_an_agent_may_lack_the_shared_directory(story: Story) -> None:
     story.node("n1", gpus=8, checkpoints="disk")
     story.node("n2", gpus=8, checkpoints="disk")
     story.node("n2", gpus=8)

@@ -40,14 +40,14 @@ def holding(sketch: Sketch, name: str, node: str, device: int, milli: int, phase
     return sketch.at(sketch.job(name, part(milli)), (node, [device]), phase=phase)
 
 
-def test_sharers_fill_one_device_before_the_next() -> None:
+def test_shared_tasks_fill_one_device_before_the_next() -> None:
     sketch = Sketch()
     sketch.node("a", gpus=3)
     assert places(sketch, part(500, 3)) == ([("a", [0]), ("a", [0]), ("a", [1])], False)
     assert places(sketch, part(600, 4)) == ("impossible: needs 4 tasks of 0.6 of 1 GPU each, 3 fit")
 
 
-def test_the_fullest_device_with_room_comes_first_wherever_it_is() -> None:
+def test_the_fullest_device_that_fits_is_preferred_on_any_node() -> None:
     sketch = Sketch()
     sketch.node("a", gpus=2)
     sketch.node("b", gpus=8)
@@ -80,7 +80,7 @@ def test_n_fractions_need_n_devices() -> None:
     assert places(sketch, part(500, devices=2)).startswith("impossible")
 
 
-def test_tasks_on_several_devices_each_leave_one_another_a_way() -> None:
+def test_tasks_on_several_devices_each_do_not_block_one_another() -> None:
     sketch = Sketch()
     sketch.node("a", gpus=3)
     holding(sketch, "one", "a", 1, 500)
@@ -90,7 +90,7 @@ def test_tasks_on_several_devices_each_leave_one_another_a_way() -> None:
     assert not future
 
 
-def test_it_waits_for_a_shared_device_rather_than_open_another() -> None:
+def test_it_is_reserved_on_a_shared_device_rather_than_placed_on_an_empty_one() -> None:
     sketch = Sketch()
     sketch.node("a", gpus=2)
     holding(sketch, "stays", "a", 0, 400)
@@ -111,7 +111,7 @@ def test_the_fullest_shared_device_is_worth_waiting_for() -> None:
     assert places(sketch, part(650)) == ([("a", [0])], False)
 
 
-def test_a_unit_with_one_member_that_waits_is_promised_whole() -> None:
+def test_a_unit_with_one_member_on_releasing_resources_is_reserved_whole() -> None:
     sketch = Sketch()
     sketch.node("a", gpus=2)
     holding(sketch, "goes", "a", 0, 400, phase="evicting")
@@ -120,7 +120,7 @@ def test_a_unit_with_one_member_that_waits_is_promised_whole() -> None:
     assert (found, future) == ([("a", [0]), ("a", [1])], True)
 
 
-def test_a_promise_of_a_part_draws_on_what_is_leaving_first() -> None:
+def test_a_reservation_of_a_part_uses_releasing_resources_first() -> None:
     sketch = Sketch()
     node = sketch.node("a", gpus=1)
     holding(sketch, "goes", "a", 0, 500, phase="evicting")
@@ -155,7 +155,7 @@ def test_ten_tenths_are_one_and_an_eleventh_does_not_fit() -> None:
     assert places(sketch, part(301)).startswith("impossible")
 
 
-def test_models_and_sick_devices_count_for_sharers_too() -> None:
+def test_models_and_unhealthy_devices_count_for_shared_tasks_too() -> None:
     sketch = Sketch()
     node = sketch.node("a", gpus=3, models=("h100", "a100"))
     assert places(sketch, part(500, gpu_models=("a100",))) == ([("a", [1])], False)
@@ -165,14 +165,14 @@ def test_models_and_sick_devices_count_for_sharers_too() -> None:
     assert places(sketch, part(500, gpu_models=("a100",))).startswith("impossible")
 
 
-def test_whole_and_parts_together_and_no_is_a_proof() -> None:
+def test_whole_devices_and_parts_are_packed_together_and_a_refusal_is_proven() -> None:
     sketch = Sketch()
     sketch.node("a", gpus=2)
     assert places(sketch, part(500, 2), group(gpus=1)) == ([("a", [1]), ("a", [1]), ("a", [0])], False)
     assert places(sketch, part(500, 3), group(gpus=1)).startswith("impossible: each task type fits on its own")
 
 
-def test_which_part_goes_with_which_is_thought_over_and_no_is_a_proof() -> None:
+def test_combinations_of_parts_are_searched_and_a_refusal_is_proven() -> None:
     sketch = Sketch()
     sketch.node("a", gpus=2)
     assert isinstance(places(sketch, part(700, 2), part(300, 2)), tuple)
@@ -193,7 +193,7 @@ def test_a_device_that_is_filled_to_the_last_thousandth() -> None:
     )  # fmt: skip
 
 
-def test_an_evicted_part_comes_back_to_its_place_only_while_there_is_room() -> None:
+def test_an_evicted_part_is_restored_to_its_device_only_while_it_fits() -> None:
     sketch = Sketch()
     sketch.node("a", gpus=1)
     job = holding(sketch, "x", "a", 0, 600)
@@ -218,14 +218,14 @@ def test_in_records_two_entries_may_name_one_device() -> None:
     assert tuple(decode_placement(job, encode_placement(place))) == place.tasks
 
 
-def test_in_records_a_whole_device_is_nobody_elses() -> None:
+def test_in_records_a_whole_device_has_one_task() -> None:
     job = Sketch().job("x", part(500), group(gpus=1))
     for shares in ([("0", "0"), ("1", "0")], [("1", "0"), ("0", "0")]):
         with pytest.raises(ValueError, match="device 0 of node 0 is assigned twice"):
             decode_placement(job, tuple(NodeShare(node=0, tasks=tasks, devices=devices) for tasks, devices in shares))
 
 
-def test_some_members_only_are_read_where_only_those_are_meant() -> None:
+def test_a_placement_of_some_members_is_read_only_where_it_is_expected() -> None:
     job = Sketch().job("x", group(4, gpus=1))
     shares = (NodeShare(node=0, tasks="2-3", devices="0-1"),)
     assert [task.index for task in decode_placement(job, shares, (3, 2))] == [2, 3]
@@ -244,13 +244,13 @@ def test_some_members_only_are_read_where_only_those_are_meant() -> None:
         ({"gpu_milli": 1500}, "a part of one is gpu_share_milli"),
     ],
 )
-def test_what_makes_no_sense_is_said(asked, why: str) -> None:
+def test_malformed_shares_are_reported(asked, why: str) -> None:
     sketch = Sketch()
     sketch.node("a")
     assert why in (could_ever_fit(sketch.state, JobDemand.model_validate({"job": "x", "tasks": (asked,)})) or "")
 
 
-def test_the_rest_of_a_device_of_which_a_part_is_promised_is_free_at_once() -> None:
+def test_the_rest_of_a_device_with_a_reserved_part_is_free() -> None:
     sketch = Sketch()
     sketch.node("a", gpus=1)
     holding(sketch, "next", "a", 0, 600, phase="reserved")

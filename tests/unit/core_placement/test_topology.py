@@ -1,4 +1,4 @@
-"""Gangs whose members stand in one topology domain: required, preferred, and by sub-group (semantics §1 "Topology")."""
+"""Gangs placed in one topology domain: required, preferred, and by sub-group (semantics §1 "Topology")."""
 
 import pytest
 from tests.builders import Sketch, asking, group
@@ -86,7 +86,7 @@ def test_preferred_is_tried_finest_first_and_never_a_reason_to_wait(sketch: Sket
     assert nodes(sketch, job(sketch, group(4, gpus=8), topology=rule(preferred="rack")))[1] is False, "the pool is left"
 
 
-def test_a_required_domain_may_be_waited_for(sketch: Sketch) -> None:
+def test_a_required_domain_may_be_reserved(sketch: Sketch) -> None:
     for number, name in enumerate(("x1a", "x2a", "y1a", "y2a")):
         sketch.running(f"on-{name}", name, range(8), phase="evicting" if number == 3 else "running")
     assert nodes(sketch, job(sketch, group(2, gpus=8), topology=rule("rack"))) == (["y2b", "y2a"], True)
@@ -104,7 +104,7 @@ def test_a_node_without_the_label_or_a_coarser_one_is_in_no_domain() -> None:
     assert nodes(sketch, job(sketch, group(1, gpus=1), topology=rule(preferred="rack")))[0] == ["bare"]
 
 
-def test_members_that_run_already_hold_the_rest_in_their_domain(sketch: Sketch) -> None:
+def test_running_members_keep_the_rest_in_their_domain(sketch: Sketch) -> None:
     elastic = job(sketch, group(4, gpus=8), topology=rule("rack"), min_tasks=1)
     sketch.at(elastic, ("y1b", range(8)), ("y1a", range(8)), ("y1a", []), ("y1a", []))
     del elastic.tasks[1:]
@@ -117,7 +117,7 @@ def test_members_that_run_already_hold_the_rest_in_their_domain(sketch: Sketch) 
     )
 
 
-def test_a_sub_group_stands_together_inside_the_domain_of_its_parent(sketch: Sketch) -> None:
+def test_a_sub_group_is_placed_together_inside_the_domain_of_its_parent(sketch: Sketch) -> None:
     sketch.running("one", "x1a", range(8))
     leaders = SubGroup(name="leaders", topology=rule("rack"))
     workers = SubGroup(name="workers", topology=rule("rack"))
@@ -134,7 +134,7 @@ def test_a_sub_group_stands_together_inside_the_domain_of_its_parent(sketch: Ske
     assert nodes(sketch, across) == (["x2a", "x2b", "y2a", "y2b"], False)
 
 
-def test_which_domain_one_part_takes_is_thought_over_where_another_finds_none(sketch: Sketch) -> None:
+def test_the_domain_of_one_part_is_searched_again_where_another_part_finds_none(sketch: Sketch) -> None:
     for name in ("x2a", "x2b", "y1a", "y1b"):
         sketch.running(f"on-{name}", name, range(8))
     sketch.running("half", "x1a", range(4))  # rack x1 is the fuller one, and the small group would take it
@@ -147,7 +147,7 @@ def test_which_domain_one_part_takes_is_thought_over_where_another_finds_none(sk
     assert nodes(sketch, asked).startswith("impossible")
 
 
-def test_different_topologies_may_hold_for_different_parts(sketch: Sketch) -> None:
+def test_different_topologies_may_apply_to_different_parts(sketch: Sketch) -> None:
     for number, node in enumerate(sketch.state.nodes.values()):
         node.labels["rail"] = "odd" if number % 2 else "even"
     asked = job(
@@ -159,7 +159,7 @@ def test_different_topologies_may_hold_for_different_parts(sketch: Sketch) -> No
     assert len({name[0] for name in found}) == 1
 
 
-def test_in_large_domains_too_one_rule_holds_inside_the_other() -> None:
+def test_nested_rules_apply_in_large_domains_too() -> None:
     sketch = Sketch()
     sketch.state.policy = RULES
     for number in range(280):
@@ -190,14 +190,14 @@ def test_an_unknown_topology_or_level_is_refused(sketch: Sketch, topology: Topol
     assert why.replace("the job", "sub-group 's'", 1) in (could_ever_fit(sketch.state, sub.demand) or "")
 
 
-def test_what_no_domain_could_ever_hold_is_said_at_submit(sketch: Sketch) -> None:
+def test_a_gang_larger_than_every_domain_is_reported_at_submit(sketch: Sketch) -> None:
     sketch.running("all", "x1a", range(8))
     fits, never = job(sketch, group(2, gpus=8), topology=rule("rack")), job(sketch, group(3, gpus=8), topology=rule("rack"))
     assert could_ever_fit(sketch.state, fits.demand) is None
     assert (could_ever_fit(sketch.state, never.demand) or "").startswith("even on the empty pool: needs 3 × (8 GPUs) in one rack")
 
 
-def test_out_of_steps_is_not_a_no(sketch: Sketch) -> None:
+def test_an_exhausted_step_budget_is_not_a_refusal(sketch: Sketch) -> None:
     sketch.running("one", "x1a", [0])
     assert nodes(sketch, job(sketch, group(2, gpus=8), topology=rule("rack")), steps=0) == (
         "gave-up: found no placement for 2 × (8 GPUs) that satisfies the topology constraints within the step budget"

@@ -1,4 +1,4 @@
-"""What a gang asks for next, and what it loses first (semantics §1 "Sub-groups", §2, §3)."""
+"""Which tasks a gang requests next, and which it loses first (semantics §1 "Sub-groups", §2, §3)."""
 
 import pytest
 from tests.builders import Sketch, group
@@ -36,7 +36,7 @@ def inner(name: str, parent: str | None = None, least: int | None = None) -> Sub
     return SubGroup(name=name, parent=parent, min_groups=least)
 
 
-def test_a_rigid_gang_asks_for_all_and_loses_all() -> None:
+def test_a_rigid_gang_requests_all_and_loses_all() -> None:
     assert asks(job(group(3))) == [0, 1, 2]
     assert next_unit(job(group(3))).core
     assert asks(job(group(3), running=range(3))) is None
@@ -44,7 +44,7 @@ def test_a_rigid_gang_asks_for_all_and_loses_all() -> None:
     assert loses(job(group(3))) == []
 
 
-def test_an_elastic_gang_asks_for_its_minimum_and_then_for_one_more_at_a_time() -> None:
+def test_an_elastic_gang_requests_its_minimum_and_then_one_more_at_a_time() -> None:
     elastic = {"min_tasks": 2}
     assert asks(job(group(4), **elastic)) == [0, 1]
     unit = next_unit(job(group(4), **elastic, running=(0, 1)))
@@ -53,7 +53,7 @@ def test_an_elastic_gang_asks_for_its_minimum_and_then_for_one_more_at_a_time() 
     assert asks(job(group(4), **elastic, running=range(4))) is None
 
 
-def test_surplus_leaves_one_by_one_in_reverse_and_the_core_whole() -> None:
+def test_surplus_is_evicted_one_by_one_in_reverse_and_the_core_whole() -> None:
     assert loses(job(group(4), min_tasks=2, running=range(4))) == [([3], False), ([2], False), ([0, 1], True)]
 
 
@@ -66,7 +66,7 @@ def test_tasks_go_by_order_then_by_index_as_a_string() -> None:
     assert [units[0] for units, core in loses(made) if not core] == [9, 8, 7, 6, 5, 4, 3, 11, 10]
 
 
-def test_what_is_leaving_neither_counts_nor_is_asked_for_again() -> None:
+def test_releasing_tasks_neither_count_nor_are_requested_again() -> None:
     made = job(group(4), min_tasks=2, running=range(3))
     made.tasks[2].eviction = Eviction(1, "scaled", 0)
     assert asks(made) == [3]
@@ -77,7 +77,7 @@ def test_what_is_leaving_neither_counts_nor_is_asked_for_again() -> None:
     assert loses(made) == []
 
 
-def test_members_that_finished_well_count_as_there() -> None:
+def test_members_that_succeeded_count_as_present() -> None:
     made = job(group(3), min_tasks=2, running=(1,), done=(0,))
     assert asks(made) == [2], "one done, one running: the minimum is met"
     assert loses(made) == [([1], True)]
@@ -88,7 +88,7 @@ def test_members_that_finished_well_count_as_there() -> None:
 WORKERS = (group(3, sub_group="a"), group(3, sub_group="b"))
 
 
-def test_below_the_minimum_the_first_children_get_what_they_lack_and_satisfied_ones_nothing() -> None:
+def test_below_the_minimum_the_first_children_get_their_missing_tasks_and_satisfied_ones_nothing() -> None:
     leaves = (leaf("a", least=2), leaf("b", least=2))
     assert asks(job(*WORKERS, sub_groups=leaves)) == [0, 1, 3, 4]
     assert asks(job(*WORKERS, sub_groups=leaves, running=(0, 1))) == [3, 4]
@@ -104,14 +104,14 @@ def test_above_it_the_child_with_less_of_its_minimum_gets_the_next_task() -> Non
     assert asks(job(*WORKERS, sub_groups=none_needed, running=(3,))) == [4], "minimum 0 comes last"
 
 
-def test_of_groups_only_as_many_as_needed_are_asked_for_and_the_next_comes_whole() -> None:
+def test_only_as_many_groups_as_needed_are_requested_and_the_next_is_requested_whole() -> None:
     tree = (inner("all", least=1), leaf("a", "all", 2), leaf("b", "all", 2))
     assert asks(job(*WORKERS, sub_groups=tree)) == [0, 1]
     unit = next_unit(job(*WORKERS, sub_groups=tree, running=(0, 1)))
     assert (unit.indices, unit.core) == ((3, 4), False), "the next whole child, before a third task of a"
 
 
-def test_a_child_that_has_too_few_tasks_left_is_passed_over() -> None:
+def test_a_child_that_has_too_few_tasks_left_is_skipped() -> None:
     tree = (inner("all", least=1), leaf("a", "all", 2), leaf("b", "all", 2))
     broken = job(*WORKERS, sub_groups=tree)
     broken.tasks = [Task(index, 0, 0, "released", exit_code=1) for index in (0, 1)]
@@ -125,7 +125,7 @@ def test_eviction_takes_surplus_tasks_then_a_surplus_child_whole_then_the_job() 
     ]  # fmt: skip
 
 
-def test_of_surplus_tasks_the_one_of_the_fullest_child_leaves_first() -> None:
+def test_of_surplus_tasks_the_one_of_the_fullest_child_is_evicted_first() -> None:
     leaves = (leaf("a", least=1), leaf("b", least=2), leaf("c", least=0))
     groups = (*WORKERS, group(1, sub_group="c"))
     assert [indices for indices, _ in loses(job(*groups, sub_groups=leaves, running=range(7)))] == [
@@ -152,10 +152,10 @@ def test_tasks_in_no_sub_group_are_all_needed() -> None:
         ((group(1, sub_group="a"),), (leaf("a", "up"), inner("up", least=2)), "sub-group 'up' needs 2 sub-groups and has 1"),
     ],
 )
-def test_a_tree_that_makes_no_sense_is_named(groups, sub_groups, problem: str) -> None:
+def test_an_invalid_tree_is_reported(groups, sub_groups, problem: str) -> None:
     assert problem in (sub_group_problem(JobDemand(job="j", tasks=groups, sub_groups=sub_groups)) or "")
 
 
-def test_a_tree_that_makes_sense_is_fine() -> None:
+def test_a_valid_tree_is_accepted() -> None:
     tree = (inner("all", least=1), leaf("a", "all", 2), leaf("b", "all", 2))
     assert sub_group_problem(JobDemand(job="j", tasks=WORKERS, sub_groups=tree)) is None

@@ -1,4 +1,4 @@
-"""Stories of victim selection: who goes, who is spared, what is said."""
+"""Stories of victim selection: victims, reprieved jobs, and reasons."""
 
 import pytest
 from tests.builders import HOUR, MINUTE, Sketch, asking, group
@@ -45,7 +45,7 @@ def sketch() -> Sketch:
     return made
 
 
-def test_the_lower_class_goes_before_the_one_that_loses_less(sketch: Sketch) -> None:
+def test_the_lower_class_is_evicted_before_the_job_that_loses_less(sketch: Sketch) -> None:
     sketch.running("low", "a", range(8), priority=25, age=HOUR)
     sketch.running("high", "b", range(8), priority=50, age=0)
     answer = ask(sketch, sketch.job("preemptor", group(gpus=8), priority=75))
@@ -56,7 +56,7 @@ def test_the_lower_class_goes_before_the_one_that_loses_less(sketch: Sketch) -> 
     assert answer.explanation.runner_up_lost_gpu_ms == 8 * 60 * 1000
 
 
-def test_least_work_lost_and_never_checkpointing_buys_no_immunity(sketch: Sketch) -> None:
+def test_least_work_is_lost_and_a_job_without_checkpoints_is_not_immune(sketch: Sketch) -> None:
     sketch.running("hour", "a", range(8), age=HOUR)
     sketch.running("week", "b", range(8), age=168 * HOUR)
     assert names(ask(sketch, sketch.job("preemptor", group(gpus=8), priority=75))) == ["week"], "equal; week is younger"
@@ -73,7 +73,7 @@ def test_fewest_jobs_then_fewest_tasks_then_whole_nodes_then_the_youngest(sketch
     assert names(ask(sketch, sketch.job("preemptor", group(gpus=4), priority=75))) == ["young"]
 
 
-def test_a_victim_that_leaves_a_whole_node_is_preferred() -> None:
+def test_a_victim_that_frees_a_whole_node_is_preferred() -> None:
     sketch = Sketch()
     sketch.node("a", gpus=4)
     sketch.node("b", gpus=8)
@@ -83,7 +83,7 @@ def test_a_victim_that_leaves_a_whole_node_is_preferred() -> None:
     assert names(ask(sketch, sketch.job("preemptor", group(gpus=2), priority=75))) == ["whole"]
 
 
-def test_a_gang_of_victims_goes_whole_and_none_goes_in_vain(sketch: Sketch) -> None:
+def test_a_gang_is_evicted_whole_and_no_victim_is_unnecessary(sketch: Sketch) -> None:
     sketch.at(sketch.job("pair", group(2, gpus=4)), ("a", range(4)), ("b", range(4)))
     sketch.running("left", "a", range(4, 8))
     sketch.running("right", "b", range(4, 8))
@@ -93,7 +93,7 @@ def test_a_gang_of_victims_goes_whole_and_none_goes_in_vain(sketch: Sketch) -> N
     assert len(answer.explanation.runner_up) == 2
 
 
-def test_a_gang_that_has_not_started_costs_nothing_and_is_taken_first(sketch: Sketch) -> None:
+def test_a_gang_that_has_not_started_costs_nothing_and_is_evicted_first(sketch: Sketch) -> None:
     sketch.running("promised", "a", range(8), priority=74, phase="reserved")
     sketch.running("runs", "b", range(8), priority=1, age=0)
     answer = ask(sketch, sketch.job("preemptor", group(gpus=8), priority=75))
@@ -102,7 +102,7 @@ def test_a_gang_that_has_not_started_costs_nothing_and_is_taken_first(sketch: Sk
     assert answer.victims[0].lost_gpu_ms == 0
 
 
-def test_room_on_its_way_out_is_used_and_its_owner_not_evicted_again(sketch: Sketch) -> None:
+def test_releasing_resources_are_used_and_their_owner_is_not_evicted_again(sketch: Sketch) -> None:
     sketch.running("leaving", "a", range(8), phase="evicting")
     sketch.running("runs", "b", range(8))
     preemptor = sketch.job("preemptor", group(2, gpus=8), priority=75)
@@ -121,7 +121,7 @@ def test_no_victims_where_the_gang_fits_as_it_is(sketch: Sketch) -> None:
     assert answer.placement[0].node == 0
 
 
-def test_a_refusal_names_the_nearest_thing_that_would_have_worked(sketch: Sketch) -> None:
+def test_a_refusal_names_the_nearest_alternative(sketch: Sketch) -> None:
     sketch.running("serve-1", "a", range(8), priority=125, preemptible=False)
     sketch.running("peer", "b", range(8), priority=75)
     answer = ask(sketch, sketch.job("preemptor", group(gpus=8), priority=75))
@@ -138,8 +138,8 @@ def test_a_refusal_names_the_nearest_thing_that_would_have_worked(sketch: Sketch
     assert answer.would_need == "even if every job were evicted: needs 3 nodes with 8 free GPUs each, 2 have them"
 
 
-def test_a_refusal_after_others_had_their_answer_says_so(sketch: Sketch) -> None:
-    """Together they would need three nodes: the second is told what is true of it, after the first."""
+def test_a_refusal_after_earlier_proposals_of_the_batch_says_so(sketch: Sketch) -> None:
+    """Together they would need three nodes: the second gets the reason that applies after the first."""
     sketch.running("low", "a", range(8))
     sketch.running("lower", "b", range(8), priority=25)
     sketch.job("first", group(gpus=8), priority=75)
@@ -153,14 +153,14 @@ def test_a_refusal_after_others_had_their_answer_says_so(sketch: Sketch) -> None
     )
 
 
-def test_a_class_that_may_not_preempt_displaces_nobody(sketch: Sketch) -> None:
+def test_a_class_that_may_not_preempt_gets_no_victims(sketch: Sketch) -> None:
     sketch.running("x", "a", range(8))
     preemptor = sketch.job("preemptor", group(2, gpus=8), priority=75)
     preemptor.may_preempt = False
     assert ask(sketch, preemptor).would_need == "its priority class may not preempt"
 
 
-def test_one_victim_where_one_suffices_in_a_crowd() -> None:
+def test_one_victim_where_one_of_many_suffices() -> None:
     sketch = Sketch()
     for node in range(10):
         sketch.node(f"n{node}")
@@ -173,7 +173,7 @@ def test_one_victim_where_one_suffices_in_a_crowd() -> None:
     assert answer.explanation.proven
 
 
-def test_a_batch_counts_on_the_answers_before(sketch: Sketch) -> None:
+def test_a_batch_builds_on_its_earlier_proposals(sketch: Sketch) -> None:
     sketch.running("one", "a", range(8))
     sketch.running("two", "b", range(8), priority=60)
     for name in ("first", "second", "third"):
@@ -220,13 +220,13 @@ def verdict(sketch: Sketch, preemptor: Job, answer: Proposal) -> Accepted | Stal
     return revalidate_proposal(snapshot, shares_now(snapshot), preemptor, answer)
 
 
-def test_an_answer_holds_on_an_unchanged_pool(answered) -> None:
+def test_a_proposal_is_valid_on_an_unchanged_pool(answered) -> None:
     sketch, preemptor, answer = answered
     found = verdict(sketch, preemptor, answer)
     assert found == Accepted(asking(preemptor), answer.victims, (), answer.placement)
 
 
-def test_a_victim_that_left_by_itself_is_dropped(answered) -> None:
+def test_a_victim_that_ended_by_itself_is_dropped(answered) -> None:
     sketch, preemptor, answer = answered
     node, job = sketch.state.nodes[0], sketch.state.jobs["one"]
     node.allocated.devices, node.allocated.slots = 0xF0, 1
@@ -237,7 +237,7 @@ def test_a_victim_that_left_by_itself_is_dropped(answered) -> None:
     assert found.dropped == ("one",)
 
 
-def test_what_no_longer_holds_is_stale(answered) -> None:
+def test_an_invalidated_proposal_is_stale(answered) -> None:
     sketch, preemptor, answer = answered
     jobs = sketch.state.jobs
     jobs["one"].preemptible = False
@@ -256,7 +256,7 @@ def test_what_no_longer_holds_is_stale(answered) -> None:
     assert "no longer pending" in verdict(sketch, preemptor, answer).reason
 
 
-def test_a_victim_too_many_is_dropped(answered) -> None:
+def test_an_unnecessary_victim_is_dropped(answered) -> None:
     sketch, preemptor, _ = answered
     small = sketch.job("small", group(gpus=4), priority=75)
     answer = ask(sketch, small)
@@ -266,7 +266,7 @@ def test_a_victim_too_many_is_dropped(answered) -> None:
     assert [choice.job for choice in found.victims] == names(answer)
 
 
-def test_victims_of_a_dropped_promise_are_spared_where_nobody_needs_their_room(sketch: Sketch) -> None:
+def test_victims_of_a_dropped_reservation_keep_running_where_their_resources_are_not_needed(sketch: Sketch) -> None:
     sketch.at(sketch.job("v1", group(gpus=8)), ("a", range(8)), phase="evicting", preemption=5)
     sketch.at(sketch.job("v2", group(gpus=8)), ("b", range(8)), phase="evicting", preemption=5)
     promised = sketch.at(

@@ -1,4 +1,4 @@
-"""Pools made by hand for the rules' own tests, and stories for what becomes of them in a turn."""
+"""Pools for tests of single rules, and stories for their effect in a cycle."""
 
 from tests.unit.core.conftest import story, tell
 

@@ -20,7 +20,7 @@ def rules(**parts) -> Policy:
 
 
 class Bench:
-    """A pool with one node of eight GPUs and an preemptor that waits."""
+    """A pool with one node of eight GPUs and a pending preemptor."""
 
     def __init__(self, **parts) -> None:
         self.sketch = Sketch()

@@ -1,4 +1,4 @@
-"""Jobs that wait long, or were evicted often, count more; never as much as what is not preemptible."""
+"""Jobs that are pending long, or were evicted often, get a boost; never up to a non-preemptible priority."""
 
 from tests.log_builder import MINUTE
 from tests.unit.core_protections.kit import rules
@@ -16,7 +16,7 @@ def evicted(story, job, by):
     story.ends(by)
 
 
-def test_a_job_that_waits_long_enough_passes_others_and_both_values_are_recorded(tell):
+def test_a_job_pending_long_enough_overtakes_others_and_both_values_are_recorded(tell):
     story = tell(rules(protections=AGEING))
     story.submit("old", gpus=8)
     story.wait(10 * MINUTE - 1)
@@ -30,13 +30,13 @@ def test_a_job_that_waits_long_enough_passes_others_and_both_values_are_recorded
     story.expect("JobPlaced", job="old")
 
 
-def test_without_the_rule_nobody_ages(tell):
+def test_without_the_rule_no_job_ages(tell):
     story = tell(rules())
     story.submit("old", gpus=8)
     assert story.wait(60 * MINUTE) == []
 
 
-def test_nobody_ages_up_to_what_is_not_preemptible(tell):
+def test_no_job_ages_to_a_non_preemptible_priority(tell):
     story = tell(rules(protections={"ageing": {"boost": 1000, "waiting": "1m"}}))
     story.submit("train", gpus=8)
     story.submit("infer", gpus=8, cls="inference")
@@ -46,7 +46,7 @@ def test_nobody_ages_up_to_what_is_not_preemptible(tell):
     assert story.job("train").priority == 99, "build has 100"
 
 
-def test_who_got_in_by_waiting_keeps_what_it_has_while_it_runs(tell):
+def test_a_boosted_job_keeps_its_boost_while_it_runs(tell):
     story = tell(rules(protections=AGEING))
     story.submit("old", gpus=8)
     story.wait(10 * MINUTE)
@@ -58,7 +58,7 @@ def test_who_got_in_by_waiting_keeps_what_it_has_while_it_runs(tell):
     assert list(story.decisions("PreemptionRequested")) == [], "75 is not above 80"
 
 
-def test_a_job_that_goes_back_to_the_queue_waits_anew(tell):
+def test_a_requeued_job_starts_a_new_wait(tell):
     story = tell(rules(protections={"ageing": {"boost": 30, "waiting": "10m"}}))
     story.submit("old", gpus=8, max_failures=3)
     story.wait(10 * MINUTE)
@@ -69,7 +69,7 @@ def test_a_job_that_goes_back_to_the_queue_waits_anew(tell):
     assert "restarted" in back.reason
 
 
-def test_a_job_evicted_as_often_as_the_policy_says_counts_more_for_good(tell):
+def test_a_job_evicted_as_often_as_the_policy_says_keeps_its_boost(tell):
     story = tell(rules(protections={"ageing": {"boost": 30, "evictions": 2}}))
     story.node("n1")
     story.runs("victim", gpus=8)
@@ -86,7 +86,7 @@ def test_a_job_evicted_as_often_as_the_policy_says_counts_more_for_good(tell):
     assert story.job("victim").priority == 50
 
 
-def test_a_reservation_that_comes_to_nothing_is_no_new_wait(tell):
+def test_a_dropped_reservation_starts_no_new_wait(tell):
     story = tell(rules(protections={"ageing": {"boost": 30, "waiting": "10m"}}, preemption={"reservation_expiry": "5m"}))
     story.node("n1")
     story.runs("done", gpus=8)

@@ -31,7 +31,7 @@ def backfill(sketch: Sketch, head: Job) -> Backfill:
 
 
 def may_start(sketch: Sketch, head: Job, job: Job) -> bool:
-    """Whether the job finds a place now, behind the head; nothing is left of the trial."""
+    """Whether the job can be placed now, behind the head; the trial is undone."""
     found = backfill(sketch, head)
     before = {number: (node.unallocated, node.future) for number, node in found._snapshot.cluster.nodes.items()}
     place = found.place(asking(job), StepBudget(STEPS))
@@ -51,25 +51,25 @@ def sketch() -> Sketch:
     return sketch
 
 
-def test_the_head_starts_when_the_first_enough_have_ended(sketch):
+def test_the_head_starts_when_enough_jobs_have_ended(sketch):
     head = sketch.job("head", group(gpus=8))
     found = backfill(sketch, head)
     assert found.starts == sketch.state.now + HOUR
     assert {number: room.devices for number, room in found.reserved.items()} == {0: 0b11110000}
 
 
-def test_who_has_no_limit_may_not_take_what_the_head_needs(sketch):
+def test_a_job_without_a_time_limit_may_not_take_what_the_head_needs(sketch):
     head = sketch.job("head", group(gpus=8))
     assert not may_start(sketch, head, sketch.job("small", group(gpus=1)))
 
 
-def test_who_ends_before_the_head_starts_may_and_who_ends_later_may_not(sketch):
+def test_a_job_that_ends_before_the_head_starts_may_and_a_later_one_may_not(sketch):
     head = sketch.job("head", group(gpus=8))
     assert may_start(sketch, head, limited(sketch.job("in-time", group(gpus=4)), HOUR))
     assert not may_start(sketch, head, limited(sketch.job("too-late", group(gpus=4)), HOUR + 1))
 
 
-def test_who_takes_nothing_that_the_head_needs_may_start(sketch):
+def test_a_job_that_takes_nothing_that_the_head_needs_may_start(sketch):
     head = sketch.job("head", group(gpus=6))
     assert may_start(sketch, head, sketch.job("two", group(gpus=2)))
     assert not may_start(sketch, head, sketch.job("three", group(gpus=3)))
@@ -84,7 +84,7 @@ def test_of_equal_devices_the_head_takes_those_that_others_still_use(sketch):
     assert found.reserved[0].devices == 0
 
 
-def test_cpu_and_memory_are_kept_as_well():
+def test_cpu_and_memory_are_reserved_as_well():
     sketch = Sketch()
     sketch.node("a", gpus=0, cpu=16, gib=64)
     limited(sketch.at(sketch.job("busy", group(cpu=10)), ("a", ())), 2 * HOUR)
@@ -94,7 +94,7 @@ def test_cpu_and_memory_are_kept_as_well():
     assert may_start(sketch, head, limited(sketch.job("gone-by-then", group(cpu=6)), HOUR))
 
 
-def test_a_part_of_a_device_is_kept_for_a_head_that_needs_a_whole_one():
+def test_a_part_of_a_device_is_reserved_for_a_head_that_needs_a_whole_one():
     sketch = Sketch()
     sketch.node("a", gpus=1)
     half = group(gpu_share_milli=500)
@@ -111,7 +111,7 @@ def test_where_the_start_depends_on_jobs_without_a_limit_no_limit_helps(sketch):
     assert not may_start(sketch, head, limited(sketch.job("quick", group(gpus=1)), MINUTE))
 
 
-def test_of_those_without_a_limit_the_one_that_runs_longest_is_taken_to_end_first():
+def test_of_jobs_without_a_time_limit_the_one_running_longest_is_expected_to_end_first():
     sketch = Sketch()
     for name in "ab":
         sketch.node(name)
@@ -122,14 +122,14 @@ def test_of_those_without_a_limit_the_one_that_runs_longest_is_taken_to_end_firs
     assert may_start(sketch, head, sketch.job("small", group(gpus=1))), "on a, that is"
 
 
-def test_who_runs_over_its_limit_may_end_any_moment(sketch):
+def test_a_job_over_its_time_limit_may_end_at_any_moment(sketch):
     limited(sketch.state.jobs["short"], MINUTE)
     head = sketch.job("head", group(gpus=8))
     assert backfill(sketch, head).starts == sketch.state.now
     assert not may_start(sketch, head, limited(sketch.job("quick", group(gpus=1)), MINUTE))
 
 
-def test_who_is_just_being_started_ends_its_limit_from_now():
+def test_a_starting_job_ends_its_time_limit_from_now():
     sketch = Sketch()
     sketch.node("a")
     job = limited(sketch.running("starting", "a", range(8), phase="starting"), HOUR)
@@ -141,13 +141,13 @@ def test_who_is_just_being_started_ends_its_limit_from_now():
     assert backfill(sketch, head).starts is None
 
 
-def test_a_head_that_fits_nowhere_even_empty_keeps_nobody_waiting(sketch):
+def test_a_head_that_does_not_fit_the_empty_pool_delays_no_job(sketch):
     head = sketch.job("head", group(gpus=8, count=3))
     assert backfill(sketch, head).reserved == {}
     assert may_start(sketch, head, sketch.job("small", group(gpus=4)))
 
 
-def test_a_search_that_gives_up_keeps_nobody_waiting(sketch):
+def test_a_search_out_of_steps_delays_no_job(sketch):
     head = sketch.job("head", group(gpus=8))
     found = Backfill(current_snapshot(sketch.state), asking(head), StepBudget(0))
     assert found.reserved == {}
@@ -158,20 +158,20 @@ def test_a_search_that_gives_up_keeps_nobody_waiting(sketch):
 
 @dataclass
 class Cluster:
-    """Nodes and jobs over time: whoever ends is gone, then the queue is tried, the head first."""
+    """Nodes and jobs over time: ended jobs are removed, then the queue is tried, the head first."""
 
     sketch: Sketch
     ends: dict[str, int]
 
     def place(self, job: Job, place: GangPlacement, lasts: int) -> None:
-        """The job runs from now on, for so long."""
+        """Runs the job from now on for the given time."""
         state = self.sketch.state
         places = [(state.nodes[task.node].name, [n for n in range(64) if task.devices >> n & 1]) for task in place.tasks]
         self.sketch.at(job, *places, age=0)
         self.ends[job.id] = state.now + lasts
 
     def finish(self) -> None:
-        """Jobs whose time has come are gone."""
+        """Removes jobs whose run time is over."""
         state = self.sketch.state
         for name in [name for name, end in self.ends.items() if end <= state.now]:
             job = state.jobs.pop(name)
@@ -215,7 +215,7 @@ def run(nodes: int, gang: int, stream: list[tuple[int, int, bool]], *, reserve: 
     return None
 
 
-def test_a_large_gang_starves_under_greedy_and_does_not_with_a_place_kept():
+def test_a_large_gang_starves_under_greedy_and_not_under_reserve():
     stream = [(4, 15, False), (3, 20, False), (2, 25, False)]
     assert run(2, 2, stream, reserve=False) is None
     waited = run(2, 2, stream, reserve=True)
@@ -230,7 +230,7 @@ def test_a_large_gang_starves_under_greedy_and_does_not_with_a_place_kept():
     limits=st.booleans(),
     data=st.data(),
 )
-def test_a_gang_waits_at_most_for_the_jobs_that_ran_when_it_came(nodes, stream, limits, data):
+def test_a_gang_waits_at_most_for_the_jobs_that_ran_when_it_was_submitted(nodes, stream, limits, data):
     gang = data.draw(st.integers(1, nodes))
     waited = run(nodes, gang, [(gpus, lasts, limits) for gpus, lasts in stream], reserve=True)
     assert waited is not None
@@ -238,7 +238,7 @@ def test_a_gang_waits_at_most_for_the_jobs_that_ran_when_it_came(nodes, stream, 
 
 
 @pytest.mark.xfail(strict=True, reason="the future place may move to a node where the end of a younger job is known")
-def test_a_gang_waits_at_most_for_the_jobs_that_ran_when_it_came_also_where_only_some_have_a_limit():
+def test_a_gang_waits_at_most_for_the_jobs_that_ran_when_it_was_submitted_even_if_only_some_have_a_time_limit():
     stream = [(1, 1, False), (4, 19, False), (4, 24, False), (1, 12, True)]
     waited = run(2, 1, stream, reserve=True)
     assert waited is not None
@@ -251,7 +251,7 @@ def test_a_gang_waits_at_most_for_the_jobs_that_ran_when_it_came_also_where_only
     head=st.integers(2, 8),
     arriving=st.lists(st.tuples(st.integers(1, 4), st.integers(0, 100)), max_size=6),
 )
-def test_from_pass_to_pass_the_heads_start_never_moves_away(running, head, arriving):
+def test_the_expected_start_of_the_head_never_moves_later(running, head, arriving):
     sketch = Sketch()
     for name in "ab":
         sketch.node(name)

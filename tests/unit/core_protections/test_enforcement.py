@@ -1,4 +1,4 @@
-"""A new policy evicts nobody, unless whoever applied it asked for that."""
+"""A new policy evicts no job, unless it was applied with enforcement."""
 
 import pytest
 from tests.unit.core_protections.kit import rules
@@ -31,7 +31,7 @@ def leaving(story) -> list[str]:
     return [name for name, phase in story.phases().items() if phase == "evicting"]
 
 
-def test_a_policy_by_itself_evicts_nobody(story):
+def test_a_policy_without_enforcement_evicts_no_job(story):
     story.runs("x", gpus=4, project="a")
     enforced(story, enforce=False, a={"limit": {"gpus": 0}})
     assert story.phases() == {"x": "running"}
@@ -39,13 +39,13 @@ def test_a_policy_by_itself_evicts_nobody(story):
     assert story.phases() == {"x": "running", "y": "starting"}, "nor in a later turn"
 
 
-def test_who_keeps_to_the_new_policy_stays(story):
+def test_jobs_within_the_new_policy_keep_running(story):
     story.runs("x", gpus=4, project="a")
     enforced(story, a={"limit": {"gpus": 4}})
     assert story.phases() == {"x": "running"}
 
 
-def test_over_a_limit_lower_priority_leaves_first_and_then_what_came_later(story):
+def test_over_a_limit_lower_priority_is_evicted_first_and_then_the_younger_job(story):
     for name, cls in (("old", "train"), ("study", "interactive"), ("young", "train")):
         story.runs(name, gpus=2, project="a", cls=cls)
     story.runs("theirs", gpus=2, project="b")
@@ -64,14 +64,14 @@ def test_a_limit_above_counts_all_that_lies_below_it(story):
     assert leaving(story) == ["y"]
 
 
-def test_whoever_turns_out_not_to_be_in_the_way_stays(story):
+def test_a_job_whose_eviction_proves_unnecessary_keeps_running(story):
     story.runs("large", gpus=4, project="a", cls="interactive")
     story.runs("small", gpus=1, project="a")
     enforced(story, a={"limit": {"gpus": 1}})
     assert leaving(story) == ["large"], "small went first, but its leaving was of no use"
 
 
-def test_surplus_leaves_one_by_one_before_any_core(story):
+def test_surplus_is_evicted_one_by_one_before_any_core(story):
     story.runs("elastic", gpus=1, tasks=4, min_tasks=1, project="a", cls="interactive")
     story.started("elastic")
     assert len(story.job("elastic").tasks) == 4
@@ -80,7 +80,7 @@ def test_surplus_leaves_one_by_one_before_any_core(story):
     assert story.job("elastic").phase == "running"
 
 
-def test_what_is_not_preemptible_leaves_only_where_it_is_over_quota_itself(story):
+def test_non_preemptible_jobs_are_evicted_only_where_they_are_over_quota_themselves(story):
     story.runs("batch", gpus=4, project="a")
     story.runs("serve", gpus=2, project="a", cls="inference")
     story.runs("build", gpus=2, project="a", cls="build")
@@ -90,7 +90,7 @@ def test_what_is_not_preemptible_leaves_only_where_it_is_over_quota_itself(story
     assert leaving(story) == ["build"]
 
 
-def test_a_promise_is_dropped_before_anything_that_runs(story):
+def test_a_reservation_is_dropped_before_any_running_job_is_evicted(story):
     story.runs("done", gpus=4, project="b")
     story.runs("runs", gpus=4, project="a")
     story.submit("waits", gpus=4, project="a", cls="interactive")
@@ -101,7 +101,7 @@ def test_a_promise_is_dropped_before_anything_that_runs(story):
     assert leaving(story) == []
 
 
-def test_it_is_done_once_and_the_rest_is_up_to_admission(story):
+def test_enforcement_runs_once_and_later_jobs_are_checked_by_admission(story):
     story.runs("x", gpus=4, project="a")
     enforced(story, a={"limit": {"gpus": 0}})
     assert not story.state.enforcing
@@ -109,7 +109,7 @@ def test_it_is_done_once_and_the_rest_is_up_to_admission(story):
     assert [record.job for record in story.decisions("EvictionDecided")] == ["x"]
 
 
-def test_a_writer_that_died_in_the_middle_is_taken_over_where_it_stopped(story):
+def test_enforcement_interrupted_by_a_dead_writer_is_continued(story):
     for name in ("x", "y"):
         story.runs(name, gpus=4, project="a")
     enforced(story, a={"limit": {"gpus": 0}})
@@ -133,7 +133,7 @@ def moving(tell, asks=8, kept=4, **low):
     return story
 
 
-def test_a_place_kept_for_who_moves_is_dropped_before_anything_else(tell):
+def test_the_reservation_of_a_relocated_job_is_dropped_before_anything_else(tell):
     story = moving(tell, gpus=4)
     enforced(story, a={"limit": {"gpus": 8}})
     story.expect("ReservationDropped", job="low", reason="policy", tasks="")
@@ -141,13 +141,13 @@ def test_a_place_kept_for_who_moves_is_dropped_before_anything_else(tell):
     assert story.job("high").phase == "reserved"
 
 
-def test_a_place_within_the_limit_is_kept_on(tell):
+def test_a_reservation_within_the_limit_is_kept(tell):
     story = moving(tell, gpus=4)
     enforced(story, a={"limit": {"gpus": 12}})
     assert story.job("low").reservation
 
 
-def test_so_is_the_place_of_surplus_while_its_job_goes_on(tell):
+def test_a_reservation_of_surplus_within_the_limit_is_kept_while_its_job_continues(tell):
     story = moving(tell, asks=4, kept=2, gpus=2, tasks=4, min_tasks=1)
     assert story.job("low").phase == "running"
     enforced(story, a={"limit": {"gpus": 8}})

@@ -1,4 +1,4 @@
-"""Serving tiers: short graces for who needs room at once, and promises of when jobs start."""
+"""Serving tiers: short graces for victims of immediate tiers, and start SLOs."""
 
 import pytest
 from tests.log_builder import MINUTE, SECOND
@@ -20,7 +20,7 @@ def classes(**changes):
     ({"immediate": True}, 3 * SECOND, 3 * SECOND),
     ({"immediate_grace": "2s"}, 60 * SECOND, 60 * SECOND),
 ])  # fmt: skip
-def test_who_leaves_for_an_immediate_tier_has_its_short_grace_at_most(preemptor, victims, grace):
+def test_a_victim_of_an_immediate_tier_has_at_most_its_short_grace(preemptor, victims, grace):
     bench = Bench(priority_classes=classes(interactive=preemptor))
     bench.preemptor.class_name = "interactive"
     victim = bench.running("victim", grace=victims)
@@ -31,13 +31,13 @@ def serving(**promise):
     return rules(priority_classes=classes(inference={"start_slo": promise}))
 
 
-def test_a_class_without_a_promise_is_not_watched(tell):
+def test_a_class_without_a_start_slo_is_not_tracked(tell):
     story = tell(rules())
     story.submit("a", gpus=1, cls="inference")
     assert slo_status(story.state) == []
 
 
-def test_jobs_that_start_late_miss_the_promise_of_their_class(tell):
+def test_jobs_that_start_late_miss_the_start_slo_of_their_class(tell):
     story = tell(serving(p95="1m", p99="10m"))
     story.submit("late", gpus=8, cls="inference")
     story.submit("other", gpus=1)
@@ -49,7 +49,7 @@ def test_jobs_that_start_late_miss_the_promise_of_their_class(tell):
     assert (p99.percent, p99.late, p99.missed) == (99, 0, False)
 
 
-def test_a_job_that_starts_at_the_very_moment_is_in_time(tell):
+def test_a_job_that_starts_at_the_deadline_is_in_time(tell):
     story = tell(serving(p95="1m"))
     story.submit("just", gpus=8, cls="inference")
     story.time += MINUTE
@@ -58,7 +58,7 @@ def test_a_job_that_starts_at_the_very_moment_is_in_time(tell):
     assert [(promise.jobs, promise.late) for promise in slo_status(story.state)] == [(1, 0)]
 
 
-def test_a_job_that_still_waits_is_late_from_the_moment_that_it_is(tell):
+def test_a_pending_job_counts_as_late_from_its_deadline(tell):
     story = tell(serving(p99="1m"))
     story.submit("waits", gpus=8, cls="inference")
     story.submit("quits", gpus=8, cls="inference")
@@ -68,7 +68,7 @@ def test_a_job_that_still_waits_is_late_from_the_moment_that_it_is(tell):
     assert [(promise.jobs, promise.late) for promise in slo_status(story.state)] == [(1, 1)]
 
 
-def test_only_the_first_start_counts_and_one_in_twenty_may_be_late(tell):
+def test_only_the_first_start_counts_and_five_percent_may_be_late(tell):
     story = tell(serving(p95="1m"))
     story.node("n1")
     for number in range(19):

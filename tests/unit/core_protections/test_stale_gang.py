@@ -1,4 +1,4 @@
-"""A gang with a member too few: stopped at once, or after a grace, or never."""
+"""A gang below its minimum: stopped at once, or after a grace, or never."""
 
 import pytest
 from tests.log_builder import MINUTE, SECOND
@@ -21,7 +21,7 @@ def test_a_gang_is_stopped_at_once_where_the_policy_says_nothing(tell):
 
 
 @pytest.mark.parametrize(("policy", "own"), [("1m", None), ("5m", MINUTE), (None, MINUTE)])
-def test_a_gang_goes_on_for_its_grace_and_then_leaves_whole(tell, policy, own):
+def test_a_gang_continues_for_its_grace_and_is_then_evicted_whole(tell, policy, own):
     story = tell(rules(protections={"stale_gang": policy}))
     gang_loses_a_member(story, stale_grace=own)
     assert story.job("gang").phase == "running"
@@ -35,7 +35,7 @@ def test_a_gang_goes_on_for_its_grace_and_then_leaves_whole(tell, policy, own):
 
 
 @pytest.mark.parametrize(("policy", "own"), [(None, None), ("1m", "never")])
-def test_no_grace_means_never(tell, policy, own):
+def test_a_grace_of_null_means_never(tell, policy, own):
     story = tell(rules(protections={"stale_gang": policy}))
     gang_loses_a_member(story, stale_grace=own)
     story.wait(600 * MINUTE)
@@ -60,7 +60,7 @@ def test_a_gang_that_has_its_members_again_is_not_stale(tell):
     assert list(story.decisions("EvictionDecided")) == []
 
 
-def test_where_a_task_has_succeeded_the_rest_goes_on(tell):
+def test_where_a_task_has_succeeded_the_rest_continues(tell):
     story = tell(rules(protections={"stale_gang": "1m"}))
     story.node("n1")
     story.runs("gang", gpus=1, tasks=3)

@@ -8,7 +8,7 @@ from bailiff_core.decision_cycle import wake_at
 
 
 def asks(story, name, **about):
-    """A job of eight GPUs asks for room; whether anybody has to leave for it."""
+    """Submits a job of eight GPUs; returns the decision about its preemption, if any."""
     story.submit(name, gpus=8, **about)
     if story.state.selection is None:
         return None
@@ -20,7 +20,7 @@ def asks(story, name, **about):
 
 
 def displaced(story, victim, by, cls="inference"):
-    """The victim leaves for the other job, which runs for a moment and ends; then the victim runs again."""
+    """The victim is evicted for the other job, which runs for a moment and ends; then the victim runs again."""
     assert type(asks(story, by, cls=cls)).__name__ == "PreemptionDecided"
     story.yields(victim)
     story.started(by)
@@ -33,7 +33,7 @@ def displaced(story, victim, by, cls="inference"):
     ({"cooldown": {"job": "10m"}}, "cooldown", 10 * MINUTE),
     ({"eviction_cap": {"evictions": 1, "window": "1h"}}, "eviction-cap", 60 * MINUTE),
 ])  # fmt: skip
-def test_a_job_that_came_back_is_left_alone_by_name_and_for_as_long_as_stated(tell, protections, rule, over):
+def test_a_resumed_job_is_protected_by_a_named_rule_until_the_stated_time(tell, protections, rule, over):
     story = tell(rules(protections=protections))
     story.node("n1")
     story.runs("train", gpus=8)
@@ -52,7 +52,7 @@ def test_a_job_that_came_back_is_left_alone_by_name_and_for_as_long_as_stated(te
 @pytest.mark.parametrize("protections", [
     {"min_runtime": {"preempt": "10m"}}, {"cooldown": {"job": "10m"}}, {"eviction_cap": {"evictions": 1, "window": "10m"}},
 ])  # fmt: skip
-def test_who_was_refused_because_of_a_shield_asks_again_when_it_ends(tell, protections):
+def test_a_job_refused_because_of_a_protection_requests_again_when_it_ends(tell, protections):
     story = tell(rules(protections=protections))
     story.node("n1")
     story.runs("train", gpus=8)
@@ -71,7 +71,7 @@ def test_who_was_refused_because_of_a_shield_asks_again_when_it_ends(tell, prote
     story.expect("PreemptionDecided")
 
 
-def test_without_protections_it_goes_again_at_once(tell):
+def test_without_protections_it_is_evicted_again_at_once(tell):
     story = tell(rules())
     story.node("n1")
     story.runs("train", gpus=8)
@@ -79,7 +79,7 @@ def test_without_protections_it_goes_again_at_once(tell):
     assert type(asks(story, "second", cls="inference")).__name__ == "PreemptionDecided"
 
 
-def test_a_budget_lets_one_go_at_a_time(tell):
+def test_a_disruption_budget_allows_one_eviction_at_a_time(tell):
     story = tell(rules(protections={"budgets": [{"name": "web", "labels": {"app": "web"}, "max_disruptions": 1}]}))
     story.node("n1")
     for name in ("a", "b"):
@@ -92,7 +92,7 @@ def test_a_budget_lets_one_go_at_a_time(tell):
     assert len(story.expect("PreemptionDecided").victims) == 1
 
 
-def test_preemption_delay_binds_the_asker_and_wakes_it(tell):
+def test_preemption_delay_applies_to_the_preemptor_and_its_end_wakes_it(tell):
     story = tell(rules(protections={"preemption_delay": "5m"}))
     story.node("n1")
     story.runs("train", gpus=8)
@@ -103,7 +103,7 @@ def test_preemption_delay_binds_the_asker_and_wakes_it(tell):
     story.expect("PreemptionRequested", job="serve")
 
 
-def test_an_aged_job_displaces_what_it_could_not_before(tell):
+def test_an_aged_job_preempts_what_it_could_not_before(tell):
     story = tell(rules(protections={"ageing": {"boost": 30, "waiting": "10m"}}))
     story.node("n1")
     story.runs("study", gpus=8, cls="interactive")
@@ -116,7 +116,7 @@ def test_an_aged_job_displaces_what_it_could_not_before(tell):
     assert (decided.preemptor.priority, decided.preemptor.base_priority) == (80, 50)
 
 
-def test_who_leaves_for_an_immediate_tier_leaves_at_once(tell):
+def test_a_victim_of_an_immediate_tier_is_evicted_at_once(tell):
     classes = [entry.model_dump(mode="json") for entry in rules().priority_classes]
     classes[0] |= {"immediate": True, "immediate_grace": "3s"}
     story = tell(rules(priority_classes=classes))
@@ -129,7 +129,7 @@ TEAMS = [{"name": "a", "quota": {"gpus": 4}}, {"name": "b", "quota": {"gpus": 4}
 
 
 @pytest.mark.parametrize("cooldown", [0, "10m"])
-def test_who_was_reclaimed_from_borrows_back_at_once_or_after_its_cooldown(tell, cooldown):
+def test_a_reclaimed_project_borrows_again_at_once_or_after_its_cooldown(tell, cooldown):
     story = tell(rules(projects=TEAMS, protections={"cooldown": {"project": cooldown}}))
     story.node("n1")
     story.runs("borrower", gpus=8, project="a")
@@ -151,7 +151,7 @@ def test_who_was_reclaimed_from_borrows_back_at_once_or_after_its_cooldown(tell,
     story.expect("JobPlaced", job="borrower")
 
 
-def test_a_cooling_project_does_not_displace_others_to_borrow_either(tell):
+def test_a_project_in_its_cooldown_does_not_preempt_to_borrow(tell):
     pool_wide = {"scope": "pool", "quota_shields": False}
     story = tell(rules(projects=TEAMS, preemption=pool_wide, protections={"cooldown": {"project": "10m"}}))
     story.node("n1")
@@ -172,7 +172,7 @@ def test_a_cooling_project_does_not_displace_others_to_borrow_either(tell):
 
 
 def half_full(tell, **parts):
-    """Four GPUs run for an hour by their limit, four are free, and a gang of eight waits."""
+    """Four GPUs run for an hour by their limit, four are free, and a gang of eight is pending."""
     story = tell(rules(**parts))
     story.node("n1")
     story.runs("short", gpus=4, run_time_limit=60 * MINUTE)
@@ -180,7 +180,7 @@ def half_full(tell, **parts):
     return story
 
 
-def test_with_reserve_a_small_job_passes_only_where_it_cannot_delay_the_gang(tell):
+def test_with_reserve_a_small_job_is_backfilled_only_where_it_cannot_delay_the_gang(tell):
     story = half_full(tell, preemption={"actions": ["allocate"]})
     story.submit("endless", gpus=1)
     assert story.expect("JobPending", job="endless").reason == "it would delay gang, which is first in the queue"
@@ -198,7 +198,7 @@ def test_with_greedy_whatever_fits_starts(tell):
     story.expect("JobPlaced", job="endless")
 
 
-def test_a_gang_that_has_timed_out_lets_others_pass_where_the_policy_says_so(tell):
+def test_a_gang_that_has_timed_out_blocks_no_other_job_where_the_policy_says_so(tell):
     late = {"schedule_timeout": {"after": "5m", "action": "pass"}}
     story = half_full(tell, preemption={"actions": ["allocate"]}, protections=late)
     story.submit("endless", gpus=1)

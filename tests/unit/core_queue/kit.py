@@ -1,4 +1,4 @@
-"""Pools with projects, made by hand: who runs, who waits, and the snapshot on which trials are made."""
+"""Pools with projects: running jobs, pending jobs, and the snapshot for trials."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,7 +35,7 @@ def project(name: str, parent: str | None = None, *, quota: Any = 0, limit: Any 
 
 
 class Trials:
-    """The part of a snapshot that shares, order and gates look at."""
+    """The part of a snapshot that shares, order and quota checks read."""
 
     def __init__(self, usage: Usage) -> None:
         self.usage = usage

@@ -1,4 +1,4 @@
-"""Fair shares, counted by hand."""
+"""Fair shares with hand-computed values."""
 
 from fractions import Fraction
 from typing import Any
@@ -46,7 +46,7 @@ TABLE: dict[str, tuple[int, list[tuple[dict[str, Any], int, int]]]] = {
 
 
 @pytest.mark.parametrize("story", TABLE)
-def test_by_hand(story: str) -> None:
+def test_hand_computed_shares(story: str) -> None:
     total, lines = TABLE[story]
     projects = [project(f"p{at}", **stated) for at, (stated, _, _) in enumerate(lines)]
     requested = {f"p{at}": gpus(asked) for at, (_, asked, _) in enumerate(lines)}
@@ -77,14 +77,14 @@ def test_requests_in_bytes_of_a_device_stay_exact() -> None:
     assert (shares["a"][0], shares["b"][0]) == (third, 2000 - third)
 
 
-def test_a_department_shares_what_it_gets_itself() -> None:
+def test_a_department_divides_its_own_share() -> None:
     tree = ProjectTree([project("lab", quota=4), project("shop", quota=4), project("one", "lab"), project("two", "lab", quota=3)])
     asked = {"lab": gpus(12), "one": gpus(6), "two": gpus(6), "shop": gpus(2)}
     shares = fair_shares(tree, gpus(8), asked)
     assert {name: shares[name][0] // 1000 for name in ("lab", "shop", "one", "two")} == {"lab": 6, "shop": 2, "one": 2, "two": 4}
 
 
-def test_jobs_of_no_project_share_like_a_project_of_which_nothing_is_stated() -> None:
+def test_jobs_without_a_project_share_like_a_project_with_default_settings() -> None:
     shares = fair_shares(ProjectTree([project("a", quota=4)]), gpus(8), {"a": gpus(8), "*": gpus(8)})
     assert (shares["a"], shares["*"]) == (gpus(6), gpus(2))
 

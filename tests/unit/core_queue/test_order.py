@@ -1,4 +1,4 @@
-"""In what order a pass tries what waits."""
+"""Order in which a pass tries pending jobs."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ def test_below_the_minimum_before_at_it_before_above_it_where_priorities_are_equ
     assert tried(town) == ["urgent", "below", "at", "above"]
 
 
-def test_a_job_that_is_put_back_asks_for_its_surplus_after_those_below_their_minimum() -> None:
+def test_a_reinserted_job_requests_its_surplus_after_jobs_below_their_minimum() -> None:
     town = Town()
     elastic = town.waits("elastic", "", group(count=3, gpus=1), minimum=1)
     town.waits("young", "")
@@ -62,7 +62,7 @@ def test_a_job_that_is_put_back_asks_for_its_surplus_after_those_below_their_min
     assert order.next() is None
 
 
-def test_a_job_that_waits_already_is_not_put_back_twice_and_a_new_one_may_join() -> None:
+def test_a_queued_job_is_not_reinserted_twice_and_a_new_one_may_join() -> None:
     town = Town(project("a"))
     first, second = town.waits("first", "a"), town.waits("second", "a")
     order = Pass(town.snapshot(), [first])
@@ -137,7 +137,7 @@ def test_the_dominant_resource_decides() -> None:
     assert tried(town, dict.fromkeys(("a", "b"), gpus(9, cpus=3))) == ["b", "a"]
 
 
-def test_projects_take_turns_as_their_use_grows() -> None:
+def test_projects_alternate_as_their_use_grows() -> None:
     town = Town(project("a"), project("b", created=1))
     for number in range(3):
         town.waits(f"a{number}", "a")
@@ -154,7 +154,7 @@ def test_departments_first_then_the_projects_in_them() -> None:
     assert tried(town, placed=True) == ["z1", "y1", "x1"]
 
 
-def test_victims_that_left_in_the_meantime_bring_their_project_forward() -> None:
+def test_victims_evicted_in_the_meantime_move_their_project_forward() -> None:
     town = Town(project("a"), project("b"), project("c"))
     victim = town.runs("big", "a", group(gpus=4))
     town.runs("middle", "b", group(gpus=3))

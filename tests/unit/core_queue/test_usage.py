@@ -1,4 +1,4 @@
-"""What projects use and ask for: counted once, kept up to date, and the same again after every trial."""
+"""Use and demand of projects: counted once, kept up to date, and restored after every trial."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -44,7 +44,7 @@ def test_use_and_requests_are_summed_up_the_tree() -> None:
     assert usage.allocated("lab*") == ZERO
 
 
-def test_releasing_tasks_count_nowhere_until_they_are_stuck() -> None:
+def test_releasing_tasks_do_not_count_until_they_are_stuck() -> None:
     town = Town(*LAB)
     job = town.runs("a", "vision", group(count=2, gpus=1))
     usage = Usage.of(town.state)
@@ -59,7 +59,7 @@ def test_releasing_tasks_count_nowhere_until_they_are_stuck() -> None:
     assert usage.allocated("vision") == gpus(1)
 
 
-def test_a_finished_member_is_neither_used_nor_asked_for_again() -> None:
+def test_a_finished_member_neither_uses_resources_nor_is_requested_again() -> None:
     town = Town(*LAB)
     job = town.runs("a", "vision", group(count=4, gpus=1), minimum=2, placed=3)
     job.tasks[0].state, job.tasks[0].exit_code = "exited", 0
@@ -68,7 +68,7 @@ def test_a_finished_member_is_neither_used_nor_asked_for_again() -> None:
     assert usage.requested("vision") == gpus(3)
 
 
-def test_a_surplus_task_that_leaves_alone_stops_counting() -> None:
+def test_an_evicted_surplus_task_stops_counting() -> None:
     town = Town(*LAB)
     job = town.runs("a", "vision", group(count=3, gpus=1), minimum=2)
     job.tasks[2].eviction = Eviction(1, "preemption", 30)
@@ -77,7 +77,7 @@ def test_a_surplus_task_that_leaves_alone_stops_counting() -> None:
     assert usage.allocated_to(Unit(job, (0, 1, 2), core=True)) == gpus(2)
 
 
-def test_a_moved_job_is_charged_for_the_place_kept_for_it() -> None:
+def test_a_relocated_job_is_charged_for_its_reservation() -> None:
     town = Town(*LAB)
     job = town.runs("a", "vision", group(count=2, gpus=1))
     job.phase, job.eviction = "evicting", Eviction(1, "preemption", 30)
@@ -86,7 +86,7 @@ def test_a_moved_job_is_charged_for_the_place_kept_for_it() -> None:
     assert usage.allocated("vision") == usage.requested("vision") == gpus(2)
 
 
-def test_changes_are_counted_once_and_gone_jobs_not_at_all() -> None:
+def test_changes_are_counted_once_and_ended_jobs_not_at_all() -> None:
     town = Town(*LAB)
     job = town.runs("a", "vision", group(count=2, gpus=1))
     usage = Usage.of(town.state)
@@ -129,7 +129,7 @@ def test_totals_are_what_ready_nodes_can_use() -> None:
     assert usage.total == gpus(5, cpus=16, gib=32)
 
 
-def test_bytes_of_a_device_cost_what_they_are_of_the_device_they_stand_on() -> None:
+def test_bytes_of_a_device_cost_their_fraction_of_that_device() -> None:
     town = Town(*LAB, gpus=3, memory=(40, 80, 80))
     asks = group(gpu_share_bytes=10 * GIB, gpu_devices=2)
     job = town.waits("a", "vision", asks)
@@ -191,7 +191,7 @@ def test_trials_change_use_and_leave_no_trace() -> None:
     assert everything(usage) == before
 
 
-def test_a_reader_learns_whose_use_changed() -> None:
+def test_a_reader_gets_the_projects_whose_use_changed() -> None:
     town = Town(*LAB)
     job = town.runs("a", "vision")
     usage = Usage.of(town.state)

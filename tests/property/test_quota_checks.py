@@ -1,4 +1,4 @@
-"""What may be reclaimed is what the text allows in some order of leaving, one unit after the other."""
+"""A set may be reclaimed if the semantics allow it in some order of eviction, one unit after the other."""
 
 from fractions import Fraction
 from itertools import pairwise, permutations
@@ -46,8 +46,8 @@ def in_this_order(snapshot: Trials, shares: dict[str, ResourceVector], preemptor
         with_unit = usage.allocated(mine).plus(taken(preemptor))
         above_share = any(remaining[theirs][at] > allocatable[at] for at in RESOURCES)
         above_quota = any(remaining[theirs][at] > quota[at] for at in RESOURCES)
-        asker_within = all(with_unit[at] <= bounds(tree.branches[mine].quota)[at] for at in RESOURCES)
-        if not above_share and not (above_quota and asker_within):
+        preemptor_within = all(with_unit[at] <= bounds(tree.branches[mine].quota)[at] for at in RESOURCES)
+        if not above_share and not (above_quota and preemptor_within):
             return False
         for name in path:
             remaining[name] = remaining[name].minus(taken(unit))
@@ -124,14 +124,14 @@ def check(seed: int) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32))
-def test_a_set_may_be_taken_if_some_order_of_it_passes(seed: int) -> None:
+def test_a_set_may_be_reclaimed_if_some_order_of_it_passes(seed: int) -> None:
     check(seed)
 
 
 @pytest.mark.long
 @settings(max_examples=5_000, deadline=None)
 @given(st.integers(0, 2**32))
-def test_a_set_may_be_taken_if_some_order_of_it_passes_thousands(seed: int) -> None:
+def test_a_set_may_be_reclaimed_if_some_order_of_it_passes_thousands(seed: int) -> None:
     check(seed)
 
 

@@ -1,4 +1,4 @@
-"""A turn tries again only what may have changed, and finds the head of the queue when it must: trying all decides the same."""
+"""A cycle retries only jobs that may have changed, and finds the head of the queue if needed; a full cycle decides the same."""
 
 import copy
 from collections.abc import Callable, Iterable, Iterator
@@ -20,11 +20,11 @@ from bailiff_core.records import facts
 from bailiff_core.records.payload import Decision
 
 QUICK = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-Told = list[tuple[str, dict[str, object]]]
+DecisionData = list[tuple[str, dict[str, object]]]
 
 
 def afresh(state: PoolState) -> PoolState:
-    """A copy that knows nothing of earlier tries: every waiting job is looked at."""
+    """A copy without caches of earlier tries: every pending job is tried."""
     indices = state.indices
     built = (indices.snapshot, indices.node_resources, indices.timers, indices.completion_order, indices.project_tree)
     kept = (state.policy, *built, *(job.demand for job in state.jobs.values()))
@@ -36,8 +36,8 @@ def afresh(state: PoolState) -> PoolState:
     return found
 
 
-def with_one_held(state: PoolState) -> PoolState:
-    """As `afresh`, and last in the queue stands one that nobody tries, so that the head is asked for at once."""
+def with_a_suspended_job(state: PoolState) -> PoolState:
+    """As `afresh`, with a suspended job at the end of the queue, so that the head is computed at once."""
     found = afresh(state)
     if found.queue:
         last = found.jobs[found.queue[-1]]
@@ -49,8 +49,8 @@ def with_one_held(state: PoolState) -> PoolState:
     return found
 
 
-def as_told(decisions: Iterable[Decision]) -> Told:
-    """What was decided, apart from the sentence about a try, which may be that of the first one."""
+def as_data(decisions: Iterable[Decision]) -> DecisionData:
+    """The decisions without their reasons, which may be those of the first try."""
     return [(each.type_name(), each.model_dump(exclude={"reason"})) for each in decisions]
 
 
@@ -59,46 +59,46 @@ def against(other: Callable[[PoolState], PoolState]) -> Callable[[PoolState], It
 
     def compared(state: PoolState) -> Iterator[Decision]:
         twin = other(state)
-        expected = as_told(decide(twin))
+        expected = as_data(decide(twin))
         found = []
         for decision in decide(state):
             found.append(decision)
             yield decision
-        assert as_told(found) == expected
+        assert as_data(found) == expected
 
     return compared
 
 
 def deciding(other: Callable[[PoolState], PoolState]) -> AbstractContextManager[object]:
-    """Every turn of a story is decided in both ways."""
+    """Every cycle of a story is decided in both ways."""
     return patch.object(log_builder, "decide", against(other))
 
 
-@pytest.mark.parametrize("other", [afresh, with_one_held])
+@pytest.mark.parametrize("other", [afresh, with_a_suspended_job])
 @given(history=busy_steps(40))
 @QUICK
-def test_on_a_crowded_pool_trying_all_decides_the_same(other: Callable[[PoolState], PoolState], history: list[Step]) -> None:
+def test_on_a_contended_pool_a_full_cycle_decides_the_same(other: Callable[[PoolState], PoolState], history: list[Step]) -> None:
     with deciding(other):
         Busy().tell(history)
 
 
 @given(steps(30))
 @QUICK
-def test_also_with_projects_and_gangs_that_grow(cycles: list[list[Step]]) -> None:
+def test_a_full_cycle_decides_the_same_with_projects_and_elastic_gangs(cycles: list[list[Step]]) -> None:
     with deciding(afresh):
         Chance(shared=True).tell(cycles)
 
 
 @given(steps(30))
 @QUICK
-def test_the_head_of_the_queue_is_the_same_whenever_it_is_looked_for(cycles: list[list[Step]]) -> None:
-    with deciding(with_one_held):
+def test_the_head_of_the_queue_is_the_same_whenever_it_is_computed(cycles: list[list[Step]]) -> None:
+    with deciding(with_a_suspended_job):
         Chance().tell(cycles)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)  # six minutes, or a quarter of an hour on a busy machine
-@pytest.mark.parametrize("other", [afresh, with_one_held])
+@pytest.mark.parametrize("other", [afresh, with_a_suspended_job])
 @given(busy_steps(200), steps(80))
 @settings(QUICK, max_examples=500)
 def test_both_in_longer_histories(other: Callable[[PoolState], PoolState], history: list[Step], cycles: list[list[Step]]) -> None:
@@ -107,8 +107,8 @@ def test_both_in_longer_histories(other: Callable[[PoolState], PoolState], histo
         Chance(shared=other is afresh).tell(cycles)
 
 
-def two_that_may_make_room() -> Story:
-    """`slow` is just being started on a, `known` runs on b; whichever ends first makes room for `head`. `small` fits on a."""
+def two_jobs_that_may_free_resources() -> Story:
+    """`slow` is just being started on a, `known` runs on b; the first to end frees resources for `head`. `small` fits on a."""
     story = Story(policy(preemption={"actions": ["allocate"]}))
     for name in "ab":
         story.node(name, gpus=4)
@@ -116,12 +116,12 @@ def two_that_may_make_room() -> Story:
     story.submit("slow", TaskGroup(count=1, gpu_milli=3000, nodes=("a",)), run_time_limit="60m")
     story.submit("head", gpus=4)
     story.submit("small", TaskGroup(count=1, gpu_milli=1000, nodes=("a",)))
-    assert story.job("small").phase == "pending", "room on a is kept for the head"
+    assert story.job("small").phase == "pending", "resources on a are reserved for the head"
     return story
 
 
-def test_who_was_passed_over_is_tried_again_when_time_alone_moves_the_place_that_is_kept() -> None:
+def test_a_skipped_job_is_tried_again_when_time_alone_moves_the_reserved_place() -> None:
     with deciding(afresh):
-        story = two_that_may_make_room()
+        story = two_jobs_that_may_free_resources()
         story.cycle(facts.ClockAdvanced(), after=10 * MINUTE)
         assert story.job("small").phase == "starting", "slow would now end after known, and so the head is kept a place on b"

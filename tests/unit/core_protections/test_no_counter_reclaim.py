@@ -1,4 +1,4 @@
-"""Nobody reclaims room from those who displaced it: whom that covers, and for how long."""
+"""No job reclaims from the jobs that displaced it: which jobs are protected, and for how long."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ def bench() -> Bench:
     return Bench(projects=[{"name": "ours", "quota": {"gpus": 4}}, {"name": "theirs", "quota": {"gpus": 2}}])
 
 
-def test_who_displaced_the_asker_is_safe_from_its_reclaim_alone(bench):
+def test_the_job_that_displaced_the_preemptor_is_protected_from_its_reclaim_only(bench):
     job, other = (bench.running(name, project="theirs") for name in "xy")
     displaces(bench, "x", "preemptor")
     assert shield(bench, core(job)) == "no-counter-reclaim"
@@ -35,14 +35,14 @@ def test_who_displaced_the_asker_is_safe_from_its_reclaim_alone(bench):
     assert shield(bench, core(job), "preempt") != "no-counter-reclaim"
 
 
-def test_so_is_who_displaced_the_one_who_did_and_so_on(bench):
+def test_the_protection_is_transitive(bench):
     jobs = [bench.running(name, project="theirs") for name in "xyz"]
     for preemptor, victim in (("x", "preemptor"), ("y", "x"), ("z", "y")):
         displaces(bench, preemptor, victim)
     assert [shield(bench, core(job)) for job in jobs] == ["no-counter-reclaim"] * 3
 
 
-def test_surplus_that_came_later_may_go_and_surplus_that_displaced_may_not(bench):
+def test_later_surplus_may_be_reclaimed_and_surplus_that_displaced_may_not(bench):
     by_core = bench.running("x", tasks=3, min_tasks=1, project="theirs")
     by_surplus = bench.running("y", tasks=3, min_tasks=1, project="theirs")
     displaces(bench, "x", "preemptor")
@@ -51,13 +51,13 @@ def test_surplus_that_came_later_may_go_and_surplus_that_displaced_may_not(bench
     assert (shield(bench, surplus(by_surplus)), shield(bench, core(by_surplus))) == ("no-counter-reclaim", "no-counter-reclaim")
 
 
-def test_a_job_that_lost_surplus_only_may_ask_for_its_core(bench):
+def test_a_job_that_lost_only_surplus_may_reclaim_for_its_core(bench):
     job = bench.running("x", project="theirs")
     displaces(bench, "x", "preemptor", loses_surplus=True)
     assert shield(bench, core(job)) is None
 
 
-def test_after_a_change_it_holds_for_who_is_within_its_share(bench):
+def test_after_a_policy_change_it_protects_projects_within_their_share(bench):
     within, beyond, later = (bench.running(name, gpus=2, project="theirs") for name in "xyz")
     for number, job in enumerate((within, beyond, later)):
         displaces(bench, job.id, "preemptor")
@@ -70,7 +70,7 @@ def test_after_a_change_it_holds_for_who_is_within_its_share(bench):
     assert [shield(bench, core(job)) for job in (within, beyond, later)] == [None, "no-counter-reclaim", None]
 
 
-def test_who_holds_nothing_any_more_is_judged_by_what_the_others_hold(bench):
+def test_a_job_without_resources_is_checked_by_the_use_of_the_others(bench):
     """All its tasks have ended, and the record that says what became of it is not written yet."""
     ended = bench.running("x", project="theirs")
     displaces(bench, "x", "preemptor")
@@ -82,7 +82,7 @@ def test_who_holds_nothing_any_more_is_judged_by_what_the_others_hold(bench):
     assert shield(bench, nothing) is None
 
 
-def test_who_has_ended_displaced_nobody_and_a_later_job_of_its_name_neither(bench):
+def test_an_ended_job_and_a_later_job_of_its_name_are_not_protected(bench):
     job = bench.running("x", project="theirs")
     displaces(bench, "x", "preemptor")
     job.seq = bench.state.seq + 1
@@ -93,7 +93,7 @@ def test_who_has_ended_displaced_nobody_and_a_later_job_of_its_name_neither(benc
 
 
 @pytest.mark.parametrize("others_submit", [False, True], ids=["in-peace", "while-others-submit"])
-def test_two_projects_do_not_evict_each_other_in_turns(others_submit):
+def test_two_projects_do_not_evict_each_other_alternately(others_submit):
     story = Story()
     no_counter_reclaim(story, others_submit=others_submit)
     first, second = (decision for decision in story.decisions("PreemptionDecided"))

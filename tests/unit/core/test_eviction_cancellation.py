@@ -1,4 +1,4 @@
-"""Victims whose eviction is taken back."""
+"""Cancelled evictions."""
 
 from tests.log_builder import MINUTE, SECOND
 
@@ -8,7 +8,7 @@ from bailiff_eviction_executor.pending_messages import pending_commands
 
 
 def evicting(story, tasks=1):
-    """`low` is about to leave for `high`."""
+    """`low` is being evicted for `high`."""
     story.node("n1", gpus=8)
     story.runs("low", gpus=8 // tasks, tasks=tasks)
     story.submit("high", gpus=8, cls="interactive", after=MINUTE)
@@ -16,7 +16,7 @@ def evicting(story, tasks=1):
     story.expect("PreemptionDecided")
 
 
-def test_never_told_it_is_as_if_nothing_had_been(story):
+def test_an_eviction_cancelled_before_its_notice_leaves_no_trace(story):
     evicting(story)
     before = story.job("low").last_start
     story.cancel("high")
@@ -27,14 +27,14 @@ def test_never_told_it_is_as_if_nothing_had_been(story):
     assert (story.job("low").phase, story.job("low").evictions, story.job("low").last_start) == ("running", 0, before)
 
 
-def test_told_and_confirmed(story):
+def test_a_cancellation_after_the_notice_is_confirmed(story):
     evicting(story, tasks=2)
     story.begin("low")
     story.cancel("high")
     story.expect("EvictionCancelled", job="low", notified=True)
     assert story.job("low").phase == "evicting"
     story.submit("next", gpus=8)
-    story.expect_only("JobPending")  # its room is not on its way out
+    story.expect_only("JobPending")  # its resources are not releasing
     story.eviction_cancelled("low", task=0)
     assert story.job("low").phase == "evicting"
     story.eviction_cancelled("low", task=1)
@@ -42,7 +42,7 @@ def test_told_and_confirmed(story):
     assert not any(task.eviction_cancelled for task in story.job("low").tasks)
 
 
-def test_one_member_was_on_its_way_so_the_gang_goes_whole(story):
+def test_the_whole_gang_is_evicted_if_one_member_has_exited(story):
     evicting(story, tasks=2)
     story.begin("low")
     story.cancel("high")
@@ -55,7 +55,7 @@ def test_one_member_was_on_its_way_so_the_gang_goes_whole(story):
     story.expect("JobRequeued", job="low", outcome="preempted")
 
 
-def test_room_that_comes_after_all_is_given_out_at_once(story):
+def test_resources_that_are_released_after_all_are_allocated_at_once(story):
     evicting(story)
     story.begin("low")
     story.cancel("high")
@@ -64,7 +64,7 @@ def test_room_that_comes_after_all_is_given_out_at_once(story):
     story.expect("JobPlaced", job="next", reserved=True)
 
 
-def test_a_member_that_fails_while_the_gang_is_being_spared(story):
+def test_a_member_that_fails_during_the_cancellation(story):
     evicting(story, tasks=2)
     story.begin("low")
     story.cancel("high")
@@ -76,7 +76,7 @@ def test_a_member_that_fails_while_the_gang_is_being_spared(story):
     story.expect("JobEnded", job="low", outcome="failed")
 
 
-def test_a_member_that_fails_after_the_others_were_spared(story):
+def test_a_member_that_fails_after_the_others_confirmed_the_cancellation(story):
     evicting(story, tasks=2)
     story.begin("low")
     story.cancel("high")
@@ -85,7 +85,7 @@ def test_a_member_that_fails_after_the_others_were_spared(story):
     story.expect("EvictionDecided", job="low", cause="gang-failure")
 
 
-def test_a_member_that_fails_before_anybody_was_told(story):
+def test_a_member_that_fails_before_any_notice(story):
     evicting(story, tasks=2)
     story.ends("low", 1, task=0)
     story.cancel("high")
@@ -93,7 +93,7 @@ def test_a_member_that_fails_before_anybody_was_told(story):
     story.expect("EvictionDecided", job="low", cause="gang-failure")
 
 
-def test_a_member_that_finished_before_the_plan_was_given_up(story):
+def test_a_member_that_finished_before_the_preemption_was_abandoned(story):
     evicting(story, tasks=2)
     story.exits("low", 0, task=0)
     story.cancel("high")
@@ -104,7 +104,7 @@ def test_a_member_that_finished_before_the_plan_was_given_up(story):
     story.expect("JobEnded", job="low", outcome="succeeded")
 
 
-def test_a_reserved_asker_is_displaced_and_its_victims_are_spared(story):
+def test_a_reserved_preemptor_is_preempted_and_its_victims_keep_running(story):
     for name in ("n1", "n2"):
         story.node(name, gpus=8)
     story.runs("low-1", gpus=8)
@@ -116,7 +116,7 @@ def test_a_reserved_asker_is_displaced_and_its_victims_are_spared(story):
     story.submit("small", gpus=4, cls="inference")
     story.propose()
     decided = story.expect("PreemptionDecided")
-    # The promise costs nothing, so it goes first; half of low-1's room is what small stands on.
+    # The reservation costs nothing, so it is dropped first; half of low-1's resources are allocated to small.
     assert [(choice.job, choice.reserved) for choice in decided.victims] == [("mid", True)]
     assert story.job("mid").phase == "pending"
     assert story.job("low-1").phase == "evicting"
@@ -124,7 +124,7 @@ def test_a_reserved_asker_is_displaced_and_its_victims_are_spared(story):
     story.expect("JobStarting", job="small")
 
 
-def test_only_victims_whose_room_nobody_needs_are_spared(story):
+def test_only_evictions_whose_resources_are_not_needed_are_cancelled(story):
     for name in ("n1", "n2"):
         story.node(name, gpus=8)
     story.runs("low-1", gpus=8)
@@ -145,7 +145,7 @@ def test_only_victims_whose_room_nobody_needs_are_spared(story):
     story.expect("JobStarting", job="top")
 
 
-def test_nobody_is_placed_on_room_that_spared_victims_keep(tell):
+def test_resources_of_a_cancelled_eviction_are_not_allocated_to_another_job(tell):
     story = tell(DEFAULT_POLICY.model_copy(update={"backfill": "greedy"}))
     for name in ("n1", "n2"):
         story.node(name, gpus=8)
@@ -160,7 +160,7 @@ def test_nobody_is_placed_on_room_that_spared_victims_keep(tell):
     assert story.job("waits").phase == story.job("mid").phase == "pending"
 
 
-def test_a_victim_taken_over_is_spared_when_its_new_plan_goes(story):
+def test_an_inherited_victim_keeps_running_when_its_new_preemption_is_abandoned(story):
     story.node("n1", gpus=8)
     story.runs("low", gpus=8)
     story.submit("mid", gpus=8, cls="interactive")
@@ -175,7 +175,7 @@ def test_a_victim_taken_over_is_spared_when_its_new_plan_goes(story):
     assert withdrawn.reason == "top no longer needs the resources"
 
 
-def test_a_victim_cancelled_while_it_is_being_spared_goes(story):
+def test_a_job_cancelled_during_the_cancellation_of_its_eviction_ends(story):
     evicting(story)
     story.cancel("low")
     story.cancel("high")
@@ -184,7 +184,7 @@ def test_a_victim_cancelled_while_it_is_being_spared_goes(story):
     story.expect("JobEnded", job="low", outcome="cancelled")
 
 
-def test_a_job_spared_before_it_had_started_runs_once_all_its_tasks_do(story):
+def test_a_job_whose_eviction_is_cancelled_while_starting_runs_once_all_its_tasks_do(story):
     story.node("n1", gpus=8)
     story.submit("low", gpus=4, tasks=2)
     story.started("low", task=0)
@@ -197,8 +197,8 @@ def test_a_job_spared_before_it_had_started_runs_once_all_its_tasks_do(story):
     assert story.job("low").last_start == story.time - SECOND
 
 
-def test_what_a_spared_member_was_told_before_does_not_count_when_its_gang_leaves_after_all(story):
-    """Its agent has taken the notice back, so it is told again; what it acknowledged then excuses no failure now."""
+def test_an_acknowledgement_of_a_cancelled_notice_does_not_count_for_a_later_eviction(story):
+    """Its agent has withdrawn the notice, so a new one is sent; the earlier acknowledgement excuses no failure now."""
     evicting(story, tasks=2)
     story.begin("low")
     story.staged("low", "noticed")
@@ -210,7 +210,7 @@ def test_what_a_spared_member_was_told_before_does_not_count_when_its_gang_leave
     assert pending_notices == {((0,), story.job("low").eviction.started_seq)}
 
 
-def test_a_spared_job_that_fails_later_has_failed(story):
+def test_a_job_that_fails_after_a_cancelled_eviction_has_failed(story):
     evicting(story)
     story.begin("low")
     story.staged("low", "noticed")
@@ -221,8 +221,8 @@ def test_a_spared_job_that_fails_later_has_failed(story):
     story.expect("JobEnded", job="low", outcome="failed")
 
 
-def test_a_plan_that_fails_half_way_spares_at_once_whom_nobody_told(story):
-    """One victim of two has begun to leave when the preemptor goes away; the other never hears of it."""
+def test_a_partly_started_preemption_that_is_abandoned_cancels_evictions_without_notice_at_once(story):
+    """The eviction of one victim of two has started when the preemptor is cancelled; the other gets no notice."""
     for name in ("n1", "n2"):
         story.node(name, gpus=8)
     story.runs("notified", gpus=8)

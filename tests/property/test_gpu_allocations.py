@@ -1,4 +1,4 @@
-"""Who holds what, followed record by record, is what looking at the whole pool after each record finds; and so are its rows."""
+"""GPU allocations followed record by record equal those computed from the whole pool after each record; so do their rows."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The step at which a gang that leaves saves: beyond what any rank has published, confirmed by all, the same for all."""
+"""The common checkpoint step of an evicted gang: beyond every reported step, confirmed by all ranks, the same for all."""
 
 import pytest
 from tests.log_builder import MINUTE, MS, SECOND, Story
@@ -11,7 +11,7 @@ from bailiff_eviction_executor.pending_messages import pending_checkpoint_steps
 
 @pytest.fixture
 def gang(story: Story) -> Story:
-    """A gang of one rank on each of two nodes, whose eviction has begun."""
+    """A gang of one rank on each of two nodes, whose eviction has started."""
     story.node("n1", gpus=2)
     story.node("n2", gpus=2)
     story.runs("gang", gpus=2, tasks=2)
@@ -49,12 +49,12 @@ def asked(story):
     return [(command.node, command.step, command.agreed) for command in pending_checkpoint_steps(story.state)]
 
 
-def test_nothing_is_asked_before_all_were_told(gang):
+def test_no_step_is_proposed_before_all_notices_are_delivered(gang):
     stage(gang, "noticed", 0, attached=True, step=100)
     assert (agreed_on(gang), asked(gang)) == (None, [])
 
 
-def test_the_step_is_beyond_every_published_one(gang):
+def test_the_step_is_beyond_every_reported_one(gang):
     notify_gang(gang)
     assert agreed_on(gang) == (103, False)
     assert asked(gang) == [("n1", 103, False), ("n2", 103, False)]
@@ -69,12 +69,12 @@ def test_the_step_is_beyond_every_published_one(gang):
         (1_000_000, 300 * MS, 701),
     ],
 )
-def test_the_margin_is_what_the_ranks_do_while_they_agree(gang, step_rate_milli, reported, step):
+def test_the_margin_covers_the_steps_made_during_the_agreement(gang, step_rate_milli, reported, step):
     notify_gang(gang, step_rate_milli=step_rate_milli, after=reported)
     assert agreed_on(gang) == (step, False)
 
 
-def test_it_is_valid_when_all_have_confirmed_it_and_then_everybody_is_told(gang):
+def test_it_is_agreed_when_all_ranks_have_confirmed_it_and_is_then_sent_to_all(gang):
     notify_gang(gang)
     stage(gang, "step_confirmed", 0, step=103)
     assert agreed_on(gang) == (103, False)
@@ -88,7 +88,7 @@ def test_it_is_valid_when_all_have_confirmed_it_and_then_everybody_is_told(gang)
     assert asked(gang) == []
 
 
-def test_a_rank_that_is_further_on_raises_it_for_all(gang):
+def test_a_rank_that_is_ahead_raises_it_for_all(gang):
     notify_gang(gang)
     stage(gang, "step_confirmed", 0, step=103)
     stage(gang, "step_confirmed", 1, step=110)
@@ -98,7 +98,7 @@ def test_a_rank_that_is_further_on_raises_it_for_all(gang):
     assert agreed_on(gang) == (110, True)
 
 
-def test_what_the_ranks_do_meanwhile_does_not_move_it(gang):
+def test_progress_during_the_agreement_does_not_change_it(gang):
     notify_gang(gang)
     stage(gang, "acknowledged", 0, step=102, after=SECOND)
     assert agreed_on(gang) == (103, False)
@@ -110,13 +110,13 @@ def test_a_gang_that_has_lost_a_rank_agrees_on_nothing(gang):
     assert (agreed_on(gang), asked(gang)) == (None, [])
 
 
-def test_ranks_that_do_not_listen_are_not_asked(gang):
+def test_ranks_that_are_not_cooperative_get_no_step(gang):
     for task in (0, 1):
         stage(gang, "noticed", task)
     assert (agreed_on(gang), asked(gang)) == (None, [])
 
 
-def test_one_task_has_nobody_to_agree_with(story):
+def test_a_single_task_needs_no_common_step(story):
     story.node("n1", gpus=2)
     story.runs("gang", gpus=2)
     story.submit("high", gpus=2, cls="inference", after=MINUTE)

@@ -1,4 +1,4 @@
-"""Limits, quotas, and what may be reclaimed from whom."""
+"""Checks of limits, quotas and reclaim."""
 
 import pytest
 from tests.builders import GIB, group
@@ -11,7 +11,7 @@ from bailiff_core.queue.order import shares_now
 from bailiff_core.quota.quota_checks import Reclaim, losing_project, may_reclaim, over_limit, over_quota
 
 
-def test_a_limit_holds_at_every_ancestor() -> None:
+def test_a_limit_applies_at_every_ancestor() -> None:
     town = Town(project("lab", limit=8), project("a", "lab", limit=6), project("b", "lab"))
     town.runs("r", "a", group(gpus=4))
     town.runs("s", "b", group(gpus=3))
@@ -24,7 +24,7 @@ def test_a_limit_holds_at_every_ancestor() -> None:
     assert over_limit(snapshot, whole(town.waits("cpu", "b", group(cpu=99)))) is None
 
 
-def test_limits_are_tested_after_victims_are_gone() -> None:
+def test_limits_are_checked_without_the_victims() -> None:
     town = Town(project("a", limit=4))
     victim = town.runs("r", "a", group(gpus=4))
     unit = whole(town.waits("w", "a", group(gpus=2)))
@@ -34,7 +34,7 @@ def test_limits_are_tested_after_victims_are_gone() -> None:
     assert over_limit(snapshot, unit) is None
 
 
-def test_who_asks_for_none_of_a_resource_is_not_refused_for_it() -> None:
+def test_a_job_is_not_refused_for_a_resource_that_it_does_not_request() -> None:
     town = Town(project("a", limit=2, quota=2))
     town.runs("from-before-the-limit-was-lowered", "a", group(gpus=4), preemptible=False)
     unit = whole(town.waits("w", "a", group(cpu=1), preemptible=False))
@@ -42,7 +42,7 @@ def test_who_asks_for_none_of_a_resource_is_not_refused_for_it() -> None:
     assert (over_limit(snapshot, unit), over_quota(snapshot, unit)) == (None, None)
 
 
-def test_other_resources_are_named_as_people_name_them() -> None:
+def test_other_resources_are_named_in_readable_units() -> None:
     town = Town(project("a", limit={"cpus": 1.5, "memory": "3GiB"}))
     snapshot = town.snapshot()
     assert over_limit(snapshot, whole(town.waits("x", "a", group(cpu=2)))) == "project a would use 2 of its limit of 1.5 CPUs"
@@ -51,7 +51,7 @@ def test_other_resources_are_named_as_people_name_them() -> None:
     )
 
 
-def test_bytes_are_refused_only_where_no_device_would_do_and_at_last_by_their_place() -> None:
+def test_a_request_in_bytes_is_refused_only_where_no_device_fits_and_finally_by_its_placement() -> None:
     town = Town(project("a", limit={"gpus": 0.2}), gpus=2, memory=(40, 80))
     unit = whole(town.waits("w", "a", group(gpu_share_bytes=10 * GIB)))
     snapshot = town.snapshot()
@@ -67,7 +67,7 @@ def test_more_than_the_limit_never_reads_like_the_limit() -> None:
     assert over_limit(town.snapshot(), unit) == "project a would use 3.001 of its limit of 3 GiB of memory"
 
 
-def test_work_that_is_not_preemptible_stays_within_quota_at_every_ancestor() -> None:
+def test_non_preemptible_jobs_stay_within_quota_at_every_ancestor() -> None:
     town = Town(project("lab", quota=5), project("a", "lab", quota=4), project("b", "lab", quota=4))
     town.runs("borrows", "a", group(gpus=4))
     town.runs("serves", "b", group(gpus=3), preemptible=False)
@@ -82,14 +82,14 @@ def test_work_that_is_not_preemptible_stays_within_quota_at_every_ancestor() -> 
     )
 
 
-def test_without_projects_nothing_bounds_anybody() -> None:
+def test_without_projects_there_are_no_bounds() -> None:
     town = Town()
     unit = whole(town.waits("w", "", group(gpus=4), preemptible=False))
     snapshot = town.snapshot()
     assert (over_limit(snapshot, unit), over_quota(snapshot, unit)) == (None, None)
 
 
-def test_who_would_rise_above_its_fair_share_reclaims_nothing() -> None:
+def test_a_job_that_would_exceed_its_fair_share_reclaims_nothing() -> None:
     town = Town(project("a", quota=2), project("b", quota=6))
     town.runs("r", "a", group(gpus=1))
     town.runs("s", "b", group(gpus=7))
@@ -101,7 +101,7 @@ def test_who_would_rise_above_its_fair_share_reclaims_nothing() -> None:
     assert may_reclaim(snapshot, shares, two) == "project a would use 3 of its fair share of 2 GPUs"
 
 
-def test_who_is_not_preemptible_reclaims_within_quota_only() -> None:
+def test_a_non_preemptible_job_reclaims_within_quota_only() -> None:
     town = Town(project("a", quota=2), project("b", quota=2))
     town.runs("s", "b", group(gpus=8))
     free, fixed = (whole(town.waits(name, "a", group(gpus=3), preemptible=name == "free")) for name in ("free", "fixed"))
@@ -138,7 +138,7 @@ def over_share(*victims: int, gpus_asked: int, quota_a: int, quota_b: int, weigh
     return snapshot, Reclaim(snapshot, shares_now(snapshot), preemptor), units
 
 
-def test_each_unit_is_taken_from_a_project_that_is_still_above_its_share() -> None:
+def test_each_unit_is_reclaimed_from_a_project_that_is_still_above_its_share() -> None:
     _, reclaim, units = over_share(2, 2, 2, 2, gpus_asked=4, quota_a=4, quota_b=4)
     assert reclaim.admits(units[:2])
     assert not reclaim.admits(units[:3])
@@ -153,7 +153,7 @@ def test_the_last_unit_may_take_the_loser_below_its_share() -> None:
     assert not reclaim.admits(units)  # whichever goes first, only the share is left
 
 
-def test_a_core_leaves_after_its_surplus_whatever_the_order_given() -> None:
+def test_a_core_is_evicted_after_its_surplus_whatever_the_given_order() -> None:
     town = Town(project("a", quota=4), project("b", quota=4))
     job = town.runs("v", "b", group(gpus=3), group(gpus=5), minimum=1)
     preemptor = whole(town.waits("preemptor", "a", group(gpus=4)))
@@ -165,7 +165,7 @@ def test_a_core_leaves_after_its_surplus_whatever_the_order_given() -> None:
     assert not reclaim.admits([core, top])
 
 
-def test_below_its_fair_share_but_over_quota_loses_to_who_stays_within_its_own() -> None:
+def test_a_project_below_its_fair_share_but_over_quota_loses_to_one_within_its_quota() -> None:
     # Nobody's quota covers the pool: 2 + 2 of 8, the rest by weight: a 4, b 4. b uses 4: its share, and over quota.
     _, reclaim, units = over_share(4, gpus_asked=2, quota_a=2, quota_b=2)
     assert reclaim.admits(units)
@@ -178,7 +178,7 @@ def test_an_endless_quota_is_never_exceeded() -> None:
     assert not reclaim.admits(units)
 
 
-def test_every_loser_is_tested_by_itself() -> None:
+def test_every_loser_is_checked_by_itself() -> None:
     town = departments()
     town.runs("own", "a", group(gpus=1))
     near = whole(town.runs("near", "b", group(gpus=3)))
@@ -191,7 +191,7 @@ def test_every_loser_is_tested_by_itself() -> None:
     assert not reclaim.admits([near, far])
 
 
-def test_the_same_answer_whatever_is_evicted_in_the_snapshot_meanwhile() -> None:
+def test_the_result_does_not_depend_on_evictions_in_the_snapshot() -> None:
     snapshot, reclaim, units = over_share(4, 4, gpus_asked=4, quota_a=4, quota_b=4)
     for unit in units:
         snapshot.usage.evict(unit)
@@ -199,7 +199,7 @@ def test_the_same_answer_whatever_is_evicted_in_the_snapshot_meanwhile() -> None
     assert not reclaim.admits(units)
 
 
-def test_nobody_reclaims_from_its_own_project() -> None:
+def test_no_job_reclaims_from_its_own_project() -> None:
     town = Town(project("a", quota=1))
     victim = whole(town.runs("v", "a", group(gpus=8)))
     snapshot = town.snapshot()
@@ -208,7 +208,7 @@ def test_nobody_reclaims_from_its_own_project() -> None:
 
 @pytest.mark.parametrize(("asked", "balanced"), [(2, True), (3, False)])
 def test_an_ancestor_must_not_end_up_fuller_than_a_sibling_that_lost(asked: int, balanced: bool) -> None:
-    """lab has 3 and a share of 4, shop 5 and a share of 4: with 3 more and shop at 3, the tables would be turned."""
+    """lab has 3 and a share of 4, shop 5 and a share of 4: with 3 more and shop at 3, the order would be inverted."""
     town = departments()
     town.runs("b", "b", group(gpus=3 if asked == 3 else 2))
     victim = whole(town.runs("z1", "z", group(gpus=2)))
@@ -243,7 +243,7 @@ def test_departments_entitled_to_nothing_do_not_take_from_each_other_for_ever() 
     assert Reclaim(snapshot, shares, preemptor).imbalance([victim]) is None  # one each is no worse than two and none
 
 
-def test_above_its_share_is_no_harm_while_the_sibling_stays_fuller_or_lost_nothing() -> None:
+def test_a_project_above_its_share_may_reclaim_while_the_sibling_stays_fuller_or_lost_nothing() -> None:
     town = departments()
     town.runs("b", "b", group(gpus=4))
     near = whole(town.runs("b2", "b"))

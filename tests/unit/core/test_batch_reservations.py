@@ -1,4 +1,4 @@
-"""A promise made in a batch is not taken away in the same batch: the next one does it, and all are back in the queue.
+"""A reservation made in a batch is not taken in the same batch: the next batch may, and all jobs are back in the queue.
 
 Under reclaim there is nothing to take: a promise keeps its project within its share, and what is within it is left alone.
 Under preempt a promise that another of the same project got by reclaim is never enough by itself: whoever asks for no more
@@ -27,13 +27,13 @@ def story() -> Story:
     return story
 
 
-def test_the_promise_stands_for_the_rest_of_its_batch(story):
+def test_a_reservation_is_kept_for_the_rest_of_its_batch(story):
     assert story.expect("PreemptionDecided").preemptor.job == "low"
     assert story.expect("PreemptionRefused").preemptor.job == "high"
     assert story.job("low").phase == "reserved"
 
 
-def test_the_next_batch_takes_it_and_nobody_is_lost(story):
+def test_the_next_batch_may_take_it_and_no_job_is_lost(story):
     (moved,) = [name for name in ("one", "two") if story.job(name).phase == "evicting"]
     story.yields(moved)
     story.wait(5 * MINUTE)

@@ -1,4 +1,4 @@
-"""The agenda says of every job what looking at all jobs would say, whatever happened to them."""
+"""The timers equal those computed from all jobs, after any history."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,7 +25,7 @@ STEPS = st.sampled_from(
 
 @settings(max_examples=60, deadline=None)
 @given(steps=st.lists(STEPS, max_size=25), data=st.data())
-def test_the_agenda_equals_a_look_at_all_jobs(steps, data):
+def test_the_timers_equal_those_computed_from_all_jobs(steps, data):
     story = Story(POLICY)
     story.node("n1")
     story.node("n2")

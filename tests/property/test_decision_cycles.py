@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order: the invariants hold after every turn, and everything comes to rest."""
+"""For any events in any order the invariants hold after every decision cycle, and every cycle ends."""
 
 from collections.abc import Iterator
 from copy import deepcopy
@@ -34,7 +34,7 @@ LIMIT = 600  # s
 
 
 def tells(cycles: list[list[Step]], *, shared: bool = False) -> None:
-    """One history, checked after every turn, replayed at the end. shared: projects, elastic gangs, parts of GPUs."""
+    """One history, checked after every cycle, replayed at the end. shared: projects, elastic gangs, parts of GPUs."""
     Chance(checked, shared=shared).tell(cycles).holds()
 
 
@@ -68,19 +68,19 @@ def test_ten_thousand_longer_histories_of_shared_pools_keep_the_invariants(part,
 
 
 def settling(state: PoolState) -> Iterator[Decision]:
-    """What is decided, and then each rule is asked once more, whether or not a turn would ask it."""
+    """Decides, and then runs each rule once more, whether or not the cycle would run it."""
     yield from decide(state)
     before = [deepcopy(attrgetter(name)(state)) for name in KEPT]
     for rule, _ in RULES if state.policy is not None else ():
         due = next(rule(state), None)
-        assert due is None, f"the turn ended, and {rule.__name__} says {due}"
+        assert due is None, f"the cycle ended, and {rule.__name__} yields {due}"
     assert [attrgetter(name)(state) for name in KEPT] == before
 
 
 @given(steps(40), st.booleans())
 @QUICK
-def test_a_turn_ends_when_no_rule_has_anything_left_to_say(cycles, shared):
-    """A turn leaves out the rules that have nothing to look at, and ends before it has asked all of them a last time."""
+def test_a_cycle_ends_when_no_rule_yields_a_decision(cycles, shared):
+    """A cycle skips the rules whose inputs have not changed, and ends without running all of them a last time."""
     with patch("tests.log_builder.decide", settling):
         Chance(lambda _: None, shared=shared).tell(cycles)
 
@@ -89,13 +89,13 @@ def test_a_turn_ends_when_no_rule_has_anything_left_to_say(cycles, shared):
 @pytest.mark.timeout(LIMIT)
 @given(steps(80), st.booleans())
 @settings(DEEP, max_examples=1000)
-def test_a_turn_of_a_longer_history_ends_when_no_rule_has_anything_left_to_say(cycles, shared):
+def test_a_cycle_of_a_longer_history_ends_when_no_rule_yields_a_decision(cycles, shared):
     with patch("tests.log_builder.decide", settling):
         Chance(lambda _: None, shared=shared).tell(cycles)
 
 
 def cut_everywhere(cycles: list[list[Step]]) -> None:
-    """The last turn with decisions, cut at every point: the next writer brings it to rest, and the log replays."""
+    """The last cycle with decisions, interrupted at every point: the next writer completes it, and the log replays."""
     story = Chance().tell(cycles)
     ends = [at + 1 for at, record in enumerate(story.records) if record.cycle_end]
     whole = [(begin, end) for begin, end in pairwise(ends) if _decides(story, begin, end)]
@@ -121,7 +121,7 @@ def _decides(story: Story, begin: int, end: int) -> bool:
 
 @given(steps(25))
 @QUICK
-def test_a_turn_cut_at_any_point_is_closed_and_made_up_for(cycles):
+def test_a_cycle_interrupted_at_any_point_is_closed_and_completed(cycles):
     cut_everywhere(cycles)
 
 
@@ -129,13 +129,13 @@ def test_a_turn_cut_at_any_point_is_closed_and_made_up_for(cycles):
 @pytest.mark.timeout(LIMIT)
 @given(steps(80))
 @DEEP
-def test_a_turn_of_a_longer_history_cut_at_any_point(cycles):
+def test_a_cycle_of_a_longer_history_interrupted_at_any_point(cycles):
     cut_everywhere(cycles)
 
 
 @given(steps(30))
 @settings(QUICK, max_examples=15)
-def test_what_is_folded_from_bytes_is_what_was_decided_on(cycles):
+def test_the_state_folded_from_bytes_equals_the_state_decided_on(cycles):
     story = Chance().tell(cycles)
     assert folded(story.wires).jobs == story.state.jobs
     assert folded(story.wires).nodes == story.state.nodes

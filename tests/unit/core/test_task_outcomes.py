@@ -1,4 +1,4 @@
-"""What an end means: the outcome table of the job contract, for one task and for gangs."""
+"""The meaning of exits: the outcome table of the job contract, for one task and for gangs."""
 
 import pytest
 from tests.log_builder import MINUTE, SECOND
@@ -24,12 +24,12 @@ def expected(code, acknowledged, term, kill):
 @pytest.mark.parametrize("code", EVERY_CODE)
 @pytest.mark.parametrize("acknowledged", [False, True])
 @pytest.mark.parametrize("stages", [(), ("term_sent",), ("kill_sent",), ("term_sent", "kill_sent")])
-def test_the_table(code, stages, acknowledged):
+def test_the_outcome_table(code, stages, acknowledged):
     task = Task(0, 0, 0, "exited", exit_code=code, acknowledged=acknowledged, **dict.fromkeys(stages, True))
     assert verdict(task) == expected(code, acknowledged, "term_sent" in stages, "kill_sent" in stages)
 
 
-def test_an_end_that_nobody_saw_is_a_loss():
+def test_an_unobserved_exit_is_a_loss():
     assert verdict(Task(0, 0, 0, "released")) == "lost"
 
 
@@ -81,7 +81,7 @@ def test_a_failure_stops_the_others_and_ends_the_job(story):
     assert ended.reason == "task 1 ended with exit code 3"
 
 
-def test_an_exit_that_nobody_saw_is_a_loss_and_no_failure(story):
+def test_an_unobserved_exit_of_a_member_is_a_loss_and_no_failure(story):
     """Its machine came back from a reboot, or its supervisor was killed: the code is what was done to the rest of it."""
     running(story)
     story.cycle(TaskExited(**story.at("job", 0), exit_code=-9, unobserved=True))
@@ -92,7 +92,7 @@ def test_an_exit_that_nobody_saw_is_a_loss_and_no_failure(story):
     assert (story.job("job").failures, story.job("job").losses) == (0, 1)
 
 
-def test_a_failure_within_the_budget_is_tried_again_later(story):
+def test_a_failure_within_the_limit_is_retried_after_a_backoff(story):
     running(story, max_failures=2)
     pauses = []
     for _ in range(2):
@@ -108,7 +108,7 @@ def test_a_failure_within_the_budget_is_tried_again_later(story):
     story.expect("JobEnded", job="job", outcome="failed")
 
 
-def test_the_pause_after_failures_has_an_end(story):
+def test_the_backoff_has_a_maximum(story):
     running(story, max_failures=10)
     for _ in range(8):
         story.ends("job", 1)
@@ -155,13 +155,13 @@ def test_a_failure_during_an_eviction_is_a_failure(story):
     story.expect("JobStarting", job="high")
 
 
-def test_143_without_term_from_us_is_a_failure(story):
+def test_exit_code_143_without_an_eviction_is_a_failure(story):
     running(story)
     story.ends("job", 143)
     story.expect("JobEnded", job="job", outcome="failed")
 
 
-def test_a_yield_nobody_asked_for_goes_back_to_the_queue(story):
+def test_an_unsolicited_yield_requeues_the_job(story):
     running(story)
     story.ends("job", 85)
     story.expect("JobRequeued", job="job", outcome="preempted", cause="exit", not_before=0)

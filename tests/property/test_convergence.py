@@ -1,6 +1,6 @@
-"""Random pools come to rest: waves of jobs arrive, passes run until one changes nothing, and then nobody has a just claim left.
+"""Random pools come to rest: waves of jobs arrive, passes run until one changes nothing, and then no valid claim is left.
 
-No protections are on, so that nothing but the gates of the actions keeps two jobs from evicting each other in turns.
+No protections are on, so that nothing but the gates of the actions keeps two jobs from evicting each other alternately.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -137,8 +137,8 @@ class History:
                         self.displaced.setdefault(victim.job, []).append(line.job)
                     if not victim.moved_to and not victim.was_reserved:
                         pushed.append((line.job, victim.job))
-                        assert not _in_turns(pushed), (
-                            f"{line.job} and {victim.job} evict each other in turns:\n{self.transcript()}"
+                        assert not _alternates(pushed), (
+                            f"{line.job} and {victim.job} evict each other alternately:\n{self.transcript()}"
                         )
         raise AssertionError(f"not at rest after {MOST_ROUNDS} rounds:\n{self.transcript()}")
 
@@ -176,15 +176,15 @@ class History:
         )
 
 
-def _in_turns(pushed: Sequence[tuple[str, str]]) -> bool:
-    """Whether the last eviction of one by the other comes after one the other way round, and that after one like it."""
+def _alternates(pushed: Sequence[tuple[str, str]]) -> bool:
+    """Whether the last eviction of one by the other follows one in the opposite direction, and that follows one like it."""
     preemptor, victim = pushed[-1]
     back = [at for at, pair in enumerate(pushed) if pair == (victim, preemptor)]
     return bool(back) and (preemptor, victim) in pushed[: back[-1]]
 
 
 def comes_to_rest(drawn: Given) -> None:
-    """Each wave settles, and a pass more, at once or an hour later, changes nothing."""
+    """Each wave settles, and one more pass, at once or an hour later, changes nothing."""
     history = History(drawn)
     for _ in history.waves_at_rest():
         pass
@@ -192,8 +192,8 @@ def comes_to_rest(drawn: Given) -> None:
     assert not history.planning.round(step=3_600_000_000).changed, history.transcript()
 
 
-def nobody_has_a_just_claim(drawn: Given) -> None:
-    """On one node of whole GPUs a look at every set of jobs shows whether a waiting job could still reclaim."""
+def no_valid_claim_is_left(drawn: Given) -> None:
+    """On one node of whole GPUs, checks every set of jobs for a pending job that could still reclaim."""
     history = History(drawn, RIGID)
     for last in history.waves_at_rest():
         claims = _claims(history.state, {line.job: history.above(line.job) for line in last.pending})
@@ -201,9 +201,9 @@ def nobody_has_a_just_claim(drawn: Given) -> None:
 
 
 def _claims(state: PoolState, waiting: Mapping[str, Sequence[str]]) -> list[str]:
-    """Waiting jobs within their project's fair share, with the jobs of a project above its own that would make room.
+    """Waiting jobs within their project's fair share, with the jobs of a project above its own that would free enough.
 
-    waiting: with those whom the job may not take, because they displaced it.
+    waiting: pending jobs, with the jobs that they may not evict because those displaced them.
     """
     snapshot = current_snapshot(state)
     shares = shares_now(snapshot)
@@ -248,26 +248,26 @@ def _over(bound: int | None, amount: int) -> bool:
 
 @settings(max_examples=25, deadline=None)
 @given(pools)
-def test_pools_come_to_rest(drawn: Given) -> None:
+def test_pools_converge(drawn: Given) -> None:
     comes_to_rest(drawn)
 
 
 @settings(max_examples=60, deadline=None)
 @given(crowded)
 @example(ALTERNATING)
-def test_no_project_below_its_share_is_left_waiting_beside_one_above(drawn: Given) -> None:
-    nobody_has_a_just_claim(drawn)
+def test_no_project_below_its_share_stays_pending_while_another_is_above(drawn: Given) -> None:
+    no_valid_claim_is_left(drawn)
 
 
 @pytest.mark.long
 @settings(max_examples=3_000, deadline=None)
 @given(pools)
-def test_pools_come_to_rest_thousands(drawn: Given) -> None:
+def test_pools_converge_thousands(drawn: Given) -> None:
     comes_to_rest(drawn)
 
 
 @pytest.mark.long
 @settings(max_examples=3_000, deadline=None)
 @given(crowded)
-def test_no_project_below_its_share_is_left_waiting_beside_one_above_thousands(drawn: Given) -> None:
-    nobody_has_a_just_claim(drawn)
+def test_no_project_below_its_share_stays_pending_while_another_is_above_thousands(drawn: Given) -> None:
+    no_valid_claim_is_left(drawn)

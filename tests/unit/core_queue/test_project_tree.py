@@ -19,7 +19,7 @@ def test_without_projects_there_is_only_the_root() -> None:
     assert tree.sibling_groups == []
 
 
-def test_the_way_up_and_the_sides_below_the_lowest_common_ancestor() -> None:
+def test_ancestors_and_the_branches_below_the_lowest_common_ancestor() -> None:
     tree = company()
     assert tree.branches["vision"].path == ("vision", "lab", "")
     assert tree.common("vision", "speech") == "lab"
@@ -30,7 +30,7 @@ def test_the_way_up_and_the_sides_below_the_lowest_common_ancestor() -> None:
     assert tree.sides("vision", "lab") == ("vision", "lab")
 
 
-def test_jobs_stand_at_leaves_and_those_of_no_leaf_at_an_unnamed_one() -> None:
+def test_jobs_belong_to_leaves_and_others_to_an_unnamed_leaf() -> None:
     tree = company()
     assert tree.leaf_of("vision") == "vision"
     assert tree.leaf_of("lab") == "lab*"
@@ -40,7 +40,7 @@ def test_jobs_stand_at_leaves_and_those_of_no_leaf_at_an_unnamed_one() -> None:
     assert tree.branches["lab*"].quota == ResourceVector(0, UNLIMITED, UNLIMITED)
 
 
-def test_what_is_not_stated() -> None:
+def test_the_defaults() -> None:
     plain = ProjectTree([project("a", quota={}, limit={})]).branches["a"]
     assert plain.quota == ResourceVector(0, UNLIMITED, UNLIMITED)
     assert plain.limit == ResourceVector(UNLIMITED, UNLIMITED, UNLIMITED)

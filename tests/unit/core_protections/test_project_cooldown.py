@@ -1,4 +1,4 @@
-"""A project that was just reclaimed from does not immediately borrow back."""
+"""A project does not borrow during its cooldown after a reclaim."""
 
 import pytest
 from tests.builders import asking
@@ -25,7 +25,7 @@ def barred(bench: Bench, job) -> str | None:
     return project_cooldown.cooldown_violation(current_snapshot(bench.state), asking(job))
 
 
-def test_who_lost_by_reclaim_waits_before_it_goes_beyond_its_quota_again():
+def test_a_reclaimed_project_does_not_exceed_its_quota_during_its_cooldown():
     pool_bench = bench()
     note_reclaimed(pool_bench.state, "web", ["vision"])
     again = pool_bench.waiting("again", project="vision", gpus=3)
@@ -45,7 +45,7 @@ def test_who_lost_by_reclaim_waits_before_it_goes_beyond_its_quota_again():
     assert project_cooldown.next_cooldown_end(pool_bench.state) is None
 
 
-def test_its_quota_is_open_to_it_all_the_while():
+def test_its_quota_stays_available_during_its_cooldown():
     pool_bench = bench()
     note_reclaimed(pool_bench.state, "web", ["vision"])
     assert barred(pool_bench, pool_bench.waiting("own", project="vision", gpus=2)) is None
@@ -53,14 +53,14 @@ def test_its_quota_is_open_to_it_all_the_while():
     assert barred(pool_bench, pool_bench.waiting("more", project="vision", gpus=2)) is not None
 
 
-def test_what_is_not_asked_for_is_not_borrowed():
+def test_a_job_without_the_reclaimed_resource_is_not_restricted():
     pool_bench = bench()
     pool_bench.running("runs", project="vision", gpus=3)
     note_reclaimed(pool_bench.state, "web", ["vision"])
     assert barred(pool_bench, pool_bench.waiting("cpu-only", project="vision", gpus=0)) is None
 
 
-def test_the_department_that_lost_does_not_borrow_through_another_team():
+def test_a_reclaimed_department_does_not_borrow_through_another_team():
     pool_bench = bench()
     pool_bench.running("runs", project="speech", gpus=2)
     note_reclaimed(pool_bench.state, "web", ["speech"])
@@ -76,20 +76,20 @@ def test_between_teams_of_one_department_the_department_is_not_marked():
 
 
 @pytest.mark.parametrize("who", ["web", "vision"])
-def test_who_was_not_reclaimed_from_borrows_as_before(who):
+def test_a_project_that_was_not_reclaimed_borrows_as_before(who):
     pool_bench = bench()
     note_reclaimed(pool_bench.state, "web", ["speech"] if who == "web" else [])
     assert barred(pool_bench, pool_bench.waiting("x", project=who, gpus=8)) is None
 
 
-def test_the_rule_can_be_off():
+def test_the_rule_can_be_disabled():
     pool_bench = bench(cooldown=0)
     note_reclaimed(pool_bench.state, "web", ["vision"])
     assert barred(pool_bench, pool_bench.waiting("again", project="vision", gpus=8)) is None
     assert project_cooldown.next_cooldown_end(pool_bench.state) is None
 
 
-def test_a_project_that_is_not_named_any_more_opens_nothing():
+def test_the_cooldown_of_a_removed_project_restricts_no_job():
     pool_bench = bench()
     pool_bench.state.reclaimed_at["gone"] = pool_bench.state.now - MINUTE
     assert project_cooldown.may_borrow_at(pool_bench.state, "gone") == pool_bench.state.now + 4 * MINUTE

@@ -1,4 +1,4 @@
-"""What people do by hand: evict, pause and go on."""
+"""Operator requests: evict, pause, resume, drain and migrate."""
 
 import pytest
 from tests.log_builder import HOUR, MINUTE, policy
@@ -17,7 +17,7 @@ def running(story, *jobs):
 # --- evict
 
 
-def test_evicted_by_hand_a_job_leaves_with_its_grace_and_waits_at_its_old_place(story):
+def test_an_evicted_job_has_its_grace_and_is_requeued_at_its_old_place(story):
     running(story)
     story.evict("train", reason="benchmark at noon")
     decided = story.expect("EvictionDecided", job="train", cause="requested", grace=150_000_000)
@@ -29,7 +29,7 @@ def test_evicted_by_hand_a_job_leaves_with_its_grace_and_waits_at_its_old_place(
     assert (story.job("train").evictions, story.job("train").failures) == (1, 0)
 
 
-def test_evicted_before_it_starts_only_its_promise_is_dropped(story):
+def test_evicting_a_job_that_has_not_started_drops_its_reservation(story):
     running(story, "one", "two")
     story.submit("next", gpus=8, cls="interactive")
     story.propose()
@@ -40,7 +40,7 @@ def test_evicted_before_it_starts_only_its_promise_is_dropped(story):
     assert story.job("next").operator_request is None
 
 
-def test_a_job_that_is_not_to_come_back_after_an_eviction_does_not(story):
+def test_a_job_that_ends_on_eviction_is_not_requeued(story):
     story.node("n1", gpus=8)
     story.runs("once", gpus=4, on_eviction="end")
     story.evict("once")
@@ -48,7 +48,7 @@ def test_a_job_that_is_not_to_come_back_after_an_eviction_does_not(story):
     story.expect("JobEnded", job="once", outcome="evicted")
 
 
-def test_who_is_about_to_end_anyway_is_not_told_twice(story):
+def test_a_job_that_is_being_evicted_is_not_evicted_again(story):
     running(story)
     asked = {"request": story.request(), "job": "train"}
     story.cycle(JobEvictionRequested(**asked), JobCancelled(request=story.request(), job="train"))
@@ -60,7 +60,7 @@ def test_who_is_about_to_end_anyway_is_not_told_twice(story):
 # --- pause
 
 
-def test_a_paused_job_gives_its_room_to_others_and_has_none_until_it_goes_on(story):
+def test_a_paused_job_frees_its_resources_until_it_is_resumed(story):
     running(story, "train", "other")
     story.submit("waits", gpus=4)
     story.pause("train", reason="data is being fixed")
@@ -79,7 +79,7 @@ def test_a_paused_job_gives_its_room_to_others_and_has_none_until_it_goes_on(sto
     story.expect("JobPlaced", job="train", attempt=2)
 
 
-def test_it_goes_back_through_the_queue(story):
+def test_a_resumed_job_goes_through_the_queue(story):
     running(story, "one", "two")
     story.pause("one")
     story.yields("one")
@@ -89,7 +89,7 @@ def test_it_goes_back_through_the_queue(story):
     assert story.state.queue == ["one"]
 
 
-def test_a_waiting_job_is_set_aside_at_once_and_nobody_is_asked_to_leave_for_it(story):
+def test_a_pending_job_is_paused_at_once_and_requests_no_preemption(story):
     running(story, "one", "two")
     story.submit("urgent", gpus=8, cls="interactive")
     assert story.state.selection is not None
@@ -99,7 +99,7 @@ def test_a_waiting_job_is_set_aside_at_once_and_nobody_is_asked_to_leave_for_it(
     story.expect("PreemptionRequested", job="urgent")
 
 
-def test_a_promise_is_dropped_and_its_victims_stay(story):
+def test_pausing_drops_a_reservation_and_its_victims_keep_running(story):
     running(story, "one", "two")
     story.submit("next", gpus=8, cls="interactive")
     story.propose()
@@ -109,7 +109,7 @@ def test_a_promise_is_dropped_and_its_victims_stay(story):
     assert story.job("next").phase == "paused"
 
 
-def test_the_head_of_the_queue_that_is_paused_lets_others_pass(story):
+def test_a_paused_head_of_the_queue_blocks_no_other_job(story):
     running(story)
     story.submit("big", gpus=8)
     story.submit("small", gpus=4)
@@ -118,7 +118,7 @@ def test_the_head_of_the_queue_that_is_paused_lets_others_pass(story):
     story.expect("JobPlaced", job="small")
 
 
-def test_who_leaves_for_somebody_already_is_set_aside_when_it_has_left(story):
+def test_a_victim_that_is_paused_is_suspended_once_its_eviction_is_complete(story):
     running(story, "one", "two")
     story.submit("next", gpus=8, cls="interactive")
     story.propose()
@@ -129,7 +129,7 @@ def test_who_leaves_for_somebody_already_is_set_aside_when_it_has_left(story):
     assert story.job("one").phase == "paused"
 
 
-def test_who_was_spared_but_is_paused_leaves_all_the_same(story):
+def test_a_paused_job_is_evicted_although_its_earlier_eviction_was_cancelled(story):
     running(story, "one", "two")
     story.submit("next", gpus=8, cls="interactive")
     story.propose()
@@ -139,7 +139,7 @@ def test_who_was_spared_but_is_paused_leaves_all_the_same(story):
     story.expect("EvictionDecided", job="one", cause="paused")
 
 
-def test_told_to_go_on_while_it_still_leaves_it_waits_when_it_has_left(story):
+def test_a_job_resumed_during_its_eviction_is_pending_afterwards(story):
     running(story)
     story.pause("train")
     story.begin("train")
@@ -149,7 +149,7 @@ def test_told_to_go_on_while_it_still_leaves_it_waits_when_it_has_left(story):
     story.expect("JobPlaced", job="train", attempt=2)
 
 
-def test_a_paused_job_whose_owner_wants_no_second_start_is_kept_all_the_same(story):
+def test_a_paused_job_is_kept_even_if_it_ends_on_eviction(story):
     story.node("n1", gpus=8)
     story.runs("once", gpus=4, on_eviction="end")
     story.pause("once")
@@ -157,7 +157,7 @@ def test_a_paused_job_whose_owner_wants_no_second_start_is_kept_all_the_same(sto
     assert story.job("once").phase == "paused"
 
 
-def test_cancelled_while_it_is_paused_it_ends(story):
+def test_a_paused_job_can_be_cancelled(story):
     running(story)
     story.pause("train")
     story.yields("train")
@@ -165,7 +165,7 @@ def test_cancelled_while_it_is_paused_it_ends(story):
     story.expect("JobEnded", job="train", outcome="cancelled")
 
 
-def test_it_asks_for_no_share_while_it_is_paused(tell):
+def test_a_paused_job_has_no_demand_for_fair_share(tell):
     story = tell(policy(projects=[{"name": "red", "quota": {"gpus": 4}}, {"name": "blue", "quota": {"gpus": 4}}]))
     story.node("n1", gpus=8)
     story.runs("there", gpus=8, project="blue")
@@ -176,7 +176,7 @@ def test_it_asks_for_no_share_while_it_is_paused(tell):
     assert current_snapshot(story.state).usage.requested("red")[0] == 8000
 
 
-def test_finished_inside_its_grace_it_has_ended(story):
+def test_a_job_that_succeeds_within_its_grace_has_ended(story):
     running(story)
     story.pause("train")
     story.begin("train")
@@ -187,7 +187,7 @@ def test_finished_inside_its_grace_it_has_ended(story):
 # --- drain
 
 
-def test_a_drained_node_gets_nothing_new(story):
+def test_a_drained_node_gets_no_new_tasks(story):
     story.node("n1", gpus=8)
     story.drain("n1", "graceful")
     story.submit("train", gpus=4)
@@ -196,7 +196,7 @@ def test_a_drained_node_gets_nothing_new(story):
     story.expect("JobPlaced", job="train")
 
 
-def test_drained_gracefully_jobs_may_finish_until_the_deadline(story):
+def test_under_a_graceful_drain_jobs_may_finish_until_the_deadline(story):
     running(story, "short", "long")
     story.drain("n1", "graceful", 10 * MINUTE, "new driver")
     story.expect_only()
@@ -211,11 +211,11 @@ def test_drained_gracefully_jobs_may_finish_until_the_deadline(story):
 
 
 def listens(story, job):
-    """It has said that it hears notices."""
+    """It has registered as cooperative."""
     story.cycle(*(TaskProgressed(**story.at(job, task.index), step=1) for task in story.job(job).tasks))
 
 
-def test_drained_gracefully_a_job_that_listens_moves_where_there_is_room(story):
+def test_under_a_graceful_drain_a_cooperative_job_moves_to_free_resources(story):
     running(story, "listens", "deaf")
     listens(story, "listens")
     story.node("n2", gpus=8)
@@ -228,7 +228,7 @@ def test_drained_gracefully_a_job_that_listens_moves_where_there_is_room(story):
     assert story.job("listens").evictions == 0
 
 
-def test_it_moves_when_room_comes_or_when_it_first_says_that_it_listens(story):
+def test_it_moves_once_resources_are_free_or_once_it_registers_as_cooperative(story):
     running(story, "early", "late")
     listens(story, "early")
     story.drain("n1", "graceful")
@@ -240,7 +240,7 @@ def test_it_moves_when_room_comes_or_when_it_first_says_that_it_listens(story):
     story.expect("MigrationDecided", job="late")
 
 
-def test_an_undrain_takes_back_what_nobody_was_told_of(story):
+def test_an_undrain_cancels_evictions_without_notice(story):
     running(story, "told", "untold")
     story.drain("n1", "quick")
     story.begin("told")
@@ -251,7 +251,7 @@ def test_an_undrain_takes_back_what_nobody_was_told_of(story):
     assert story.job("untold").evictions == 0
 
 
-def test_members_alone_that_nobody_was_told_of_stay_too(story):
+def test_an_undrain_cancels_evictions_of_single_members_without_notice(story):
     story.node("n1", gpus=2)
     story.node("n2", gpus=2)
     story.runs("wide", gpus=1, tasks=4, min_tasks=2)
@@ -261,7 +261,7 @@ def test_members_alone_that_nobody_was_told_of_stay_too(story):
     assert not any(task.eviction for task in story.job("wide").tasks)
 
 
-def test_an_eviction_for_another_drained_node_stands(story):
+def test_an_undrain_keeps_evictions_for_another_drained_node(story):
     story.node("n1", gpus=8)
     story.node("n2", gpus=8)
     story.runs("gang", gpus=8, tasks=2)
@@ -271,7 +271,7 @@ def test_an_eviction_for_another_drained_node_stands(story):
     assert story.job("gang").phase == "evicting"
 
 
-def test_drained_gracefully_without_a_deadline_nobody_is_stopped(story):
+def test_a_graceful_drain_without_a_deadline_evicts_no_job(story):
     running(story)
     story.drain("n1", "graceful")
     story.wait(24 * HOUR)
@@ -279,7 +279,7 @@ def test_drained_gracefully_without_a_deadline_nobody_is_stopped(story):
 
 
 @pytest.mark.parametrize(("mode", "grace"), [("quick", 150_000_000), ("fast", 5_000_000)])
-def test_drained_quickly_or_fast_they_leave_now(story, mode, grace):
+def test_other_drain_modes_evict_at_once(story, mode, grace):
     running(story)
     story.drain("n1", mode)
     story.expect("EvictionDecided", job="train", cause="drain", grace=grace)
@@ -298,7 +298,7 @@ def test_a_second_request_replaces_the_first(story):
     story.expect("EvictionDecided", job="train", grace=5_000_000)
 
 
-def test_promises_on_a_drained_node_go_elsewhere(story):
+def test_reservations_on_a_drained_node_are_made_anew_elsewhere(story):
     story.node("n1", gpus=8)
     story.runs("low", gpus=8)
     story.submit("high", gpus=8, cls="interactive")
@@ -312,7 +312,7 @@ def test_promises_on_a_drained_node_go_elsewhere(story):
     assert [share.node for share in placed.placement] == [1]
 
 
-def test_an_elastic_job_goes_on_without_the_members_that_stood_there(story):
+def test_an_elastic_job_continues_without_its_members_on_a_drained_node(story):
     story.node("n1", gpus=2)
     story.node("n2", gpus=2)
     story.runs("wide", gpus=1, tasks=4, min_tasks=2)
@@ -348,7 +348,7 @@ def test_a_jump_of_the_clock_moves_no_deadline(story):
 # --- migrate
 
 
-def test_a_migrated_job_starts_where_its_place_was_kept(story):
+def test_a_migrated_job_starts_on_its_reservation(story):
     running(story)
     story.node("n2", gpus=8)
     story.migrate("train", reason="n1 is noisy")
@@ -365,7 +365,7 @@ def test_a_migrated_job_starts_where_its_place_was_kept(story):
     assert ([task.node for task in story.job("train").tasks], story.job("train").evictions) == ([1], 0)
 
 
-def test_it_goes_to_the_node_that_was_named(story):
+def test_a_migration_uses_the_requested_node(story):
     running(story)
     story.node("n2", gpus=8)
     story.node("n3", gpus=8)
@@ -373,7 +373,7 @@ def test_it_goes_to_the_node_that_was_named(story):
     assert [share.node for share in story.expect("MigrationDecided").placement] == [2]
 
 
-def test_a_gang_moves_whole_and_never_onto_its_own_room(story):
+def test_a_gang_migrates_whole_and_never_onto_its_own_resources(story):
     story.node("n1", gpus=4)
     story.node("n2", gpus=4)
     story.runs("gang", gpus=4, tasks=2)
@@ -382,7 +382,7 @@ def test_a_gang_moves_whole_and_never_onto_its_own_room(story):
     assert {share.node for share in story.expect("MigrationDecided").placement} == {2}
 
 
-def test_without_a_place_it_stays_and_is_told_why(story):
+def test_a_migration_without_a_placement_is_refused_with_a_reason(story):
     running(story)
     story.node("n2", gpus=2)
     story.migrate("train")
@@ -391,7 +391,7 @@ def test_without_a_place_it_stays_and_is_told_why(story):
     assert (story.job("train").phase, story.job("train").operator_request) == ("running", None)
 
 
-def test_room_that_is_only_on_its_way_out_is_no_place(story):
+def test_releasing_resources_are_no_destination_for_a_migration(story):
     story.node("n1", gpus=4)
     story.runs("train", gpus=4)
     story.node("n2", gpus=4)
@@ -401,7 +401,7 @@ def test_room_that_is_only_on_its_way_out_is_no_place(story):
     assert "evicting jobs" in story.expect("MigrationRefused", job="train").reason
 
 
-def test_it_keeps_to_the_nodes_that_it_names(story):
+def test_a_migration_respects_the_job_s_node_list(story):
     story.node("n1", gpus=8)
     story.runs("here", TaskGroup(gpu_milli=1000, nodes=("n1",)))
     story.node("n2", gpus=8)
@@ -409,7 +409,7 @@ def test_it_keeps_to_the_nodes_that_it_names(story):
     assert "not in the job's node list" in story.expect("MigrationRefused").reason
 
 
-def test_its_place_gone_before_anybody_was_told_it_stays(story):
+def test_a_migration_whose_reservation_is_lost_before_the_notice_is_cancelled(story):
     running(story)
     story.node("n2", gpus=8)
     story.migrate("train")
@@ -419,7 +419,7 @@ def test_its_place_gone_before_anybody_was_told_it_stays(story):
     assert story.job("train").phase == "running"
 
 
-def test_its_place_gone_after_it_was_told_it_waits(story):
+def test_a_migration_whose_reservation_is_lost_after_the_notice_requeues_the_job(story):
     running(story)
     story.node("n2", gpus=8)
     story.migrate("train")
@@ -432,7 +432,7 @@ def test_its_place_gone_after_it_was_told_it_waits(story):
     assert (placed.action, [share.node for share in placed.placement]) == ("allocate", [0])
 
 
-def test_paused_on_its_way_it_needs_no_place_any_more(story):
+def test_a_migrating_job_that_is_paused_loses_its_reservation(story):
     running(story)
     story.node("n2", gpus=8)
     story.migrate("train")
@@ -443,7 +443,7 @@ def test_paused_on_its_way_it_needs_no_place_any_more(story):
     assert story.job("train").phase == "paused"
 
 
-def test_a_job_that_ends_on_eviction_is_moved_all_the_same(story):
+def test_a_job_that_ends_on_eviction_can_be_migrated(story):
     story.node("n1", gpus=8)
     story.runs("once", gpus=4, on_eviction="end")
     story.node("n2", gpus=8)
@@ -452,7 +452,7 @@ def test_a_job_that_ends_on_eviction_is_moved_all_the_same(story):
     story.expect("JobStarting", job="once")
 
 
-def test_failed_on_its_way_out_it_counts_as_failed(story):
+def test_a_job_that_fails_during_its_eviction_has_failed(story):
     running(story)
     story.node("n2", gpus=8)
     story.migrate("train")

@@ -1,4 +1,4 @@
-"""What came of a record: told from the records after it, and that it is still open where none of them settles it."""
+"""The outcome of a record: derived from later records, or open where none of them decides it."""
 
 import pytest
 from tests.log_builder import MINUTE, SECOND, Story
@@ -55,14 +55,14 @@ def test_a_request_that_was_refused_says_why() -> None:
     )
 
 
-def test_a_request_that_nobody_answered_in_time_lapses_and_is_asked_again(asked: Story) -> None:
+def test_a_request_without_a_proposal_in_time_is_repeated(asked: Story) -> None:
     asked.wait(MINUTE)
     (texts,) = came_of(asked, decisions.PreemptionRequested)
     assert texts.startswith("Victim selection timed out, and the request lapsed at 01-01 00:01:05, 5s later")
     assert came_of(asked, decisions.SelectionTimedOut)[0].startswith("Victim selection was started again, as selection 2, at ")
 
 
-def test_a_decision_follows_each_victim_and_the_asker(asked: Story) -> None:
+def test_a_decision_is_followed_for_each_victim_and_the_preemptor(asked: Story) -> None:
     asked.propose()
     assert came_of(asked, decisions.PreemptionDecided) == ["low is still being evicted.", "high has not started yet."]
     asked.yields("low", after=5 * SECOND)
@@ -72,7 +72,7 @@ def test_a_decision_follows_each_victim_and_the_asker(asked: Story) -> None:
     ]
 
 
-def test_a_plan_that_was_given_up_let_its_victim_stay(asked: Story) -> None:
+def test_an_abandoned_preemption_leaves_its_victim_running(asked: Story) -> None:
     asked.propose()
     asked.abandon("high")
     texts = came_of(asked, decisions.PreemptionDecided)
@@ -114,7 +114,7 @@ def test_a_policy_says_until_when_it_was_in_force(asked: Story) -> None:
     assert came_of(asked, facts.PolicyApplied)[0].startswith("It was replaced at ")
 
 
-def test_no_record_of_a_long_story_is_told_ungrammatically(asked: Story) -> None:
+def test_every_record_of_a_long_story_has_grammatical_sentences(asked: Story) -> None:
     asked.propose()
     asked.yields("low")
     asked.started("high")
@@ -128,7 +128,7 @@ def test_no_record_of_a_long_story_is_told_ungrammatically(asked: Story) -> None
             assert text[0].isupper() or text.startswith(("low", "high", "n1")), text
 
 
-def test_it_stops_looking_when_all_is_known(asked: Story) -> None:
+def test_it_reads_no_further_than_needed(asked: Story) -> None:
     asked.propose()
     request = next(record for record in asked.records if isinstance(record.data, decisions.PreemptionRequested))
     outcome = Outcome(request)
@@ -139,7 +139,7 @@ def test_it_stops_looking_when_all_is_known(asked: Story) -> None:
     assert Outcome(next(record for record in asked.records if isinstance(record.data, facts.PoolCreated))).known
 
 
-def test_every_type_of_record_can_be_asked_what_came_of_it() -> None:
+def test_every_record_type_has_an_outcome() -> None:
     """Types that leave nothing open say nothing; none fails."""
     from tests.unit.client.test_record_lines import EXAMPLES, record
 

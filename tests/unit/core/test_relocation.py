@@ -1,11 +1,11 @@
-"""Jobs, and surplus tasks of jobs that go on, that leave for a place that is kept for them."""
+"""Relocated jobs, and relocated surplus tasks of jobs that continue: eviction with a reservation elsewhere."""
 
 import pytest
 from tests.log_builder import HOUR, MINUTE, policy
 
 
 def moving(story):
-    """`low` runs on n1, `high` wants all of n1, and n2 has room for `low`."""
+    """`low` runs on n1, `high` requests all of n1, and `low` fits on n2."""
     story.node("n1", gpus=8)
     story.runs("low", gpus=4)
     story.submit("high", gpus=8, cls="interactive")
@@ -15,7 +15,7 @@ def moving(story):
     assert [(share.node, share.devices) for share in choice.moved_to] == [(1, "0-3")]
 
 
-def test_the_place_is_kept_while_it_leaves(story):
+def test_the_reservation_is_kept_during_the_eviction(story):
     moving(story)
     assert [task.node for task in story.job("low").reservation] == [1]
     assert story.state.nodes[1].reserved.devices == 0b1111
@@ -23,7 +23,7 @@ def test_the_place_is_kept_while_it_leaves(story):
     story.expect("JobPending", job="other")
 
 
-def test_it_goes_straight_to_its_new_place(story):
+def test_it_starts_on_its_reservation(story):
     moving(story)
     story.yields("low")
     story.expect("JobRequeued", job="low", cause="preemption")
@@ -34,21 +34,21 @@ def test_it_goes_straight_to_its_new_place(story):
     assert story.job("low").reservation == []
 
 
-def test_given_up_the_place_is_free_again(story):
+def test_an_abandoned_preemption_frees_the_reservation(story):
     moving(story)
     story.cancel("high")
     story.expect("EvictionCancelled", job="low")
     assert (story.job("low").reservation, story.state.nodes[1].reserved.devices) == ([], 0)
 
 
-def test_the_place_is_gone(story):
+def test_the_reservation_is_lost(story):
     moving(story)
     story.silent("n2")
     story.expect("ReservationDropped", job="low", reason="resources-lost")
     assert story.job("low").reservation == []
 
 
-def test_the_place_is_not_kept_for_ever(tell):
+def test_the_reservation_expires(tell):
     story = tell(policy(preemption={"reservation_expiry": "1m"}))
     moving(story)
     story.begin("low")
@@ -58,20 +58,20 @@ def test_the_place_is_not_kept_for_ever(tell):
     assert story.job("low").reservation == []
 
 
-def test_cancelled_it_needs_no_place(story):
+def test_a_cancelled_job_loses_its_reservation(story):
     moving(story)
     story.cancel("low", after=MINUTE)
     assert story.state.nodes[1].reserved.devices == 0
 
 
-def test_scaled_it_is_placed_anew(story):
+def test_a_scaled_job_is_placed_anew(story):
     moving(story)
     story.scale("low", 2)
     assert (story.job("low").reservation, story.state.nodes[1].reserved.devices) == ([], 0)
 
 
-def test_its_new_place_may_be_what_another_loses_by_the_same_decision(story):
-    """`pair` was promised n2 and what `lower` leaves on n1; `urgent` takes n1 from everyone, and `low` gets n2."""
+def test_its_reservation_may_be_on_resources_of_another_victim_of_the_decision(story):
+    """`pair` is reserved on n2 and on the resources of `lower` on n1; `urgent` takes n1 from everyone, and `low` gets n2."""
     story.node("n1", gpus=8)
     story.runs("low", gpus=4)
     story.runs("lower", gpus=4)
@@ -87,7 +87,7 @@ def test_its_new_place_may_be_what_another_loses_by_the_same_decision(story):
 
 
 def shrinking(story):
-    """`wide` may lose three of its four tasks, all on n1; `high` wants half of n1, and n2 has room for one of them."""
+    """`wide` may lose three of its four tasks, all on n1; `high` requests half of n1, and one of them fits on n2."""
     story.node("n1", gpus=8)
     story.runs("wide", gpus=2, tasks=4, min_tasks=1)
     story.submit("high", gpus=4, cls="interactive")
@@ -97,7 +97,7 @@ def shrinking(story):
     assert (choice.tasks, [(share.node, share.tasks) for share in choice.moved_to]) == ("2-3", [(1, "2")])
 
 
-def test_a_place_is_kept_for_surplus_that_leaves_while_its_job_goes_on(story):
+def test_evicted_surplus_has_a_reservation_while_its_job_continues(story):
     shrinking(story)
     assert story.job("wide").phase == "running"
     assert [(task.index, task.node) for task in story.job("wide").reservation] == [(2, 1)]
@@ -105,7 +105,7 @@ def test_a_place_is_kept_for_surplus_that_leaves_while_its_job_goes_on(story):
     story.expect("JobPending", job="other")
 
 
-def test_it_joins_its_job_again_at_the_new_place_in_the_same_attempt(story):
+def test_relocated_surplus_rejoins_its_job_in_the_same_attempt(story):
     shrinking(story)
     story.yields("wide")
     story.expect("JobShrunk", job="wide", tasks="2-3")
@@ -118,7 +118,7 @@ def test_it_joins_its_job_again_at_the_new_place_in_the_same_attempt(story):
     assert story.members("wide", "running") == [0, 1, 2]
 
 
-def test_surplus_whose_plan_is_withdrawn_stays_and_needs_no_other_place(story):
+def test_surplus_of_an_abandoned_preemption_stays_and_loses_its_reservation(story):
     shrinking(story)
     story.cancel("high")
     story.expect("EvictionCancelled", job="wide", tasks="2-3", notified=False)
@@ -126,7 +126,7 @@ def test_surplus_whose_plan_is_withdrawn_stays_and_needs_no_other_place(story):
     assert story.members("wide", "running") == [0, 1, 2, 3]
 
 
-def test_told_already_and_spared_it_needs_no_other_place_either(story):
+def test_surplus_whose_eviction_is_cancelled_after_the_notice_loses_its_reservation(story):
     shrinking(story)
     story.begin("wide")
     story.cancel("high")
@@ -137,7 +137,7 @@ def test_told_already_and_spared_it_needs_no_other_place_either(story):
     story.expect("JobShrunk", job="wide", tasks="3")
 
 
-def test_its_place_goes_with_the_machine(story):
+def test_the_reservation_of_surplus_is_lost_with_its_node(story):
     shrinking(story)
     story.silent("n2")
     story.expect("ReservationDropped", job="wide", reason="resources-lost", tasks="2")
@@ -147,7 +147,7 @@ def test_its_place_goes_with_the_machine(story):
     assert story.members("wide") == [0, 1]
 
 
-def test_its_place_is_not_kept_for_ever(tell):
+def test_the_reservation_of_surplus_expires(tell):
     story = tell(policy(preemption={"reservation_expiry": "1m"}))
     shrinking(story)
     story.begin("wide")
@@ -156,8 +156,8 @@ def test_its_place_is_not_kept_for_ever(tell):
 
 
 @pytest.mark.parametrize("end", ["cancel", "failure", "finish"])
-def test_a_place_for_a_part_is_none_for_the_job(story, end):
-    """Whatever becomes of the job while some of it leaves: it does not begin anew on a place for less than it needs."""
+def test_a_reservation_for_surplus_is_not_one_for_the_job(story, end):
+    """A job never restarts on a reservation smaller than its minimum, whatever happens during the eviction of members."""
     shrinking(story)
     story.begin("wide")
     if end == "cancel":
@@ -172,14 +172,14 @@ def test_a_place_for_a_part_is_none_for_the_job(story, end):
     assert (story.job("wide").reservation, story.state.nodes[1].reserved.devices) == ([], 0)
 
 
-def test_a_member_that_finishes_on_its_way_out_needs_no_other_place(story):
+def test_a_member_that_succeeds_during_its_eviction_loses_its_reservation(story):
     shrinking(story)
     story.begin("wide")
     story.ends("wide", 0, task=2)
     assert (story.job("wide").reservation, story.state.nodes[1].reserved.devices) == ([], 0)
 
 
-def test_to_make_room_in_one_piece_only_surplus_moves(tell):
+def test_to_free_one_node_only_surplus_is_relocated(tell):
     story = tell(policy(preemption={"max_migrations": None}))
     story.node("n1", gpus=8)
     story.runs("wide", gpus=2, tasks=4, min_tasks=1)

@@ -1,4 +1,4 @@
-"""What a task says while it runs and while it leaves: what the log keeps of it, and what that changes."""
+"""Reports of a task while it runs and during its eviction: what the log records of them, and their effect."""
 
 import pytest
 from tests.log_builder import MINUTE, SECOND, Story, digest
@@ -24,7 +24,7 @@ def saved(story, job, step, task=0, checkpoint_age=0, **other):
 
 @pytest.fixture
 def leaving(story: Story) -> Story:
-    """A gang of two that has to leave, and was told. It may not fail even once."""
+    """A gang of two with an eviction notice. It may not fail even once."""
     story.node("n1", gpus=4)
     story.runs("gang", gpus=2, tasks=2)
     story.submit("high", gpus=4, cls="inference", after=MINUTE)
@@ -36,7 +36,7 @@ def leaving(story: Story) -> Story:
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 85, 143, -9, -11])
-def test_who_acknowledged_is_preempted_whatever_it_ends_with(leaving, code):
+def test_a_task_that_acknowledged_is_preempted_whatever_its_exit_code(leaving, code):
     for task in (0, 1):
         stage(leaving, "gang", "acknowledged", task, step=101)
     leaving.ends("gang", code)
@@ -44,8 +44,8 @@ def test_who_acknowledged_is_preempted_whatever_it_ends_with(leaving, code):
     assert (leaving.job("gang").failures, leaving.job("gang").evictions) == (0, 1)
 
 
-def test_who_fails_because_another_of_its_gang_left_has_not_failed(leaving):
-    """torchrun ends the workers of a rank that left with 1, whether they had acknowledged or not."""
+def test_a_member_that_fails_after_another_member_s_eviction_has_not_failed(leaving):
+    """torchrun ends the workers of an evicted rank with exit code 1, whether they had acknowledged or not."""
     stage(leaving, "gang", "acknowledged", 0)
     leaving.ends("gang", 85, task=0)
     leaving.ends("gang", 1, task=1)
@@ -53,13 +53,13 @@ def test_who_fails_because_another_of_its_gang_left_has_not_failed(leaving):
     assert leaving.job("gang").failures == 0
 
 
-def test_a_gang_in_which_nobody_acknowledged_can_fail_in_its_grace(leaving):
+def test_a_gang_without_an_acknowledgement_can_fail_in_its_grace(leaving):
     leaving.ends("gang", 1, task=0)
     leaving.ends("gang", 85, task=1)
     leaving.expect("JobEnded", job="gang", outcome="failed")
 
 
-def test_a_gang_that_fails_before_it_is_told_has_failed(story):
+def test_a_gang_that_fails_before_its_notice_has_failed(story):
     story.node("n1", gpus=4)
     story.runs("gang", gpus=2, tasks=2)
     story.ends("gang", 1, task=0)
@@ -84,7 +84,7 @@ def test_each_stage_is_known_with_its_time(leaving):
 # --- what a job's checkpoints are worth
 
 
-def test_a_checkpoint_makes_a_job_cheaper_to_take(story):
+def test_a_checkpoint_makes_a_job_cheaper_to_evict(story):
     story.node("n1", gpus=4)
     story.runs("low", gpus=4)
     story.wait(30 * MINUTE)
@@ -100,7 +100,7 @@ def test_a_checkpoint_makes_a_job_cheaper_to_take(story):
     assert story.expect("JobRequeued").lost_gpu_ms == 4 * (1000 + 60_000)
 
 
-def test_of_those_who_save_the_one_furthest_behind_counts(story):
+def test_the_oldest_checkpoint_of_the_ranks_counts(story):
     story.node("n1", gpus=4)
     story.runs("gang", tasks=3, gpus=1)
     story.wait(MINUTE)
@@ -110,7 +110,7 @@ def test_of_those_who_save_the_one_furthest_behind_counts(story):
     assert story.job("gang").last_checkpoint == story.time - 10 * SECOND
 
 
-def test_what_a_gang_saved_without_agreement_is_worth_nothing(story):
+def test_checkpoints_without_a_common_step_do_not_count(story):
     story.node("n1", gpus=4)
     story.runs("gang", tasks=2, gpus=1)
     saved(story, "gang", 10, agreed=False)
@@ -120,7 +120,7 @@ def test_what_a_gang_saved_without_agreement_is_worth_nothing(story):
     assert story.job("alone").last_checkpoint == story.time
 
 
-def test_how_far_a_job_came_is_known_when_it_is_back(leaving):
+def test_the_step_of_a_job_is_known_when_it_resumes(leaving):
     stage(leaving, "gang", "checkpoint_committed", task=1, checkpoint=checkpoint(103))
     leaving.ends("gang", 85)
     assert leaving.job("gang").step == 103
@@ -164,7 +164,7 @@ def test_the_soft_deadline_is_the_policys_or_the_classs_or_the_jobs(tell, policy
 # --- the executor
 
 
-def test_a_plan_that_fails_half_way_spares_those_not_yet_told(story):
+def test_a_partly_started_preemption_that_is_abandoned_cancels_evictions_without_notice(story):
     story.node("n1", gpus=4)
     for name in ("told", "not-told"):
         story.runs(name, gpus=2)

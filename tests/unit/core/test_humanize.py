@@ -32,7 +32,7 @@ def test_costs_are_rounded_to_a_tenth(gpu_ms: int) -> None:
     ("micros", "text"),
     [(0, "0ms"), (512_345, "512ms"), (999_499, "999ms"), (1_499_999, "1s"), (1_500_000, "2s"), (59_700_000, "1m")],
 )
-def test_what_was_measured_is_told_to_the_nearest_second_or_millisecond(micros: int, text: str) -> None:
+def test_measurements_are_rounded_to_the_nearest_second_or_millisecond(micros: int, text: str) -> None:
     assert nearest_text(micros) == text
 
 

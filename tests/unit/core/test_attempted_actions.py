@@ -1,4 +1,4 @@
-"""When one action after the other finds nobody, the record says of each whom it left out by which rule, within 64 KiB."""
+"""When every action fails, the record lists for each one the excluded candidates and the rule, within 64 KiB."""
 
 import json
 from typing import get_args, get_type_hints
@@ -37,7 +37,7 @@ def refusal(story: Story) -> decisions.PreemptionRefused:
     return next(iter(story.decisions("PreemptionRefused")))
 
 
-def test_a_refusal_says_of_every_verb_whom_it_left_out(story: Story) -> None:
+def test_a_refusal_lists_for_every_action_the_excluded_candidates(story: Story) -> None:
     why = refusal(story).explanation
     assert refusal(story).action == "preempt"
     assert {group.rule: group.examples for group in why.excluded} == {"not-preemptible": ("server",), "scope": ("kept",)}
@@ -51,7 +51,7 @@ def test_a_refusal_says_of_every_verb_whom_it_left_out(story: Story) -> None:
     assert reclaim.would_need.endswith("of 'kept', which has a label that the policy excludes")
 
 
-def test_the_sentences_name_the_verb(story: Story) -> None:
+def test_the_sentences_name_the_action(story: Story) -> None:
     record = next(record for record in story.records if isinstance(record.data, decisions.PreemptionRefused))
     texts = [sentence.text for section in explain_record(record) for sentence in section.sentences]
     assert any(text.startswith("Action reclaim found no victims: ") for text in texts)
@@ -62,12 +62,12 @@ def test_the_sentences_name_the_verb(story: Story) -> None:
     assert "; reclaim: " in missing_text(refusal(story))
 
 
-def test_the_job_tells_the_same(story: Story) -> None:
+def test_the_explanation_of_the_job_is_the_same(story: Story) -> None:
     texts = [s.text for section in explain_job(story.state, story.job("asks"), story.records) for s in section.sentences]
     assert any(text.startswith("Action reclaim found no victims: ") for text in texts)
 
 
-def test_the_full_list_is_made_for_every_verb(story: Story) -> None:
+def test_the_full_list_is_made_for_every_action(story: Story) -> None:
     proposal = next(record.data for record in story.records if isinstance(record.data, facts.ProposalReceived))
     assert isinstance(proposal, facts.ProposalReceived)
     found = candidates(folded(story.wires[: proposal.computed_at + 1]), refusal(story), proposal.proposals)
@@ -76,7 +76,7 @@ def test_the_full_list_is_made_for_every_verb(story: Story) -> None:
     assert shielded == {"server": "not-preemptible", "kept": "excluded", "mine": "own-project"}
 
 
-def test_a_verb_that_succeeds_says_what_the_one_before_lacked() -> None:
+def test_an_action_that_succeeds_names_what_the_previous_one_lacked() -> None:
     rules = policy(
         projects=[{"name": "a", "quota": {"gpus": 2}}, {"name": "b", "quota": {"gpus": 6}}],
         protections={"excluded": [{"keep": "yes"}]},
@@ -93,7 +93,7 @@ def test_a_verb_that_succeeds_says_what_the_one_before_lacked() -> None:
     assert {group.rule: group.examples for group in reclaim.excluded} == {"excluded": ("kept",), "own-project": ("low",)}
 
 
-def test_a_verb_that_may_not_be_tried_is_not_listed() -> None:
+def test_an_action_that_is_not_allowed_is_not_listed() -> None:
     story = Story()
     story.node("n1", gpus=2)
     story.runs("fixed", gpus=2, preemptible=False)
@@ -104,7 +104,7 @@ def test_a_verb_that_may_not_be_tried_is_not_listed() -> None:
     assert "preempt:" not in missing_text(refusal(story))
 
 
-def test_the_most_that_an_explanation_can_say_fits_into_64_kib() -> None:
+def test_the_largest_explanation_fits_into_64_kib() -> None:
     """Every rule, with five names of 63 characters each, under three actions; a runner-up of 50; costs of 64 classes."""
     group = [{"rule": rule.name, "jobs": 10**9, "examples": [f"{'n' * 62}{at}" for at in range(5)]} for rule in RULES]
     cost = {"classes": [{"priority": 10**9 - at, "gpu_milli": 10**12} for at in range(64)], "lost_gpu_ms": 10**15,
@@ -123,7 +123,7 @@ def values(kind: type, field: str) -> set[str]:
     return set(get_args(get_type_hints(kind)[field]))
 
 
-def test_every_cause_and_every_refusal_has_its_words() -> None:
+def test_every_cause_and_every_refusal_has_a_sentence() -> None:
     assert set(EVICTION_CAUSES) == values(decisions.EvictionDecided, "cause")
     assert set(REFUSAL_REASONS) == values(decisions.PreemptionRefused, "reason")
     assert values(AttemptedAction, "action") == {"consolidate", "reclaim", "preempt"}

@@ -1,4 +1,4 @@
-"""Delay before displacing others, and what happens to gangs that wait too long."""
+"""Preemption delay, and schedule timeout of pending gangs."""
 
 import pytest
 from tests.log_builder import MINUTE, SECOND
@@ -8,7 +8,7 @@ from bailiff_core.decision_cycle import wake_at
 from bailiff_core.queue.preemption_delay import may_preempt_from
 
 
-def test_preemption_delay_counts_from_submit_and_a_job_may_say_otherwise(tell):
+def test_preemption_delay_counts_from_submit_and_a_job_may_override_it(tell):
     story = tell(rules(protections={"preemption_delay": "5m"}))
     story.submit("a", gpus=8)
     story.submit("b", gpus=8, preemption_delay=MINUTE)
@@ -31,7 +31,7 @@ def test_preemption_delay_counts_anew_from_an_eviction_but_not_from_a_failure(te
     assert may_preempt_from(story.state, story.job("job")) == story.time + 5 * MINUTE
 
 
-def test_the_end_of_a_delay_is_a_moment_to_wake_for(tell):
+def test_the_end_of_a_delay_is_a_wake_up_time(tell):
     story = tell(rules(protections={"preemption_delay": "5m"}))
     story.submit("a", gpus=8)
     story.submit("other", gpus=8, cls="build", preemption_delay=MINUTE)
@@ -52,7 +52,7 @@ def test_preemption_delay_does_not_bind_allocate(tell):
 @pytest.mark.parametrize(("then", "kinds"), [
     ("report", ["ScheduleTimedOut"]), ("pass", ["ScheduleTimedOut"]), ("fail", ["ScheduleTimedOut", "JobEnded"]),
 ])  # fmt: skip
-def test_a_gang_that_waits_too_long_is_told_of_once_and_then(tell, then, kinds):
+def test_a_schedule_timeout_is_recorded_once_and_followed_by_the_policy_s_action(tell, then, kinds):
     story = tell(rules(protections={"schedule_timeout": {"after": "5m", "action": then}}))
     story.submit("gang", gpus=8, tasks=2)
     assert story.wait(5 * MINUTE - 1) == []
@@ -81,13 +81,13 @@ def test_each_wait_has_its_own_time_out(tell):
     assert len(list(story.decisions("ScheduleTimedOut"))) == 2
 
 
-def test_without_the_rule_a_gang_waits_for_ever(tell):
+def test_without_the_rule_a_gang_is_pending_for_ever(tell):
     story = tell(rules())
     story.submit("gang", gpus=8)
     assert story.wait(600 * MINUTE) == []
 
 
-def test_who_gets_its_place_at_the_last_moment_has_not_timed_out(tell):
+def test_a_gang_placed_at_the_deadline_has_not_timed_out(tell):
     story = tell(rules(protections={"schedule_timeout": {"after": "5m", "action": "fail"}}))
     story.submit("gang", gpus=8)
     story.time += 5 * MINUTE

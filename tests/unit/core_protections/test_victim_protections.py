@@ -19,7 +19,7 @@ def shield(bench: Bench, unit, action="preempt") -> str | None:
     return excluded_by(bench.state, action, bench.preemptor, unit)
 
 
-def test_without_protections_whatever_is_lower_and_preemptible_may_go():
+def test_without_protections_every_lower_preemptible_job_may_be_a_victim():
     bench = Bench()
     assert shield(bench, core(bench.running("x"))) is None
 
@@ -32,12 +32,12 @@ def forbidden(bench: Bench, leaving, action="preempt") -> str | None:
 # --- already leaving, held, not preemptible, priority
 
 
-def test_who_leaves_already_is_no_victim_once_more():
+def test_a_job_that_is_being_evicted_is_no_victim_again():
     bench = Bench()
     assert shield(bench, core(bench.running("x", phase="evicting"))) == "already-evicting"
 
 
-def test_a_surplus_task_that_leaves_by_itself_is_no_victim_but_the_others_are():
+def test_a_releasing_surplus_task_is_no_victim_but_the_others_are():
     bench = Bench()
     job = bench.running("x", tasks=3, min_tasks=1)
     job.tasks[-1].eviction = Eviction(1, "preemption", 0)
@@ -49,13 +49,13 @@ def test_a_surplus_task_that_leaves_by_itself_is_no_victim_but_the_others_are():
 @pytest.mark.parametrize(("action", "priority", "rule"), [
     ("preempt", 50, None), ("preempt", 75, "reserved"), ("reclaim", 75, None), ("consolidate", 50, "reserved"),
 ])  # fmt: skip
-def test_a_promise_is_taken_only_by_who_might_have_displaced_the_job(action, priority, rule):
+def test_a_reservation_is_taken_only_by_a_job_that_may_preempt_its_owner(action, priority, rule):
     bench = Bench()
     assert shield(bench, core(bench.running("x", phase="reserved", priority=priority)), action) == rule
 
 
 @pytest.mark.parametrize("action", ["consolidate", "reclaim", "preempt"])
-def test_what_is_not_preemptible_is_left_alone_under_every_verb_surplus_included(action):
+def test_non_preemptible_jobs_and_their_surplus_are_protected_under_every_action(action):
     bench = Bench()
     job = bench.running("x", tasks=2, min_tasks=1)
     job.preemptible = False
@@ -63,7 +63,7 @@ def test_what_is_not_preemptible_is_left_alone_under_every_verb_surplus_included
 
 
 @pytest.mark.parametrize(("action", "rule"), [("preempt", "lower-priority-only"), ("reclaim", None), ("consolidate", None)])
-def test_only_preempt_asks_for_lower_priority(action, rule):
+def test_only_preempt_requires_lower_priority(action, rule):
     bench = Bench()
     assert shield(bench, core(bench.running("x", priority=75)), action) == rule
     assert shield(bench, core(bench.running("y", priority=74)), action) is None
@@ -93,7 +93,7 @@ def test_a_project_reclaims_nothing_from_itself(action, rule):
 
 
 def promised(bench: Bench, *, to: str, by: str):
-    """A promise to a job of one project, and the job of another that leaves for it."""
+    """A reservation of one project's job, and its victim of another project."""
     gang = bench.running("gang", project=to, phase="reserved")
     victim = bench.running("victim", project=by, phase="evicting")
     victim.eviction = Eviction(1, "preemption", 0, preemption=1, for_job="gang")
@@ -109,7 +109,7 @@ def promised(bench: Bench, *, to: str, by: str):
     ("vision", "web", "web", None),
     ("web", "vision", "speech", None),
 ])  # fmt: skip
-def test_a_promise_of_what_the_own_side_of_the_tree_is_leaving_is_left_alone(preemptor, to, by, rule):
+def test_a_reservation_of_resources_released_by_the_own_subtree_is_protected(preemptor, to, by, rule):
     bench = Bench(projects=DEPARTMENTS, preemption={"scope": "pool", "quota_shields": False})
     bench.preemptor.project = preemptor
     gang, _ = promised(bench, to=to, by=by)
@@ -117,7 +117,7 @@ def test_a_promise_of_what_the_own_side_of_the_tree_is_leaving_is_left_alone(pre
     assert shield(bench, core(bench.running("other", project=to)), "reclaim") is None, "only the promise is"
 
 
-def test_own_room_holds_under_preempt_too_while_reclaim_could_take_the_promise_back():
+def test_no_reclaim_of_reserved_applies_to_preempt_too_while_reclaim_could_take_the_reservation_back():
     bench = Bench(projects=DEPARTMENTS, preemption={"scope": "pool", "quota_shields": False})
     bench.preemptor.project = "vision"
     gang, _ = promised(bench, to="web", by="vision")
@@ -127,7 +127,7 @@ def test_own_room_holds_under_preempt_too_while_reclaim_could_take_the_promise_b
     assert shield(bench, core(gang)) is None
 
 
-def test_own_room_ends_when_nobody_comes_back_to_it():
+def test_no_reclaim_of_reserved_ends_when_the_owner_no_longer_returns():
     bench = Bench(projects=DEPARTMENTS)
     bench.preemptor.project = "vision"
     gang, victim = promised(bench, to="web", by="vision")
@@ -139,7 +139,7 @@ def test_own_room_ends_when_nobody_comes_back_to_it():
     assert shield(bench, core(gang), "reclaim") is None, "one that moves was never out of its project's use"
 
 
-def test_quota_shields_what_others_run_within_their_quota():
+def test_quota_shields_protects_jobs_of_others_within_their_quota():
     bench = Bench(projects=DEPARTMENTS, preemption={"scope": "pool"})
     bench.preemptor.project = "web"
     within = bench.running("within", project="vision", gpus=2)
@@ -154,7 +154,7 @@ def test_quota_shields_what_others_run_within_their_quota():
     assert forbidden(bench, both, "reclaim") is None, "reclaim has a test of its own"
 
 
-def test_quota_shields_can_be_off_and_never_bind_the_project_itself():
+def test_quota_shields_can_be_disabled_and_never_applies_within_the_project():
     bench = Bench(projects=DEPARTMENTS, preemption={"scope": "pool"})
     bench.preemptor.project = "vision"
     assert shield(bench, core(bench.running("ours", project="vision"))) is None
@@ -190,20 +190,20 @@ def test_min_runtime_ends_to_the_microsecond():
     assert shield(bench, core(job)) is None
 
 
-def test_min_runtime_is_of_each_verb_separately_and_consolidation_has_none():
+def test_min_runtime_is_separate_for_each_action_and_consolidation_has_none():
     bench = Bench(protections={"min_runtime": {"reclaim": "10m"}})
     job = bench.running("x", age=MINUTE, project="theirs")
     assert [shield(bench, core(job), action) for action in ("consolidate", "reclaim", "preempt")] == [None, "min-runtime", None]
 
 
-def test_min_runtime_lets_surplus_go():
+def test_min_runtime_does_not_protect_surplus():
     bench = Bench(protections={"min_runtime": {"preempt": "10m"}})
     job = bench.running("x", tasks=2, min_tasks=1, age=MINUTE)
     assert shield(bench, surplus(job)) is None
     assert shield(bench, core(job)) == "min-runtime"
 
 
-def test_a_gang_that_is_being_started_is_as_new_as_can_be_and_a_promise_is_not_a_run():
+def test_a_starting_gang_has_run_for_no_time_and_a_reservation_is_no_run():
     bench = Bench(protections={"min_runtime": {"preempt": "10m"}})
     assert shield(bench, core(bench.running("x", phase="starting"))) == "min-runtime"
     assert shield(bench, core(bench.running("y", phase="reserved"))) is None
@@ -269,7 +269,7 @@ def test_eviction_cap_counts_evictions_within_the_window():
     assert shield(bench, core(job)) is None, "the older one has left the window"
 
 
-def test_eviction_cap_lets_surplus_and_promises_go_and_can_be_off():
+def test_eviction_cap_does_not_protect_surplus_or_reservations_and_can_be_disabled():
     bench = Bench(protections={"eviction_cap": {"evictions": 1, "window": "1h"}})
     job, promised = bench.running("x", tasks=2, min_tasks=1), bench.running("y", phase="reserved")
     job.eviction_times = promised.eviction_times = [bench.state.now]
@@ -292,14 +292,14 @@ def test_cooldown_counts_from_the_start_after_the_eviction_and_covers_surplus():
     assert shield(bench, core(job)) is None
 
 
-def test_cooldown_is_for_who_comes_back_from_an_eviction_not_from_a_failure():
+def test_cooldown_protects_a_job_resumed_after_an_eviction_not_after_a_failure():
     bench = Bench(protections={"cooldown": {"job": "5m"}})
     job = bench.running("x", age=SECOND)
     job.last_eviction, job.pending_since = bench.state.now - HOUR, bench.state.now - MINUTE
     assert shield(bench, core(job)) is None
 
 
-def test_cooldown_holds_while_the_tasks_start_and_can_be_off():
+def test_cooldown_applies_while_the_tasks_start_and_can_be_disabled():
     bench = Bench(protections={"cooldown": {"job": "5m"}})
     job = bench.running("x", phase="starting")
     job.last_eviction = job.pending_since = bench.state.now - MINUTE
@@ -313,7 +313,7 @@ def test_cooldown_holds_while_the_tasks_start_and_can_be_off():
 WEB_BUDGET = {"budgets": [{"name": "web", "labels": {"app": "web"}, "max_disruptions": 1}]}
 
 
-def test_a_budget_is_spent_by_who_is_on_its_way_out():
+def test_a_budget_counts_evictions_in_progress():
     bench = Bench(protections=WEB_BUDGET)
     one, other = (bench.running(name, labels={"app": "web"}) for name in "xy")
     assert shield(bench, core(one)) is None
@@ -332,7 +332,7 @@ def test_a_budget_bounds_a_set_as_a_whole():
     assert "budget 'web' allows 1 disruption" in reason
 
 
-def test_a_budget_does_not_count_surplus_or_promises():
+def test_a_budget_does_not_count_surplus_or_reservations():
     bench = Bench(protections=WEB_BUDGET)
     elastic = bench.running("x", tasks=3, min_tasks=1, labels={"app": "web"})
     promised = bench.running("y", phase="reserved", labels={"app": "web"})
@@ -369,6 +369,6 @@ def test_the_first_rule_in_order_names_the_group():
             job.demand = job.demand.model_copy(update={"labels": {}})
 
 
-def test_every_rule_has_a_name_of_its_own_and_ends_the_phrase_a_job_that():
+def test_every_rule_has_its_own_name_and_completes_the_phrase_a_job_that():
     assert len({rule.name for rule in RULES}) == len(RULES) == 14
     assert all(rule.predicate.split()[0] in ("is", "does", "has", "was", "belongs", "preempted", "restarted") for rule in RULES)

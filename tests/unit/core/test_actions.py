@@ -1,4 +1,4 @@
-"""Stories of the three actions that make room: who leaves, who only shrinks, who moves, and what is said."""
+"""Stories of the three actions that free resources: which jobs are evicted, shrunk or relocated, and the reasons."""
 
 from collections.abc import Mapping
 
@@ -64,7 +64,7 @@ def training(sketch: Sketch) -> Job:
     return of("a", sketch.at(job, *[("n", [device]) for device in range(8)]))
 
 
-def test_reclaim_takes_a_rigid_gang_whole_even_below_its_share(shared: Sketch) -> None:
+def test_reclaim_evicts_a_rigid_gang_whole_even_below_its_share(shared: Sketch) -> None:
     training(shared)
     answer = ask(shared, of("b", shared.job("notebook", group(gpus=4))), "reclaim")
     assert victims(answer) == {"training": ""}
@@ -72,7 +72,7 @@ def test_reclaim_takes_a_rigid_gang_whole_even_below_its_share(shared: Sketch) -
     assert answer.action == "reclaim"
 
 
-def test_reclaim_takes_just_the_surplus_of_an_elastic_gang(shared: Sketch) -> None:
+def test_reclaim_evicts_only_the_surplus_of_an_elastic_gang(shared: Sketch) -> None:
     elastic(training(shared), 4)
     answer = ask(shared, of("b", shared.job("notebook", group(gpus=4))), "reclaim")
     assert victims(answer) == {"training": "4-7"}
@@ -82,7 +82,7 @@ def test_reclaim_takes_just_the_surplus_of_an_elastic_gang(shared: Sketch) -> No
     assert answer.victims[0].lost_gpu_ms == 4 * 3660 * 1000
 
 
-def test_reclaim_leaves_a_project_within_its_share_alone_and_says_which(shared: Sketch) -> None:
+def test_reclaim_evicts_nothing_of_a_project_within_its_share_and_names_it(shared: Sketch) -> None:
     of("a", shared.running("steady", "n", range(4)))
     of("b", shared.running("busy", "n", range(4, 8)))
     more = of("b", shared.job("more", group(gpus=1)))
@@ -92,7 +92,7 @@ def test_reclaim_leaves_a_project_within_its_share_alone_and_says_which(shared: 
     assert ask(shared, whole, "reclaim").refused == "impossible"
 
 
-def test_reclaim_asks_nobody_about_priority_but_takes_the_lower_class_first(shared: Sketch) -> None:
+def test_reclaim_ignores_priority_except_that_the_lower_class_is_evicted_first(shared: Sketch) -> None:
     of("a", shared.running("high", "n", range(4), priority=75))
     of("a", shared.running("low", "n", range(4, 8), priority=25))
     answer = ask(shared, of("b", shared.job("preemptor", group(gpus=4), priority=10)), "reclaim")
@@ -119,17 +119,17 @@ def test_preempt_stays_within_the_project_unless_the_policy_says_pool(shared: Sk
     assert [(entry.rule, entry.examples) for entry in answer.explanation.excluded] == [("quota-shields", ("theirs",))]
 
 
-def test_limits_are_tested_after_the_victims(shared: Sketch) -> None:
+def test_limits_are_checked_without_the_victims(shared: Sketch) -> None:
     shared.state.policy = policy(quota("a", 4, limit={"gpus": 4}))
     of("a", shared.running("low", "n", range(3), priority=25))
     of("a", shared.running("other", "n", [3], priority=50))
     preemptor = of("a", shared.job("preemptor", group(gpus=3), priority=75))
     answer = ask(shared, preemptor, "preempt")
-    assert victims(answer) == {"low": ""}, "there is room for it beside them, but for the limit"
+    assert victims(answer) == {"low": ""}, "it fits beside them, but for the limit"
     assert isinstance(verdict(shared, preemptor, answer), Accepted)
 
 
-def test_of_an_elastic_job_the_core_stays_as_long_as_surplus_does() -> None:
+def test_the_core_of_an_elastic_job_stays_as_long_as_it_has_surplus() -> None:
     sketch = Sketch()
     sketch.node("n", gpus=4)
     job = elastic(sketch.job("job", group(4, gpus=1)), 2)
@@ -139,7 +139,7 @@ def test_of_an_elastic_job_the_core_stays_as_long_as_surplus_does() -> None:
     assert victims(ask(sketch, sketch.job("three", group(gpus=3), priority=75), "preempt")) == {"job": ""}
 
 
-def test_surplus_goes_to_several_askers_of_one_batch_before_anybody_is_stopped() -> None:
+def test_surplus_is_evicted_for_several_preemptors_of_one_batch_before_any_whole_job() -> None:
     sketch = Sketch()
     sketch.node("n", gpus=4)
     job = elastic(sketch.job("job", group(4, gpus=1)), 2)
@@ -151,7 +151,7 @@ def test_surplus_goes_to_several_askers_of_one_batch_before_anybody_is_stopped()
     assert [place.devices for answer in proposals for place in answer.placement] == ["3", "2", "0"]
 
 
-def test_a_victim_that_fits_elsewhere_moves_there(shared: Sketch) -> None:
+def test_a_victim_that_fits_elsewhere_is_relocated(shared: Sketch) -> None:
     shared.state.policy = DEFAULT_POLICY
     shared.node("small", gpus=2)
     shared.running("low", "n", [0, 1])
@@ -161,7 +161,7 @@ def test_a_victim_that_fits_elsewhere_moves_there(shared: Sketch) -> None:
     assert moved == {"low": [(1, "0-1")], "lower": []}
 
 
-def test_members_that_need_not_move_keep_their_places() -> None:
+def test_members_that_need_not_move_keep_their_placement() -> None:
     sketch = Sketch()
     for name in ("a", "b", "c"):
         sketch.node(name, gpus=4)
@@ -214,7 +214,7 @@ def test_consolidate_cannot_make_more_than_there_is(fragmented: Sketch) -> None:
     assert answer.would_need == "needs 5 GPUs in total, 4 are free or releasing: relocating jobs does not change that"
 
 
-def test_consolidate_is_tried_for_everybody_before_anybody_is_stopped(fragmented: Sketch) -> None:
+def test_consolidate_is_tried_for_all_preemptors_before_any_job_is_evicted(fragmented: Sketch) -> None:
     fragmented.node("c", gpus=4)
     fragmented.running("whole", "c", range(4))
     fragmented.job("urgent", group(gpus=4), priority=100)
@@ -225,7 +225,7 @@ def test_consolidate_is_tried_for_everybody_before_anybody_is_stopped(fragmented
     assert victims(proposals[1]) == {"whole": ""}, "the one that moved is left alone"
 
 
-def test_two_jobs_without_gpus_leave_for_a_gang_whose_members_each_need_one_gone() -> None:
+def test_two_jobs_without_gpus_are_evicted_for_a_gang_whose_members_each_need_one() -> None:
     sketch = Sketch()
     for name in ("a", "b"):
         sketch.node(name, gpus=0, cpu=4, gib=16)
@@ -239,7 +239,7 @@ def test_two_jobs_without_gpus_leave_for_a_gang_whose_members_each_need_one_gone
     assert not refused.victims
 
 
-def test_a_gang_that_must_stand_together_takes_the_cheaper_rack() -> None:
+def test_a_gang_bound_to_one_rack_takes_the_cheaper_one() -> None:
     sketch = Sketch()
     sketch.state.policy = policy(topologies=({"name": "racks", "levels": ("rack",)},))
     for rack in "xy":
@@ -259,7 +259,7 @@ def test_a_gang_that_must_stand_together_takes_the_cheaper_rack() -> None:
     assert stale == Stale("the tasks are no longer in one domain at level 'rack'")
 
 
-def test_a_budget_for_a_group_makes_the_next_best_leave() -> None:
+def test_a_disruption_budget_leads_to_the_next_best_victims() -> None:
     sketch = Sketch()
     budgets = ({"name": "one-at-a-time", "labels": {"team": "x"}, "max_disruptions": 1},)
     sketch.state.policy = policy(protections={"budgets": budgets})
@@ -273,7 +273,7 @@ def test_a_budget_for_a_group_makes_the_next_best_leave() -> None:
     assert answer.explanation.proven
 
 
-def test_who_is_served_at_once_takes_those_who_leave_soon_among_equals() -> None:
+def test_an_immediate_tier_prefers_victims_with_a_short_grace_among_equals() -> None:
     sketch = Sketch()
     urgent = {"name": "urgent", "value": 110, "preemptible": False, "immediate": True, "immediate_grace": 5_000_000}
     sketch.state.policy = policy(classes=(urgent,))
@@ -287,7 +287,7 @@ def test_who_is_served_at_once_takes_those_who_leave_soon_among_equals() -> None
     assert victims(ask(sketch, preemptor, "preempt")) == {"quick": ""}
 
 
-def test_a_checkpoint_makes_a_job_cheaper_to_take() -> None:
+def test_a_checkpoint_makes_a_job_cheaper_to_evict() -> None:
     sketch = Sketch()
     sketch.node("n", gpus=2)
     sketch.running("saved", "n", [0], age=50 * MINUTE).last_checkpoint = sketch.state.now - MINUTE
@@ -297,7 +297,7 @@ def test_a_checkpoint_makes_a_job_cheaper_to_take() -> None:
     assert answer.victims[0].lost_gpu_ms == 2 * 60 * 1000
 
 
-def test_sharers_leave_so_that_one_more_finds_its_part() -> None:
+def test_tasks_on_a_shared_device_are_evicted_for_another_share() -> None:
     sketch = Sketch()
     sketch.node("n", gpus=1)
     for name, milli in (("half", 500), ("quarter", 250), ("last", 250)):
@@ -309,7 +309,7 @@ def test_sharers_leave_so_that_one_more_finds_its_part() -> None:
     assert cost.classes[0].gpu_milli == 500
 
 
-def test_what_could_not_be_proven_says_what_is_sure() -> None:
+def test_an_unproven_result_states_its_bound() -> None:
     sketch = Sketch()
     for node in range(6):
         sketch.node(f"n{node}", gpus=8, cpu=16)
@@ -344,7 +344,7 @@ def test_an_explanation_stays_small_whatever_the_number_of_victims() -> None:
     ]
 
 
-def test_an_answer_about_other_tasks_or_other_surplus_is_stale() -> None:
+def test_a_proposal_about_other_tasks_or_other_surplus_is_stale() -> None:
     sketch = Sketch()
     sketch.node("n", gpus=4)
     job = elastic(sketch.job("job", group(4, gpus=1)), 2)
