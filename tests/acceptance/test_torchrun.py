@@ -49,7 +49,7 @@ def left_alone(tmp_path: Path) -> str:
 
 
 def saved_together(pool: Watch, attempt: int) -> Checkpoint:
-    """What both tasks have saved when they were told to leave: one step, which all of their ranks had agreed on."""
+    """Returns the checkpoint that both tasks saved after the notice: one step, agreed by all of their ranks."""
     stages = pool.facts(EvictionStageReached, job="ddp", attempt=attempt, stage="checkpoint_committed")
     saved = [fact.checkpoint for fact in stages if fact.checkpoint is not None]
     assert len(saved) == 2, stages
@@ -89,7 +89,7 @@ def kill_a_rank(pool: Watch, task: int) -> None:
     send(ranks[1], signal.SIGKILL)
 
 
-async def test_four_ranks_on_two_machines_end_as_if_nobody_had_touched_them(
+async def test_four_ranks_on_two_nodes_end_with_the_weights_of_an_uninterrupted_run(
     left_alone: str, system: System, tmp_path: Path
 ) -> None:
     async with system.watch("pool-b") as pool:

@@ -1,4 +1,4 @@
-"""Reading the log back: verify and fold it, and decide every turn again.
+"""Reading the log back: verify and fold it, and repeat every decision cycle.
 
 Times are of the processor, so that what else runs on the machine does not count.
 """

@@ -1,4 +1,4 @@
-"""Jobs that are real processes with the job library, for a bench: started, told to leave, and asked when they did what.
+"""Jobs that are real processes with the job library, for a bench: started, evicted, and queried for their times.
 
 They note their times with the wall clock, which is the broker's too: all of it is one machine.
 """

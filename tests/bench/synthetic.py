@@ -32,7 +32,7 @@ ENGINE = "bench/0/1"
 def long_log(records: int) -> list[Wire]:
     """At least so many records, ended by a closed turn."""
     wires: list[Wire] = []
-    for cycle in _turns():
+    for cycle in _cycles():
         wires += cycle
         if len(wires) >= records:
             break
@@ -95,7 +95,7 @@ _LIFE: tuple[tuple[Callable[[int, str], Payload], bool], ...] = (
 )
 
 
-def _turns() -> Iterator[list[Wire]]:
+def _cycles() -> Iterator[list[Wire]]:
     state, head = PoolState(), ChainHead(POOL)
     first = _first_records()
     for record in first:

@@ -236,7 +236,7 @@ async def test_the_log_outlives_down_and_up(compose: Callable[..., Compose]) -> 
     await proved(port)
 
 
-async def test_three_brokers_go_on_without_one(compose: Callable[..., Compose]) -> None:
+async def test_three_brokers_continue_without_one(compose: Callable[..., Compose]) -> None:
     project = compose(*THREE_BROKERS)
     port = project.ports[0]
     project("up", "-d", "--build", "--wait", "--wait-timeout", "600")
@@ -260,7 +260,7 @@ async def test_three_brokers_go_on_without_one(compose: Callable[..., Compose]) 
     assert project.left_behind() == []
 
 
-async def test_prometheus_finds_every_service_and_has_no_complaint(compose: Callable[..., Compose]) -> None:
+async def test_prometheus_scrapes_every_service_without_an_error(compose: Callable[..., Compose]) -> None:
     if docker("image", "inspect", PROMETHEUS).returncode and docker("pull", "-q", PROMETHEUS, timeout=600).returncode:
         pytest.skip(f"the image {PROMETHEUS} is neither here nor can it be pulled")
     project = compose(*WITH_PROMETHEUS)

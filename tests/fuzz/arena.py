@@ -52,7 +52,7 @@ class Tally:
     memory: list[int] = field(default_factory=list)  # resident bytes after each tenth
     log: list[int] = field(default_factory=list)  # of which the log, which a real broker keeps on its disk
     violation: str | None = None
-    suspects: list[Sent] = field(default_factory=list)  # the messages after which it was seen
+    candidates: list[Sent] = field(default_factory=list)  # the messages before the failure
 
     def __str__(self) -> str:
         codes = "  ".join(f"{code} {count}" for code, count in self.rejected.most_common())
@@ -73,7 +73,7 @@ class Arena(World):
         plan = replace(plan_of(WORLD), policy=policy, posts=(), events=(), digest_every=10_000, max_cycle_inputs=200)
         super().__init__(plan, loop, folder)
         self.cluster.faults = None
-        self.witness.living = list  # agents are told lies here, and what they run is not judged
+        self.witness.living = list  # agents get false commands here, and what they run is not checked
         self.witness.starts = lambda task: None  # type: ignore[method-assign]
         self.witness.stops = lambda task, how, isolated: None  # type: ignore[method-assign]
 
@@ -164,7 +164,7 @@ async def _fuzz(arena: Arena, tally: Tally, count: int, only: Sequence[Sent] | N
             await arena.feed(batch)
         _judge(arena, tally, batch, read)
         if arena.witness.violation is not None:
-            tally.suspects = list(batch)
+            tally.candidates = list(batch)
             break
         arena.forget()
         if number % tenth == 0:
@@ -250,16 +250,16 @@ def fuzz(seed: int, count: int, only: Sequence[Sent] | None = None) -> Tally:
 
 
 def shortest(tally: Tally) -> list[Sent]:
-    """The fewest of the suspects after which it happens again, found by halving; all where no half does it."""
-    suspects = tally.suspects
-    while len(suspects) > 1:
-        half = len(suspects) // 2
-        halves = (suspects[:half], suspects[half:])
+    """Returns the fewest candidates that reproduce the failure, by bisection; all of them where no half does."""
+    candidates = tally.candidates
+    while len(candidates) > 1:
+        half = len(candidates) // 2
+        halves = (candidates[:half], candidates[half:])
         guilty = next((each for each in halves if fuzz(tally.seed, 0, each).violation is not None), None)
         if guilty is None:
             break
-        suspects = guilty
-    return suspects
+        candidates = guilty
+    return candidates
 
 
 def listing(messages: Sequence[Sent]) -> str:

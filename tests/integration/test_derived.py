@@ -1,4 +1,4 @@
-"""`bailiff audit verify --archive --derived`: a row for people that was altered by hand is found, and named with its column."""
+"""`bailiff audit verify --archive --derived`: an altered derived row is found, and named with its column."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -63,7 +63,7 @@ async def columns(database: str, table: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.long)])
-async def test_a_value_that_was_changed_by_hand_is_named_in_every_table(every: int, database: str, tmp_path: Path) -> None:
+async def test_an_altered_value_is_named_in_every_table(every: int, database: str, tmp_path: Path) -> None:
     await archive(database, tmp_path, displaced()[0])
     whole = await derived(database, None)
     assert (whole.differences, whole.unchecked) == ([], "")

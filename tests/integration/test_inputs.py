@@ -1,4 +1,4 @@
-"""Input of any shape to a running admission: it is rejected with a reason and kept as a dead letter, and work goes on."""
+"""Input of any shape to a running admission: it is rejected with a reason and kept as a dead letter, and admission continues."""
 
 import json
 import random

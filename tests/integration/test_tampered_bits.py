@@ -157,7 +157,7 @@ Place = tuple[str | int, ...]
 OTHER_VALUES: list[Any] = [
     None, True, 0, -1, 7, 10**30, 1.5, "", "x", "../elsewhere", "00" * 32, [], [1], {}, {"a": 1}, "\ud800"
 ]  # fmt: skip
-SAYS_NOTHING = {("partition",), ("size",)}  # of where in Kafka the log was, and of how an export goes on
+SAYS_NOTHING = {("partition",), ("size",)}  # of the position in Kafka, and of how an export continues
 
 
 def other_manifests(manifest: dict[str, Any], values: Sequence[Any]) -> Iterator[tuple[Place, dict[str, Any]]]:
@@ -193,7 +193,7 @@ async def is_whole(folder: Path, key: str) -> bool:
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("values", [[7, "00" * 32], pytest.param(OTHER_VALUES, marks=pytest.mark.long)])
-async def test_whatever_a_manifest_says_is_held_against_the_files_and_the_seals(
+async def test_every_statement_of_a_manifest_is_verified_against_files_and_seals(
     values: Sequence[Any], sealed: tuple[list[Message], list], tmp_path: Path
 ) -> None:
     messages, seals = sealed

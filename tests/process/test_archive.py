@@ -125,7 +125,7 @@ async def test_postgres_is_away_for_a_minute_and_nothing_is_lost_and_nothing_wai
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-async def test_a_log_whose_tail_the_disk_lost_is_followed_again_at_an_operators_word(stack: Stack) -> None:
+async def test_a_log_whose_tail_the_disk_lost_is_followed_again_after_an_operator_accepts(stack: Stack) -> None:
     story = displaced()[0]
     keep = len(story.wires) - 8
     bus = KafkaBus(stack.kafka.bootstrap)

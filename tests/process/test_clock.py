@@ -70,8 +70,8 @@ def lone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
 
 
 @pytest.mark.long
-async def test_a_clock_that_is_set_and_not_minded_is_on_record_and_no_duration_counts_it(lone: System, clock: OtherClock) -> None:
-    """As on the only machine there is, where the broker's clock is the same one; here admission is told not to mind."""
+async def test_a_tolerated_clock_step_is_recorded_and_no_duration_counts_it(lone: System, clock: OtherClock) -> None:
+    """As on a single machine, where the broker has the same clock; here admission is configured to tolerate it."""
     async with lone.watch("pool-a") as pool:
         lone.kill("admission")
         started = len(pool.facts(WriterStarted))

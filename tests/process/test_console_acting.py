@@ -1,4 +1,4 @@
-"""Acting through the page on a real Kafka with the real services: a job runs, another displaces it, one is not for everybody."""
+"""Requests from the page on a real Kafka with the real services: submit, preempt, and a class for some users only."""
 
 import asyncio
 import contextlib
@@ -80,7 +80,7 @@ def console_of(system: System, folder: Path) -> ConsoleProcess:
     )  # fmt: skip
 
 
-async def test_people_act_through_the_page_and_only_as_far_as_they_may(system: System, tmp_path: Path) -> None:
+async def test_requests_from_the_page_are_limited_by_permissions(system: System, tmp_path: Path) -> None:
     console = console_of(system, tmp_path)
     console.start()
     console.wait_ready()
@@ -95,7 +95,7 @@ async def test_people_act_through_the_page_and_only_as_far_as_they_may(system: S
         await watch.until("train-1 runs", lambda _: watch.running("train-1"))
         assert watch.job("train-1").user == "sue"
         assert watch.entries[reply["seq"]].record.actor == "sue"
-        # who may only look is told so, and nothing is published
+        # a read-only user gets 403, and nothing is published
         refused = await vic.ask("requests", kind="pause", job="train-1")
         assert refused.status_code == 403
         assert "vic may not pause a job of project vision" in refused.json()["detail"]

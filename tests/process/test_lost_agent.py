@@ -191,7 +191,7 @@ async def ends_well(struck: Struck) -> None:
     await asyncio.to_thread(processes.wait_ready, *there)
 
 
-async def test_killed_and_never_back(short: System) -> None:
+async def test_an_agent_is_killed_and_never_restarted(short: System) -> None:
     async with short.watch("pool-b") as pool:
         struck = await begin(pool)
         short.kill(struck.agent)
@@ -205,7 +205,7 @@ async def test_killed_and_never_back(short: System) -> None:
         await ends_well(struck)
 
 
-async def test_stopped_beyond_its_lease_it_wakes_and_nothing_that_it_was_told_has_effect(short: System) -> None:
+async def test_an_agent_stopped_beyond_its_lease_obeys_no_earlier_command(short: System) -> None:
     async with short.watch("pool-b") as pool:
         struck = await begin(pool)
         await pool.submit("fills", gpus=4)
@@ -238,7 +238,7 @@ async def test_stopped_beyond_its_lease_it_wakes_and_nothing_that_it_was_told_ha
 
 
 @pytest.mark.long
-async def test_back_after_its_lease_it_says_what_its_supervisor_did(short: System) -> None:
+async def test_an_agent_restarted_after_its_lease_reports_what_its_supervisor_did(short: System) -> None:
     async with short.watch("pool-b") as pool:
         struck = await begin(pool)
         short.kill(struck.agent)
@@ -260,7 +260,7 @@ async def test_back_after_its_lease_it_says_what_its_supervisor_did(short: Syste
 
 
 @pytest.mark.long
-async def test_back_within_its_lease_nothing_has_happened(short: System) -> None:
+async def test_an_agent_restarted_within_its_lease_loses_nothing(short: System) -> None:
     async with short.watch("pool-b") as pool:
         struck = await begin(pool)
         before = pool.state.seq

@@ -151,7 +151,7 @@ def holding_out(watch: Watch) -> str:
 
 
 async def urgent(watch: Watch, name: str, project: str) -> str:
-    """Submit an urgent job with the command; the job that is told to leave for it."""
+    """Submits an urgent job with the command; returns its victim."""
     watch.system.command(
         POOL, "submit", "--name", name, "--gpus", "4", "--class", "inference", "--project", project, "--", "sh", "-c",
         watch.until_signalled(),
@@ -160,12 +160,12 @@ async def urgent(watch: Watch, name: str, project: str) -> str:
     def leaving() -> list[str]:
         return [job.id for job in watch.state.jobs.values() if job.eviction is not None and job.tasks[0].term_sent]
 
-    await watch.until(f"somebody is told to leave for {name}", lambda _: bool(leaving()))
+    await watch.until(f"a victim has got TERM for {name}", lambda _: bool(leaving()))
     (victim,) = leaving()
     return victim
 
 
-async def test_dashboards_alerts_and_traces_tell_what_happened(watched: Watched) -> None:
+async def test_dashboards_alerts_and_traces_show_what_happened(watched: Watched) -> None:
     system, prometheus = watched.system, watched.prometheus
     async with system.watch(POOL) as watch:
 

@@ -110,7 +110,7 @@ class Counting:
             raise AssertionError(f"not so: {what}; {self.metrics()}") from None
 
     async def until_counted(self) -> Metrics:
-        """Until all that was written is counted: what was told at that moment. A moment later a pool may change hands."""
+        """Waits until every written record is counted; returns the metrics then, as a pool may change its owner later."""
         jobs = {pool: len(recount(self.logs[pool][: self.written[pool]]).submitted) for pool in POOLS}
         found: Metrics = {}
 
@@ -133,7 +133,7 @@ class Counting:
         return True
 
     async def windows(self) -> dict[tuple[str, str, int, int], RollupWindow]:
-        """All that was published; what was told twice must say the same."""
+        """Returns every published window; duplicates must be equal."""
         bus = KafkaBus(self.stack.kafka.bootstrap)
         try:
             spans = await bus.spans(topics.ROLLUPS.name)

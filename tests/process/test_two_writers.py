@@ -54,7 +54,7 @@ async def test_two_writers_at_once(duel: System) -> None:
             await pool.submit(submitted[-1], "true", gpus=0)
             await pool.until("it was accepted", lambda seen: submitted[-1] in seen.jobs)
 
-        # The story of an urgent job goes on in the middle of it.
+        # A preemption meanwhile.
         await pool.submit("duel-urgent", pool.until_signalled(), gpus=4, kind="inference")
         await pool.until_running("duel-urgent")
         pool.tell("duel-urgent")

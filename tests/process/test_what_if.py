@@ -85,7 +85,7 @@ async def test_the_past_is_the_same_wherever_it_is_read(archived: System, tmp_pa
 
 
 async def preempted(watch: Watch) -> None:
-    """A job of eight GPUs makes room for an urgent one, which ends; then it goes on, and ends."""
+    """A job of eight GPUs is preempted by an urgent one, which ends; then it resumes, and ends."""
     await watch.submit("patient-if", watch.until_signalled(), gpus=8)
     await watch.until_running("patient-if")
     await watch.submit("urgent-if", watch.until_signalled(), gpus=8, kind="inference")

@@ -1,4 +1,4 @@
-"""What a request means on the present state: a fact, nothing, or a reason for the person who sent it."""
+"""Handling of requests on the current state: a fact, no effect, or a rejection with its reason."""
 
 import pytest
 from tests.log_builder import DAY, GIB, digest, policy
@@ -54,7 +54,7 @@ def test_a_job_is_accepted(story):
     story.expect("JobPlaced", job="new")
 
 
-def test_the_node_hears_who_submitted_the_job_whatever_its_demand_says(story):
+def test_the_node_gets_the_submitter_of_the_job_whatever_its_demand_names(story):
     (fact,) = ask(story, submit(user="root"), actor="alice")
     story.cycle(fact)
     job = story.state.jobs["new"]

@@ -1,4 +1,4 @@
-"""What admission leaves on its disk while it writes, so that its next start reads little of the log."""
+"""Snapshots that admission writes, so that its next start reads little of the log."""
 
 import asyncio
 import json

@@ -447,7 +447,7 @@ def test_what_does_not_continue_the_chain_is_no_reason_to_doubt_what_was_read() 
     run(main())
 
 
-def test_a_domain_without_a_partition_is_named() -> None:
+def test_a_pool_without_a_partition_is_named() -> None:
     async def main() -> None:
         reader = AuditReader(make_cluster().client("r"), POOL, 7)
         with pytest.raises(KeyError, match="create the topics for pool pool-a"):
@@ -465,7 +465,7 @@ def test_a_domain_without_a_partition_is_named() -> None:
 def test_whatever_goes_wrong_committed_records_are_in_the_one_chain(seed: int) -> None:
     """Three services write at once, with faults, pauses and kills; each restarts as §3 says.
 
-    What a writer was told is committed is in the log, at that offset; and what it folded before is what a reader finds.
+    A record acknowledged to a writer is in the log, at that offset; what it folded before is what a reader finds.
     """
     chance = random.Random(seed)
     committed: list[Entry] = []

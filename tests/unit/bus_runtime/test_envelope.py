@@ -186,7 +186,7 @@ def test_what_is_private_in_a_job_is_never_repeated(spec: object) -> None:
         assert private not in found.reason
 
 
-def test_the_command_has_two_spellings_but_one_complaint() -> None:
+def test_a_wrong_command_has_one_error_in_both_spellings() -> None:
     reason = refusal(binary({**submit_data(), "spec": {"command": 3}})).reason
     assert reason == "spec.command: expected a list; spec.command: expected text"
 
@@ -209,7 +209,7 @@ def test_a_topic_takes_only_the_types_that_belong_there() -> None:
     assert caught.value.code == "unknown-type"
 
 
-def test_the_domain_is_found_without_a_look_at_the_rest() -> None:
+def test_the_pool_is_found_without_parsing_the_rest() -> None:
     assert pool_of(binary(b"{")) == "a100"
     assert pool_of(structured(None)) == "a100"
     assert pool_of(binary(b"{}", pool="A b")) is None

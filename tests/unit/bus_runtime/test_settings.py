@@ -1,4 +1,4 @@
-"""Settings come from defaults, a file and the environment, and what is wrong with them is said in one sentence each."""
+"""Settings come from defaults, a file and the environment, and each error is one sentence."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A signature vouches for one request, at one time, by whom the policy says the key belongs to."""
+"""A signature covers one request at one time, by the owner of the key in the policy."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Who may leave the house: every type and field has been decided about, and no text gets out that nobody looked at."""
+"""The allowlist of the dataset: every type and field has a decision, and no text is exported without one."""
 
 import pytest
 

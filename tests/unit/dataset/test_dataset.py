@@ -1,4 +1,4 @@
-"""A log is given away: what its readers find in the folder, and what they do not."""
+"""A published dataset: what its folder contains, and what it does not."""
 
 import csv
 import dataclasses

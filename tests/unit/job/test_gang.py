@@ -195,7 +195,7 @@ def test_workers_exit_together_or_not_at_all(nodes: list[JobNode], tmp_path: Pat
     """Spared between the save and the leaving: all see what the leader sees."""
     node = nodes[0]
     jobs = [Job(place(tmp_path / "c", node, rank=rank, world_size=2, worker=rank, workers=2)) for rank in range(2)]
-    ranks, spared = Ranks(jobs), []
+    ranks, cancelled = Ranks(jobs), []
 
     def pause(rank: int, step: int) -> float:
         if rank == 1 and step == 20:
@@ -206,8 +206,8 @@ def test_workers_exit_together_or_not_at_all(nodes: list[JobNode], tmp_path: Pat
 
     def save_and_cancel_eviction(folder: Path) -> None:
         save(folder)
-        if not spared:
-            spared.append(True)
+        if not cancelled:
+            cancelled.append(True)
             node.cancel_eviction()
 
     ranks.trainings[1].save = save_and_cancel_eviction  # type: ignore[method-assign]

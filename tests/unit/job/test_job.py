@@ -1,4 +1,4 @@
-"""One process and its notice: acknowledged, saved at the next step, left; or spared, or too late."""
+"""One process and its notice: acknowledged, saved at the next step, exited; or cancelled, or too late."""
 
 import logging
 import os
@@ -288,7 +288,7 @@ class TestAsync:
         step = training.one_step()
         assert training.job.should_checkpoint(step)
         training.job.checkpoint(step, save, wait=False)
-        training.weight = -1  # training goes on
+        training.weight = -1  # training continues
         assert node.stages() == ["acknowledged", "checkpoint_started", "saving_in_flight"]
         assert training.job.preempted
         threading.Timer(0.05, may_write.set).start()

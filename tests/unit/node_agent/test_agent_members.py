@@ -176,11 +176,11 @@ async def test_a_start_that_this_node_cannot_carry_out_is_answered(node: Node) -
     assert "'process'" in refused["other"]
 
 
-async def test_what_was_obeyed_by_orders_that_are_lost_does_not_outweigh_what_the_log_still_holds(node: Node) -> None:
-    """The log was cut short: it holds the eviction, and has forgotten that the job was spared after it."""
+async def test_fences_of_lost_commands_do_not_outrank_commands_of_the_log(node: Node) -> None:
+    """The log was cut short: it holds the eviction, and has lost the cancellation of the eviction after it."""
     await node.agent.obey(start(node, "low", 10, TaskAssignment(task=0)))
-    spared = {**node.common(), "sender": "executor", "job": "low", "attempt": 1, "tasks": (0,)}
-    await node.agent.obey(CancelEviction.model_validate({**spared, "ordered_by": RecordRef(epoch=1, seq=40)}))
+    cancellation = {**node.common(), "sender": "executor", "job": "low", "attempt": 1, "tasks": (0,)}
+    await node.agent.obey(CancelEviction.model_validate({**cancellation, "ordered_by": RecordRef(epoch=1, seq=40)}))
     await node.agent.obey(evict(node, "low", 30, 0))
     assert not node.agent.context.evictions.running(), "a sender of the same epoch is merely late"
     await node.agent.obey(evict(node, "low", 30, 0).model_copy(update={"sender_epoch": 2}))

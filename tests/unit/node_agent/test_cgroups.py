@@ -1,4 +1,4 @@
-"""Tasks in cgroups of their own: what gets away from everybody else is found, ended, and seen to be gone."""
+"""Tasks in cgroups of their own: stray processes are found, killed, and seen to be gone."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The wall between a job and its node: what the job finds in its control directory, and what becomes of what it says."""
+"""The control directory between a job and its node: its content, and the job's messages."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Devices that an agent gives to nobody: what its tasks leave behind, what strangers use, what breaks."""
+"""Devices that an agent quarantines: leftover memory, foreign processes, faults."""
 
 import asyncio
 import json
@@ -310,7 +310,7 @@ async def test_a_task_over_its_share_is_reported(begin: Any) -> None:
     assert (over.job, over.device, over.used_bytes, over.share_bytes) == ("greedy", GPU, 50 * GIB, 40 * GIB)
 
 
-async def test_the_release_of_a_sharer_is_its_own(begin: Any) -> None:
+async def test_a_task_on_a_shared_device_is_released_alone(begin: Any) -> None:
     """One leaves, the other one's memory says nothing about it; a dirty device is in nobody's way who is on it already."""
     host = await begin()
     await host.start("stays", GPU, gpu_share_milli=500)

@@ -1,4 +1,4 @@
-"""A task whose agent is not heard any more: its supervisor stops it in time, by itself; all with real processes."""
+"""A task whose agent does not renew the lease: its supervisor stops it in time; with real processes."""
 
 import asyncio
 import json

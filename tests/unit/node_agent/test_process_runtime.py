@@ -1,4 +1,4 @@
-"""Stories of jobs, agents and supervisors that end in every order; all of them with real processes."""
+"""Jobs, agents and supervisors that end in every order, with real processes."""
 
 import asyncio
 import contextlib

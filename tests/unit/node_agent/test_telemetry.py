@@ -1,4 +1,4 @@
-"""What an agent measures on the GPUs that tasks hold, and that nothing waits where it cannot be sent."""
+"""Telemetry of allocated GPUs, and that nothing blocks where it cannot be sent."""
 
 import asyncio
 import contextlib

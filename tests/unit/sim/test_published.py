@@ -1,4 +1,4 @@
-"""The simulator against figures that others have published, and against a scheduler written down independently."""
+"""The simulator against published figures, and against an independent scheduler."""
 
 from fractions import Fraction
 from heapq import heappop, heappush
@@ -63,7 +63,7 @@ def test_single_gpus_wait_as_erlangs_table_says(servers: int, load: Fraction, ta
 
 
 def first_come_first_served(jobs: list[tuple[int, int, int]], gpus: int) -> list[int]:
-    """Start of each job (arrival, run time, GPUs), in order, on one pool of GPUs: by hand, second by second nowhere."""
+    """Start of each job (arrival, run time, GPUs), in order, on one pool of GPUs, without the simulator."""
     starts: list[int] = []
     free_at = [0] * gpus
     earliest = 0
@@ -76,7 +76,7 @@ def first_come_first_served(jobs: list[tuple[int, int, int]], gpus: int) -> list
 
 
 @pytest.mark.parametrize("gpus", [8, 16])
-def test_tiresias_jobs_start_first_come_first_served_as_by_hand(gpus: int) -> None:
+def test_tiresias_jobs_start_as_an_independent_first_come_first_served_computes(gpus: int) -> None:
     """On one large machine there is no fragmentation, so FIFO has just one right answer. The engine is never later on average:
 
     its backfill lets jobs pass the head of the queue, where that does not delay it.

@@ -55,7 +55,7 @@ def test_a_pools_past_is_reproduced_exactly_under_the_policy_that_was_in_force(s
 
 
 @pytest.mark.slow
-def test_where_the_log_does_not_show_all_the_difference_is_told():
+def test_a_difference_that_the_log_does_not_explain_is_reported():
     same = same_policy(what_if(from_log(played(2, 25, hidden=True)), NOBODY))
     assert same["waits_alike"] >= 0.6 * same["jobs"]
     assert abs(same["repeat_evictions"] - same["evictions_recorded"]) <= 3
@@ -130,7 +130,7 @@ def test_a_class_has_its_mean_and_its_95th_percentile():
         assert (round(run["waited_mean"], 1), round(run["waited_p95"], 1)) == (19.5, 37)
 
 
-def test_what_is_assumed_is_said():
+def test_assumptions_are_reported():
     story = urgent()
     story.runs("open-too", gpus=1)
     assumed = " ".join(from_log(map(decode, story.wires)).assumptions)
@@ -186,7 +186,7 @@ def test_a_start_that_was_refused_is_refused_again():
     assert "1 job had a start refused by a node" in " ".join(log.assumptions)
 
 
-def test_what_follows_from_idle_gpus_is_the_policys():
+def test_the_reaction_to_idle_gpus_follows_the_policy():
     """`lazy` does nothing for ten minutes, is paused, and taken up again by a person an hour later."""
     strict, lenient = (policy(idle={"after": after, "action": "pause"}) for after in ("10m", "2h"))
     story = Story(strict)
@@ -246,7 +246,7 @@ def written(policy: Policy, path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_the_command_tells_people_programs_and_a_page(log: Path, tmp_path: Path):
+def test_the_command_prints_text_json_and_a_page(log: Path, tmp_path: Path):
     policy = written(NOBODY, tmp_path / "nobody.yaml")
     page = tmp_path / "page.html"
     shown = bailiff("what-if", "--policy", policy, "--file", log, "--report", page)
