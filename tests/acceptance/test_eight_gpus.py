@@ -69,7 +69,7 @@ async def test_four_gpus_are_preempted_for_an_urgent_job_and_the_victims_resume(
             assert (await pool.record(JobRequeued, job=victim)).outcome == "preempted-unclean"
         await pool.until_running("story-serve")
         assert seq_of(pool, JobStarting, job="story-serve") > max(seq_of(pool, TaskReleased, job=name) for name in victims)
-        assert not pool.facts(JobPlaced, job=victims[0], attempt=2), "a victim came back before there was room"
+        assert not pool.facts(JobPlaced, job=victims[0], attempt=2), "a victim resumed before resources were free"
 
         # Those who need not leave never notice.
         unaffected = sorted(set(training) - set(victims))

@@ -290,7 +290,7 @@ async def test_at_most_two_half_gpus_are_allocated_on_a_device(shared: System) -
         assert sorted(device for device, *_ in devices).count(devices[0][0]) == 2
         assert len({device for device, *_ in devices}) == 2
 
-        # Six whole ones are left; the seventh has to wait for a device that nobody shares any more.
+        # Six whole devices are free; the seventh job is pending until a shared device is released.
         await pool.submit("whole", pool.until_signalled(), gpus=7)
         for name in halves:
             pool.tell(name)

@@ -93,7 +93,7 @@ def stages(pool: Watch, job: str, task: int) -> list[str]:
 
 
 async def take_over(pool: Watch, gang: str, **asked: Any) -> None:
-    """The gang runs on both machines and is at work, and then somebody more urgent wants them."""
+    """The gang runs on both machines and trains; then an urgent job needs them."""
     await pool.submit(gang, tasks=2, gpus=4, **asked)
     await pool.until_running(gang)
     await pool.noted(gang, attempt=1, tasks=2)

@@ -59,7 +59,7 @@ def _measured(run: Run, load: str, wires: list[Wire]) -> Row:
 
 
 def history(rounds: int, *, full: int, waiting: int, seed: int = 7) -> list[Wire]:
-    """Jobs come and go. Each round one in twenty ends, and as many come as keep so many percent in use, or so many waiting."""
+    """Each round one job in twenty ends, and jobs are submitted to keep this percentage in use, or this many pending."""
     chance = random.Random(seed)
     story = Story(policy(retention={"ended_jobs": "1h"}), pool=POOL)
     story.cycle(*[lambda name=f"node-{number:03}": [story.joined(name, gpus=GPUS)] for number in range(NODES)])

@@ -194,7 +194,7 @@ async def test_jobs_from_the_host_outlive_restarts_of_admission_and_broker(compo
         await watched.submit("across-admission", 8)
         await watched.until("across-admission", "running")
         await asyncio.to_thread(project, "stop", "admission")
-        await watched.submit("asked-meanwhile", 1)  # nobody is there to answer, and nothing is lost
+        await watched.submit("asked-meanwhile", 1)  # no admission runs, and nothing is lost
         await asyncio.to_thread(project, "start", "admission")
         await watched.until("asked-meanwhile", "succeeded")
         await watched.until("across-admission", "succeeded")

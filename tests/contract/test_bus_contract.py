@@ -145,7 +145,7 @@ async def send(bus: Bus, topic: str, *values: bytes, partition: int = 0) -> list
 
 
 async def read(reader: Reader, count: int) -> list[Message]:
-    """Read until there are so many."""
+    """Reads this many messages."""
     found: list[Message] = []
     while len(found) < count:
         found += await reader.read(wait=5)

@@ -1,4 +1,4 @@
-"""The real services on the bus in memory, in virtual time, fed with what is almost right.
+"""The real services on the bus in memory, in virtual time, fed with almost valid messages.
 
 The world of the simulation without its faults; its witness checks every record. What admission makes of each message is
 noted as it reads it.
@@ -43,7 +43,7 @@ Sent = tuple[str, Headers, bytes]
 
 @dataclass
 class Tally:
-    """What became of so many messages."""
+    """Outcomes of the messages of one run."""
 
     seed: int
     sent: Counter[str] = field(default_factory=Counter)  # by topic
@@ -60,7 +60,7 @@ class Tally:
         return (
             f"seed {self.seed}: {self.sent.total()} messages, {self.rejected.total()} rejected, "
             f"{self.accepted.total()} accepted as harmless\n  by topic: {dict(self.sent)}\n  by reason: {codes}\n"
-            f"  resident after each tenth, MiB (of which the log in memory): {mib}\n  {self.violation or 'nobody died of it'}"
+            f"  resident after each tenth, MiB (of which the log in memory): {mib}\n  {self.violation or 'no service failed'}"
         )
 
 
@@ -134,7 +134,7 @@ class InputConsumer:
     wires: Sequence[tuple[Headers, bytes]] = ()  # true records of the log, to forge others from
 
     def batch(self, count: int) -> list[Sent]:
-        """The next so many, each type as often as any other, and now and then a forged record; as large as brokers take."""
+        """The next messages: each type equally often, occasionally a forged record; up to the broker's size limit."""
         found: list[Sent] = []
         while len(found) < count:
             topic, headers, value = self._next()
@@ -234,7 +234,7 @@ def _judge(arena: Arena, tally: Tally, batch: Sequence[Sent], read: list[tuple[M
 
 
 def fuzz(seed: int, count: int, only: Sequence[Sent] | None = None) -> Tally:
-    """Feed so many messages of this seed, or just these."""
+    """Feeds `count` messages of this seed, or just these."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     loop, tally = VirtualLoop(), Tally(seed)
     with tempfile.TemporaryDirectory(prefix="bailiff-fuzz-") as folder:

@@ -1,4 +1,4 @@
-"""On a real GPU: what its processes leave behind is seen by NVML, and nobody is given the device before it is gone.
+"""On a real GPU: NVML sees leftovers of its processes, and the device is not allocated before they are gone.
 
     make test-gpu
 

@@ -40,7 +40,7 @@ from bailiff_service.settings import PoolDeclaration
 
 
 def played() -> Story:
-    """serve-1 displaces one of two training jobs and ends; the victim comes back. wide-1 waits all the time."""
+    """serve-1 preempts one of two training jobs and ends; the victim resumes. wide-1 stays pending."""
     story = Story(pool="pool-a")
     story.node("n1", gpus=2)
     for name in ("train-1", "train-2"):
@@ -330,7 +330,7 @@ async def test_an_unchanged_response_is_not_sent_again(database: str, tmp_path: 
 # --- the stream
 
 
-async def test_the_stream_goes_from_the_past_to_the_present_and_on_after_a_break(database: str, tmp_path: Path) -> None:
+async def test_the_stream_continues_from_the_past_into_the_present_and_after_a_reconnect(database: str, tmp_path: Path) -> None:
     story = played()
     async with world(database, tmp_path, story, api_heartbeat_s=0.2) as it:
         begun, last = len(story.wires), ""
@@ -354,7 +354,7 @@ async def test_the_stream_goes_from_the_past_to_the_present_and_on_after_a_break
                     break
         assert seen == list(range(len(story.wires)))
 
-        # Only what is wanted; and how far it has come is said of what is passed over, too.
+        # Only the requested types; the position also covers skipped records.
         wanted: list[Event] = []
         async with it.api.stream("/events", type=["JobEnded", "JobPending"], project="research", after="pool-a:3") as events:
             async for event in events:
@@ -370,9 +370,9 @@ async def test_the_stream_goes_from_the_past_to_the_present_and_on_after_a_break
         await it.api.refused(404, "/events", pool="pool-b")
 
 
-async def test_the_bytes_of_the_log_come_from_any_offset_on_with_what_does_not_continue_it(database: str, tmp_path: Path) -> None:
+async def test_the_bytes_of_the_log_are_served_from_any_offset_with_orphans(database: str, tmp_path: Path) -> None:
     wires, log = played().wires, Log()
-    log.append([*wires[:5], wires[3], *wires[5:9], wires[3], wires[7], *wires[9:]])  # somebody's retries
+    log.append([*wires[:5], wires[3], *wires[5:9], wires[3], wires[7], *wires[9:]])  # producer retries
     lines = [message_to_json(each.offset, each.time, each.headers, each.value) for each in log.messages()]
     async with Auditor(log, database, tmp_path).running() as auditor, Api(database, state_dir=tmp_path).running() as api:
         await auditor.until("it is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(wires) - 1)
@@ -425,7 +425,7 @@ async def test_a_client_that_missed_pruned_records_gets_an_error(database: str, 
         assert again.status_code == 200
 
 
-async def test_a_pool_that_is_new_belongs_to_the_stream_from_its_first_record_on(database: str, tmp_path: Path) -> None:
+async def test_a_new_pool_is_in_the_stream_from_its_first_record(database: str, tmp_path: Path) -> None:
     """Also for who was away when it came."""
     other, log = Story(pool="pool-b"), Log("pool-b")
     other.node("n1", gpus=2)
@@ -449,9 +449,7 @@ async def test_a_pool_that_is_new_belongs_to_the_stream_from_its_first_record_on
             assert await first(events) == places
 
 
-async def test_a_reader_that_takes_nothing_costs_little_and_the_number_of_streams_is_bounded(
-    database: str, tmp_path: Path
-) -> None:
+async def test_an_idle_reader_costs_little_and_the_number_of_streams_is_limited(database: str, tmp_path: Path) -> None:
     log, wires = Log(), list(plain_log(6_000))
     log.append(wires)
     async with (
@@ -481,7 +479,7 @@ async def test_a_reader_that_takes_nothing_costs_little_and_the_number_of_stream
 # --- what is refused
 
 
-async def test_only_reading_and_only_with_the_token(database: str, tmp_path: Path) -> None:
+async def test_the_api_is_read_only_and_requires_the_token(database: str, tmp_path: Path) -> None:
     async with world_with_token(database, tmp_path) as api:
         known = {"authorization": "Bearer sésame".encode()}
         for action in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
@@ -509,7 +507,7 @@ async def world_with_token(database: str, folder: Path) -> AsyncIterator[Api]:
         yield api
 
 
-async def test_a_problem_says_which_parameter_and_what_is_allowed(database: str, tmp_path: Path) -> None:
+async def test_an_error_names_the_parameter_and_the_allowed_values(database: str, tmp_path: Path) -> None:
     async with world(database, tmp_path, played()) as it:
         cases = {
             "limit": ("0", "greater than or equal to 1"),
@@ -539,7 +537,7 @@ HOSTILE = (
 )  # fmt: skip
 
 
-async def test_whatever_stands_in_a_parameter_the_answer_is_no_error_of_ours(database: str, tmp_path: Path) -> None:
+async def test_no_parameter_value_causes_a_server_error(database: str, tmp_path: Path) -> None:
     """Each parameter of the description gets each hostile value, alone; then many at once, by chance."""
     dice = random.Random(7)
     async with world(database, tmp_path, played()) as it:

@@ -50,7 +50,7 @@ async def given(messages: list[Message]):
 
 
 def busy() -> Story:
-    """Two jobs on one node; a third displaces one of them, which comes back."""
+    """Two jobs on one node; a third preempts one of them, which resumes."""
     story = Story(pool="pool-a")
     story.node("n1", gpus=2)
     for name in ("train-1", "train-2"):
@@ -61,7 +61,7 @@ def busy() -> Story:
 
 
 def displaced() -> tuple[Story, str]:
-    """A job leaves for another, stage by stage, and comes back; and which job that is."""
+    """Evicts a job for another, stage by stage, and resumes it; returns the victim."""
     story = busy()
     story.propose()
     victim = story.expect("PreemptionDecided").victims[0].job
@@ -120,7 +120,7 @@ async def test_nothing_is_archived_beyond_a_broken_chain_and_the_alarm_says_wher
     assert await archived(database) == log.messages()[:10]
 
 
-async def test_a_log_that_was_cut_short_is_an_alarm_and_the_archive_stays_as_it_is(database: str, tmp_path: Path) -> None:
+async def test_a_truncated_log_raises_an_alarm_and_leaves_the_archive_unchanged(database: str, tmp_path: Path) -> None:
     wires, log = busy().wires, Log()
     log.append(wires)
     async with Auditor(log, database, tmp_path / "a").running() as auditor:
@@ -326,7 +326,7 @@ async def test_text_that_postgresql_cannot_hold_is_only_in_the_bytes(database: s
     assert (await derived(database, None)).differences == []
 
 
-async def test_names_and_specs_can_be_erased_and_the_record_still_holds(database: str, tmp_path: Path) -> None:
+async def test_names_and_specs_can_be_erased_and_the_log_still_verifies(database: str, tmp_path: Path) -> None:
     story, log = busy(), Log()
     log.append(story.wires)
     key = b"pool-a/train-1/digest"
@@ -459,7 +459,7 @@ async def shape(dsn: str) -> str:
     return f"{columns}{indexes}"
 
 
-async def test_a_schema_of_a_later_release_or_of_other_steps_is_left_alone(database: str) -> None:
+async def test_a_schema_of_a_later_release_or_of_other_migrations_is_left_alone(database: str) -> None:
     connection = await connect(database, 30)
     steps = migrations()
     await migrate(connection, steps)

@@ -94,7 +94,7 @@ async def test_a_page_gets_a_snapshot_then_changes_and_resumes_after_a_disconnec
             assert waits["state"] == "pending"
             assert waits["pending_reason"] == "needs a node with 4 free GPUs, no node has them"
             assert client_state.snapshots == 1
-        # While nobody listens, train-1 ends and train-3 takes its place.
+        # While no page is connected, train-1 ends and train-3 takes its place.
         story.ends("train-1")
         story.started("train-3")
         seq = world.write()
@@ -122,7 +122,7 @@ async def test_a_restarted_console_sends_a_new_snapshot_to_reconnecting_pages(wo
         assert "train-2" in [each["job"] for each in live.client_state.snapshot["events"]]
 
 
-async def test_changes_come_at_most_five_times_a_second_and_are_the_same_for_all(world: World) -> None:
+async def test_changes_are_sent_at_most_five_times_a_second_and_are_equal_for_all_pages(world: World) -> None:
     async with world.console() as console, contextlib.AsyncExitStack() as stack:
         open_pages = [await stack.enter_async_context(page(console.http, "pool-a")) for _ in range(3)]
         for each in open_pages:
@@ -200,7 +200,7 @@ async def test_a_truncated_log_is_read_again_and_every_page_gets_a_new_snapshot(
         assert live.client_state.snapshots == 2
 
 
-async def test_a_pool_that_appears_later_is_found_and_each_is_shown_by_itself(world: World) -> None:
+async def test_a_pool_created_later_is_found_and_shown_by_itself(world: World) -> None:
     world.log.cluster.create_topics(2)
     async with world.console() as console:
         other = Story(pool="pool-b", partition=1)
@@ -245,13 +245,13 @@ async def test_the_pool_is_shown_as_it_was_after_any_record_and_at_any_time(worl
         await console.refused(400, "/pools/pool-a/snapshot")
 
 
-@pytest.mark.parametrize(("room", "what"), [(snapshots, "from_snapshot"), (state_at, "apply"), (state_at, "to_snapshot")])
-async def test_pages_stay_live_while_the_past_is_made(
-    world: World, monkeypatch: pytest.MonkeyPatch, room: Any, what: str
+@pytest.mark.parametrize(("module", "what"), [(snapshots, "from_snapshot"), (state_at, "apply"), (state_at, "to_snapshot")])
+async def test_pages_stay_live_while_a_past_state_is_computed(
+    world: World, monkeypatch: pytest.MonkeyPatch, module: Any, what: str
 ) -> None:
     """What takes long of it does not go on until a live page has heard of a record that was written meanwhile."""
     monkeypatch.setattr(snapshots, "MIN_GAP", 4)
-    begun, go_on, really = threading.Event(), threading.Event(), getattr(room, what)
+    begun, go_on, really = threading.Event(), threading.Event(), getattr(module, what)
 
     def slowly(*arguments: Any) -> Any:
         begun.set()
@@ -266,7 +266,7 @@ async def test_pages_stay_live_while_the_past_is_made(
         followed = console.service.pools.get("pool-a")
         if what == "to_snapshot":
             followed.history.snapshots.forget()  # so that states are kept anew on the way
-        monkeypatch.setattr(room, what, slowly)
+        monkeypatch.setattr(module, what, slowly)
         asking = asyncio.create_task(console.get("/pools/pool-a/snapshot", seq=seq))
         await asyncio.to_thread(begun.wait, 30)
         world.story.submit("meanwhile", gpus=4, project="blue")

@@ -64,7 +64,7 @@ async def test_lost_records_become_a_fork_and_the_archive_follows_the_log_again(
     left = cut(log, story)
     async with Auditor(log, database, tmp_path / "b", **often).running() as stopped:
         await stopped.until("the alarm", log.alarms)
-    assert await archived(database) == before  # nothing moves before it is said
+    assert await archived(database) == before  # nothing moves before the command
     assert (await order(database, None, "a disk died", "op-1"))["head_seq"] == len(story.wires) - 1
 
     async with Auditor(log, database, tmp_path / "c", **often).running() as going:

@@ -123,7 +123,7 @@ async def test_the_largest_audit_record_and_dead_letter_fit(kafka: TestKafka) ->
         await bus.close()
 
 
-async def test_no_topic_is_made_with_one_copy_where_three_are_meant_and_brokers_are_away(tmp_path: Path) -> None:
+async def test_no_topic_is_created_with_one_replica_where_three_are_configured(tmp_path: Path) -> None:
     with EmbeddedKafka(tmp_path / "one-of-three", properties={"offsets.topic.replication.factor": "3"}) as broker:
         refusal = r"configured for replication factor 3 .* but only 1 of its brokers answered: start the others"
         with pytest.raises(BusUnavailable, match=refusal):

@@ -33,7 +33,7 @@ from bailiff_log.seals import (  # fmt: skip
 
 WIRES = long_log(700)[:700]
 OFTEN = {"seal_records": 100, "seal_seconds": 3600}
-THEIRS = b"\x07" * 32  # a private key of somebody else
+THEIRS = b"\x07" * 32  # another private key
 
 
 async def given(messages):
@@ -52,7 +52,7 @@ def judged(log: Log, trusted: tuple[str, ...] = ()) -> SealChain:
     return chain
 
 
-async def test_each_seal_continues_the_one_before_it_whoever_made_that(database: str, tmp_path: Path) -> None:
+async def test_each_seal_continues_the_previous_one_of_any_auditor(database: str, tmp_path: Path) -> None:
     log = Log()
     key = tmp_path / "key"
     make_private_key(key)
@@ -132,7 +132,7 @@ async def test_a_new_key_seals_once_the_old_one_has_signed_it_and_not_before(dat
             check_proof(json.dumps(proof | {"keys": handovers}), [first])
 
 
-async def test_an_old_copy_of_the_archive_seals_nothing_before_it_has_what_was_sealed(database: str, tmp_path: Path) -> None:
+async def test_an_old_copy_of_the_archive_seals_nothing_before_it_has_caught_up(database: str, tmp_path: Path) -> None:
     log, key = Log(), tmp_path / "key"
     make_private_key(key)
     log.append(WIRES[:300])
@@ -164,7 +164,7 @@ async def test_a_tampered_archive_is_not_sealed_any_more(database: str, tmp_path
     assert [seal.size for seal in judged(log).seals] == [100, 200, 300]
 
 
-async def test_a_seal_that_the_logs_key_did_not_make_is_an_alarm_and_passed_over(database: str, tmp_path: Path) -> None:
+async def test_a_seal_by_another_key_raises_an_alarm_and_is_skipped(database: str, tmp_path: Path) -> None:
     log, key = Log(), tmp_path / "key"
     make_private_key(key)
     log.append(WIRES[:150])
@@ -219,7 +219,7 @@ async def test_a_proof_holds_by_itself_and_no_changed_one_does(database: str, tm
 
 
 def tampered(proof):
-    """The proof with one thing changed, each in turn."""
+    """The proof with one change each."""
     value = proof["value"]
     yield proof | {"value": value[:-6] + ("AAAA" if value[-6:-2] != "AAAA" else "BBBB") + value[-2:]}
     yield proof | {"seq": proof["seq"] + 1}

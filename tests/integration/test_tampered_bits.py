@@ -50,10 +50,10 @@ def changed(raw: bytes) -> Iterator[bytes]:
 
 
 def harmed(messages: Sequence[Message]) -> Iterator[tuple[int, Message]]:
-    """Each record in turn, with one thing about it changed that its hash covers."""
+    """Each record, with one change that its hash covers."""
     for at, message in enumerate(messages):
         for number, (name, content) in enumerate(message.headers):
-            if not name.startswith("ce_"):  # what kind of bytes the value has is said outside of the hash
+            if not name.startswith("ce_"):  # the content type is not covered by the hash
                 continue
             for other in changed(content):
                 headers = (*message.headers[:number], (name, other), *message.headers[number + 1 :])
@@ -212,10 +212,10 @@ async def test_every_statement_of_a_manifest_is_verified_against_files_and_seals
         assert harmless or not await is_whole(folder, key), (place, other)
 
 
-async def test_a_folder_is_found_whose_end_or_beginning_no_seal_covers(
+async def test_a_folder_whose_end_or_beginning_no_seal_covers_is_reported(
     sealed: tuple[list[Message], list], tmp_path: Path
 ) -> None:
-    """Where the seals that would tell are left out, too, there is the chain alone, which anybody can make."""
+    """Without the seals that would show it there is only the chain, which can be forged."""
     messages, seals = sealed
     size, key = len(messages) // 3, seals[0].key
     anew = write_anew(messages, size + 2)

@@ -67,7 +67,7 @@ def drop(messages: list[Message], at: int) -> list[Message]:
 
 
 def insert(messages: list[Message], at: int) -> list[Message]:
-    """A record that continues the one before it, as somebody can make who knows the rules."""
+    """A forged record that continues the one before it by the chain rule."""
     before = messages[at - 1]
     original = dict(before.headers)
     prev = record_hash(Wire(before.headers, before.value))
@@ -172,7 +172,7 @@ def named(found: Verification) -> set[int]:
 
 
 def is_found(found: Verification, at: int, harm: Harm) -> None:
-    if harm is duplicate and found["ok"]:  # a repeat does no harm in the topic, where anybody's retry may put one
+    if harm is duplicate and found["ok"]:  # a duplicate in the topic is harmless: any retry may cause one
         assert found["orphans_by_kind"] == {"repeat": 1}
         assert found["orphan_list"][0]["offset"] == at + 1
         return
@@ -232,7 +232,7 @@ async def test_tampering_is_found_in_the_archive(database: str, tmp_path: Path) 
 
 
 async def put(dsn: str, messages: list[Message]) -> None:
-    """As somebody who may write to the database."""
+    """Writes with access to the database."""
     connection = await asyncpg.connect(dsn)
     try:
         async with connection.transaction():

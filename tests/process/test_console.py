@@ -63,7 +63,7 @@ async def test_the_console_shows_the_pool_and_resumes_after_every_outage(demo: D
             assert client_state.snapshots == boards
             without_gap(client_state)
             assert "Reclaimed" in [each["event"] for each in client_state.events]
-            # The console is killed; who comes back gets a board of what is now.
+            # The console is killed; a reconnecting page gets a snapshot of the current state.
             demo.console.kill()
             with pytest.raises((httpx.HTTPError, ConnectionError)):
                 await live.until("it ends", lambda _: False)

@@ -37,7 +37,7 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
 
 
 class Principal:
-    """Somebody whom the proxy has signed in."""
+    """A user authenticated by the proxy."""
 
     def __init__(self, http: httpx.AsyncClient, token: str) -> None:
         self.http, self.token = http, token
@@ -100,7 +100,7 @@ async def test_requests_from_the_page_are_limited_by_permissions(system: System,
         assert refused.status_code == 403
         assert "vic may not pause a job of project vision" in refused.json()["detail"]
         assert (await sue.ask("requests", kind="drain", node="pool-a-0")).status_code == 403
-        # what would happen is said beforehand, and then happens
+        # the preview matches the outcome
         serve = JOB.format(name="serve-1", kind="inference")
         planned = (await vic.ask("plan", yaml=serve)).json()
         assert planned["answer"]["outcome"] == "preempts"
@@ -113,7 +113,7 @@ async def test_requests_from_the_page_are_limited_by_permissions(system: System,
         await watch.until("the other runs again", lambda _: watch.running("train-1"))
         assert watch.job("serve-1").phase == "paused"
         assert await _rejected(sue) == ("already-paused", "serve-1 is paused already")
-        # the past under a policy that displaces nobody, read from Kafka by a process of its own
+        # what-if with a policy that preempts nothing, read from Kafka by a process of its own
         await _what_if(vic, watch.state)
         await op.accepted(kind="drain", node="pool-a-0", mode="quick", reason="a fan")
         await watch.until("it is empty", lambda pool: not pool.nodes[0].allocated.slots)

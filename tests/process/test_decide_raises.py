@@ -70,7 +70,7 @@ async def test_a_job_whose_decision_fails_is_rejected_or_suspended_and_others_co
         assert len(pool.facts(InputRejected, code="internal-error")) == 2
         assert pool.job("not-again-1").phase == "pending"
 
-        # Its owner may cancel it; and somebody who has the fault repaired sees the same log.
+        # Its owner may cancel it; and a repaired engine reads the same log.
         await pool.cancel("not-again-1")
         await pool.until_ended("not-again-1", "cancelled")
         await pool.verify(orphans=True)

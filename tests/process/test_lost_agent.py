@@ -158,7 +158,7 @@ def beats_file(system: System, job: str) -> Path:
 
 
 async def begin_far(pool: Watch) -> Struck:
-    """A job runs on the machine that is far, and there is room beside Kafka."""
+    """A job runs on the remote machine, and the machine of Kafka has free resources."""
     await pool.submit("fills", gpus=8)
     await pool.until_running("fills")
     struck = await begin(pool)
@@ -212,7 +212,7 @@ async def test_an_agent_stopped_beyond_its_lease_obeys_no_earlier_command(short:
         await pool.until_running("fills")
         assert pool.state.nodes[pool.job("fills").tasks[0].node].name == struck.other
 
-        # Nobody reads the command to start this one: its node's agent is stopped.
+        # The command to start this one is not read: its node's agent is stopped.
         short.signal(struck.agent, signal.SIGSTOP)
         await pool.submit("told-in-vain")
         await pool.record(JobPlaced, job="told-in-vain")
@@ -342,7 +342,7 @@ async def test_reimaged_with_another_identity(short: System) -> None:
         short.broken = True  # its machine id is not the one that the next story would start it with
 
 
-async def test_a_second_agent_on_the_same_folder_is_sent_away(short: System) -> None:
+async def test_a_second_agent_on_the_same_folder_is_refused(short: System) -> None:
     async with short.watch("pool-b") as pool:
         struck = await begin(pool)
         declared = json.dumps([{"name": struck.node, "pool": "pool-b", "gpus": "4xH100-80GB"}])
@@ -373,7 +373,7 @@ async def test_a_second_machine_under_the_same_name_is_refused(short: System) ->
 
 
 @pytest.mark.long
-async def test_a_second_agent_of_the_same_machine_takes_the_name_and_the_first_lets_go(short: System) -> None:
+async def test_a_second_agent_of_the_same_machine_takes_over_the_node_name(short: System) -> None:
     async with short.watch("pool-b") as pool:
         struck = await begin(pool)
         before = pool.state.seq

@@ -1,4 +1,4 @@
-"""Kafka that is not there, goes away and comes back; and how services end: asked to, or because they must not run."""
+"""Kafka that starts late, stops and restarts; and how services end: on request, or because they must not run."""
 
 import asyncio
 import os
@@ -36,7 +36,7 @@ def without_services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Syste
 
 
 async def ends_as_it_would_have(pool: Watch) -> None:
-    """The urgent job runs and ends, those that left for it are back, and nobody was started twice."""
+    """The urgent job runs and ends, its victims have resumed, and no job was started twice."""
     await pool.until_running("outage-urgent")
     pool.tell("outage-urgent")
     await pool.until_ended("outage-urgent")

@@ -60,7 +60,7 @@ async def test_a_leaking_or_hanging_gpu_is_quarantined_and_an_idle_one_is_releas
         await pool.until_running("next")
         await pool.noted("next", 1)
 
-        # It hangs: who was on it never leaves it, until it is repaired; then it comes back by itself.
+        # It hangs: its process stays on it until it is repaired; then the quarantine ends by itself.
         assert make_it_fail([faults, "0", "hang"]) == 0
         await is_left(pool, "next")
         await pool.until("it is quarantined again", lambda _: len(pool.facts(DeviceQuarantined, node=NODE)) == 2)

@@ -35,7 +35,7 @@ class Release:
 
     @property
     def environment(self) -> dict[str, str]:
-        """With this, Python imports the release's packages and nobody else's."""
+        """With this, Python imports the release's packages and no others."""
         packages = sorted(path.parent for path in self.folder.glob("*/*/pyproject.toml"))
         return {"PYTHONPATH": os.pathsep.join(map(str, packages))}
 
@@ -131,7 +131,7 @@ async def test_jobs_keep_running_during_a_rolling_upgrade(upgrade: Upgrade, agen
 
 
 async def both_engines_agree(watch: Watch, system: System) -> None:
-    """One chain; each release's engine decides its own turns again, byte for byte: the one before from its wheel, out of git."""
+    """One chain; each release's engine replays its own cycles, byte for byte: the previous one from a wheel built from git."""
     replayed = await watch.verify(other_engines=True)
     began = [entry for entry in watch.entries if isinstance(entry.record.data, WriterStarted)]
     logics = [entry.record.data.logic for entry in began]

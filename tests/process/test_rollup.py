@@ -39,7 +39,7 @@ ENV = {
 
 @dataclass
 class Counting:
-    """A Kafka with two pools' logs, which nobody but the test writes, and the replicas that count them."""
+    """A Kafka with two pools' logs, which only the test writes, and the replicas that count them."""
 
     stack: Stack
     collector: Collector
@@ -300,7 +300,7 @@ async def test_what_was_published_is_what_the_log_says(counting: Counting) -> No
                 assert window.used_gpu_ms == truth.used(window.begin, window.end) // 1_000_000
 
 
-async def test_a_replica_that_leaves_hands_its_pools_over(counting: Counting) -> None:
+async def test_a_replica_that_stops_hands_over_its_pools(counting: Counting) -> None:
     await counting.feed(1.0)
     counting.stack.processes.stop(REPLICAS[1])
     metrics = await counting.until_counted()

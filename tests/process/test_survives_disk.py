@@ -43,12 +43,12 @@ async def test_the_disk_is_full_while_it_saves(stage: Stage, behaviour: str, gra
             await faulty_run.victim_stands(behaviour, grace_s=grace_s)
             await faulty_run.urgent_comes()
             await faulty_run.has_left()
-            assert not [*faulty_run.checkpoints.rglob(".tmp-step*")], "what could not be saved is in nobody's way"
+            assert not [*faulty_run.checkpoints.rglob(".tmp-step*")], "a checkpoint that could not be saved leaves no files"
             await faulty_run.ends_well(table)
 
 
 @pytest.mark.long
-async def test_a_file_may_not_be_so_large(stage: Stage) -> None:
+async def test_the_file_size_limit_is_exceeded(stage: Stage) -> None:
     async with story(stage) as faulty_run:
         await faulty_run.victim_stands("MayWriteNoLargeFiles")
         await faulty_run.urgent_comes()

@@ -86,7 +86,7 @@ async def test_its_machine_is_lost_and_it_resumes_on_another_node(two: TwoMachin
 
 @pytest.mark.long
 async def test_its_machine_is_lost_while_it_saves(two: TwoMachines) -> None:
-    """The urgent job for which it leaves waits for other room, and gets it."""
+    """The preemptor waits for other resources, and gets them."""
     async with story(two) as run:
         ready = {"ready"}
         await run.watch.until("both are ready", lambda seen: {node.state for node in seen.nodes.values()} == ready)

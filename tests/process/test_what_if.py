@@ -43,7 +43,7 @@ async def archived(system: System) -> AsyncIterator[System]:
         await asyncio.to_thread(stack.postgres.close)
 
 
-async def test_the_past_is_the_same_wherever_it_is_read(archived: System, tmp_path: Path) -> None:
+async def test_the_past_is_the_same_from_every_source(archived: System, tmp_path: Path) -> None:
     async with archived.watch("pool-a") as watch:
         calm = tmp_path / "calm.yaml"
         calm.write_text(yaml.safe_dump(CALM.model_dump(mode="json", exclude_defaults=True)))

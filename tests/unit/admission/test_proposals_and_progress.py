@@ -76,7 +76,7 @@ def test_an_eviction_starts_once(asked):
 
 
 @pytest.mark.parametrize("wrong", [{"job": "nobody"}, {"job": "done"}, {"attempt": 2}, {"decided_by": 1}])
-def test_progress_of_something_else(asked, wrong):
+def test_progress_of_unknown_evictions(asked, wrong):
     begun, _ = decided(asked)
     assert facts_of_progress(asked.state, begun.model_copy(update=wrong)) == []
 

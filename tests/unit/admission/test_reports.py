@@ -132,7 +132,7 @@ def test_the_course_of_a_task(story):
         {"node": "n9"},
     ],
 )
-def test_a_report_about_something_else_has_no_effect(story, wrong):
+def test_a_report_about_an_unknown_task_has_no_effect(story, wrong):
     assert facts_of_report(story.state, of_task(TaskExitedReport, **{"exit_code": 0, **wrong})) == []
     assert facts_of_report(story.state, of_task(TaskReleasedReport, **wrong)) == []
 
@@ -161,7 +161,7 @@ def test_stages_are_recorded_once(story):
 
 
 def test_reports_after_a_cancelled_eviction(story):
-    assert facts_of_report(story.state, of_task(TaskEvictionCancelledReport)) == []  # nobody asked
+    assert facts_of_report(story.state, of_task(TaskEvictionCancelledReport)) == []  # no cancellation
     assert facts_of_report(story.state, of_task(TaskCancelEvictionRefusedReport)) == []
     story.submit("high", gpus=8, tasks=2, cls="interactive")
     story.propose()
@@ -204,7 +204,7 @@ def test_an_operator_lets_another_machine_in(story):
     assert names(found) == ["NodeJoined", "TaskVanished", "TaskVanished"]
 
 
-def test_what_the_inventory_lacks_has_ended(story):
+def test_a_task_missing_in_the_inventory_has_vanished(story):
     assert names(facts_of_report(story.state, announced(tasks=[held(task=1)]))) == ["NodeJoined", "TaskVanished"]
 
 
@@ -246,7 +246,7 @@ def test_a_task_that_started_and_ended_unseen(story):
 
 
 def test_an_earlier_member_of_the_number_says_nothing_of_the_one_that_is_to_start(story):
-    """Its agent was restarted before it had heard that the log knows of its end."""
+    """Its agent was restarted before it got the confirmation of the exit."""
     story.submit("job", gpus=4)
     task = story.job("job").tasks[0]
     where = story.state.nodes[task.node].name

@@ -14,7 +14,7 @@ TOLERANCE = 5 * SECOND
 
 
 class Watch:
-    """Clocks that move when told."""
+    """Clocks that the test moves."""
 
     def __init__(self):
         self.wall, self.boot = NEW_YEAR, 1_000 * SECOND

@@ -241,7 +241,7 @@ def test_a_writer_that_never_wins_gives_up() -> None:
         writing = Incarnation(cluster.client("w1"))
 
         def too_late(head: ChainHead) -> list[Record]:
-            """Between reading and sending somebody else always starts."""
+            """Another writer always starts between reading and sending."""
             started = WriterStarted(writer="other", release="0", digest="0", logic=1, state_schema=1)
             wire = encode(replace(record(head.next_seq, head.epoch + 1, started, "other"), prev=head.hash))
             cluster.store(AUDIT.name, 1, None, wire.headers, wire.value)

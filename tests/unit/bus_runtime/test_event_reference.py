@@ -184,7 +184,7 @@ def test_the_page_lists_every_type_and_its_links_resolve() -> None:
 # --- the command
 
 
-def test_it_writes_once_and_then_has_nothing_to_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_run_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path)]) == 0
     assert len(capsys.readouterr().out.splitlines()) == len(FILES)
     assert main([str(tmp_path)]) == 0

@@ -199,7 +199,7 @@ def test_each_exit_code_says_what_it_means() -> None:
     assert len({code.__doc__ for code in ExitCode}) == len(ExitCode)
 
 
-async def test_a_host_that_is_cancelled_takes_its_service_along() -> None:
+async def test_cancelling_the_host_cancels_its_service() -> None:
     began, ended = asyncio.Event(), asyncio.Event()
 
     async def work(_: asyncio.Event) -> None:

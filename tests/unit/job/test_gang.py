@@ -45,7 +45,7 @@ class TestOneRank:
             Verdict.WAIT,
             Verdict.WAIT,
         ]
-        self.board[PROPOSED] = 15  # somebody raised it
+        self.board[PROPOSED] = 15  # another rank raised it
         assert self.decide(12) is Verdict.CONTINUE
         assert self.board[CONFIRMED] == 15
 
@@ -259,7 +259,7 @@ def test_a_waiting_rank_is_released_by_cancellation_and_by_the_soft_deadline(nod
 
 
 def test_a_notice_after_a_cancelled_one_starts_anew(nodes: list[JobNode], tmp_path: Path) -> None:
-    """What was promised for the first says nothing about the second, even if nobody looked in between."""
+    """A step confirmed for the first notice does not count for the second, even without a check in between."""
     node = nodes[0]
     job = Job(place(tmp_path / "c", node, rank=0, world_size=2))
     node.notice()

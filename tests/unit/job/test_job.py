@@ -368,7 +368,7 @@ def test_one_that_cannot_save_exits_after_the_soft_deadline(tmp_path: Path, node
 
 
 def test_no_wall_clock_anywhere() -> None:
-    """Somebody who sets the machine's clock changes nothing: the package reads only the clocks that `clock` has."""
+    """Setting the machine's clock changes nothing: the package reads only the clocks that `clock` has."""
     package = Path(bailiff_job.__file__).parent
     for path in package.rglob("*.py"):
         text = path.read_text()

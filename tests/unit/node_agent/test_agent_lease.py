@@ -120,7 +120,7 @@ async def test_the_lease_counts_from_when_the_report_was_sent(node: Node) -> Non
     assert node.incarnation != before
 
 
-async def test_a_command_that_waited_longer_than_the_lease_is_void(node: Node) -> None:
+async def test_a_command_delayed_beyond_the_lease_is_void(node: Node) -> None:
     await node.fence()
     node.agent.renew(node.clock[0])
     await node.agent.obey(node.start("first", 10))

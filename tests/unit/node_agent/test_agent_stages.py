@@ -115,7 +115,7 @@ class World:
         return [report for report in self.sent_reports if isinstance(report, kind)]
 
     def stages(self) -> list[tuple[str, int]]:
-        """Each with its seconds since the notice, in the order in which they were told."""
+        """Each with its seconds since the notice, in the order of the reports."""
         return [(report.stage, round(report.elapsed / SECOND)) for report in self.of(EvictionStageReport)]
 
 
@@ -360,7 +360,7 @@ async def test_an_eviction_cannot_be_cancelled_after_term(world: World) -> None:
 
 @story
 async def test_a_task_that_outlives_its_kill_has_its_device_quarantined_and_is_not_released(world: World) -> None:
-    """It waits for a device that answers no more. Nobody gets the device, and its room is not said to be free."""
+    """It waits for a device that answers no more. The device is not allocated, and its resources are not reported as free."""
     gpu = world.inventory.list()[0].id
     await world.starts(None, task=TaskAssignment(task=0, devices=(gpu,)), BAILIFF_SIM_ON_TERM="ignore")
     world.machine.kill = lambda _: None  # type: ignore[method-assign]

@@ -80,7 +80,7 @@ def test_a_failed_machine_is_detected_by_its_silence_and_its_jobs_resume() -> No
     result, reread = run(world)
     gang = result.jobs["gang"]
     assert reread.kinds["NodeLost"] == 1
-    assert gang.lost == 5 * MINUTE, "it stood still from the failure on, whoever knew of it"
+    assert gang.lost == 5 * MINUTE, "it made no progress from the failure on, detected or not"
     assert gang.ended - gang.submitted == 25 * MINUTE + 2 * HOUR + 40 * MINUTE
     assert gang.evictions == {"lost": 1} or gang.evictions == {"gang-failure": 1}
 
@@ -160,7 +160,7 @@ def test_the_same_run_has_the_same_bytes_whatever_the_order_of_hashes() -> None:
     assert len(found) == 1
 
 
-def test_the_digest_is_that_of_the_bytes_though_nobody_wants_them() -> None:
+def test_the_digest_covers_the_bytes_also_if_they_are_not_kept() -> None:
     world = random_world(Random(11), 12)
     kept: list[tuple[Record, Wire]] = []
     with_bytes = Simulation(world.workload(), policy(), sink=lambda record, wire: kept.append((record, wire))).run()

@@ -66,7 +66,7 @@ def test_a_plot_over_time_has_the_unit_of_its_length() -> None:
 
 
 @pytest.mark.slow
-def test_the_report_holds_everything_and_needs_nothing() -> None:
+def test_the_report_is_self_contained() -> None:
     runs = run_all(replace(ASK, seeds=(0,)), TRACE)
     text = page("A & B", ["a note"], runs, summary(runs), "{}")
     assert "A &amp; B" in text
@@ -227,7 +227,7 @@ def test_tuning_shows_the_frontier_and_no_best() -> None:
 
 
 def test_a_setting_under_which_jobs_never_end_is_on_no_frontier() -> None:
-    """Without quota no inference job is accepted, so that none of them waits and nobody is displaced for one."""
+    """Without quota no inference job is accepted, so that none of them is pending and no job is preempted for one."""
     ask = replace(ASK, policies={"mine": policy(projects=[{"name": "default", "quota": {"gpus": 8}}])}, seeds=(0,), baselines=())
     without, some = sorted(tune(Search(ask, {"projects.default.quota.gpus": [0, 8]}), TRACE), key=lambda point: -point.not_ended)
     assert (without.setting, without.frontier) == ({"projects.default.quota.gpus": 0}, False)
