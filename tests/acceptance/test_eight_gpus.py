@@ -1,4 +1,4 @@
-"""The story that Bailiff is for, and what people meet beside it. Real Kafka, real services, jobs that are processes."""
+"""Preemption on eight GPUs, cancellation, and refusals. Real Kafka, real services, jobs that are processes."""
 
 import json
 import signal
@@ -33,7 +33,7 @@ SECRET = "hunter2-but-longer-than-that"
 SECRET_FLAG = "--token=correct-horse-battery"
 
 
-async def test_four_gpus_for_an_urgent_job_and_back_again(system: System) -> None:
+async def test_four_gpus_are_preempted_for_an_urgent_job_and_the_victims_resume(system: System) -> None:
     async with system.watch("pool-a") as pool:
         # Eight GPUs, all of them busy with training.
         training = [f"story-train-{n}" for n in range(8)]
@@ -58,7 +58,7 @@ async def test_four_gpus_for_an_urgent_job_and_back_again(system: System) -> Non
         assert all(choice.gpus == 1 and choice.priority == 50 for choice in decided.victims)
         assert decided.explanation.proven
 
-        # They are told, they leave, their devices are seen free, and only then does the urgent job start.
+        # The victims are notified and exit, their devices are seen free, and only then does the urgent job start.
         for victim in victims:
             await pool.record(EvictionStarted, job=victim)
             await pool.record(EvictionStageReached, job=victim, stage="noticed")
@@ -69,11 +69,11 @@ async def test_four_gpus_for_an_urgent_job_and_back_again(system: System) -> Non
             assert (await pool.record(JobRequeued, job=victim)).outcome == "preempted-unclean"
         await pool.until_running("story-serve")
         assert seq_of(pool, JobStarting, job="story-serve") > max(seq_of(pool, TaskReleased, job=name) for name in victims)
-        assert not pool.facts(JobPlaced, job=victims[0], attempt=2), "a victim came back before there was room"
+        assert not pool.facts(JobPlaced, job=victims[0], attempt=2), "a victim resumed before resources were free"
 
         # Those who need not leave never notice.
-        spared = sorted(set(training) - set(victims))
-        assert pool.running(*spared)
+        unaffected = sorted(set(training) - set(victims))
+        assert pool.running(*unaffected)
 
         # It ends, and the victims come back by themselves.
         pool.tell("story-serve")
@@ -82,7 +82,7 @@ async def test_four_gpus_for_an_urgent_job_and_back_again(system: System) -> Non
         for name in victims:
             await pool.noted(name, attempt=2)
         assert [pool.job(name).attempt for name in victims] == [2] * 4
-        assert [pool.job(name).attempt for name in spared] == [1] * 4
+        assert [pool.job(name).attempt for name in unaffected] == [1] * 4
         pool.assert_started_once(*training, "story-serve")
 
         # Anyone can check all of it, and nothing private is in it.
@@ -96,7 +96,7 @@ async def test_four_gpus_for_an_urgent_job_and_back_again(system: System) -> Non
             assert private.encode() not in everything, f"{private} is in the audit log"
 
 
-async def test_eight_of_eight_for_a_higher_class_and_back_again(system: System) -> None:
+async def test_all_eight_gpus_are_preempted_for_a_higher_class_and_the_victims_resume(system: System) -> None:
     async with system.watch("pool-a") as pool:
         await pool.submit("whole-low", pool.training(), tasks=8, gpus=1)
         await pool.until_running("whole-low")
@@ -116,7 +116,7 @@ async def test_eight_of_eight_for_a_higher_class_and_back_again(system: System) 
         await pool.verify()
 
 
-async def test_a_gang_over_two_machines_displaces_what_it_must(system: System) -> None:
+async def test_a_gang_over_two_nodes_preempts_only_the_victims_that_it_needs(system: System) -> None:
     async with system.watch("pool-b") as pool:
         await pool.submit("gang-small", gpus=2)
         await pool.submit("gang-train", gpus=4)
@@ -154,7 +154,7 @@ async def test_a_job_that_ignores_term_is_killed_after_its_grace(system: System)
         await pool.verify()
 
 
-async def test_cancelled_before_anybody_was_told_nobody_leaves(battered: System) -> None:
+async def test_cancelling_the_preemptor_before_any_notice_evicts_nothing(battered: System) -> None:
     async with battered.watch("pool-b") as pool:
         await pool.submit("mercy-1", gpus=4)
         await pool.submit("mercy-2", gpus=4)
@@ -175,7 +175,7 @@ async def test_cancelled_before_anybody_was_told_nobody_leaves(battered: System)
         await pool.verify()
 
 
-async def test_cancelled_while_victims_leave_those_not_reached_are_spared(battered: System) -> None:
+async def test_cancelling_the_preemptor_cancels_evictions_that_were_not_delivered(battered: System) -> None:
     async with battered.watch("pool-b") as pool:
         await pool.submit("late-near", gpus=4, tasks=1)
         await pool.until_running("late-near")
@@ -184,7 +184,7 @@ async def test_cancelled_while_victims_leave_those_not_reached_are_spared(batter
         where = {pool.state.nodes[pool.job(name).tasks[0].node].name: name for name in ("late-near", "late-far")}
         reached, unreached = where["node-2"], where["node-3"]
 
-        # The second machine's agent is deaf just now: its victim is told, and does not hear of it.
+        # The agent of the second machine is stopped: the notice for its victim is published and not delivered.
         battered.signal("node-agent-2", signal.SIGSTOP)
         await pool.submit("late-urgent", pool.until_signalled(), gpus=4, tasks=2, kind="inference")
         await pool.record(EvictionStarted, job=unreached)
@@ -218,7 +218,7 @@ async def test_a_job_without_gpus_runs_beside_a_full_machine(system: System) -> 
         await pool.verify()
 
 
-async def test_a_class_that_may_not_preempt_waits_its_turn(system: System) -> None:
+async def test_a_non_preempting_class_stays_pending_in_queue_order(system: System) -> None:
     async with system.watch("pool-a") as pool:
         await pool.submit("turn-train", pool.until_signalled(), gpus=8)
         await pool.until_running("turn-train")
@@ -231,7 +231,7 @@ async def test_a_class_that_may_not_preempt_waits_its_turn(system: System) -> No
         await pool.verify()
 
 
-async def test_a_preemption_that_no_eviction_could_serve_says_what_it_would_need(system: System) -> None:
+async def test_a_refused_preemption_names_what_would_be_needed(system: System) -> None:
     async with system.watch("pool-a") as pool:
         await pool.submit("firm-build", gpus=6, kind="build")  # may not be preempted
         await pool.submit("firm-train", gpus=2)
@@ -246,7 +246,7 @@ async def test_a_preemption_that_no_eviction_could_serve_says_what_it_would_need
         await pool.verify()
 
 
-async def test_a_job_that_can_never_fit_is_refused_and_told_why(system: System) -> None:
+async def test_a_job_that_can_never_fit_is_rejected_with_the_reason(system: System) -> None:
     async with system.watch("pool-a") as pool:
         demand = JobDemand(job="never-fits", tasks=(TaskGroup(gpu_milli=16_000, cpu_milli=1000, memory_bytes=GIB),))
         await pool.request(SubmitJob(demand=demand, spec=JobSpec(command="true")), "never-fits")

@@ -1,4 +1,4 @@
-"""Pools that several projects share: quotas, borrowing, taking back, and coming back. Real Kafka, real services, processes."""
+"""Pools that several projects share: quotas, borrowing, reclaim, and resuming. Real Kafka, real services, processes."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -60,7 +60,7 @@ def projects(*listed: dict[str, Any], **rest: Any) -> Policy:
 TWO = projects({"name": "a", "quota": {"gpus": 4}}, {"name": "b", "quota": {"gpus": 4}})
 
 
-async def test_a_rigid_gang_over_quota_leaves_whole_and_comes_back(shared: System) -> None:
+async def test_a_rigid_gang_over_quota_is_evicted_whole_and_resumes(shared: System) -> None:
     async with shared.watch("rigid") as pool:
         await pool.apply(TWO)
         await pool.submit("a-train", pool.training(), tasks=8, project="a")
@@ -107,7 +107,7 @@ async def test_an_elastic_gang_over_quota_shrinks_and_grows_again(shared: System
         await pool.verify()
 
 
-async def test_an_elastic_gang_that_says_nothing_of_live_starts_anew_with_each_size(shared: System) -> None:
+async def test_an_elastic_gang_without_live_resizing_restarts_at_each_size(shared: System) -> None:
     async with shared.watch("resized") as pool:
         await pool.apply(TWO.model_copy(update={"restarts": RestartRules(grow_after=0)}))
         await pool.submit("a-resized", pool.training(), tasks=8, min_tasks=4, project="a")
@@ -132,7 +132,7 @@ while true; do step=$((step + 1)); sleep 0.02; done
 """
 
 
-async def test_a_sweep_makes_room_for_a_demo_with_checkpoints(shared: System) -> None:
+async def test_a_sweep_is_preempted_for_a_demo_and_resumes_from_checkpoints(shared: System) -> None:
     async with shared.watch("sweep") as pool:
         trials = [f"trial-{number}" for number in range(8)]
         for name in trials:
@@ -164,7 +164,7 @@ async def test_a_sweep_makes_room_for_a_demo_with_checkpoints(shared: System) ->
         await pool.verify()
 
 
-async def test_training_leaves_a_serving_tier_at_a_spike_and_returns(shared: System) -> None:
+async def test_training_is_preempted_by_serving_at_a_load_spike_and_resumes(shared: System) -> None:
     async with shared.watch("serving") as pool:
         classes = [entry.model_dump(mode="json") for entry in POLICY.priority_classes]
         for entry in classes:
@@ -200,7 +200,7 @@ async def test_training_leaves_a_serving_tier_at_a_spike_and_returns(shared: Sys
         await pool.verify()
 
 
-async def test_four_projects_borrow_by_weight_and_give_back(shared: System) -> None:
+async def test_four_projects_borrow_by_weight_and_are_reclaimed(shared: System) -> None:
     async with shared.watch("cluster") as pool:
         await pool.apply(
             projects(
@@ -240,7 +240,7 @@ KUBERNETES = [
 ]
 
 
-async def test_a_gang_without_gpus_makes_both_low_ones_leave(shared: System) -> None:
+async def test_a_gang_without_gpus_preempts_both_low_priority_jobs(shared: System) -> None:
     async with shared.watch("cpus") as pool:
         await pool.apply(projects(priority_classes=KUBERNETES))
         for name in ("low-1", "low-2"):
@@ -259,7 +259,7 @@ async def test_a_gang_without_gpus_makes_both_low_ones_leave(shared: System) -> 
         await pool.verify()
 
 
-async def test_where_only_one_member_could_fit_nobody_leaves(shared: System) -> None:
+async def test_nothing_is_evicted_where_only_one_task_of_a_gang_could_fit(shared: System) -> None:
     async with shared.watch("lonely") as pool:
         await pool.apply(projects(priority_classes=KUBERNETES))
         await pool.submit("fixed", gpus=0, cpus=4, kind="fixed")
@@ -275,7 +275,7 @@ async def test_where_only_one_member_could_fit_nobody_leaves(shared: System) -> 
         await pool.verify()
 
 
-async def test_halves_of_a_gpu_are_given_out_and_no_more_than_two(shared: System) -> None:
+async def test_at_most_two_half_gpus_are_allocated_on_a_device(shared: System) -> None:
     async with shared.watch("shares") as pool:
         script = (
             f'echo "$CUDA_VISIBLE_DEVICES $BAILIFF_GPU_FRACTION $BAILIFF_GPU_MEMORY_BYTES" > {shared.marks}/$BAILIFF_JOB_ID.gpu'
@@ -290,7 +290,7 @@ async def test_halves_of_a_gpu_are_given_out_and_no_more_than_two(shared: System
         assert sorted(device for device, *_ in devices).count(devices[0][0]) == 2
         assert len({device for device, *_ in devices}) == 2
 
-        # Six whole ones are left; the seventh has to wait for a device that nobody shares any more.
+        # Six whole devices are free; the seventh job is pending until a shared device is released.
         await pool.submit("whole", pool.until_signalled(), gpus=7)
         for name in halves:
             pool.tell(name)

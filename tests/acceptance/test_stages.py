@@ -1,4 +1,4 @@
-"""Evictions of jobs that know the contract, stage by stage: a gang over two machines, on a real Kafka, as real processes."""
+"""Eviction stages of a gang over two nodes that uses the job contract, on a real Kafka, with real processes."""
 
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,7 @@ def stages(pool: Watch, job: str, task: int) -> list[str]:
 
 
 async def take_over(pool: Watch, gang: str, **asked: Any) -> None:
-    """The gang runs on both machines and is at work, and then somebody more urgent wants them."""
+    """The gang runs on both machines and trains; then an urgent job needs them."""
     await pool.submit(gang, tasks=2, gpus=4, **asked)
     await pool.until_running(gang)
     await pool.noted(gang, attempt=1, tasks=2)
@@ -103,7 +103,7 @@ async def take_over(pool: Watch, gang: str, **asked: Any) -> None:
 BY_ITSELF = ["noticed", "acknowledged", "step_confirmed", "step_agreed", "checkpoint_started", "checkpoint_committed", "yielding"]
 
 
-async def test_a_gang_over_two_machines_saves_one_step_and_goes_on_from_it(system: System) -> None:
+async def test_a_gang_over_two_nodes_saves_one_step_and_resumes_from_it(system: System) -> None:
     async with system.watch("pool-b") as pool:
         await take_over(pool, "together", run=rank(pool), grace_s=60)
         await pool.until_running("together-urgent")
@@ -127,7 +127,7 @@ async def test_a_gang_over_two_machines_saves_one_step_and_goes_on_from_it(syste
         assert [(fact.step, fact.from_attempt, fact.steps_lost) for fact in resumed] == [(at.step + 1, 1, 0)] * 2
         await pool.cancel("together")
         await pool.until_ended("together", "cancelled")
-        assert not pool.facts(TaskProgressed, job="together", checkpoint=at), "it was told with its eviction"
+        assert not pool.facts(TaskProgressed, job="together", checkpoint=at), "it was reported with its eviction"
         await pool.verify()
 
 
@@ -151,7 +151,7 @@ async def test_two_ranks_that_use_the_job_library_lose_no_step(system: System) -
         await pool.verify()
 
 
-async def test_without_agreement_each_rank_saves_at_the_soft_deadline(system: System) -> None:
+async def test_without_an_agreed_step_each_rank_saves_at_the_soft_deadline(system: System) -> None:
     async with system.watch("pool-b") as pool:
         await take_over(pool, "apart", run=rank(pool, "stubborn"), grace_s=8, kill_after=6_000_000)
         await pool.until_running("apart-urgent")
@@ -169,7 +169,7 @@ async def test_without_agreement_each_rank_saves_at_the_soft_deadline(system: Sy
         await pool.verify()
 
 
-async def test_agents_that_are_killed_in_the_middle_lose_nothing_and_say_nothing_twice(battered: System) -> None:
+async def test_agents_killed_during_an_eviction_lose_no_report_and_send_none_twice(battered: System) -> None:
     agents = ("node-agent", "node-agent-2")
     async with battered.watch("pool-b") as pool:
         await take_over(pool, "bereft", run=rank(pool), grace_s=60)

@@ -1,6 +1,6 @@
 """A gang of two torchruns with two ranks each on a real Kafka and real agents: preempted, drained, a rank of it killed.
 
-In the end its weights are those of four ranks that nobody interrupted, to the last bit.
+In the end its weights are those of four uninterrupted ranks, to the last bit.
 """
 
 import json
@@ -38,7 +38,7 @@ ENV = {"PYTHONPATH": str(ROOT / "libs/job"), "OMP_NUM_THREADS": "1", "CUDA_VISIB
 
 @pytest.fixture
 def left_alone(tmp_path: Path) -> str:
-    """The weights of four ranks that nobody interrupts."""
+    """The weights of four uninterrupted ranks."""
     if not FRAMEWORKS.exists():
         pytest.skip(f"no Python with PyTorch at {FRAMEWORKS}: run make test-long")
     bare = {name: value for name, value in os.environ.items() if not name.startswith("BAILIFF")}
@@ -49,7 +49,7 @@ def left_alone(tmp_path: Path) -> str:
 
 
 def saved_together(pool: Watch, attempt: int) -> Checkpoint:
-    """What both tasks have saved when they were told to leave: one step, which all of their ranks had agreed on."""
+    """Returns the checkpoint that both tasks saved after the notice: one step, agreed by all of their ranks."""
     stages = pool.facts(EvictionStageReached, job="ddp", attempt=attempt, stage="checkpoint_committed")
     saved = [fact.checkpoint for fact in stages if fact.checkpoint is not None]
     assert len(saved) == 2, stages
@@ -89,7 +89,7 @@ def kill_a_rank(pool: Watch, task: int) -> None:
     send(ranks[1], signal.SIGKILL)
 
 
-async def test_four_ranks_on_two_machines_end_as_if_nobody_had_touched_them(
+async def test_four_ranks_on_two_nodes_end_with_the_weights_of_an_uninterrupted_run(
     left_alone: str, system: System, tmp_path: Path
 ) -> None:
     async with system.watch("pool-b") as pool:
@@ -122,7 +122,7 @@ async def test_four_ranks_on_two_machines_end_as_if_nobody_had_touched_them(
         async def has_gone_on() -> bool:
             return (control_dir.read_steps(control(pool, 0)).published or 0) >= saved.step + 50
 
-        await pool.until_true("steps were done that nobody has saved", has_gone_on, SLOW_S)
+        await pool.until_true("unsaved steps were done", has_gone_on, SLOW_S)
         kill_a_rank(pool, task=1)
         requeued = await pool.record(JobRequeued, job="ddp", attempt=3, within_s=SLOW_S)
         assert (requeued.outcome, pool.job("ddp").failures) == ("failed", 1)

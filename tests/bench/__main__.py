@@ -25,6 +25,7 @@ from . import (
     hosted,
     intake,
     job,
+    notice,
     pause,
     placements,
     preemptions,
@@ -34,7 +35,6 @@ from . import (
     restart,
     rollup,
     sim,
-    told,
     wasted,
 )
 from .table import Row, Run, show
@@ -46,7 +46,7 @@ BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "intake": intake.measure,
     "fold": fold.measure,
     "replay": replaying.measure,
-    "told": told.measure,
+    "notice": notice.measure,
     "placements": placements.measure,
     "preemptions": preemptions.measure,
     "replicas": replicas.measure,

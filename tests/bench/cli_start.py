@@ -59,7 +59,7 @@ def row(what: str, seconds: float, bare: float) -> Row:
 
 
 def processor_seconds(command: Sequence[str], environment: Mapping[str, str], times: int) -> float:
-    """The least of so many runs, user and system time together: other load only adds to it."""
+    """The minimum of this many runs, user and system time together: other load only adds to it."""
     least = float("inf")
     for _ in range(times):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -26,7 +26,7 @@ from .system import cpu_seconds, megabytes, publishing, watching
 from .table import Row, Run, percentile
 
 RATE = 200  # records a second
-TURN = 4  # records that are sent together
+BATCH = 4  # records per send
 THIRD = 3
 PLACE = re.compile(rb"^id: [^:]+:(\d+)", re.MULTILINE)
 EVENT, SNAPSHOT = re.compile(rb"^event: ", re.MULTILINE), re.compile(rb"^event: snapshot", re.MULTILINE)
@@ -76,7 +76,7 @@ class Listener:
 
 
 def measure(run: Run) -> list[Row]:
-    """Kafka and the console alone: nobody else reads the log."""
+    """Kafka and the console alone: no other reader of the log."""
     nodes = 100 if run.quick else 1000
     stack = Stack(run.folder, Plan(pools=(POOL,)))
     try:
@@ -169,7 +169,7 @@ async def _fed(stack: Stack, producer: AIOKafkaProducer, log: BusyLog, console: 
 
 @asynccontextmanager
 async def listening(port: int, pages: int) -> AsyncIterator[list[Listener]]:
-    """So many open pages of one person."""
+    """This many open pages of one user."""
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
         await sign_in(client)
         cookie = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
@@ -189,19 +189,19 @@ async def paced(producer: AIOKafkaProducer, log: BusyLog, seconds: int) -> dict[
     sent: dict[int, float] = {}
     records = log.go_on()
     began = time.perf_counter()
-    for cycle in range(RATE * seconds // TURN):
+    for cycle in range(RATE * seconds // BATCH):
         log.now = time.time_ns() // 1000
-        wires = list(itertools.islice(records, TURN))
+        wires = list(itertools.islice(records, BATCH))
         now = time.perf_counter()
         for receipt in [await _send(producer, wire) for wire in wires]:
             await receipt
-        sent.update({log.state.seq - n: now for n in range(TURN)})
-        await asyncio.sleep(max(0.0, began + (cycle + 1) * TURN / RATE - time.perf_counter()))
+        sent.update({log.state.seq - n: now for n in range(BATCH)})
+        await asyncio.sleep(max(0.0, began + (cycle + 1) * BATCH / RATE - time.perf_counter()))
     return sent
 
 
 def hour_of(run: Run) -> int:
-    """So many records stand for an hour: each third one, so that the bench is short; their times are an hour's."""
+    """This many records represent an hour: each third one, so that the bench is short; their times are an hour's."""
     return RATE * (60 if run.quick else 3600) // THIRD
 
 

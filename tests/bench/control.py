@@ -1,4 +1,4 @@
-"""What Bailiff itself adds to an eviction: from the decision to the job's knowing of it, from its exit to the GPU's next use."""
+"""Latency that Bailiff adds to an eviction: from the decision to the notice, from the exit to the next use of the GPU."""
 
 import asyncio
 from statistics import median
@@ -30,7 +30,7 @@ with open(sys.argv[1] + "/noted", "a") as file:
 
 
 def measure(run: Run) -> list[Row]:
-    """One job on one GPU, told to leave again and again; on a system at rest."""
+    """One job on one GPU, evicted repeatedly on an idle system."""
     count = 10 if run.quick else 60
     nodes = [{"name": "node-1", "pool": POOL, "gpus": "1xH100-80GB"}]
     with Stack(run.folder, Plan(nodes=nodes)) as stack:

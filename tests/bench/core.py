@@ -69,7 +69,7 @@ def _preempt(run: Run, nodes: int, times: int) -> list[Row]:
 
 
 def _one_turn(nodes: int) -> Row:
-    """A turn about one more job on the full pool: what every quiet request costs."""
+    """A decision cycle for one more job on the full pool: the cost of a request that changes nothing."""
     state = _full(nodes)
     list(_settled(state))
     seconds = []
@@ -79,7 +79,7 @@ def _one_turn(nodes: int) -> Row:
         began = time.process_time()
         list(decide(state))
         seconds.append(time.process_time() - began)
-    return Row(f"decide once more on {nodes} full nodes after room grew, in memory", median(seconds) * 1000, "ms")
+    return Row(f"decide once more on {nodes} full nodes after resources were freed, in memory", median(seconds) * 1000, "ms")
 
 
 def _settled(state: PoolState):

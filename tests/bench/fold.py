@@ -1,4 +1,4 @@
-"""Reading the log back: verify and fold it, and decide every turn again.
+"""Reading the log back: verify and fold it, and repeat every decision cycle.
 
 Times are of the processor, so that what else runs on the machine does not count.
 """
@@ -44,11 +44,11 @@ def measure(run: Run) -> list[Row]:
             detail={"seconds": folded, "seconds_baseline": plain},
         ),
         Row(
-            "replay: turns decided again and compared",
+            "replay: decision cycles repeated and compared",
             replay.cycles / seconds,
-            "turns/s",
+            "cycles/s",
             baseline=replay.cycles / median(folded),
-            baseline_is="turns/s: fold alone",
+            baseline_is="cycles/s: fold alone",
             detail={"cycles": replay.cycles, "decisions": replay.decisions, "records_per_s": count / seconds},
         ),
     ]
@@ -71,7 +71,7 @@ def _parse_and_hash(wires: list[Wire]) -> None:
 
 
 def _fold(wires: list[Wire], pool: str = POOL) -> None:
-    """What AuditReader and Projection do with records: so many at a time, the garbage collector off, as at a start."""
+    """What AuditReader and Projection do with records: in batches, the garbage collector off, as at a start."""
     state, head = PoolState(), ChainHead(pool)
     gc.disable()
     for begin in range(0, len(wires), READ_AT_ONCE):

@@ -1,7 +1,7 @@
-"""A thousand jobs on one agent, simulated ones that talk: does it keep up while some of them end and others begin?
+"""A thousand simulated jobs with the job contract on one agent: does it keep up while jobs end and start?
 
-It is behind if commands wait longer for their start, or ends for their report, the longer it goes on: so the last third of
-the run is put beside the first. And if its process needs a processor of its own for that.
+It falls behind if the delay from command to start, or from exit to report, grows during the run: the last third is compared
+with the first. The processor time of the agent process is measured, too.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ ENDS = 600  # jobs that are followed until their end, once all places are taken
 
 
 def measure(run: Run) -> list[Row]:
-    """One node with room for so many tasks, its state kept on disk as ever, and more jobs than it can take."""
+    """One node with its state on disk, and more jobs than its `max_tasks`."""
     jobs = 200 if run.quick else 1000
     nodes = [{"name": "node-1", "pool": POOL, "gpus": "8xH100-80GB", "cpu_milli": 100 * jobs, "max_tasks": jobs}]
     with Stack(run.folder, Plan(nodes=nodes)) as stack:
@@ -34,7 +34,7 @@ async def _measure(run: Run, stack: Stack, jobs: int) -> list[Row]:
     when: dict[str, dict[str, float]] = defaultdict(dict)  # by job, the broker's time of each message, s
     order: dict[str, list[str]] = {"TaskStartedReport": [], "TaskExitedReport": []}
 
-    def heard(kind: str, record: ConsumerRecord) -> None:
+    def on_record(kind: str, record: ConsumerRecord) -> None:
         job = json.loads(record.value).get("job", "")
         name = kind.removeprefix("bailiff.").removesuffix(".v1")
         if name in order and name not in when[job]:
@@ -44,8 +44,8 @@ async def _measure(run: Run, stack: Stack, jobs: int) -> list[Row]:
     lives = {f"job-{n}": LIVES_S[0] + n * 7 % (LIVES_S[1] - LIVES_S[0]) for n in range(jobs + ENDS + jobs)}
     kafka = stack.kafka.bootstrap
     async with (
-        watching(kafka, topics.NODE_COMMANDS.name, on=heard),
-        watching(kafka, topics.NODE_REPORTS.name, on=heard) as reports,
+        watching(kafka, topics.NODE_COMMANDS.name, on=on_record),
+        watching(kafka, topics.NODE_REPORTS.name, on=on_record) as reports,
         publishing(kafka) as producer,
     ):
         for job, seconds in lives.items():

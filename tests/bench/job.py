@@ -1,4 +1,4 @@
-"""What the job library costs a training loop: a question in the innermost loop, and a checkpoint to disk and back."""
+"""What the job library costs a training loop: a check in the innermost loop, and a checkpoint to disk and back."""
 
 import hashlib
 import os

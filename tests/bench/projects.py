@@ -85,7 +85,7 @@ def arrives(state: PoolState, number: int) -> Job:
 
 
 def decide_about(state: PoolState) -> list[Decision]:
-    """Everything that is decided until nobody waits for an answer."""
+    """All decisions until no preemption request is pending."""
     decisions = settle(state)
     while state.selection is not None:
         proposals = select_batch(state, state.selection.requests, state.rules.preemption.search_steps)

@@ -12,7 +12,7 @@ from bailiff_core.model.demand import JobDemand, TaskGroup
 def submit_message(
     pool: str, job: str, *, gpus: int = 1, priority_class: str = "train", run_for: float | None = None, talks: str = ""
 ) -> tuple[Headers, bytes]:
-    """A job of one task; without `run_for` it runs until it is told to leave, and then leaves at once. talks: PACE:SAVE_S."""
+    """A job of one task; without `run_for` it runs until its eviction notice, and exits at once. talks: PACE:SAVE_S."""
     env = {"BAILIFF_SIM_CHECKPOINTS": talks} if talks else {"BAILIFF_SIM_ON_NOTICE": "exit"}
     if run_for is not None:
         env["BAILIFF_SIM_RUN_FOR"] = str(run_for)

@@ -1,4 +1,4 @@
-"""Jobs that are real processes with the job library, for a bench: started, told to leave, and asked when they did what.
+"""Jobs that are real processes with the job library, for a bench: started, evicted, and queried for their times.
 
 They note their times with the wall clock, which is the broker's too: all of it is one machine.
 """
@@ -59,13 +59,13 @@ class Jobs:
         await self._client.request(POOL, body)
 
     async def until(self, job: str, record: str, count: int) -> None:
-        """The log holds so many of these about the job."""
+        """Waits until the log has this many records of the type about the job."""
         await self.audit.until(f"{count} × {record} of {job}", lambda: len(self.at[job][record]) >= count)
 
 
 @asynccontextmanager
 async def running(stack: Stack, folder: Path, nodes: int) -> AsyncIterator[Jobs]:
-    """Once so many nodes have joined."""
+    """Waits until this many nodes have joined."""
     async with Client(KafkaBus(stack.kafka.bootstrap), source="/bench") as client:
         jobs = Jobs(folder, client)
         projection = await client.projection(POOL)

@@ -13,7 +13,7 @@ CLUSTERS = {"the 2,490 GPUs of its paper": "philly-2017", "160 machines of 8": "
 
 
 def measure(run: Run) -> list[Row]:
-    """Without Kafka; loading the trace is told apart."""
+    """Without Kafka; loading the trace is measured separately."""
     began = time.process_time()
     source = trace("philly-2017")
     rows = [Row("Philly read (82,247 rows)", time.process_time() - began, "s")]

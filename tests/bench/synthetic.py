@@ -30,9 +30,9 @@ ENGINE = "bench/0/1"
 
 
 def long_log(records: int) -> list[Wire]:
-    """At least so many records, ended by a closed turn."""
+    """At least this many records, ended by a closed decision cycle."""
     wires: list[Wire] = []
-    for cycle in _turns():
+    for cycle in _cycles():
         wires += cycle
         if len(wires) >= records:
             break
@@ -40,7 +40,7 @@ def long_log(records: int) -> list[Wire]:
 
 
 def plain_log(records: int) -> Iterator[Wire]:
-    """At least so many records that chain and fold, made quickly: one job after another runs for a minute.
+    """At least this many records that chain and fold, made quickly: one job after another runs for a minute.
 
     What stands in it as decisions was not decided, so it is for reading only. Ended jobs and ids of requests are
     forgotten after their time, as they are in a log of years. The last digest is a tenth of their usual distance from the
@@ -68,7 +68,7 @@ def plain_log(records: int) -> Iterator[Wire]:
 
 
 def _plain(state: PoolState, seq: int, cycle_end: bool, data: Payload, time: int = START) -> Record:
-    """`turn`: one for each job is enough."""
+    """`turn`: one per job is enough."""
     return Record(
         pool=POOL, seq=seq, epoch=1, cycle=max(1, state.cycle + 1), cycle_end=cycle_end, time=time, prev="", writer="w",
         engine=ENGINE, policy=1, type=data.type_name(), data=data, cause=f"bailiff.requests/0/{seq}",
@@ -95,7 +95,7 @@ _LIFE: tuple[tuple[Callable[[int, str], Payload], bool], ...] = (
 )
 
 
-def _turns() -> Iterator[list[Wire]]:
+def _cycles() -> Iterator[list[Wire]]:
     state, head = PoolState(), ChainHead(POOL)
     first = _first_records()
     for record in first:

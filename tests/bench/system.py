@@ -1,4 +1,4 @@
-"""The whole system on a real Kafka for a bench, and the eyes that watch it: raw consumers, so that looking costs little."""
+"""The whole system on a real Kafka for a bench, and raw consumers that watch it at little cost."""
 
 import asyncio
 import json
@@ -110,7 +110,7 @@ async def make_topics(bootstrap: str, names: Sequence[str], flushed: Sequence[st
 
 @asynccontextmanager
 async def raw_hops(bootstrap: str, hops: int, flushed: Sequence[int] = ()) -> AsyncIterator[Callable[[], Awaitable[float]]]:
-    """A way to send one message through so many topics, each read and sent on by a consumer of its own: seconds.
+    """Sends one message through this many topics, each read and sent on by a consumer of its own: seconds.
 
     flushed: which of the topics the broker flushes at every message.
     """
@@ -170,7 +170,7 @@ async def raw_produce_and_consume(bootstrap: str, records: list[ConsumerRecord],
 
 
 async def all_joined(stack: Stack, pool: str, nodes: int) -> None:
-    """Until the log of the pool has so many nodes."""
+    """Waits until the log of the pool has this many nodes."""
     view = Projection(KafkaBus(stack.kafka.bootstrap), pool, 0, Metrics())
     try:
         async with asyncio.timeout(60):

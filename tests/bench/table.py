@@ -62,6 +62,6 @@ def number(value: float) -> str:
 
 
 def percentile(values: list[float], percent: float) -> float:
-    """The smallest value that so many percent do not exceed."""
+    """The smallest value that this percentage of values does not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]

@@ -114,7 +114,7 @@ async def _waste(jobs: Jobs, way: str) -> Waste:
 
 
 async def _done(notes: Path, attempt: int, steps: int) -> None:
-    """Until this attempt has done so many steps."""
+    """Waits until this attempt has done this many steps."""
     begun: int | None = None
     while True:
         now, step = _newest(notes / "rank-0")

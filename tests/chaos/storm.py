@@ -201,7 +201,7 @@ class Storm:
 
     def _died_by_themselves(self) -> None:
         dead = [death for death in self._system.stack.processes.deaths() if death.name not in self._down]
-        assert not dead, "\n".join(["a process that nobody killed has ended:", *map(str, dead)])
+        assert not dead, "\n".join(["a process ended without being killed:", *map(str, dead)])
 
     # --- what really lives
 

@@ -13,6 +13,6 @@ pytestmark = pytest.mark.kafka
 @pytest.mark.parametrize(
     ("seed", "kills"), [pytest.param(1, 8), pytest.param(2, 200, marks=(pytest.mark.long, pytest.mark.timeout(3600)))]
 )
-async def test_killed_at_random_nothing_is_lost_and_nothing_happens_twice(tmp_path: Path, seed: int, kills: int) -> None:
+async def test_random_kills_lose_nothing_and_duplicate_nothing(tmp_path: Path, seed: int, kills: int) -> None:
     print(f"make chaos SEED={seed} KILLS={kills}")
     print(await Storm(tmp_path, seed, kills).run())

@@ -194,7 +194,7 @@ async def test_jobs_from_the_host_outlive_restarts_of_admission_and_broker(compo
         await watched.submit("across-admission", 8)
         await watched.until("across-admission", "running")
         await asyncio.to_thread(project, "stop", "admission")
-        await watched.submit("asked-meanwhile", 1)  # nobody is there to answer, and nothing is lost
+        await watched.submit("asked-meanwhile", 1)  # no admission runs, and nothing is lost
         await asyncio.to_thread(project, "start", "admission")
         await watched.until("asked-meanwhile", "succeeded")
         await watched.until("across-admission", "succeeded")
@@ -236,7 +236,7 @@ async def test_the_log_outlives_down_and_up(compose: Callable[..., Compose]) -> 
     await proved(port)
 
 
-async def test_three_brokers_go_on_without_one(compose: Callable[..., Compose]) -> None:
+async def test_three_brokers_continue_without_one(compose: Callable[..., Compose]) -> None:
     project = compose(*THREE_BROKERS)
     port = project.ports[0]
     project("up", "-d", "--build", "--wait", "--wait-timeout", "600")
@@ -260,7 +260,7 @@ async def test_three_brokers_go_on_without_one(compose: Callable[..., Compose]) 
     assert project.left_behind() == []
 
 
-async def test_prometheus_finds_every_service_and_has_no_complaint(compose: Callable[..., Compose]) -> None:
+async def test_prometheus_scrapes_every_service_without_an_error(compose: Callable[..., Compose]) -> None:
     if docker("image", "inspect", PROMETHEUS).returncode and docker("pull", "-q", PROMETHEUS, timeout=600).returncode:
         pytest.skip(f"the image {PROMETHEUS} is neither here nor can it be pulled")
     project = compose(*WITH_PROMETHEUS)

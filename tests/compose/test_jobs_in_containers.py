@@ -1,4 +1,4 @@
-"""Jobs in containers, through the real services: preempted and back, adopted, and an engine that goes away."""
+"""Jobs in containers, through the real services: preempted and resumed, adopted, and an engine that restarts."""
 
 import subprocess
 import uuid
@@ -119,7 +119,7 @@ async def test_a_job_in_a_container_loses_no_step(system: System, door: Door, im
         system.kill_and_restart("node-agent")
         system.wait_ready()
         at = printed(system).count("\n")
-        await watch.until("it goes on", lambda _: printed(system).count("\n") > at + 20)
+        await watch.until("its output continues", lambda _: printed(system).count("\n") > at + 20)
 
         door.shut()
         await watch.until("the agent tells it", lambda _: "none is started" in system.log_of("node-agent"))

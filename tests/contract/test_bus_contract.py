@@ -145,7 +145,7 @@ async def send(bus: Bus, topic: str, *values: bytes, partition: int = 0) -> list
 
 
 async def read(reader: Reader, count: int) -> list[Message]:
-    """Read until there are so many."""
+    """Reads this many messages."""
     found: list[Message] = []
     while len(found) < count:
         found += await reader.read(wait=5)
@@ -203,7 +203,7 @@ async def test_two_producers_interleave_each_in_its_own_order(world: World) -> N
         assert [each.value for each in found if each.value.startswith(name)] == [b"%s %d" % (name, n) for n in range(50)]
 
 
-async def test_a_message_above_the_limit_is_refused_and_the_producer_goes_on(world: World) -> None:
+async def test_a_message_above_the_limit_is_refused_and_the_producer_continues(world: World) -> None:
     topic, bus = await world.topic(1), await world.client()
     producer = await bus.producer()
     with pytest.raises(ValueError, match="exceeds the limit"):
@@ -260,7 +260,7 @@ async def test_limit_and_position(world: World) -> None:
     assert await reader.read(wait=0) == []
 
 
-async def test_who_reads_much_gives_way_to_others(world: World) -> None:
+async def test_a_reader_of_many_messages_yields_to_other_tasks(world: World) -> None:
     topic, bus = await world.topic(1), await world.client()
     await send(bus, topic, *(b"%d" % n for n in range(50)))
     reader = await bus.reader([(topic, 0, 0)])
@@ -375,7 +375,7 @@ async def test_a_group_splits_and_takes_over_after_a_leave(world: World) -> None
     await settle([second], lambda: second.owned == {0, 1, 2, 3})
 
 
-async def test_a_named_member_gives_its_seat_back_when_it_leaves(world: World) -> None:
+async def test_a_static_member_releases_its_partitions_when_it_leaves(world: World) -> None:
     topic = await world.topic(2)
     first = await (await world.client()).join(f"group-{topic}", topic, "one")
     second = await (await world.client()).join(f"group-{topic}", topic, "two")
@@ -384,7 +384,7 @@ async def test_a_named_member_gives_its_seat_back_when_it_leaves(world: World) -
     await settle([second], lambda: second.owned == {0, 1})
 
 
-async def test_a_restarted_member_takes_its_seat_at_once(world: World) -> None:
+async def test_a_restarted_static_member_gets_its_partitions_at_once(world: World) -> None:
     topic = await world.topic(2)
     bus = await world.client()
     first = await bus.join(f"group-{topic}", topic, "one")
@@ -398,7 +398,7 @@ async def test_a_restarted_member_takes_its_seat_at_once(world: World) -> None:
     change.cancel()
 
 
-async def test_a_group_hears_of_new_partitions(world: World) -> None:
+async def test_a_group_is_assigned_new_partitions(world: World) -> None:
     if isinstance(world, KafkaWorld):
         pytest.skip("aiokafka looks for new partitions every 30 s only")
     topic = await world.topic(1)
@@ -615,7 +615,7 @@ async def test_junk_and_missing_offsets_do_not_stop_the_writer(world: World, aud
     assert len(reader.latest_orphans) <= log_reader.MAX_LATEST_ORPHANS
 
 
-async def test_many_appends_on_their_way_survive_junk_in_between(world: World, audit: str) -> None:
+async def test_many_pipelined_appends_survive_junk_in_between(world: World, audit: str) -> None:
     service = Service(await world.client(), "w1", window=10)
     await service.begin()
     producer = await (await world.client()).producer()

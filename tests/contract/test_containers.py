@@ -1,4 +1,4 @@
-"""What is different about tasks in containers: what they get, what becomes of them, and an engine that goes and comes back."""
+"""Tasks in containers: environment, exits, adoption, and an engine that stops and returns."""
 
 import asyncio
 import contextlib
@@ -128,7 +128,7 @@ async def test_a_job_runs_as_its_user_and_talks_to_its_node(agent: DockerRuntime
     assert agent.steps(KEY).published == 7
 
 
-async def test_a_notice_is_heard_inside_and_its_deadline_means_the_same(agent: DockerRuntime, tmp_path: Path) -> None:
+async def test_a_notice_arrives_in_the_container_with_the_same_deadline(agent: DockerRuntime, tmp_path: Path) -> None:
     """The library in the container: notice, save at the next step, leave with 85."""
     kept = tmp_path / "checkpoints"
     script = """
@@ -158,7 +158,7 @@ for step in range(job.restore(lambda folder: None), 100000):
     assert len([*kept.glob("attempt-0001/step-*/manifest.json")]) == 1
 
 
-async def test_a_shell_waits_for_what_it_runs_when_it_is_told_to_leave(agent: DockerRuntime, tmp_path: Path) -> None:
+async def test_a_shell_that_gets_term_waits_for_its_child(agent: DockerRuntime, tmp_path: Path) -> None:
     """Otherwise its child would be killed in the middle of its save, as a container ends with its first process."""
     (tmp_path / "child").write_text("trap 'sleep 0.5; echo saved; exit 85' TERM; touch ready; sleep 300")
     await agent.start(launch("cd .\nsh child\necho not reached", tmp_path))
@@ -167,8 +167,8 @@ async def test_a_shell_waits_for_what_it_runs_when_it_is_told_to_leave(agent: Do
     assert ((await ended(agent)).code, agent.log_path(KEY).read_text()) == (85, "Terminated\nsaved\n")
 
 
-async def test_at_its_end_nothing_of_it_is_left(agent: DockerRuntime, tmp_path: Path) -> None:
-    """Also what forked away; the container is removed before its exit is told."""
+async def test_an_exited_task_leaves_no_process_and_no_container(agent: DockerRuntime, tmp_path: Path) -> None:
+    """Also daemonized children; the container is removed before its exit is reported."""
     await agent.start(launch("(setsid sleep 300 &) ; touch ready; while :; do sleep 0.02; done", tmp_path))
     await until((tmp_path / "ready").exists)
     container = container_of(agent)
@@ -179,7 +179,7 @@ async def test_at_its_end_nothing_of_it_is_left(agent: DockerRuntime, tmp_path: 
     assert docker("inspect", container).returncode != 0
 
 
-async def test_an_image_that_cannot_be_had_is_a_failed_start_in_words(agent: DockerRuntime, tmp_path: Path) -> None:
+async def test_an_image_that_cannot_be_pulled_is_a_failed_start_with_a_reason(agent: DockerRuntime, tmp_path: Path) -> None:
     missing = "127.0.0.1:1/nobody/has-this:1"
     started = await agent.start(replace(launch("true", tmp_path), image=missing))
     end = started if isinstance(started, Exit) else await ended(agent)
@@ -193,13 +193,13 @@ async def test_a_command_that_the_image_does_not_have(agent: DockerRuntime, tmp_
     assert (await ended(agent)).code == 127
 
 
-async def test_out_of_memory_is_told(agent: DockerRuntime, tmp_path: Path) -> None:
+async def test_out_of_memory_is_reported(agent: DockerRuntime, tmp_path: Path) -> None:
     await agent.start(launch("head -c 100m /dev/zero | tail; exit $?", tmp_path, memory_bytes=16 << 20))
     end = await ended(agent)
     assert (end.code, end.error) == (137, "out of memory: it used more than its memory limit")
 
 
-async def test_without_its_supervisor_it_is_ended_and_said_to_be_lost(agent: DockerRuntime, tmp_path: Path) -> None:
+async def test_a_container_without_its_supervisor_is_killed_and_reported_as_lost(agent: DockerRuntime, tmp_path: Path) -> None:
     await agent.start(launch("exec sleep 300", tmp_path))
     container = container_of(agent)
     os.kill(running(agent)["supervisor_pid"], signal.SIGKILL)
@@ -208,7 +208,7 @@ async def test_without_its_supervisor_it_is_ended_and_said_to_be_lost(agent: Doc
     assert containers_of(tmp_path / "tasks") == []
 
 
-async def test_a_container_that_nobody_owns_is_ended_by_the_next_agent(agent: DockerRuntime, tmp_path: Path) -> None:
+async def test_an_orphaned_container_is_killed_by_the_next_agent(agent: DockerRuntime, tmp_path: Path) -> None:
     """Its folder is gone, so that no agent knows of it; one of another folder is let be."""
     elsewhere = DockerRuntime(tmp_path / "elsewhere")
     await agent.start(launch("exec sleep 300", tmp_path))
@@ -243,15 +243,15 @@ async def test_deadlines_are_kept_when_the_agent_is_dead(agent: DockerRuntime, t
     await following.close()
 
 
-async def test_a_lease_that_nobody_renews_ends_it(agent: DockerRuntime, tmp_path: Path) -> None:
+async def test_an_expired_lease_ends_the_container(agent: DockerRuntime, tmp_path: Path) -> None:
     agent.renew(boottime_us() + 3_000_000, 10_000_000)
     await agent.start(launch("exec sleep 300", tmp_path))
     end = await ended(agent)
     assert (end.code, end.lease_stages) == (128 + signal.SIGTERM, ("noticed", "term_sent"))
 
 
-async def test_every_line_comes_once_though_the_engine_goes_away(tmp_path: Path, door: Door) -> None:
-    """The job goes on, what it prints meanwhile comes later, its end is told as it was, none of it lost or doubled."""
+async def test_every_line_arrives_once_although_the_engine_restarts(tmp_path: Path, door: Door) -> None:
+    """The job continues; its output and exit are reported once the engine is back, without loss or duplicates."""
     agent = DockerRuntime(tmp_path, engine=door.url)
     assert await agent.adopt() == []
     await agent.start(launch(f"{COUNT.format(200)}; exit 7", tmp_path))
@@ -276,7 +276,7 @@ async def test_what_prints_much_loses_nothing(agent: DockerRuntime, tmp_path: Pa
     assert printed == "".join(f"{n}\n" for n in range(1, 200001)) + "x" * 100000 + "\n"
 
 
-async def test_away_the_engine_delays_no_deadline(tmp_path: Path, door: Door) -> None:
+async def test_an_unavailable_engine_delays_no_deadline(tmp_path: Path, door: Door) -> None:
     """Told in the agent's log; TERM and KILL go to the processes themselves, and the container is removed later."""
     if os.getuid():
         pytest.skip("only root can end a container's processes without the engine")
@@ -296,7 +296,7 @@ async def test_away_the_engine_delays_no_deadline(tmp_path: Path, door: Door) ->
     await clean(tmp_path)
 
 
-async def test_an_engine_that_is_away_at_the_start_is_waited_for(
+async def test_the_agent_waits_for_an_engine_that_is_unavailable_at_its_start(
     tmp_path: Path, door: Door, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Commands for other tasks do not wait for it, and the agent says in its log that it went and came."""
@@ -323,7 +323,7 @@ async def test_an_engine_that_is_away_at_the_start_is_waited_for(
     await clean(tmp_path)
 
 
-async def test_told_to_leave_before_it_began_it_never_begins(tmp_path: Path, door: Door) -> None:
+async def test_a_container_evicted_before_its_start_never_starts(tmp_path: Path, door: Door) -> None:
     agent = DockerRuntime(tmp_path, engine=door.url)
     door.shut()
     await agent.start(launch("touch began", tmp_path))

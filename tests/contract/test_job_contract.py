@@ -219,7 +219,7 @@ def test_a_notice_is_removed_when_the_eviction_is_cancelled(node: Node) -> None:
     assert words(node)[2] == -1
 
 
-def test_the_node_never_writes_the_jobs_words(node: Node) -> None:
+def test_the_node_never_writes_the_fields_of_the_job(node: Node) -> None:
     with (node.control / "steps").open("r+b") as file, mmap.mmap(file.fileno(), 64) as board:
         struct.pack_into("<q", board, 0, 41)
         struct.pack_into("<q", board, 48, 2500)

@@ -251,7 +251,7 @@ async def test_only_an_ended_task_can_be_forgotten(machine: Machine) -> None:
         await agent.terminate(KEY)
 
 
-async def test_exits_of_several_tasks_are_told_apart(machine: Machine) -> None:
+async def test_exits_of_several_tasks_are_distinguished(machine: Machine) -> None:
     agent = machine.agent()
     lasting, short = TaskKey("long", 0, "0"), TaskKey("short", 0, "0")
     await agent.start(machine.runs_on(lasting))

@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz SEED --count N`: so many messages of one seed, and what became of them."""
+"""`python -m tests.fuzz SEED --count N`: N messages of one seed, and their outcomes."""
 
 import argparse
 import sys
@@ -7,7 +7,7 @@ from .arena import fuzz, listing, shortest
 
 
 def main() -> int:
-    """0 when nobody died."""
+    """0 when no service failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("seed", type=int)
     parser.add_argument("--count", type=int, default=10_000)

@@ -1,4 +1,4 @@
-"""The real services on the bus in memory, in virtual time, fed with what is almost right.
+"""The real services on the bus in memory, in virtual time, fed with almost valid messages.
 
 The world of the simulation without its faults; its witness checks every record. What admission makes of each message is
 noted as it reads it.
@@ -43,7 +43,7 @@ Sent = tuple[str, Headers, bytes]
 
 @dataclass
 class Tally:
-    """What became of so many messages."""
+    """Outcomes of the messages of one run."""
 
     seed: int
     sent: Counter[str] = field(default_factory=Counter)  # by topic
@@ -52,7 +52,7 @@ class Tally:
     memory: list[int] = field(default_factory=list)  # resident bytes after each tenth
     log: list[int] = field(default_factory=list)  # of which the log, which a real broker keeps on its disk
     violation: str | None = None
-    suspects: list[Sent] = field(default_factory=list)  # the messages after which it was seen
+    candidates: list[Sent] = field(default_factory=list)  # the messages before the failure
 
     def __str__(self) -> str:
         codes = "  ".join(f"{code} {count}" for code, count in self.rejected.most_common())
@@ -60,7 +60,7 @@ class Tally:
         return (
             f"seed {self.seed}: {self.sent.total()} messages, {self.rejected.total()} rejected, "
             f"{self.accepted.total()} accepted as harmless\n  by topic: {dict(self.sent)}\n  by reason: {codes}\n"
-            f"  resident after each tenth, MiB (of which the log in memory): {mib}\n  {self.violation or 'nobody died of it'}"
+            f"  resident after each tenth, MiB (of which the log in memory): {mib}\n  {self.violation or 'no service failed'}"
         )
 
 
@@ -73,7 +73,7 @@ class Arena(World):
         plan = replace(plan_of(WORLD), policy=policy, posts=(), events=(), digest_every=10_000, max_cycle_inputs=200)
         super().__init__(plan, loop, folder)
         self.cluster.faults = None
-        self.witness.living = list  # agents are told lies here, and what they run is not judged
+        self.witness.living = list  # agents get false commands here, and what they run is not checked
         self.witness.starts = lambda task: None  # type: ignore[method-assign]
         self.witness.stops = lambda task, how, isolated: None  # type: ignore[method-assign]
 
@@ -134,7 +134,7 @@ class InputConsumer:
     wires: Sequence[tuple[Headers, bytes]] = ()  # true records of the log, to forge others from
 
     def batch(self, count: int) -> list[Sent]:
-        """The next so many, each type as often as any other, and now and then a forged record; as large as brokers take."""
+        """The next messages: each type equally often, occasionally a forged record; up to the broker's size limit."""
         found: list[Sent] = []
         while len(found) < count:
             topic, headers, value = self._next()
@@ -164,7 +164,7 @@ async def _fuzz(arena: Arena, tally: Tally, count: int, only: Sequence[Sent] | N
             await arena.feed(batch)
         _judge(arena, tally, batch, read)
         if arena.witness.violation is not None:
-            tally.suspects = list(batch)
+            tally.candidates = list(batch)
             break
         arena.forget()
         if number % tenth == 0:
@@ -234,7 +234,7 @@ def _judge(arena: Arena, tally: Tally, batch: Sequence[Sent], read: list[tuple[M
 
 
 def fuzz(seed: int, count: int, only: Sequence[Sent] | None = None) -> Tally:
-    """Feed so many messages of this seed, or just these."""
+    """Feeds `count` messages of this seed, or just these."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     loop, tally = VirtualLoop(), Tally(seed)
     with tempfile.TemporaryDirectory(prefix="bailiff-fuzz-") as folder:
@@ -250,16 +250,16 @@ def fuzz(seed: int, count: int, only: Sequence[Sent] | None = None) -> Tally:
 
 
 def shortest(tally: Tally) -> list[Sent]:
-    """The fewest of the suspects after which it happens again, found by halving; all where no half does it."""
-    suspects = tally.suspects
-    while len(suspects) > 1:
-        half = len(suspects) // 2
-        halves = (suspects[:half], suspects[half:])
+    """Returns the fewest candidates that reproduce the failure, by bisection; all of them where no half does."""
+    candidates = tally.candidates
+    while len(candidates) > 1:
+        half = len(candidates) // 2
+        halves = (candidates[:half], candidates[half:])
         guilty = next((each for each in halves if fuzz(tally.seed, 0, each).violation is not None), None)
         if guilty is None:
             break
-        suspects = guilty
-    return suspects
+        candidates = guilty
+    return candidates
 
 
 def listing(messages: Sequence[Sent]) -> str:

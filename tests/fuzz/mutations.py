@@ -1,4 +1,4 @@
-"""Messages that are almost right: valid ones of every type, and what may go wrong with a message.
+"""Almost valid messages: valid ones of every type, and mutations of them.
 
 Everything is drawn from the dice that are handed in. What a forger with the rights of an agent or of a service could do
 by telling believable lies is not tried here: positions in the log that a command or a fence names are only left out,
@@ -235,7 +235,7 @@ def _raises_a_position(value: bytes, original: dict[str, Any]) -> bool:
 
 
 def _renew(tree: dict[str, Any], number: int) -> None:
-    """Another job each time for what starts one: the same name again would be refused before anybody looks further."""
+    """Another job each time for what starts one: the same name again would be refused before further checks."""
     if "spec" in tree:
         about = tree.get("demand", tree)
         about["job"] = f"{about['job']}-{number % JOBS}"

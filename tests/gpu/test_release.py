@@ -1,4 +1,4 @@
-"""On a real GPU: what its processes leave behind is seen by NVML, and nobody is given the device before it is gone.
+"""On a real GPU: NVML sees leftovers of its processes, and the device is not allocated before they are gone.
 
     make test-gpu
 
@@ -104,7 +104,7 @@ async def test_memory_of_a_killed_process_comes_back(
     assert (await prove_release(inventory, [gpu], lambda: agent.pids(KEY), before, 60, 0.05)).free
 
 
-async def test_one_that_ignores_term_is_seen_until_it_is_killed(
+async def test_a_process_that_ignores_term_is_seen_until_it_is_killed(
     agent: ProcessRuntime, inventory: NvmlInventory, gpu: str, tmp_path: Path
 ) -> None:
     before = baseline(inventory, gpu)
@@ -127,9 +127,7 @@ async def test_an_orphan_is_ended_before_its_task_counts_as_gone(
     assert (await prove_release(inventory, [gpu], lambda: agent.pids(KEY), before, 60, 0.05)).free
 
 
-async def test_a_stranger_on_the_device_keeps_others_off_until_it_is_gone(
-    inventory: NvmlInventory, gpu: str, tmp_path: Path
-) -> None:
+async def test_a_foreign_process_blocks_the_device_until_it_exits(inventory: NvmlInventory, gpu: str, tmp_path: Path) -> None:
     reports: list[Any] = []
 
     def report(kind: type, **_: Any) -> None:

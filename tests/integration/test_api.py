@@ -1,4 +1,4 @@
-"""The query interface on a real PostgreSQL, over the archive that a real auditor makes of a played story."""
+"""The query interface on a real PostgreSQL, over the archive of a real auditor."""
 
 import asyncio
 import contextlib
@@ -40,7 +40,7 @@ from bailiff_service.settings import PoolDeclaration
 
 
 def played() -> Story:
-    """serve-1 displaces one of two training jobs and ends; the victim comes back. wide-1 waits all the time."""
+    """serve-1 preempts one of two training jobs and ends; the victim resumes. wide-1 stays pending."""
     story = Story(pool="pool-a")
     story.node("n1", gpus=2)
     for name in ("train-1", "train-2"):
@@ -104,7 +104,7 @@ def recorded(story: Story, kind: str, nth: int = 0) -> Any:
 # --- what it tells
 
 
-async def test_the_story_can_be_asked_for(database: str, tmp_path: Path) -> None:
+async def test_the_archived_run_can_be_queried(database: str, tmp_path: Path) -> None:
     story = played()
     decided = recorded(story, "PreemptionDecided")
     victim, other = decided.victims[0].job, ({"train-1", "train-2"} - {decided.victims[0].job}).pop()
@@ -120,7 +120,7 @@ async def test_the_story_can_be_asked_for(database: str, tmp_path: Path) -> None
             Draft202012Validator(schema).validate(found)
             return found
 
-        # Who had to leave, for whom, why, and how it went.
+        # The eviction: victim, preemptor, cause, and outcome.
         (eviction,) = (await get("/evictions", "EvictionPage"))["items"]
         assert (eviction["job"], eviction["for_job"], eviction["cause"]) == (victim, "serve-1", "preemption")
         assert (eviction["decided_seq"], eviction["project"], eviction["user"]) == (preempted, "research", "u-7")
@@ -201,7 +201,7 @@ async def test_the_story_can_be_asked_for(database: str, tmp_path: Path) -> None
         assert message_line(it.log.messages()[3]).startswith('{"offset":3,')
 
 
-async def test_who_borrowed_what_is_told_for_every_project_over_time(database: str, tmp_path: Path) -> None:
+async def test_borrowed_quota_is_reported_per_project_over_time(database: str, tmp_path: Path) -> None:
     """red has a quota of one GPU and uses three, while nothing else happens for ten minutes; then its jobs end."""
     quotas = [{"name": "blue", "quota": {"gpus": 3}}, {"name": "red", "quota": {"gpus": 1}}]
     story = Story(policy(projects=quotas), pool="pool-a")
@@ -250,7 +250,7 @@ async def _all(api: Api, path: str, **parameters: object) -> AsyncIterator[dict]
         yield item
 
 
-async def test_what_held_a_gpu_at_any_time(database: str, tmp_path: Path) -> None:
+async def test_gpu_allocations_at_any_time(database: str, tmp_path: Path) -> None:
     """After every record of the story the answer is what the fold of the log up to there says."""
     story = played()
     after: list[dict[int, list[tuple[str, str]]]] = []
@@ -314,7 +314,7 @@ async def test_pages_neither_repeat_nor_skip_while_records_arrive(database: str,
     assert seen["desc"] == list(range(half, -1, -1))  # from where the log ended at the first page
 
 
-async def test_an_answer_that_is_known_is_not_sent_again(database: str, tmp_path: Path) -> None:
+async def test_an_unchanged_response_is_not_sent_again(database: str, tmp_path: Path) -> None:
     async with world(database, tmp_path, played()) as it:
         first = await it.api.http.get("/v1/pools/pool-a/jobs")
         again = await it.api.http.get("/v1/pools/pool-a/jobs", headers={"if-none-match": first.headers["etag"]})
@@ -330,7 +330,7 @@ async def test_an_answer_that_is_known_is_not_sent_again(database: str, tmp_path
 # --- the stream
 
 
-async def test_the_stream_goes_from_the_past_to_the_present_and_on_after_a_break(database: str, tmp_path: Path) -> None:
+async def test_the_stream_continues_from_the_past_into_the_present_and_after_a_reconnect(database: str, tmp_path: Path) -> None:
     story = played()
     async with world(database, tmp_path, story, api_heartbeat_s=0.2) as it:
         begun, last = len(story.wires), ""
@@ -354,7 +354,7 @@ async def test_the_stream_goes_from_the_past_to_the_present_and_on_after_a_break
                     break
         assert seen == list(range(len(story.wires)))
 
-        # Only what is wanted; and how far it has come is said of what is passed over, too.
+        # Only the requested types; the position also covers skipped records.
         wanted: list[Event] = []
         async with it.api.stream("/events", type=["JobEnded", "JobPending"], project="research", after="pool-a:3") as events:
             async for event in events:
@@ -370,9 +370,9 @@ async def test_the_stream_goes_from_the_past_to_the_present_and_on_after_a_break
         await it.api.refused(404, "/events", pool="pool-b")
 
 
-async def test_the_bytes_of_the_log_come_from_any_offset_on_with_what_does_not_continue_it(database: str, tmp_path: Path) -> None:
+async def test_the_bytes_of_the_log_are_served_from_any_offset_with_orphans(database: str, tmp_path: Path) -> None:
     wires, log = played().wires, Log()
-    log.append([*wires[:5], wires[3], *wires[5:9], wires[3], wires[7], *wires[9:]])  # somebody's retries
+    log.append([*wires[:5], wires[3], *wires[5:9], wires[3], wires[7], *wires[9:]])  # producer retries
     lines = [message_to_json(each.offset, each.time, each.headers, each.value) for each in log.messages()]
     async with Auditor(log, database, tmp_path).running() as auditor, Api(database, state_dir=tmp_path).running() as api:
         await auditor.until("it is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(wires) - 1)
@@ -382,7 +382,7 @@ async def test_the_bytes_of_the_log_come_from_any_offset_on_with_what_does_not_c
             assert answer_body["next_offset"] == min(begin + 3, len(lines))
 
 
-async def test_a_stream_ends_where_what_it_has_sent_was_set_aside(database: str, tmp_path: Path) -> None:
+async def test_a_stream_ends_when_its_records_become_a_fork(database: str, tmp_path: Path) -> None:
     """Its reader would not hear of the records that take their places."""
     story = played()
     async with world(database, tmp_path, story, api_heartbeat_s=0.2) as it:
@@ -395,9 +395,7 @@ async def test_a_stream_ends_where_what_it_has_sent_was_set_aside(database: str,
         assert answer_body["errors"][0]["allowed"] == "an archived record; the last one of pool-a is 4"
 
 
-async def test_who_was_away_while_records_were_set_aside_does_not_go_on_behind_those_in_their_places(
-    database: str, tmp_path: Path
-) -> None:
+async def test_a_client_that_missed_a_fork_cannot_resume_behind_the_replacing_records(database: str, tmp_path: Path) -> None:
     story = played()
     async with world(database, tmp_path, story, api_heartbeat_s=0.2) as it:
         seen, last = "", len(story.wires) - 1
@@ -413,7 +411,7 @@ async def test_who_was_away_while_records_were_set_aside_does_not_go_on_behind_t
             assert (await anext(events)).id.startswith(f"pool-a:{last}:")
 
 
-async def test_who_was_away_while_records_that_he_has_not_seen_were_pruned_is_told_so(database: str, tmp_path: Path) -> None:
+async def test_a_client_that_missed_pruned_records_gets_an_error(database: str, tmp_path: Path) -> None:
     async with world(database, tmp_path, played()) as it:
         known = await it.api.http.get("/v1/pools/pool-a/records")
         await query(database, "DELETE FROM records WHERE seq < 5")
@@ -427,7 +425,7 @@ async def test_who_was_away_while_records_that_he_has_not_seen_were_pruned_is_to
         assert again.status_code == 200
 
 
-async def test_a_pool_that_is_new_belongs_to_the_stream_from_its_first_record_on(database: str, tmp_path: Path) -> None:
+async def test_a_new_pool_is_in_the_stream_from_its_first_record(database: str, tmp_path: Path) -> None:
     """Also for who was away when it came."""
     other, log = Story(pool="pool-b"), Log("pool-b")
     other.node("n1", gpus=2)
@@ -451,9 +449,7 @@ async def test_a_pool_that_is_new_belongs_to_the_stream_from_its_first_record_on
             assert await first(events) == places
 
 
-async def test_a_reader_that_takes_nothing_costs_little_and_the_number_of_streams_is_bounded(
-    database: str, tmp_path: Path
-) -> None:
+async def test_an_idle_reader_costs_little_and_the_number_of_streams_is_limited(database: str, tmp_path: Path) -> None:
     log, wires = Log(), list(plain_log(6_000))
     log.append(wires)
     async with (
@@ -483,7 +479,7 @@ async def test_a_reader_that_takes_nothing_costs_little_and_the_number_of_stream
 # --- what is refused
 
 
-async def test_only_reading_and_only_with_the_token(database: str, tmp_path: Path) -> None:
+async def test_the_api_is_read_only_and_requires_the_token(database: str, tmp_path: Path) -> None:
     async with world_with_token(database, tmp_path) as api:
         known = {"authorization": "Bearer sésame".encode()}
         for action in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
@@ -511,7 +507,7 @@ async def world_with_token(database: str, folder: Path) -> AsyncIterator[Api]:
         yield api
 
 
-async def test_a_problem_says_which_parameter_and_what_is_allowed(database: str, tmp_path: Path) -> None:
+async def test_an_error_names_the_parameter_and_the_allowed_values(database: str, tmp_path: Path) -> None:
     async with world(database, tmp_path, played()) as it:
         cases = {
             "limit": ("0", "greater than or equal to 1"),
@@ -541,7 +537,7 @@ HOSTILE = (
 )  # fmt: skip
 
 
-async def test_whatever_stands_in_a_parameter_the_answer_is_no_error_of_ours(database: str, tmp_path: Path) -> None:
+async def test_no_parameter_value_causes_a_server_error(database: str, tmp_path: Path) -> None:
     """Each parameter of the description gets each hostile value, alone; then many at once, by chance."""
     dice = random.Random(7)
     async with world(database, tmp_path, played()) as it:
@@ -570,7 +566,7 @@ async def test_whatever_stands_in_a_parameter_the_answer_is_no_error_of_ours(dat
         assert len(await query(database, "SELECT seq FROM records")) == len(it.story.wires)
 
 
-async def test_where_postgres_is_away_it_says_so_and_comes_back(private_postgres: EmbeddedPostgres, tmp_path: Path) -> None:
+async def test_a_postgresql_outage_is_reported_and_recovered_from(private_postgres: EmbeddedPostgres, tmp_path: Path) -> None:
     async with world(private_postgres.dsn, tmp_path, played()) as it:
         private_postgres.kill9()
         answer = await it.api.http.get("/v1/pools/pool-a/jobs")
@@ -581,7 +577,7 @@ async def test_where_postgres_is_away_it_says_so_and_comes_back(private_postgres
         assert (await it.api.http.get("/v1/pools/pool-a/jobs")).status_code == 200
 
 
-async def test_where_postgres_lets_it_in_no_more_it_says_so() -> None:
+async def test_a_refused_postgresql_login_is_reported() -> None:
     """As after a change of the password."""
 
     class Locked(Archive):
@@ -613,7 +609,7 @@ def rows_after(wires: list[Wire]) -> int:
     return len(holds.held.allocations.begun) + len(holds.held.states.begun)
 
 
-async def test_who_holds_what_goes_on_where_it_stopped_and_anew_where_the_log_is_another(database: str, tmp_path: Path) -> None:
+async def test_gpu_allocations_continue_where_they_stopped_and_restart_on_another_log(database: str, tmp_path: Path) -> None:
     whole = played().wires
 
     async def follow(wires: list[Wire], folder: str, stop: int | None = None) -> list[dict[str, Any]]:
@@ -634,7 +630,7 @@ async def test_who_holds_what_goes_on_where_it_stopped_and_anew_where_the_log_is
     assert await follow(whole, "one") == (rows := await follow(whole, "two"))
     assert len(rows) == rows_after(whole)
 
-    # The log loses its end, and goes on as another one: what was noted of the lost part goes, whoever notices it.
+    # The log is truncated and continues on another branch: rows of the lost part are removed, whichever process detects it.
     other = played().resumed(14)
     other.restart(after=SECOND)
     for number in range(len(whole)):

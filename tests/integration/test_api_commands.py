@@ -57,7 +57,7 @@ class ScribesLog(Log):
         self.pool, self.cluster = scribe.pool, scribe.cluster
 
 
-async def test_every_command_that_reads_says_the_same(both: Both, database: str, tmp_path: Path) -> None:
+async def test_every_reading_command_prints_the_same_from_both_sources(both: Both, database: str, tmp_path: Path) -> None:
     log, last = ScribesLog(both.scribe), len(both.scribe.records) - 1
     async with (
         Auditor(log, database, tmp_path / "auditor", seal_records=5).running() as auditor,
@@ -77,7 +77,7 @@ async def test_every_command_that_reads_says_the_same(both: Both, database: str,
         assert odd.exit_code == ExitCode.USAGE
 
 
-async def test_a_token_that_does_not_fit_is_told(both: Both, database: str, tmp_path: Path) -> None:
+async def test_a_wrong_token_is_reported(both: Both, database: str, tmp_path: Path) -> None:
     log = ScribesLog(both.scribe)
     async with (
         Auditor(log, database, tmp_path / "auditor").running() as auditor,

@@ -1,4 +1,4 @@
-"""The auditor on a real PostgreSQL: what it archives, where it goes on, what it refuses, and what people can read."""
+"""The auditor on a real PostgreSQL: what it archives, where it resumes, what it refuses, and the views."""
 
 import asyncio
 import dataclasses
@@ -50,7 +50,7 @@ async def given(messages: list[Message]):
 
 
 def busy() -> Story:
-    """Two jobs on one node; a third displaces one of them, which comes back."""
+    """Two jobs on one node; a third preempts one of them, which resumes."""
     story = Story(pool="pool-a")
     story.node("n1", gpus=2)
     for name in ("train-1", "train-2"):
@@ -61,7 +61,7 @@ def busy() -> Story:
 
 
 def displaced() -> tuple[Story, str]:
-    """A job leaves for another, stage by stage, and comes back; and which job that is."""
+    """Evicts a job for another, stage by stage, and resumes it; returns the victim."""
     story = busy()
     story.propose()
     victim = story.expect("PreemptionDecided").victims[0].job
@@ -75,7 +75,7 @@ def displaced() -> tuple[Story, str]:
     return story, victim
 
 
-async def test_the_archive_holds_every_byte_and_goes_on_where_it_stopped(database: str, tmp_path: Path) -> None:
+async def test_the_archive_holds_every_byte_and_continues_where_it_stopped(database: str, tmp_path: Path) -> None:
     wires, log = busy().wires, Log()
     log.append(wires[:7])
     async with Auditor(log, database, tmp_path / "a").running() as auditor:
@@ -120,7 +120,7 @@ async def test_nothing_is_archived_beyond_a_broken_chain_and_the_alarm_says_wher
     assert await archived(database) == log.messages()[:10]
 
 
-async def test_a_log_that_was_cut_short_is_an_alarm_and_the_archive_stays_as_it_is(database: str, tmp_path: Path) -> None:
+async def test_a_truncated_log_raises_an_alarm_and_leaves_the_archive_unchanged(database: str, tmp_path: Path) -> None:
     wires, log = busy().wires, Log()
     log.append(wires)
     async with Auditor(log, database, tmp_path / "a").running() as auditor:
@@ -140,7 +140,7 @@ async def test_a_log_that_was_cut_short_is_an_alarm_and_the_archive_stays_as_it_
     assert await archived(database) == before
 
 
-async def test_orphans_are_kept_and_told(database: str, tmp_path: Path) -> None:
+async def test_orphans_are_archived_and_reported(database: str, tmp_path: Path) -> None:
     wires, log = busy().wires, Log()
     log.append([*wires[:8], wires[7], Wire((("x", b"\xff\x00"),), b"\x00noise"), *wires[8:]])
     async with Auditor(log, database, tmp_path).running() as auditor:
@@ -150,13 +150,13 @@ async def test_orphans_are_kept_and_told(database: str, tmp_path: Path) -> None:
     assert await archived(database) == log.messages()
 
 
-async def test_an_orphan_alone_at_the_end_is_told_once_and_the_archive_goes_on_behind_it(database: str, tmp_path: Path) -> None:
+async def test_an_orphan_alone_at_the_end_is_reported_once_and_the_archive_continues(database: str, tmp_path: Path) -> None:
     wires, log = busy().wires, Log()
     log.append(wires[:8])
     async with Auditor(log, database, tmp_path).running() as auditor:
         await auditor.until("all is archived", lambda: auditor.value("bailiff_archive_head_seq") == 7)
         log.append(wires[7:8])
-        await auditor.until("the orphan is told", lambda: auditor.value("bailiff_orphans_total") == 1)
+        await auditor.until("the orphan is reported", lambda: auditor.value("bailiff_orphans_total") == 1)
         log.append(wires[8:])
         await auditor.until("the rest is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(wires) - 1)
         assert auditor.value("bailiff_orphans_total") == 1
@@ -179,7 +179,7 @@ async def test_two_replicas_archive_once_and_one_takes_over_from_the_other(datab
     assert await archived(database) == log.messages()
 
 
-async def test_who_lost_the_lock_writes_nothing_over_the_other(database: str) -> None:
+async def test_a_replica_that_lost_the_lock_overwrites_nothing(database: str) -> None:
     log = Log()
     log.append(busy().wires)
     connection, pool = await connect(database, 30), PoolDeclaration(name="pool-a", partition=0)
@@ -217,7 +217,7 @@ async def test_postgres_dies_and_comes_back_and_nothing_is_lost(private_postgres
 # --- for people
 
 
-async def test_people_can_read_who_left_for_whom_and_why(database: str, tmp_path: Path) -> None:
+async def test_views_show_victims_preemptors_and_causes(database: str, tmp_path: Path) -> None:
     (story, victim), log = displaced(), Log()
     log.append(story.wires)
     async with Auditor(log, database, tmp_path, usage_seconds=1).running() as auditor:
@@ -250,7 +250,7 @@ async def test_people_can_read_who_left_for_whom_and_why(database: str, tmp_path
     assert len(decided) == 1
 
 
-async def test_class_user_and_gpus_of_a_job_are_told_where_it_does_not_say_them_itself(database: str, tmp_path: Path) -> None:
+async def test_views_show_class_user_and_gpus_also_where_the_record_omits_them(database: str, tmp_path: Path) -> None:
     """And are filled in where an archive of an earlier release did not have them."""
     story, log = Story(pool="pool-a"), Log()
     story.node("n1", gpus=4)
@@ -262,7 +262,7 @@ async def test_class_user_and_gpus_of_a_job_are_told_where_it_does_not_say_them_
         rows = await query(database, "SELECT job, priority_class, user_name, gpus FROM job_list ORDER BY submitted_at")
         return [tuple(row.values()) for row in rows]
 
-    for begin in range(len(story.wires)):  # whoever goes on knows the policy in force
+    for begin in range(len(story.wires)):  # a resumed auditor knows the policy in force
         part = Log()
         part.append(story.wires[: begin + 1])
         async with Auditor(part, database, tmp_path / f"{begin}").running() as auditor:
@@ -281,7 +281,7 @@ async def test_class_user_and_gpus_of_a_job_are_told_where_it_does_not_say_them_
     assert (await derived(database, None)).differences == []
 
 
-async def test_what_people_read_does_not_depend_on_where_the_auditor_was_stopped(
+async def test_views_do_not_depend_on_where_the_auditor_was_stopped(
     postgres: EmbeddedPostgres, database: str, tmp_path: Path
 ) -> None:
     wires = history("preemption-of-one-node-3")
@@ -310,7 +310,7 @@ async def test_what_people_read_does_not_depend_on_where_the_auditor_was_stopped
 # --- erasure
 
 
-async def test_what_postgresql_cannot_hold_as_text_stands_in_the_bytes_alone(database: str, tmp_path: Path) -> None:
+async def test_text_that_postgresql_cannot_hold_is_only_in_the_bytes(database: str, tmp_path: Path) -> None:
     story, log = busy(), Log()
     victim = next(iter(story.state.jobs))
     story.evict(victim, reason="why\x00\x00 not \\u0000")
@@ -326,7 +326,7 @@ async def test_what_postgresql_cannot_hold_as_text_stands_in_the_bytes_alone(dat
     assert (await derived(database, None)).differences == []
 
 
-async def test_names_and_specs_can_be_erased_and_the_record_still_holds(database: str, tmp_path: Path) -> None:
+async def test_names_and_specs_can_be_erased_and_the_log_still_verifies(database: str, tmp_path: Path) -> None:
     story, log = busy(), Log()
     log.append(story.wires)
     key = b"pool-a/train-1/digest"
@@ -363,7 +363,7 @@ async def sampled(dsn: str) -> str:
     return str(await query(dsn, "SELECT s::text FROM pg_stats s WHERE schemaname = 'public'"))
 
 
-async def test_what_the_planner_of_an_earlier_release_sampled_of_names_goes_too(database: str) -> None:
+async def test_planner_statistics_of_an_earlier_release_lose_erased_names_too(database: str) -> None:
     connection = await connect(database, 30)
     await migrate(connection, migrations()[:11])
     await name_actor(database, "u-7", "Ada Lovelace")
@@ -401,7 +401,7 @@ FILLED = [
 
 
 @pytest.mark.parametrize("there", [*FILLED, pytest.param((0, 1, 2, 3, 4, 7), id="8 before 6 and 7")])
-async def test_an_archive_of_an_earlier_version_goes_on_with_all_that_it_has(
+async def test_an_archive_of_an_earlier_version_continues_with_all_of_its_rows(
     there: Sequence[int], database: str, tmp_path: Path
 ) -> None:
     """Version 1 alone is no archive yet: what people read begins with 2."""
@@ -459,7 +459,7 @@ async def shape(dsn: str) -> str:
     return f"{columns}{indexes}"
 
 
-async def test_a_schema_of_a_later_release_or_of_other_steps_is_left_alone(database: str) -> None:
+async def test_a_schema_of_a_later_release_or_of_other_migrations_is_left_alone(database: str) -> None:
     connection = await connect(database, 30)
     steps = migrations()
     await migrate(connection, steps)

@@ -56,7 +56,7 @@ class Pool:
         await writer.close()
 
     async def append(self, wires: Sequence[Wire]) -> None:
-        """Put bytes into the partition, as anybody could who may write there."""
+        """Puts bytes into the partition, as any client with write access can."""
         producer = await self.bus.producer()
         for wire in wires:
             await (await producer.send(topics.AUDIT.name, wire.value, headers=wire.headers, partition=self.partition))
@@ -72,7 +72,7 @@ async def bus(kafka: TestKafka) -> AsyncIterator[KafkaBus]:
 
 @pytest.fixture
 async def pool(kafka: TestKafka, bus: KafkaBus) -> Pool:
-    """A pool in a partition that nobody has used."""
+    """A pool in an unused partition."""
     await create_topics(kafka.bootstrap, 1)
     partitions = len(await bus.spans(topics.AUDIT.name))
     await create_topics(kafka.bootstrap, partitions + 1)
@@ -122,7 +122,7 @@ def late(scribe: Scribe, **fields: object) -> Record:
     return dataclasses.replace(scribe.records[-1], **{**about, **fields})
 
 
-async def test_a_zombie_does_no_harm_and_is_reported(kafka: TestKafka, pool: Pool) -> None:
+async def test_a_zombie_writer_is_harmless_and_reported(kafka: TestKafka, pool: Pool) -> None:
     scribe = pool.scribe
     zombie = encode(late(scribe))
     before = len(scribe.records)

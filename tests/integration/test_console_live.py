@@ -1,4 +1,4 @@
-"""The console's live half on the bus in memory, over HTTP: what a page hears, and what it is told when things are away."""
+"""The console's live stream on the in-memory bus, over HTTP: snapshots, changes, and the state of unavailable services."""
 
 import asyncio
 import contextlib
@@ -69,11 +69,11 @@ def at(seq: int) -> Any:
     return lambda client_state: client_state.snapshot.get("seq") == seq
 
 
-async def test_a_page_gets_a_board_and_then_each_change_and_goes_on_where_it_was_cut_off(world: World) -> None:
+async def test_a_page_gets_a_snapshot_then_changes_and_resumes_after_a_disconnect(world: World) -> None:
     story = world.story
     async with world.console() as console:
         async with page(console.http, "pool-a") as live:
-            await live.until("it has a board", lambda client_state: client_state.snapshots == 1)
+            await live.until("it has a snapshot", lambda client_state: client_state.snapshots == 1)
             snapshot = live.client_state.snapshot
             assert snapshot["pool"]["gpus_allocated"] == 4
             assert [cell[0] for cell in snapshot["nodes"]["n1"]["gpus"]] == ["allocated"] * 4
@@ -94,7 +94,7 @@ async def test_a_page_gets_a_board_and_then_each_change_and_goes_on_where_it_was
             assert waits["state"] == "pending"
             assert waits["pending_reason"] == "needs a node with 4 free GPUs, no node has them"
             assert client_state.snapshots == 1
-        # While nobody listens, train-1 ends and train-3 takes its place.
+        # While no page is connected, train-1 ends and train-3 takes its place.
         story.ends("train-1")
         story.started("train-3")
         seq = world.write()
@@ -110,9 +110,9 @@ async def test_a_page_gets_a_board_and_then_each_change_and_goes_on_where_it_was
             assert {"Succeeded", "Started"} <= {each["event"] for each in client_state.events}
 
 
-async def test_a_console_that_was_killed_gives_a_new_board_to_who_comes_back(world: World) -> None:
+async def test_a_restarted_console_sends_a_new_snapshot_to_reconnecting_pages(world: World) -> None:
     async with world.console() as console, page(console.http, "pool-a") as live:
-        await live.until("it has a board", lambda client_state: client_state.snapshots == 1)
+        await live.until("it has a snapshot", lambda client_state: client_state.snapshots == 1)
     world.story.submit("train-2", gpus=8)
     seq = world.write()
     async with world.console() as console, page(console.http, "pool-a", client_state=live.client_state) as again:
@@ -122,11 +122,11 @@ async def test_a_console_that_was_killed_gives_a_new_board_to_who_comes_back(wor
         assert "train-2" in [each["job"] for each in live.client_state.snapshot["events"]]
 
 
-async def test_changes_come_at_most_five_times_a_second_and_are_the_same_for_all(world: World) -> None:
+async def test_changes_are_sent_at_most_five_times_a_second_and_are_equal_for_all_pages(world: World) -> None:
     async with world.console() as console, contextlib.AsyncExitStack() as stack:
         open_pages = [await stack.enter_async_context(page(console.http, "pool-a")) for _ in range(3)]
         for each in open_pages:
-            await each.until("it has a board", lambda client_state: client_state.snapshots == 1)
+            await each.until("it has a snapshot", lambda client_state: client_state.snapshots == 1)
         loop = asyncio.get_running_loop()
         began = loop.time()
         for number in range(30):
@@ -140,10 +140,10 @@ async def test_changes_come_at_most_five_times_a_second_and_are_the_same_for_all
         assert open_pages[0].client_state.snapshot == open_pages[1].client_state.snapshot == open_pages[2].client_state.snapshot
 
 
-async def test_a_page_hears_only_the_parts_that_it_asked_for(world: World) -> None:
+async def test_a_page_gets_only_the_parts_that_it_subscribed_to(world: World) -> None:
     async with world.console() as console:
         async with page(console.http, "pool-a", show="projects") as live:
-            await live.until("it has a board", lambda client_state: client_state.snapshots == 1)
+            await live.until("it has a snapshot", lambda client_state: client_state.snapshots == 1)
             assert set(live.client_state.snapshot) == {"seq", "time", "pool", "projects", "classes"}
             world.story.submit("train-2", gpus=8)
             await live.until("it hears of the change", at(world.write()))
@@ -154,7 +154,7 @@ async def test_a_page_hears_only_the_parts_that_it_asked_for(world: World) -> No
         assert "pool-a" in (await console.refused(404, "/pools/nowhere/live"))["detail"]
 
 
-async def test_a_page_that_reads_nothing_keeps_nothing_and_gets_a_new_board(world: World) -> None:
+async def test_a_page_that_reads_nothing_is_not_buffered_and_gets_a_new_snapshot(world: World) -> None:
     async with world.console() as console:
         followed = console.service.pools.get("pool-a")
         slow = followed.subscribers.add(frozenset({"jobs"}), None)
@@ -170,11 +170,11 @@ async def test_a_page_that_reads_nothing_keeps_nothing_and_gets_a_new_board(worl
         assert await slow.take(followed.snapshot_event, 0) is None
 
 
-async def test_kafka_goes_and_comes_back_and_the_board_stays(world: World) -> None:
+async def test_the_snapshot_stays_while_kafka_is_away(world: World) -> None:
     async with world.console() as console, page(console.http, "pool-a") as live:
-        await live.until("it has a board", lambda client_state: client_state.snapshots == 1)
+        await live.until("it has a snapshot", lambda client_state: client_state.snapshots == 1)
         world.log.cluster.begin_outage()
-        await live.until("it is told that Kafka is away", lambda client_state: client_state.state.get("kafka") is False)
+        await live.until("the page shows that Kafka is away", lambda client_state: client_state.state.get("kafka") is False)
         assert (await console.get("/pools"))["kafka"]["answers"] is False
         assert (await console.get("/pools"))["pools"][0]["gpus_allocated"] == 4
         assert (await console.http.get("/readyz")).status_code == 503
@@ -182,13 +182,13 @@ async def test_kafka_goes_and_comes_back_and_the_board_stays(world: World) -> No
         world.story.submit("train-2", gpus=8)
         seq = world.write()
         await live.until("Kafka is back", lambda client_state: client_state.state["kafka"] is True)
-        await live.until("it goes on", at(seq))
+        await live.until("the stream continues", at(seq))
         assert live.client_state.snapshots == 1
 
 
-async def test_a_log_that_was_cut_short_is_read_anew_and_every_page_gets_a_new_board(world: World) -> None:
+async def test_a_truncated_log_is_read_again_and_every_page_gets_a_new_snapshot(world: World) -> None:
     async with world.console() as console, page(console.http, "pool-a") as live:
-        await live.until("it has a board", lambda client_state: client_state.snapshots == 1)
+        await live.until("it has a snapshot", lambda client_state: client_state.snapshots == 1)
         kept = world.story.wires[:-3]
         world.log.cluster.truncate(topics.AUDIT.name, 0, len(kept))
         other = world.story.resumed(len(kept))
@@ -200,7 +200,7 @@ async def test_a_log_that_was_cut_short_is_read_anew_and_every_page_gets_a_new_b
         assert live.client_state.snapshots == 2
 
 
-async def test_a_pool_that_appears_later_is_found_and_each_is_shown_by_itself(world: World) -> None:
+async def test_a_pool_created_later_is_found_and_shown_by_itself(world: World) -> None:
     world.log.cluster.create_topics(2)
     async with world.console() as console:
         other = Story(pool="pool-b", partition=1)
@@ -211,7 +211,7 @@ async def test_a_pool_that_appears_later_is_found_and_each_is_shown_by_itself(wo
         found = (await console.get("/pools"))["pools"]
         assert [(each["pool"], each["gpus"]) for each in found] == [("pool-a", 8), ("pool-b", 2)]
         async with page(console.http, "pool-b") as live:
-            await live.until("it has a board", lambda client_state: client_state.snapshots == 1)
+            await live.until("it has a snapshot", lambda client_state: client_state.snapshots == 1)
             assert list(live.client_state.snapshot["nodes"]) == ["m1"]
 
 
@@ -233,7 +233,7 @@ async def test_the_pool_is_shown_as_it_was_after_any_record_and_at_any_time(worl
         now = await console.get("/pools/pool-a/snapshot", seq=last)
         assert list(now["jobs"]) == ["train-2"]
         async with page(console.http, "pool-a", show="nodes,jobs,projects,queue") as live:
-            await live.until("it has a board", lambda client_state: client_state.snapshots == 1)
+            await live.until("it has a snapshot", lambda client_state: client_state.snapshots == 1)
         for part in ("nodes", "jobs", "projects", "queue", "pool"):
             assert now[part] == live.client_state.snapshot[part], part
         then = await console.get("/pools/pool-a/snapshot", time=before["time"])
@@ -245,13 +245,13 @@ async def test_the_pool_is_shown_as_it_was_after_any_record_and_at_any_time(worl
         await console.refused(400, "/pools/pool-a/snapshot")
 
 
-@pytest.mark.parametrize(("room", "what"), [(snapshots, "from_snapshot"), (state_at, "apply"), (state_at, "to_snapshot")])
-async def test_pages_stay_live_while_the_past_is_made(
-    world: World, monkeypatch: pytest.MonkeyPatch, room: Any, what: str
+@pytest.mark.parametrize(("module", "what"), [(snapshots, "from_snapshot"), (state_at, "apply"), (state_at, "to_snapshot")])
+async def test_pages_stay_live_while_a_past_state_is_computed(
+    world: World, monkeypatch: pytest.MonkeyPatch, module: Any, what: str
 ) -> None:
     """What takes long of it does not go on until a live page has heard of a record that was written meanwhile."""
     monkeypatch.setattr(snapshots, "MIN_GAP", 4)
-    begun, go_on, really = threading.Event(), threading.Event(), getattr(room, what)
+    begun, go_on, really = threading.Event(), threading.Event(), getattr(module, what)
 
     def slowly(*arguments: Any) -> Any:
         begun.set()
@@ -262,11 +262,11 @@ async def test_pages_stay_live_while_the_past_is_made(
         world.story.submit(f"waits-{number}", gpus=4, project="blue", after=SECOND)
     seq = world.write() - 1
     async with world.console() as console, page(console.http, "pool-a") as live:
-        await live.until("it has a board", lambda client_state: client_state.snapshots == 1)
+        await live.until("it has a snapshot", lambda client_state: client_state.snapshots == 1)
         followed = console.service.pools.get("pool-a")
         if what == "to_snapshot":
             followed.history.snapshots.forget()  # so that states are kept anew on the way
-        monkeypatch.setattr(room, what, slowly)
+        monkeypatch.setattr(module, what, slowly)
         asking = asyncio.create_task(console.get("/pools/pool-a/snapshot", seq=seq))
         await asyncio.to_thread(begun.wait, 30)
         world.story.submit("meanwhile", gpus=4, project="blue")
@@ -278,7 +278,7 @@ async def test_pages_stay_live_while_the_past_is_made(
         assert (await asking)["seq"] == seq
 
 
-async def test_without_an_archive_it_is_said_so_and_so_it_is_where_it_does_not_answer(world: World) -> None:
+async def test_a_missing_or_unavailable_archive_is_reported(world: World) -> None:
     async with world.console() as console:
         assert (await console.get("/pools"))["archive"] == {"configured": False, "answers": False, "behind": {}}
         assert "BAILIFF_API" in (await console.refused(404, "/archive/pools"))["detail"]
@@ -333,7 +333,7 @@ def preempted(world: World) -> World:
     return world
 
 
-async def test_one_decision_is_told_whole_and_so_are_the_jobs_that_it_is_about(preempted: World) -> None:
+async def test_a_decision_is_returned_whole_with_its_jobs(preempted: World) -> None:
     records = preempted.story.records
     (seq,) = [record.seq for record in records if isinstance(record.data, PreemptionDecided)]
     async with preempted.console() as console:
@@ -380,7 +380,7 @@ async def test_one_decision_is_told_whole_and_so_are_the_jobs_that_it_is_about(p
         assert (await console.get("/pools/pool-a/decisions/0"))["candidates"] is None
 
 
-async def test_what_a_job_prints_is_told_line_by_line_and_nothing_twice(world: World) -> None:
+async def test_job_output_is_streamed_line_by_line_without_duplicates(world: World) -> None:
     def prints(text: str, offset: int, *, job: str = "train-1", task: str = "0") -> None:
         headers = (("ce_job", job.encode()), ("ce_attempt", b"1"), ("ce_task", task.encode()), ("ce_node", b"n1"))
         where = (*headers, ("ce_offset", str(offset).encode()))
@@ -407,7 +407,7 @@ async def test_what_a_job_prints_is_told_line_by_line_and_nothing_twice(world: W
         await until(lambda: not console.service.app.state.reading_logs)
 
 
-async def test_how_busy_gpus_are_is_told_to_who_asks_for_it(world: World) -> None:
+async def test_gpu_utilization_is_sent_to_its_subscribers(world: World) -> None:
     world.log.cluster.add_partitions(TELEMETRY.name, 1)
     devices = [device.id for device in world.story.state.nodes[0].devices]
 
@@ -423,7 +423,7 @@ async def test_how_busy_gpus_are_is_told_to_who_asks_for_it(world: World) -> Non
             page(console.http, "pool-a", show="nodes,telemetry") as live,
             page(console.http, "pool-a", show="nodes") as other,
         ):
-            await live.until("it has a board", lambda client_state: client_state.snapshots == 1)
+            await live.until("it has a snapshot", lambda client_state: client_state.snapshots == 1)
             measures("no-such-node", memory_used=1, memory_bytes=2)
             world.log.cluster.store(TELEMETRY.name, 0, b"pool-a", (("ce_type", NodeTelemetry.TYPE.encode()),), b"?")
             measures("n1", busy_percent=87, memory_used=5 << 30, memory_bytes=80 << 30)

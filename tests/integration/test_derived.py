@@ -1,4 +1,4 @@
-"""`bailiff audit verify --archive --derived`: a row for people that was altered by hand is found, and named with its column."""
+"""`bailiff audit verify --archive --derived`: an altered derived row is found, and named with its column."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -63,7 +63,7 @@ async def columns(database: str, table: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.long)])
-async def test_a_value_that_was_changed_by_hand_is_named_in_every_table(every: int, database: str, tmp_path: Path) -> None:
+async def test_an_altered_value_is_named_in_every_table(every: int, database: str, tmp_path: Path) -> None:
     await archive(database, tmp_path, displaced()[0])
     whole = await derived(database, None)
     assert (whole.differences, whole.unchecked) == ([], "")
@@ -92,7 +92,7 @@ async def test_a_value_that_was_changed_by_hand_is_named_in_every_table(every: i
     await connection.close()
 
 
-async def test_rows_that_are_missing_or_that_nobody_recorded_are_named(database: str, tmp_path: Path) -> None:
+async def test_missing_and_invented_rows_are_named(database: str, tmp_path: Path) -> None:
     await archive(database, tmp_path, displaced()[0])
     await query(database, "DELETE FROM evictions")
     await query(database, "UPDATE attempts SET attempt = 9 WHERE job = 'serve-1'")
@@ -109,8 +109,8 @@ async def test_rows_that_are_missing_or_that_nobody_recorded_are_named(database:
     assert len(found) == 5
 
 
-async def test_a_whole_moment_of_use_and_a_whole_spell_on_a_gpu_are_missed(database: str, tmp_path: Path) -> None:
-    """Also where looks were taken in another rhythm before."""
+async def test_a_removed_quota_sample_and_a_removed_gpu_allocation_are_found(database: str, tmp_path: Path) -> None:
+    """Also where samples were taken at another interval before."""
     story = displaced()[0]
     half = len(story.wires) // 2
     log = await archive(database, tmp_path / "a", story, upto=half, usage_seconds=20)
@@ -134,7 +134,7 @@ async def test_a_whole_moment_of_use_and_a_whole_spell_on_a_gpu_are_missed(datab
     assert any(each.startswith(f"gpu_allocations {spell['job']} ") for each in found)
 
 
-async def test_of_a_pruned_archive_what_is_left_is_compared(database: str, tmp_path: Path) -> None:
+async def test_the_rest_of_a_pruned_archive_is_compared(database: str, tmp_path: Path) -> None:
     story = displaced()[0]
     for name in ("one", "another"):  # of no class that they name
         story.submit(name, gpus=1)

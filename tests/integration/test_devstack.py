@@ -216,7 +216,7 @@ def test_children_die_with_a_parent_that_was_killed_unless_they_may_not(tmp_path
     assert stop_recorded(tmp_path / "kept") == []
 
 
-def test_a_pid_that_now_belongs_to_a_stranger_is_not_touched(tmp_path: Path) -> None:
+def test_a_reused_pid_is_not_signalled(tmp_path: Path) -> None:
     with subprocess.Popen(SLEEP, stdout=subprocess.DEVNULL, start_new_session=True) as stranger:
         now = Identity.of(stranger.pid)
         write_record(tmp_path, "earlier", Identity(now.pid, now.started - 1, now.boot))
@@ -289,7 +289,7 @@ def test_ports_are_different_and_below_the_ephemeral_range() -> None:
     assert all(port < first_ephemeral for port in ports)
 
 
-def test_what_does_not_come_up_is_closed() -> None:
+def test_a_stack_that_does_not_start_is_closed() -> None:
     class Half(Managed):
         closed = False
 

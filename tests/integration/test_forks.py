@@ -1,4 +1,4 @@
-"""After an accepted loss of the log the archive goes on at a word, keeps what was lost, and seals and views follow the log."""
+"""After an accepted truncation an operator lets the archive resume: lost records are kept, seals and views follow the log."""
 
 import json
 from pathlib import Path
@@ -38,7 +38,7 @@ def chain_of(bodies) -> SealChain:
 
 
 def cut(log: Log, story: Story) -> Story:
-    """The log loses its newest records, and goes on with others."""
+    """Truncates the log and continues it with other records."""
     keep = len(story.wires) - LOST
     log.cluster.truncate(topics.AUDIT.name, 0, keep)
     left = story.resumed(keep)
@@ -49,7 +49,7 @@ def cut(log: Log, story: Story) -> Story:
     return left
 
 
-async def test_what_was_lost_is_set_aside_and_the_archive_follows_the_log_again(database: str, tmp_path: Path) -> None:
+async def test_lost_records_become_a_fork_and_the_archive_follows_the_log_again(database: str, tmp_path: Path) -> None:
     log, (story, _), key = Log(), displaced(), tmp_path / "key"
     make_private_key(key)
     often = {"seal_key": key, "seal_records": 4, "seal_seconds": 3600, "usage_seconds": 1}
@@ -64,11 +64,11 @@ async def test_what_was_lost_is_set_aside_and_the_archive_follows_the_log_again(
     left = cut(log, story)
     async with Auditor(log, database, tmp_path / "b", **often).running() as stopped:
         await stopped.until("the alarm", log.alarms)
-    assert await archived(database) == before  # nothing moves before it is said
+    assert await archived(database) == before  # nothing moves before the command
     assert (await order(database, None, "a disk died", "op-1"))["head_seq"] == len(story.wires) - 1
 
     async with Auditor(log, database, tmp_path / "c", **often).running() as going:
-        await going.until("it goes on", lambda: going.value("bailiff_archive_head_seq") == len(left.wires) - 1)
+        await going.until("the archive follows the log", lambda: going.value("bailiff_archive_head_seq") == len(left.wires) - 1)
         await going.until("it seals on", lambda: going.value("bailiff_sealed_records") == len(left.wires) // 4 * 4)
         await going.until("it is ready", lambda: not any(going.service.readiness().values()))
     assert log.alarms() == ["archive-log-lost", "archive-forked"]

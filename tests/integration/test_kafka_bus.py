@@ -123,7 +123,7 @@ async def test_the_largest_audit_record_and_dead_letter_fit(kafka: TestKafka) ->
         await bus.close()
 
 
-async def test_no_topic_is_made_with_one_copy_where_three_are_meant_and_brokers_are_away(tmp_path: Path) -> None:
+async def test_no_topic_is_created_with_one_replica_where_three_are_configured(tmp_path: Path) -> None:
     with EmbeddedKafka(tmp_path / "one-of-three", properties={"offsets.topic.replication.factor": "3"}) as broker:
         refusal = r"configured for replication factor 3 .* but only 1 of its brokers answered: start the others"
         with pytest.raises(BusUnavailable, match=refusal):
@@ -138,7 +138,7 @@ async def test_no_topic_is_made_with_one_copy_where_three_are_meant_and_brokers_
 # --- Kafka away
 
 
-async def test_kafka_not_there_is_one_sentence(private_kafka: PrivateKafka) -> None:  # noqa: F811
+async def test_an_unreachable_kafka_is_reported_in_one_sentence(private_kafka: PrivateKafka) -> None:  # noqa: F811
     address = f"127.0.0.1:{free_port()}"
     bus = KafkaBus(impatient(address))
     calls: list[Callable[[], Any]] = [
@@ -158,7 +158,7 @@ async def test_kafka_not_there_is_one_sentence(private_kafka: PrivateKafka) -> N
     assert all("Traceback" not in str(line) for line in logs)
 
 
-async def test_a_killed_broker_ends_producers_tells_readers_and_may_come_back(private_kafka: PrivateKafka) -> None:  # noqa: F811
+async def test_a_killed_broker_ends_producers_raises_in_readers_and_may_restart(private_kafka: PrivateKafka) -> None:  # noqa: F811
     broker = private_kafka()
     topic = await make_topic(broker.bootstrap)
     bus = KafkaBus(impatient(broker.bootstrap))
@@ -210,7 +210,7 @@ async def test_a_paused_broker_leaves_the_outcome_unknown(private_kafka: Private
         await bus.close()
 
 
-async def test_the_audit_log_goes_on_after_the_broker_was_killed(private_kafka: PrivateKafka) -> None:  # noqa: F811
+async def test_the_audit_log_continues_after_the_broker_was_killed(private_kafka: PrivateKafka) -> None:  # noqa: F811
     """With `flush.messages=1` nothing acknowledged is lost; what was under way is in the chain, or it is not."""
     broker = private_kafka()
     await create_topics(broker.bootstrap, pools=1)

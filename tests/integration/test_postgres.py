@@ -1,4 +1,4 @@
-"""The PostgreSQL of the devstack: it starts whoever we are, keeps what was committed when killed, and leaves nothing behind."""
+"""The PostgreSQL of the devstack: it starts as any user, keeps committed rows when killed, and leaves nothing behind."""
 
 from pathlib import Path
 

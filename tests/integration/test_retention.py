@@ -1,4 +1,4 @@
-"""Retention: exported stretches leave the archive, which says where it begins, and what is left is held against the seals."""
+"""Retention: exported segments are pruned from the archive, which records its first seq; the rest verifies against the seals."""
 
 import json
 from datetime import timedelta
@@ -22,7 +22,7 @@ ANY_AGE = timedelta(days=-3650)  # the times of this log are still to come
 
 
 async def export(dsn: str, folder: Path, size: int = 100) -> None:
-    """As `bailiff audit export FOLDER --stretch`."""
+    """As `bailiff audit export FOLDER --segment`."""
     async with from_archive(dsn, None) as source:
         await write_segments(folder, size, source.start, source.tree, 0, source.messages, source.seals)
 
@@ -33,7 +33,7 @@ async def judged(dsn: str) -> Verification:
         return await verified(source)
 
 
-async def test_only_what_is_exported_sealed_and_old_goes_and_the_rest_still_holds(database: str, tmp_path: Path) -> None:
+async def test_only_old_exported_and_sealed_records_are_pruned_and_the_rest_verifies(database: str, tmp_path: Path) -> None:
     log, folder = Log(), tmp_path / "kept"
     log.append(WIRES[:430])
     often = {"seal_records": 150, "seal_seconds": 3600, "state_dir": tmp_path / "state"}
@@ -56,7 +56,7 @@ async def test_only_what_is_exported_sealed_and_old_goes_and_the_rest_still_hold
         jobs = await query(database, "SELECT count(*) AS jobs FROM jobs WHERE submitted_seq < 300")
         assert jobs[0]["jobs"] > 10
 
-        log.append(WIRES[430:])  # the auditor that is running goes on as if nothing had been
+        log.append(WIRES[430:])  # the running auditor continues
         await auditor.until("the rest is archived", lambda: auditor.value("bailiff_archive_head_seq") == 699)
         await auditor.until("it is sealed on", lambda: auditor.value("bailiff_sealed_records") == 600)
     async with Auditor(log, database, tmp_path / "later", **often).running() as later:  # and so does the next one
@@ -75,7 +75,7 @@ async def test_only_what_is_exported_sealed_and_old_goes_and_the_rest_still_hold
         with pytest.raises(ClientError, match="begins with record 300"):
             await proofs.prove(source, 299, seal)
 
-    await export(database, folder)  # goes on in the same folder, and in no other that lacks what is gone
+    await export(database, folder)  # continues in the same folder; a folder without the pruned segments is refused
     kept = from_file(folder)
     assert (await verify(kept.pool, kept.messages, start=kept.start))["records"] == 600
     with pytest.raises(ClientError, match="from record 300 on only"):
@@ -86,7 +86,7 @@ async def test_only_what_is_exported_sealed_and_old_goes_and_the_rest_still_hold
     assert [(row["first_seq"], row["last_seq"]) for row in rows] == [(at, at + 99) for at in range(0, 600, 100)]
 
 
-async def test_nothing_goes_where_folder_and_archive_differ_or_the_folder_is_not_whole(database: str, tmp_path: Path) -> None:
+async def test_nothing_is_pruned_if_the_folder_is_incomplete_or_differs_from_the_archive(database: str, tmp_path: Path) -> None:
     log, folder = Log(), tmp_path / "kept"
     log.append(WIRES[:300])
     async with Auditor(log, database, tmp_path, seal_records=300).running() as auditor:

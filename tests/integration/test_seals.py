@@ -1,4 +1,4 @@
-"""Seals of the auditor, on a real PostgreSQL: published, gone on from, refused with a strange key, and held against the log."""
+"""Seals of the auditor, on a real PostgreSQL: published, continued, refused with an unknown key, and verified against the log."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ from bailiff_log.seals import (  # fmt: skip
 
 WIRES = long_log(700)[:700]
 OFTEN = {"seal_records": 100, "seal_seconds": 3600}
-THEIRS = b"\x07" * 32  # a private key of somebody else
+THEIRS = b"\x07" * 32  # another private key
 
 
 async def given(messages):
@@ -52,7 +52,7 @@ def judged(log: Log, trusted: tuple[str, ...] = ()) -> SealChain:
     return chain
 
 
-async def test_each_seal_continues_the_one_before_it_whoever_made_that(database: str, tmp_path: Path) -> None:
+async def test_each_seal_continues_the_previous_one_of_any_auditor(database: str, tmp_path: Path) -> None:
     log = Log()
     key = tmp_path / "key"
     make_private_key(key)
@@ -72,7 +72,7 @@ async def test_each_seal_continues_the_one_before_it_whoever_made_that(database:
     assert [row["size"] for row in rows] == [seal.size for seal in chain.seals]
 
 
-async def test_a_seal_whose_maker_died_before_noting_it_is_found_and_gone_on_from(database: str, tmp_path: Path) -> None:
+async def test_a_seal_whose_auditor_died_before_storing_it_is_found_and_continued(database: str, tmp_path: Path) -> None:
     log = Log()
     log.append(WIRES[:200])
     key = tmp_path / "key"
@@ -132,7 +132,7 @@ async def test_a_new_key_seals_once_the_old_one_has_signed_it_and_not_before(dat
             check_proof(json.dumps(proof | {"keys": handovers}), [first])
 
 
-async def test_an_old_copy_of_the_archive_seals_nothing_before_it_has_what_was_sealed(database: str, tmp_path: Path) -> None:
+async def test_an_old_copy_of_the_archive_seals_nothing_before_it_has_caught_up(database: str, tmp_path: Path) -> None:
     log, key = Log(), tmp_path / "key"
     make_private_key(key)
     log.append(WIRES[:300])
@@ -148,7 +148,7 @@ async def test_an_old_copy_of_the_archive_seals_nothing_before_it_has_what_was_s
     assert await archived(database) == log.messages()
 
 
-async def test_an_archive_that_somebody_wrote_to_is_sealed_no_more(database: str, tmp_path: Path) -> None:
+async def test_a_tampered_archive_is_not_sealed_any_more(database: str, tmp_path: Path) -> None:
     log, key = Log(), tmp_path / "key"
     make_private_key(key)
     log.append(WIRES[:300])
@@ -164,7 +164,7 @@ async def test_an_archive_that_somebody_wrote_to_is_sealed_no_more(database: str
     assert [seal.size for seal in judged(log).seals] == [100, 200, 300]
 
 
-async def test_a_seal_that_the_logs_key_did_not_make_is_an_alarm_and_passed_over(database: str, tmp_path: Path) -> None:
+async def test_a_seal_by_another_key_raises_an_alarm_and_is_skipped(database: str, tmp_path: Path) -> None:
     log, key = Log(), tmp_path / "key"
     make_private_key(key)
     log.append(WIRES[:150])
@@ -183,7 +183,7 @@ async def test_a_seal_that_the_logs_key_did_not_make_is_an_alarm_and_passed_over
         await later.until("it seals on", lambda: later.value("bailiff_sealed_records") == 300)
     assert set(log.alarms()) == {"seal-foreign"}
     assert [row["size"] for row in await query(database, "SELECT size FROM seals ORDER BY size")] == [100, 200, 300]
-    with pytest.raises(VerificationFailed):  # whoever reads the topic is told of it
+    with pytest.raises(VerificationFailed):  # a reader of the topic gets an error
         judged(log)
 
 
@@ -219,7 +219,7 @@ async def test_a_proof_holds_by_itself_and_no_changed_one_does(database: str, tm
 
 
 def tampered(proof):
-    """The proof with one thing changed, each in turn."""
+    """The proof with one change each."""
     value = proof["value"]
     yield proof | {"value": value[:-6] + ("AAAA" if value[-6:-2] != "AAAA" else "BBBB") + value[-2:]}
     yield proof | {"seq": proof["seq"] + 1}
@@ -232,7 +232,7 @@ def tampered(proof):
         yield proof | {"seal": proof["seal"] | {name: other}}
 
 
-async def test_closed_stretches_can_be_checked_years_later_with_nothing_else(database: str, tmp_path: Path) -> None:
+async def test_exported_segments_can_be_verified_years_later_by_themselves(database: str, tmp_path: Path) -> None:
     log, key = await sealed_log(database, tmp_path)
     folder = tmp_path / "kept"
     async with from_archive(database, None) as source:
@@ -254,7 +254,7 @@ async def judge_folder(folder: Path, key: str) -> Verification:
 
 
 @pytest.mark.parametrize(("size", "seals"), [(100, 1), (175, 1), (350, 1), (300, 2)])
-async def test_a_folder_whose_next_seal_lies_beyond_it_is_held_against_that_one(
+async def test_a_folder_whose_next_seal_is_beyond_it_is_verified_with_that_seal(
     size: int, seals: int, database: str, tmp_path: Path
 ) -> None:
     log, key = await sealed_log(database, tmp_path)
@@ -276,7 +276,7 @@ async def test_a_folder_whose_next_seal_lies_beyond_it_is_held_against_that_one(
         assert not (await judge_folder(folder, key))["ok"]
 
 
-async def test_stretches_of_another_log_are_never_overwritten(database: str, tmp_path: Path) -> None:
+async def test_segments_of_another_log_are_never_overwritten(database: str, tmp_path: Path) -> None:
     log, _ = await sealed_log(database, tmp_path, WIRES[:350])
     folder = tmp_path / "kept"
     await write_segments(folder, 100, ChainHead(log.pool), Frontier(), 0, given(log.messages()), published(log))

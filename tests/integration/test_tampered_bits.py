@@ -50,10 +50,10 @@ def changed(raw: bytes) -> Iterator[bytes]:
 
 
 def harmed(messages: Sequence[Message]) -> Iterator[tuple[int, Message]]:
-    """Each record in turn, with one thing about it changed that its hash covers."""
+    """Each record, with one change that its hash covers."""
     for at, message in enumerate(messages):
         for number, (name, content) in enumerate(message.headers):
-            if not name.startswith("ce_"):  # what kind of bytes the value has is said outside of the hash
+            if not name.startswith("ce_"):  # the content type is not covered by the hash
                 continue
             for other in changed(content):
                 headers = (*message.headers[:number], (name, other), *message.headers[number + 1 :])
@@ -157,7 +157,7 @@ Place = tuple[str | int, ...]
 OTHER_VALUES: list[Any] = [
     None, True, 0, -1, 7, 10**30, 1.5, "", "x", "../elsewhere", "00" * 32, [], [1], {}, {"a": 1}, "\ud800"
 ]  # fmt: skip
-SAYS_NOTHING = {("partition",), ("size",)}  # of where in Kafka the log was, and of how an export goes on
+SAYS_NOTHING = {("partition",), ("size",)}  # of the position in Kafka, and of how an export continues
 
 
 def other_manifests(manifest: dict[str, Any], values: Sequence[Any]) -> Iterator[tuple[Place, dict[str, Any]]]:
@@ -193,7 +193,7 @@ async def is_whole(folder: Path, key: str) -> bool:
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("values", [[7, "00" * 32], pytest.param(OTHER_VALUES, marks=pytest.mark.long)])
-async def test_whatever_a_manifest_says_is_held_against_the_files_and_the_seals(
+async def test_every_statement_of_a_manifest_is_verified_against_files_and_seals(
     values: Sequence[Any], sealed: tuple[list[Message], list], tmp_path: Path
 ) -> None:
     messages, seals = sealed
@@ -212,10 +212,10 @@ async def test_whatever_a_manifest_says_is_held_against_the_files_and_the_seals(
         assert harmless or not await is_whole(folder, key), (place, other)
 
 
-async def test_a_folder_is_found_whose_end_or_beginning_no_seal_covers(
+async def test_a_folder_whose_end_or_beginning_no_seal_covers_is_reported(
     sealed: tuple[list[Message], list], tmp_path: Path
 ) -> None:
-    """Where the seals that would tell are left out, too, there is the chain alone, which anybody can make."""
+    """Without the seals that would show it there is only the chain, which can be forged."""
     messages, seals = sealed
     size, key = len(messages) // 3, seals[0].key
     anew = write_anew(messages, size + 2)

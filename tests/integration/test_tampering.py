@@ -67,7 +67,7 @@ def drop(messages: list[Message], at: int) -> list[Message]:
 
 
 def insert(messages: list[Message], at: int) -> list[Message]:
-    """A record that continues the one before it, as somebody can make who knows the rules."""
+    """A forged record that continues the one before it by the chain rule."""
     before = messages[at - 1]
     original = dict(before.headers)
     prev = record_hash(Wire(before.headers, before.value))
@@ -172,7 +172,7 @@ def named(found: Verification) -> set[int]:
 
 
 def is_found(found: Verification, at: int, harm: Harm) -> None:
-    if harm is duplicate and found["ok"]:  # a repeat does no harm in the topic, where anybody's retry may put one
+    if harm is duplicate and found["ok"]:  # a duplicate in the topic is harmless: any retry may cause one
         assert found["orphans_by_kind"] == {"repeat": 1}
         assert found["orphan_list"][0]["offset"] == at + 1
         return
@@ -182,7 +182,7 @@ def is_found(found: Verification, at: int, harm: Harm) -> None:
 
 @harms
 @places
-async def test_it_is_found_in_the_log(harm: Harm, at: int, sealed: tuple[list[Message], Seals, bytes]) -> None:
+async def test_tampering_is_found_in_the_log(harm: Harm, at: int, sealed: tuple[list[Message], Seals, bytes]) -> None:
     messages, seals, _ = sealed
     is_found(await verify("pool-a", given(renumbered(harm(messages, at))), walk_of(seals)), at, harm)
 
@@ -190,7 +190,7 @@ async def test_it_is_found_in_the_log(harm: Harm, at: int, sealed: tuple[list[Me
 @harms
 @places
 @pytest.mark.parametrize("careful", [False, True])
-async def test_it_is_found_in_an_exported_file(
+async def test_tampering_is_found_in_an_exported_file(
     harm: Harm, at: int, careful: bool, sealed: tuple[list[Message], Seals, bytes], tmp_path: Path
 ) -> None:
     messages, seals, _ = sealed
@@ -202,7 +202,7 @@ async def test_it_is_found_in_an_exported_file(
     is_found(await verify("pool-a", source.messages, walk_of(source.seals)), at, harm)
 
 
-async def test_a_log_without_harm_is_whole_in_every_form(
+async def test_an_untouched_log_verifies_in_every_form(
     sealed: tuple[list[Message], Seals, bytes], database: str, tmp_path: Path
 ) -> None:
     messages, seals, _ = sealed
@@ -215,7 +215,7 @@ async def test_a_log_without_harm_is_whole_in_every_form(
         assert (await verify("pool-a", source.messages, walk_of(source.seals)))["ok"]
 
 
-async def test_it_is_found_in_the_archive(database: str, tmp_path: Path) -> None:
+async def test_tampering_is_found_in_the_archive(database: str, tmp_path: Path) -> None:
     log = Log()
     log.append(OURS)
     async with Auditor(log, database, tmp_path, seal_records=7, seal_seconds=0.001).running() as auditor:
@@ -232,7 +232,7 @@ async def test_it_is_found_in_the_archive(database: str, tmp_path: Path) -> None
 
 
 async def put(dsn: str, messages: list[Message]) -> None:
-    """As somebody who may write to the database."""
+    """Writes with access to the database."""
     connection = await asyncpg.connect(dsn)
     try:
         async with connection.transaction():

@@ -39,7 +39,7 @@ async def stack(tmp_path: Path) -> AsyncIterator[Stack]:
 
 
 @pytest.mark.timeout(300)
-async def test_a_stream_that_is_cut_by_kill_nine_goes_on_and_has_each_record_once(stack: Stack) -> None:
+async def test_a_stream_broken_by_kill_nine_resumes_with_each_record_once(stack: Stack) -> None:
     wires = list(plain_log(2_000))
     share = len(wires) // (len(KILLS) + 1)
     bus = KafkaBus(stack.kafka.bootstrap)

@@ -87,7 +87,7 @@ async def test_killed_at_random_under_load_the_archive_equals_the_log(
     assert bailiff(stack, "audit", "seals")["ok"]
     for asked in (("321",), ("node-1/gpu0@2027-01-15T08:05:00Z",)):
         assert bailiff(stack, "explain", *asked, "--archive", stack.postgres.dsn) == bailiff(stack, "explain", *asked)
-    replayed = bailiff(stack, "audit", "replay", "--to", "#1", "--archive", stack.postgres.dsn)  # the others nobody decided
+    replayed = bailiff(stack, "audit", "replay", "--to", "#1", "--archive", stack.postgres.dsn)  # no engine decided the rest
     assert (replayed["ok"], replayed["to_seq"]) == (True, 1)
     proof = tmp_path / "proof.json"
     command(stack, "audit", "prove", "321", "--to", str(proof))
@@ -101,7 +101,7 @@ async def test_killed_at_random_under_load_the_archive_equals_the_log(
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-async def test_postgres_is_away_for_a_minute_and_nothing_is_lost_and_nothing_waits(stack: Stack) -> None:
+async def test_a_postgresql_outage_of_a_minute_loses_nothing_and_delays_no_job(stack: Stack) -> None:
     wires = list(plain_log(6_000))
     bus = KafkaBus(stack.kafka.bootstrap)
     try:
@@ -125,7 +125,7 @@ async def test_postgres_is_away_for_a_minute_and_nothing_is_lost_and_nothing_wai
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-async def test_a_log_whose_tail_the_disk_lost_is_followed_again_at_an_operators_word(stack: Stack) -> None:
+async def test_a_log_whose_tail_the_disk_lost_is_followed_again_after_an_operator_accepts(stack: Stack) -> None:
     story = displaced()[0]
     keep = len(story.wires) - 8
     bus = KafkaBus(stack.kafka.bootstrap)
@@ -150,7 +150,7 @@ async def test_a_log_whose_tail_the_disk_lost_is_followed_again_at_an_operators_
     try:
         await grow(bus, left.wires[end:])
         await until_row(stack, "SELECT FROM pools WHERE broken LIKE '%no longer holds%'")
-        assert await archived(stack.postgres.dsn) == before  # nothing moves before it is said
+        assert await archived(stack.postgres.dsn) == before  # nothing moves before the command
         command(stack, "audit", "fork", "--archive", stack.postgres.dsn, "--reason", "the disk was replaced")
         await until_row(stack, "SELECT FROM pools WHERE next_seq = $1", len(left.wires))
         await until_row(stack, "SELECT FROM seals WHERE size > $1", len(left.wires) - 4)
@@ -185,7 +185,7 @@ async def grow(bus: KafkaBus, wires: Sequence[Wire]) -> None:
 
 
 async def until_archived(stack: Stack, seq: int) -> None:
-    """Wait until this record is in the archive, whoever puts it there."""
+    """Waits until this record is in the archive, from any replica."""
     async with asyncio.timeout(PATIENCE_S * 2):
         while True:
             try:

@@ -1,6 +1,6 @@
 """A clock that is wrong, and one that is set while everything runs (log protocol §7).
 
-In each story a job runs that may run for half an hour: whoever took a wrong clock's word for it would stop it.
+Each test runs a job that may run for half an hour: a service that trusted a wrong clock would stop it.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _jobs = itertools.count(1)
 
 @pytest.fixture
 def clock(tmp_path: Path) -> OtherClock:
-    """The clock of whoever is started with it."""
+    """The clock of the processes that are started with it."""
     return OtherClock(tmp_path / "clock")
 
 
@@ -70,8 +70,8 @@ def lone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
 
 
 @pytest.mark.long
-async def test_a_clock_that_is_set_and_not_minded_is_on_record_and_no_duration_counts_it(lone: System, clock: OtherClock) -> None:
-    """As on the only machine there is, where the broker's clock is the same one; here admission is told not to mind."""
+async def test_a_tolerated_clock_step_is_recorded_and_no_duration_counts_it(lone: System, clock: OtherClock) -> None:
+    """As on a single machine, where the broker has the same clock; here admission is configured to tolerate it."""
     async with lone.watch("pool-a") as pool:
         lone.kill("admission")
         started = len(pool.facts(WriterStarted))
@@ -110,7 +110,7 @@ async def ends_by_itself(system: System, process: str) -> None:
 
 
 async def goes_on(pool: Watch, limited: str, starts: str = "admission") -> None:
-    """With a true clock the pool is served again, nobody was stopped, and the log never goes back."""
+    """With a correct clock the pool is served again, no job was stopped, and log time is monotonic."""
     if starts:
         pool.system.start_service(starts)
     job = f"after-{next(_jobs)}"

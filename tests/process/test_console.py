@@ -1,4 +1,4 @@
-"""The console as a process on real Kafka, PostgreSQL and services: one story, from the first board to its own death and back."""
+"""The console as a process on real Kafka, PostgreSQL and services: from the first snapshot to its own restart."""
 
 import asyncio
 import itertools
@@ -35,7 +35,7 @@ def running(job: str) -> Callable[[ClientState], bool]:
     return lambda client_state: client_state.snapshot.get("jobs", {}).get(job, {}).get("state") == "running"
 
 
-async def test_the_console_shows_what_is_and_goes_on_after_every_cut(demo: Demo) -> None:
+async def test_the_console_shows_the_pool_and_resumes_after_every_outage(demo: Demo) -> None:
     await asyncio.to_thread(demo.console.wait_ready)
     async with demo.client() as client, httpx.AsyncClient(base_url=demo.console.address, timeout=PATIENCE_S) as http:
         await sign_in(http)
@@ -63,7 +63,7 @@ async def test_the_console_shows_what_is_and_goes_on_after_every_cut(demo: Demo)
             assert client_state.snapshots == boards
             without_gap(client_state)
             assert "Reclaimed" in [each["event"] for each in client_state.events]
-            # The console is killed; who comes back gets a board of what is now.
+            # The console is killed; a reconnecting page gets a snapshot of the current state.
             demo.console.kill()
             with pytest.raises((httpx.HTTPError, ConnectionError)):
                 await live.until("it ends", lambda _: False)
@@ -140,16 +140,16 @@ async def from_the_archive(http: httpx.AsyncClient, client: Client, seq: int) ->
 
 
 async def kafka_stops(demo: Demo, live: StreamClient) -> None:
-    """It is said, the board stays, and it goes on when Kafka does."""
+    """The outage is shown, the snapshot stays, and the stream resumes with Kafka."""
     nodes = live.client_state.snapshot["nodes"]
     assert isinstance(demo.stack.kafka, EmbeddedKafka)
     demo.stack.kafka.pause()
     try:
-        await live.until("it is told that Kafka is away", lambda client_state: client_state.state["kafka"] is False)
+        await live.until("the page shows that Kafka is away", lambda client_state: client_state.state["kafka"] is False)
     finally:
         demo.stack.kafka.resume()
     assert live.client_state.snapshot["nodes"] == nodes
-    await live.until("it is told that Kafka is back", lambda client_state: client_state.state["kafka"] is True)
+    await live.until("the page shows that Kafka is back", lambda client_state: client_state.state["kafka"] is True)
 
 
 async def data_lines(answer: httpx.Response) -> AsyncIterator[str]:

@@ -1,4 +1,4 @@
-"""Acting through the page on a real Kafka with the real services: a job runs, another displaces it, one is not for everybody."""
+"""Requests from the page on a real Kafka with the real services: submit, preempt, and a class for some users only."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
 
 
 class Principal:
-    """Somebody whom the proxy has signed in."""
+    """A user authenticated by the proxy."""
 
     def __init__(self, http: httpx.AsyncClient, token: str) -> None:
         self.http, self.token = http, token
@@ -80,7 +80,7 @@ def console_of(system: System, folder: Path) -> ConsoleProcess:
     )  # fmt: skip
 
 
-async def test_people_act_through_the_page_and_only_as_far_as_they_may(system: System, tmp_path: Path) -> None:
+async def test_requests_from_the_page_are_limited_by_permissions(system: System, tmp_path: Path) -> None:
     console = console_of(system, tmp_path)
     console.start()
     console.wait_ready()
@@ -95,12 +95,12 @@ async def test_people_act_through_the_page_and_only_as_far_as_they_may(system: S
         await watch.until("train-1 runs", lambda _: watch.running("train-1"))
         assert watch.job("train-1").user == "sue"
         assert watch.entries[reply["seq"]].record.actor == "sue"
-        # who may only look is told so, and nothing is published
+        # a read-only user gets 403, and nothing is published
         refused = await vic.ask("requests", kind="pause", job="train-1")
         assert refused.status_code == 403
         assert "vic may not pause a job of project vision" in refused.json()["detail"]
         assert (await sue.ask("requests", kind="drain", node="pool-a-0")).status_code == 403
-        # what would happen is said beforehand, and then happens
+        # the preview matches the outcome
         serve = JOB.format(name="serve-1", kind="inference")
         planned = (await vic.ask("plan", yaml=serve)).json()
         assert planned["answer"]["outcome"] == "preempts"
@@ -113,7 +113,7 @@ async def test_people_act_through_the_page_and_only_as_far_as_they_may(system: S
         await watch.until("the other runs again", lambda _: watch.running("train-1"))
         assert watch.job("serve-1").phase == "paused"
         assert await _rejected(sue) == ("already-paused", "serve-1 is paused already")
-        # the past under a policy that displaces nobody, read from Kafka by a process of its own
+        # what-if with a policy that preempts nothing, read from Kafka by a process of its own
         await _what_if(vic, watch.state)
         await op.accepted(kind="drain", node="pool-a-0", mode="quick", reason="a fan")
         await watch.until("it is empty", lambda pool: not pool.nodes[0].allocated.slots)

@@ -47,7 +47,7 @@ def figure(page: Page, project: str, head: str) -> Locator:
     return row(page, project).locator(".tree-figure", has=page.get_by_text(head, exact=True))
 
 
-async def test_what_was_borrowed_is_given_back(stack: Stack, page: Page) -> None:
+async def test_borrowed_gpus_are_reclaimed(stack: Stack, page: Page) -> None:
     see = Seeing(page, stack.console)
     for name in ("images", "videos"):
         await see.submit(JOB.format(name=name, project="vision"), "would start immediately")
@@ -81,7 +81,7 @@ async def test_what_was_borrowed_is_given_back(stack: Stack, page: Page) -> None
     await see.accessible("a reclaim")
 
 
-async def test_what_another_policy_would_have_done(stack: Stack, page: Page) -> None:
+async def test_a_what_if_with_another_policy(stack: Stack, page: Page) -> None:
     see = Seeing(page, stack.console)
     await see.open(f"/{POOL}/jobs/voices")
     await see.act("Pause")

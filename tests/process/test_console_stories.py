@@ -175,7 +175,7 @@ async def test_by_keyboard_alone(stack: Stack, page: Page, client: Client) -> No
     await expect(page.locator(".verdict")).to_contain_text("✓ The record is in the chain")
 
 
-async def test_what_is_away_is_said_and_comes_back(stack: Stack, page: Page, client: Client) -> None:
+async def test_unavailable_services_are_shown_and_recover(stack: Stack, page: Page, client: Client) -> None:
     see = Seeing(page, stack.console)
     await a_preemption(client)
     await see.open(f"/{POOL}/queue")

@@ -46,7 +46,7 @@ async def test_a_preemption_from_the_form_to_the_proof(stack: Stack, page: Page)
     await expect(page.locator(".verdict")).to_contain_text("✓ The record is in the chain")
     await see.accessible("a decision")
 
-    # The urgent job is paused, and the other is back by itself; then it goes on, and the other leaves again.
+    # The urgent job is paused and its victim resumes; then the urgent job is resumed and the victim is preempted again.
     await see.open(f"/{POOL}/jobs/serve-1")
     await see.act("Pause")
     await see.state("paused")
@@ -78,7 +78,7 @@ async def test_a_node_is_drained_and_taken_back(stack: Stack, page: Page) -> Non
     await expect(page.locator(".badge", has_text="drained")).to_have_count(0)
 
 
-async def test_what_is_hostile_is_only_text(stack: Stack, page: Page) -> None:
+async def test_hostile_values_are_rendered_as_text(stack: Stack, page: Page) -> None:
     see = Seeing(page, stack.console)
     says = HOSTILE.replace("'", '"')
     group = TaskGroup(gpu_milli=0, cpu_milli=1000, memory_bytes=1 << 30)
@@ -102,7 +102,7 @@ async def test_what_is_hostile_is_only_text(stack: Stack, page: Page) -> None:
         assert await page.locator("main img, main script, a[href^='javascript:']").count() == 0
 
 
-async def test_a_page_that_loses_its_console_goes_on_where_it_was(stack: Stack, page: Page) -> None:
+async def test_a_page_that_loses_its_console_resumes_where_it_was(stack: Stack, page: Page) -> None:
     see = Seeing(page, stack.console)
     await see.open(f"/{POOL}/jobs/train-1")
     await see.text("live, record")

@@ -1,4 +1,4 @@
-"""A fault in the engine itself: deciding about certain jobs raises. They are rejected or suspended; the pool goes on."""
+"""A fault in the engine itself: deciding about certain jobs raises. They are rejected or suspended; the pool continues."""
 
 import os
 import sys
@@ -39,7 +39,7 @@ def faulty(battered: System, tmp_path: Path) -> Iterator[System]:
     battered.kill_and_restart("admission")
 
 
-async def test_a_job_that_cannot_be_decided_on_is_rejected_or_suspended_and_the_rest_goes_on(faulty: System) -> None:
+async def test_a_job_whose_decision_fails_is_rejected_or_suspended_and_others_continue(faulty: System) -> None:
     async with faulty.watch("pool-a") as pool:
         await pool.clear()
         # It fails as soon as it comes, among others: it alone is rejected.
@@ -53,7 +53,7 @@ async def test_a_job_that_cannot_be_decided_on_is_rejected_or_suspended_and_the_
         assert len(pool.facts(InputRejected, code="internal-error")) == 2
         assert set(names) & set(pool.state.jobs) == {"before", "beside", "after"}
 
-        # It fails later, when the end of another job makes room: it is suspended, and the report of that end counts.
+        # It fails later, when the end of another job frees resources: it is suspended, and the report of that end counts.
         await pool.submit("fills", gpus=8)
         await pool.until_running("fills")
         await pool.submit("not-again-1", gpus=8)
@@ -70,7 +70,7 @@ async def test_a_job_that_cannot_be_decided_on_is_rejected_or_suspended_and_the_
         assert len(pool.facts(InputRejected, code="internal-error")) == 2
         assert pool.job("not-again-1").phase == "pending"
 
-        # Its owner may cancel it; and somebody who has the fault repaired sees the same log.
+        # Its owner may cancel it; and a repaired engine reads the same log.
         await pool.cancel("not-again-1")
         await pool.until_ended("not-again-1", "cancelled")
         await pool.verify(orphans=True)

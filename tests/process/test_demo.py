@@ -1,4 +1,4 @@
-"""`make demo` as a stranger meets it: it ends well by itself, and Ctrl-C at any moment leaves nothing behind."""
+"""`make demo` on a fresh machine: it succeeds by itself, and Ctrl-C at any moment leaves nothing behind."""
 
 import os
 import re
@@ -42,7 +42,7 @@ def left_behind(folder: Path) -> list[str]:
     return found
 
 
-def test_the_story_is_told_proved_and_over(tmp_path: Path) -> None:
+def test_the_demo_runs_is_verified_and_ends(tmp_path: Path) -> None:
     """Exit 0; one run preempted three times and the same in the end, the proof on the screen, no process and no file left."""
     demo = start(tmp_path)
     output, _ = demo.communicate(timeout=PATIENCE_S)
@@ -50,7 +50,7 @@ def test_the_story_is_told_proved_and_over(tmp_path: Path) -> None:
     assert "preemption decided" in output
     (lost,) = re.findall(r"^ *steps lost +(\d+) +(\d+) +(\d+) *$", output, re.MULTILINE)
     assert lost[:2] == ("0", "0"), "a preempted job saves the step that it is in"
-    assert int(lost[2]) > 0, "what is killed goes on from the checkpoint before"
+    assert int(lost[2]) > 0, "a killed job resumes from the checkpoint before"
     digests = re.findall(r"^(?:uninterrupted|train-\d) +([0-9a-f]{64})$", output, re.MULTILINE)
     assert len(digests) == 2
     assert len(set(digests)) == 1

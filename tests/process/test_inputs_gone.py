@@ -1,4 +1,4 @@
-"""Input topics that lose what nobody has read yet, and that grow while everything runs."""
+"""Input topics that lose unread messages, and that get partitions while everything runs."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -50,7 +50,7 @@ async def test_inputs_deleted_unread_are_on_record_and_new_partitions_are_read(b
         await pool.until_ended("ends-unheard")
         assert not [fact for fact in pool.facts(JobSubmitted) if fact.demand.job.startswith("never-read")]
 
-        # The topics grow while everything runs: requests, and whatever agents and services send and are told.
+        # Partitions are added while everything runs: requests, reports, and node commands.
         grown = (*INPUTS, topics.NODE_COMMANDS)
         await admin.create_partitions({topic.name: NewPartitions(GROWN) for topic in grown})
         await pool.submit("in-a-new-partition", gpus=1, partition=GROWN - 1)

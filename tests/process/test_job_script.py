@@ -1,4 +1,4 @@
-"""Scripts with the job library as processes of their own: killed outright, on a full disk, under a clock that somebody sets."""
+"""Scripts with the job library as processes of their own: killed with SIGKILL, on a full disk, with a clock that is set."""
 
 import os
 import signal
@@ -89,7 +89,7 @@ class Script:
         return subprocess.Popen([sys.executable, *arguments], env=env, stdout=subprocess.PIPE, text=True)
 
     def goes_on(self, process: "subprocess.Popen[str]", steps: int) -> None:
-        """Until so many more steps are done."""
+        """Waits until this many more steps are done."""
         seen = self.node.word(STEP)
         self.until(process, lambda: self.node.word(STEP) >= seen + steps)
 
@@ -108,7 +108,7 @@ def expected(total: int) -> int:
     return sum(step * step for step in range(total))
 
 
-def test_killed_outright_again_and_again_it_ends_with_the_same_weights(tmp_path: Path, node: JobNode) -> None:
+def test_repeated_sigkill_leads_to_the_same_weights(tmp_path: Path, node: JobNode) -> None:
     """At whatever moment: also in the middle of a save, of which there are many."""
     script, total, reached = Script(tmp_path, node), 3000, -1
     for _ in range(4):
@@ -146,7 +146,7 @@ def test_a_disk_that_is_full_leaves_the_checkpoint_before(tmp_path: Path, node: 
         subprocess.run(["umount", str(kept)], check=True)
 
 
-def test_a_clock_that_somebody_sets_moves_no_deadline(tmp_path: Path, node: JobNode) -> None:
+def test_a_clock_step_moves_no_deadline(tmp_path: Path, node: JobNode) -> None:
     """A day forward and two back while a notice is out: it is saved by agreement, in time, and left."""
     clock = OtherClock(tmp_path / "clock")
     script = Script(tmp_path, node)
@@ -166,7 +166,7 @@ def test_a_clock_that_somebody_sets_moves_no_deadline(tmp_path: Path, node: JobN
     assert time.clock_gettime_ns(time.CLOCK_BOOTTIME) - before < 60 * 10**9
 
 
-def test_term_alone_is_notice_enough_to_save_and_leave(tmp_path: Path, node: JobNode) -> None:
+def test_term_alone_is_notice_enough_to_save_and_exit(tmp_path: Path, node: JobNode) -> None:
     script = Script(tmp_path, node)
     process = script.start(10**9, every=10**9)
     script.until(process, lambda: node.word(STEP) > 100)
@@ -176,7 +176,7 @@ def test_term_alone_is_notice_enough_to_save_and_leave(tmp_path: Path, node: Job
     assert node.messages("checkpoint_committed")[-1]["step"] == node.word(STEP)
 
 
-def test_term_at_the_very_end_of_leaving_changes_nothing(tmp_path: Path, node: JobNode) -> None:
+def test_term_at_the_very_end_of_the_exit_changes_nothing(tmp_path: Path, node: JobNode) -> None:
     """While Python takes itself apart no handler of ours is in force any more."""
     script = Script(tmp_path, node)
     process = script.run("-c", TERM_AT_THE_VERY_END + SCRIPT, "1000000000", "10", "50")

@@ -92,7 +92,7 @@ CELLS = [
 
 
 @pytest.mark.parametrize(("service", "stage"), CELLS)
-async def test_killed_at_any_stage_the_story_ends_well(battered: System, service: str, stage: str) -> None:
+async def test_a_kill_at_any_stage_loses_and_duplicates_nothing(battered: System, service: str, stage: str) -> None:
     async with battered.watch("pool-a") as pool:
         pool.keep(*TRAINING)
         story = await begin(pool)
@@ -142,7 +142,7 @@ async def ends_well(pool: Watch, story: Story) -> None:
         await pool.noted(name, pool.job(name).attempt)
     pool.assert_started_once(*TRAINING, story.urgent)
     decisions = [data for data in pool.facts(PreemptionDecided) if data.preemptor.job == story.urgent]
-    assert decisions, "the urgent job found room without a decision"
+    assert decisions, "the urgent job was placed without a decision"
     assert all(len(decision.victims) == 4 for decision in decisions[:1])
     exits = [entry.record.data for entry in pool.entries if entry.record.seq > story.began]
     codes = {data.job: data.exit_code for data in exits if isinstance(data, TaskExited) and data.job in TRAINING}

@@ -158,7 +158,7 @@ def beats_file(system: System, job: str) -> Path:
 
 
 async def begin_far(pool: Watch) -> Struck:
-    """A job runs on the machine that is far, and there is room beside Kafka."""
+    """A job runs on the remote machine, and the machine of Kafka has free resources."""
     await pool.submit("fills", gpus=8)
     await pool.until_running("fills")
     struck = await begin(pool)
@@ -191,7 +191,7 @@ async def ends_well(struck: Struck) -> None:
     await asyncio.to_thread(processes.wait_ready, *there)
 
 
-async def test_killed_and_never_back(short: System) -> None:
+async def test_an_agent_is_killed_and_never_restarted(short: System) -> None:
     async with short.watch("pool-b") as pool:
         struck = await begin(pool)
         short.kill(struck.agent)
@@ -205,14 +205,14 @@ async def test_killed_and_never_back(short: System) -> None:
         await ends_well(struck)
 
 
-async def test_stopped_beyond_its_lease_it_wakes_and_nothing_that_it_was_told_has_effect(short: System) -> None:
+async def test_an_agent_stopped_beyond_its_lease_obeys_no_earlier_command(short: System) -> None:
     async with short.watch("pool-b") as pool:
         struck = await begin(pool)
         await pool.submit("fills", gpus=4)
         await pool.until_running("fills")
         assert pool.state.nodes[pool.job("fills").tasks[0].node].name == struck.other
 
-        # Nobody reads the command to start this one: its node's agent is stopped.
+        # The command to start this one is not read: its node's agent is stopped.
         short.signal(struck.agent, signal.SIGSTOP)
         await pool.submit("told-in-vain")
         await pool.record(JobPlaced, job="told-in-vain")
@@ -238,7 +238,7 @@ async def test_stopped_beyond_its_lease_it_wakes_and_nothing_that_it_was_told_ha
 
 
 @pytest.mark.long
-async def test_back_after_its_lease_it_says_what_its_supervisor_did(short: System) -> None:
+async def test_an_agent_restarted_after_its_lease_reports_what_its_supervisor_did(short: System) -> None:
     async with short.watch("pool-b") as pool:
         struck = await begin(pool)
         short.kill(struck.agent)
@@ -260,7 +260,7 @@ async def test_back_after_its_lease_it_says_what_its_supervisor_did(short: Syste
 
 
 @pytest.mark.long
-async def test_back_within_its_lease_nothing_has_happened(short: System) -> None:
+async def test_an_agent_restarted_within_its_lease_loses_nothing(short: System) -> None:
     async with short.watch("pool-b") as pool:
         struck = await begin(pool)
         before = pool.state.seq
@@ -342,7 +342,7 @@ async def test_reimaged_with_another_identity(short: System) -> None:
         short.broken = True  # its machine id is not the one that the next story would start it with
 
 
-async def test_a_second_agent_on_the_same_folder_is_sent_away(short: System) -> None:
+async def test_a_second_agent_on_the_same_folder_is_refused(short: System) -> None:
     async with short.watch("pool-b") as pool:
         struck = await begin(pool)
         declared = json.dumps([{"name": struck.node, "pool": "pool-b", "gpus": "4xH100-80GB"}])
@@ -373,7 +373,7 @@ async def test_a_second_machine_under_the_same_name_is_refused(short: System) ->
 
 
 @pytest.mark.long
-async def test_a_second_agent_of_the_same_machine_takes_the_name_and_the_first_lets_go(short: System) -> None:
+async def test_a_second_agent_of_the_same_machine_takes_over_the_node_name(short: System) -> None:
     async with short.watch("pool-b") as pool:
         struck = await begin(pool)
         before = pool.state.seq

@@ -1,4 +1,4 @@
-"""What the services tell an operator, by scraping them, and that the alert rules ask for nothing else."""
+"""Scraped metrics of the services, and that the alert rules query no others."""
 
 import re
 from pathlib import Path
@@ -17,12 +17,12 @@ CONTROL = ("admission", "victim-selection", "eviction-executor")
 SHOW = ("admission", "eviction-executor")
 
 
-async def test_the_services_tell_what_the_alert_rules_ask_for(system: System) -> None:
+async def test_the_services_export_what_the_alert_rules_query(system: System) -> None:
     async with system.watch("pool-a") as watch:
         await watch.submit("leaving", f"trap : TERM; {watch.until_signalled()}", gpus=8)
         await watch.until_running("leaving")
         await watch.submit("urgent", watch.until_signalled(), gpus=4, kind="inference")
-        await watch.until("leaving was told", lambda pool: pool.jobs["leaving"].tasks[0].term_sent)
+        await watch.until("leaving has got TERM", lambda pool: pool.jobs["leaving"].tasks[0].term_sent)
 
         async def stage_exported() -> bool:
             return all([await system.metric(name, "bailiff_open_evictions", pool="pool-a", stage="term-sent") for name in SHOW])

@@ -1,4 +1,4 @@
-"""Kafka that is not there, goes away and comes back; and how services end: asked to, or because they must not run."""
+"""Kafka that starts late, stops and restarts; and how services end: on request, or because they must not run."""
 
 import asyncio
 import os
@@ -36,7 +36,7 @@ def without_services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Syste
 
 
 async def ends_as_it_would_have(pool: Watch) -> None:
-    """The urgent job runs and ends, those that left for it are back, and nobody was started twice."""
+    """The urgent job runs and ends, its victims have resumed, and no job was started twice."""
     await pool.until_running("outage-urgent")
     pool.tell("outage-urgent")
     await pool.until_ended("outage-urgent")
@@ -46,7 +46,7 @@ async def ends_as_it_would_have(pool: Watch) -> None:
     pool.assert_started_once(*TRAINING, "outage-urgent")
 
 
-async def test_kafka_comes_late_and_goes_away_and_the_story_goes_on(without_services: System) -> None:
+async def test_kafka_starts_late_and_goes_away_and_jobs_continue(without_services: System) -> None:
     system, kafka = without_services, without_services.stack.kafka
 
     # Not there when the services start: they say so, are not ready, and try again.
@@ -121,7 +121,7 @@ async def test_kafka_is_gone_for_a_while_in_the_middle_of_an_eviction(without_se
 
 @dataclass
 class Lone:
-    """One service that is started by hand."""
+    """One service, started without the stack."""
 
     process: subprocess.Popen[bytes]
     log: Path

@@ -151,7 +151,7 @@ def holding_out(watch: Watch) -> str:
 
 
 async def urgent(watch: Watch, name: str, project: str) -> str:
-    """Submit an urgent job with the command; the job that is told to leave for it."""
+    """Submits an urgent job with the command; returns its victim."""
     watch.system.command(
         POOL, "submit", "--name", name, "--gpus", "4", "--class", "inference", "--project", project, "--", "sh", "-c",
         watch.until_signalled(),
@@ -160,12 +160,12 @@ async def urgent(watch: Watch, name: str, project: str) -> str:
     def leaving() -> list[str]:
         return [job.id for job in watch.state.jobs.values() if job.eviction is not None and job.tasks[0].term_sent]
 
-    await watch.until(f"somebody is told to leave for {name}", lambda _: bool(leaving()))
+    await watch.until(f"a victim has got TERM for {name}", lambda _: bool(leaving()))
     (victim,) = leaving()
     return victim
 
 
-async def test_dashboards_alerts_and_traces_tell_what_happened(watched: Watched) -> None:
+async def test_dashboards_alerts_and_traces_show_what_happened(watched: Watched) -> None:
     system, prometheus = watched.system, watched.prometheus
     async with system.watch(POOL) as watch:
 
@@ -185,7 +185,7 @@ async def test_dashboards_alerts_and_traces_tell_what_happened(watched: Watched)
         await shows("Preempted in the last hour", {(): 0})
         await shows("Thrash index, last day", {(): 0})
 
-        # The laboratory borrows what nobody uses. Then others need it, and each victim takes its time to leave.
+        # The laboratory borrows unused quota. Then other projects reclaim it, and each victim uses its grace.
         for name in ("train-1", "train-2"):
             await watch.submit(name, holding_out(watch), gpus=4, project="lab", grace_s=300)
         await watch.until_running("train-1", "train-2")
@@ -214,9 +214,9 @@ async def test_dashboards_alerts_and_traces_tell_what_happened(watched: Watched)
             ("reclaim", "quota"): 1,
             ("preempt", "priority"): 1,
         }
-        promised = "Time from submission to start: p50, p95, p99 and the start SLO"
-        assert set(await prometheus.panel(promised, 2)) == {("inference",), ("train",)}
-        assert await prometheus.panel(promised, 3) == {("95", "inference"): 600, ("99", "inference"): 1200}
+        panel_title = "Time from submission to start: p50, p95, p99 and the start SLO"
+        assert set(await prometheus.panel(panel_title, 2)) == {("inference",), ("train",)}
+        assert await prometheus.panel(panel_title, 3) == {("95", "inference"): 600, ("99", "inference"): 1200}
         assert await prometheus.panel("Late starts") == {("95", "inference"): 0, ("99", "inference"): 0}
         await every_panel_answers(prometheus)
 

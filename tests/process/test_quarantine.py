@@ -1,4 +1,4 @@
-"""A simulated GPU that leaks, hangs and idles, on real Kafka, real services and real processes: nobody gets it dirty."""
+"""A simulated GPU that leaks, hangs and idles, on real Kafka, real services and real processes: it is never allocated dirty."""
 
 import json
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ NODE = "pool-a-0"
 
 @pytest.fixture
 def system(tmp_path: Path) -> Iterator[System]:
-    """One machine with one GPU, which is not seen free for long before it is set aside."""
+    """One machine with one GPU, which is quarantined after 2 s without being seen free."""
     env = {"BAILIFF_RELEASE_TIMEOUT_S": "2", "BAILIFF_DEVICE_POLL_S": "0.3"}
     system = System(tmp_path, env=env, pools={"pool-a": 1}, machine={"pool-a": {"gpus": "1xH100-80GB"}})
     system.start()
@@ -38,7 +38,7 @@ async def is_left(pool: Watch, job: str) -> None:
     await pool.record(TaskReleased, job=job)
 
 
-async def test_a_gpu_that_leaks_or_hangs_is_nobodys_and_one_that_idles_is_taken_away(system: System) -> None:
+async def test_a_leaking_or_hanging_gpu_is_quarantined_and_an_idle_one_is_released(system: System) -> None:
     faults = str(system.folder / "state" / "node-agent" / "pool-a" / NODE / "faults.json")
     async with system.watch("pool-a") as pool:
         # It leaks: quarantined, until a person says that it may be used as it is.
@@ -60,7 +60,7 @@ async def test_a_gpu_that_leaks_or_hangs_is_nobodys_and_one_that_idles_is_taken_
         await pool.until_running("next")
         await pool.noted("next", 1)
 
-        # It hangs: who was on it never leaves it, until it is repaired; then it comes back by itself.
+        # It hangs: its process stays on it until it is repaired; then the quarantine ends by itself.
         assert make_it_fail([faults, "0", "hang"]) == 0
         await is_left(pool, "next")
         await pool.until("it is quarantined again", lambda _: len(pool.facts(DeviceQuarantined, node=NODE)) == 2)
@@ -74,6 +74,6 @@ async def test_a_gpu_that_leaks_or_hangs_is_nobodys_and_one_that_idles_is_taken_
         # It does nothing for a minute, which is when the agent says so: the policy has the job paused.
         await pool.apply(POLICY.model_copy(update={"idle": policy(idle={"after": "2s", "action": "pause"}).idle}))
         assert (await pool.record(JobIdle, job="third", within_s=180)).action == "pause"
-        await pool.until("it is set aside", lambda state: state.jobs["third"].phase == "paused")
+        await pool.until("it is paused", lambda state: state.jobs["third"].phase == "paused")
         assert (await pool.record(EvictionDecided, job="third")).cause == "paused"
         await pool.verify()

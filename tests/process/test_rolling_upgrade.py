@@ -35,9 +35,9 @@ class Release:
 
     @property
     def environment(self) -> dict[str, str]:
-        """With this, Python imports the release's packages and nobody else's."""
-        rooms = sorted(path.parent for path in self.folder.glob("*/*/pyproject.toml"))
-        return {"PYTHONPATH": os.pathsep.join(map(str, rooms))}
+        """With this, Python imports the release's packages and no others."""
+        packages = sorted(path.parent for path in self.folder.glob("*/*/pyproject.toml"))
+        return {"PYTHONPATH": os.pathsep.join(map(str, packages))}
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def upgrade(tmp_path: Path, previous: Release) -> Iterator[Upgrade]:
 
 
 @pytest.mark.parametrize("agents", ["last", pytest.param("first", marks=pytest.mark.long)])
-async def test_jobs_run_on_while_service_after_service_is_replaced(upgrade: Upgrade, agents: str) -> None:
+async def test_jobs_keep_running_during_a_rolling_upgrade(upgrade: Upgrade, agents: str) -> None:
     system = upgrade.system
     steps = (*CONTROL, "node-agent") if agents == "last" else ("node-agent", *CONTROL)
     async with system.watch("pool-a") as watch:
@@ -99,7 +99,7 @@ async def test_jobs_run_on_while_service_after_service_is_replaced(upgrade: Upgr
         await watch.submit("cheap", watch.until_signalled(), gpus=1)
         await watch.until_running("lasting", "leaving", "cheap")
         await watch.submit("urgent", watch.until_signalled(), gpus=4, kind="inference")
-        await watch.until("leaving was told", lambda pool: any(task.term_sent for task in pool.jobs["leaving"].tasks))
+        await watch.until("leaving has got TERM", lambda pool: any(task.term_sent for task in pool.jobs["leaving"].tasks))
         await watch.submit("waiting", watch.until_signalled(), gpus=6)
         await watch.until("it waits", lambda pool: "waiting" in pool.queue)
         assert watch.facts(StateDigest), "the previous release has left snapshots of its own schema"
@@ -131,7 +131,7 @@ async def test_jobs_run_on_while_service_after_service_is_replaced(upgrade: Upgr
 
 
 async def both_engines_agree(watch: Watch, system: System) -> None:
-    """One chain; each release's engine decides its own turns again, byte for byte: the one before from its wheel, out of git."""
+    """One chain; each release's engine replays its own cycles, byte for byte: the previous one from a wheel built from git."""
     replayed = await watch.verify(other_engines=True)
     began = [entry for entry in watch.entries if isinstance(entry.record.data, WriterStarted)]
     logics = [entry.record.data.logic for entry in began]

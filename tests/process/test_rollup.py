@@ -39,7 +39,7 @@ ENV = {
 
 @dataclass
 class Counting:
-    """A Kafka with two pools' logs, which nobody but the test writes, and the replicas that count them."""
+    """A Kafka with two pools' logs, which only the test writes, and the replicas that count them."""
 
     stack: Stack
     collector: Collector
@@ -110,7 +110,7 @@ class Counting:
             raise AssertionError(f"not so: {what}; {self.metrics()}") from None
 
     async def until_counted(self) -> Metrics:
-        """Until all that was written is counted: what was told at that moment. A moment later a pool may change hands."""
+        """Waits until every written record is counted; returns the metrics then, as a pool may change its owner later."""
         jobs = {pool: len(recount(self.logs[pool][: self.written[pool]]).submitted) for pool in POOLS}
         found: Metrics = {}
 
@@ -133,7 +133,7 @@ class Counting:
         return True
 
     async def windows(self) -> dict[tuple[str, str, int, int], RollupWindow]:
-        """All that was published; what was told twice must say the same."""
+        """Returns every published window; duplicates must be equal."""
         bus = KafkaBus(self.stack.kafka.bootstrap)
         try:
             spans = await bus.spans(topics.ROLLUPS.name)
@@ -300,7 +300,7 @@ async def test_what_was_published_is_what_the_log_says(counting: Counting) -> No
                 assert window.used_gpu_ms == truth.used(window.begin, window.end) // 1_000_000
 
 
-async def test_a_replica_that_leaves_hands_its_pools_over(counting: Counting) -> None:
+async def test_a_replica_that_stops_hands_over_its_pools(counting: Counting) -> None:
     await counting.feed(1.0)
     counting.stack.processes.stop(REPLICAS[1])
     metrics = await counting.until_counted()

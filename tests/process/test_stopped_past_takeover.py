@@ -35,7 +35,7 @@ def stopped(_stopped_systems: Callable[[], System]) -> System:
 
 
 @pytest.mark.parametrize(("service", "stage"), CELLS)
-async def test_stopped_at_any_stage_it_wakes_and_has_no_effect(stopped: System, service: str, stage: str) -> None:
+async def test_a_service_resumed_after_the_takeover_has_no_effect_at_any_stage(stopped: System, service: str, stage: str) -> None:
     async with stopped.watch("pool-a") as pool:
         pool.keep(*TRAINING)
         story = await begin(pool)

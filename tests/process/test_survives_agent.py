@@ -1,6 +1,6 @@
 """`kill -9` of the node agent at each stage of an eviction.
 
-The victim waits at the stage, the agent dies, the victim goes on and is gone before there is an agent again: the next one tells
+The victim waits at the stage, the agent dies, the victim continues and exits before the agent restarts: the next agent reports
 what happened meanwhile.
 """
 
@@ -29,7 +29,7 @@ async def back(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("at", [pytest.param(at, marks=() if at in SAMPLE else pytest.mark.long) for at in WAITS])
-async def test_it_dies_while_the_victim_is_on_its_way(stage: Stage, at: EvictionStage) -> None:
+async def test_it_dies_during_the_eviction(stage: Stage, at: EvictionStage) -> None:
     async with story(stage) as run:
         await run.victim_stands(WAITS[at])
         await run.urgent_comes()
@@ -44,7 +44,7 @@ async def test_it_dies_while_the_victim_is_on_its_way(stage: Stage, at: Eviction
 
 @pytest.mark.long
 @pytest.mark.parametrize("at", WAITS)
-async def test_it_dies_and_is_back_before_the_victim_goes_on(stage: Stage, at: EvictionStage) -> None:
+async def test_it_dies_and_restarts_before_the_victim_continues(stage: Stage, at: EvictionStage) -> None:
     async with story(stage) as run:
         await run.victim_stands(WAITS[at])
         await run.urgent_comes()

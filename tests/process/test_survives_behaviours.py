@@ -1,4 +1,4 @@
-"""Jobs that do with a notice as they please: each one's outcome is the table's, and the urgent job gets clean GPUs in time."""
+"""Jobs with different reactions to a notice: each has its documented outcome, and the urgent job gets clean GPUs in time."""
 
 import pytest
 from tests.survival import BEFORE, ENOUGH_S, LATE, NOTICED, SHORT_S, Stage, Table, story
@@ -55,7 +55,7 @@ SAMPLE = {"NeverAcknowledges", "ForksAway"}
 
 
 @pytest.mark.parametrize("behaviour", [pytest.param(name, marks=() if name in SAMPLE else pytest.mark.long) for name in TABLE])
-async def test_it_does_as_it_pleases(stage: Stage, behaviour: str) -> None:
+async def test_each_behaviour_has_its_documented_outcome(stage: Stage, behaviour: str) -> None:
     grace_s, table = TABLE[behaviour]
     async with story(stage) as run:
         await run.victim_stands(behaviour, grace_s=grace_s)

@@ -1,4 +1,4 @@
-"""GPUs that are not free although their task is gone: nobody gets them, whoever dies meanwhile, before they were seen free."""
+"""GPUs that are not free after their task: they are not allocated before they were seen free, whichever process dies."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ def impatient(_impatient: Callable[[], System]) -> Stage:
 
 @pytest.mark.long
 @pytest.mark.parametrize("killed", [(), ("node-agent",), ("admission", "victim-selection", "eviction-executor", "node-agent")])
-async def test_gpus_that_stay_dirty_wait_for_nobody_and_nobody_gets_them(impatient: Stage, killed: tuple[str, ...]) -> None:
+async def test_dirty_gpus_are_quarantined_and_not_allocated(impatient: Stage, killed: tuple[str, ...]) -> None:
     stage = impatient
     async with story(stage) as run:
         await run.victim_stands()

@@ -1,4 +1,4 @@
-"""A disk that is full when the victim saves, and a checkpoint that is damaged when it comes back.
+"""A disk that is full when the victim saves, and a checkpoint that is damaged when it resumes.
 
 The small file system is a tmpfs, which only root may mount; where that is not permitted the limit on the size of a file
 (`RLIMIT_FSIZE`), which is always played, stands for it.
@@ -43,12 +43,12 @@ async def test_the_disk_is_full_while_it_saves(stage: Stage, behaviour: str, gra
             await faulty_run.victim_stands(behaviour, grace_s=grace_s)
             await faulty_run.urgent_comes()
             await faulty_run.has_left()
-            assert not [*faulty_run.checkpoints.rglob(".tmp-step*")], "what could not be saved is in nobody's way"
+            assert not [*faulty_run.checkpoints.rglob(".tmp-step*")], "a checkpoint that could not be saved leaves no files"
             await faulty_run.ends_well(table)
 
 
 @pytest.mark.long
-async def test_a_file_may_not_be_so_large(stage: Stage) -> None:
+async def test_the_file_size_limit_is_exceeded(stage: Stage) -> None:
     async with story(stage) as faulty_run:
         await faulty_run.victim_stands("MayWriteNoLargeFiles")
         await faulty_run.urgent_comes()
@@ -75,7 +75,7 @@ def lose_its_manifest(checkpoint: Path) -> None:
     [flip_a_bit, pytest.param(cut_it_short, marks=pytest.mark.long), pytest.param(lose_its_manifest, marks=pytest.mark.long)],
 )
 async def test_the_newest_checkpoint_is_damaged_when_it_comes_back(stage: Stage, damage: Callable[[Path], None]) -> None:
-    """It goes on from the one before, and the record says that it did."""
+    """It resumes from the one before, and the record shows that."""
     async with story(stage) as faulty_run:
         await faulty_run.victim_stands()
         await faulty_run.urgent_comes()

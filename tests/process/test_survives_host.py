@@ -74,7 +74,7 @@ async def is_back(two: TwoMachines, node: str) -> None:
 
 
 @pytest.mark.long
-async def test_its_machine_is_lost_and_it_goes_on_elsewhere(two: TwoMachines) -> None:
+async def test_its_machine_is_lost_and_it_resumes_on_another_node(two: TwoMachines) -> None:
     async with story(two) as run:
         await run.victim_stands()
         node = node_of(run)
@@ -86,7 +86,7 @@ async def test_its_machine_is_lost_and_it_goes_on_elsewhere(two: TwoMachines) ->
 
 @pytest.mark.long
 async def test_its_machine_is_lost_while_it_saves(two: TwoMachines) -> None:
-    """The urgent job for which it leaves waits for other room, and gets it."""
+    """The preemptor waits for other resources, and gets them."""
     async with story(two) as run:
         ready = {"ready"}
         await run.watch.until("both are ready", lambda seen: {node.state for node in seen.nodes.values()} == ready)
@@ -105,7 +105,7 @@ async def test_its_machine_is_lost_while_it_saves(two: TwoMachines) -> None:
 
 @pytest.mark.long
 async def test_its_machine_is_back_at_once(stage: Stage) -> None:
-    """Before anybody takes it for lost: what the job had acknowledged is on its disk, and is told."""
+    """Before the node is declared lost: what the job had acknowledged is on its disk, and is reported."""
     async with story(stage) as run:
         await run.victim_stands("WaitsWhileSaving")
         await run.urgent_comes()
@@ -118,7 +118,7 @@ async def test_its_machine_is_back_at_once(stage: Stage) -> None:
 
 @pytest.mark.long
 async def test_the_machine_of_one_rank_is_lost(two: TwoMachines) -> None:
-    """The gang stands on both machines, and goes back to a step that both have saved."""
+    """The gang runs on both machines, and resumes from a step that both have saved."""
     async with story(two, tasks=2) as run:
         ready = {"ready"}
         await run.watch.until("both are ready", lambda seen: {node.state for node in seen.nodes.values()} == ready)

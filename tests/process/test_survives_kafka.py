@@ -1,4 +1,4 @@
-"""Kafka away in the grace of an eviction: the agent goes on by itself, keeps the deadlines, and tells all of it later."""
+"""Kafka away in the grace of an eviction: the agent continues by itself, keeps the deadlines, and reports everything later."""
 
 import asyncio
 

@@ -45,7 +45,7 @@ async def test_a_supervisor_and_the_agent_die_while_the_victim_saves(stage: Stag
 
 
 @pytest.mark.long
-async def test_a_gang_leaves_with_one_step(stage: Stage) -> None:
+async def test_an_evicted_gang_saves_one_step(stage: Stage) -> None:
     """What the others are measured by."""
     async with story(stage, tasks=2) as run:
         await run.victim_stands()
@@ -58,7 +58,7 @@ async def test_a_gang_leaves_with_one_step(stage: Stage) -> None:
 
 @pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.long), 1])
 async def test_a_rank_dies_and_the_gang_starts_again(stage: Stage, rank: int) -> None:
-    """The other one is told to leave, cannot agree with anybody, and what it saves alone does not count."""
+    """The other rank is notified, cannot agree on a step, and its checkpoint alone does not count."""
     async with story(stage, tasks=2) as run:
         await run.victim_stands(grace_s=SHORT_S)
         kill(run.process(rank))
@@ -69,7 +69,7 @@ async def test_a_rank_dies_and_the_gang_starts_again(stage: Stage, rank: int) ->
 
 @pytest.mark.long
 async def test_a_rank_dies_while_the_gang_saves(stage: Stage) -> None:
-    """One has saved and the other one has not: neither goes on from there."""
+    """One rank has saved and the other has not: neither resumes from that step."""
     async with story(stage, tasks=2) as run:
         await run.victim_stands("WaitsWhileSaving", grace_s=ENOUGH_S)
         await run.urgent_comes()

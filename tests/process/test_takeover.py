@@ -1,4 +1,4 @@
-"""Two replicas of every control service share four pools; when one of a kind dies, or of each, the others take over."""
+"""Two replicas of every control service share four pools; when one of a service dies, or of each, the others take over."""
 
 import asyncio
 import json
@@ -75,7 +75,7 @@ def owned(system: System, replica: str) -> list[int]:
 
 
 async def every_pool_is_served(pools: list[Watch], urgent: str) -> None:
-    """In each pool somebody leaves for an urgent job and comes back, and the log is one chain that replays."""
+    """In each pool a victim is preempted for an urgent job and resumes; the log is one chain that replays."""
     for pool in pools:
         await pool.submit(f"{urgent}-in-{pool.pool}", "true", gpus=4, kind="inference")
     for pool in pools:

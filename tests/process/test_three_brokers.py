@@ -92,7 +92,7 @@ async def test_one_broker_is_killed_and_comes_back(three: System) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-async def test_ten_times_one_broker_is_killed_under_load(three: System) -> None:
+async def test_one_broker_is_killed_ten_times_under_load(three: System) -> None:
     kafka, chance = three.stack.kafka, random.Random(SEED)
     assert isinstance(kafka, KafkaCluster)
     print(f"seed {SEED}")

@@ -31,7 +31,7 @@ def lone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
         system.stop()
 
 
-async def test_a_log_cut_short_is_noticed_and_goes_on_when_an_operator_says_so(lone: System) -> None:
+async def test_a_truncated_log_is_detected_and_continues_when_an_operator_accepts_the_loss(lone: System) -> None:
     async with lone.watch("pool-a") as pool:
         await pool.submit("kept", gpus=2)
         await pool.until_running("kept")
@@ -70,7 +70,7 @@ async def test_a_log_cut_short_is_noticed_and_goes_on_when_an_operator_says_so(l
         since = [type(entry.record.data) for entry in pool.entries if entry.record.seq >= first_lost]
         assert since[: since.index(LogTruncated)] == [WriterStarted], since
 
-        # It goes on: what ran and is known runs on, what ran and is not known is ended, what was asked for is served.
+        # The pool continues: known tasks keep running, unknown tasks are ended, pending requests are served.
         await pool.until_ended("asked-meanwhile")
         assert pool.state.epoch > accepted.epoch
         await pool.until_running("kept", "forgotten")

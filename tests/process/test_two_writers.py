@@ -54,7 +54,7 @@ async def test_two_writers_at_once(duel: System) -> None:
             await pool.submit(submitted[-1], "true", gpus=0)
             await pool.until("it was accepted", lambda seen: submitted[-1] in seen.jobs)
 
-        # The story of an urgent job goes on in the middle of it.
+        # A preemption meanwhile.
         await pool.submit("duel-urgent", pool.until_signalled(), gpus=4, kind="inference")
         await pool.until_running("duel-urgent")
         pool.tell("duel-urgent")
@@ -92,12 +92,12 @@ async def test_two_writers_at_once(duel: System) -> None:
             assert "orphan record skipped" in duel.log_of(service)
 
 
-async def test_a_writer_that_was_stopped_past_its_session_wakes_to_a_log_that_is_not_its_own(duel: System) -> None:
+async def test_a_writer_resumed_after_its_session_steps_down(duel: System) -> None:
     async with duel.watch("pool-a") as pool:
         await pool.submit("zombie-before")
         await pool.until_running("zombie-before")
 
-        # It stops in the middle of its work; the one that stands by takes over.
+        # The writer is stopped in the middle of its work; the standby takes over.
         duel.signal("admission", signal.SIGSTOP)
         before = len(writers(pool))
         duel.stack.start_service("admission", replica="-2")

@@ -43,7 +43,7 @@ async def archived(system: System) -> AsyncIterator[System]:
         await asyncio.to_thread(stack.postgres.close)
 
 
-async def test_the_past_is_the_same_wherever_it_is_read(archived: System, tmp_path: Path) -> None:
+async def test_the_past_is_the_same_from_every_source(archived: System, tmp_path: Path) -> None:
     async with archived.watch("pool-a") as watch:
         calm = tmp_path / "calm.yaml"
         calm.write_text(yaml.safe_dump(CALM.model_dump(mode="json", exclude_defaults=True)))
@@ -85,7 +85,7 @@ async def test_the_past_is_the_same_wherever_it_is_read(archived: System, tmp_pa
 
 
 async def preempted(watch: Watch) -> None:
-    """A job of eight GPUs makes room for an urgent one, which ends; then it goes on, and ends."""
+    """A job of eight GPUs is preempted by an urgent one, which ends; then it resumes, and ends."""
     await watch.submit("patient-if", watch.until_signalled(), gpus=8)
     await watch.until_running("patient-if")
     await watch.submit("urgent-if", watch.until_signalled(), gpus=8, kind="inference")

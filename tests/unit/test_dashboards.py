@@ -86,7 +86,7 @@ def test_prometheus_understands_every_query(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_panels_and_dashboards_are_told_apart() -> None:
+def test_panels_and_dashboards_have_distinct_ids() -> None:
     assert len({board["uid"] for board in DASHBOARDS.values()}) == len(DASHBOARDS) == 2
     for board in DASHBOARDS.values():
         ids = [panel["id"] for panel in board["panels"]]

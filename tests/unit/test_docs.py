@@ -183,7 +183,7 @@ def test_full_type_names_exist(path: Path) -> None:
 
 
 @page
-def test_no_place_of_one_machine(path: Path) -> None:
+def test_no_path_of_one_machine(path: Path) -> None:
     assert not re.findall(r"/work/|/root/|/home/\w+|pypi\.|maven\.org", path.read_text(encoding="utf-8"))
 
 
@@ -608,7 +608,7 @@ def command_lines(path: Path) -> Iterator[list[str]]:
                 continue
             try:
                 yield shlex.split(re.split(r"\s{2,}|\s#|\s…", found[1])[0].rstrip("`)"))
-            except ValueError:  # a quotation that goes on in the next line
+            except ValueError:  # a quotation that continues in the next line
                 continue
 
 

@@ -1,4 +1,4 @@
-"""A pool with a job in every phase, told as a story."""
+"""Fixture: a pool with a job in every phase."""
 
 import pytest
 from tests.log_builder import Story

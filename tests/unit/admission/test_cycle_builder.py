@@ -1,4 +1,4 @@
-"""A turn being written, and whom to blame where it cannot be."""
+"""Building a decision cycle, and finding the poison input where it fails."""
 
 import pytest
 from tests.log_builder import SECOND, folded
@@ -12,7 +12,7 @@ from bailiff_core.records.facts import ClockAdvanced, InputsAdvanced, JobCancell
 from bailiff_log.writer import chain_records
 
 
-def test_a_turn_continues_the_log(story):
+def test_a_decision_cycle_continues_the_log(story):
     now = story.state.now + SECOND
     draft = CycleBuilder(story.state, now)
     draft.add(
@@ -29,7 +29,7 @@ def test_a_turn_continues_the_log(story):
     assert state_digest(folded([*story.wires, *wires])) == state_digest(story.state)
 
 
-def test_a_turn_without_decisions_ends_with_its_fact(story):
+def test_a_cycle_without_decisions_ends_with_its_fact(story):
     draft = CycleBuilder(story.state, story.state.now)
     draft.add(InputsAdvanced(), inputs=(("bailiff.requests/0", 99),))
     (record,) = draft.finish()
@@ -44,7 +44,7 @@ def test_time_does_not_go_back(story):
     assert draft.finish()[0].time == story.state.now > 5
 
 
-def test_the_first_turn_of_a_writer_is_the_one_that_it_opened(story):
+def test_the_first_cycle_of_a_writer_is_the_one_that_it_opened(story):
     story.state.cycle_open = True
     draft = CycleBuilder(story.state, story.state.now)
     cycle = story.state.cycle
@@ -59,14 +59,14 @@ def message(offset):
     return Message("bailiff.requests", 0, offset, 0, None, (), b"")
 
 
-def test_of_many_messages_each_is_suspect():
+def test_each_of_many_messages_may_be_the_poison_input():
     poison_inputs = PoisonInputs()
     poison_inputs.failed([message(1), message(2)], ValueError("no"))
     assert poison_inputs.suspected == {place(message(1)), place(message(2))}
     assert poison_inputs.errors == poison_inputs.jobs == {}
 
 
-def test_one_message_alone_is_guilty_once():
+def test_a_single_message_is_the_poison_input_once():
     poison_inputs = PoisonInputs()
     poison_inputs.failed([message(1)], ValueError("no"))
     assert poison_inputs.errors == {("bailiff.requests", 0, 1): "ValueError: no"}
@@ -74,7 +74,7 @@ def test_one_message_alone_is_guilty_once():
         poison_inputs.failed([message(1)], ValueError("no"))
 
 
-def test_without_a_message_the_job_is_held_once():
+def test_without_a_message_the_job_is_suspended_once():
     poison_inputs = PoisonInputs()
     error = DecisionError("odd", KeyError("x"))
     poison_inputs.failed([], error)
@@ -83,7 +83,7 @@ def test_without_a_message_the_job_is_held_once():
         poison_inputs.failed([], error)
 
 
-def test_a_guilty_message_that_was_rejected_leaves_the_job():
+def test_the_job_is_blamed_after_its_message_was_rejected():
     poison_inputs = PoisonInputs()
     error = DecisionError("odd", KeyError("x"))
     poison_inputs.failed([message(1)], error)
@@ -91,12 +91,12 @@ def test_a_guilty_message_that_was_rejected_leaves_the_job():
     assert list(poison_inputs.jobs) == ["odd"]
 
 
-def test_nobody_to_blame():
+def test_without_a_message_and_a_job_the_error_is_raised():
     with pytest.raises(ZeroDivisionError):
         PoisonInputs().failed([], ZeroDivisionError())
 
 
-def test_a_job_that_was_there_before_is_held_and_the_message_is_not_to_blame():
+def test_a_job_from_before_the_cycle_is_suspended_and_the_message_is_not_to_blame():
     poison_inputs = PoisonInputs()
     error = DecisionError("odd", KeyError("x"))
     poison_inputs.failed([message(1)], error, "odd")
@@ -108,7 +108,7 @@ def test_a_job_that_was_there_before_is_held_and_the_message_is_not_to_blame():
     assert list(poison_inputs.errors) == [place(message(1))]
 
 
-def test_who_was_there_before_the_turn_and_who_is_asked_about(story):
+def test_jobs_from_before_the_cycle_and_jobs_that_the_message_names(story):
     story.submit("old", gpus=1)
     draft = CycleBuilder(story.state, story.state.now)
     draft.add(story.submitted("new", gpus=1))

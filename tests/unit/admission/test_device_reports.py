@@ -1,4 +1,4 @@
-"""Reports about devices become facts once; a person's word about one goes to its agent until that has answered."""
+"""Reports about devices become facts once; a clear request is sent to its agent until that has answered."""
 
 from typing import Any
 
@@ -87,7 +87,7 @@ def test_an_announcement_names_all_that_is_dirty(story: Story) -> None:
     assert story.state.nodes[0].quarantined == 0
 
 
-def test_a_person_asks_for_a_device_until_its_agent_has_answered(story: Story) -> None:
+def test_a_device_clear_request_is_pending_until_its_agent_has_answered(story: Story) -> None:
     story.quarantined("n1", 0)
     [fact] = clear(story)
     assert (fact.device, fact.reason) == (GPU, "looked at it")
@@ -111,7 +111,7 @@ def test_a_broken_device_is_asked_for_and_may_still_be_broken(story: Story) -> N
 
 
 @pytest.mark.parametrize(("device", "code"), [("0", "not-quarantined"), ("7", "no-such-device"), ("GPU-x", "no-such-device")])
-def test_what_cannot_be_cleared_is_refused_with_words(story: Story, device: str, code: str) -> None:
+def test_a_device_that_cannot_be_cleared_is_refused_with_a_reason(story: Story, device: str, code: str) -> None:
     refused = clear(story, device)
     assert isinstance(refused, Rejected)
     assert refused.code == code

@@ -1,4 +1,4 @@
-"""Scaling a job, and changing its class: what becomes of it, and what is refused."""
+"""Scaling a job and changing its class: the records, and the refusals."""
 
 import pytest
 from tests.log_builder import digest, policy
@@ -58,7 +58,7 @@ def test_a_job_that_is_not_there_or_over(serving):
     refused(serving, SetPriorityClass(job="done", priority_class="build"), "already-ended")
 
 
-def test_the_class_changes_only_while_the_job_waits(serving):
+def test_the_class_changes_only_while_the_job_is_pending(serving):
     assert "only be changed while it is pending or paused" in refused(
         serving, SetPriorityClass(job="serve", priority_class="build"), "not-pending"
     )

@@ -1,4 +1,4 @@
-"""The private parts of jobs are there for whoever writes the log, whatever a writer of the past does."""
+"""Private parts of jobs: available to the writer of the log, whatever an earlier writer does."""
 
 import pytest
 from tests.log_builder import Story
@@ -55,7 +55,7 @@ async def test_specs_that_the_log_does_not_name_are_erased(bus: MemoryBus, story
     assert [again.get("train-1", digest) for digest in digests] == [None, None]
 
 
-async def test_specs_of_other_domains_and_of_nobody_are_passed_over(bus: MemoryBus) -> None:
+async def test_specs_of_other_pools_and_without_a_pool_are_skipped(bus: MemoryBus) -> None:
     mine = await stored(JobSpecs("pool-a"), bus, b"salt")
     other = await stored(JobSpecs("pool-ab"), bus, b"pepper")
     producer = await bus.producer()

@@ -1,4 +1,4 @@
-"""Evict, pause, go on, move, drain: what becomes of a request, who may ask, and what is refused."""
+"""Requests to evict, pause, resume, migrate, drain: their records, permissions, and refusals."""
 
 import pytest
 from tests.log_builder import digest, policy
@@ -43,12 +43,12 @@ def running(story):
         (PauseJob(job="waits", reason="noon"), JobPaused),
     ],
 )
-def test_what_is_asked_of_a_job_becomes_its_record_with_the_reason(running, body, fact):
+def test_a_request_about_a_job_becomes_its_record_with_the_reason(running, body, fact):
     (found,) = ask(running, body)
     assert found == fact(request=found.request, job=body.job, reason="noon")
 
 
-def test_paused_and_unpaused_once_each(running):
+def test_paused_and_resumed_once_each(running):
     refused(running, ResumeJob(job="train"), "not-paused")
     running.pause("train")
     assert "paused already, since #" in refused(running, PauseJob(job="train"), "already-paused")
@@ -56,13 +56,13 @@ def test_paused_and_unpaused_once_each(running):
     assert found == JobResumed(request=found.request, job="train")
 
 
-def test_who_has_no_place_cannot_leave_it(running):
+def test_a_job_without_a_placement_cannot_be_evicted(running):
     assert "waits is pending" in refused(running, EvictJob(job="waits"), "not-placed")
     running.evict("train")
     refused(running, EvictJob(job="train"), "not-placed")
 
 
-def test_a_move_is_refused_with_the_reason_where_there_is_no_place(running):
+def test_a_migration_without_a_free_placement_is_refused_with_the_reason(running):
     reason = refused(running, MigrateJob(job="train"), "cannot-migrate")
     assert "train cannot be migrated: needs 1 task of 4 GPUs, no node fits one" in reason
     refused(running, MigrateJob(job="waits"), "not-running")
@@ -76,7 +76,7 @@ def test_a_move_is_refused_with_the_reason_where_there_is_no_place(running):
     assert "is unreachable" in refused(running, MigrateJob(job="train", node="n3"), "node-unschedulable")
 
 
-def test_who_is_not_there_over_or_cancelled(running):
+def test_unknown_ended_and_cancelled_jobs(running):
     for body in (EvictJob, PauseJob, ResumeJob, MigrateJob):
         refused(running, body(job="nobody"), "no-such-job")
     running.cancel("train")
@@ -85,7 +85,7 @@ def test_who_is_not_there_over_or_cancelled(running):
     refused(running, PauseJob(job="train"), "already-ended")
 
 
-def test_who_may_not_use_its_class_may_ask_nothing_of_a_job_but_an_operator_may(running):
+def test_only_users_of_the_class_and_operators_may_make_requests_about_a_job(running):
     running.apply_policy(policy(identity={"class_users": {"train": ["bob"]}, "operators": ["ops"]}))
     for body in (EvictJob(job="train"), PauseJob(job="train")):
         refused(running, body, "not-permitted", actor="alice")

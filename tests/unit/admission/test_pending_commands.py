@@ -1,4 +1,4 @@
-"""When a start is sent that no agent has confirmed, and to whom."""
+"""Resending of starts that no agent has confirmed: when, and to which incarnation."""
 
 from tests.unit.admission.test_reports import announced
 from tests.unit.admission.test_time import Watch
@@ -11,7 +11,7 @@ def due(starts, story):
     return [(job.id, node.incarnation) for job, node, _ in starts.due(story.state)]
 
 
-def test_a_start_is_sent_again_each_time_after_twice_as_long(story):
+def test_a_start_is_resent_with_exponential_backoff(story):
     watch = Watch()
     starts = PendingStarts(watch.clock_and_ids)
     story.submit("new")
@@ -22,7 +22,7 @@ def test_a_start_is_sent_again_each_time_after_twice_as_long(story):
         watch.passes(1)
 
 
-def test_an_agent_that_begins_anew_is_sent_it_at_once(story):
+def test_a_restarted_agent_is_sent_the_start_at_once(story):
     starts = PendingStarts(Watch().clock_and_ids)
     story.submit("new")
     assert due(starts, story) == [("new", "n2-life-1")]

@@ -1,4 +1,4 @@
-"""A policy is applied to what its maker has seen, and keeps what is in use."""
+"""Policy requests: refused if made from an older policy, or if they remove a project in use."""
 
 from tests.log_builder import policy
 

@@ -1,4 +1,4 @@
-"""What victim selection proposes and the executor is about to do: taken while it fits the state, else without effect."""
+"""Proposals of victim selection and progress of the executor: accepted while they fit the state, else without effect."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def proposal(story, **changes):
     )
 
 
-def test_the_answer_that_is_awaited(asked):
+def test_the_awaited_proposal(asked):
     (fact,) = facts_of_proposal(asked.state, proposal(asked))
     asked.cycle(fact)
     asked.expect("PreemptionDecided")
@@ -36,24 +36,24 @@ def test_another_engine_is_refused(asked):
     assert found.code == "logic-mismatch"
 
 
-def test_an_answer_computed_on_what_is_not_there_yet(asked):
+def test_a_proposal_computed_on_a_later_state(asked):
     found = facts_of_proposal(asked.state, proposal(asked, computed_at=asked.state.seq + 1))
     assert isinstance(found, Rejected)
     assert found.code == "ahead-of-log"
 
 
 @pytest.mark.parametrize("number", [0, 2])
-def test_answers_to_another_selection_mean_nothing(asked, number):
+def test_proposals_for_another_selection_have_no_effect(asked, number):
     assert facts_of_proposal(asked.state, proposal(asked, selection=number)) == []
 
 
-def test_a_second_answer_means_nothing(asked):
+def test_a_second_proposal_has_no_effect(asked):
     late = proposal(asked)
     asked.propose()
     assert facts_of_proposal(asked.state, late) == []
 
 
-def test_two_answers_in_one_turn(asked):
+def test_two_proposals_in_one_cycle(asked):
     both, second = proposal(asked), []
     asked.cycle(asked.proposal(), lambda: second.append(facts_of_proposal(asked.state, both)) or ())
     asked.expect("PreemptionDecided")
@@ -67,7 +67,7 @@ def decided(story):
     return start, AbandonPreemption(preemption=eviction.preemption, reason="room")
 
 
-def test_an_eviction_begins_once(asked):
+def test_an_eviction_starts_once(asked):
     begun, _ = decided(asked)
     (fact,) = facts_of_progress(asked.state, begun)
     assert (fact.job, fact.attempt, fact.decided_by) == ("low", 1, begun.decided_by)
@@ -76,18 +76,18 @@ def test_an_eviction_begins_once(asked):
 
 
 @pytest.mark.parametrize("wrong", [{"job": "nobody"}, {"job": "done"}, {"attempt": 2}, {"decided_by": 1}])
-def test_progress_of_something_else(asked, wrong):
+def test_progress_of_unknown_evictions(asked, wrong):
     begun, _ = decided(asked)
     assert facts_of_progress(asked.state, begun.model_copy(update=wrong)) == []
 
 
-def test_an_eviction_taken_back_does_not_begin(asked):
+def test_a_cancelled_eviction_does_not_start(asked):
     begun, _ = decided(asked)
     asked.cancel("high")
     assert facts_of_progress(asked.state, begun) == []
 
 
-def test_a_plan_is_given_up_once_and_only_before_anybody_was_told(asked):
+def test_a_preemption_is_abandoned_once_and_only_before_any_notice(asked):
     begun, given_up = decided(asked)
     (fact,) = facts_of_progress(asked.state, given_up)
     assert fact.preemption == given_up.preemption
@@ -96,7 +96,7 @@ def test_a_plan_is_given_up_once_and_only_before_anybody_was_told(asked):
     assert facts_of_progress(asked.state, given_up) == []
 
 
-def test_a_plan_given_up_twice_in_one_turn(asked):
+def test_a_preemption_abandoned_twice_in_one_cycle(asked):
     begun, given_up = decided(asked)
     second = []
     again = lambda: second.append(facts_of_progress(asked.state, given_up)) or ()  # noqa: E731

@@ -1,4 +1,4 @@
-"""What agents report: numbered, of one incarnation, and reconciled with what the log believes."""
+"""Reports of agents: numbered per incarnation, and reconciled with the log."""
 
 import pytest
 from tests.log_builder import GIB
@@ -132,7 +132,7 @@ def test_the_course_of_a_task(story):
         {"node": "n9"},
     ],
 )
-def test_a_report_about_something_else_has_no_effect(story, wrong):
+def test_a_report_about_an_unknown_task_has_no_effect(story, wrong):
     assert facts_of_report(story.state, of_task(TaskExitedReport, **{"exit_code": 0, **wrong})) == []
     assert facts_of_report(story.state, of_task(TaskReleasedReport, **wrong)) == []
 
@@ -141,7 +141,7 @@ def test_heartbeats_are_no_facts(story):
     assert facts_of_report(story.state, report(NodeHeartbeat)) == []
 
 
-def test_a_promised_task_cannot_be_released(story):
+def test_a_reserved_task_cannot_be_released(story):
     story.submit("high", gpus=8, tasks=2, cls="interactive")
     story.propose()
     assert story.job("high").phase == "reserved"
@@ -149,7 +149,7 @@ def test_a_promised_task_cannot_be_released(story):
     assert facts_of_report(story.state, of_task(TaskReleasedReport, "high", node=where)) == []
 
 
-def test_stages_are_told_once(story):
+def test_stages_are_recorded_once(story):
     story.cancel("low")
     story.begin("low")
     reached = of_task(EvictionStageReport, stage="term_sent", elapsed=7)
@@ -160,24 +160,24 @@ def test_stages_are_told_once(story):
     assert names(facts_of_report(story.state, of_task(EvictionStageReport, stage="kill_sent"))) == ["EvictionStageReached"]
 
 
-def test_answers_to_a_spare(story):
-    assert facts_of_report(story.state, of_task(TaskEvictionCancelledReport)) == []  # nobody asked
+def test_reports_after_a_cancelled_eviction(story):
+    assert facts_of_report(story.state, of_task(TaskEvictionCancelledReport)) == []  # no cancellation
     assert facts_of_report(story.state, of_task(TaskCancelEvictionRefusedReport)) == []
     story.submit("high", gpus=8, tasks=2, cls="interactive")
     story.propose()
     story.begin("low")
     story.cancel("high")
-    spared = of_task(TaskEvictionCancelledReport)
-    assert names(facts_of_report(story.state, spared)) == ["TaskEvictionCancelled"]
-    story.cycle(*facts_of_report(story.state, spared))
-    assert facts_of_report(story.state, spared) == []
+    cancelled = of_task(TaskEvictionCancelledReport)
+    assert names(facts_of_report(story.state, cancelled)) == ["TaskEvictionCancelled"]
+    story.cycle(*facts_of_report(story.state, cancelled))
+    assert facts_of_report(story.state, cancelled) == []
     assert names(facts_of_report(story.state, of_task(TaskCancelEvictionRefusedReport, task=1))) == ["TaskCancelEvictionRefused"]
 
 
 # --- announcements
 
 
-def test_a_node_nobody_knew(story):
+def test_an_unknown_node(story):
     (fact,) = facts_of_report(story.state, announced("n3", life=1, gpus=2, number=4))
     assert (fact.node, fact.number, fact.report_number, len(fact.devices)) == ("n3", 2, 4, 2)
 
@@ -187,7 +187,7 @@ def test_a_known_node_keeps_its_number(story):
     assert (fact.node, fact.number, fact.incarnation) == ("n1", 0, "n1-life-2")
 
 
-def test_another_machine_under_a_living_name(story):
+def test_another_machine_under_the_name_of_a_living_node(story):
     (fact,) = facts_of_report(story.state, announced(machine="thief"))
     assert (type(fact).__name__, fact.machine_id) == ("NodeRefused", "thief")
     story.silent("n1")
@@ -204,7 +204,7 @@ def test_an_operator_lets_another_machine_in(story):
     assert names(found) == ["NodeJoined", "TaskVanished", "TaskVanished"]
 
 
-def test_what_the_inventory_lacks_has_ended(story):
+def test_a_task_missing_in_the_inventory_has_vanished(story):
     assert names(facts_of_report(story.state, announced(tasks=[held(task=1)]))) == ["NodeJoined", "TaskVanished"]
 
 
@@ -246,7 +246,7 @@ def test_a_task_that_started_and_ended_unseen(story):
 
 
 def test_an_earlier_member_of_the_number_says_nothing_of_the_one_that_is_to_start(story):
-    """Its agent was restarted before it had heard that the log knows of its end."""
+    """Its agent was restarted before it got the confirmation of the exit."""
     story.submit("job", gpus=4)
     task = story.job("job").tasks[0]
     where = story.state.nodes[task.node].name
@@ -284,7 +284,7 @@ def test_what_runs_on_another_node_than_the_log_believes_runs_without_it(story):
 SAVED = Checkpoint(step=7, bytes=1, duration=1, sha256="0" * 64)
 
 
-def test_a_stage_keeps_its_facts_and_is_told_once(story):
+def test_a_stage_keeps_its_facts_and_is_recorded_once(story):
     story.cancel("low")
     story.begin("low")
     noticed = of_task(
@@ -334,7 +334,7 @@ def test_progress_counts_where_it_says_something_new(story):
 
 
 @pytest.mark.parametrize(("known", "step", "lost"), [(None, 91, 0), (100, 91, 10), (100, 101, 0), (100, 0, 101)])
-def test_a_task_that_goes_on_loses_the_steps_that_it_does_again(story, known, step, lost):
+def test_a_resumed_task_loses_the_steps_that_it_repeats(story, known, step, lost):
     story.job("low").step = known  # what its earlier attempts are known to have done
     (fact,) = facts_of_report(story.state, of_task(TaskResumedReport, step=step, from_attempt=0, skipped_checkpoints=1))
     assert (fact.step, fact.from_attempt, fact.skipped_checkpoints, fact.steps_lost) == (step, 0, 1, lost)
@@ -343,7 +343,7 @@ def test_a_task_that_goes_on_loses_the_steps_that_it_does_again(story, known, st
     story.job("low").step = None  # no record said so
 
 
-def test_what_runs_on_a_place_that_is_only_promised_runs_without_the_log(story):
+def test_a_task_running_on_a_mere_reservation_runs_without_the_log(story):
     story.submit("high", gpus=8, tasks=2, cls="interactive")
     story.propose()
     assert story.state.jobs["high"].phase == "reserved", "its start was in records that are lost"

@@ -1,4 +1,4 @@
-"""What a request means on the present state: a fact, nothing, or a reason for the person who sent it."""
+"""Handling of requests on the current state: a fact, no effect, or a rejection with its reason."""
 
 import pytest
 from tests.log_builder import DAY, GIB, digest, policy
@@ -54,7 +54,7 @@ def test_a_job_is_accepted(story):
     story.expect("JobPlaced", job="new")
 
 
-def test_the_node_hears_who_submitted_the_job_whatever_its_demand_says(story):
+def test_the_node_gets_the_submitter_of_the_job_whatever_its_demand_names(story):
     (fact,) = ask(story, submit(user="root"), actor="alice")
     story.cycle(fact)
     job = story.state.jobs["new"]
@@ -117,7 +117,7 @@ def test_a_pool_that_wants_signatures(story, auth):
     ids=lambda body: body.TYPE,
 )
 def test_what_only_operators_may_ask(story, body):
-    assert isinstance(ask(story, body), list)  # nobody is named: anybody may
+    assert isinstance(ask(story, body), list)  # no users are named: every user may
     story.apply_policy(policy(identity={"operators": ["root"]}))
     refused(story, body, "not-permitted", id="q-2")
     assert isinstance(ask(story, body, id="q-2", actor="root"), list)
@@ -138,7 +138,7 @@ def test_a_name_that_is_taken(story, job, phase):
     assert (found.job, phase in found.reason) == (job, True)
 
 
-def test_a_class_that_nobody_knows(story):
+def test_an_unknown_class(story):
     assert "inference, build, interactive, train" in refused(story, submit(priority_class="vip"), "unknown-class").reason
 
 
@@ -155,7 +155,7 @@ def test_a_class_that_nobody_knows(story):
         ({"topology": TopologyRule(topology="rack")}, "unknown-topology", "no topology 'rack'"),
     ],
 )
-def test_what_contradicts_itself_or_names_what_is_not_there(story, demand, code, word):
+def test_contradictory_requests_and_unknown_names_are_refused(story, demand, code, word):
     assert word in refused(story, submit(**demand), code).reason
 
 
@@ -238,7 +238,7 @@ def test_policies(story):
     assert isinstance(ask(story, ApplyPolicy(policy=without)), list)
 
 
-def test_a_policy_that_nobody_could_take_back(story):
+def test_a_policy_that_accepts_only_signatures_needs_keys(story):
     locked = policy(identity={"accept": ["signed"]})
     assert "has no keys" in refused(story, ApplyPolicy(policy=locked), "not-supported").reason
     assert unsupported_policy(DEFAULT_POLICY) is None
@@ -275,7 +275,7 @@ def test_reading_a_request_changes_nothing(story):
     assert state_digest(story.state) == before
 
 
-def test_what_is_sick_or_silent_may_come_back(story):
+def test_unhealthy_devices_and_silent_nodes_count_as_capacity_and_lost_nodes_do_not(story):
     story.node("n1", gpus=8, sick=[0], boot=2)
     story.silent("n2")
     assert isinstance(ask(story, submit(tasks=(TaskGroup(count=2, gpu_milli=8000),))), list)

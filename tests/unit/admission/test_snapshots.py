@@ -1,4 +1,4 @@
-"""What admission leaves on its disk while it writes, so that its next start reads little of the log."""
+"""Snapshots that admission writes, so that its next start reads little of the log."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ class World:
         return AdmissionService(AdmissionSettings(**places, digest_every=digest_every), Metrics(), bus, clock_and_ids)  # type: ignore[arg-type]
 
     async def submit(self, jobs: int) -> None:
-        """Each is a turn of its own."""
+        """Each is a decision cycle of its own."""
         for _ in range(jobs):
             headers, value = submit_message("pool-a", f"job-{self.jobs}", gpus=0)
             self.cluster.store(topics.REQUESTS.name, 0, b"pool-a", headers, value)

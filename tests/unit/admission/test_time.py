@@ -14,7 +14,7 @@ TOLERANCE = 5 * SECOND
 
 
 class Watch:
-    """Clocks that move when told."""
+    """Clocks that the test moves."""
 
     def __init__(self):
         self.wall, self.boot = NEW_YEAR, 1_000 * SECOND
@@ -38,7 +38,7 @@ def test_it_begins_at_the_later_of_head_and_wall(watch):
     assert LogClock(watch.clock_and_ids, NEW_YEAR + 7).now() == NEW_YEAR + 7
 
 
-def test_it_goes_with_the_boot_time_and_not_with_the_wall(watch):
+def test_it_follows_the_boot_time_and_not_the_wall_clock(watch):
     clock = LogClock(watch.clock_and_ids, 0)
     watch.boot += 10 * SECOND
     assert clock.now() == NEW_YEAR + 10 * SECOND
@@ -46,7 +46,7 @@ def test_it_goes_with_the_boot_time_and_not_with_the_wall(watch):
     assert clock.now() == NEW_YEAR + 10 * SECOND
 
 
-def test_ahead_of_the_wall_it_goes_at_half_pace_until_they_meet(watch):
+def test_ahead_of_the_wall_clock_it_advances_at_half_pace_until_they_meet(watch):
     clock = LogClock(watch.clock_and_ids, NEW_YEAR + 10 * SECOND)
     watch.passes(10 * SECOND)
     assert clock.now() == NEW_YEAR + 15 * SECOND
@@ -73,7 +73,7 @@ def test_small_jumps_are_not_looked_at(watch):
     assert clock.now() == NEW_YEAR
 
 
-def test_a_jump_back_never_turns_time_back(watch):
+def test_a_backward_jump_never_moves_the_log_clock_back(watch):
     clock = LogClock(watch.clock_and_ids, 0)
     watch.wall -= 3600 * SECOND
     assert clock.step() == -3600 * SECOND
@@ -83,7 +83,7 @@ def test_a_jump_back_never_turns_time_back(watch):
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**9), st.integers(-(10**10), 10**10), st.booleans()), max_size=30))
-def test_it_never_goes_back(moves):
+def test_the_log_clock_is_monotonic(moves):
     watch = Watch()
     clock = LogClock(watch.clock_and_ids, NEW_YEAR + 5 * SECOND)
     last = clock.now()
@@ -159,7 +159,7 @@ class Pool:
         return self.recorded
 
 
-def test_nodes_that_speak_are_left_alone(watch):
+def test_reporting_nodes_stay_reachable(watch):
     assert Pool(watch, 5).seconds(100) == []
 
 
@@ -174,7 +174,7 @@ def test_a_silent_node_is_unreachable_then_lost(watch):
     assert pool.seconds(100) == []
 
 
-def test_a_node_that_speaks_again(watch):
+def test_a_node_that_reports_again(watch):
     pool = Pool(watch, 10)
     pool.seconds(31)
     pool.silent = {"n3"}
@@ -183,7 +183,7 @@ def test_a_node_that_speaks_again(watch):
     assert pool.seconds(5) == [("NodeReachable", "n3")]
 
 
-def test_another_incarnation_does_not_speak_for_a_node(watch):
+def test_a_report_of_another_incarnation_does_not_count_for_a_node(watch):
     pool = Pool(watch, 10)
     pool.seconds(31)
     pool.silent = {"n3"}
@@ -193,13 +193,13 @@ def test_another_incarnation_does_not_speak_for_a_node(watch):
     assert pool.recorded == [("NodeUnreachable", "n3")]
 
 
-def test_a_node_that_was_never_heard_counts_from_the_watch(watch):
+def test_the_silence_of_a_node_without_reports_counts_from_the_start_of_the_watch(watch):
     pool = Pool(watch, 10)
     pool.silent = {"n3"}
     assert pool.seconds(31)[-1:] == [("NodeUnreachable", "n3")]
 
 
-def test_a_pause_of_the_writer_begins_the_watch_anew(watch):
+def test_a_pause_of_the_writer_restarts_the_watch(watch):
     pool = Pool(watch, 10)
     pool.seconds(31)
     pool.silent = {"n3"}
@@ -210,7 +210,7 @@ def test_a_pause_of_the_writer_begins_the_watch_anew(watch):
     assert pool.seconds(1) == [("NodeUnreachable", "n3")]
 
 
-def test_a_writer_that_is_behind_judges_nobody(watch):
+def test_a_writer_that_lags_declares_no_node_silent(watch):
     pool = Pool(watch, 10)
     pool.silent = {"n3"}
     for _ in range(100):
@@ -218,7 +218,7 @@ def test_a_writer_that_is_behind_judges_nobody(watch):
     assert pool.recorded == []
 
 
-def test_an_outage_kills_nobody(watch):
+def test_an_outage_makes_no_node_lost(watch):
     """Nothing is appended and nothing read for an hour; then all of them speak again."""
     pool = Pool(watch, 10)
     pool.seconds(60)
@@ -229,7 +229,7 @@ def test_an_outage_kills_nobody(watch):
     assert pool.seconds(120) == []
 
 
-def test_many_at_once_are_stale_and_not_lost(watch):
+def test_many_silent_nodes_at_once_are_not_lost(watch):
     pool = Pool(watch, 10)
     pool.seconds(31)
     pool.silent = {"n1", "n2", "n3"}
@@ -252,7 +252,7 @@ def test_one_machine_of_two_is_no_outage(watch):
     assert pool.seconds(31) == [("NodeUnreachable", "n1")]
 
 
-def test_stale_nodes_that_speak_and_fall_silent_again(watch):
+def test_silent_nodes_that_report_and_fall_silent_again(watch):
     pool = Pool(watch, 10)
     pool.seconds(31)
     pool.silent = {"n1", "n2", "n3"}

@@ -1,4 +1,4 @@
-"""A log that was cut short: what tells of it, and when it has settled."""
+"""A truncated log: how it is detected, and when reconciliation is over."""
 
 import pytest
 from tests.unit.admission.test_reports import announced, report
@@ -49,7 +49,7 @@ def test_a_record_that_an_agent_has_obeyed_is_in_the_log_or_lost(story):
         check_report(state, report(NodeHeartbeat, fence=FenceStatus(epoch=state.epoch, seq=state.seq + 1)))
 
 
-def test_a_writer_that_was_heard_of_and_ordered_nothing_is_missed_too(story):
+def test_an_earlier_writer_that_sent_no_command_is_detected_too(story):
     """Its successor would take its epoch again, and agents would refuse all that it says."""
     state = story.state
     check_report(state, report(NodeHeartbeat, fence=FenceStatus(newest_epoch=state.epoch)))
@@ -58,7 +58,7 @@ def test_a_writer_that_was_heard_of_and_ordered_nothing_is_missed_too(story):
     assert (found.value.epoch, found.value.seq) == (state.epoch + 1, 0)
 
 
-def test_commands_tell_of_what_is_lost_before_any_agent_does(story):
+def test_commands_prove_lost_records_before_any_agent_report(story):
     state = story.state
     check_command(state, sent(evict(state.epoch, state.seq)))
     check_command(state, Message("bailiff.node-commands", 0, 0, 0, None, (), b"[1]"))
@@ -67,7 +67,7 @@ def test_commands_tell_of_what_is_lost_before_any_agent_does(story):
             check_command(state, sent(lost))
 
 
-def test_what_was_given_up_is_no_loss_any_more(story):
+def test_an_accepted_truncation_is_no_loss_any_more(story):
     state = story.state
     end = state.seq
     story.cycle(LogTruncated(request=story.request(), epoch=state.epoch + 1, seq=end + 50))
@@ -83,9 +83,9 @@ def cut_short(story):
     return story.state
 
 
-def inventory(pool, node, incarnation, heard=None):
+def inventory(pool, node, incarnation, known_epoch=None):
     body = announced(node)
-    seen = FenceStatus(newest_epoch=pool.epoch if heard is None else heard)
+    seen = FenceStatus(newest_epoch=pool.epoch if known_epoch is None else known_epoch)
     return body.model_copy(update={"incarnation": incarnation, "fence": seen})
 
 
@@ -103,19 +103,19 @@ def test_a_log_has_settled_when_every_node_has_answered_this_writer_and_what_cam
     pool, reconciliation = cut_short(story), TruncationReconciliation(until={"bailiff.node-reports/0": 7})
     nodes = [node for node in pool.nodes.values() if node.state != "lost"]
 
-    def says(node, heard):
-        return reconciliation.observe(pool, inventory(pool, node.name, node.incarnation, heard), NOW)
+    def says(node, known_epoch):
+        return reconciliation.observe(pool, inventory(pool, node.name, node.incarnation, known_epoch), NOW)
 
-    before = [says(node, heard=pool.epoch - 1) for node in nodes]
+    before = [says(node, known_epoch=pool.epoch - 1) for node in nodes]
     assert not any(before), "they said it to another writer: they are to be asked"
     assert not reconciliation.is_over(pool, {"bailiff.node-reports/0": 7}, NOW)
-    now = [says(node, heard=pool.epoch) for node in nodes]
+    now = [says(node, known_epoch=pool.epoch) for node in nodes]
     assert all(now)
     assert not reconciliation.is_over(pool, {"bailiff.node-reports/0": 6}, NOW)
     assert reconciliation.is_over(pool, {"bailiff.node-reports/0": 7}, NOW)
 
 
-def test_a_node_that_the_log_has_forgotten_is_waited_for_once_it_was_heard_of(story):
+def test_reconciliation_waits_for_a_node_missing_from_the_log_once_it_has_reported(story):
     pool, reconciliation = cut_short(story), TruncationReconciliation()
     all_answer(reconciliation, pool)
     assert not reconciliation.observe(pool, report(NodeHeartbeat, node="n9"), NOW), "it is to be asked"
@@ -124,7 +124,7 @@ def test_a_node_that_the_log_has_forgotten_is_waited_for_once_it_was_heard_of(st
     assert reconciliation.is_over(pool, {}, NOW + 1)
 
 
-def test_a_node_that_the_log_has_forgotten_and_that_falls_silent_is_waited_for_until_its_tasks_cannot_live(story):
+def test_reconciliation_waits_for_a_silent_node_missing_from_the_log_until_its_leases_expired(story):
     pool, reconciliation = cut_short(story), TruncationReconciliation()
     all_answer(reconciliation, pool)
     reconciliation.observe(pool, report(NodeHeartbeat, node="n9"), NOW)
@@ -132,14 +132,14 @@ def test_a_node_that_the_log_has_forgotten_and_that_falls_silent_is_waited_for_u
     assert reconciliation.is_over(pool, {}, NOW + longest_life(pool))
 
 
-def test_a_node_that_has_joined_anew_in_what_is_lost_is_waited_for_although_its_name_is_known(story):
+def test_reconciliation_waits_for_a_node_whose_rejoin_was_lost_although_its_name_is_known(story):
     pool, reconciliation = cut_short(story), TruncationReconciliation()
     all_answer(reconciliation, pool)
     reconciliation.observe(pool, report(NodeHeartbeat, node="n1", life=7), NOW)
     assert not reconciliation.is_over(pool, {}, NOW)
 
 
-def test_a_node_that_was_declared_lost_is_not_waited_for_again_because_it_spoke_before(story):
+def test_reconciliation_does_not_wait_again_for_a_node_declared_lost(story):
     story.cycle(NodeLost(node="n2", last_contact=0))
     pool, reconciliation = cut_short(story), TruncationReconciliation()
     reconciliation.observe(pool, report(NodeHeartbeat, node="n2"), NOW)
@@ -152,7 +152,7 @@ QUESTION = SendInventory(node="n9", incarnation="n9-life-1", sender="admission",
 
 
 @pytest.mark.parametrize(("topic", "body"), [(topics.NODE_REPORTS, HEARTBEAT), (topics.NODE_COMMANDS, QUESTION)])
-async def test_a_node_that_only_an_earlier_writer_has_heard_or_spoken_to_is_waited_for_too(story, topic, body):
+async def test_reconciliation_waits_for_a_node_known_only_to_an_earlier_writer(story, topic, body):
     pool, bus, reconciliation = cut_short(story), Topics(), TruncationReconciliation()
     bus.put(topic, body, at=NOW - 5)
     await reconciliation.begin(pool, bus.client("admission"), NOW)
@@ -162,7 +162,7 @@ async def test_a_node_that_only_an_earlier_writer_has_heard_or_spoken_to_is_wait
 
 
 @pytest.mark.parametrize(("left", "since"), [(0, NOW), (1, NOW - 20)])
-async def test_where_reports_are_lost_too_whoever_may_have_spoken_in_them_is_waited_for(story, left, since):
+async def test_where_reports_are_lost_too_reconciliation_waits_for_every_possible_sender(story, left, since):
     pool, bus = cut_short(story), Topics()
     for at in (NOW - 30, NOW - 20):
         bus.put(topics.NODE_REPORTS, report(NodeHeartbeat, node="n1"), at=at)

@@ -241,7 +241,7 @@ def test_a_writer_that_never_wins_gives_up() -> None:
         writing = Incarnation(cluster.client("w1"))
 
         def too_late(head: ChainHead) -> list[Record]:
-            """Between reading and sending somebody else always starts."""
+            """Another writer always starts between reading and sending."""
             started = WriterStarted(writer="other", release="0", digest="0", logic=1, state_schema=1)
             wire = encode(replace(record(head.next_seq, head.epoch + 1, started, "other"), prev=head.hash))
             cluster.store(AUDIT.name, 1, None, wire.headers, wire.value)
@@ -447,7 +447,7 @@ def test_what_does_not_continue_the_chain_is_no_reason_to_doubt_what_was_read() 
     run(main())
 
 
-def test_a_domain_without_a_partition_is_named() -> None:
+def test_a_pool_without_a_partition_is_named() -> None:
     async def main() -> None:
         reader = AuditReader(make_cluster().client("r"), POOL, 7)
         with pytest.raises(KeyError, match="create the topics for pool pool-a"):
@@ -465,7 +465,7 @@ def test_a_domain_without_a_partition_is_named() -> None:
 def test_whatever_goes_wrong_committed_records_are_in_the_one_chain(seed: int) -> None:
     """Three services write at once, with faults, pauses and kills; each restarts as §3 says.
 
-    What a writer was told is committed is in the log, at that offset; and what it folded before is what a reader finds.
+    A record acknowledged to a writer is in the log, at that offset; what it folded before is what a reader finds.
     """
     chance = random.Random(seed)
     committed: list[Entry] = []

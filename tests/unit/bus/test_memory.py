@@ -127,7 +127,7 @@ def test_a_killed_client_has_no_effect_and_its_calls_never_return() -> None:
     run(main())
 
 
-def test_a_paused_client_goes_on_where_it_was() -> None:
+def test_a_paused_client_continues_where_it_was() -> None:
     async def main() -> None:
         where = cluster(Scripted(SendOutcome(delay=5)))
         bus = where.client("c")
@@ -145,7 +145,7 @@ def test_a_paused_client_goes_on_where_it_was() -> None:
     run(main())
 
 
-def test_a_killed_members_seat_is_dealt_out_after_its_session() -> None:
+def test_partitions_of_a_killed_member_are_reassigned_after_its_session() -> None:
     async def main() -> None:
         where = cluster(partitions=2)
         first = where.client("one")
@@ -159,7 +159,7 @@ def test_a_killed_members_seat_is_dealt_out_after_its_session() -> None:
     run(main())
 
 
-def test_the_same_instance_takes_a_killed_members_seat_at_once() -> None:
+def test_the_same_instance_gets_the_partitions_of_a_killed_member_at_once() -> None:
     async def main() -> None:
         where = cluster(partitions=2)
         first = where.client("one")
@@ -173,7 +173,7 @@ def test_the_same_instance_takes_a_killed_members_seat_at_once() -> None:
     run(main())
 
 
-def test_a_paused_member_believes_in_its_seat_until_its_next_heartbeat() -> None:
+def test_a_paused_member_assumes_its_partitions_until_its_next_heartbeat() -> None:
     async def main() -> None:
         where = cluster(partitions=2)
         bus = where.client("one")
@@ -189,7 +189,7 @@ def test_a_paused_member_believes_in_its_seat_until_its_next_heartbeat() -> None
     run(main())
 
 
-def test_a_short_pause_costs_no_seat() -> None:
+def test_a_short_pause_costs_no_partition() -> None:
     async def main() -> None:
         where = cluster(partitions=2)
         bus = where.client("one")

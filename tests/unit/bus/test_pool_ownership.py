@@ -16,7 +16,7 @@ from bailiff_service.settings import PoolDeclaration
 LIVES = 4
 
 
-def test_the_state_of_a_view_that_stepped_down_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_projection_that_stepped_down_releases_its_state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bailiff_service.pool_ownership.RESTART_PAUSE_S", 0.0)
     projections: list[weakref.ref[Projection]] = []
 

@@ -1,4 +1,4 @@
-"""A view and its local snapshot: where the log has lost the record that speaks for it, and how often one is taken."""
+"""A projection and its local snapshot: validation against the log, and how often one is taken."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the stories of this folder share: a request that is right, and messages around it."""
+"""Shared by the tests of this folder: a valid request, and messages around it."""
 
 import json
 from typing import Any
@@ -35,7 +35,7 @@ def wrapped(body: SubmitJob | None = None, **attributes: Any) -> Message:
 
 
 def binary(data: Any, **attributes: str | bytes | None) -> Message:
-    """Binary mode written by hand, as kcat -H does. None leaves an attribute out; `data` may be bytes."""
+    """Builds a message in binary mode without the library, as kcat -H does. None leaves an attribute out; `data` may be bytes."""
     at = {"specversion": "1.0", "id": "r-1", "source": "laptop", "type": SubmitJob.TYPE, "pool": "a100", **attributes}
     headers = tuple(
         (f"ce_{name}", text if isinstance(text, bytes) else text.encode()) for name, text in at.items() if text is not None

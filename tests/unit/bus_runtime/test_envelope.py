@@ -143,7 +143,7 @@ def test_what_does_not_fit_is_refused_with_a_code_and_a_sentence(input_: Message
         ({"project": "Ω"}, "demand.project: expected a name of at most 63 characters a-z 0-9 - . _ that begins"),
     ],
 )
-def test_a_wrong_field_is_named_with_what_stood_there_and_what_may(demand: dict[str, object], reason: str) -> None:
+def test_a_wrong_field_is_named_with_its_value_and_the_allowed_ones(demand: dict[str, object], reason: str) -> None:
     found = refusal(binary(submit_data(**demand)))
     assert found.code == "bad-field"
     assert reason in found.reason
@@ -179,14 +179,14 @@ def test_long_values_and_keys_are_cut() -> None:
         {"env": {"A": "SECRET"}},
     ],
 )
-def test_what_is_private_in_a_job_is_never_repeated(spec: object) -> None:
+def test_private_fields_of_a_job_are_never_quoted(spec: object) -> None:
     found = refusal(binary({**submit_data(), "spec": spec}))
     assert found.reason.startswith("spec")
     for private in ("SECRET", "12345678", "1.5", "1500000000", str(2**60)):
         assert private not in found.reason
 
 
-def test_the_command_has_two_spellings_but_one_complaint() -> None:
+def test_a_wrong_command_has_one_error_in_both_spellings() -> None:
     reason = refusal(binary({**submit_data(), "spec": {"command": 3}})).reason
     assert reason == "spec.command: expected a list; spec.command: expected text"
 
@@ -209,7 +209,7 @@ def test_a_topic_takes_only_the_types_that_belong_there() -> None:
     assert caught.value.code == "unknown-type"
 
 
-def test_the_domain_is_found_without_a_look_at_the_rest() -> None:
+def test_the_pool_is_found_without_parsing_the_rest() -> None:
     assert pool_of(binary(b"{")) == "a100"
     assert pool_of(structured(None)) == "a100"
     assert pool_of(binary(b"{}", pool="A b")) is None

@@ -99,7 +99,7 @@ def test_both_modes_say_the_same(data: Any) -> None:
 @calm
 @given(damaged_requests())
 @pytest.mark.slow
-def test_what_is_canonical_already_is_judged_as_if_it_were_not(data: Any) -> None:
+def test_canonical_input_is_validated_like_any_other(data: Any) -> None:
     """Our own clients' bytes take a shorter way."""
     try:
         canonical = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()

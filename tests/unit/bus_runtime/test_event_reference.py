@@ -153,7 +153,7 @@ def test_the_asyncapi_document_has_what_version_3_asks_for() -> None:
         assert all(part.startswith(f"{operation['channel']['$ref']}/messages/") for part in references(operation["messages"]))
 
 
-def test_all_references_lead_somewhere() -> None:
+def test_all_references_resolve() -> None:
     everything = [ASYNCAPI, *(json.loads(text) for name, text in FILES.items() if name.endswith(".json"))]
     for document in everything:
         for reference in references(document):
@@ -171,7 +171,7 @@ def test_every_topic_is_a_channel_and_every_type_travels_on_exactly_one() -> Non
     assert sorted(names) == sorted([*TYPES, "text"])
 
 
-def test_the_page_tells_of_every_type_and_its_links_lead_somewhere() -> None:
+def test_the_page_lists_every_type_and_its_links_resolve() -> None:
     page = FILES["README.md"]
     anchors = {line.lstrip("# ").lower().replace(".", "").replace(" ", "-") for line in page.splitlines() if line.startswith("#")}
     for name in TYPES:
@@ -184,7 +184,7 @@ def test_the_page_tells_of_every_type_and_its_links_lead_somewhere() -> None:
 # --- the command
 
 
-def test_it_writes_once_and_then_has_nothing_to_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_run_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path)]) == 0
     assert len(capsys.readouterr().out.splitlines()) == len(FILES)
     assert main([str(tmp_path)]) == 0

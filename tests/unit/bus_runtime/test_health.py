@@ -94,7 +94,7 @@ async def test_an_invalid_request_is_refused_and_the_next_one_answered(request_:
 
 
 @pytest.mark.parametrize("sent", [b"", b"\xff\x00", b"GET /healthz HT"])
-async def test_connections_without_a_whole_request_are_closed_and_keep_nobody_out(
+async def test_connections_without_a_complete_request_are_closed_and_block_no_client(
     sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "REQUEST_TIMEOUT_S", 0.05)

@@ -12,7 +12,7 @@ from bailiff_service.logs import configure_logs, logger
 from bailiff_service.metrics import METRICS, POOL_METRICS, ROLLUP_METRICS, Metrics, PoolMetricsCollector, metrics_table
 
 
-def test_a_line_is_one_json_object_with_service_instance_and_domain(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_is_one_json_object_with_service_instance_and_pool(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs("json", "info", service="admission", instance="one")
     logger(pool="a100").info("turn closed", seq=7)
     logger().debug("not shown")

@@ -1,4 +1,4 @@
-"""A pool in numbers: told by who works on it, and by nobody afterwards."""
+"""Pool metrics: exported by the owner of the pool, and by no replica afterwards."""
 
 from bailiff_core.model.evictions import ActiveEviction
 from bailiff_core.model.state import Eviction, Task
@@ -28,7 +28,7 @@ def test_an_eviction_has_come_as_far_as_the_slowest_of_its_tasks() -> None:
     assert len(STAGES) == 12
 
 
-def test_a_pool_is_told_of_only_while_somebody_works_on_it() -> None:
+def test_a_pool_is_exported_only_while_a_replica_owns_it() -> None:
     metrics = Metrics()
     with metrics.pools.export("pool-a", lambda: [(NODES, ("ready",), 3)]):
         assert b'bailiff_nodes{pool="pool-a",state="ready"} 3.0' in metrics.text()

@@ -147,7 +147,7 @@ async def test_an_end_for_a_reason_is_one_line_and_a_code(
     assert ("traceback" in logged) == (code is ExitCode.INTERNAL)
 
 
-async def test_of_several_reasons_the_one_that_explains_most_is_told() -> None:
+async def test_the_most_specific_of_several_reasons_is_reported() -> None:
     both = ExceptionGroup("", [BusUnavailable(), ValueError("x"), MustStop(ExitCode.CLOCK, "7 s apart")])
     assert await Stage(failing(both)).play() is ExitCode.CLOCK
     assert await Stage(failing(ExceptionGroup("", [BusUnavailable(), ValueError()]))).play() is ExitCode.INTERNAL
@@ -164,7 +164,7 @@ async def test_a_service_that_cancels_itself_has_ended_unasked() -> None:
     assert await Stage(failing(asyncio.CancelledError())).play() is ExitCode.INTERNAL
 
 
-async def test_a_service_that_does_not_stop_is_given_up() -> None:
+async def test_a_service_that_does_not_stop_is_abandoned() -> None:
     async def work(_: asyncio.Event) -> None:
         stage.host.request_stop("SIGTERM")
         stage.host.request_stop("SIGTERM")
@@ -199,7 +199,7 @@ def test_each_exit_code_says_what_it_means() -> None:
     assert len({code.__doc__ for code in ExitCode}) == len(ExitCode)
 
 
-async def test_a_host_that_is_cancelled_takes_its_service_along() -> None:
+async def test_cancelling_the_host_cancels_its_service() -> None:
     began, ended = asyncio.Event(), asyncio.Event()
 
     async def work(_: asyncio.Event) -> None:

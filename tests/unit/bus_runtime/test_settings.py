@@ -1,4 +1,4 @@
-"""Settings come from defaults, a file and the environment, and what is wrong with them is said in one sentence each."""
+"""Settings come from defaults, a file and the environment, and each error is one sentence."""
 
 from pathlib import Path
 
@@ -46,7 +46,7 @@ def test_a_service_starts_without_any_setting() -> None:
         ("s.yaml", "log_level: debug\ninstance: file\nkafka:\n  bootstrap: kafka:9092\n  username: u\n"),
     ],
 )
-def test_the_call_goes_before_the_environment_and_that_before_the_file(
+def test_arguments_override_the_environment_and_that_overrides_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str
 ) -> None:
     monkeypatch.setenv("BAILIFF_SETTINGS", str(file(tmp_path, name, text)))

@@ -1,4 +1,4 @@
-"""A signature vouches for one request, at one time, by whom the policy says the key belongs to."""
+"""A signature covers one request at one time, by the owner of the key in the policy."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def test_a_signed_request_counts_as_its_holders() -> None:
     assert verify(signed(), KEYS) == Identity("console", "signed")
 
 
-def test_a_holder_may_speak_for_names_below_its_own_and_for_no_others() -> None:
+def test_a_key_holder_may_act_for_names_below_its_own_and_no_others() -> None:
     assert verify(signed(actor="console/alice"), KEYS) == Identity("console/alice", "signed")
     for actor in ("mallory", "consolealice", "root"):
         with pytest.raises(InvalidMessage, match="wrong-actor"):

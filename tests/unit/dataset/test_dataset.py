@@ -1,4 +1,4 @@
-"""A log is given away: what its readers find in the folder, and what they do not."""
+"""A published dataset: what its folder contains, and what it does not."""
 
 import csv
 import dataclasses
@@ -24,7 +24,7 @@ PROJECTS = [{"name": "apollo", "quota": {"gpus": 4}, "created": 1_795_262_400}, 
 
 
 def moonshot() -> Story:
-    """A pool whose every name would give somebody away: a preemption from request to resumed, and jobs that end."""
+    """A pool whose every name would identify a person: a preemption from request to resumed, and jobs that end."""
     story = Story(policy(projects=PROJECTS, preemption={"scope": "pool", "quota_shields": False}), pool="houston")
     story.node("eagle-07", gpus=8, labels={"rack": "tranquility"}, model="NVIDIA H100 80GB s/n july", checkpoints="armstrong")
     story.runs("lander", gpus=8, project="apollo", user="neil", labels={"grant": "NAS-9"}, after=5 * DAY)
@@ -86,7 +86,7 @@ def contents(folder: Path) -> str:
     )
 
 
-def test_nothing_in_the_folder_says_who_it_was(log: Path, tmp_path: Path):
+def test_the_folder_contains_no_names(log: Path, tmp_path: Path):
     done = export(log, tmp_path / "set", "--licence", "CC-BY-4.0")
     assert done.exit_code == 0, done.output
     text = contents(tmp_path / "set")

@@ -1,4 +1,4 @@
-"""The month in data/: whole, small, what its generator makes, and nobody's names in it."""
+"""The month in data/: complete, small, reproducible by its generator, and without names."""
 
 import asyncio
 import gzip

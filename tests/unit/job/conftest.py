@@ -1,4 +1,4 @@
-"""A node for each test that asks for one, and TERM as a script finds it."""
+"""Fixtures: a node, and the default handling of TERM."""
 
 import signal
 from collections.abc import Iterator

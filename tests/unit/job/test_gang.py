@@ -45,7 +45,7 @@ class TestOneRank:
             Verdict.WAIT,
             Verdict.WAIT,
         ]
-        self.board[PROPOSED] = 15  # somebody raised it
+        self.board[PROPOSED] = 15  # another rank raised it
         assert self.decide(12) is Verdict.CONTINUE
         assert self.board[CONFIRMED] == 15
 
@@ -195,7 +195,7 @@ def test_workers_exit_together_or_not_at_all(nodes: list[JobNode], tmp_path: Pat
     """Spared between the save and the leaving: all see what the leader sees."""
     node = nodes[0]
     jobs = [Job(place(tmp_path / "c", node, rank=rank, world_size=2, worker=rank, workers=2)) for rank in range(2)]
-    ranks, spared = Ranks(jobs), []
+    ranks, cancelled = Ranks(jobs), []
 
     def pause(rank: int, step: int) -> float:
         if rank == 1 and step == 20:
@@ -206,8 +206,8 @@ def test_workers_exit_together_or_not_at_all(nodes: list[JobNode], tmp_path: Pat
 
     def save_and_cancel_eviction(folder: Path) -> None:
         save(folder)
-        if not spared:
-            spared.append(True)
+        if not cancelled:
+            cancelled.append(True)
             node.cancel_eviction()
 
     ranks.trainings[1].save = save_and_cancel_eviction  # type: ignore[method-assign]
@@ -259,7 +259,7 @@ def test_a_waiting_rank_is_released_by_cancellation_and_by_the_soft_deadline(nod
 
 
 def test_a_notice_after_a_cancelled_one_starts_anew(nodes: list[JobNode], tmp_path: Path) -> None:
-    """What was promised for the first says nothing about the second, even if nobody looked in between."""
+    """A step confirmed for the first notice does not count for the second, even without a check in between."""
     node = nodes[0]
     job = Job(place(tmp_path / "c", node, rank=0, world_size=2))
     node.notice()

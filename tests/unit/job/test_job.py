@@ -1,4 +1,4 @@
-"""One process and its notice: acknowledged, saved at the next step, left; or spared, or too late."""
+"""One process and its notice: acknowledged, saved at the next step, exited; or cancelled, or too late."""
 
 import logging
 import os
@@ -288,7 +288,7 @@ class TestAsync:
         step = training.one_step()
         assert training.job.should_checkpoint(step)
         training.job.checkpoint(step, save, wait=False)
-        training.weight = -1  # training goes on
+        training.weight = -1  # training continues
         assert node.stages() == ["acknowledged", "checkpoint_started", "saving_in_flight"]
         assert training.job.preempted
         threading.Timer(0.05, may_write.set).start()
@@ -368,7 +368,7 @@ def test_one_that_cannot_save_exits_after_the_soft_deadline(tmp_path: Path, node
 
 
 def test_no_wall_clock_anywhere() -> None:
-    """Somebody who sets the machine's clock changes nothing: the package reads only the clocks that `clock` has."""
+    """Setting the machine's clock changes nothing: the package reads only the clocks that `clock` has."""
     package = Path(bailiff_job.__file__).parent
     for path in package.rglob("*.py"):
         text = path.read_text()

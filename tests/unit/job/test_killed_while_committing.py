@@ -1,7 +1,7 @@
 """`kill -9` at every line that a commit executes: what is restored afterwards is always a verified checkpoint.
 
 A child commits step 2 over step 1 and is killed by a tracer at its nth line of the package. Every system call of a
-commit stands on a line of it, so each is met just before and, at the next line, just after.
+commit is on a line of it, so the kill comes just before each and, at the next line, just after.
 """
 
 import json

@@ -105,7 +105,7 @@ def test_all_damaged_is_none(tmp_path: Path) -> None:
     assert newest(store(tmp_path, 2)) == (None, 2)
 
 
-def test_so_many_stay(tmp_path: Path) -> None:
+def test_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
     saves = store(tmp_path, keep=2)
     for step in range(5):
         commit(saves, step)
@@ -292,7 +292,7 @@ class TestGang:
         damage_content(folders[3])
         assert restored(tmp_path, 2) == [9, 9]
 
-    def test_a_rank_that_never_speaks_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_rank_that_does_not_answer_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for rank in range(2):
             commit(store(tmp_path, rank=rank, world_size=2), 9)
         monkeypatch.setattr("bailiff_job.store.GANG_TIMEOUT_S", 0.0)

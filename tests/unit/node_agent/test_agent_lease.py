@@ -1,4 +1,4 @@
-"""What an agent makes of its lease: from when it counts, and what an agent that has outlived it does not do."""
+"""The lease of an agent: when it starts, and what an agent with an expired lease does not do."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ LEASE, MARGIN = 10 * SECOND, 6 * SECOND
 
 
 class Runtime(SimulatedRuntime):
-    """Keeps what it is told of the lease."""
+    """Records the leases that it gets."""
 
     capabilities = Capabilities()
     reported_lease: tuple[int, int] | None = None
@@ -120,7 +120,7 @@ async def test_the_lease_counts_from_when_the_report_was_sent(node: Node) -> Non
     assert node.incarnation != before
 
 
-async def test_a_command_that_waited_longer_than_the_lease_is_void(node: Node) -> None:
+async def test_a_command_delayed_beyond_the_lease_is_void(node: Node) -> None:
     await node.fence()
     node.agent.renew(node.clock[0])
     await node.agent.obey(node.start("first", 10))
@@ -135,7 +135,7 @@ async def test_a_command_that_waited_longer_than_the_lease_is_void(node: Node) -
     assert [(task.job, task.state) for task in to_report.tasks] == [("first", "running")]
     assert not [report for report in node.messages() if isinstance(report, TaskStartedReport)]
 
-    # What it is told under its new name, it does.
+    # It obeys commands to its new incarnation.
     node.agent.renew(node.clock[0])
     await node.fence()
     await node.agent.obey(node.start("third", 12))

@@ -125,7 +125,7 @@ async def test_the_tasks_of_a_gang_start_concurrently(node: Node, monkeypatch: p
 async def test_a_task_starts_while_another_one_is_evicted(node: Node) -> None:
     await node.agent.obey(start(node, "wide", 10, TaskAssignment(task=0), TaskAssignment(task=1)))
     await node.agent.obey(evict(node, "wide", 30, 1))
-    await node.agent.obey(start(node, "wide", 25, TaskAssignment(task=2)))  # ordered before, heard after
+    await node.agent.obey(start(node, "wide", 25, TaskAssignment(task=2)))  # ordered before, delivered after
     assert [report.task for report in messages(node, TaskStartedReport)] == [0, 1, 2]
     await node.agent.obey(start(node, "wide", 29, TaskAssignment(task=1)))
     assert [report.task for report in messages(node, TaskStartedReport)] == [0, 1, 2]
@@ -148,7 +148,7 @@ async def test_the_next_agent_still_knows_by_which_order_a_member_came(node: Nod
     assert (entry.state, entry.ordered_by) == ("exited", 10)
 
 
-async def test_a_start_that_an_agent_died_over_is_not_answered_with_the_end_of_the_member_before(node: Node) -> None:
+async def test_a_start_interrupted_by_an_agent_crash_is_not_answered_with_the_previous_members_exit(node: Node) -> None:
     await node.agent.obey(start(node, "wide", 10, TaskAssignment(task=0)))
     node.machine.kill(TaskKey("wide", 1, "0"))
     node.agent.context.fences.obey("wide", 1, {0: ()}, (1, 25))  # all that the agent came to do
@@ -163,7 +163,7 @@ async def test_a_start_that_an_agent_died_over_is_not_answered_with_the_end_of_t
 
 
 async def test_a_start_that_this_node_cannot_carry_out_is_answered(node: Node) -> None:
-    """A device may fall off the bus between decision and start; specs come from anybody. None may end the agent."""
+    """A device may fall off the bus between decision and start; specs come from any user. None may end the agent."""
     await node.agent.obey(start(node, "gone", 10, TaskAssignment(task=0, devices=("GPU-that-was-here",))))
     secrets = JobSpec(command="true", runtime="simulated", secrets={"TOKEN": "x" * 5000})
     await node.agent.obey(start(node, "secret", 11, TaskAssignment(task=0)).model_copy(update={"spec": secrets}))
@@ -176,11 +176,11 @@ async def test_a_start_that_this_node_cannot_carry_out_is_answered(node: Node) -
     assert "'process'" in refused["other"]
 
 
-async def test_what_was_obeyed_by_orders_that_are_lost_does_not_outweigh_what_the_log_still_holds(node: Node) -> None:
-    """The log was cut short: it holds the eviction, and has forgotten that the job was spared after it."""
+async def test_fences_of_lost_commands_do_not_outrank_commands_of_the_log(node: Node) -> None:
+    """The log was cut short: it holds the eviction, and has lost the cancellation of the eviction after it."""
     await node.agent.obey(start(node, "low", 10, TaskAssignment(task=0)))
-    spared = {**node.common(), "sender": "executor", "job": "low", "attempt": 1, "tasks": (0,)}
-    await node.agent.obey(CancelEviction.model_validate({**spared, "ordered_by": RecordRef(epoch=1, seq=40)}))
+    cancellation = {**node.common(), "sender": "executor", "job": "low", "attempt": 1, "tasks": (0,)}
+    await node.agent.obey(CancelEviction.model_validate({**cancellation, "ordered_by": RecordRef(epoch=1, seq=40)}))
     await node.agent.obey(evict(node, "low", 30, 0))
     assert not node.agent.context.evictions.running(), "a sender of the same epoch is merely late"
     await node.agent.obey(evict(node, "low", 30, 0).model_copy(update={"sender_epoch": 2}))

@@ -1,4 +1,4 @@
-"""An agent and tasks that talk: stages in their order, deadlines by who listens, and nothing told twice or lost over a restart.
+"""Eviction stages of tasks with the job contract: their order, deadlines, and no report lost or sent twice over a restart.
 
 Time is virtual: nothing here waits.
 """
@@ -105,7 +105,7 @@ class World:
     async def evict(self, grace: int = 150, term_after: int | None = 120) -> None:
         await self.agent.obey(Evict(sender="executor", **self.common(9), **self.leaves(grace, term_after)))
 
-    async def spare(self, seq: int = 20) -> None:
+    async def cancel_eviction(self, seq: int = 20) -> None:
         await self.agent.obey(CancelEviction(sender="executor", **self.common(seq), tasks=(0,)))
 
     async def together(self, step: int, *, agreed: bool = False) -> None:
@@ -115,7 +115,7 @@ class World:
         return [report for report in self.sent_reports if isinstance(report, kind)]
 
     def stages(self) -> list[tuple[str, int]]:
-        """Each with its seconds since the notice, in the order in which they were told."""
+        """Each with its seconds since the notice, in the order of the reports."""
         return [(report.stage, round(report.elapsed / SECOND)) for report in self.of(EvictionStageReport)]
 
 
@@ -310,7 +310,7 @@ async def test_an_eviction_is_cancelled_while_the_job_saves_and_the_next_one_sta
     await world.evict()
     await asyncio.sleep(30)
     assert [stage for stage, _ in world.stages()] == ["noticed", "acknowledged", "checkpoint_started"]
-    await world.spare()
+    await world.cancel_eviction()
     assert len(world.of(TaskEvictionCancelledReport)) == 1
     assert world.machine.notice_of(KEY) is None
     await asyncio.sleep(300)
@@ -329,14 +329,14 @@ async def test_a_cancelled_eviction_stays_cancelled_for_the_next_agent_and_a_rep
     await world.starts("10:60")
     await world.evict()
     await asyncio.sleep(1)
-    await world.spare()
+    await world.cancel_eviction()
     await world.agent_dies()
     await world.agent_starts()
     await asyncio.sleep(300)
     await world.agent.obey(
         Fence(node="n1", incarnation=world.agent.context.incarnation.incarnation, sender="admission", sender_epoch=1)
     )
-    await world.spare()
+    await world.cancel_eviction()
     assert (
         len(world.of(TaskEvictionCancelledReport)),
         world.of(TaskExitedReport),
@@ -349,7 +349,7 @@ async def test_an_eviction_cannot_be_cancelled_after_term(world: World) -> None:
     await world.starts(None, BAILIFF_SIM_ON_TERM="exit:0:20")
     await world.evict()
     await asyncio.sleep(1)
-    await world.spare()
+    await world.cancel_eviction()
     assert (len(world.of(TaskCancelEvictionRefusedReport)), world.of(TaskEvictionCancelledReport)) == (1, [])
     await asyncio.sleep(30)
     assert len(world.of(TaskExitedReport)) == 1
@@ -360,7 +360,7 @@ async def test_an_eviction_cannot_be_cancelled_after_term(world: World) -> None:
 
 @story
 async def test_a_task_that_outlives_its_kill_has_its_device_quarantined_and_is_not_released(world: World) -> None:
-    """It waits for a device that answers no more. Nobody gets the device, and its room is not said to be free."""
+    """It waits for a device that answers no more. The device is not allocated, and its resources are not reported as free."""
     gpu = world.inventory.list()[0].id
     await world.starts(None, task=TaskAssignment(task=0, devices=(gpu,)), BAILIFF_SIM_ON_TERM="ignore")
     world.machine.kill = lambda _: None  # type: ignore[method-assign]

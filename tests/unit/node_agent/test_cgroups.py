@@ -1,4 +1,4 @@
-"""Tasks in cgroups of their own: what gets away from everybody else is found, ended, and seen to be gone."""
+"""Tasks in cgroups of their own: stray processes are found, killed, and seen to be gone."""
 
 import asyncio
 import os
@@ -76,7 +76,7 @@ async def test_stray_processes_are_killed(agent: ProcessRuntime, groups: Cgroups
     assert agent.pids(KEY) == ()
 
 
-async def test_limits_stand_where_the_host_hands_them_down(agent: ProcessRuntime, groups: Cgroups, tmp_path: Path) -> None:
+async def test_limits_are_set_where_the_host_delegates_them(agent: ProcessRuntime, groups: Cgroups, tmp_path: Path) -> None:
     await starts(agent, "exec sleep 300", tmp_path)
     limit = groups.base / str(KEY) / "memory.max"
     if not limit.exists():

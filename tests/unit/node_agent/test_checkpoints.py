@@ -1,4 +1,4 @@
-"""Where a task is told that it can go on: the newest whole checkpoint of its own, whatever else lies there."""
+"""The checkpoint that a task resumes from: the newest complete one of its own, whatever other files exist."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What a container printed comes into its log once, also when the engine breaks off and tells some of it again."""
+"""Output of a container is in its log once, also when the engine disconnects and repeats some of it."""
 
 from collections.abc import Iterator
 from pathlib import Path

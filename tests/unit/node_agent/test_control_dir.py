@@ -1,4 +1,4 @@
-"""The wall between a job and its node: what the job finds in its control directory, and what becomes of what it says."""
+"""The control directory between a job and its node: its content, and the job's messages."""
 
 import asyncio
 import contextlib
@@ -74,7 +74,7 @@ async def exit_of(agent: ProcessRuntime) -> Exit:
 # --- what lies there
 
 
-async def test_the_folder_is_there_before_the_task_and_its_owners_alone(agent: ProcessRuntime, tmp_path: Path) -> None:
+async def test_the_folder_exists_before_the_task_and_is_private_to_its_owner(agent: ProcessRuntime, tmp_path: Path) -> None:
     looks = "import os, sys; c = os.environ['BAILIFF_CONTROL_DIR']; print(sorted(os.listdir(c)), os.path.getsize(c + '/steps'))"
     control = await starts(agent, tmp_path, looks)
     await exit_of(agent)
@@ -135,7 +135,7 @@ async def test_the_next_agent_polls_tasks_with_a_notice_fast(agent: ProcessRunti
     await later.close()
 
 
-# --- what is said
+# --- messages
 
 
 async def test_a_message_is_on_disk_when_it_is_answered(agent: ProcessRuntime, tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ async def test_a_supervisor_keeps_the_deadlines_of_an_agent_that_died(agent: Pro
     await later.close()
 
 
-async def test_it_lets_the_agent_go_first(agent: ProcessRuntime, tmp_path: Path) -> None:
+async def test_the_supervisor_gives_the_agent_precedence(agent: ProcessRuntime, tmp_path: Path) -> None:
     counts = "import signal, time; signal.signal(15, lambda *_: open('asked', 'a').write('x')); open('ready', 'w')"
     await starts(agent, tmp_path, counts + "\nwhile True: time.sleep(300)")
     await until((tmp_path / "ready").exists)

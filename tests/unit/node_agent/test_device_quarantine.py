@@ -1,4 +1,4 @@
-"""Devices that an agent gives to nobody: what its tasks leave behind, what strangers use, what breaks."""
+"""Devices that an agent quarantines: leftover memory, foreign processes, faults."""
 
 import asyncio
 import json
@@ -85,9 +85,9 @@ class Host:
         return [report for report in found if not kinds or isinstance(report, kinds)]
 
     async def says(self, kind: type, times: int = 1) -> Any:
-        """The newest report of this kind, once there are so many."""
+        """Waits for this many reports of this kind; returns the newest."""
         async with asyncio.timeout(20):
-            while len(self.messages(kind)) < times:  # noqa: ASYNC110 - reports are a file, which nobody announces
+            while len(self.messages(kind)) < times:  # noqa: ASYNC110 - reports are a file without notification
                 await asyncio.sleep(0.005)
         return self.messages(kind)[-1]
 
@@ -148,7 +148,7 @@ async def test_a_device_with_memory_in_use_after_its_task_is_quarantined_until_i
     found = dirty.quarantine
     assert (dirty.device, found.reason, found.job, found.reading.memory_used) == (GPU, "not-free", "leaky", GIB)
     assert dirty.quarantine.detail == "after its task 1024 MiB are in use"
-    released = await host.says(TaskReleasedReport)  # the rest of its room is free: its processes are gone
+    released = await host.says(TaskReleasedReport)  # its other resources are free: its processes are gone
     assert [reading.memory_used for reading in released.after] == [GIB]
     await host.start("next", GPU)
     assert "is quarantined" in (await host.says(TaskStartRefusedReport)).reason
@@ -310,8 +310,8 @@ async def test_a_task_over_its_share_is_reported(begin: Any) -> None:
     assert (over.job, over.device, over.used_bytes, over.share_bytes) == ("greedy", GPU, 50 * GIB, 40 * GIB)
 
 
-async def test_the_release_of_a_sharer_is_its_own(begin: Any) -> None:
-    """One leaves, the other one's memory says nothing about it; a dirty device is in nobody's way who is on it already."""
+async def test_a_task_on_a_shared_device_is_released_alone(begin: Any) -> None:
+    """One is released although the other uses memory; a quarantined device does not affect tasks already on it."""
     host = await begin()
     await host.start("stays", GPU, gpu_share_milli=500)
     await host.start("leaves", GPU, gpu_share_milli=500)

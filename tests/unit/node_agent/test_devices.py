@@ -1,4 +1,4 @@
-"""GPUs: what is there, who is on it, and when one may be given to the next."""
+"""GPUs: inventory, processes on them, and when one may be allocated again."""
 
 import asyncio
 import os

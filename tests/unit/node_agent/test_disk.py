@@ -1,4 +1,4 @@
-"""What the agent must still know after a crash or a power loss, on a real folder and on its twin in memory."""
+"""The agent's durable state after a crash or a power loss, in a real folder and in memory."""
 
 import multiprocessing
 import subprocess
@@ -213,7 +213,7 @@ def test_reports_are_numbered_without_a_gap_and_kept_until_sent(disk: Reopen) ->
     assert reports.unsent() == [(2, b"c")]
 
 
-def test_the_spool_goes_on_after_a_restart(disk: Reopen) -> None:
+def test_the_spool_continues_after_a_restart(disk: Reopen) -> None:
     before = Reports(disk())
     every_byte = bytes(range(256))
     before.append(b"a")

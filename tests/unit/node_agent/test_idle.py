@@ -1,4 +1,4 @@
-"""Tasks whose GPUs do nothing: who is told of, and when."""
+"""Tasks with idle GPUs: which are reported, and when."""
 
 from bailiff_node_agent.devices import SimulatedInventory
 from bailiff_node_agent.idle import IdleChange, IdleMonitor

@@ -1,4 +1,4 @@
-"""The agents' link to Kafka, in virtual time: what was sent while it was away is read when it is back."""
+"""The agents' link to Kafka, in virtual time: commands sent during an outage are read after it."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""A task whose agent is not heard any more: its supervisor stops it in time, by itself; all with real processes."""
+"""A task whose agent does not renew the lease: its supervisor stops it in time; with real processes."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ async def leased_for(agent: ProcessRuntime, seconds: float, command: str, folder
     agent.renew(in_s(3600), grace)
     await run(agent, command, folder)
     await until_it_listens(folder)
-    over = in_s(LEASE_POLL_S + seconds)  # leases are not made shorter in life, so nobody looks for that
+    over = in_s(LEASE_POLL_S + seconds)  # leases are never shortened, so that is not checked
     agent.renew(over, grace)
     return over
 
@@ -68,7 +68,7 @@ def lives(pid: int) -> bool:
 
 
 def take_away(folder: Path) -> None:
-    """At one moment: what is written below it meanwhile is gone, too, and in nobody's way."""
+    """Atomically: files written below it meanwhile are removed, too."""
     shutil.rmtree(folder.rename(folder.with_name("taken")))
 
 

@@ -1,4 +1,4 @@
-"""Stories of jobs, agents and supervisors that end in every order; all of them with real processes."""
+"""Jobs, agents and supervisors that end in every order, with real processes."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ WAITS = "while :; do sleep 0.02; done"
 
 
 def processes_of(folder: Path) -> list[int]:
-    """Whoever works in the folder or carries its name: jobs, supervisors and agents of this test."""
+    """Processes that work in the folder or carry its name: jobs, supervisors and agents of this test."""
     found = []
     for process in scan():
         if process.pid != os.getpid():
@@ -314,7 +314,7 @@ async def test_what_an_agent_left_half_made_or_half_removed_is_cleared_away(agen
 async def test_forgetting_a_task_before_its_supervisor_has_exited_is_harmless(agent: ProcessRuntime, tmp_path: Path) -> None:
     await run(agent, "true", tmp_path)
     while not (agent.task_dir(KEY) / "exit.json").exists():
-        pass  # without a turn of the event loop, so that the agent has not heard of the end yet
+        pass  # without an iteration of the event loop, so that the agent does not know of the exit yet
     await agent.forget(KEY)
     other = TaskKey("other", 0, "0")
     await agent.start(Launch(other, "exit 3"))

@@ -1,4 +1,4 @@
-"""Runtimes and device inventories are found by name, and say what they can do."""
+"""Runtimes and device inventories are found by name, and declare their capabilities."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a task is told and given of its GPUs, as a process and in a container: whole ones, and parts of them."""
+"""Whole GPUs and GPU shares of a task: its environment and devices, as a process and in a container."""
 
 from pathlib import Path
 from typing import Any

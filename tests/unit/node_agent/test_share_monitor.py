@@ -1,4 +1,4 @@
-"""Tasks that share a GPU: what holds them to their share, and who is told when they exceed it."""
+"""Tasks that share a GPU: how shares are enforced, and which excess is reported."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -22,13 +22,13 @@ def test_a_task_that_exceeds_its_share_is_reported_once_each_time() -> None:
         inventory.attach(GPU, pid)
     inventory.fail(GPU, use_bytes=25 * GIB)
     both = [SharingTask(GREEDY, (GPU,), Fraction(1, 2), (7, 8)), SharingTask(MODEST, (GPU,), Fraction(1, 2), (9,))]
-    sharers = ShareMonitor(inventory)
-    assert sharers.check(both) == [ShareExceeded(GREEDY, GPU, 50 * GIB, 40 * GIB)]
-    assert sharers.check(both) == []
+    monitor = ShareMonitor(inventory)
+    assert monitor.check(both) == [ShareExceeded(GREEDY, GPU, 50 * GIB, 40 * GIB)]
+    assert monitor.check(both) == []
     inventory.fail(GPU, use_bytes=20 * GIB)
-    assert sharers.check(both) == []
+    assert monitor.check(both) == []
     inventory.fail(GPU, use_bytes=25 * GIB)
-    assert [over.key for over in sharers.check(both)] == [GREEDY]
+    assert [over.key for over in monitor.check(both)] == [GREEDY]
 
 
 def test_a_device_without_usage_by_process_reports_no_task() -> None:

@@ -1,4 +1,4 @@
-"""What an agent measures on the GPUs that tasks hold, and that nothing waits where it cannot be sent."""
+"""Telemetry of allocated GPUs, and that nothing blocks where it cannot be sent."""
 
 import asyncio
 import contextlib
@@ -35,7 +35,7 @@ def test_devices_that_tasks_hold_are_measured_and_no_others() -> None:
     assert set(measure(devices, {})) == set()
 
 
-async def test_looks_are_sent_with_the_time_that_they_stand_for() -> None:
+async def test_samples_are_sent_with_the_time_that_they_cover() -> None:
     cluster, boots = MemoryCluster(clock=lambda: 0), itertools.count(0, 20_000)
     cluster.create_topics(pools=1)
     context = SimpleNamespace(node=NodeDeclaration(name="n1", pool="pool-a", gpus="3xH100-80GB"), inventory=inventory())
@@ -55,7 +55,7 @@ async def test_looks_are_sent_with_the_time_that_they_stand_for() -> None:
                 await asyncio.sleep(0.001)
             assert sent() == []
             holding[ONE] = ["train-1"]
-            while len(sent()) < 2:  # noqa: ASYNC110 - the bus in memory tells nobody
+            while len(sent()) < 2:  # noqa: ASYNC110 - the in-memory bus has no notification
                 await asyncio.sleep(0.001)
     finally:
         work.cancel()

@@ -248,7 +248,7 @@ def test_an_agent_that_is_not_root_or_is_configured_so_runs_all_tasks_as_itself(
     assert Users("submitter", is_root=False).of("alice") is None
 
 
-def test_a_way_that_is_closed_is_named(folder: Path) -> None:
+def test_an_inaccessible_path_is_named(folder: Path) -> None:
     user = Users("submitter").of(SUBMITTER)
     assert user is not None
     (folder / "state" / "n1").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What a record adds to the figures, told in stories; and that it is the same however the log was read."""
+"""What each record adds to the aggregates, and that they do not depend on how the log was read."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -77,7 +77,7 @@ def story() -> Story:
     return story
 
 
-def test_a_preemption_is_one_eviction_with_its_verb_and_right(story: Story) -> None:
+def test_a_preemption_is_one_eviction_with_its_action_and_cause(story: Story) -> None:
     story.submit("urgent", gpus=8, cls="inference")
     story.propose()
     story.yields("train-1")
@@ -109,7 +109,7 @@ def test_use_is_summed_over_log_time_and_lasts_until_the_gpus_are_seen_free(stor
     assert found.one("available") == 8_000 * (2 * HOUR + 32 * SECOND)
 
 
-def test_what_agents_see_doing_nothing_is_idle_until_it_works_again(story: Story) -> None:
+def test_gpus_reported_idle_count_as_idle_until_they_work_again(story: Story) -> None:
     story.cycle(facts.TaskIdle(**story.at("train-1", 0), duration=MINUTE))
     story.cycle(facts.TaskIdle(**story.at("train-1", 0), idle=False), after=10 * MINUTE)
     story.cycle(facts.ClockAdvanced(), after=HOUR)
@@ -121,7 +121,7 @@ def test_a_step_of_the_clock_is_no_time(story: Story) -> None:
     assert counted(story).of("used") == {("",): 8_000 * (HOUR + 2 * SECOND)}
 
 
-def test_a_job_waits_from_its_request_to_its_start_and_its_class_is_told_if_that_was_late(story: Story) -> None:
+def test_pending_time_runs_from_request_to_start_and_late_starts_count_for_the_class(story: Story) -> None:
     classes = [entry.model_dump(mode="json") for entry in DEFAULT_POLICY.priority_classes]
     for entry in classes:
         entry["start_slo"] = {"p95": "10s", "p99": "2h"} if entry["name"] == "inference" else {}
@@ -137,7 +137,7 @@ def test_a_job_waits_from_its_request_to_its_start_and_its_class_is_told_if_that
     assert found.of("pending")["inference",] == 20 * SECOND
 
 
-def test_thrash_is_a_victim_that_had_only_just_come_back(story: Story) -> None:
+def test_thrash_is_the_eviction_of_a_job_that_has_just_resumed(story: Story) -> None:
     for round_ in range(2):
         story.submit(f"urgent-{round_}", gpus=8, cls="inference", after=10 * MINUTE)
         story.propose()
@@ -153,7 +153,7 @@ def test_thrash_is_a_victim_that_had_only_just_come_back(story: Story) -> None:
     assert [(window.repeat_evictions, window.thrash_permille) for window in hours] == [(1, 500)]
 
 
-def test_projects_are_held_against_what_they_were_entitled_to() -> None:
+def test_the_usage_of_projects_is_compared_with_their_entitlement() -> None:
     story = Story(policy(projects=[project("lab", 4), project("ward", 4)]))
     story.node("n1", gpus=8)
     story.submit("big", gpus=8, project="lab", cls="train")
@@ -206,7 +206,7 @@ def assert_window(window: RollupWindow, truth: Any) -> None:
 
 
 @pytest.mark.parametrize("every", [1, 7, 100])
-def test_whoever_goes_on_from_what_was_stored_has_the_same(day: list[Wire], every: int) -> None:
+def test_a_roll_up_restored_from_its_store_has_the_same_aggregates(day: list[Wire], every: int) -> None:
     wires = day[:400]
     straight, interrupted = Counter("pool-a").feed(wires), Counter("pool-a")
     for at in range(0, len(wires), every):

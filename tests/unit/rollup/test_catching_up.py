@@ -1,4 +1,4 @@
-"""A roll-up that begins with a long log: what it says of itself meanwhile."""
+"""A roll-up that starts on a long log: what it exports meanwhile."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What Prometheus is told of a pool: also before anything happened in it, and while its log is quiet."""
+"""Metrics of a pool: also before its first event, and while its log is quiet."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def pool_of_two(**parts: Any) -> Story:
     return story
 
 
-def test_what_can_come_is_told_as_zero_before_it_does() -> None:
+def test_series_are_exported_as_zero_before_their_first_event() -> None:
     scraped = Scraped(pool_of_two())
     assert scraped("bailiff_evictions_total", action="preempt", rule="priority") == 0
     assert scraped("bailiff_evictions_total", action="evict", rule="drain") == 0
@@ -50,7 +50,7 @@ def test_what_can_come_is_told_as_zero_before_it_does() -> None:
     assert scraped("bailiff_starts_late_total", priority_class="inference", percent="99") == 0
 
 
-def test_a_class_without_a_promise_has_none_and_cannot_be_late() -> None:
+def test_a_class_without_a_start_slo_exports_none_and_has_no_late_starts() -> None:
     scraped = Scraped(pool_of_two())
     assert scraped("bailiff_start_slo_seconds", priority_class="inference", percent="95") == 30
     assert scraped("bailiff_start_slo_seconds", priority_class="inference", percent="99") == 120
@@ -58,7 +58,7 @@ def test_a_class_without_a_promise_has_none_and_cannot_be_late() -> None:
     assert scraped("bailiff_starts_late_total", priority_class="train", percent="95") is None
 
 
-def test_what_projects_want_and_may_have_is_as_of_the_last_record_and_not_of_the_last_look() -> None:
+def test_demand_and_fair_share_are_as_of_the_last_record_and_not_of_the_last_sample() -> None:
     story = pool_of_two()
     story.submit("first", gpus=8, project="lab", after=MINUTE)
     story.started("first", after=SECOND)

@@ -1,4 +1,4 @@
-"""What agents measured, summed up by project and window; and that a crash between two looks changes nothing."""
+"""Telemetry summed by project and window; a crash between two samples changes nothing."""
 
 import json
 from random import Random
@@ -30,7 +30,7 @@ def gpu_seconds(telemetry: TelemetryRollup, name: str) -> dict[str, float]:
     return {project: amount / (100 * SECOND) for (project,), amount in of(telemetry.totals, name).items()}
 
 
-def test_a_look_counts_for_the_project_and_for_all_above_it() -> None:
+def test_a_sample_counts_for_the_project_and_its_ancestors() -> None:
     telemetry = TelemetryRollup()
     assert list(telemetry.count(MIDNIGHT, look(device("train-1"), device("train-2", busy=100)), PATHS)) == []
     assert gpu_seconds(telemetry, "gpu") == {"vision": 15, "speech": 15, "research": 30, "": 30}
@@ -39,35 +39,35 @@ def test_a_look_counts_for_the_project_and_for_all_above_it() -> None:
     assert of(telemetry.totals, "memory")[("",)] == 160 * GIB * 15 * SECOND
 
 
-def test_a_gpu_that_several_share_counts_once() -> None:
+def test_a_shared_gpu_counts_once() -> None:
     telemetry = TelemetryRollup()
     list(telemetry.count(MIDNIGHT, look(device("train-1", "train-1", "train-2")), PATHS))
     assert gpu_seconds(telemetry, "gpu") == {"vision": 10, "speech": 5, "research": 15, "": 15}
 
 
-def test_where_nobody_can_tell_how_busy_a_gpu_is_its_memory_counts_alone() -> None:
+def test_without_utilization_only_memory_counts() -> None:
     telemetry = TelemetryRollup()
     list(telemetry.count(MIDNIGHT, look(device("train-1", busy=None)), PATHS))
     assert gpu_seconds(telemetry, "gpu") == {}
     assert set(of(telemetry.totals, "memory")) == {("vision",), ("research",), ("",)}
 
 
-def test_a_job_that_is_not_known_any_more_counts_for_the_pool_alone() -> None:
+def test_an_unknown_job_counts_for_the_pool_alone() -> None:
     telemetry = TelemetryRollup()
     list(telemetry.count(MIDNIGHT, look(device("gone")), PATHS))
     assert gpu_seconds(telemetry, "gpu") == {"": 15}
 
 
-def test_windows_are_told_when_something_newer_comes() -> None:
-    telemetry, told = TelemetryRollup(), list[TelemetryWindow]()
+def test_windows_are_published_when_a_newer_sample_arrives() -> None:
+    telemetry, published = TelemetryRollup(), list[TelemetryWindow]()
     for number in range(5):
-        told += telemetry.count(MIDNIGHT + number * 30 * SECOND, look(device("train-1"), seconds=30), PATHS)
-    told += telemetry.count(MIDNIGHT + 61 * MINUTE, look(device("train-1"), seconds=30), PATHS)
-    assert [(each.window, (each.begin - MIDNIGHT) // MINUTE, each.end - each.begin) for each in told] == [
+        published += telemetry.count(MIDNIGHT + number * 30 * SECOND, look(device("train-1"), seconds=30), PATHS)
+    published += telemetry.count(MIDNIGHT + 61 * MINUTE, look(device("train-1"), seconds=30), PATHS)
+    assert [(each.window, (each.begin - MIDNIGHT) // MINUTE, each.end - each.begin) for each in published] == [
         ("1m", 0, MINUTE), ("1m", 1, MINUTE), ("1m", 2, MINUTE), ("1h", 0, 60 * MINUTE),
     ]  # fmt: skip
-    whole = {window.window: window.projects[0] for window in told[2:]}
-    assert [each.name for each in told[0].projects] == ["", "research", "vision"]
+    whole = {window.window: window.projects[0] for window in published[2:]}
+    assert [each.name for each in published[0].projects] == ["", "research", "vision"]
     assert (whole["1h"].gpu_ms, whole["1h"].busy_gpu_ms) == (150_000, 75_000)
     assert (whole["1h"].memory_used_mib_s, whole["1h"].memory_mib_s) == (20 * 1024 * 150, 80 * 1024 * 150)
     assert whole["1m"].gpu_ms == 30_000
@@ -79,11 +79,11 @@ def test_what_is_read_again_after_a_crash_comes_to_the_same(crash_after: int) ->
     looks = [(place, look(device("train-1", busy=10 * place.offset))) for place in places]
 
     def counted(aggregates: Aggregates, begin: int, end: int) -> list[TelemetryWindow]:
-        told = []
+        published = []
         for message, body in looks[begin:end]:
-            told += aggregates.telemetry.count(message.time, body, PATHS)
+            published += aggregates.telemetry.count(message.time, body, PATHS)
             aggregates.telemetry.advance_past(message)
-        return told
+        return published
 
     whole, stopped = Aggregates(), Aggregates()
     windows = counted(whole, 0, 6)

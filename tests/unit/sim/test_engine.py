@@ -40,7 +40,7 @@ def test_a_job_runs_as_long_as_it_takes() -> None:
     assert not b.evictions
 
 
-def test_who_saves_in_time_loses_nothing_but_the_restart() -> None:
+def test_a_job_that_saves_in_time_loses_only_the_restart() -> None:
     world = World()
     world.job("train", at=0, runs=HOUR, gpus=8, save_time=20 * SECOND, restart_cost=MINUTE)
     world.job("serve", at=10 * MINUTE, runs=5 * MINUTE, gpus=4, cls="inference")
@@ -52,7 +52,7 @@ def test_who_saves_in_time_loses_nothing_but_the_restart() -> None:
     assert reread.kinds["PreemptionDecided"] == 1
 
 
-def test_who_does_not_listen_loses_what_came_after_its_last_checkpoint() -> None:
+def test_a_job_that_ignores_its_notice_loses_the_work_since_its_last_checkpoint() -> None:
     world = World()
     world.job("train", at=0, runs=HOUR, gpus=8, checkpoint_every=4 * MINUTE)
     world.job("serve", at=10 * MINUTE, runs=5 * MINUTE, gpus=8, cls="inference")
@@ -64,7 +64,7 @@ def test_who_does_not_listen_loses_what_came_after_its_last_checkpoint() -> None
     assert reread.kinds["TaskProgressed"] == 1, "the core knew of the checkpoint when it chose"
 
 
-def test_who_is_too_slow_is_killed_at_the_end_of_its_grace() -> None:
+def test_a_job_that_is_too_slow_is_killed_at_the_end_of_its_grace() -> None:
     world = World()
     world.job("train", at=0, runs=HOUR, gpus=8, save_time=5 * MINUTE)
     world.job("serve", at=10 * MINUTE, runs=5 * MINUTE, gpus=8, cls="inference")
@@ -73,19 +73,19 @@ def test_who_is_too_slow_is_killed_at_the_end_of_its_grace() -> None:
     assert result.jobs["train"].lost == 10 * MINUTE
 
 
-def test_a_machine_that_fails_is_noticed_as_it_would_be_and_its_jobs_come_back() -> None:
+def test_a_failed_machine_is_detected_by_its_silence_and_its_jobs_resume() -> None:
     world = World("2x4")
     world.job("gang", at=0, runs=HOUR, gpus=4, tasks=2, checkpoint_every=10 * MINUTE)
     world.fails("node-0001", at=25 * MINUTE, back_after=2 * HOUR)
     result, reread = run(world)
     gang = result.jobs["gang"]
     assert reread.kinds["NodeLost"] == 1
-    assert gang.lost == 5 * MINUTE, "it stood still from the failure on, whoever knew of it"
+    assert gang.lost == 5 * MINUTE, "it made no progress from the failure on, detected or not"
     assert gang.ended - gang.submitted == 25 * MINUTE + 2 * HOUR + 40 * MINUTE
     assert gang.evictions == {"lost": 1} or gang.evictions == {"gang-failure": 1}
 
 
-def test_a_machine_that_boots_again_before_it_is_given_up_takes_work_at_once() -> None:
+def test_a_machine_that_reboots_before_it_is_lost_takes_work_at_once() -> None:
     world = World()
     world.job("a", at=0, runs=HOUR)
     world.fails("node-0000", at=10 * MINUTE, back_after=3 * MINUTE)
@@ -114,7 +114,7 @@ def test_delays_of_starts_and_releases_count() -> None:
     assert result.jobs["b"].waited == HOUR + 10 * SECOND + 5 * SECOND + 10 * SECOND
 
 
-def test_what_waits_for_ever_does_not_hang_the_run() -> None:
+def test_a_job_that_is_pending_for_ever_does_not_hang_the_run() -> None:
     world = World()
     world.job("serving", at=0, runs=1 << 62, gpus=8, cls="inference")
     world.job("b", at=MINUTE, runs=HOUR, gpus=8, cls="inference")
@@ -160,7 +160,7 @@ def test_the_same_run_has_the_same_bytes_whatever_the_order_of_hashes() -> None:
     assert len(found) == 1
 
 
-def test_the_digest_is_that_of_the_bytes_though_nobody_wants_them() -> None:
+def test_the_digest_covers_the_bytes_also_if_they_are_not_kept() -> None:
     world = random_world(Random(11), 12)
     kept: list[tuple[Record, Wire]] = []
     with_bytes = Simulation(world.workload(), policy(), sink=lambda record, wire: kept.append((record, wire))).run()

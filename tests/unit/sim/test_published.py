@@ -1,4 +1,4 @@
-"""The simulator against figures that others have published, and against a scheduler written down independently."""
+"""The simulator against published figures, and against an independent scheduler."""
 
 from fractions import Fraction
 from heapq import heappop, heappush
@@ -63,7 +63,7 @@ def test_single_gpus_wait_as_erlangs_table_says(servers: int, load: Fraction, ta
 
 
 def first_come_first_served(jobs: list[tuple[int, int, int]], gpus: int) -> list[int]:
-    """Start of each job (arrival, run time, GPUs), in order, on one pool of GPUs: by hand, second by second nowhere."""
+    """Start of each job (arrival, run time, GPUs), in order, on one pool of GPUs, without the simulator."""
     starts: list[int] = []
     free_at = [0] * gpus
     earliest = 0
@@ -76,7 +76,7 @@ def first_come_first_served(jobs: list[tuple[int, int, int]], gpus: int) -> list
 
 
 @pytest.mark.parametrize("gpus", [8, 16])
-def test_tiresias_jobs_start_first_come_first_served_as_by_hand(gpus: int) -> None:
+def test_tiresias_jobs_start_as_an_independent_first_come_first_served_computes(gpus: int) -> None:
     """On one large machine there is no fragmentation, so FIFO has just one right answer. The engine is never later on average:
 
     its backfill lets jobs pass the head of the queue, where that does not delay it.
@@ -93,7 +93,7 @@ def test_tiresias_jobs_start_first_come_first_served_as_by_hand(gpus: int) -> No
 
 def shortest_first(jobs: list[tuple[float, float, int]], cost: float) -> list[float]:
     """JCT of each job (arrival, run time, GPUs), in seconds, on 8 machines of 8: at each arrival and end all of them are placed
-    anew, the least time left first, as Muri's authors simulate it. cost: what each such moment costs whoever runs.
+    anew, the least time left first, as Muri's authors simulate it. cost: cost of each such moment for running jobs.
     """
     coming = sorted(jobs, reverse=True)
     here: list[list[float]] = []  # time left, GPUs, arrival, whether it runs
@@ -132,7 +132,7 @@ def srtf(name: str) -> tuple[float, float, float]:
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.long if name != "trace3" else ()) for name in MURI_SRTF])
 def test_shortest_remaining_time_first_comes_to_what_muris_figure_9_has(name: str) -> None:
-    """A little less than what was published, because theirs charges whoever runs a start at every arrival and end of a job."""
+    """A little less than what was published, because theirs charges running jobs a start at every arrival and end of a job."""
     mean, makespan, slowest = srtf(name)
     published = MURI_SRTF[name]
     assert published[0] * 0.9 < mean < published[0]

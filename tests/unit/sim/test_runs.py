@@ -1,4 +1,4 @@
-"""Runs of several schedulers, what is counted of them, and the manifest that says all of it again."""
+"""Runs of several schedulers, their statistics, and the manifest that reproduces them."""
 
 import json
 from dataclasses import replace
@@ -37,13 +37,13 @@ def run_of(world: World) -> Run:
 @pytest.mark.slow
 def test_a_manifest_runs_again_to_the_same_digests() -> None:
     runs = run_all(ASK, TRACE)
-    said = json.loads(json.dumps(manifest(ASK, TRACE, runs)))
-    again = experiment_from(said["ask"])
-    assert [digest(run) for run in run_all(again, TRACE)] == [each["digest"] for each in said["runs"]]
-    assert len({each["digest"] for each in said["runs"]}) == len(BASELINES) * 2 + 2
-    assert {len(each["log"]) for each in said["runs"]} == {0, 64}
+    loaded = json.loads(json.dumps(manifest(ASK, TRACE, runs)))
+    again = experiment_from(loaded["ask"])
+    assert [digest(run) for run in run_all(again, TRACE)] == [each["digest"] for each in loaded["runs"]]
+    assert len({each["digest"] for each in loaded["runs"]}) == len(BASELINES) * 2 + 2
+    assert {len(each["log"]) for each in loaded["runs"]} == {0, 64}
     other = replace(ASK, seeds=(2,), baselines=())
-    assert digest(run_all(other, TRACE)[0]) not in {each["digest"] for each in said["runs"]}
+    assert digest(run_all(other, TRACE)[0]) not in {each["digest"] for each in loaded["runs"]}
 
 
 def test_a_report_of_several_seeds_names_each_scheduler_once_in_a_plot() -> None:
@@ -66,7 +66,7 @@ def test_a_plot_over_time_has_the_unit_of_its_length() -> None:
 
 
 @pytest.mark.slow
-def test_the_report_holds_everything_and_needs_nothing() -> None:
+def test_the_report_is_self_contained() -> None:
     runs = run_all(replace(ASK, seeds=(0,)), TRACE)
     text = page("A & B", ["a note"], runs, summary(runs), "{}")
     assert "A &amp; B" in text
@@ -78,7 +78,7 @@ def test_the_report_holds_everything_and_needs_nothing() -> None:
     assert text == page("A & B", ["a note"], runs, summary(runs), "{}")
 
 
-def test_figures_are_what_one_counts_by_hand() -> None:
+def test_figures_match_values_computed_independently() -> None:
     world = World("1x8")
     world.job("train", at=0, runs=HOUR, gpus=8, checkpoint_every=4 * MINUTE)
     world.job("serve", at=10 * MINUTE, runs=5 * MINUTE, gpus=8, cls="inference")
@@ -118,7 +118,7 @@ def test_a_restart_counts_against_goodput() -> None:
     assert found["goodput"] == pytest.approx(65 / 75)
 
 
-def test_who_still_waits_has_waited_until_the_end() -> None:
+def test_the_wait_of_a_pending_job_lasts_until_the_end() -> None:
     """In the figures, in the plot and in what tuning compares: a job that never starts is not one that never waits."""
     world = World("1x8")
     world.job("serving", at=0, runs=1 << 62, gpus=8, cls="inference")
@@ -137,8 +137,8 @@ def test_percentiles_are_by_nearest_rank() -> None:
     for minute in range(200):
         world.job(f"job-{minute:03}", at=0, runs=MINUTE, gpus=8)
     found = metrics(run_of(world))
-    told = {name: round(60 * found["waiting"]["all"][name]) for name in ("p50", "p95", "p99", "max")}
-    assert told == {"p50": 99, "p95": 189, "p99": 197, "max": 199}
+    seconds = {name: round(60 * found["waiting"]["all"][name]) for name in ("p50", "p95", "p99", "max")}
+    assert seconds == {"p50": 99, "p95": 189, "p99": 197, "max": 199}
     assert found["utilisation"] == pytest.approx(1), "jobs that all come at once are looked at until the last has ended"
 
 
@@ -192,7 +192,7 @@ def test_youngest_first_takes_the_youngest() -> None:
     assert jobs["serve"].waited == 0
 
 
-def test_a_knob_is_a_place_of_the_policy() -> None:
+def test_a_knob_is_a_field_of_the_policy() -> None:
     changed = with_setting(DEFAULT_POLICY, {"protections.min_runtime.preempt": "1h", "eviction.grace": "30s"})
     assert (changed.protections.min_runtime.preempt, changed.eviction.grace) == (HOUR, 30 * SECOND)
     assert with_setting(DEFAULT_POLICY, {"protections.eviction_cap.evictions": 2}).protections.eviction_cap.evictions == 2
@@ -227,7 +227,7 @@ def test_tuning_shows_the_frontier_and_no_best() -> None:
 
 
 def test_a_setting_under_which_jobs_never_end_is_on_no_frontier() -> None:
-    """Without quota no inference job is accepted, so that none of them waits and nobody is displaced for one."""
+    """Without quota no inference job is accepted, so that none of them is pending and no job is preempted for one."""
     ask = replace(ASK, policies={"mine": policy(projects=[{"name": "default", "quota": {"gpus": 8}}])}, seeds=(0,), baselines=())
     without, some = sorted(tune(Search(ask, {"projects.default.quota.gpus": [0, 8]}), TRACE), key=lambda point: -point.not_ended)
     assert (without.setting, without.frontier) == ({"projects.default.quota.gpus": 0}, False)
@@ -237,8 +237,8 @@ def test_a_setting_under_which_jobs_never_end_is_on_no_frontier() -> None:
     assert "more jobs never end" in frontier_page("t", [], [without, some], "{}")
 
 
-def test_jobs_that_were_refused_are_told_with_the_reason_of_the_first() -> None:
+def test_rejected_jobs_are_reported_with_the_reason_of_the_first() -> None:
     runs = run_all(replace(ASK, cluster="1x1", seeds=(0,), baselines=("fifo",), choices=Choices()), TRACE)
-    (told,) = refusals(runs)
-    assert told.startswith("mine, fifo: 30 jobs rejected, counted only in 'not ended'; the first is job-1: even on the empty")
+    (refusal,) = refusals(runs)
+    assert refusal.startswith("mine, fifo: 30 jobs rejected, counted only in 'not ended'; the first is job-1: even on the empty")
     assert refusals(run_all(replace(ASK, seeds=(0,), baselines=()), TRACE)) == []

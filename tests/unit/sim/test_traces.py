@@ -1,4 +1,4 @@
-"""Traces: those that come with Bailiff read as their description says, those of a user are judged row by row."""
+"""Traces: those that come with Bailiff read as their description says, those of a user are validated row by row."""
 
 from collections import Counter
 from pathlib import Path
@@ -121,7 +121,7 @@ def test_two_traces_together_begin_together() -> None:
     assert min(job.submitted for job in serving) == min(job.submitted for job in found.jobs)
 
 
-def test_every_bad_row_is_said_with_file_line_column_and_what_was_found(tmp_path: Path) -> None:
+def test_every_bad_row_is_reported_with_file_line_column_and_value(tmp_path: Path) -> None:
     file = tmp_path / "mine.csv"
     file.write_text(
         "timestamp,duration,num_gpus,gpu_time,cluster\n"
@@ -150,7 +150,7 @@ def test_every_bad_row_is_said_with_file_line_column_and_what_was_found(tmp_path
         ("\x00\xff", "mine.csv"),
     ],
 )
-def test_what_is_no_trace_at_all_is_said(tmp_path: Path, text: str, message: str) -> None:
+def test_a_file_that_is_no_trace_is_reported(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "mine.csv"
     file.write_text(text, encoding="latin-1")
     with pytest.raises(TraceProblem, match=message):

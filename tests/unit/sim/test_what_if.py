@@ -20,7 +20,9 @@ from bailiff_sim.metrics import metrics
 from bailiff_sim.timeline import Delays
 from bailiff_sim.what_if import WhatIf, compared, groups, same_policy, what_if
 
-NOBODY = DEFAULT_POLICY.model_copy(update={"preemption": DEFAULT_POLICY.preemption.model_copy(update={"actions": ("allocate",)})})
+ALLOCATE_ONLY = DEFAULT_POLICY.model_copy(
+    update={"preemption": DEFAULT_POLICY.preemption.model_copy(update={"actions": ("allocate",)})}
+)
 
 
 def played(seed: int, jobs: int, *, hidden: bool) -> list[Record]:
@@ -45,7 +47,7 @@ def compare_with(tell) -> WhatIf:
 @pytest.mark.parametrize("seed", [1, 4])
 @pytest.mark.slow
 def test_a_pools_past_is_reproduced_exactly_under_the_policy_that_was_in_force(seed: int):
-    found = what_if(from_log(played(seed, 25, hidden=False)), NOBODY)
+    found = what_if(from_log(played(seed, 25, hidden=False)), ALLOCATE_ONLY)
     same = same_policy(found)
     assert same["jobs"] == same["waits_alike"] == 25
     assert same["repeat_evictions"] == same["evictions_recorded"] > 0
@@ -55,8 +57,8 @@ def test_a_pools_past_is_reproduced_exactly_under_the_policy_that_was_in_force(s
 
 
 @pytest.mark.slow
-def test_where_the_log_does_not_show_all_the_difference_is_told():
-    same = same_policy(what_if(from_log(played(2, 25, hidden=True)), NOBODY))
+def test_a_difference_that_the_log_does_not_explain_is_reported():
+    same = same_policy(what_if(from_log(played(2, 25, hidden=True)), ALLOCATE_ONLY))
     assert same["waits_alike"] >= 0.6 * same["jobs"]
     assert abs(same["repeat_evictions"] - same["evictions_recorded"]) <= 3
     assert same["largest_difference_of_a_wait_s"] >= same["mean_difference_of_waits_s"]
@@ -105,7 +107,7 @@ def urgent() -> Story:
 
 
 def test_without_preemption_the_urgent_job_waits_and_no_work_is_lost():
-    comparison = compared(what_if(from_log(map(decode, urgent().wires)), NOBODY))
+    comparison = compared(what_if(from_log(map(decode, urgent().wires)), ALLOCATE_ONLY))
     runs = {run["label"]: run for run in comparison["runs"]}
     assert runs["simulated"]["gpu_hours"]["lost"] == pytest.approx(8 * 1201 / 3600, rel=0.01)
     assert runs["other"]["gpu_hours"]["lost"] == 0
@@ -125,12 +127,12 @@ def test_a_class_has_its_mean_and_its_95th_percentile():
     for number in range(40):
         story.started(f"job-{number:02}")
         story.ends(f"job-{number:02}", 0, after=HOUR)
-    compare_with = groups(what_if(from_log(map(decode, story.wires)), NOBODY))["class train"]
+    compare_with = groups(what_if(from_log(map(decode, story.wires)), ALLOCATE_ONLY))["class train"]
     for run in compare_with.values():
         assert (round(run["waited_mean"], 1), round(run["waited_p95"], 1)) == (19.5, 37)
 
 
-def test_what_is_assumed_is_said():
+def test_assumptions_are_reported():
     story = urgent()
     story.runs("open-too", gpus=1)
     assumed = " ".join(from_log(map(decode, story.wires)).assumptions)
@@ -148,7 +150,7 @@ def test_a_gpu_that_was_quarantined_is_so_under_every_policy():
     story.started("waits", after=SECOND)
     story.ends("waits", 0, after=HOUR)
     log = from_log(map(decode, story.wires))
-    found = what_if(log, NOBODY)
+    found = what_if(log, ALLOCATE_ONLY)
     assert same_policy(found)["waits_alike"] == 1
     assert found.changed.jobs["waits"].waited == HOUR + SECOND
     assert "a GPU was quarantined 1 time:" in " ".join(log.assumptions)
@@ -162,7 +164,7 @@ def test_a_pool_that_grows_is_never_more_than_full():
     story.node("n2", gpus=12)
     story.runs("b", gpus=12)
     story.wait(HOUR)
-    runs = what_if(from_log(map(decode, story.wires)), NOBODY).runs
+    runs = what_if(from_log(map(decode, story.wires)), ALLOCATE_ONLY).runs
     assert [run.capacity for run in runs] == [[(story.records[0].time, 4000), (BEGIN + HOUR, 12_000)]] * 3
     assert [metrics(run)["utilisation"] for run in runs] == pytest.approx([1, 1, 1], abs=0.01)
 
@@ -178,7 +180,7 @@ def test_a_start_that_was_refused_is_refused_again():
     story.started("tries", after=SECOND)
     story.ends("tries", 0, after=HOUR)
     log = from_log(map(decode, story.wires))
-    found = what_if(log, NOBODY)
+    found = what_if(log, ALLOCATE_ONLY)
     assert log.workload.outcomes["tries"].refused == ((1, 1),)
     assert story.job("tries").phase == found.again.jobs["tries"].outcome == found.changed.jobs["tries"].outcome == "succeeded"
     assert found.again.jobs["tries"].evictions == found.recorded.jobs["tries"].evictions != {}
@@ -186,7 +188,7 @@ def test_a_start_that_was_refused_is_refused_again():
     assert "1 job had a start refused by a node" in " ".join(log.assumptions)
 
 
-def test_what_follows_from_idle_gpus_is_the_policys():
+def test_the_reaction_to_idle_gpus_follows_the_policy():
     """`lazy` does nothing for ten minutes, is paused, and taken up again by a person an hour later."""
     strict, lenient = (policy(idle={"after": after, "action": "pause"}) for after in ("10m", "2h"))
     story = Story(strict)
@@ -214,7 +216,7 @@ def test_from_a_moment_on_only_what_came_after_differs():
     """The policy comes into force when the urgent job has its place already."""
     story = urgent()
     since = next(record.time for record in story.records if record.type.endswith("JobStarting.v1"))
-    found = what_if(from_log(map(decode, story.wires)), NOBODY, since=since + SECOND)
+    found = what_if(from_log(map(decode, story.wires)), ALLOCATE_ONLY, since=since + SECOND)
     assert found.changed.jobs["asks"].waited == found.again.jobs["asks"].waited
     assert not compared(found)["worsened"]
 
@@ -246,8 +248,8 @@ def written(policy: Policy, path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_the_command_tells_people_programs_and_a_page(log: Path, tmp_path: Path):
-    policy = written(NOBODY, tmp_path / "nobody.yaml")
+def test_the_command_prints_text_json_and_a_page(log: Path, tmp_path: Path):
+    policy = written(ALLOCATE_ONLY, tmp_path / "nobody.yaml")
     page = tmp_path / "page.html"
     shown = bailiff("what-if", "--policy", policy, "--file", log, "--report", page)
     assert shown.exit_code == 0, shown.output
@@ -266,7 +268,7 @@ def test_the_command_tells_people_programs_and_a_page(log: Path, tmp_path: Path)
 
 @pytest.mark.slow
 def test_a_window_is_given_by_seqs_or_times(log: Path, tmp_path: Path):
-    policy = written(NOBODY, tmp_path / "nobody.yaml")
+    policy = written(ALLOCATE_ONLY, tmp_path / "nobody.yaml")
     data = json.loads(bailiff("what-if", "-p", policy, "-f", log, "-o", "json", "--to", "2026-01-01T00:30").stdout)
     assert data["to"] == BEGIN + 30 * MINUTE
     assert {run["jobs"] for run in data["runs"]} == {2}
@@ -284,7 +286,7 @@ def test_a_window_without_a_job_is_no_answer(tmp_path: Path):
     story.node("n1", gpus=8)
     story.runs("a", gpus=8, after=HOUR)
     log = write_log(story, tmp_path / "late.jsonl")
-    empty = bailiff("what-if", "-p", written(NOBODY, tmp_path / "nobody.yaml"), "-f", log, "--to", "0")
+    empty = bailiff("what-if", "-p", written(ALLOCATE_ONLY, tmp_path / "nobody.yaml"), "-f", log, "--to", "0")
     assert (empty.exit_code, "no job was in test between" in " ".join(empty.output.split())) == (5, True), empty.output
 
 
@@ -297,13 +299,13 @@ def test_a_policy_with_a_fault_is_refused_with_its_line(log: Path, tmp_path: Pat
 
 
 def test_a_folder_that_only_holds_a_log_says_which_file_to_name(log: Path, tmp_path: Path):
-    refused = bailiff("what-if", "-p", written(NOBODY, tmp_path / "nobody.yaml"), "--file", tmp_path)
+    refused = bailiff("what-if", "-p", written(ALLOCATE_ONLY, tmp_path / "nobody.yaml"), "--file", tmp_path)
     compare_with = "".join(refused.output.split())
     assert (refused.exit_code, f"namethefileinit:{log}" in compare_with) == (2, True), refused.output
 
 
 def test_a_file_of_another_pool_is_not_taken_for_it(log: Path, tmp_path: Path):
-    policy = written(NOBODY, tmp_path / "nobody.yaml")
+    policy = written(ALLOCATE_ONLY, tmp_path / "nobody.yaml")
     refused = bailiff("what-if", "-p", policy, "--archive", log, "--pool", "other")
     assert refused.exit_code == 5
     assert "is a log of test, not of other" in " ".join(refused.output.split())

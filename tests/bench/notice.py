@@ -1,4 +1,4 @@
-"""From a request published to the victim told: four services as processes, a real Kafka, one preemption after another."""
+"""Latency from a published request to the notified victim: four services as processes, a real Kafka, sequential preemptions."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ POOL = "pool-a"
 PAUSE_S = 0.05  # so that each preemption begins on a system at rest
 AUDITED = (1, 3, 5)  # of our seven hops, those through the audit topic
 PATH = (
-    "JobSubmitted", "PreemptionRequested", "ProposalReceived", "PreemptionDecided", "EvictionStarted", "told",
+    "JobSubmitted", "PreemptionRequested", "ProposalReceived", "PreemptionDecided", "EvictionStarted", "notified",
 )  # fmt: skip
 
 
@@ -40,7 +40,7 @@ async def _measure(run: Run, stack: Stack, count: int) -> list[Row]:
         if kind == "bailiff.Evict.v1":
             job = json.loads(record.value)["for_job"]
             notified.setdefault(job, time.perf_counter())
-            when[job].setdefault("told", record.timestamp)
+            when[job].setdefault("notified", record.timestamp)
 
     begun: dict[str, str] = {}
 
@@ -83,13 +83,13 @@ async def _measure(run: Run, stack: Stack, count: int) -> list[Row]:
             job = f"urgent-{n}"
             began = time.perf_counter()
             await submit(job, "inference")
-            await commands.until("the victim is told", lambda job=job: job in notified)
+            await commands.until("the victim is notified", lambda job=job: job in notified)
             ours.append(notified[job] - began)
             await audit.until("it runs", lambda n=n: audit.seen["TaskStarted"] >= 65 + n)
         used = spent(cpu, cpu_seconds(stack))
     legs = _legs(when)
     run.say("median ms from step to step: " + ", ".join(f"{name} +{value:.0f}" for name, value in legs.items()))
-    what = f"request published → victim told, {count} preemptions"
+    what = f"request published → victim notified, {count} preemptions"
     run.say(f"processor ms for one of them: { ({name: round(value / count * 1000, 1) for name, value in used.items()}) }")
     return [
         Row(f"{what}, p50", median(ours) * 1000, "ms", "≤ 1.5×", median(baseline) * 1000, "ms: five raw aiokafka hops, p50",

@@ -1,4 +1,4 @@
-"""What people do by hand, with the command, on real Kafka, real services and real processes; and what a gang is told."""
+"""Operator requests (pause, migrate, drain) and the environment of a gang, on real Kafka, services and processes."""
 
 import json
 
@@ -10,15 +10,15 @@ from bailiff_core.records.facts import JobPaused, NodeDrained
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
-TOLD = (
+VARIABLES = (
     "RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
     "TORCH_ELASTIC_SHUTDOWN_TIMEOUT",
 )  # fmt: skip
 
 
-async def test_a_gang_over_two_machines_is_told_what_torchrun_users_expect(system: System) -> None:
+async def test_a_gang_over_two_nodes_has_the_environment_that_torchrun_users_expect(system: System) -> None:
     async with system.watch("pool-b") as watch:
-        values = " ".join(f"{name}=${name}" for name in TOLD)
+        values = " ".join(f"{name}=${name}" for name in VARIABLES)
         await watch.submit("gang", f'echo "{values}" >> {system.marks}/gang.env', gpus=4, tasks=2, grace_s=90)
         await watch.until_ended("gang")
         lines = (system.marks / "gang.env").read_text().splitlines()
@@ -34,13 +34,13 @@ async def test_a_gang_over_two_machines_is_told_what_torchrun_users_expect(syste
         await watch.verify()
 
 
-async def test_a_paused_job_has_no_gpu_and_comes_back_through_the_queue(system: System) -> None:
+async def test_a_paused_job_releases_its_gpus_and_resumes_through_the_queue(system: System) -> None:
     async with system.watch("pool-b") as watch:
         await watch.submit("paused", gpus=4)
         await watch.until_running("paused")
         await watch.noted("paused", 1)
         assert "paused" in system.command("pool-b", "pause", "paused", "--reason", "data")
-        await watch.until("it is set aside", lambda pool: pool.jobs["paused"].phase == "paused")
+        await watch.until("it is paused", lambda pool: pool.jobs["paused"].phase == "paused")
         await watch.record(JobPaused, job="paused", reason="data")
         (requeued,) = watch.facts(JobRequeued, job="paused")
         assert requeued.cause == "paused"
@@ -54,7 +54,7 @@ async def test_a_paused_job_has_no_gpu_and_comes_back_through_the_queue(system: 
         await watch.verify()
 
 
-async def test_a_moved_job_goes_on_where_its_place_was_kept_and_its_pause_is_known(system: System) -> None:
+async def test_a_migrated_job_resumes_on_its_reservation_and_its_pause_is_measured(system: System) -> None:
     async with system.watch("pool-b") as watch:
         await watch.submit("moves", gpus=4)
         await watch.until_running("moves")
@@ -70,7 +70,7 @@ async def test_a_moved_job_goes_on_where_its_place_was_kept_and_its_pause_is_kno
         await watch.verify()
 
 
-async def test_a_drained_machine_becomes_empty_and_its_jobs_go_elsewhere(system: System) -> None:
+async def test_a_drained_node_becomes_empty_and_its_jobs_run_on_other_nodes(system: System) -> None:
     async with system.watch("pool-b") as watch:
         await watch.submit("stays", gpus=4)
         await watch.until_running("stays")
