@@ -22,3 +22,19 @@ export function dropDraft(key: string): void {
     /* see above */
   }
 }
+
+/** A job as it is stored while it is edited. */
+export interface StoredJob {
+  yaml: string;
+  nameSuffix: string;
+}
+
+export const jobKey = (pool: string): string => `submit-${pool}`;
+
+/** Stores a job as the draft of the Submit page. */
+export const prefillSubmit = (pool: string, yaml: string): void => saveDraft(jobKey(pool), { yaml, nameSuffix: randomLetters(4) } satisfies StoredJob);
+
+export function randomLetters(many: number): string {
+  const signs = "abcdefghijkmnpqrstuvwxyz23456789";
+  return [...crypto.getRandomValues(new Uint8Array(many))].map((byte) => signs[byte % signs.length]).join("");
+}

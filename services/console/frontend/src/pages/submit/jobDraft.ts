@@ -1,14 +1,9 @@
 import { signal } from "@preact/signals";
 
-import { loadDraft, dropDraft, saveDraft } from "./draftStorage";
+import { dropDraft, loadDraft, randomLetters, saveDraft, type StoredJob } from "./draftStorage";
 import { EMPTY, generatedName, isGeneratedName, type JobFields } from "./jobFields";
 import { yamlToFields } from "./yamlToFields";
 import { fieldsToYaml } from "./fieldsToYaml";
-
-interface StoredDraft {
-  yaml: string;
-  nameSuffix: string;
-}
 
 /** The job being edited. The YAML is what is submitted; the form is a view of it if it supports all fields. */
 export class JobDraft {
@@ -23,7 +18,7 @@ export class JobDraft {
     private readonly key: string,
     private readonly defaults: Partial<JobFields> = {},
   ) {
-    const stored = loadDraft<StoredDraft>(key);
+    const stored = loadDraft<StoredJob>(key);
     if (typeof stored?.yaml === "string") {
       this.nameSuffix = String(stored.nameSuffix);
       this.write(stored.yaml);
@@ -65,16 +60,6 @@ export class JobDraft {
 
   private save(yaml: string): void {
     this.yaml.value = yaml;
-    saveDraft(this.key, { yaml, nameSuffix: this.nameSuffix } satisfies StoredDraft);
+    saveDraft(this.key, { yaml, nameSuffix: this.nameSuffix } satisfies StoredJob);
   }
-}
-
-export const jobKey = (pool: string): string => `submit-${pool}`;
-
-/** Stores a job as the draft of the Submit page. */
-export const prefillSubmit = (pool: string, yaml: string): void => saveDraft(jobKey(pool), { yaml, nameSuffix: randomLetters(4) } satisfies StoredDraft);
-
-function randomLetters(many: number): string {
-  const signs = "abcdefghijkmnpqrstuvwxyz23456789";
-  return [...crypto.getRandomValues(new Uint8Array(many))].map((byte) => signs[byte % signs.length]).join("");
 }

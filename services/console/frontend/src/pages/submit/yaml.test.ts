@@ -42,6 +42,16 @@ describe("form fields to YAML and back", () => {
     expect(parsed).toEqual({ fields, comments: true });
   });
 
+  it.each([
+    ["command: |\n  one\n", "one\n"],
+    ["command: |\n  one", "one"],
+    ["command: |-\n  one\n", "one"],
+    ["command: |+\n  one\n\n", "one\n\n"],
+    ["command: | # why\n  # one\n", "# one\n"],
+  ])("reads the block %j as the server does", (text, command) => {
+    expect(yamlToFields(text)).toEqual({ fields: job({ command }), comments: text.includes("why") });
+  });
+
   it("ends a plain value at a comment, whatever quotes it contains", () => {
     expect(yamlToFields('command: echo "a # b"\n')).toMatchObject({ fields: { command: 'echo "a' }, comments: true });
     expect(yamlToFields('command: "echo # b"\n')).toMatchObject({ fields: { command: "echo # b" }, comments: false });
@@ -50,7 +60,7 @@ describe("form fields to YAML and back", () => {
 
 describe("unsupported YAML stays in the editor", () => {
   it.each([
-    ["groups:\n  - tasks: 1\n    gpus: 2\n", "a list item"],
+    ["groups:\n  - tasks: 1\n    gpus: 2\n", "groups (line 2): not supported by the form"],
     ["name: a\nstale_grace: 5m\n", "stale_grace (line 2): not supported by the form"],
     ["name: 12\n", "name (line 1): expected text, found number"],
     ["env: {PORT: 8080}\n", "PORT: expected text, found number"],
@@ -58,20 +68,42 @@ describe("unsupported YAML stays in the editor", () => {
     ["command: >\n", "unsupported syntax >"],
     ["name: &a b\n", "unsupported syntax &"],
     ["name: a\n b\n", "multi-line value"],
-    ["\tname: a\n", "tab"],
+    ["\tname: a\n", "line 1: Tabs"],
     ["name: a \t\n", "tab"],
     ["name: \u00a0'a'\n", "unusual whitespace"],
-    ["name: a\nname: b\n", "duplicate field name"],
+    ["name: a\nname: b\n", "line 2: duplicate field name"],
+    ["env: {A: b, A: c}\n", "line 1: duplicate field A"],
     ["min-tasks: 1\nmin_tasks: 2\n", "duplicate field"],
-    ["command: >\n  folded\n", "multi-line value"],
-    ["name: 'open\n", "unterminated"],
+    ["command: >\n  folded\n", "unsupported syntax >"],
+    ["name: 'open\n", "Missing closing 'quote"],
+    ["name: '''", "line 1: unterminated quoted text"],
     ["- a\n", "expected a field with a value"],
-    ["name: [a\n", "unterminated list"],
-    ["name: a: b\n", "colon"],
+    ["name: [a\n", "Flow sequence"],
+    ["name: a: b\n", "line 1: Nested mappings"],
+    ["name: a\nenv: &e {A: b}\nlabels: *e\n", "line 2: unsupported syntax &"],
+    ["name: a\nlabels: *e\n", "line 2: unsupported syntax *"],
+    ["name: a\nenv: !!map {A: b}\n", "line 2: unsupported syntax !"],
+    ["%YAML 1.2\n---\nname: a\n", "line 1: a directive"],
+    ["name: a\n---\nname: b\n", "line 2: "],
+    ["? name\n", "line 1: expected a field with a value"],
+    ["name: a\n[b]: c\n", "line 2: expected a field with a value"],
+    ["name: [?a]\n", "unsupported syntax ?"],
+    ["command: |2\n    a\n", "a block with a given indentation"],
     ["constructor: x\n", "not supported by the form"],
   ])("%j", (text, why) => {
     const parsed = yamlToFields(text);
     expect("unsupported" in parsed && parsed.unsupported.join("; ")).toContain(why);
+  });
+
+  it.each([51, 10_000])("%i levels: refused, without an exception", (depth) => {
+    const parsed = yamlToFields(`name: a\nenv: ${"[".repeat(depth)}${"]".repeat(depth)}\n`);
+    expect("unsupported" in parsed && parsed.unsupported[0]).toMatch(/^line 2: (more than 50 levels|Maximum call stack)|^env \(line 2\): more than 50 levels/);
+  });
+
+  it("an alias is not followed, however many values it stands for", () => {
+    const levels = [..."bcdefghijklmnop"].map((name, index) => `${name}: [${`*${"abcdefghijklmnop"[index]},`.repeat(9)}]`);
+    const parsed = yamlToFields(`a: &a x\n${levels.map((line) => line.replace(": ", `: &${line[0]} `)).join("\n")}\n`);
+    expect("unsupported" in parsed && parsed.unsupported[0]).toContain("line 1: unsupported syntax &");
   });
 
   it("is empty without fields", () => expect(yamlToFields("# only this\n")).toEqual({ fields: EMPTY, comments: true }));

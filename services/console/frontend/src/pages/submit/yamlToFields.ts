@@ -1,5 +1,5 @@
 import { EMPTY, PAIRS, TEXTS, TOPOLOGY, type JobFields, type Pair, type PairField, type TextField, type TopologyField } from "./jobFields";
-import { UnsupportedYaml, readYaml, type Value } from "./yamlReader";
+import { UnsupportedYaml, readYaml, type Value } from "./yamlValues";
 
 /** The form's fields, or what the form does not support. comments: the YAML has comments, which the form does not keep. */
 export type ParsedJob = { fields: JobFields; comments: boolean } | { unsupported: string[] };

@@ -8,7 +8,7 @@ import { Button } from "../../ui/Button";
 import { Card } from "../../ui/Card";
 import { loadDraft, saveDraft } from "../submit/draftStorage";
 import { YamlEditor } from "../submit/YamlEditor";
-import { prefillSubmit } from "../submit/jobDraft";
+import { prefillSubmit } from "../submit/draftStorage";
 import { fetchPlan, type Plan } from "../submit/planResponse";
 import { PlanResult } from "../submit/PlanResult";
 
