@@ -32,8 +32,8 @@ def _reason_for_total(
             usable_devices[offer.node] = usable_devices.get(offer.node, 0) | offer.devices
     free = sum(((node.future if future else node.now()).devices & mask).bit_count() for node, mask in usable_devices.items())
     if free < requested:
-        verb = "is" if free == 1 else "are"
-        return f"needs {count_text(requested, 'GPU')} in total, {free} {verb} {'free or releasing' if future else 'free'}"
+        predicate = "is" if free == 1 else "are"
+        return f"needs {count_text(requested, 'GPU')} in total, {free} {predicate} {'free or releasing' if future else 'free'}"
     return None
 
 

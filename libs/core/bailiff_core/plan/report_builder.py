@@ -269,8 +269,8 @@ def _condition_text(decision: decisions.PreemptionDecided) -> str:
         (choice, len(numbers(choice.tasks)) - len(choice.relocated_tasks)) for choice in decision.victims if not choice.relocated
     ]
     evicted = [_victim_text(choice, count) for choice, count in evicted_tasks]
-    parts = [f"{_names_with_verb(evicted)} exited ({_REASONS[decision.action]})"] if evicted else []
-    parts += [f"{_names_with_verb(moved)} moved"] if moved else []
+    parts = [f"{_names_with_predicate(evicted)} exited ({_REASONS[decision.action]})"] if evicted else []
+    parts += [f"{_names_with_predicate(moved)} moved"] if moved else []
     return f"once {' and '.join(parts)}"
 
 
@@ -278,7 +278,7 @@ def _victim_text(choice: VictimChoice, count: int) -> str:
     return f"{count_text(count, 'task')} of {choice.job}" if choice.tasks else choice.job
 
 
-def _names_with_verb(names: Sequence[str]) -> str:
+def _names_with_predicate(names: Sequence[str]) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(names[:3]) + more + (" has" if len(names) == 1 and " tasks of " not in names[0] else " have")
 
