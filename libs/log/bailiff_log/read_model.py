@@ -280,9 +280,9 @@ def _started(model: ReadModel, _: Record, data: facts.TaskStarted) -> None:
 @handles(decisions.PreemptionDecided)
 def _preempted(model: ReadModel, record: Record, data: decisions.PreemptionDecided) -> None:
     preemptor, explanation = data.preemptor, data.explanation
-    why = f"{preemptor.job} ({preemptor.class_name} {preemptor.priority}) needs the room"
+    why = f"{preemptor.job} ({preemptor.class_name} {preemptor.priority}) needs the resources"
     if explanation.proven:
-        why += "; nobody cheaper would do"
+        why += "; proven to be the cheapest"
     for victim in data.victims:
         model.evicted(
             victim.job, victim.attempt, record.seq, "preemption", victim.tasks, action=data.action, for_job=preemptor.job,
