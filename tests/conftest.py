@@ -1,4 +1,4 @@
-"""Fixtures for all rooms of tests."""
+"""Fixtures for all test folders."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""`python -m tests.console_demo [--nodes N]`: a whole Bailiff with something going on, and the console to look at it.
+"""`python -m tests.console_demo [--nodes N]`: a whole Bailiff with running jobs, and its console.
 
 Real services on a real Kafka, an archive with its query interface, simulated machines. Jobs of several projects run, wait, are
 evicted and come back; one node is drained and one GPU quarantined; with --churn, jobs come and go all the time. Until Ctrl-C.

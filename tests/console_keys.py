@@ -1,4 +1,4 @@
-"""A person who has only a keyboard: goes from one thing to the next with Tab, and has to see where that is."""
+"""Drives the console by keyboard only: moves the focus with Tab, and checks that the focus is visible."""
 
 from typing import Any
 

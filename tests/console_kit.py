@@ -1,4 +1,4 @@
-"""The console under test: as a process beside a devstack, and what a page hears of its live stream."""
+"""The console under test: as a process beside a devstack, and a client of its live stream."""
 
 import asyncio
 import json

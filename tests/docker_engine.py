@@ -1,4 +1,4 @@
-"""The Docker engine that tests of containers need, with an image that is there already; or the reason why they are skipped."""
+"""The Docker engine that tests of containers need, with a local image; or the reason why they are skipped."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""A service under test that answers over HTTP: the real one in this process, and what one asks it."""
+"""An HTTP service under test: the real one in this process, and a client of it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -19,7 +19,7 @@ class Service(Protocol):
         """Where it answers; empty until it does."""
 
     async def run(self, stop: asyncio.Event) -> None:
-        """All of its life."""
+        """Runs the service."""
 
 
 @asynccontextmanager

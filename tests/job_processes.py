@@ -1,4 +1,4 @@
-"""What jobs leave behind on this machine: their processes and supervisors, found by the folder that they belong to."""
+"""Processes and supervisors of jobs on this machine, found by their folder."""
 
 import contextlib
 import os

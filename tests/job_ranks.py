@@ -1,4 +1,4 @@
-"""Ranks of a job for tests: what a training script would be, as plain objects in one process."""
+"""Ranks of a job for tests: stand-ins for a training script, as plain objects in one process."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The Kafka that tests talk to: one broker for the whole session, and brokers of their own for tests that break them.
+"""Kafka for tests: one broker for the whole session, and separate brokers for tests that break them.
 
 `BAILIFF_TEST_KAFKA` chooses for the shared one: `embedded` (the devstack), `container` (testcontainers, image
 apache/kafka), or unset: a container if a Docker engine answers and has the image already, otherwise embedded. Private

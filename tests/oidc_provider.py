@@ -1,4 +1,4 @@
-"""An OpenID provider for tests: real HTTP on loopback, with knobs for everything that can be wrong with one."""
+"""An OpenID provider for tests: real HTTP on loopback, with options for every fault of one."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""The PostgreSQL that tests talk to: one embedded server for the session, a database of its own for each test."""
+"""PostgreSQL for tests: one embedded server for the session, a database of its own for each test."""
 
 import asyncio
 import itertools

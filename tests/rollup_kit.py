@@ -1,4 +1,4 @@
-"""What the roll-up must come to: the log counted once more, from its records alone and by other means.
+"""Expected roll-up: the log counted once more, from its records alone and by other code.
 
 `recount` knows nothing of pools, folds or windows' bookkeeping: it keeps lists of what happened when and adds them up at the end.
 """

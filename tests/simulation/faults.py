@@ -1,4 +1,4 @@
-"""What goes wrong: the weather (sends and deliveries), and the schedule of crashes, pauses and cuts.
+"""Faults: the weather (sends and deliveries), and the schedule of crashes, pauses and cuts.
 
 All dice are rolled from the seed. `Weather` is asked by the bus for each send and each delivery; the `schedule` is a
 list of moments, made before the run begins, so that a failing seed can print it.

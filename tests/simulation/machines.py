@@ -1,4 +1,4 @@
-"""The simulated machines, watched: what a task may do to a device is judged at the moment it happens.
+"""The simulated machines, watched: access of a task to a device is checked at the moment it happens.
 
 A machine outlives its agent: the timers of its tasks run outside of any process. It asks the witness, who knows the
 log as it is stored at this moment, whether a start or a stop may have an effect now.

@@ -1,4 +1,4 @@
-"""What one run is made of: the pool, what people want and when, what goes wrong and when. A seed gives a plan.
+"""Plan of one run: the pool, the requests and their times, the faults and their times. A seed gives a plan.
 
 A plan is all that a run depends on, so a part of it may be left out to see whether the run still fails.
 """

@@ -1,4 +1,4 @@
-"""A failing plan made short: leave out whatever is not needed for the same kind of violation (delta debugging)."""
+"""Shrinks a failing plan: removes all that is not needed for the same kind of violation (delta debugging)."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""The simulation is worth nothing if it does not notice: each sabotage of a service must make some early seed fail."""
+"""Mutation tests of the simulation: each sabotage of a service must make some early seed fail."""
 
 import asyncio
 from collections.abc import Callable, Sequence

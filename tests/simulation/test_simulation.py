@@ -1,4 +1,4 @@
-"""Seeds in bulk, and that a seed is its run: the same bytes every time, in every process.
+"""Runs many seeds, and checks that a seed determines its run: the same bytes every time, in every process.
 
 A seed that fails prints its story, made short; `python -m tests.simulation SEED --shrink` tells it again.
 """

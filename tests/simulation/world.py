@@ -1,4 +1,4 @@
-"""One run: a pool, its services on the bus in memory, what people want, and what goes wrong. All of it from one seed.
+"""One run: a pool, its services on the bus in memory, requests, and faults. All of it from one seed.
 
 cluster, machines          outlive everything
 processes                  one for each replica of a service and one for each node agent; killed and started again

@@ -7,7 +7,7 @@ from bailiff_core.records import decisions, facts
 
 
 def listed(story: Story) -> tuple[decisions.PreemptionDecided | decisions.PreemptionRefused, list[Candidate]]:
-    """The newest decision about victims, and everybody that was considered for it."""
+    """The newest decision about victims, and all its candidates."""
     at = next(at for at in reversed(range(len(story.records))) if isinstance(story.records[at].data, KINDS))
     decision = story.records[at].data
     assert isinstance(decision, KINDS)

@@ -4,7 +4,7 @@ from tests.log_builder import MINUTE, SECOND, policy
 
 
 def half_full(story):
-    """A node with 4 GPUs idle and 4 taken; a job that needs all 8 asks."""
+    """A node with 4 GPUs idle and 4 taken; a job that needs all 8 requests preemption."""
     story.node("n1", gpus=8)
     story.runs("low", gpus=4)
     story.submit("high", gpus=8, cls="interactive")

@@ -312,7 +312,7 @@ def test_a_victim_that_is_released_meanwhile_is_not_evicted(sketch, preemptor):
 
 
 def two_of_three() -> tuple[Sketch, Job, Proposal]:
-    """A node with CPUs for two, and an answer by which both who are there leave for a third."""
+    """A node with CPUs for two, and a proposal that evicts both running jobs for a third."""
     made = Sketch()
     made.node("a", gpus=0, cpu=4)
     for name, priority in (("dear", 60), ("cheap", 50)):

@@ -1,4 +1,4 @@
-"""Each rule that shields a victim: on, off, and at the moment at which it ends."""
+"""Each rule that shields a victim: enabled, disabled, and at the moment at which it ends."""
 
 import pytest
 from tests.unit.core_protections.kit import HOUR, MINUTE, SECOND, Bench, core, surplus
