@@ -39,6 +39,8 @@ from . import (
 )
 from .table import Row, Run, show
 
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # measured commands are compiled once, as installed ones
+
 BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "core": core.measure,
     "engine": engine.measure,

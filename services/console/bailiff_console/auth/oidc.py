@@ -1,4 +1,15 @@
-"""Sign-in with OpenID Connect: authorization code flow with PKCE. The provider's tokens never reach the browser."""
+"""Sign-in with OpenID Connect: authorization code flow with PKCE. The provider's tokens never reach the browser.
+
+Authlib builds the authorization URL and validates the claims. Its Starlette client (1.9) does not replace the rest, because it
+
+* keeps state, nonce and verifier in a signed but readable session cookie that can be replayed (a cache makes it single use, but
+  must then be shared by all consoles); here the cookie is encrypted, and single use is shared through `Revocations`;
+* reports an `error` of the provider before it checks the state, and ignores the response's `iss` (RFC 9207);
+* accepts a discovery document of another issuer, and endpoints without https;
+* takes the allowed signature algorithms from the provider, not from `oidc_algorithms`;
+* fetches the keys again on every token with an unknown key id, without a minimum interval;
+* does not percent-encode client id and secret in HTTP Basic authentication (RFC 6749, 2.3.1).
+"""
 
 import asyncio
 import secrets
