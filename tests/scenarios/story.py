@@ -242,7 +242,7 @@ class Story:
         found = {line.job: line.proven for line in last.decisions}
         wanted_jobs = wanted if isinstance(wanted, Mapping) else dict.fromkeys(_list(wanted), True)
         return [
-            f"{job}: expected {'a' if given_value else 'no'} proof that nobody cheaper would do"
+            f"{job}: expected {'a' if given_value else 'no'} proof that no cheaper set of victims exists"
             for job, given_value in wanted_jobs.items()
             if found.get(job) is not given_value
         ]
