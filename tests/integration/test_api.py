@@ -124,7 +124,7 @@ async def test_the_archived_run_can_be_queried(database: str, tmp_path: Path) ->
         (eviction,) = (await get("/evictions", "EvictionPage"))["items"]
         assert (eviction["job"], eviction["for_job"], eviction["cause"]) == (victim, "serve-1", "preemption")
         assert (eviction["decided_seq"], eviction["project"], eviction["user"]) == (preempted, "research", "u-7")
-        assert "needs the resources" in eviction["reason"]
+        assert "to accommodate serve-1" in eviction["reason"]
         assert eviction["stages"].keys() >= {"started", "noticed", "checkpoint_committed", "exited", "released", "resumed"}
         assert eviction["until_resumed_s"] > eviction["until_released_s"] > 0
         assert eviction["explanation"]["proven"]

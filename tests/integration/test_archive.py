@@ -232,7 +232,7 @@ async def test_views_show_victims_preemptors_and_causes(database: str, tmp_path:
     assert (eviction["job"], eviction["for_job"], eviction["cause"], eviction["outcome"]) == (
         victim, "serve-1", "preemption", "preempted",
     )  # fmt: skip
-    assert "proven to be the cheapest" in eviction["reason"]
+    assert "to accommodate serve-1" in eviction["reason"]
     assert eviction["until_started"].total_seconds() == 1
     assert eviction["until_released"].total_seconds() >= 4
     assert eviction["until_resumed"].total_seconds() >= 64

@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from bailiff_core.canonical import canonical_json
+from bailiff_core.explain import condition_of
 from bailiff_core.model.placement_ranges import NodeShare
 from bailiff_core.model.policy import Policy
 from bailiff_core.records import Record, decisions, facts
@@ -280,14 +281,11 @@ def _started(model: ReadModel, _: Record, data: facts.TaskStarted) -> None:
 @handles(decisions.PreemptionDecided)
 def _preempted(model: ReadModel, record: Record, data: decisions.PreemptionDecided) -> None:
     preemptor, explanation = data.preemptor, data.explanation
-    why = f"{preemptor.job} ({preemptor.class_name} {preemptor.priority}) needs the resources"
-    if explanation.proven:
-        why += "; proven to be the cheapest"
     for victim in data.victims:
         model.evicted(
             victim.job, victim.attempt, record.seq, "preemption", victim.tasks, action=data.action, for_job=preemptor.job,
-            for_class=preemptor.class_name, for_priority=preemptor.priority, reason=why, gpus=victim.gpus,
-            lost_gpu_ms=victim.lost_gpu_ms, explanation=_json(explanation.to_data()),
+            for_class=preemptor.class_name, for_priority=preemptor.priority, gpus=victim.gpus,
+            reason=condition_of(data, victim).message, lost_gpu_ms=victim.lost_gpu_ms, explanation=_json(explanation.to_data()),
             cost=_json(explanation.cost.to_data()) if explanation.cost is not None else None,
         )  # fmt: skip
     if not data.tasks:

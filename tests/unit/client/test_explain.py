@@ -9,7 +9,9 @@ from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on, preempt
 
 from bailiff.client.errors import ExitCode
 from bailiff.explain import explanations
-from bailiff_core.records import facts
+from bailiff.render.record_text.lines import sentence
+from bailiff_core.records import decisions, facts
+from bailiff_core.records.payload import Payload
 
 
 @pytest.fixture
@@ -51,10 +53,19 @@ def test_a_decision_is_explained_by_its_number(bailiff: Run, number: str) -> Non
     assert "train-7, train-8 were preempted by serve-2 (inference 125)" in output
 
 
-def test_other_records_are_explained_with_their_line(bailiff: Run) -> None:
+def test_any_other_record_is_explained_by_its_text(bailiff: Run) -> None:
     output = bailiff("explain", "3").output
     assert "What does the record say?" in output
-    assert "pool-a#3" in output
+    assert "At 11-21 12:00:00: Node joined: gpu-01, 8 × H100-80GB, 64 CPU, 512GiB." in output
+    assert "(#3)" in output
+
+
+@pytest.mark.parametrize("kind", [decisions.JobPending, decisions.PreemptionRequested])
+def test_the_sentence_of_a_decision_is_the_text_of_its_record(bailiff: Run, scribe: Scribe, kind: type[Payload]) -> None:
+    record = next(each for each in scribe.records if isinstance(each.data, kind))
+    (section,) = json.loads(bailiff("explain", str(record.seq), "-o", "json").output)["sections"][:1]
+    assert section["question"] == explanations.QUESTIONS[kind]
+    assert section["sentences"][0]["text"].endswith(sentence(record))
 
 
 def test_unknown_jobs_and_records_are_reported(bailiff: Run) -> None:

@@ -186,7 +186,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], str | list[str]]] = {
     "PreemptionRefused": (
         {"request": 19, "preemptor": PREEMPTOR, "reason": "impossible", "would_need": "8 more GPUs",
          "explanation": {"excluded": [{"rule": "priority", "jobs": 3}]}},
-        "preemption refused   serve-2  no set of evictable jobs frees enough resources, it would need: 8 more GPUs, excluded: 3 priority",
+        "preemption refused   serve-2  no permitted set of victims is sufficient, and that is proven, it would need: 8 more GPUs, excluded: 3 priority",
     ),
     "SelectionTimedOut": (
         {"selection": 4, "failures": 2, "retry_at": NOON + SECOND},
@@ -194,7 +194,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], str | list[str]]] = {
     ),
     "EvictionDecided": (
         {"job": "train-7", "attempt": 1, "cause": "gang-failure", "grace": 30 * SECOND},
-        "eviction decided     train-7  another task of the gang failed, grace 30s",
+        "eviction decided     train-7  another task of its gang failed, grace 30s",
     ),
     "EvictionStuck": ({"job": "train-7", "attempt": 1}, "eviction stuck       train-7  its GPUs were not released in time and count as allocated until they are"),
     "EvictionCancelled": (

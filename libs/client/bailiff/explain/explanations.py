@@ -9,22 +9,38 @@ from pydantic import BaseModel, ConfigDict
 
 from bailiff.audit.log_positions import Point
 from bailiff.client.errors import ClientError, ExitCode
-from bailiff.render.record_text.lines import lines
+from bailiff.render.record_text.lines import sentence
 from bailiff_bus.port import Message
 from bailiff_core import explain as core
 from bailiff_core.engine import LOGIC
 from bailiff_core.explain.candidate_report import Candidate, candidates
 from bailiff_core.explain.counterfactual import Counterfactual, NextVictims, counterfactual, next_victims
 from bailiff_core.explain.device import DeviceAtTime
+from bailiff_core.explain.sentences import clock
 from bailiff_core.explain.victims import Condition
 from bailiff_core.fold import apply
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import Record, Wire, decode
-from bailiff_core.records.decisions import PreemptionDecided, PreemptionRefused, PreemptionRequested
+from bailiff_core.records.decisions import (
+    EvictionDecided,
+    JobPending,
+    MigrationDecided,
+    MigrationRefused,
+    PreemptionDecided,
+    PreemptionRefused,
+    PreemptionRequested,
+)
 from bailiff_core.records.facts import ProposalReceived
 from bailiff_log.chain_verifier import ChainVerifier
 
 PROPOSAL, REQUEST = (kind.type_name().encode() for kind in (ProposalReceived, PreemptionRequested))
+QUESTIONS: dict[type, str] = {
+    PreemptionRequested: "Which job does not fit?",
+    JobPending: "Why is it pending?",
+    EvictionDecided: "Why is it evicted?",
+    MigrationDecided: "Why is it evicted?",
+    MigrationRefused: "Why is it not migrated?",
+}
 Read = Callable[[], AsyncGenerator[Message, None]]
 
 
@@ -153,13 +169,19 @@ async def explain_record(log: Log, about: str, seq: int, found: Found) -> Explai
     """Explains a record. Raises `ClientError` if there is none."""
     if found.decision is None:
         raise ClientError(ExitCode.NOT_FOUND, f"{log.pool} has no record #{seq}: its log ends at #{found.state.seq}")
-    sentences = tuple(core.Sentence(str(line), (seq,)) for line in lines(found.decision, found.state))
-    sections = core.explain_record(found.decision) or [core.Section("What does the record say?", sentences)]
+    sections = core.explain_record(found.decision) or [_record_section(found.decision, found.state)]
     later = found.outcome.section() if found.outcome is not None else None
     explained = _explained(about, found.state, sections if later is None else [*sections, later])
     if isinstance(found.decision.data, PreemptionDecided) and _by_this_logic(found):
         return await with_next_victims(log, explained, found)
     return explained
+
+
+def _record_section(record: Record, state: PoolState) -> core.Section:
+    """The text of the record, as the answer to the question that its type is about."""
+    question = QUESTIONS.get(type(record.data), "What does the record say?")
+    text = f"At {clock(record.time)}: {sentence(record, state)}"
+    return core.Section(question, (core.Sentence(text, (record.seq,)),))
 
 
 async def with_next_victims(log: Log, explained: Explained, found: Found) -> Explained:

@@ -1,5 +1,6 @@
 """Text of records about evictions: decided, started, their stages, cancelled."""
 
+from bailiff_core.explain.victims import EVICTION_CAUSES
 from bailiff_core.humanize import duration_text
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import Record, decisions, facts
@@ -76,26 +77,11 @@ def _eviction_started(fact: facts.EvictionStarted, _state: PoolState) -> Stateme
     return Statement("eviction started", fact.job, f"decided at #{fact.decided_by}; notices sent", "evict")
 
 
-CAUSES = {
-    "cancelled": "cancelled",
-    "gang-failure": "another task of the gang failed",
-    "stale-gang": "the gang lacks a required task",
-    "scaled": "the job requests fewer tasks",
-    "policy": "not admitted by the policy in force",
-    "time-limit": "run time limit reached",
-    "paused": "paused",
-    "requested": "requested by a user",
-    "drain": "its node is being drained",
-    "device": "GPU failure",
-    "over-share": "exceeded its GPU share",
-}
-
-
 @describes(decisions.EvictionDecided, event="Evicting")
 def _eviction_decided(decision: decisions.EvictionDecided, _state: PoolState) -> Statement:
     grace = f"grace {duration_text(decision.grace)}"
     who = members(decision.job, decision.tasks)
-    return Statement("eviction decided", who, joined(CAUSES[decision.cause], decision.reason, grace), "evict")
+    return Statement("eviction decided", who, joined(EVICTION_CAUSES[decision.cause], decision.reason, grace), "evict")
 
 
 @describes(decisions.DrainDeadlineReached)

@@ -35,7 +35,7 @@ def sentence(record: Record, state: PoolState | None = None) -> str:
     line = lines(record, state)[-1].statement
     what = line.what[:1].upper() + line.what[1:]
     rest = joined(line.subject, line.detail)
-    return f"{what}: {rest}." if rest else f"{what}."
+    return f"{what}: {rest.rstrip('.')}." if rest else f"{what}."
 
 
 def event_word(record: Record, state: PoolState) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from bailiff_core.explain import missing_text
+from bailiff_core.explain.victims import REFUSAL_REASONS
 from bailiff_core.humanize import cost_text, count_text
 from bailiff_core.model.proposal import VictimChoice
 from bailiff_core.model.state import PoolState
@@ -91,14 +92,6 @@ def _not_evicted(decision: decisions.PreemptionDecided) -> str:
     return joined(dropped, f"not evicted: {', '.join(decision.cancelled_evictions)}" if decision.cancelled_evictions else "")
 
 
-REFUSALS = {
-    "impossible": "no set of evictable jobs frees enough resources",
-    "gave-up": "the search reached its step limit",
-    "stale": "the proposal was stale",
-    "not-needed": "no eviction is needed",
-}
-
-
 @describes(decisions.PreemptionRefused, event=_refused_word)
 def _preemption_refused(decision: decisions.PreemptionRefused, _state: PoolState) -> Statement:
     need = f"it would need: {needs}" if (needs := missing_text(decision)) else ""
@@ -106,7 +99,7 @@ def _preemption_refused(decision: decisions.PreemptionRefused, _state: PoolState
     groups = [(f"{tried.action}: ", tried.excluded) for tried in why.attempted_actions]
     groups.append((f"{decision.action}: " if groups else "", why.excluded))
     excluded = "; ".join(under + ", ".join(f"{each.jobs} {each.rule}" for each in group) for under, group in groups if group)
-    more = joined(REFUSALS[decision.reason], need, f"excluded: {excluded}" if excluded else "")
+    more = joined(REFUSAL_REASONS[decision.reason], need, f"excluded: {excluded}" if excluded else "")
     return Statement("preemption refused", decision.preemptor.job, joined(more, until(decision.retry_at, "retries at")), "warn")
 
 
