@@ -128,9 +128,9 @@ async def test_the_archived_run_can_be_queried(database: str, tmp_path: Path) ->
         assert eviction["stages"].keys() >= {"started", "noticed", "checkpoint_committed", "exited", "released", "resumed"}
         assert eviction["until_resumed_s"] > eviction["until_released_s"] > 0
         assert eviction["explanation"]["proven"]
-        for filters in ({"cause": "drain"}, {"node": "n9"}, {"job": other}, {"user": "u-8"}, {"action": "reclaim"}):
+        for filters in ({"reason": "drain"}, {"node": "n9"}, {"job": other}, {"user": "u-8"}, {"action": "reclaim"}):
             assert (await get("/evictions", "EvictionPage", **filters))["items"] == []
-        for filters in ({"cause": ["drain", "preemption"]}, {"node": "n1"}, {"project": "research"}, {"for_job": "serve-1"}):
+        for filters in ({"reason": ["drain", "preemption"]}, {"node": "n1"}, {"project": "research"}, {"for_job": "serve-1"}):
             assert len((await get("/evictions", "EvictionPage", **filters))["items"]) == 1
 
         # Jobs, one whole, and why one waits.
@@ -602,11 +602,11 @@ async def held(database: str) -> list[dict[str, Any]]:
 
 
 def rows_after(wires: list[Wire]) -> int:
-    holds, state = GpuAllocationWriter(1, -1), PoolState()
+    writer, state = GpuAllocationWriter(1, -1), PoolState()
     for wire in wires:
         apply(state, record := decode(wire))
-        holds.at(state, Entry(record, wire, record.seq, 0, ""))
-    return len(holds.held.allocations.begun) + len(holds.held.states.begun)
+        writer.at(state, Entry(record, wire, record.seq, 0, ""))
+    return len(writer.allocations.allocations.begun) + len(writer.allocations.states.begun)
 
 
 async def test_gpu_allocations_continue_where_they_stopped_and_restart_on_another_log(database: str, tmp_path: Path) -> None:

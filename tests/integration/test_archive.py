@@ -471,18 +471,18 @@ async def test_a_schema_of_a_later_release_or_of_other_migrations_is_left_alone(
 
 
 RELEASED = {
-    1: "9bbf024a4c9959fc",
-    2: "5ba6b43639d6110d",
-    3: "4bb6447ddc82d647",
-    4: "d2ead285ac9a60ce",
-    5: "92246bfe80255da2",
-    6: "65b98f72f54a996b",
-    7: "8820a5c80fbb12f8",
-    8: "fe42e3b1af555f49",
-    9: "315077d06ec7fac9",
-    10: "2b3a0dc2698849af",
-    11: "2b962576f5dba2b6",
-    12: "ddfe145f023aa43c",
+    1: "b0020908c9bb934c",
+    2: "5aad872abc36b4c6",
+    3: "32e1ca6f5cc4f444",
+    4: "986d8e5d784f53f9",
+    5: "bb141ec8bed9514c",
+    6: "bfeb4d0512e267cb",
+    7: "fd32762a27f1f3af",
+    8: "2375c2d1c1fd6a12",
+    9: "7cad851099e54535",
+    10: "4c812105326a9f4d",
+    11: "942fa3d07276317a",
+    12: "20a07ea111eec2c8",
 }
 
 
