@@ -28,7 +28,7 @@ def places(state: PoolState, group: TaskGroup, *, spread: bool):
             without_gpus = not count_of(group) and bool(node.devices)
             opened, emptiness = 0, 0
             if is_shared(group):
-                taken = [bool(now.sharers[number] or later.sharers[number]) for number in devices]
+                taken = [bool(now.shared_tasks[number] or later.shared_tasks[number]) for number in devices]
                 opened = taken.count(False)
                 full = {device.number: 1000 * device.memory_bytes for device in node.devices}
                 emptiness = sum(Fraction(later.units[number], full[number]) for number in devices) if any(taken) else 0

@@ -73,7 +73,7 @@ def eviction_before_it_has_begun(patch: pytest.MonkeyPatch) -> None:
 
 def start_before_room_is_free(patch: pytest.MonkeyPatch) -> None:
     """A promise is kept while its victims are still there."""
-    patch.setattr(reservations, "_room_free", lambda *_: True)
+    patch.setattr(reservations, "_resources_free", lambda *_: True)
 
 
 def log_continues_after_a_loss(patch: pytest.MonkeyPatch) -> None:
