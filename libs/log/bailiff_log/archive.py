@@ -135,7 +135,7 @@ async def connected(dsn: str) -> AsyncGenerator[Any, None]:
     try:
         import asyncpg
     except ImportError:
-        raise ArchiveError("asyncpg is not installed: pip install 'bailiff-bus[archive]'") from None
+        raise ArchiveError("asyncpg is not installed: pip install 'bailiff[archive]'") from None
     try:
         connection = await asyncpg.connect(dsn, timeout=10)
     except (OSError, TimeoutError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:

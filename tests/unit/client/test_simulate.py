@@ -167,11 +167,11 @@ def test_invalid_knobs_are_reported() -> None:
     assert "name a policy field" in bailiff("policy", "tune", *TINY).stderr
 
 
-def test_a_missing_simulator_is_reported_with_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "bailiff_sim", None)
-    monkeypatch.setitem(sys.modules, "bailiff_sim.runs", None)
+def test_without_matplotlib_the_error_names_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "bailiff_sim.report", raising=False)
     with pytest.raises(ClientError) as caught:
-        options.simulator("runs")
+        options.simulator("report")
     assert "bailiff[sim]" in caught.value.advice
 
 

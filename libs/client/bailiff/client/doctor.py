@@ -28,7 +28,7 @@ from .client import Client
 from .errors import ClientError
 from .settings import ClientSettings
 
-PACKAGES = ("bailiff", "bailiff-core", "bailiff-bus", "aiokafka", "pydantic", "typer", "rich")
+PACKAGES = ("bailiff", "bailiff-core", "aiokafka", "pydantic", "typer", "rich")
 OLDEST, NEWEST = (3, 11), (3, 13)
 QUIET_AFTER = 600_000_000
 CLOCKS_APART = 5_000_000

@@ -25,12 +25,12 @@ MARKS = {"simulate": "bailiff_simulation", "policy tune": "bailiff_tuning"}  # t
 
 
 def simulator(module: str) -> Any:
-    """A module of the simulator, which is a separate distribution. Raises `ClientError` if it is not installed."""
+    """A module of the simulator, imported when a command needs it. Raises `ClientError` if the extra `sim` is not installed."""
     try:
         return importlib.import_module(f"bailiff_sim.{module}")
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] in ("bailiff_sim", "matplotlib", "numpy"):
-            raise ClientError(ExitCode.USAGE, f"the simulator is not installed ({error.name} is missing)", INSTALL) from None
+        if (error.name or "").partition(".")[0] == "matplotlib":
+            raise ClientError(ExitCode.USAGE, "reports need matplotlib, which is not installed", INSTALL) from None
         raise
 
 
