@@ -104,7 +104,7 @@ def test_where_requests_are_signed_these_are_too(running):
     keys = {"3sQ8x0l7mJ2r5Yt1vN9aZc4eKb6gWd8fHu0iPqRsTwE": "alice"}
     running.apply_policy(policy(identity={"accept": ["signed"], "keys": keys}))
     for body in (EvictJob(job="train"), PauseJob(job="train"), MigrateJob(job="train"), DrainNode(node="n1")):
-        refused(running, body, "not-signed")
+        refused(running, body, "auth-not-accepted")
     assert isinstance(ask(running, PauseJob(job="train"), auth="signed"), list)
 
 

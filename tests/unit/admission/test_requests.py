@@ -105,10 +105,17 @@ def test_a_request_older_than_the_memory_of_ids(story):
 
 
 @pytest.mark.parametrize("auth", ["none", "acl"])
-def test_a_pool_that_wants_signatures(story, auth):
+def test_a_pool_that_accepts_signed_requests_only(story, auth):
     story.apply_policy(policy(identity={"accept": ["signed"], "keys": {"k": "alice"}}))
-    assert "accepts requests with auth signed" in refused(story, submit(), "not-signed", auth=auth).reason
+    expected = f"this pool accepts requests with auth signed; this request has auth {auth}"
+    assert refused(story, submit(), "auth-not-accepted", auth=auth).reason == expected
     assert isinstance(ask(story, submit(), auth="signed"), list)
+
+
+def test_the_reason_is_true_for_a_signed_request_that_the_policy_does_not_accept(story):
+    story.apply_policy(policy(identity={"accept": ["none", "acl"], "keys": {"k": "alice"}}))
+    expected = "this pool accepts requests with auth none, acl; this request has auth signed"
+    assert refused(story, submit(), "auth-not-accepted", auth="signed").reason == expected
 
 
 @pytest.mark.parametrize(

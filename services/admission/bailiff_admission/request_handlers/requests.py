@@ -70,7 +70,8 @@ def facts_of_request(state: PoolState, received: ReceivedRequest, spec_digest: s
     identity = state.rules.identity
     if received.auth not in identity.accept:
         return Rejected(
-            "not-signed", f"this pool accepts requests with auth {', '.join(identity.accept)}, this request is unsigned"
+            "auth-not-accepted",
+            f"this pool accepts requests with auth {', '.join(identity.accept)}; this request has auth {received.auth}",
         )
     if isinstance(received.body, OPERATORS_ONLY) and identity.operators and received.actor not in identity.operators:
         return Rejected("not-permitted", "only operators named in the policy may send this request")
