@@ -54,7 +54,7 @@ class ProjectPage(BaseModel):
 
 
 USE = """u.project, u.seq, u.time, u.used_gpu_milli / 1000.0::float8 AS gpus,
-    u.fixed_gpu_milli / 1000.0::float8 AS gpus_non_preemptible,
+    u.non_preemptible_gpu_milli / 1000.0::float8 AS gpus_non_preemptible,
     u.requested_gpu_milli / 1000.0::float8 AS gpus_requested, u.quota_gpu_milli / 1000.0::float8 AS quota,
     u.limit_gpu_milli / 1000.0::float8 AS "limit", u.share_gpu_milli / 1000.0::float8 AS fair_share,
     CASE WHEN u.quota_gpu_milli IS NOT NULL
