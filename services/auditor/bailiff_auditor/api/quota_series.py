@@ -57,8 +57,10 @@ class QuotaSeries(BaseModel):
     projects: list[ProjectSeries] = Field(description="Ordered by borrowed GPU-hours, descending.")
 
 
-@router.get("/pools/{pool}/borrowing", response_model=QuotaSeries, summary="Borrowing over time")
-async def borrowing(query: PoolQueryParam, from_: given.From = None, to: given.To = None, points: Points = 120) -> JsonResponse:
+@router.get("/pools/{pool}/quota-series", response_model=QuotaSeries, summary="Usage, quota and fair share over time")
+async def quota_series(
+    query: PoolQueryParam, from_: given.From = None, to: given.To = None, points: Points = 120
+) -> JsonResponse:
     """Default: the last 24 hours with samples."""
     async with query.reading() as reading:
         return reading.answer(await _series(reading, from_, to, points))
