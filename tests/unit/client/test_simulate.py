@@ -49,7 +49,7 @@ def test_json_output() -> None:
     (run,) = found["runs"]
     assert run["label"] == "default"
     assert run["jobs"] == 20
-    assert found["manifest"]["ask"]["choices"]["first"] == 20
+    assert found["manifest"]["experiment"]["choices"]["first"] == 20
 
 
 def test_list_names_traces_formats_and_baselines() -> None:
