@@ -204,9 +204,8 @@ def _notes(experiment: Any, source: Any) -> list[str]:
     workload = assembled.assemble(source, catalogue.cluster(experiment.cluster), experiment.choices, experiment.seeds[0])
     peak = assembled.peak_demand(workload)
     seeds = f", {len(experiment.seeds)} seeds" if len(experiment.seeds) > 1 else ""
-    notes = [
-        f"{_many(workload.about['jobs'], 'job')} of {experiment.trace} on {experiment.cluster} ({_many(workload.gpus, 'GPU')}){seeds}"
-    ]
+    jobs = _many(workload.about["jobs"], "job")
+    notes = [f"{jobs} of {experiment.trace} on {experiment.cluster} ({_many(workload.gpus, 'GPU')}){seeds}"]
     if peak <= workload.gpus:
         notes.append(
             f"if every job started as it arrives, {_many(peak, 'GPU')} would be in use at most, and there are {workload.gpus:,}: "
@@ -216,7 +215,7 @@ def _notes(experiment: Any, source: Any) -> list[str]:
     no_class = [tier for tier, name in {**source.tiers, **experiment.choices.tiers}.items() if not name]
     if no_class:
         notes.append(
-            f"{', '.join(no_class)}: jobs of this tier get the default class of the policy, as it has no mapping; "
+            f"{', '.join(no_class)}: jobs of this tier get the policy's default class, as it has no mapping; "
             f"map it with --class, as in --class {no_class[0]}=train"
         )
     if source.left_out:
