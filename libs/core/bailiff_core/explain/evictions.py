@@ -10,7 +10,7 @@ from bailiff_core.records import Record, decisions
 from .eviction_stages import course
 from .sentences import Section, Sentence, clock, newest_of, seqs_of, tasks_text, without_stop
 from .unblockers import expected_return
-from .victims import EVICTION_CAUSES, choice_sentences, preemptor_text, rule_text
+from .victims import choice_sentences, eviction_cause_text, preemptor_text, rule_text
 
 ENDS = {"failed": "failed", "lost": "was lost"}
 
@@ -33,10 +33,8 @@ def earlier_evictions(job: Job, evicted: Sequence[Record], history: Sequence[Rec
 def eviction_reasons(job: Job, record: Record, history: Sequence[Record], *, count: bool = True) -> Iterable[Sentence]:
     """Preemptor or cause, rule, cost and runner-up. count: also how often the job was requeued in total."""
     if isinstance(record.data, decisions.EvictionDecided):
-        cause = EVICTION_CAUSES[record.data.cause]
-        reason = f": {record.data.reason}" if record.data.reason else ""
-        which = _subject(record.data.tasks)
-        yield Sentence(f"At {clock(record.time)} {which} evicted, because {cause}{reason}.", seqs_of(record.seq))
+        text = f"{_subject(record.data.tasks)} evicted, because {without_stop(eviction_cause_text(record.data))}"
+        yield Sentence(f"At {clock(record.time)} {text}.", seqs_of(record.seq))
     elif isinstance(record.data, decisions.MigrationDecided):
         nodes = count_text(len({share.node for share in record.data.placement}), "node")
         reason = f": {without_stop(record.data.reason)}" if record.data.reason else ""

@@ -57,6 +57,19 @@ EVICTION_CAUSES = {
     "device": "a GPU that it used failed",
     "over-share": "it used more of a GPU than its share",
 }
+REASON_STATES_CAUSE = ("drain", "time-limit")
+REPEATED = {"cancelled": "cancellation requested", "requested": "eviction requested", "paused": "pause requested"}
+"""Beginnings of recorded reasons that repeat the cause."""
+
+
+def eviction_cause_text(data: decisions.EvictionDecided) -> str:
+    """`its eviction was requested: wrong data`; `node-1 is drained (quick): new driver`."""
+    if data.cause in REASON_STATES_CAUSE and data.reason:
+        return data.reason
+    if data.cause == "scaled" and data.reason.startswith("scaled down"):
+        return f"it was {data.reason}"
+    reason = data.reason.removeprefix(REPEATED.get(data.cause, "")).removeprefix(": ")
+    return f"{EVICTION_CAUSES[data.cause]}: {reason}" if reason else EVICTION_CAUSES[data.cause]
 
 
 def preemption_sentences(record: Record) -> Iterable[Sentence]:

@@ -35,7 +35,7 @@ test("one-line summary of a record", () => {
 
 test("a long reason is cut after its first clauses", () => {
   const needs = "needs 2 nodes with 8 free GPUs, 32 CPUs, 128 GiB of memory each, none has them";
-  const long = `no permitted set of victims frees enough, it would need: preempt: ${needs}; 1 node has fewer than 8 usable GPUs; ${"'talks', which is not preemptible; ".repeat(9)}asks again 15:26:06`;
+  const long = `no permitted set of victims frees enough, it would need: preempt: ${needs.replace("needs ", "")}; 1 node has fewer than 8 usable GPUs; ${"'talks', which is not preemptible; ".repeat(9)}asks again 15:26:06`;
   expect(brief(long)).toBe(`No permitted set of victims frees enough; it ${needs}; 1 node has fewer than 8 usable GPUs.`);
   expect(brief("needs resources")).toBe("It needs resources.");
   expect(brief(`a ${"word ".repeat(80)}`)).toMatch(/^A (word )+…$/);
