@@ -57,7 +57,7 @@ def _subject(tasks: str) -> str:
 def _as_victim(job: str, record: Record, data: decisions.PreemptionDecided, history: Sequence[Record]) -> Iterable[Sentence]:
     choice = next(choice for choice in data.victims if choice.job == job)
     for requested in history:
-        if requested.seq == data.request and isinstance(requested.data, decisions.PreemptionRequested):
+        if requested.seq == data.request and isinstance(requested.data, decisions.PreemptionRequested) and requested.data.reason:
             text = f"{requested.data.job} was unschedulable: {without_stop(requested.data.reason)}."
             yield Sentence(text, seqs_of(requested.seq))
     preemptor = data.preemptor
@@ -124,7 +124,9 @@ def _following_events(record: Record, history: Sequence[Record]) -> Iterable[Sen
             since, requeued = each if requeued else record, True
             yield Sentence(f"It was requeued{again} at {clock(each.time)}, at its old position{lost}.", seqs_of(each.seq))
         elif isinstance(each.data, decisions.JobShrunk):
-            yield Sentence(f"It runs without {tasks_text(each.data.tasks)} since {clock(each.time)}.", seqs_of(each.seq))
+            yield Sentence(
+                f"It has been running without {tasks_text(each.data.tasks)} since {clock(each.time)}.", seqs_of(each.seq)
+            )
         elif isinstance(each.data, decisions.JobPlaced | decisions.JobGrown):
             change = "got more tasks" if isinstance(each.data, decisions.JobGrown) else "was placed again"
             took = f"{duration_text(each.time - since.time)} {'after its eviction' if since is record else 'later'}"
@@ -150,7 +152,7 @@ def protections_of(state: PoolState, job: Job) -> Iterable[Sentence]:
         text = f"Rule eviction-cap: {recent} of at most {cap.evictions} evictions within {duration_text(cap.window)} are used."
         yield Sentence(text, seqs)
     if rules.ageing is not None:
-        triggers = [f"{rules.ageing.evictions} evictions"] if rules.ageing.evictions is not None else []
+        triggers = [count_text(rules.ageing.evictions, "eviction")] if rules.ageing.evictions is not None else []
         triggers += [f"{duration_text(rules.ageing.waiting)} pending"] if rules.ageing.waiting is not None else []
         yield Sentence(f"Rule ageing: after {' or '.join(triggers)} its priority is boosted by {rules.ageing.boost}.", seqs)
     if not job.preemptible:
