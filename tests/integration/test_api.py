@@ -517,11 +517,11 @@ async def test_an_error_names_the_parameter_and_the_allowed_values(database: str
             "projct": ("a", "priority_class, project"),
         }
         for parameter, (found, allowed) in cases.items():
-            (fault,) = (await it.api.refused(400, "/pools/pool-a/jobs", **{parameter: found}))["errors"]
-            assert fault["parameter"] == parameter
-            assert fault["found"] == found
-            assert allowed in fault["allowed"]
-            assert "Value error" not in fault["allowed"]
+            (error,) = (await it.api.refused(400, "/pools/pool-a/jobs", **{parameter: found}))["errors"]
+            assert error["location"] == parameter
+            assert error["found"] == found
+            assert allowed in error["allowed"]
+            assert "Value error" not in error["allowed"]
         page = await it.api.get("/pools/pool-a/jobs", limit=1)
         other = await it.api.refused(400, "/pools/pool-a/jobs", limit=1, cursor=page["next"], project="research")
         assert "otherwise the same parameters" in other["detail"]

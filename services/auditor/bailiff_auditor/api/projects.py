@@ -7,9 +7,10 @@ from asyncpg import Record
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, Field
 
+from bailiff_service.json_response import JsonResponse
+
 from . import parameters as given
 from .query import Listing, PoolQuery, in_pool
-from .responses import JsonResponse
 
 router = APIRouter(tags=["projects"])
 PoolQueryParam = Annotated[PoolQuery, Depends()]

@@ -9,9 +9,10 @@ from asyncpg import Record
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, Field
 
+from bailiff_service.json_response import JsonResponse
+
 from . import parameters as given
 from .query import PoolQuery, Reading
-from .responses import JsonResponse
 
 router = APIRouter(tags=["projects"])
 PoolQueryParam = Annotated[PoolQuery, Depends()]

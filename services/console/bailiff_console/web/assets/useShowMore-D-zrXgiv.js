@@ -1,1 +1,0 @@
-import{K as e,M as t,X as n,j as r}from"./index-DGTBhT3E.js";function i(t){e(()=>(document.title=`${t} · Bailiff`,()=>void(document.title=`Bailiff`)),[t])}function a(e,i,a){let[o,s]=n(i),c=e.length>o&&t(`div`,{class:`more`,children:t(r,{onClick:()=>s(o+a),children:[(e.length-o).toLocaleString(`en`),` more`]})});return[e.slice(0,o),c||null]}export{i as n,a as t};
