@@ -13,7 +13,7 @@ from bailiff_core.humanize import count_text
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.state import ENDED, PoolState
-from bailiff_service.policy_files import Faults, inner_policy, line_of, policy_from
+from bailiff_service.policy_files import Faults, line_of, policy_from
 from bailiff_service.yaml_files import Lines, UnreadableFile, parse_untrusted_yaml
 
 from .preview_text import Preview
@@ -110,7 +110,7 @@ def _policy(fields: Fields, _: PoolState) -> TaskResult:
 def policy_in(text: str) -> tuple[Policy | None, list[Fault]]:
     """The policy in this YAML, or every fault."""
     try:
-        value, lines = inner_policy(*parse_untrusted_yaml(text, ""))
+        value, lines = parse_untrusted_yaml(text, "")
     except UnreadableFile as error:
         return None, [fault_of(error)]
     policy, faults = policy_from(value)
