@@ -186,7 +186,7 @@ async def test_the_archived_run_can_be_queried(database: str, tmp_path: Path) ->
         assert projects[""]["usage"]["gpus"] == 2
         use = (await get("/usage", "UsagePage", project=""))["items"]
         assert {each["gpus"] for each in use} >= {1.0, 2.0}
-        over_time = await get("/borrowing", "QuotaSeries", points=3)
+        over_time = await get("/quota-series", "QuotaSeries", points=3)
         whole = {each["project"]: each for each in over_time["projects"]}[""]
         assert 1 <= len(over_time["times"]) == len(whole["gpus"]) <= 3
         assert whole["borrowed"] == [None] * len(whole["gpus"])
@@ -212,7 +212,7 @@ async def test_borrowed_quota_is_reported_per_project_over_time(database: str, t
     story.ends("red-1", after=MINUTE)
     async with world(database, tmp_path, story) as it:
         use = [each async for each in _all(it.api, "/pools/pool-a/usage", project="red", order="asc")]
-        answer_body = await it.api.get("/pools/pool-a/borrowing", points=500)
+        answer_body = await it.api.get("/pools/pool-a/quota-series", points=500)
         red, *others = answer_body["projects"]
         assert [each["project"] for each in answer_body["projects"]] == ["red", "", "*", "blue"], "who borrowed most is first"
         assert red["max_borrowed"] == 2.0
@@ -224,21 +224,21 @@ async def test_borrowed_quota_is_reported_per_project_over_time(database: str, t
         assert {each["borrowed_gpu_hours"] for each in others} == {0.0}
         assert max(value or 0 for value in red["fair_share"]) > 0
 
-        coarse = await it.api.get("/pools/pool-a/borrowing", points=4)
+        coarse = await it.api.get("/pools/pool-a/quota-series", points=4)
         assert len(coarse["times"]) == 4
         assert coarse["projects"][0]["project"] == "red"
         at_rest = {"from": use[-1]["time"], "points": 2}
-        (only,) = (await it.api.get("/pools/pool-a/borrowing", **at_rest))["times"]
+        (only,) = (await it.api.get("/pools/pool-a/quota-series", **at_rest))["times"]
         assert moment(only) == moment(use[-1]["time"])
         silent = moment(next(each["time"] for each in use if each["borrowed"] == 2)) + timedelta(minutes=3)
         between = {"from": silent.isoformat(), "to": (silent + timedelta(minutes=1)).isoformat()}
-        carried = (await it.api.get("/pools/pool-a/borrowing", **between))["projects"][0]
+        carried = (await it.api.get("/pools/pool-a/quota-series", **between))["projects"][0]
         assert set(carried["borrowed"]) == {2.0}, "nothing was noted in that minute: it is as it was before"
         assert carried["borrowed_gpu_hours"] == pytest.approx(2 / 60, abs=0.001)
         for nowhere in ({"from": "2200-01-01T00:00:00Z"}, {"to": "0001-01-01T00:00:00Z"}):
-            nothing = await it.api.get("/pools/pool-a/borrowing", **nowhere)
+            nothing = await it.api.get("/pools/pool-a/quota-series", **nowhere)
             assert (nothing["times"], nothing["projects"], nothing["from"]) == ([], [], None)
-        await it.api.refused(400, "/pools/pool-a/borrowing", points=501)
+        await it.api.refused(400, "/pools/pool-a/quota-series", points=501)
 
 
 def moment(text: str) -> datetime:
@@ -517,11 +517,11 @@ async def test_an_error_names_the_parameter_and_the_allowed_values(database: str
             "projct": ("a", "priority_class, project"),
         }
         for parameter, (found, allowed) in cases.items():
-            (fault,) = (await it.api.refused(400, "/pools/pool-a/jobs", **{parameter: found}))["errors"]
-            assert fault["parameter"] == parameter
-            assert fault["found"] == found
-            assert allowed in fault["allowed"]
-            assert "Value error" not in fault["allowed"]
+            (error,) = (await it.api.refused(400, "/pools/pool-a/jobs", **{parameter: found}))["errors"]
+            assert error["location"] == parameter
+            assert error["found"] == found
+            assert allowed in error["allowed"]
+            assert "Value error" not in error["allowed"]
         page = await it.api.get("/pools/pool-a/jobs", limit=1)
         other = await it.api.refused(400, "/pools/pool-a/jobs", limit=1, cursor=page["next"], project="research")
         assert "otherwise the same parameters" in other["detail"]

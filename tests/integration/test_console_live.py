@@ -149,7 +149,7 @@ async def test_a_page_gets_only_the_parts_that_it_subscribed_to(world: World) ->
             await live.until("it hears of the change", at(world.write()))
             assert "jobs" not in live.client_state.snapshot
         refused = await console.refused(400, "/pools/pool-a/live", include="nodes,everything")
-        assert refused["faults"][0]["where"] == "include"
+        assert refused["errors"][0]["location"] == "include"
         assert "everything" in refused["detail"]
         assert "pool-a" in (await console.refused(404, "/pools/nowhere/live"))["detail"]
 

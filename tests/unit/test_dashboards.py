@@ -26,7 +26,7 @@ JOBS = {f"bailiff-{name}" for name in ("admission", "victim-selection", "evictio
 ROLLUP_VALUES = {
     "action": {"preempt", "reclaim", "consolidate", "evict", "migrate"},
     "window": {"1m", "1h", "1d"},
-    "kind": {"used", "idle", "wanted", "quota", "limit", "fair_share", "available"},
+    "kind": {"used", "idle", "requested", "quota", "limit", "fair_share", "available"},
     "percent": {"95", "99"},
     "job": JOBS,
 }

@@ -34,6 +34,11 @@ def cost_text(gpu_ms: int) -> str:
     return f"{(gpu_ms + 500) // 1000} GPU-s"
 
 
+def exact_cost_text(gpu_ms: int) -> str:
+    """Formats GPU-time to the millisecond, for amounts that are equal when rounded: `240.220 GPU-s`."""
+    return f"{gpu_ms // 1000}.{gpu_ms % 1000:03} GPU-s"
+
+
 def memory_text(amount: int) -> str:
     """`8GiB`; exact where a unit divides it, else to one decimal."""
     for unit, size in UNITS:

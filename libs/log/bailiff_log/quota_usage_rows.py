@@ -11,7 +11,7 @@ from bailiff_core.records.wire import EPOCH_START, MICROSECOND
 from bailiff_core.scheduling_snapshot import current_snapshot
 
 USAGE_COLUMNS = (
-    "pool", "seq", "project", "time", "used_gpu_milli", "fixed_gpu_milli", "requested_gpu_milli", "quota_gpu_milli",
+    "pool", "seq", "project", "time", "used_gpu_milli", "non_preemptible_gpu_milli", "requested_gpu_milli", "quota_gpu_milli",
     "limit_gpu_milli", "share_gpu_milli", "used_cpu_milli", "used_memory_bytes",
 )  # fmt: skip
 

@@ -101,7 +101,7 @@ PROJECT_GPUS = Metric(
     "bailiff_project_gpus",
     "gauge",
     ("pool", "project", "kind"),
-    "GPUs of a project ('': the pool), by kind: used, idle, wanted, quota, limit, fair_share, available (pool only)",
+    "GPUs of a project ('': the pool), by kind: used, idle, requested, quota, limit, fair_share, available (pool only)",
 )
 JOBS_SUBMITTED = Metric("bailiff_jobs_submitted", "counter", ("pool", "priority_class"), "jobs submitted")
 PENDING_SECONDS = Metric(

@@ -22,9 +22,11 @@ from bailiff_core.plan.parsing import parse_grace
 from bailiff_core.plan.snapshot import names_of
 from bailiff_core.plan.snapshot_validation import suggest, tree_problems
 
-from .yaml_files import Lines, Place, read_yaml
+from .yaml_files import Place, read_yaml
 
 Faults = list[tuple[Place, str]]
+SHOWN_FIELDS = ("pool", "seq", "scope", "policy")
+"""Fields of `policy show -o yaml`."""
 ALSO_WRITTEN: Mapping[type[BaseModel], tuple[str, ...]] = {Bounds: ("gpus", "cpus", "memory")}
 
 
@@ -34,22 +36,27 @@ class InvalidPolicy(Exception):
 
 def read_policy(path: Path) -> Policy:
     """The policy in this file. Raises `InvalidPolicy`; `UnreadableFile` if it is not YAML."""
-    value, lines = inner_policy(*read_yaml(path))
+    value, lines = read_yaml(path)
     policy, faults = policy_from(value)
     if policy is None:
         raise InvalidPolicy("\n".join(fault_lines(str(path), lines, faults, "policy")))
     return policy
 
 
-def inner_policy(value: Any, lines: Lines) -> tuple[Any, Lines]:
-    """The policy and its lines; unwrapped if it is nested under `policy`, as `policy show -o yaml` prints it."""
-    if isinstance(value, dict) and isinstance(value.get("policy"), dict) and "priority_classes" not in value:
-        return value["policy"], {place[1:]: line for place, line in lines.items() if place[:1] == ("policy",)}
-    return value, lines
-
-
 def policy_from(value: object) -> tuple[Policy | None, Faults]:
-    """The policy of these JSON values, or None and all faults with their places."""
+    """The policy of these JSON values, or None and all faults with their places.
+
+    The policy may be nested under `policy`, as `policy show -o yaml` prints it.
+    """
+    if not isinstance(value, dict) or not isinstance(value.get("policy"), dict):
+        return _bare_policy(value)
+    faults: Faults = [((str(name),), no_such_field(str(name), SHOWN_FIELDS)) for name in value if name not in SHOWN_FIELDS]
+    policy, inner = _bare_policy(value["policy"])
+    faults += [(("policy", *place), text) for place, text in inner]
+    return (None if faults else policy), faults
+
+
+def _bare_policy(value: object) -> tuple[Policy | None, Faults]:
     if not isinstance(value, dict):
         found = "nothing" if value is None else value_text(value)
         return None, [((), f"expected the fields of a policy ({', '.join(Policy.model_fields)}), found {found}")]

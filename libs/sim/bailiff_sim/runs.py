@@ -105,7 +105,7 @@ def manifest(experiment: Experiment, source: Trace, runs: Sequence[Run]) -> dict
 
 def manifest_header(experiment: Experiment, source: Trace) -> dict[str, object]:
     """Returns the fields common to all manifests: engine, experiment, digest of the trace."""
-    return {"release": RELEASE, "logic": LOGIC, "ask": experiment.as_json(), "trace_digest": trace_digest(source)}
+    return {"release": RELEASE, "logic": LOGIC, "experiment": experiment.as_json(), "trace_digest": trace_digest(source)}
 
 
 def trace_digest(source: Trace) -> str:

@@ -89,7 +89,7 @@ def search_from(found: dict[str, Any]) -> Search:
     """Reads the search of a manifest. Raises `ValueError` if it has none."""
     try:
         knobs = {str(name): list(values) for name, values in found["knobs"].items()}
-        return Search(experiment_from(found["ask"]), knobs, int(found["most"]), found["high"])
+        return Search(experiment_from(found["experiment"]), knobs, int(found["most"]), found["high"])
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a manifest of a search: {error}") from None
 

@@ -199,7 +199,7 @@ class Sealer:
 
     async def _publish(self, body: SealBody) -> int:
         at = self._clock_and_ids.wall()
-        names = {LogSealed: "seal", SealingKey: "key", SealsInvalidated: "aside"}
+        names = {LogSealed: "seal", SealingKey: "key", SealsInvalidated: "invalidation"}
         about = body.size if isinstance(body, LogSealed) else body.key if isinstance(body, SealingKey) else body.invalidated_size
         name = f"{names[type(body)]}/{about}"
         headers, value = wrap(body, source=f"/bailiff/{self._pool}/auditor", id=name, pool=self._pool, time_us=at)

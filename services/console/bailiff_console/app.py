@@ -10,6 +10,7 @@ from bailiff_console.actions.what_ifs import WhatIfs
 from bailiff_console.auth.auth_context import AuthContext
 from bailiff_console.auth.middleware import AuthMiddleware
 from bailiff_console.live.pools import Pools
+from bailiff_service.json_response import JsonResponse
 
 from . import archive as archive_proxy
 from . import logs, problems, web
@@ -18,7 +19,6 @@ from .archive import ArchiveProxy
 from .auth import routes as auth_routes
 from .history import decision, explain, point_in_time
 from .live import stream
-from .responses import JsonResponse
 
 Readiness = Callable[[], Mapping[str, str | None]]
 

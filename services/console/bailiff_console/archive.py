@@ -12,10 +12,10 @@ from starlette.responses import Response, StreamingResponse
 
 from bailiff_console.live.pools import Pools
 from bailiff_core.model.state import PoolState
+from bailiff_service.json_response import JsonResponse
+from bailiff_service.problems import ApiError, not_found, problem
 
-from .problems import ApiError, missing, problem
 from .record_text import LISTS, with_sentences
-from .responses import JsonResponse
 
 router = APIRouter()
 POLL_S = 5.0
@@ -54,9 +54,9 @@ class ArchiveProxy:
     async def forward(self, request: Request, path: str, state: PoolState | None = None) -> Response:
         """Forward the request. state: renders the sentences added to a list of records. Raises `ApiError`."""
         if self.address is None:
-            raise missing(NOT_CONFIGURED)
+            raise not_found(NOT_CONFIGURED)
         if any(part in (".", "..", "") for part in path.split("/")):
-            raise missing("not found: unknown path")
+            raise not_found("not found: unknown path")
         stream = path == "events" or "text/event-stream" in request.headers.get("accept", "")
         forwarded = self._http.build_request(
             "GET",

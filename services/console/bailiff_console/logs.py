@@ -17,9 +17,8 @@ from bailiff_bus.port import Bus, BusUnavailable, Message, OffsetOutOfRange
 from bailiff_console.live.change import event
 from bailiff_console.live.pools import Pools
 from bailiff_console.live.stream import HEADERS, HEARTBEAT_S, RETRY_MS, SEND_TIMEOUT_S, disconnected
+from bailiff_service.problems import unavailable
 from bailiff_service.race import race
-
-from .problems import busy
 
 router = APIRouter()
 MAX_VIEWERS = 50  # concurrent log views: each reads the topic on its own
@@ -73,7 +72,7 @@ async def logs(
     followed = pools.get(pool)
     reading: set[object] = request.app.state.reading_logs
     if len(reading) >= MAX_VIEWERS:
-        raise busy(f"{MAX_VIEWERS} log views are open already: close one and try again")
+        raise unavailable(f"{MAX_VIEWERS} log views are open already: close one and try again")
     return _Stream(followed.bus, Lines(job, task, attempt), begin == "start", reading)
 
 

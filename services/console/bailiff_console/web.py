@@ -6,7 +6,7 @@ from pathlib import Path
 from fastapi import APIRouter, Request
 from starlette.responses import FileResponse, HTMLResponse, Response
 
-from .problems import missing
+from bailiff_service.problems import not_found
 
 router = APIRouter()
 WEB = Path(__file__).parent / "web"
@@ -28,7 +28,7 @@ async def asset(request: Request, path: str) -> Response:
 async def page(request: Request, path: str) -> Response:
     """Any other path: the file of that name if there is one, else `index.html`."""
     if path.split("/", 1)[0] in RESERVED_PREFIXES:
-        raise missing("not found: unknown path")
+        raise not_found("not found: unknown path")
     if path and "." in path and (WEB / path).is_file():
         return _file(request, path, "no-cache")
     if not (WEB / "index.html").is_file():
@@ -41,7 +41,7 @@ def _file(request: Request, name: str, cache: str) -> Response:
     root = WEB.resolve()
     path = (root / name).resolve()
     if not path.is_relative_to(root) or not path.is_file():
-        raise missing(f"no such file: {name!r}")
+        raise not_found(f"no such file: {name!r}")
     headers = {"cache-control": cache}
     accepted = request.headers.get("accept-encoding", "")
     for encoding, ending in (("br", ".br"), ("gzip", ".gz")):

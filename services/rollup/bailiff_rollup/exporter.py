@@ -107,7 +107,7 @@ class RollupCollector(Collector):
             for project, entitlement in self._entitlements(pool, aggregates, state).items():
                 kinds = {
                     "used": levels.get(("used", project), 0), "idle": levels.get(("idle", project), 0),
-                    "wanted": entitlement.requested, "quota": entitlement.quota, "limit": entitlement.limit,
+                    "requested": entitlement.requested, "quota": entitlement.quota, "limit": entitlement.limit,
                     "fair_share": entitlement.share,
                 }  # fmt: skip
                 for kind, milli in kinds.items():

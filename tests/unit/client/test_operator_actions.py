@@ -50,7 +50,7 @@ def test_a_paused_job_is_shown_as_paused_until_resumed(bailiff: Run, scribe: Scr
     rows = {row["job"]: row for row in json.loads(bailiff("list", "-o", "json").output)}
     assert (rows["train-7"]["state"], rows["train-7"]["jobs_ahead"], rows["train-7"]["nodes"]) == ("paused", None, [])
     output = " ".join(bailiff("explain", "train-7").output.split())
-    assert "is paused since" in output
+    assert "has been paused since" in output
     assert "To resume it: bailiff resume train-7." in output
     assert bailiff("resume", "train-7").output.startswith("train-7: resumed")
     assert json.loads(bailiff("describe", "train-7", "-o", "json").output)["summary"]["state"] == "starting"

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.client.kit import GIB, MINUTE, NOON, SECOND, Scribe, finished_story, preemption_story
 
 from bailiff.render.record_text.line import styled
-from bailiff.render.record_text.lines import ENTRIES, lines
+from bailiff.render.record_text.lines import ENTRIES, lines, sentence
 from bailiff_core.explain import jobs_of
 from bailiff_core.humanize import cost_text, duration_text
 from bailiff_core.model.policy import DEFAULT_POLICY
@@ -51,7 +51,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], str | list[str]]] = {
     "DecisionFailed": ({"job": "odd", "error": "KeyError: 3"}, "decision failed      odd  suspended until it is cancelled: KeyError: 3"),
     "LogTruncated": (
         {"request": REQUEST, "epoch": 3, "seq": 90, "reason": "power loss"},
-        "truncation accepted  agents had executed commands up to epoch 3 seq 90; accepted by an operator, power loss",
+        "truncation accepted  agents had executed commands up to epoch 3 seq 90; accepted by an operator: power loss",
     ),
     "TruncationReconciled": ({}, "log reconciled       every agent has reported its tasks; scheduling continues"),
     "JobSubmitted": (
@@ -67,11 +67,11 @@ EXAMPLES: dict[str, tuple[dict[str, Any], str | list[str]]] = {
     "JobPaused": ({"request": REQUEST, "job": "train-7", "reason": "bad data"}, "job paused           train-7  bad data"),
     "JobResumed": ({"request": REQUEST, "job": "train-7"}, "job resumed          train-7  returns to the queue"),
     "JobMigrationRequested": (
-        {"request": REQUEST, "job": "train-7", "node": "gpu-02", "reason": "noise"}, "migration requested  train-7  to gpu-02, noise",
+        {"request": REQUEST, "job": "train-7", "node": "gpu-02", "reason": "noise"}, "migration requested  train-7  to gpu-02: noise",
     ),
     "NodeDrained": (
         {"request": REQUEST, "node": "gpu-01", "mode": "fast", "deadline": 60 * SECOND, "reason": "new driver"},
-        "node drained         gpu-01  no new placements, jobs are evicted now with the short grace, within 1m, new driver",
+        "node drained         gpu-01  no new placements, jobs are evicted now with the short grace, within 1m: new driver",
     ),
     "NodeUndrained": ({"request": REQUEST, "node": "gpu-01"}, "node undrained       gpu-01  schedulable again"),
     "JobIdle": (
@@ -285,6 +285,55 @@ def test_line(name: str) -> None:
     data, expected = EXAMPLES[name]
     found = [str(line) for line in lines(record(name, data))]
     assert found == [f"12:04:31 pool-a#118 {text}" for text in ([expected] if isinstance(expected, str) else expected)]
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "expected"),
+    [
+        ("PreemptionRequested", {}, "Preemption requested: serve-2 (inference 125) needs 8 GPUs."),
+        ("PreemptionRequested", {"reason": ""}, "Preemption requested: serve-2 (inference 125)."),
+        (
+            "PreemptionDecided",
+            {},
+            "Preemption decided: 2 jobs in total, 3.1 GPU-min lost, serve-2 is placed on node 0 [0-3], no longer needed: x.",
+        ),
+        (
+            "PreemptionRefused",
+            {"would_need": "needs 8 more GPUs", "explanation": {}},
+            "Preemption refused: serve-2, no permitted set of victims is sufficient, and that is proven, it would need: 8 more GPUs.",
+        ),
+        ("JobPending", {}, "Job pending: train-9 needs 8 GPUs."),
+        ("JobPlaced", {}, "Job placed: train-7 → node 0 [0-3], attempt 2."),
+        ("NodeUndrained", {"reason": "done"}, "Node undrained: gpu-01, schedulable again: done."),
+        (
+            "EvictionDecided",
+            {"cause": "drain", "reason": "node-1 is drained (quick): new driver"},
+            "Eviction decided: train-7, node-1 is drained (quick): new driver, grace 30s.",
+        ),
+        (
+            "EvictionDecided",
+            {"cause": "requested", "reason": "eviction requested: wrong data"},
+            "Eviction decided: train-7, its eviction was requested: wrong data, grace 30s.",
+        ),
+        (
+            "EvictionDecided",
+            {"cause": "cancelled", "reason": "cancellation requested"},
+            "Eviction decided: train-7, it was cancelled, grace 30s.",
+        ),
+        (
+            "EvictionDecided",
+            {"cause": "scaled", "reason": "scaled down to 3 tasks"},
+            "Eviction decided: train-7, it was scaled down to 3 tasks, grace 30s.",
+        ),
+        (
+            "EvictionDecided",
+            {"cause": "paused", "reason": "its GPUs were idle for 600 s"},
+            "Eviction decided: train-7, it was paused: its GPUs were idle for 600 s, grace 30s.",
+        ),
+    ],
+)
+def test_sentence(name: str, more: dict[str, Any], expected: str) -> None:
+    assert sentence(record(name, EXAMPLES[name][0] | more)) == expected
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -49,7 +49,7 @@ def test_json_output() -> None:
     (run,) = found["runs"]
     assert run["label"] == "default"
     assert run["jobs"] == 20
-    assert found["manifest"]["ask"]["choices"]["first"] == 20
+    assert found["manifest"]["experiment"]["choices"]["first"] == 20
 
 
 def test_list_names_traces_formats_and_baselines() -> None:
@@ -109,10 +109,10 @@ def test_a_policy_with_a_fault_is_rejected(tmp_path: Path) -> None:
 def test_priority_names_without_a_class_are_reported(tmp_path: Path) -> None:
     jobs = tmp_path / "jobs.txt"
     jobs.write_text(ONE_JOB)
-    assert "high: jobs with this word get the policy's default class" in bailiff("simulate", f"slurm:{jobs}").output
+    assert "high: jobs of this tier get the policy's default class" in bailiff("simulate", f"slurm:{jobs}").output
     assert bailiff("simulate", f"slurm:{jobs.rename(tmp_path / 'jobs+more.txt')}").exit_code == ExitCode.DONE
     jobs = tmp_path / "jobs+more.txt"
-    assert "with this word" not in bailiff("simulate", f"slurm:{jobs}", "--class", "high=inference").output
+    assert "of this tier" not in bailiff("simulate", f"slurm:{jobs}", "--class", "high=inference").output
 
 
 def test_missing_projects_of_the_trace_are_reported_with_their_job_count(tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ from bailiff_console.live import job_index, subscribers
 from bailiff_console.live.change import packed
 from bailiff_console.live.follower import PoolFollower
 from bailiff_console.live.pool_projection import MAX_EVENTS
-from bailiff_console.problems import ApiError
 from bailiff_core.model.state import ENDED
 from bailiff_service.metrics import Metrics
+from bailiff_service.problems import ApiError
 
 WAVES, JOBS = 6, 10
 MAX_ENDED_JOBS = 15

@@ -55,7 +55,7 @@ def test_the_sentences_name_the_action(story: Story) -> None:
     record = next(record for record in story.records if isinstance(record.data, decisions.PreemptionRefused))
     texts = [sentence.text for section in explain_record(record) for sentence in section.sentences]
     assert any(text.startswith("Action reclaim found no victims: ") for text in texts)
-    assert "Under reclaim, rule not-preemptible protected 1 job (server): each is not preemptible." in texts
+    assert "Under reclaim, rule not-preemptible protected 1 job (server): it is not preemptible." in texts
     assert any(text.startswith("Under preempt, ") for text in texts)
     assert any(text.startswith("What it lacked, by preempt: ") for text in texts)
     assert missing_text(refusal(story)).startswith("preempt: ")

@@ -111,13 +111,13 @@ def test_a_refused_preemptor_names_the_rules_and_the_nearest_alternative() -> No
     story.submit("high", gpus=4, cls="inference", after=MINUTE)
     story.propose()
     found = explained(story, "high")
-    assert says(found["What is its state?"], "is pending since 01-01 00:01:00, first in the queue.")
+    assert says(found["What is its state?"], "has been pending since 01-01 00:01:00, first in the queue.")
     assert says(found["Why is it pending?"], "When it was queued: ")
     assert says(
         found["Why is it pending?"],
         "preemption for high was refused: no permitted set of victims is sufficient, and that is proven.",
     )
-    assert says(found["Why is it pending?"], "Rule not-preemptible protected 1 job (fixed): each is not preemptible.")
+    assert says(found["Why is it pending?"], "Rule not-preemptible protected 1 job (fixed): it is not preemptible.")
     assert says(found["What would unblock it?"], "What it lacked: ")
     assert says(found["What would unblock it?"], "Its next preemption request is possible from ")
 
@@ -172,7 +172,7 @@ def test_an_elastic_job_names_why_tasks_are_missing() -> None:
     story.runs("elastic", gpus=1, tasks=4, min_tasks=2)
     found = explained(story, "elastic")
     assert found["What is its state?"] == [
-        "elastic (train 50) runs since 01-01 00:00:00 on n1 as attempt 1, 3 of 4 tasks (at least 2)."
+        "elastic (train 50) has been running since 01-01 00:00:00 on n1 as attempt 1, 3 of 4 tasks (at least 2)."
     ]
     assert says(found["Why are some of its tasks pending?"], "Currently: ")
 
@@ -190,7 +190,9 @@ def test_a_job_that_ended_or_runs_says_so_and_no_more() -> None:
     story = Story()
     story.node("n1", gpus=1)
     story.runs("short", gpus=1)
-    assert explained(story, "short") == {"What is its state?": ["short (train 50) runs since 01-01 00:00:00 on n1 as attempt 1."]}
+    assert explained(story, "short") == {
+        "What is its state?": ["short (train 50) has been running since 01-01 00:00:00 on n1 as attempt 1."]
+    }
     story.ends("short")
     assert explained(story, "short") == {"What is its state?": ["short (train 50) ended at 01-01 00:00:00: succeeded."]}
 
@@ -291,14 +293,14 @@ def test_costs_runner_up_bound_and_rules_are_all_named() -> None:
     )
     assert "3 jobs could have been preempted." in sentences
     assert "Rule not-preemptible protected 7 jobs (x1, x2 and 5 more): each is not preemptible." in sentences
-    assert "Rule of-the-future protected 1 job: each is protected by it." in sentences
+    assert "Rule of-the-future protected 1 job: it is protected by it." in sentences
 
 
 @pytest.mark.parametrize(
     ("second", "decides"),
     [
         ({"lost_gpu_ms": 120_000, "tasks": 5}, "differ decides: tasks, 5 against 4 of the chosen set."),
-        ({"lost_gpu_ms": 120_400, "tasks": 4}, "decides: work lost, 120.4 GPU-s against 120 GPU-s of the chosen set."),
+        ({"lost_gpu_ms": 120_400, "tasks": 4}, "decides: work lost, 120.400 GPU-s against 120.000 GPU-s of the chosen set."),
         ({"lost_gpu_ms": 120_000, "tasks": 4}, "Both cost the same; of such sets the one with the job that was submitted last"),
         ({"lost_gpu_ms": 60_000, "tasks": 4}, "1 job stopped, 4 tasks."),
     ],

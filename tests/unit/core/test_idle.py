@@ -26,7 +26,7 @@ def test_a_job_is_paused_when_all_its_gpus_are_idle_for_the_limit(lazy):
     lazy.wait(MINUTE)
     assert lazy.expect("JobIdle", job="train", action="pause").duration == 10 * MINUTE
     stopped = lazy.expect("EvictionDecided", job="train", cause="paused")
-    assert stopped.reason == "its GPUs did nothing for 600 s"
+    assert stopped.reason == "its GPUs were idle for 600 s"
     lazy.yields("train")
     assert (lazy.job("train").phase, lazy.job("train").evictions) == ("paused", 0)
     lazy.resume("train")

@@ -106,9 +106,13 @@ def test_what_a_study_of_preemption_needs_is_there(log: Path, tmp_path: Path):
     assert [int(first[name]) - int(first["decided"]) for name in ("started", "term_sent", "released")] == [2 * SECOND] * 3
     assert int(first["resumed"]) > int(first["released"])
     assert (second["job"], second["cause"]) == (docking["job"], "requested")
-    asked, again = table(tmp_path / "set", "requests")
-    assert again["answer"] == "timed-out"
-    assert (asked["answer"], asked["victims"], asked["victim_lost_gpu_ms"]) == ("decided", "1", first["lost_gpu_ms"])
+    first_request, again = table(tmp_path / "set", "requests")
+    assert again["result"] == "timed-out"
+    assert (first_request["result"], first_request["victims"], first_request["victim_lost_gpu_ms"]) == (
+        "decided",
+        "1",
+        first["lost_gpu_ms"],
+    )
     apollo, gemini = table(tmp_path / "set", "projects")
     assert (apollo["created"], gemini["created"], apollo["quota_gpu_milli"]) == ("1", "0", "4000")
     assert table(tmp_path / "set", "nodes")[0]["gpu_model"].startswith("H100-")

@@ -67,8 +67,8 @@ def test_demand_and_fair_share_are_as_of_the_last_record_and_not_of_the_last_sam
     of = {
         (name, kind): scraped("bailiff_project_gpus", project=name, kind=kind)
         for name in ("lab", "ward", "")
-        for kind in ("used", "wanted", "fair_share", "available")
+        for kind in ("used", "requested", "fair_share", "available")
     }
-    assert (of["lab", "used"], of["lab", "wanted"], of["lab", "fair_share"]) == (8, 8, 6)
-    assert (of["ward", "used"], of["ward", "wanted"], of["ward", "fair_share"]) == (0, 2, 2)
+    assert (of["lab", "used"], of["lab", "requested"], of["lab", "fair_share"]) == (8, 8, 6)
+    assert (of["ward", "used"], of["ward", "requested"], of["ward", "fair_share"]) == (0, 2, 2)
     assert (of["", "used"], of["", "available"], of["lab", "available"]) == (8, 8, None)

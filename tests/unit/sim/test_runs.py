@@ -38,7 +38,7 @@ def run_of(world: World) -> Run:
 def test_a_manifest_runs_again_to_the_same_digests() -> None:
     runs = run_all(ASK, TRACE)
     loaded = json.loads(json.dumps(manifest(ASK, TRACE, runs)))
-    again = experiment_from(loaded["ask"])
+    again = experiment_from(loaded["experiment"])
     assert [digest(run) for run in run_all(again, TRACE)] == [each["digest"] for each in loaded["runs"]]
     assert len({each["digest"] for each in loaded["runs"]}) == len(BASELINES) * 2 + 2
     assert {len(each["log"]) for each in loaded["runs"]} == {0, 64}

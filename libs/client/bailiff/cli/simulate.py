@@ -42,7 +42,9 @@ Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Only the first 
 Compress = Annotated[float, typer.Option("--compress", min=0.001, help="Divide the time between arrivals by this.")]
 Skip = Annotated[str, opt("--skip", metavar="DURATION", help="Skip the beginning of the trace.")]
 Length = Annotated[str | None, opt("--length", metavar="DURATION", help="Use only this much of the trace.")]
-Tiers = Annotated[list[str] | None, opt("--class", metavar="WORD=CLASS", help="Map a word of the trace to a class; repeatable.")]
+Tiers = Annotated[
+    list[str] | None, opt("--class", metavar="TIER=CLASS", help="Map a tier of the trace to a priority class; repeatable.")
+]
 Mix = Annotated[
     list[str] | None, opt("--mix", metavar="CLASS=PERCENT", help="Random classes for a trace without classes; repeatable.")
 ]
@@ -114,8 +116,8 @@ async def simulate(
         if again is not None:
             check_alone(context)
             before = options.manifest_of(again, "simulate")
-            ask = runs.experiment_from(before.get("ask", {}))
-            source = simulator("traces.catalogue").trace(ask.trace)
+            experiment = runs.experiment_from(before.get("experiment", {}))
+            source = simulator("traces.catalogue").trace(experiment.trace)
         else:
             if trace is None:
                 raise ClientError(ExitCode.USAGE, "expected a trace, found nothing", "list them: bailiff simulate --list")
@@ -129,15 +131,15 @@ async def simulate(
                 start=options.duration("--start-delay", start_delay) or 0,
                 release=options.duration("--release-delay", release_delay) or 0,
             )
-            ask = runs.Experiment(
+            experiment = runs.Experiment(
                 trace, cluster or source.cluster, chosen, delays, options.policies(policy or ()),
                 _baselines(runs.BASELINES, baseline or ()), range(seeds),
             )  # fmt: skip
         with options.progress_bar(session.err) as progress:
-            found, lines = _run(runs, ask, source, progress, log)
+            found, lines = _run(runs, experiment, source, progress, log)
         data = runs.summary(found)
-        manifest_text = json.dumps(runs.manifest(ask, source, found), indent=1, ensure_ascii=False)
-        notes = [*_notes(ask, source), *runs.refusals(found)]
+        manifest_text = json.dumps(runs.manifest(experiment, source, found), indent=1, ensure_ascii=False)
+        notes = [*_notes(experiment, source), *runs.refusals(found)]
     for note in notes:
         session.say(note, "dim")
     figures = simulator("tables")
@@ -153,7 +155,7 @@ async def simulate(
     if log is not None:
         write(log, "".join(lines))
     if report is not None:
-        write(report, simulator("report").page(f"Simulation of {ask.trace}", notes, found, data, manifest_text))
+        write(report, simulator("report").page(f"Simulation of {experiment.trace}", notes, found, data, manifest_text))
     for path, what in ((report, "report"), (manifest, "manifest"), (log, "log")):
         if path is not None:
             session.say(f"{what}: {path}")
@@ -174,15 +176,15 @@ def check_alone(context: typer.Context) -> None:
         raise ClientError(ExitCode.USAGE, text, "allowed are only the output files: --report, --manifest, --log")
 
 
-def _run(runs: Any, ask: Any, source: Any, progress: Any, log: Path | None) -> tuple[list[Any], list[str]]:
+def _run(runs: Any, experiment: Any, source: Any, progress: Any, log: Path | None) -> tuple[list[Any], list[str]]:
     from bailiff.simulation.options import simulator
 
     lines: list[str] = []
     if log is None:
-        return runs.run_all(ask, source, progress), lines
+        return runs.run_all(experiment, source, progress), lines
     log_export = simulator("log_export").LogExport(lines)
-    first = next(iter(ask.policies), None), ask.seeds[0]
-    return runs.run_all(ask, source, progress, lambda *run: log_export if run == first else log_export.nothing), lines
+    first = next(iter(experiment.policies), None), experiment.seeds[0]
+    return runs.run_all(experiment, source, progress, lambda *run: log_export if run == first else log_export.nothing), lines
 
 
 def _baselines(known: tuple[str, ...], named: list[str] | tuple[str, ...]) -> list[str]:
@@ -194,25 +196,26 @@ def _baselines(known: tuple[str, ...], named: list[str] | tuple[str, ...]) -> li
     return list(dict.fromkeys(named))
 
 
-def _notes(ask: Any, source: Any) -> list[str]:
+def _notes(experiment: Any, source: Any) -> list[str]:
     """Notes printed before the results."""
     from bailiff.simulation.options import simulator
 
     assembled, catalogue = simulator("workload_builder"), simulator("traces.catalogue")
-    workload = assembled.assemble(source, catalogue.cluster(ask.cluster), ask.choices, ask.seeds[0])
+    workload = assembled.assemble(source, catalogue.cluster(experiment.cluster), experiment.choices, experiment.seeds[0])
     peak = assembled.peak_demand(workload)
-    seeds = f", {len(ask.seeds)} seeds" if len(ask.seeds) > 1 else ""
-    notes = [f"{_many(workload.about['jobs'], 'job')} of {ask.trace} on {ask.cluster} ({_many(workload.gpus, 'GPU')}){seeds}"]
+    seeds = f", {len(experiment.seeds)} seeds" if len(experiment.seeds) > 1 else ""
+    jobs = _many(workload.about["jobs"], "job")
+    notes = [f"{jobs} of {experiment.trace} on {experiment.cluster} ({_many(workload.gpus, 'GPU')}){seeds}"]
     if peak <= workload.gpus:
         notes.append(
             f"if every job started as it arrives, {_many(peak, 'GPU')} would be in use at most, and there are {workload.gpus:,}: "
             "there is hardly any contention. Use a smaller --cluster, or --compress"
         )
     notes += source.notes
-    no_class = [word for word, name in {**source.tiers, **ask.choices.tiers}.items() if not name]
+    no_class = [tier for tier, name in {**source.tiers, **experiment.choices.tiers}.items() if not name]
     if no_class:
         notes.append(
-            f"{', '.join(no_class)}: jobs with this word get the policy's default class, as it has no mapping; "
+            f"{', '.join(no_class)}: jobs of this tier get the policy's default class, as it has no mapping; "
             f"map it with --class, as in --class {no_class[0]}=train"
         )
     if source.left_out:

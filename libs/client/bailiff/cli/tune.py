@@ -91,8 +91,8 @@ async def tune(
             )  # fmt: skip
             base = options.policies([policy] if policy is not None else [])
             delays = simulator("timeline").Delays()
-            ask = runs.Experiment(trace, cluster or source.cluster, chosen, delays, base, (), range(seeds))
-            search = tuning.Search(ask, knob_values, most, high)
+            experiment = runs.Experiment(trace, cluster or source.cluster, chosen, delays, base, (), range(seeds))
+            search = tuning.Search(experiment, knob_values, most, high)
         with options.progress_bar(session.err) as progress:
             points = tuning.tune(search, source, progress)
     data = tuning.manifest(search, source, points)
@@ -101,10 +101,10 @@ async def tune(
     if manifest is not None:
         write(manifest, manifest_text + "\n")
     if report is not None:
-        ask = search.experiment
-        seeded = count_text(len(ask.seeds), "seed")
-        notes = [f"{len(points)} settings on {ask.trace}, cluster {ask.cluster}, {seeded}", *source.notes]
-        write(report, simulator("report").frontier_page(f"Knobs of a policy on {ask.trace}", notes, points, manifest_text))
+        experiment = search.experiment
+        seeded = count_text(len(experiment.seeds), "seed")
+        notes = [f"{len(points)} settings on {experiment.trace}, cluster {experiment.cluster}, {seeded}", *source.notes]
+        write(report, simulator("report").frontier_page(f"Knobs of a policy on {experiment.trace}", notes, points, manifest_text))
     for path, what in ((report, "report"), (manifest, "manifest")):
         if path is not None:
             session.say(f"{what}: {path}")
@@ -117,5 +117,5 @@ def _digests(manifest: Mapping[str, Any]) -> dict[str, str]:
     return {
         f"{', '.join(f'{name}={value}' for name, value in point['setting'].items())}, seed {seed}": digest
         for point in manifest["points"]
-        for seed, digest in zip(manifest["ask"]["seeds"], point["digests"], strict=True)
+        for seed, digest in zip(manifest["experiment"]["seeds"], point["digests"], strict=True)
     }

@@ -184,18 +184,18 @@ class Tables:
     def requested(self, decision: decisions.PreemptionRequested) -> None:
         """Adds a preemption request."""
         row = {
-            "request_seq": self.seq, "asked": self.at, "job": decision.job, "class": decision.class_name,
+            "request_seq": self.seq, "requested": self.at, "job": decision.job, "class": decision.class_name,
             "priority": decision.priority, "selection": decision.selection,
         }  # fmt: skip
         self._requests[self.seq] = row
         self.rows["requests"].append(row)
 
-    def _answered(self, found: decisions.PreemptionDecided | decisions.PreemptionRefused, answer: str, **more: Any) -> None:
+    def _close_request(self, found: decisions.PreemptionDecided | decisions.PreemptionRefused, result: str, **more: Any) -> None:
         row = self._requests.pop(found.request, None)
         if row is not None:
             why = found.explanation
             row |= {
-                "answered_seq": self.seq, "answered": self.at, "answer": answer, "action": found.action,
+                "decision_seq": self.seq, "decided": self.at, "result": result, "action": found.action,
                 "candidates": why.candidates, "excluded": " ".join(f"{each.rule}:{each.jobs}" for each in why.excluded),
                 "steps": why.steps, "proven": why.proven,
             } | more  # fmt: skip
@@ -203,7 +203,7 @@ class Tables:
     def decided(self, decision: decisions.PreemptionDecided) -> None:
         """Completes the request, and adds the evictions of its victims."""
         lost = sum(choice.lost_gpu_ms for choice in decision.victims)
-        self._answered(decision, "decided", victims=len(decision.victims), victim_lost_gpu_ms=lost)
+        self._close_request(decision, "decided", victims=len(decision.victims), victim_lost_gpu_ms=lost)
         preemptor = decision.preemptor
         for choice, grace in zip(decision.victims, decision.graces, strict=True):
             self._add_eviction(
@@ -216,12 +216,12 @@ class Tables:
 
     def refused(self, decision: decisions.PreemptionRefused) -> None:
         """Completes a refused request."""
-        self._answered(decision, decision.reason)
+        self._close_request(decision, decision.reason)
 
     def timed_out(self, _decision: decisions.SelectionTimedOut) -> None:
         """Completes all open requests after a timeout."""
         for row in self._requests.values():
-            row |= {"answered_seq": self.seq, "answered": self.at, "answer": "timed-out"}
+            row |= {"decision_seq": self.seq, "decided": self.at, "result": "timed-out"}
         self._requests.clear()
 
     def _add_eviction(self, job: str, attempt: int, members: str, cause: str, grace: int, **more: Any) -> None:

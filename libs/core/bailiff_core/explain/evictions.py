@@ -10,7 +10,7 @@ from bailiff_core.records import Record, decisions
 from .eviction_stages import course
 from .sentences import Section, Sentence, clock, newest_of, seqs_of, tasks_text, without_stop
 from .unblockers import expected_return
-from .victims import EVICTION_CAUSES, choice_sentences, preemptor_text, rule_text
+from .victims import choice_sentences, eviction_cause_text, preemptor_text, rule_text
 
 ENDS = {"failed": "failed", "lost": "was lost"}
 
@@ -33,10 +33,8 @@ def earlier_evictions(job: Job, evicted: Sequence[Record], history: Sequence[Rec
 def eviction_reasons(job: Job, record: Record, history: Sequence[Record], *, count: bool = True) -> Iterable[Sentence]:
     """Preemptor or cause, rule, cost and runner-up. count: also how often the job was requeued in total."""
     if isinstance(record.data, decisions.EvictionDecided):
-        cause = EVICTION_CAUSES[record.data.cause]
-        reason = f": {record.data.reason}" if record.data.reason else ""
-        which = _subject(record.data.tasks)
-        yield Sentence(f"At {clock(record.time)} {which} evicted, because {cause}{reason}.", seqs_of(record.seq))
+        text = f"{_subject(record.data.tasks)} evicted, because {without_stop(eviction_cause_text(record.data))}"
+        yield Sentence(f"At {clock(record.time)} {text}.", seqs_of(record.seq))
     elif isinstance(record.data, decisions.MigrationDecided):
         nodes = count_text(len({share.node for share in record.data.placement}), "node")
         reason = f": {without_stop(record.data.reason)}" if record.data.reason else ""
@@ -59,7 +57,7 @@ def _subject(tasks: str) -> str:
 def _as_victim(job: str, record: Record, data: decisions.PreemptionDecided, history: Sequence[Record]) -> Iterable[Sentence]:
     choice = next(choice for choice in data.victims if choice.job == job)
     for requested in history:
-        if requested.seq == data.request and isinstance(requested.data, decisions.PreemptionRequested):
+        if requested.seq == data.request and isinstance(requested.data, decisions.PreemptionRequested) and requested.data.reason:
             text = f"{requested.data.job} was unschedulable: {without_stop(requested.data.reason)}."
             yield Sentence(text, seqs_of(requested.seq))
     preemptor = data.preemptor
@@ -126,7 +124,9 @@ def _following_events(record: Record, history: Sequence[Record]) -> Iterable[Sen
             since, requeued = each if requeued else record, True
             yield Sentence(f"It was requeued{again} at {clock(each.time)}, at its old position{lost}.", seqs_of(each.seq))
         elif isinstance(each.data, decisions.JobShrunk):
-            yield Sentence(f"It runs without {tasks_text(each.data.tasks)} since {clock(each.time)}.", seqs_of(each.seq))
+            yield Sentence(
+                f"It has been running without {tasks_text(each.data.tasks)} since {clock(each.time)}.", seqs_of(each.seq)
+            )
         elif isinstance(each.data, decisions.JobPlaced | decisions.JobGrown):
             change = "got more tasks" if isinstance(each.data, decisions.JobGrown) else "was placed again"
             took = f"{duration_text(each.time - since.time)} {'after its eviction' if since is record else 'later'}"
@@ -152,7 +152,7 @@ def protections_of(state: PoolState, job: Job) -> Iterable[Sentence]:
         text = f"Rule eviction-cap: {recent} of at most {cap.evictions} evictions within {duration_text(cap.window)} are used."
         yield Sentence(text, seqs)
     if rules.ageing is not None:
-        triggers = [f"{rules.ageing.evictions} evictions"] if rules.ageing.evictions is not None else []
+        triggers = [count_text(rules.ageing.evictions, "eviction")] if rules.ageing.evictions is not None else []
         triggers += [f"{duration_text(rules.ageing.waiting)} pending"] if rules.ageing.waiting is not None else []
         yield Sentence(f"Rule ageing: after {' or '.join(triggers)} its priority is boosted by {rules.ageing.boost}.", seqs)
     if not job.preemptible:

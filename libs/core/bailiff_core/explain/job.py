@@ -71,15 +71,16 @@ def _state_sentence(state: PoolState, job: Job, history: Sequence[Record]) -> Se
         return Sentence(text, seqs_of(job.eviction.decided_seq, job.eviction.started_seq))
     if job.phase == "paused":
         reason = f": {without_stop(job.pause_reason)}" if job.pause_reason else ""
-        return Sentence(f"{subject} is paused{_by(history, job.paused_seq)}{reason}. To resume it: bailiff resume {job.id}.",
-                        seqs_of(job.paused_seq))  # fmt: skip
+        by = _by(history, job.paused_seq)
+        text = f"{subject} {f'has been paused{by}' if by else 'is paused'}{reason}. To resume it: bailiff resume {job.id}."
+        return Sentence(text, seqs_of(job.paused_seq))
     if job.phase == "pending":
         pending = [name for name in state.queue if name not in state.active]
         ahead = pending.index(job.id) if job.id in pending else 0
         before = f"{count_text(ahead, 'job')} ahead of it in the queue" if ahead else "first in the queue"
         since = max(job.submitted_at, job.last_eviction or 0)
         duration = f" ({duration_text(state.now - since)})" if state.now - since >= SECOND else ""
-        return Sentence(f"{subject} is pending since {clock(since)}{duration}, {before}.", seqs_of(job.seq))
+        return Sentence(f"{subject} has been pending since {clock(since)}{duration}, {before}.", seqs_of(job.seq))
     where = _nodes(state, (task.node for task in job.tasks))
     if job.phase == "reserved":
         plan = state.preemptions.get(job.preemption) if job.preemption is not None else None
@@ -110,14 +111,13 @@ def _by(history: Sequence[Record], seq: int | None) -> str:
 
 
 def _runs(job: Job) -> str:
-    return f"runs since {clock(job.last_start)}" if job.last_start is not None else "is starting"
+    return f"has been running since {clock(job.last_start)}" if job.last_start is not None else "is starting"
 
 
 def _pending_sentences(state: PoolState, job: Job, history: Sequence[Record]) -> Iterable[Sentence]:
     since_queued = _since_queued(history)
     queued = newest_of(since_queued, decisions.JobPending)
-    if queued is not None:
-        assert isinstance(queued.data, decisions.JobPending)
+    if queued is not None and isinstance(queued.data, decisions.JobPending) and queued.data.reason:
         yield Sentence(f"When it was queued: {without_stop(queued.data.reason)}.", seqs_of(queued.seq))
     yield from _current_obstacles(state, job)
     if job.not_before > state.now:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from bailiff_core.humanize import cost_text, count_text, gpus_text, thousandths_text
+from bailiff_core.humanize import cost_text, count_text, exact_cost_text, gpus_text
 from bailiff_core.model.placement_ranges import ranges
 from bailiff_core.model.proposal import Cost, Excluded, Explanation, VictimChoice
 from bailiff_core.protections import RULES
@@ -57,6 +57,19 @@ EVICTION_CAUSES = {
     "device": "a GPU that it used failed",
     "over-share": "it used more of a GPU than its share",
 }
+REASON_STATES_CAUSE = ("drain", "time-limit")
+REPEATED = {"cancelled": "cancellation requested", "requested": "eviction requested", "paused": "pause requested"}
+"""Beginnings of recorded reasons that repeat the cause."""
+
+
+def eviction_cause_text(data: decisions.EvictionDecided) -> str:
+    """`its eviction was requested: wrong data`; `node-1 is drained (quick): new driver`."""
+    if data.cause in REASON_STATES_CAUSE and data.reason:
+        return data.reason
+    if data.cause == "scaled" and data.reason.startswith("scaled down"):
+        return f"it was {data.reason}"
+    reason = data.reason.removeprefix(REPEATED.get(data.cause, "")).removeprefix(": ")
+    return f"{EVICTION_CAUSES[data.cause]}: {reason}" if reason else EVICTION_CAUSES[data.cause]
 
 
 def preemption_sentences(record: Record) -> Iterable[Sentence]:
@@ -114,7 +127,9 @@ def choice_sentences(record: Record, data: decisions.PreemptionDecided) -> Itera
         )
     if why.runner_up:
         runner_up = (
-            cost_list(why.runner_up_cost) if why.runner_up_cost is not None else f"{cost_text(why.runner_up_lost_gpu_ms)} lost"
+            cost_list(why.runner_up_cost)
+            if why.runner_up_cost is not None
+            else f"{cost_text(why.runner_up_lost_gpu_ms)} of work lost"
         )
         text = f"The runner-up was {first_names(why.runner_up)}, which costs {runner_up}."
         yield Sentence(text + _why_second(why.cost, why.runner_up_cost), seqs)
@@ -145,8 +160,8 @@ def _exclusion_sentences(seqs: tuple[int, ...], candidates: int, excluded: Seque
         yield Sentence(f"{under}{count_text(candidates, 'job')} could have been preempted.", seqs)
     for group in excluded:
         examples = f" ({first_names(group.examples, group.jobs)})" if group.examples else ""
-        rule = f"{under}rule" if under else "Rule"
-        text = f"{rule} {group.rule} protected {count_text(group.jobs, 'job')}{examples}: each {predicate_of(group.rule)}."
+        rule, it = f"{under}rule" if under else "Rule", "it" if group.jobs == 1 else "each"
+        text = f"{rule} {group.rule} protected {count_text(group.jobs, 'job')}{examples}: {it} {predicate_of(group.rule)}."
         yield Sentence(text, seqs)
 
 
@@ -218,7 +233,7 @@ def first_difference(chosen: Cost, other: Cost) -> str | None:
         if left != right:
             what, shown = LEVELS.get(name, (f"GPUs of {name}", gpus_text))
             if shown(left) == shown(right):  # equal when rounded
-                return f"{what}, {thousandths_text(right)} GPU-s against {thousandths_text(left)} GPU-s of the chosen set"
+                return f"{what}, {exact_cost_text(right)} against {exact_cost_text(left)} of the chosen set"
             return f"{what}, {shown(right)} against {shown(left)} of the chosen set"
     return None
 

@@ -26,7 +26,7 @@ def job_idle(state: PoolState, decision: decisions.JobIdle) -> None:
     job.idle_recorded = True
     state.indices.changed_times[job.id] = None
     if decision.action == "pause":
-        job.paused_seq, job.pause_reason = state.seq, f"its GPUs did nothing for {decision.duration // 1_000_000} s"
+        job.paused_seq, job.pause_reason = state.seq, f"its GPUs were idle for {decision.duration // 1_000_000} s"
         set_reservation(state, job, [])
         state.indices.touched[job.id] = None
         reindex(state, job)

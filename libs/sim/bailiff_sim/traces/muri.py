@@ -9,7 +9,7 @@ from .rows import Row, table
 
 MILLISECOND = 1_000
 TIERS = {"guaranteed": "inference", "opportunistic": "train"}
-WORDS = {"0": "guaranteed", "1": "opportunistic"}
+TIERS = {"0": "guaranteed", "1": "opportunistic"}
 COLUMNS = ("job_id", "num_gpu", "submit_time", "duration", "priority")
 CLUSTERS = {"trace1": "40x8", "trace2": "64x8", "trace3": "32x8", "trace4": "64x8"}
 NOTES = ("its priorities are synthetic",)
@@ -21,7 +21,7 @@ def load(source: Path | Traversable | None = None, variant: str = "trace2") -> T
 
     def job(row: Row) -> TraceJob | None:
         gpus, run_time = row.count("num_gpu"), row.micros("duration", MILLISECOND)
-        name, tier = job_name(row, "job_id", taken), row.choice("priority", WORDS)
+        name, tier = job_name(row, "job_id", taken), row.choice("priority", TIERS)
         if not gpus or not run_time:
             return left_out("without GPUs or run time")
         return TraceJob(name, row.micros("submit_time", MILLISECOND), run_time, gpus, tier=tier)

@@ -7,6 +7,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.middleware.gzip import GZipMiddleware
 
 from bailiff_service.metrics import Metrics
+from bailiff_service.problems import TITLES, ProblemDetails
 
 from . import events, evictions, gpus, jobs, pools, problems, projects, quota_series, raw_log, records, timelines
 from .archive import Archive
@@ -38,10 +39,10 @@ def application(archive: Archive | None, streams: events.Streams | None, metrics
         title=TITLE, version=VERSION, description=ABOUT, openapi_url=at, docs_url=None, redoc_url=None, redirect_slashes=False
     )
     app.state.archive, app.state.streams = archive, streams
-    faults: dict[int | str, dict[str, Any]] = {
-        code: {"model": problems.ProblemDetails, "description": problems.TITLES[code]} for code in (400, 404, 503)
+    errors: dict[int | str, dict[str, Any]] = {
+        code: {"model": ProblemDetails, "description": TITLES[code]} for code in (400, 404, 503)
     }
-    root = APIRouter(prefix=PREFIX, dependencies=[Depends(only_known_parameters)], responses=faults)
+    root = APIRouter(prefix=PREFIX, dependencies=[Depends(only_known_parameters)], responses=errors)
     for module in (pools, gpus, projects, quota_series, jobs, evictions, timelines, records, raw_log, events):
         root.include_router(module.router)
     app.include_router(root)

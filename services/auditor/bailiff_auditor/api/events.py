@@ -18,14 +18,15 @@ from fastapi import APIRouter, Depends, Header, Query, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from bailiff_service.json_response import JSON_OPTIONS
+from bailiff_service.problems import not_found, unavailable
 from bailiff_service.race import race
 
 from . import parameters as given
 from .archive import Archive
-from .problems import NotFound, Unavailable, bad
+from .problems import bad
 from .query import POOLS, Where
 from .records import COLUMNS, FROM, narrow, record_item
-from .responses import JSON_OPTIONS
 
 router = APIRouter(tags=["live"])
 PAGE = 200
@@ -101,7 +102,7 @@ async def _stream(
         rows = {row["name"]: row for row in await connection.fetch(f"{POOLS} ORDER BY d.name")}
         for name in names or ():
             if name not in rows:
-                raise NotFound(f"no pool {name!r}; archived pools: {', '.join(rows) or 'none'}")
+                raise not_found(f"no pool {name!r}; archived pools: {', '.join(rows) or 'none'}")
         chosen = {name: rows[name] for name in names or rows}
         if seen and names is None:
             begin = "start"  # a position without a pool predates the pool
@@ -167,7 +168,7 @@ class EventStream(Response):
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"}, media_type=self.media_type)
         del self.headers["content-length"]
         if len(streams.running) >= streams.most:
-            raise Unavailable(f"{streams.most} streams are open already (BAILIFF_API_STREAMS)")
+            raise unavailable(f"{streams.most} streams are open already (BAILIFF_API_STREAMS)")
         self._streams, self._archive, self._ids, self._positions, self._wanted = streams, archive, ids, positions, wanted
         self._every = every
         self.sent = 0

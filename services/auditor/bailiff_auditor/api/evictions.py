@@ -9,10 +9,10 @@ from fastapi import APIRouter, Depends
 from pydantic import BaseModel, Field
 
 from bailiff_log import read_model
+from bailiff_service.json_response import JsonResponse
 
 from . import parameters as given
 from .query import Listing, PoolQuery, in_pool
-from .responses import JsonResponse
 
 router = APIRouter(tags=["evictions"])
 STAGES = ("started", *read_model.STAGES, "exited", "released", "stuck", "cancelled", "ended", "resumed")

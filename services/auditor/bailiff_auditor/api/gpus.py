@@ -6,10 +6,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, Field
 
+from bailiff_service.json_response import JsonResponse
+from bailiff_service.problems import not_found
+
 from . import parameters as given
-from .problems import NotFound, bad
+from .problems import bad
 from .query import Listing, PoolQuery, Reading, in_pool
-from .responses import JsonResponse
 
 router = APIRouter(tags=["gpus"])
 PoolQueryParam = Annotated[PoolQuery, Depends()]
@@ -150,7 +152,7 @@ async def one_gpu(
         found = (await _gpus(reading, at, seq, node)).get(node, {}).get(gpu)
         if found is None:
             when = "now" if at is None and seq is None else f"at {at.isoformat()}" if at is not None else f"after record {seq}"
-            raise NotFound(f"{query.name} has no GPU {gpu} on a node {node!r} {when}")
+            raise not_found(f"{query.name} has no GPU {gpu} on a node {node!r} {when}")
         return reading.answer({**found, "node": node, "at": at, "seq": seq, "allocations_seq": reading.pool["allocations_seq"]})
 
 

@@ -8,11 +8,12 @@ from asyncpg import Record
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, Field
 
+from bailiff_service.json_response import JsonResponse
+from bailiff_service.problems import not_found
+
 from . import parameters as given
 from .evictions import EVICTIONS, EvictionItem
-from .problems import NotFound
 from .query import Listing, PoolQuery, Reading, in_pool
-from .responses import JsonResponse
 
 router = APIRouter(tags=["jobs"])
 PoolQueryParam = Annotated[PoolQuery, Depends()]
@@ -207,7 +208,7 @@ async def submission(reading: Reading, job: str, seq: int | None) -> Record:
     )  # fmt: skip
     if not rows:
         at = f" submitted by record {seq}" if seq is not None else ""
-        raise NotFound(f"no job {job!r}{at} in the archive of {reading.pool['name']}")
+        raise not_found(f"no job {job!r}{at} in the archive of {reading.pool['name']}")
     return rows[0]
 
 

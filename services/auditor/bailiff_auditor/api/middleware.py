@@ -6,8 +6,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bailiff_service.metrics import Metrics
-
-from .problems import problem
+from bailiff_service.problems import problem
 
 ALWAYS = (
     (b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"),

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, Path, Query, Request
 from pydantic import AfterValidator, BeforeValidator
 
-from .problems import BadParameter, Fault, shown
+from bailiff_service.problems import invalid, invalid_value
 
 PREFIX = "/v1"
 LARGEST = 2**63 - 1
@@ -82,6 +82,4 @@ async def only_known_parameters(request: Request) -> None:
     unknown = [name for name in request.query_params if name not in known]
     if unknown:
         allowed = f"one of {', '.join(known)}" if known else "no parameters"
-        raise BadParameter(
-            *[Fault(parameter=shown(name), found=shown(request.query_params[name]), allowed=allowed) for name in unknown]
-        )
+        raise invalid(*[invalid_value(name, request.query_params[name], allowed) for name in unknown])

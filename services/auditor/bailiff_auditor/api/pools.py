@@ -6,9 +6,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, Field
 
+from bailiff_service.json_response import JsonResponse
+
 from . import parameters as given
 from .query import POOLS, Listing, PoolQuery, in_pool
-from .responses import JsonResponse
 
 router = APIRouter(tags=["pools"])
 PoolQueryParam = Annotated[PoolQuery, Depends()]

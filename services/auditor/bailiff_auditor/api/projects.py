@@ -7,9 +7,10 @@ from asyncpg import Record
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, Field
 
+from bailiff_service.json_response import JsonResponse
+
 from . import parameters as given
 from .query import Listing, PoolQuery, in_pool
-from .responses import JsonResponse
 
 router = APIRouter(tags=["projects"])
 PoolQueryParam = Annotated[PoolQuery, Depends()]
@@ -54,7 +55,7 @@ class ProjectPage(BaseModel):
 
 
 USE = """u.project, u.seq, u.time, u.used_gpu_milli / 1000.0::float8 AS gpus,
-    u.fixed_gpu_milli / 1000.0::float8 AS gpus_non_preemptible,
+    u.non_preemptible_gpu_milli / 1000.0::float8 AS gpus_non_preemptible,
     u.requested_gpu_milli / 1000.0::float8 AS gpus_requested, u.quota_gpu_milli / 1000.0::float8 AS quota,
     u.limit_gpu_milli / 1000.0::float8 AS "limit", u.share_gpu_milli / 1000.0::float8 AS fair_share,
     CASE WHEN u.quota_gpu_milli IS NOT NULL

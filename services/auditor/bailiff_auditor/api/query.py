@@ -12,10 +12,12 @@ import orjson
 from asyncpg import Connection, Record
 from fastapi import Request
 
+from bailiff_service.json_response import JsonResponse
+from bailiff_service.problems import not_found
+
 from .archive import Archive
 from .parameters import Paging, PoolName
-from .problems import NotFound, NotModified, bad
-from .responses import JsonResponse
+from .problems import NotModified, bad
 
 Row = Mapping[str, Any]
 REVALIDATE = {"cache-control": "private, no-cache"}  # revalidate with the ETag
@@ -109,7 +111,7 @@ class PoolQuery:
             row = await connection.fetchrow(f"{POOLS} WHERE d.name = $1", self.name)
             if row is None:
                 known = [each["name"] for each in await connection.fetch("SELECT name FROM pools ORDER BY name")]
-                raise NotFound(f"no pool {self.name!r}; archived pools: {', '.join(known) or 'none'}")
+                raise not_found(f"no pool {self.name!r}; archived pools: {', '.join(known) or 'none'}")
             etag = self._etag(row)
             if etag in [each.strip() for each in self.request.headers.get("if-none-match", "").split(",")]:
                 raise NotModified(etag)

@@ -9,9 +9,10 @@ from asyncpg import Record
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, Field
 
+from bailiff_service.json_response import JsonResponse
+
 from . import parameters as given
 from .query import PoolQuery, Reading
-from .responses import JsonResponse
 
 router = APIRouter(tags=["projects"])
 PoolQueryParam = Annotated[PoolQuery, Depends()]
@@ -57,8 +58,10 @@ class QuotaSeries(BaseModel):
     projects: list[ProjectSeries] = Field(description="Ordered by borrowed GPU-hours, descending.")
 
 
-@router.get("/pools/{pool}/borrowing", response_model=QuotaSeries, summary="Borrowing over time")
-async def borrowing(query: PoolQueryParam, from_: given.From = None, to: given.To = None, points: Points = 120) -> JsonResponse:
+@router.get("/pools/{pool}/quota-series", response_model=QuotaSeries, summary="Usage, quota and fair share over time")
+async def quota_series(
+    query: PoolQueryParam, from_: given.From = None, to: given.To = None, points: Points = 120
+) -> JsonResponse:
     """Default: the last 24 hours with samples."""
     async with query.reading() as reading:
         return reading.answer(await _series(reading, from_, to, points))

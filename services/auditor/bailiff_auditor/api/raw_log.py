@@ -9,12 +9,12 @@ from pydantic import BaseModel, Field
 
 from bailiff_log.archive import unpack_headers
 from bailiff_log.message_json import message_to_json
+from bailiff_service.json_response import JsonResponse
 
 from . import parameters as given
 from .notifications import until_archived
 from .problems import bad
 from .query import Listing, PoolQuery, Reading, Where
-from .responses import JsonResponse
 
 router = APIRouter(tags=["records"])
 PoolQueryParam = Annotated[PoolQuery, Depends()]

@@ -9,11 +9,11 @@ from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, Field
 
 from bailiff_log.archive import unpack_headers
+from bailiff_service.json_response import JsonResponse
+from bailiff_service.problems import not_found
 
 from . import parameters as given
-from .problems import NotFound
 from .query import Listing, PoolQuery, Where, in_pool
-from .responses import JsonResponse
 
 router = APIRouter(tags=["records"])
 PoolQueryParam = Annotated[PoolQuery, Depends()]
@@ -151,11 +151,11 @@ async def _details(query: PoolQuery, seq: int, *, only_decisions: bool) -> JsonR
             reading.pool["id"], seq,
         )  # fmt: skip
         if not rows:
-            raise NotFound(
+            raise not_found(
                 f"no record {seq} in the archive of {query.name}: records before {reading.pool['next_seq']} are archived"
             )
         if only_decisions and rows[0]["kind"] != "decision":
-            raise NotFound(f"record {seq} of {query.name} is not a decision but the fact {rows[0]['type']}")
+            raise not_found(f"record {seq} of {query.name} is not a decision but the fact {rows[0]['type']}")
         found = record_item(rows[0])
         found["headers"] = [[name, value.decode(errors="replace")] for name, value in unpack_headers(rows[0]["headers"])]
         return JsonResponse(found, headers={**IMMUTABLE, "etag": f'"{found["hash"]}"'})

@@ -4,11 +4,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path
 
+from bailiff_service.json_response import JsonResponse
+
 from . import parameters as given
 from .jobs import submission
 from .query import PoolQuery, Where, in_pool
 from .records import ABOUT_JOBS, OF_JOB, RECORDS, RecordPage
-from .responses import JsonResponse
 
 router = APIRouter(tags=["timelines"])
 PoolQueryParam = Annotated[PoolQuery, Depends()]

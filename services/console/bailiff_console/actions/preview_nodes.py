@@ -51,7 +51,7 @@ def _of_drain(row: AffectedRow, mode: str) -> str:
 def preview_undrain(state: PoolState, body: UndrainNode) -> Preview:
     node = node_of(state, body.node)
     if node.drain is None:
-        return Preview(faults=[f"node {node.name} is not drained: nothing to undrain"])
+        return Preview(errors=[f"node {node.name} is not drained: nothing to undrain"])
     predicted = forecast(state, fact_of(body))
     gained = newly_placed(predicted, baseline(state), "")
     found = Preview([f"New tasks can start on {node.name} again. Evictions already started there continue."])

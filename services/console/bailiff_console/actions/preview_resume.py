@@ -14,7 +14,7 @@ from .preview_text import Preview, first_of, jobs_ahead, listed, newly_placed, r
 
 def preview_resume(state: PoolState, job: Job, body: RequestBody) -> Preview:
     if job.paused_seq is None:
-        return Preview(faults=[f"{job.id} is {job.phase} and not paused"])
+        return Preview(errors=[f"{job.id} is {job.phase} and not paused"])
     predicted = forecast(state, fact_of(body))
     step = max((task.checkpoint_step for task in job.tasks if task.checkpoint_step is not None), default=job.step)
     on = f"from its last checkpoint (step {step})" if step is not None else "from its last checkpoint, if there is one"
@@ -28,14 +28,14 @@ def preview_scale(state: PoolState, job: Job, body: RequestBody) -> Preview:
     assert isinstance(body, ScaleJob)
     groups = job.demand.tasks
     if body.group >= len(groups):
-        return Preview(faults=[f"{job.id} has {count_text(len(groups), 'task group')}: no group {body.group}"])
+        return Preview(errors=[f"{job.id} has {count_text(len(groups), 'task group')}: no group {body.group}"])
     size = job.size - groups[body.group].count + body.tasks
     if size > 10_000:
-        return Preview(faults=[f"a job has at most 10000 tasks; this one would have {size}"])
+        return Preview(errors=[f"a job has at most 10000 tasks; this one would have {size}"])
     if body.min_tasks is not None and body.min_tasks > size:
-        return Preview(faults=[f"min_tasks is {body.min_tasks}, but the job would have only {count_text(size, 'task')}"])
+        return Preview(errors=[f"min_tasks is {body.min_tasks}, but the job would have only {count_text(size, 'task')}"])
     if job.demand.sub_groups:
-        return Preview(faults=[f"{job.id} has sub-groups and cannot be scaled: cancel it and submit it with the new size"])
+        return Preview(errors=[f"{job.id} has sub-groups and cannot be scaled: cancel it and submit it with the new size"])
     predicted = forecast(state, fact_of(body))
     found = Preview([f"{job.id} is scaled from {job.size} to {count_text(size, 'task')}."])
     for decision in predicted.now:
@@ -65,9 +65,9 @@ def preview_set_class(state: PoolState, job: Job, body: RequestBody) -> Preview:
     entry = state.rules.find_class(body.priority_class)
     if entry is None:
         known = ", ".join(each.name for each in state.rules.priority_classes)
-        return Preview(faults=[f"no priority class {body.priority_class!r}; the policy has {known}"])
+        return Preview(errors=[f"no priority class {body.priority_class!r}; the policy has {known}"])
     if job.phase not in ("pending", "paused"):
-        return Preview(faults=[f"{job.id} is {job.phase}: its priority class can only be changed while it is pending or paused"])
+        return Preview(errors=[f"{job.id} is {job.phase}: its priority class can only be changed while it is pending or paused"])
     predicted = forecast(state, fact_of(body))
     found = Preview(
         [f"{job.id} gets priority class {entry.name} (priority {entry.value}) instead of {job.class_name} ({job.base_priority})."]

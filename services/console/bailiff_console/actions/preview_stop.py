@@ -18,7 +18,7 @@ ACTIVE = ("starting", "running")
 
 def preview_pause(state: PoolState, job: Job, body: RequestBody) -> Preview:
     if job.paused_seq is not None:
-        return Preview(faults=[f"{job.id} is paused already (#{job.paused_seq})"])
+        return Preview(errors=[f"{job.id} is paused already (#{job.paused_seq})"])
     back = f"{job.id} stays paused until it is resumed; then it is requeued at its previous position."
     if job.phase not in (*ACTIVE, "reserved"):
         return Preview([f"{job.id} has no resources: it is removed from the queue; no work is lost.", back])
@@ -27,7 +27,7 @@ def preview_pause(state: PoolState, job: Job, body: RequestBody) -> Preview:
 
 def preview_evict(state: PoolState, job: Job, body: RequestBody) -> Preview:
     if job.phase not in (*ACTIVE, "reserved"):
-        return Preview(faults=[f"{job.id} is {job.phase}: it has no resources to be evicted from"])
+        return Preview(errors=[f"{job.id} is {job.phase}: it has no resources to be evicted from"])
     predicted = forecast(state, fact_of(body))
     return _stopped(state, job, predicted, [_requeued(job, predicted)])
 
@@ -43,7 +43,7 @@ def _requeued(job: Job, predicted: Forecast) -> str:
 
 def preview_cancel(state: PoolState, job: Job, body: RequestBody) -> Preview:
     if job.cancelled:
-        return Preview(faults=[f"{job.id} is cancelled already"])
+        return Preview(errors=[f"{job.id} is cancelled already"])
     end = f"{job.id} ends. Its records stay in the log."
     if job.phase not in (*ACTIVE, "reserved", "evicting"):
         return Preview([f"{job.id} has no resources: it is removed from the queue at once; no work is lost.", end])
@@ -102,15 +102,15 @@ def preview_migrate(state: PoolState, job: Job, body: RequestBody) -> Preview:
     if body.node is not None:
         node = node_of(state, body.node)
         if not node.schedulable:
-            return Preview(faults=[f"node {node.name} is {node_state(node)} and not schedulable: choose another node"])
+            return Preview(errors=[f"node {node.name} is {node_state(node)} and not schedulable: choose another node"])
     if job.phase not in ACTIVE:
-        return Preview(faults=[f"{job.id} is {job.phase}: only running jobs can migrate"])
+        return Preview(errors=[f"{job.id} is {job.phase}: only running jobs can migrate"])
     if job.suspended_reason is not None:
-        return Preview(faults=[f"{job.id} is suspended because a decision about it failed: cancel it"])
+        return Preview(errors=[f"{job.id} is suspended because a decision about it failed: cancel it"])
     predicted = forecast(state, fact_of(body))
     for decision in predicted.now:
         if isinstance(decision, decisions.MigrationRefused) and decision.job == job.id:
-            return Preview(faults=[f"{job.id} cannot migrate: {decision.reason}"])
+            return Preview(errors=[f"{job.id} cannot migrate: {decision.reason}"])
         if isinstance(decision, decisions.MigrationDecided) and decision.job == job.id:
             to = predicted.nodes(decision.placement)
             found = Preview(
@@ -119,4 +119,4 @@ def preview_migrate(state: PoolState, job: Job, body: RequestBody) -> Preview:
             found.sentences.append(f"Then it starts on {first_of(to)} from its last checkpoint.")
             found.affected = [row(state, job, "migrates", to)]
             return found
-    return Preview(faults=[f"{job.id} cannot migrate"])
+    return Preview(errors=[f"{job.id} cannot migrate"])

@@ -20,16 +20,16 @@ MOST_NAMED = 8
 
 @dataclass
 class Preview:
-    """sentences: the effects, in order. affected: rows of affected jobs. faults: why the request would be rejected now."""
+    """sentences: the effects, in order. affected: rows of affected jobs. errors: why the request would be rejected now."""
 
     sentences: list[str] = field(default_factory=list)
     affected: list[AffectedRow] = field(default_factory=list)
-    faults: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
 
     def to_data(self) -> dict[str, Any]:
         """As JSON."""
-        faults = [{"where": "", "text": text} for text in self.faults]
-        return {"sentences": self.sentences, "affected": self.affected, "faults": faults}
+        errors = [{"location": "", "detail": text} for text in self.errors]
+        return {"sentences": self.sentences, "affected": self.affected, "errors": errors}
 
 
 def job_of(state: PoolState, name: str) -> Job:

@@ -39,7 +39,7 @@ def preview(state: PoolState, body: RequestBody, now: int) -> Preview:
             return preview_undrain(state, body)
     job = job_of(state, str(getattr(body, "job", "")))
     if job.phase in ENDED:
-        return Preview(faults=[f"{job.id} has {job.phase} already"])
+        return Preview(errors=[f"{job.id} has {job.phase} already"])
     if job.cancelled and not isinstance(body, CancelJob):
-        return Preview(faults=[f"{job.id} is cancelled"])
+        return Preview(errors=[f"{job.id} is cancelled"])
     return OF_JOBS[type(body)](state, job, body)

@@ -1,4 +1,4 @@
-"""Parses untrusted request bodies, or rejects them with every fault."""
+"""Parses untrusted request bodies, or rejects them with every error."""
 
 import re
 from collections.abc import Mapping
@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from bailiff_bus.messages import RequestBody
 from bailiff_bus.validation_errors import describe_errors, value_text
-from bailiff_console.problems import ApiError, Fault
 from bailiff_service.policy_files import no_such_field, strict_faults
+from bailiff_service.problems import ApiError, ErrorDetail, invalid
 
 from .request_types import KINDS, SUBMIT
 
@@ -39,25 +39,25 @@ def fields_of(raw: bytes, allowed: Mapping[str, bool]) -> dict[str, Any]:
         raise ApiError(400, f"the body is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise ApiError(400, f"expected a JSON object, found {value_text(found)}")
-    faults = [fault(name, no_such_field(name, allowed)) for name in found if name not in allowed]
-    faults += [
-        fault(name, "expected a value, found nothing") for name, required in allowed.items() if required and name not in found
+    errors = [_error(name, no_such_field(name, allowed)) for name in found if name not in allowed]
+    errors += [
+        _error(name, "expected a value, found nothing") for name, required in allowed.items() if required and name not in found
     ]
-    return _unless_faulty(found, faults)
+    return _unless_invalid(found, errors)
 
 
 def text_in(fields: Mapping[str, Any], name: str, most: int) -> str:
     """A string of at most `most` characters. Raises `ApiError`."""
     value = fields[name]
     if not isinstance(value, str):
-        raise _rejected([fault(name, f"expected text, found {value_text(value)}")])
+        raise invalid(_error(name, f"expected text, found {value_text(value)}"))
     if len(value) > most:
         raise ApiError(413, f"{name}: expected at most {most} characters, found {len(value)}")
     return value
 
 
 def parse_request(raw: bytes) -> ParsedRequest:
-    """The request. Raises `ApiError` with every fault."""
+    """The request. Raises `ApiError` with every error."""
     try:
         kind = orjson.loads(raw).get("kind")
     except (orjson.JSONDecodeError, AttributeError):
@@ -68,35 +68,30 @@ def parse_request(raw: bytes) -> ParsedRequest:
     message = KINDS.get(kind) if isinstance(kind, str) else None
     if message is None:
         fields_of(raw, {**COMMON_FIELDS, **dict.fromkeys((name for kind in KINDS.values() for name in kind.model_fields), False)})
-        raise _rejected([fault("kind", f"expected one of {', '.join((SUBMIT, *KINDS))}, found {value_text(kind)}")])
+        raise invalid(_error("kind", f"expected one of {', '.join((SUBMIT, *KINDS))}, found {value_text(kind)}"))
     fields = fields_of(raw, {**COMMON_FIELDS, **{name: field.is_required() for name, field in message.model_fields.items()}})
     id = _id_in(fields)  # noqa: A001 - of the request
     fields = {name: value for name, value in fields.items() if name not in COMMON_FIELDS}
-    faults = [fault(".".join(map(str, place)), text) for place, text in strict_faults(message, fields)]
+    errors = [_error(".".join(map(str, place)), text) for place, text in strict_faults(message, fields)]
     try:
-        return ParsedRequest(str(kind), _unless_faulty(message.model_validate_json(orjson.dumps(fields)), faults), id=id)
+        return ParsedRequest(str(kind), _unless_invalid(message.model_validate_json(orjson.dumps(fields)), errors), id=id)
     except ValidationError as error:
         parts = (describe_errors([each]).partition(": ") for each in error.errors(include_url=False))
-        raise _rejected(faults + [fault(where, text) for where, _, text in parts]) from None
+        raise invalid(*errors, *[_error(where, text) for where, _, text in parts]) from None
 
 
 def _id_in(fields: Mapping[str, Any]) -> str:
     found = fields.get("id", "")
     if not isinstance(found, str) or not ID.fullmatch(found):
-        raise _rejected([fault("id", f"expected at most 64 characters A-Z a-z 0-9 - _, found {value_text(found)}")])
+        raise invalid(_error("id", f"expected at most 64 characters A-Z a-z 0-9 - _, found {value_text(found)}"))
     return found
 
 
-def fault(where: str, text: str) -> Fault:
-    """One fault."""
-    return {"where": where, "text": text}
+def _error(location: str, detail: str) -> ErrorDetail:
+    return ErrorDetail(location=location, detail=detail)
 
 
-def _unless_faulty(value: T, faults: list[Fault]) -> T:
-    if faults:
-        raise _rejected(faults)
+def _unless_invalid(value: T, errors: list[ErrorDetail]) -> T:
+    if errors:
+        raise invalid(*errors)
     return value
-
-
-def _rejected(faults: list[Fault]) -> ApiError:
-    return ApiError(400, "; ".join(f"{each['where']}: {each['text']}" for each in faults[:5]), faults)

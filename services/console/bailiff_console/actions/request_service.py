@@ -3,7 +3,7 @@
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from bailiff.client.client import Client, Outcome
@@ -12,9 +12,9 @@ from bailiff_bus.envelope import content_digest
 from bailiff_bus.messages import RequestBody, SubmitJob
 from bailiff_console.auth.permissions import OF_NODES, refusal
 from bailiff_console.auth.principal import Principal
-from bailiff_console.problems import ApiError, Fault
 from bailiff_core.fold.log import request_key
 from bailiff_core.model.state import PoolState
+from bailiff_service.problems import ApiError, ErrorDetail, invalid
 
 from .outcomes import PendingOutcomes
 from .pool_access import FollowedPool, Pools
@@ -83,7 +83,7 @@ class RequestService:
         found = await self.worker.run("preview", fields, state)
         forbidden = refusal(principal, parsed.kind, project, state.policy)
         if forbidden is not None:
-            found["faults"] = [{"where": "", "text": forbidden}, *found["faults"]]
+            found["errors"] = [{"location": "", "detail": forbidden}, *found["errors"]]
         return found
 
     async def plan(self, name: str, principal: Principal, yaml: str) -> dict[str, Any]:
@@ -112,18 +112,13 @@ class RequestService:
         assert parsed.kind == SUBMIT
         found = await self.worker.run("job", {"yaml": parsed.yaml, "project": own_project(principal)}, state)
         if found["job"] is None:
-            raise faulty(found["faults"])
+            raise invalid(*map(ErrorDetail.model_validate, found["errors"]))
         submit = SubmitJob.model_validate_json(found["job"])
         return submit, submit.demand.job, found["project"]
 
 
 def _job(body: RequestBody) -> str:
     return str(getattr(body, "job", ""))
-
-
-def faulty(faults: Sequence[Fault]) -> ApiError:
-    """400 with these faults."""
-    return ApiError(400, "; ".join(f"{each['where']}: {each['text']}" for each in faults[:5]), faults)
 
 
 def own_project(principal: Principal) -> str | None:

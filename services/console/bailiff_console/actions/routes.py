@@ -11,10 +11,10 @@ from bailiff.client.errors import ClientError
 from bailiff_console.auth.body import whole_body
 from bailiff_console.auth.headers import OWN
 from bailiff_console.auth.routes import SignedIn
-from bailiff_console.problems import ApiError
+from bailiff_service.problems import ApiError, ErrorDetail, invalid
 
 from .request_parser import MAX_JOB, MAX_POLICY, fields_of, parse_request, text_in
-from .request_service import RequestService, faulty
+from .request_service import RequestService
 from .what_ifs import WhatIfs
 
 router = APIRouter()
@@ -83,9 +83,9 @@ async def what_if(
         if query[name] is not None:
             _check_point(query[name], name)
     followed = request_service.followed(pool)
-    faults = (await request_service.worker.run("policy", {"yaml": query["yaml"]}, followed.state))["faults"]
-    if faults:
-        raise faulty(faults)
+    errors = (await request_service.worker.run("policy", {"yaml": query["yaml"]}, followed.state))["errors"]
+    if errors:
+        raise invalid(*map(ErrorDetail.model_validate, errors))
     records = followed.state.seq + 1
     started = what_ifs.start(principal, followed.name, {**query, "records": records}, records)
     return JSONResponse({"id": started.id}, 202)
@@ -93,11 +93,11 @@ async def what_if(
 
 def _check_point(text: object, name: str) -> None:
     if not isinstance(text, str) or len(text) > MAX_POINT:
-        raise ApiError(400, f"{name}: expected a record's number or a time, as text")
+        raise invalid(ErrorDetail(location=name, detail="expected a record's number or a time, as text"))
     try:
         point(text, name)
     except ClientError as problem:
-        raise ApiError(400, str(problem), [{"where": name, "text": str(problem)}]) from None
+        raise invalid(ErrorDetail(location=name, detail=str(problem))) from None
 
 
 @router.get("/api/what-ifs/{id}")

@@ -13,8 +13,8 @@ import orjson
 from bailiff.client.errors import ExitCode
 from bailiff_bus.kafka_settings import KafkaSettings, secret_of
 from bailiff_console.auth.principal import Principal
-from bailiff_console.problems import ApiError
 from bailiff_service.logs import logger
+from bailiff_service.problems import ApiError
 
 MODULE = "bailiff_console.actions.what_if_child"
 MAX_RUNNING = 2

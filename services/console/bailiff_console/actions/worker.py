@@ -8,10 +8,10 @@ from typing import Any
 import orjson
 
 from bailiff.client.errors import ClientError, ExitCode
-from bailiff_console.problems import ApiError
 from bailiff_core.fold.snapshot import to_snapshot
 from bailiff_core.model.state import PoolState
 from bailiff_service.logs import logger
+from bailiff_service.problems import ApiError
 
 MODULE = "bailiff_console.actions.worker_child"
 MAX_RESULT = 64 << 20

@@ -13,7 +13,7 @@ from bailiff_core.humanize import count_text
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.state import ENDED, PoolState
-from bailiff_service.policy_files import Faults, inner_policy, line_of, policy_from
+from bailiff_service.policy_files import Faults, line_of, policy_from
 from bailiff_service.yaml_files import Lines, UnreadableFile, parse_untrusted_yaml
 
 from .preview_text import Preview
@@ -35,8 +35,8 @@ def _job(fields: Fields, state: PoolState) -> TaskResult:
     """The job described by a YAML text, and the project it will be in."""
     job, faults = job_in(fields["yaml"], fields.get("project"))
     if job is None:
-        return {"faults": _fault_rows(faults), "job": None, "project": ""}
-    return {"faults": [], "job": job.model_dump_json(), "project": project_of(state, job.demand)}
+        return {"errors": _error_rows(faults), "job": None, "project": ""}
+    return {"errors": [], "job": job.model_dump_json(), "project": project_of(state, job.demand)}
 
 
 def project_of(state: PoolState, demand: JobDemand) -> str:
@@ -51,10 +51,10 @@ def _plan(fields: Fields, state: PoolState) -> TaskResult:
     """What would happen to the job if it were submitted now."""
     job, faults = job_in(fields["yaml"], fields.get("project"))
     if job is None:
-        return {"faults": _fault_rows(faults), "demand": "", "answer": None, "sentences": [], "job": "", "project": ""}
+        return {"errors": _error_rows(faults), "demand": "", "answer": None, "sentences": [], "job": "", "project": ""}
     answer, sentences = live_plan.predict(at(state, fields["now"]), job.demand, fields["now"])
     about = {"demand": demand_text(job.demand), "job": job.demand.job, "project": project_of(state, job.demand)}
-    return {"faults": [], "answer": answer, "sentences": sentences, **about}
+    return {"errors": [], "answer": answer, "sentences": sentences, **about}
 
 
 def _preview(fields: Fields, state: PoolState) -> TaskResult:
@@ -63,7 +63,7 @@ def _preview(fields: Fields, state: PoolState) -> TaskResult:
         return preview(state, body, fields["now"]).to_data()
     job, faults = job_in(fields["yaml"], fields.get("project"))
     if job is None:
-        return {**Preview().to_data(), "faults": _fault_rows(faults)}
+        return {**Preview().to_data(), "errors": _error_rows(faults)}
     return _submission(state, job, fields["now"])
 
 
@@ -71,7 +71,7 @@ def _submission(state: PoolState, job: SubmitJob, now: int) -> TaskResult:
     answer, sentences = live_plan.predict(at(state, now), job.demand, now)
     victims = answer["decision"]["victims"] if answer["decision"] is not None else []
     rejected = [answer["reason"]] if answer["outcome"] == "rejected" else []
-    result = Preview([] if rejected else sentences, faults=rejected).to_data()
+    result = Preview([] if rejected else sentences, errors=rejected).to_data()
     result["affected"] = [
         {
             "job": each["job"],
@@ -93,24 +93,24 @@ def _plan_policy(fields: Fields, state: PoolState) -> TaskResult:
     """The differences of this policy from the one in force, and their immediate effects."""
     policy, faults = policy_in(fields["yaml"])
     if policy is None:
-        return {"faults": _fault_rows(faults), "diff": [], "sentences": []}
+        return {"errors": _error_rows(faults), "diff": [], "sentences": []}
     diff = changes(state.rules, policy)
     sentences = (
         _changed_now(at(state, fields["now"]), policy)
         if diff
         else ["It is identical to the policy in force: nothing would change."]
     )
-    return {"faults": [], "diff": diff, "sentences": sentences}
+    return {"errors": [], "diff": diff, "sentences": sentences}
 
 
 def _policy(fields: Fields, _: PoolState) -> TaskResult:
-    return {"faults": _fault_rows(policy_in(fields["yaml"])[1])}
+    return {"errors": _error_rows(policy_in(fields["yaml"])[1])}
 
 
 def policy_in(text: str) -> tuple[Policy | None, list[Fault]]:
     """The policy in this YAML, or every fault."""
     try:
-        value, lines = inner_policy(*parse_untrusted_yaml(text, ""))
+        value, lines = parse_untrusted_yaml(text, "")
     except UnreadableFile as error:
         return None, [fault_of(error)]
     policy, faults = policy_from(value)
@@ -150,16 +150,8 @@ def _missing_references(state: PoolState, policy: Policy) -> Iterable[str]:
             return
 
 
-def _fault_rows(faults: Iterable[Fault]) -> list[TaskResult]:
-    rows = [
-        {
-            "where": f"line {each.line}{f': {each.field}' if each.field else ''}",
-            "line": each.line,
-            "field": each.field,
-            "text": each.text,
-        }
-        for each in faults
-    ]
+def _error_rows(faults: Iterable[Fault]) -> list[TaskResult]:
+    rows = [{"location": each.field, "detail": each.text, "line": each.line} for each in faults]
     return rows[:MAX_FAULTS]
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from starlette.requests import Request
 from starlette.types import Message, Receive
 
-from bailiff_console.problems import ApiError
+from bailiff_service.problems import ApiError
 
 BODY_TIMEOUT_S = 30.0
 

@@ -3,7 +3,7 @@
 import hmac
 from collections.abc import Mapping
 
-from bailiff_console.problems import ApiError
+from bailiff_service.problems import ApiError
 
 from .sessions import Session
 

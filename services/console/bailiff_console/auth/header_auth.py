@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bailiff_console.problems import ApiError
+from bailiff_service.problems import ApiError
 
 from .name_validation import usable_groups, usable_name
 from .proxies import TrustedProxies

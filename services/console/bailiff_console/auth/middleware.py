@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bailiff_console.problems import ApiError
+from bailiff_service.problems import ApiError
 
 from .auth_context import AuthContext
 from .body import bounded, check_size, discard

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from bailiff_console.problems import ApiError
+from bailiff_service.problems import ApiError
 
 from .settings import is_loopback
 

@@ -5,7 +5,7 @@ from html import escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from bailiff_console.problems import ApiError
+from bailiff_service.problems import ApiError
 
 
 def not_signed_in(request: Request, refused: ApiError) -> Response:

@@ -8,7 +8,7 @@ from limits import RateLimitItem, RateLimitItemPerMinute
 from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
 
-from bailiff_console.problems import ApiError
+from bailiff_service.problems import ApiError
 
 
 class RateLimits:

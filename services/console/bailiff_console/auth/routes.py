@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from bailiff_console.problems import ApiError
 from bailiff_core.records.wire import time_text
+from bailiff_service.problems import ApiError
 
 from .auth_context import AuthContext
 from .cookies import SESSION, SIGNING_IN, cookie_name, drop_cookie, read_cookie, set_cookie

@@ -10,7 +10,6 @@ from bailiff.render.serializers.nodes import node_row
 from bailiff_console.live.follower import PoolFollower
 from bailiff_console.live.pools import Pools
 from bailiff_console.live.rows import holders_of, live_job, node_cells
-from bailiff_console.responses import JsonResponse
 from bailiff_core.engine import LOGIC
 from bailiff_core.explain import jobs_of
 from bailiff_core.explain.candidate_report import candidates
@@ -19,6 +18,7 @@ from bailiff_core.records import Record
 from bailiff_core.records.decisions import PreemptionDecided, PreemptionRefused
 from bailiff_core.records.facts import ProposalReceived
 from bailiff_core.records.wire import time_text
+from bailiff_service.json_response import JsonResponse
 
 from .explain import log_around, record_at
 from .snapshots import PointInTime

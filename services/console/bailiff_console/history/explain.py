@@ -15,13 +15,13 @@ from bailiff.render.serializers.policy import class_rows
 from bailiff_bus.port import Message
 from bailiff_console.live.follower import PoolFollower
 from bailiff_console.live.pools import Pools
-from bailiff_console.problems import ApiError, missing
-from bailiff_console.responses import JsonResponse
 from bailiff_core.explain import jobs_of
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import Record, Wire, decode
 from bailiff_core.records.decisions import PreemptionDecided, PreemptionRefused
 from bailiff_core.records.facts import ProposalReceived
+from bailiff_service.json_response import JsonResponse
+from bailiff_service.problems import ApiError, invalid, invalid_value, not_found
 
 from .record_reader import messages_at, wires_from
 
@@ -46,7 +46,7 @@ class PoolLog(Log):
         if self._job is not None:
             offsets = followed.job_index.of(self._job)
             if offsets is None:
-                raise missing(f"{self._job} ended too long ago for the console to have its records: see the archive")
+                raise not_found(f"{self._job} ended too long ago for the console to have its records: see the archive")
             for message in await messages_at(followed.bus, followed.place.partition, offsets):
                 wire = Wire(message.headers, message.value)
                 yield decode(wire).seq, wire
@@ -75,11 +75,11 @@ class PoolLog(Log):
 async def record_at(followed: PoolFollower, seq: int) -> Record:
     """One record. Raises `ApiError` if it does not exist."""
     if not 0 <= seq <= followed.state.seq:
-        raise missing(f"{followed.name} has no record #{seq}: its log ends at #{followed.state.seq}")
+        raise not_found(f"{followed.name} has no record #{seq}: its log ends at #{followed.state.seq}")
     async for number, wire in PoolLog(followed, first=seq, last=seq).wires():
         if number == seq:
             return decode(wire)
-    raise missing(f"{followed.name} has no record #{seq}")
+    raise not_found(f"{followed.name} has no record #{seq}")
 
 
 async def log_around(followed: PoolFollower, record: Record) -> PoolLog:
@@ -128,8 +128,8 @@ async def _of_node(followed: PoolFollower, about: str, match: re.Match[str]) -> 
     try:
         when = moment(match["when"]).at(followed.state.now)
     except ValueError:
-        text = f"NODE@TIME: expected a time such as 2026-01-31T12:00:00Z, or an age such as -10m; found {match['when'][:64]!r}"
-        raise ApiError(400, text, [{"where": "about", "found": match["when"][:64], "text": text}]) from None
+        allowed = "NODE@TIME with a time such as 2026-01-31T12:00:00Z, or an age such as -10m"
+        raise invalid(invalid_value("about", match["when"], allowed)) from None
     if followed.state.seq > WHOLE_LOG:
         text = f"the log has {followed.state.seq + 1:,} records, too many for this request; run: bailiff explain {about}"
         raise ApiError(409, text)
@@ -141,7 +141,7 @@ def job_of(followed: PoolFollower, name: str) -> Any:
     """The job in the pool's state. Raises `ApiError`."""
     job = followed.state.jobs.get(name)
     if job is None:
-        raise missing(f"no job {name!r} in {followed.name}; jobs that ended long ago are in the archive only")
+        raise not_found(f"no job {name!r} in {followed.name}; jobs that ended long ago are in the archive only")
     return job
 
 

@@ -13,8 +13,8 @@ from bailiff_console.live.change import Show
 from bailiff_console.live.follower import PoolFollower
 from bailiff_console.live.pool_projection import PoolProjection
 from bailiff_console.live.pools import Pools
-from bailiff_console.problems import ApiError, missing
-from bailiff_console.responses import JsonResponse
+from bailiff_service.json_response import JsonResponse
+from bailiff_service.problems import ErrorDetail, invalid, invalid_value, not_found
 
 from .snapshots import PointInTime
 
@@ -65,12 +65,12 @@ async def at(
     pools: Pools = request.app.state.pools
     followed = pools.get(pool)
     if (seq is None) == (time is None):
-        raise ApiError(400, "give exactly one of seq and time", [{"where": "seq", "text": "exactly one of seq and time"}])
+        raise invalid(ErrorDetail(location="seq", detail="give exactly one of seq and time"))
     micros = None if time is None else _micros(followed, time)
     if seq is not None and seq > followed.state.seq:
-        raise missing(f"{pool} has no record #{seq}: its log ends at #{followed.state.seq}")
+        raise not_found(f"{pool} has no record #{seq}: its log ends at #{followed.state.seq}")
     if micros is not None and micros < followed.view_cache.first_record_at:
-        raise missing(f"the log of {pool} begins later: at {text_of(followed.view_cache.first_record_at)}")
+        raise not_found(f"the log of {pool} begins later: at {text_of(followed.view_cache.first_record_at)}")
     if micros is not None and micros >= followed.state.now:
         seq, micros = followed.state.seq, None
     snapshot_cache: SnapshotCache = request.app.state.snapshot_cache
@@ -91,6 +91,5 @@ def _micros(followed: PoolFollower, text: str) -> int:
     except ValueError:
         found = None
     if found is None:
-        detail = f"time: found {text[:64]!r}; expected {EXPECTED}"
-        raise ApiError(400, detail, [{"where": "time", "found": text[:64], "allowed": EXPECTED, "text": detail}])
+        raise invalid(invalid_value("time", text, EXPECTED))
     return found

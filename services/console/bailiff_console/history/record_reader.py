@@ -5,9 +5,9 @@ from collections.abc import AsyncGenerator, Sequence
 
 from bailiff_bus import topics
 from bailiff_bus.port import Bus, BusUnavailable, Message, OffsetOutOfRange, Reader
-from bailiff_console.problems import busy
 from bailiff_core.records import ChainHead, Wire
 from bailiff_log.chain_verifier import ChainVerifier
+from bailiff_service.problems import unavailable
 
 MERGE_GAP = 200  # offsets: reading across a gap of this size is cheaper than a seek
 READ_S = 0.5
@@ -29,7 +29,7 @@ async def messages_at(bus: Bus, partition: int, offsets: Sequence[int]) -> list[
             finally:
                 await reader.close()
     except (TimeoutError, BusUnavailable, OffsetOutOfRange) as error:
-        raise busy(f"cannot read the log from Kafka: {error or 'timeout'}") from None
+        raise unavailable(f"cannot read the log from Kafka: {error or 'timeout'}") from None
     return found
 
 
@@ -45,7 +45,7 @@ async def wires_from(
             async with asyncio.timeout(READ_TIMEOUT_S):
                 messages = await reader.read(wait=READ_TIMEOUT_S)
             if not messages:
-                raise busy("cannot read the log from Kafka: timeout")
+                raise unavailable("cannot read the log from Kafka: timeout")
             for message in messages:
                 wire = verifier.verify(message)
                 if wire is not None:
@@ -53,7 +53,7 @@ async def wires_from(
                     if verifier.head.next_seq > until:
                         return
     except (TimeoutError, BusUnavailable, OffsetOutOfRange) as error:
-        raise busy(f"cannot read the log from Kafka: {error or 'timeout'}") from None
+        raise unavailable(f"cannot read the log from Kafka: {error or 'timeout'}") from None
     finally:
         await reader.close()
 

@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager
 from itertools import islice, takewhile
 
 from bailiff_bus.port import Bus, BusUnavailable, OffsetOutOfRange
-from bailiff_console.problems import busy
 from bailiff_core.fold import apply
 from bailiff_core.fold.snapshot import to_snapshot
 from bailiff_core.records import ChainHead, Record
 from bailiff_core.records.wire import time_text
 from bailiff_log.reader import AuditReader, Entry
+from bailiff_service.problems import unavailable
 
 from .snapshots import PointInTime, Snapshots
 
@@ -48,7 +48,7 @@ class StateHistory:
             except BaseException as error:
                 await self._close(replay)
                 if isinstance(error, OffsetOutOfRange | BusUnavailable):
-                    raise busy(f"cannot read the log up to that point: {error}") from None
+                    raise unavailable(f"cannot read the log up to that point: {error}") from None
                 raise
             try:
                 yield replay.moment
@@ -121,7 +121,7 @@ class _Replay:
                 while not self._ahead:
                     self._ahead.extend(await self._reader.read(READ_S))
         except TimeoutError:
-            raise busy("cannot read the log from Kafka: timeout") from None
+            raise unavailable("cannot read the log from Kafka: timeout") from None
 
     def _fold(self, batch: list[Entry], end: int) -> tuple[int, bytes | None]:
         """Fold in a worker thread. Returns the number of folded entries, and the state if a snapshot is due."""

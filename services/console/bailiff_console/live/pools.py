@@ -11,9 +11,9 @@ from bailiff.client.client import Client
 from bailiff.render.serializers.times import moment
 from bailiff_bus import topics
 from bailiff_bus.port import Bus, BusUnavailable, Span
-from bailiff_console.problems import busy, missing
 from bailiff_service.logs import logger
 from bailiff_service.metrics import Metrics
+from bailiff_service.problems import not_found, unavailable
 
 from .change import event
 from .follower import PoolFollower
@@ -51,11 +51,13 @@ class Pools:
         found = self._followed.get(name)
         if found is None:
             if not self._probed:
-                raise busy("the pools are not discovered yet")
+                raise unavailable("the pools are not discovered yet")
             known = ", ".join(sorted(self._followed)) or "none"
-            raise missing(f"no pool {name!r}; known pools: {known}")
+            raise not_found(f"no pool {name!r}; known pools: {known}")
         if not found.ready:
-            raise busy(found.fault or f"the log of {name} is being read: {found.log_projection.state.seq + 1} records so far")
+            raise unavailable(
+                found.fault or f"the log of {name} is being read: {found.log_projection.state.seq + 1} records so far"
+            )
         return found
 
     def known(self, name: str) -> PoolFollower | None:

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from bailiff_console.problems import ApiError, busy
-from bailiff_console.responses import JsonResponse
+from bailiff_service.json_response import JsonResponse
+from bailiff_service.problems import invalid, invalid_value, unavailable
 from bailiff_service.race import race
 
 from .change import SHOWN, Show
@@ -53,12 +53,11 @@ async def live(
     parts = frozenset(part for part in include.split(",") if part)
     if unknown := sorted(parts - SHOWN):
         allowed = ", ".join(sorted(SHOWN))
-        text = f"include: found {', '.join(unknown)}; allowed: {allowed}"
-        raise ApiError(400, text, [{"where": "include", "found": include, "allowed": allowed, "text": text}])
+        raise invalid(invalid_value("include", ",".join(unknown), allowed))
     found: Pools = request.app.state.pools
     followed = found.get(pool)
     if sum(len(each.subscribers) for each in found.all()) >= request.app.state.max_pages:
-        raise busy(f"{request.app.state.max_pages} live streams are open already (BAILIFF_CONSOLE_PAGES)")
+        raise unavailable(f"{request.app.state.max_pages} live streams are open already (BAILIFF_CONSOLE_PAGES)")
     return _Stream(found, followed, parts, last_event_id or after)
 
 

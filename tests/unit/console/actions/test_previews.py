@@ -59,7 +59,7 @@ def test_pause_names_lost_work_released_resources_and_requeue(scribe: Scribe) ->
     row = found["affected"][0]
     assert (row["gpus"], row["grace_s"], row["tasks"], row["priority_class"]) == ("4", 150, "0", "train")
     assert row["lost_gpu_ms"] > 40 * 60_000
-    assert found["faults"] == []
+    assert found["errors"] == []
 
 
 def test_attached_job_saves_a_checkpoint_first(scribe: Scribe) -> None:
@@ -99,7 +99,9 @@ def test_migrate_names_the_target(scribe: Scribe) -> None:
     found = previewed(scribe, "migrate", job="train-7", node="gpu-03")
     assert preview_text(found).startswith("Resources are reserved for train-7 on gpu-03; no job is preempted.")
     assert whom(found) == [("train-7", "migrates", ["gpu-03"])]
-    assert previewed(scribe, "migrate", job="train-7", node="gpu-02")["faults"][0]["text"].startswith("train-7 cannot migrate: ")
+    assert previewed(scribe, "migrate", job="train-7", node="gpu-02")["errors"][0]["detail"].startswith(
+        "train-7 cannot migrate: "
+    )
 
 
 def test_drain_names_the_effect_on_each_job(scribe: Scribe) -> None:
@@ -124,7 +126,7 @@ def test_drain_names_the_effect_on_each_job(scribe: Scribe) -> None:
 
 def test_undrain_names_jobs_that_can_start(scribe: Scribe) -> None:
     scribe.cycle(facts.NodeDrained(request=request_id("drain"), node="gpu-01"))
-    assert previewed(scribe, "undrain", node="gpu-02")["faults"][0]["text"].endswith("nothing to undrain")
+    assert previewed(scribe, "undrain", node="gpu-02")["errors"][0]["detail"].endswith("nothing to undrain")
     assert preview_text(previewed(scribe, "undrain", node="gpu-01")).startswith("New tasks can start on gpu-01 again.")
 
 
@@ -148,8 +150,8 @@ def test_scale_names_evicted_and_started_tasks(scribe: Scribe) -> None:
     assert "none are free now" in preview_text(previewed(scribe, "scale", job="many", tasks=6))
     scribe.node("gpu-04", gpus=4)
     assert "More of its tasks start on gpu-04." in preview_text(previewed(scribe, "scale", job="many", tasks=6))
-    assert previewed(scribe, "scale", job="many", tasks=2, group=3)["faults"]
-    assert previewed(scribe, "scale", job="many", tasks=2, min_tasks=5)["faults"]
+    assert previewed(scribe, "scale", job="many", tasks=2, group=3)["errors"]
+    assert previewed(scribe, "scale", job="many", tasks=2, min_tasks=5)["errors"]
 
 
 def test_priority_class_change_names_victims(scribe: Scribe) -> None:
@@ -158,7 +160,7 @@ def test_priority_class_change_names_victims(scribe: Scribe) -> None:
     assert "it would preempt train-8 and start on gpu-02 when their resources are released" in preview_text(found)
     ((job, what, _),) = whom(found)
     assert (job, what) == ("train-8", "evicted")  # of its own project
-    assert "no priority class 'gold'" in previewed(scribe, "set", job="train-9", priority_class="gold")["faults"][0]["text"]
+    assert "no priority class 'gold'" in previewed(scribe, "set", job="train-9", priority_class="gold")["errors"][0]["detail"]
 
 
 @pytest.mark.parametrize(
@@ -170,9 +172,9 @@ def test_priority_class_change_names_victims(scribe: Scribe) -> None:
         ("set", {"job": "train-7", "priority_class": "inference"}, "only be changed while it is pending or paused"),
     ],
 )
-def test_invalid_requests_have_faults(scribe: Scribe, kind: str, fields: dict[str, Any], why: str) -> None:
+def test_invalid_requests_have_errors(scribe: Scribe, kind: str, fields: dict[str, Any], why: str) -> None:
     found = previewed(scribe, kind, **fields)
-    assert why in found["faults"][0]["text"]
+    assert why in found["errors"][0]["detail"]
     assert found["sentences"] == []
 
 
@@ -186,9 +188,9 @@ def test_unknown_job_or_node_is_a_problem(scribe: Scribe) -> None:
 
 def test_ended_or_cancelled_job_has_no_preview(scribe: Scribe) -> None:
     scribe.finish("train-8")
-    assert previewed(scribe, "pause", job="train-8")["faults"][0]["text"] == "train-8 has succeeded already"
+    assert previewed(scribe, "pause", job="train-8")["errors"][0]["detail"] == "train-8 has succeeded already"
     scribe.cycle(facts.JobCancelled(request=request_id("c"), job="train-7"))
-    assert previewed(scribe, "pause", job="train-7")["faults"][0]["text"] == "train-7 is cancelled"
+    assert previewed(scribe, "pause", job="train-7")["errors"][0]["detail"] == "train-7 is cancelled"
 
 
 def test_preview_within_an_open_cycle(scribe: Scribe) -> None:
@@ -204,7 +206,7 @@ JOB = "name: new\nclass: inference\nproject: vision\ngpus: 4\ncommand: serve\n"
 
 def test_job_plan_has_sentences_and_data(scribe: Scribe) -> None:
     found = task_result(scribe, "plan", yaml=JOB, project=None)
-    assert found["faults"] == []
+    assert found["errors"] == []
     assert found["answer"]["outcome"] == "preempts"
     assert found["demand"] == "4 GPUs" or "4 GPU" in found["demand"]
     assert found["project"] == "vision"
@@ -213,14 +215,14 @@ def test_job_plan_has_sentences_and_data(scribe: Scribe) -> None:
     assert [row["effect"] for row in shown["affected"]] == ["evicted"]
 
 
-def test_job_faults_have_line_and_field(scribe: Scribe) -> None:
+def test_job_errors_have_line_and_location(scribe: Scribe) -> None:
     text = "name: NEW\ngpu: 4\nmemory: lots\nsub-groups:\n  - nam: x\ncommand: x\n"
     found = task_result(scribe, "plan", yaml=text, project=None)
-    places = {(each["line"], each["field"]) for each in found["faults"]}
+    places = {(each["line"], each["location"]) for each in found["errors"]}
     assert {(1, "name"), (2, "gpu"), (3, "memory")} <= places
-    assert next(each["text"] for each in found["faults"] if each["line"] == 2) == "no such field; did you mean gpus?"
-    assert task_result(scribe, "plan", yaml="a: [", project=None)["faults"][0]["line"] >= 1
-    assert task_result(scribe, "preview", kind="submit", yaml="- x", project=None)["faults"][0]["text"].startswith(
+    assert next(each["detail"] for each in found["errors"] if each["line"] == 2) == "no such field; did you mean gpus?"
+    assert task_result(scribe, "plan", yaml="a: [", project=None)["errors"][0]["line"] >= 1
+    assert task_result(scribe, "preview", kind="submit", yaml="- x", project=None)["errors"][0]["detail"].startswith(
         "expected the fields"
     )
 
@@ -234,7 +236,7 @@ def test_only_project_is_the_default(scribe: Scribe) -> None:
 
 def test_job_that_would_be_rejected_has_a_fault(scribe: Scribe) -> None:
     shown = task_result(scribe, "preview", kind="submit", yaml=JOB.replace("inference", "gold"), project=None)
-    assert "there is no priority class 'gold'" in shown["faults"][0]["text"]
+    assert "there is no priority class 'gold'" in shown["errors"][0]["detail"]
 
 
 def policy_text(scribe: Scribe) -> str:
@@ -244,7 +246,7 @@ def policy_text(scribe: Scribe) -> str:
 def test_policy_plan_has_diff_and_effects(scribe: Scribe) -> None:
     text = policy_text(scribe)
     same = task_result(scribe, "plan-policy", yaml=text)
-    assert (same["faults"], same["diff"], same["sentences"]) == (
+    assert (same["errors"], same["diff"], same["sentences"]) == (
         [],
         [],
         ["It is identical to the policy in force: nothing would change."],
@@ -253,7 +255,7 @@ def test_policy_plan_has_diff_and_effects(scribe: Scribe) -> None:
     assert other["diff"] == ["eviction.grace: 150s → 151s"]
     assert other["sentences"] == ["No job would start or stop at once."]
     broken = task_result(scribe, "plan-policy", yaml=text.replace("priority_classes:", "priority_clases:"))
-    assert any("did you mean priority_classes?" in each["text"] for each in broken["faults"])
+    assert any("did you mean priority_classes?" in each["detail"] for each in broken["errors"])
     without = task_result(scribe, "plan-policy", yaml=text.replace("- name: speech", "- name: spoken"))
     assert without["sentences"][0].startswith("It would be rejected: job train-8 is in project speech")
 

@@ -64,7 +64,7 @@ async def test_a_job_is_submitted_as_written(tmp_path: Path) -> None:
         assert (again["accepted"], again["code"]) == (False, "job-exists")
         assert "choose another name" in again["reason"]
         problem = await request_service.refused(400, "requests", kind="submit", yaml="gpus: many\ncommand: x\n")
-        assert problem["faults"][0] | {"line": 1, "field": "gpus"} == problem["faults"][0]
+        assert problem["errors"][0] | {"line": 1, "location": "gpus"} == problem["errors"][0]
         assert len(published(request_service)) == 2
 
 
@@ -184,7 +184,7 @@ async def test_the_policy_in_force_is_returned_as_yaml(tmp_path: Path) -> None:
         found = (await request_service.console.http.get("/api/pools/pool-a/policy")).json()
         assert found["seq"] == request_service.scribe.state.policy_revision
         planned = await request_service.posted("plan-policy", yaml=found["yaml"])
-        assert (planned["faults"], planned["diff"]) == ([], [])
+        assert (planned["errors"], planned["diff"]) == ([], [])
 
 
 @pytest.mark.slow

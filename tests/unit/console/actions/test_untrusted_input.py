@@ -9,7 +9,7 @@ import pytest
 from tests.unit.console.actions.kit import RequestService, running_console, story, task_result
 
 from bailiff_console.actions.request_parser import parse_request
-from bailiff_console.problems import ApiError
+from bailiff_service.problems import ApiError
 
 SEEDS = 50
 JOB = {"name": "new", "project": "vision", "gpus": 1, "command": "x"}
@@ -95,7 +95,9 @@ def test_invalid_requests_are_a_400_with_a_reason(raw: bytes) -> None:
 def test_an_unknown_field_is_reported_with_the_nearest_name() -> None:
     with pytest.raises(ApiError) as refused:
         parse_request(b'{"kind":"pause","job":"a","reson":"x"}')
-    assert refused.value.faults == [{"where": "reson", "text": "no such field; did you mean reason?"}]
+    assert [each.to_data() for each in refused.value.errors] == [
+        {"location": "reson", "detail": "no such field; did you mean reason?"}
+    ]
 
 
 async def check_response(request_service: RequestService, what: str, content: bytes, at: Any) -> None:
@@ -127,15 +129,15 @@ async def test_random_requests_never_cause_a_server_error(tmp_path: Path) -> Non
         assert sound["sentences"]
 
 
-def test_random_jobs_and_policies_have_faults_and_no_errors() -> None:
+def test_random_jobs_and_policies_are_answered_or_have_errors() -> None:
     scribe = story()
     rng = random.Random(8)
     policy = {"priority_classes": [{"name": "a", "value": 1, "global_default": True}]}
     for _ in range(SEEDS):
         found = task_result(scribe, "plan", yaml=random_job(rng), project=None)
-        assert found["faults"] or found["answer"]
+        assert found["errors"] or found["answer"]
         text = json.dumps({**policy, rng.choice(["projects", "eviction", "preemption", "identity", "x"]): rng.choice(ODD_VALUES)})
-        assert set(task_result(scribe, "plan-policy", yaml=text)) == {"faults", "diff", "sentences"}
+        assert set(task_result(scribe, "plan-policy", yaml=text)) == {"errors", "diff", "sentences"}
 
 
 @pytest.mark.parametrize(
@@ -150,8 +152,8 @@ def test_deep_or_expanding_yaml_is_rejected(text: str) -> None:
     scribe = story()
     for question in ("plan", "plan-policy", "job"):
         found = task_result(scribe, question, yaml=text, project=None)
-        assert found["faults"]
-        assert found["faults"][0]["line"] >= 1
+        assert found["errors"]
+        assert found["errors"][0]["line"] >= 1
 
 
 @pytest.mark.slow

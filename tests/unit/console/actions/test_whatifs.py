@@ -11,7 +11,7 @@ from tests.unit.console.actions.kit import running_console
 from bailiff_bus.kafka_settings import KafkaSettings
 from bailiff_console.actions.what_ifs import MAX_RUNNING, WhatIf, WhatIfs
 from bailiff_console.auth.principal import Principal
-from bailiff_console.problems import ApiError
+from bailiff_service.problems import ApiError
 
 CHILD = "tests.unit.console.actions.what_if_child"
 PATIENCE_S = 60
@@ -100,7 +100,7 @@ async def test_what_if_over_http_has_a_sandboxed_report(tmp_path: Path) -> None:
         for wrong in ("yesterday", "x" * 100, 7, "-1"):
             await request_service.refused(400, "what-if", yaml=policy, **{"from": wrong})
         problem = await request_service.refused(400, "what-if", yaml="priority_classes: 7\n")
-        assert problem["faults"][0]["line"] == 1
+        assert problem["errors"][0]["line"] == 1
         answer = await request_service.post("what-if", {"yaml": policy, "from": "-10m", "to": "2026-11-21T12:00"})
         assert answer.status_code == 202
         address = f"/api/what-ifs/{answer.json()['id']}"

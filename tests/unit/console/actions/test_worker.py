@@ -11,7 +11,7 @@ from tests.unit.console.actions.kit import story
 from bailiff.client.errors import ClientError
 from bailiff_bus.messages import PauseJob
 from bailiff_console.actions.worker import Worker
-from bailiff_console.problems import ApiError
+from bailiff_service.problems import ApiError
 
 PAUSE = {"kind": "pause", "body": PauseJob(job="train-7").model_dump_json(), "now": 0}
 

@@ -1,6 +1,6 @@
 """Text of records about evictions: decided, started, their stages, cancelled."""
 
-from bailiff_core.explain.victims import EVICTION_CAUSES
+from bailiff_core.explain.victims import eviction_cause_text
 from bailiff_core.humanize import duration_text
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import Record, decisions, facts
@@ -81,7 +81,7 @@ def _eviction_started(fact: facts.EvictionStarted, _state: PoolState) -> Stateme
 def _eviction_decided(decision: decisions.EvictionDecided, _state: PoolState) -> Statement:
     grace = f"grace {duration_text(decision.grace)}"
     who = members(decision.job, decision.tasks)
-    return Statement("eviction decided", who, joined(EVICTION_CAUSES[decision.cause], decision.reason, grace), "evict")
+    return Statement("eviction decided", who, joined(eviction_cause_text(decision), grace), "evict")
 
 
 @describes(decisions.DrainDeadlineReached)

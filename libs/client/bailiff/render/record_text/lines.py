@@ -30,11 +30,17 @@ def lines(record: Record, state: PoolState | None = None) -> list[Line]:
     ]  # fmt: skip
 
 
+PREDICATES = ("needs ", "for ", "→ ", "(")
+"""Beginnings of details that continue the subject, without a comma: `train-7 needs 4 GPUs`."""
+
+
 def sentence(record: Record, state: PoolState | None = None) -> str:
-    """The record as one sentence: `Job pending: train-7, no node has 4 free GPUs.`"""
-    line = lines(record, state)[-1].statement
-    what = line.what[:1].upper() + line.what[1:]
-    rest = joined(line.subject, line.detail)
+    """The record as one sentence: `Job pending: train-7 needs 4 GPUs, no node has them.` Of several victims, the total."""
+    found = [line.statement for line in lines(record, state)]
+    what, last = found[0].what, found[-1]
+    continues = last.subject and last.detail.startswith(PREDICATES)
+    rest = f"{last.subject} {last.detail}" if continues else joined(last.subject, last.detail)
+    what = what[:1].upper() + what[1:]
     return f"{what}: {rest.rstrip('.')}." if rest else f"{what}."
 
 

@@ -5,7 +5,7 @@ from bailiff_core.model.state import PoolState
 from bailiff_core.records import Record, facts
 
 from .line import Statement
-from .phrases import joined
+from .phrases import joined, with_reason
 from .registry import Entries
 
 describes = Entries()
@@ -79,8 +79,8 @@ def _decision_failed(fact: facts.DecisionFailed, _state: PoolState) -> Statement
 
 @describes(facts.LogTruncated)
 def _log_truncated(fact: facts.LogTruncated, _state: PoolState) -> Statement:
-    more = joined(f"agents had executed commands up to epoch {fact.epoch} seq {fact.seq}; accepted by an operator", fact.reason)
-    return Statement("truncation accepted", "", more, "bad")
+    text = f"agents had executed commands up to epoch {fact.epoch} seq {fact.seq}; accepted by an operator"
+    return Statement("truncation accepted", "", with_reason(text, fact.reason), "bad")
 
 
 @describes(facts.TruncationReconciled)

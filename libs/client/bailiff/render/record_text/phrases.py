@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bailiff_core.humanize import gpus_text, memory_text, thousandths_text
+from bailiff_core.humanize import count_text, gpus_text, memory_text, thousandths_text
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.placement_ranges import NodeShare, numbers, ranges
 from bailiff_core.model.state import PoolState
@@ -19,7 +19,7 @@ def demand_text(demand: JobDemand) -> str:
         text = ", ".join(parts) or "no GPU"
         shown = f"({text})" if len(parts) > 1 else text
         groups.append(f"{group.count} × {shown}" if group.count > 1 else text)
-    least = f" (at least {demand.min_tasks} tasks)" if demand.min_tasks is not None else ""
+    least = f" (at least {count_text(demand.min_tasks, 'task')})" if demand.min_tasks is not None else ""
     return " + ".join(groups) + least
 
 
@@ -62,6 +62,11 @@ def class_text(state: PoolState, job: str, priority: int) -> str:
 def joined(*parts: str) -> str:
     """The parts that are not empty, separated by commas."""
     return ", ".join(part for part in parts if part)
+
+
+def with_reason(text: str, reason: str) -> str:
+    """`jobs may finish: new memory`; without a reason only the text."""
+    return f"{text}: {reason}" if reason else text
 
 
 def until(moment: int | None, before: str) -> str:

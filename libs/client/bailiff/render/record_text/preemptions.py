@@ -1,5 +1,6 @@
 """Text of records about preemptions: requested, proposed, decided, refused."""
 
+import re
 from collections.abc import Sequence
 
 from bailiff_core.explain import missing_text
@@ -14,6 +15,7 @@ from .phrases import class_text, joined, members, places_text, until
 from .registry import Entries
 
 describes = Entries()
+NEEDS = re.compile(r"(^|\w+: )needs ")
 
 
 def _refused_word(_record: Record, decision: decisions.PreemptionRefused, _state: PoolState) -> str:
@@ -38,8 +40,8 @@ def _preemption_abandoned(fact: facts.PreemptionAbandoned, _state: PoolState) ->
 
 @describes(decisions.PreemptionRequested)
 def _preemption_requested(decision: decisions.PreemptionRequested, _state: PoolState) -> Statement:
-    rank = f"{decision.class_name} {decision.priority}"
-    return Statement("preemption requested", members(decision.job, decision.tasks), f"({rank}) {decision.reason}", "preempt")
+    detail = f"({decision.class_name} {decision.priority}) {decision.reason}".rstrip()
+    return Statement("preemption requested", members(decision.job, decision.tasks), detail, "preempt")
 
 
 @describes(decisions.PreemptionDecided)
@@ -94,7 +96,8 @@ def _not_evicted(decision: decisions.PreemptionDecided) -> str:
 
 @describes(decisions.PreemptionRefused, event=_refused_word)
 def _preemption_refused(decision: decisions.PreemptionRefused, _state: PoolState) -> Statement:
-    need = f"it would need: {needs}" if (needs := missing_text(decision)) else ""
+    needs = NEEDS.sub(r"\1", missing_text(decision))
+    need = f"it would need: {needs}" if needs else ""
     why = decision.explanation
     groups = [(f"{tried.action}: ", tried.excluded) for tried in why.attempted_actions]
     groups.append((f"{decision.action}: " if groups else "", why.excluded))

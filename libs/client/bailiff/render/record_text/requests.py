@@ -5,7 +5,7 @@ from bailiff_core.model.state import PoolState
 from bailiff_core.records import facts
 
 from .line import Statement
-from .phrases import class_text, demand_text, joined
+from .phrases import class_text, demand_text, joined, with_reason
 from .registry import Entries
 
 describes = Entries()
@@ -47,18 +47,19 @@ def _job_paused(fact: facts.JobPaused, _state: PoolState) -> Statement:
 
 @describes(facts.JobResumed, event="Unpaused")
 def _job_resumed(fact: facts.JobResumed, _state: PoolState) -> Statement:
-    return Statement("job resumed", fact.job, joined("returns to the queue", fact.reason), "good")
+    return Statement("job resumed", fact.job, with_reason("returns to the queue", fact.reason), "good")
 
 
 @describes(facts.JobMigrationRequested, event="MigrationRequested")
 def _job_migration_requested(fact: facts.JobMigrationRequested, _state: PoolState) -> Statement:
-    return Statement("migration requested", fact.job, joined(f"to {fact.node}" if fact.node else "to other nodes", fact.reason))
+    where = f"to {fact.node}" if fact.node else "to other nodes"
+    return Statement("migration requested", fact.job, with_reason(where, fact.reason))
 
 
 @describes(facts.NodeDrained, event="NodeDrained")
 def _node_drained(fact: facts.NodeDrained, _state: PoolState) -> Statement:
     within = f"within {duration_text(fact.deadline)}" if fact.deadline is not None else ""
-    more = joined(f"no new placements, {DRAINS[fact.mode]}", within, fact.reason)
+    more = with_reason(joined(f"no new placements, {DRAINS[fact.mode]}", within), fact.reason)
     return Statement("node drained", fact.node, more, "warn")
 
 
@@ -71,7 +72,7 @@ DRAINS = {
 
 @describes(facts.NodeUndrained, event="NodeUndrained")
 def _node_undrained(fact: facts.NodeUndrained, _state: PoolState) -> Statement:
-    return Statement("node undrained", fact.node, joined("schedulable again", fact.reason), "good")
+    return Statement("node undrained", fact.node, with_reason("schedulable again", fact.reason), "good")
 
 
 @describes(facts.NodeReplaced)

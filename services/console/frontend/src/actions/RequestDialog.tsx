@@ -5,6 +5,7 @@ import type { ApiError } from "../lib/api";
 import { useLive } from "../live/livePool";
 import { Button } from "../ui/Button";
 import { Dialog } from "../ui/Dialog";
+import { ErrorList } from "../ui/ErrorList";
 import { ErrorMessage } from "../ui/ErrorMessage";
 import { Loading } from "../ui/Loading";
 import { SeqLink } from "../ui/Links";
@@ -47,7 +48,7 @@ export function RequestDialog({ pool, title, action, danger = false, request, en
   const state = sending.state.value;
   const previewed = previewQuery.state.value;
   const offline = offlineReason(live.connection.value, live.consoleState.value.kafka);
-  const impossible = (previewed.error !== null && previewed.error.status >= 400 && previewed.error.status < 500) || Boolean(previewed.answer?.faults.length);
+  const impossible = (previewed.error !== null && previewed.error.status >= 400 && previewed.error.status < 500) || Boolean(previewed.answer?.errors.length);
   const endedMessage = state.status === "sending" ? null : overNow; // the request itself may have ended the job
   const answered = state.status === "answered";
   return (
@@ -114,9 +115,9 @@ function PreviewSection({ pool, previewed, error, loading, incomplete }: { pool:
       {previewed.sentences.map((sentence, at) => (
         <p key={at}>{sentence}</p>
       ))}
-      {previewed.faults.map((fault, at) => (
+      {previewed.errors.map((error, at) => (
         <p key={at} class="fault">
-          {fault.text}
+          {error.detail}
         </p>
       ))}
       {previewed.affected.length > 0 && <AffectedJobsTable pool={pool} rows={previewed.affected} />}
@@ -128,10 +129,7 @@ function SubmissionError({ error }: { error: ApiError }) {
   return (
     <div class="response" data-kind="bad" role="alert">
       <strong>{error.title}</strong>
-      {error.detail && <p>{error.detail}</p>}
-      {error.faults.map((fault, at) => (
-        <p key={at}>{fault.text}</p>
-      ))}
+      {error.errors.length ? <ErrorList errors={error.errors} /> : error.detail && <p>{error.detail}</p>}
       {(error.status === 0 || error.status >= 500) && <p>It is unknown whether the request was sent. Retrying is safe: the request keeps its id and is processed once.</p>}
     </div>
   );

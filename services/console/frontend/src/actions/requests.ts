@@ -1,4 +1,4 @@
-import { post, poolPath, type Fault } from "../lib/api";
+import { post, poolPath, type ErrorDetail } from "../lib/api";
 
 /** The body of a request: its kind and the fields of the client's message. */
 export type RequestBody = { kind: string } & Record<string, unknown>;
@@ -28,7 +28,7 @@ export interface Affected {
 export interface Preview {
   sentences: string[];
   affected: Affected[];
-  faults: Fault[];
+  errors: ErrorDetail[];
 }
 
 /** A new idempotency key: requests with the same id are processed once. */

@@ -1,13 +1,13 @@
 // The HTTP client. Every error becomes an `ApiError`, which `ui/ErrorMessage` shows.
 
-export interface Fault {
-  where?: string;
-  field?: string;
+/** One invalid value of a request. location: the parameter or field; line: of a submitted document. */
+export interface ErrorDetail {
+  location?: string;
+  detail: string;
   line?: number;
   column?: number;
   found?: string;
   allowed?: string;
-  text: string;
 }
 
 /** An error response of the server. status 0: no response. */
@@ -16,7 +16,7 @@ export class ApiError extends Error {
     readonly status: number,
     readonly title: string,
     readonly detail: string,
-    readonly faults: Fault[] = [],
+    readonly errors: ErrorDetail[] = [],
   ) {
     super(detail || title);
   }
@@ -46,7 +46,7 @@ async function request<T>(path: string, init: RequestInit): Promise<T> {
     location.assign(`/auth/sign-in?to=${encodeURIComponent(location.pathname + location.search)}`);
   }
   const body = await response.json().catch(() => ({}));
-  throw new ApiError(response.status, body.title ?? `Status ${response.status}`, body.detail ?? "", body.faults ?? []);
+  throw new ApiError(response.status, body.title ?? `Status ${response.status}`, body.detail ?? "", body.errors ?? []);
 }
 
 export const get = <T>(path: string, signal?: AbortSignal): Promise<T> =>

@@ -1,22 +1,17 @@
 // Formats durations, sizes, counts, GPU amounts and lists for display.
 
-const STEPS: [number, string][] = [
-  [86_400, "d"],
-  [3_600, "h"],
-  [60, "min"],
-  [1, "s"],
-];
-
-/** `42 s`, `3 min`, `2 h 5 min`, `4 d 3 h`. */
+/** The CLI's format: `400ms`, `45s`, `3m20s`, `2h05m`, `4d03h`; `0s`. */
 export function duration(seconds: number): string {
-  const whole = Math.max(0, Math.floor(seconds));
-  const at = STEPS.findIndex(([size]) => whole >= size);
-  if (at < 0) return "0 s";
-  const [size, unit] = STEPS[at]!;
-  const first = `${Math.floor(whole / size)} ${unit}`;
-  const next = STEPS[at + 1];
-  const rest = next && unit !== "min" ? Math.floor((whole % size) / next[0]) : 0;
-  return rest ? `${first} ${rest} ${next![1]}` : first;
+  const positive = Math.max(0, seconds);
+  if (positive > 0 && positive < 1) return `${Math.floor(positive * 1000)}ms`;
+  const whole = Math.floor(positive);
+  const parts = (large: number, unit: string, small: number, rest: string): string => `${large}${unit}${small ? `${String(small).padStart(2, "0")}${rest}` : ""}`;
+  if (whole < 60) return `${whole}s`;
+  if (whole < 3_600) return parts(Math.floor(whole / 60), "m", whole % 60, "s");
+  const minutes = Math.floor(whole / 60);
+  if (minutes < 1_440) return parts(Math.floor(minutes / 60), "h", minutes % 60, "m");
+  const hours = Math.floor(minutes / 60);
+  return parts(Math.floor(hours / 24), "d", hours % 24, "h");
 }
 
 export function bytes(size: number): string {
@@ -50,6 +45,9 @@ export function gpuTime(gpuMs: number): string {
   }
   return `${Math.round(gpuMs / 1000)} GPU-s`;
 }
+
+/** GPU time to the millisecond, for amounts that are equal when rounded: `240.220 GPU-s`. */
+export const exactGpuTime = (gpuMs: number): string => `${(gpuMs / 1000).toFixed(3)} GPU-s`;
 
 /** `1 GPU`, `2.5 GPUs`, of thousandths. */
 export const gpuCount = (milli: number): string => (milli === 1000 ? "1 GPU" : `${milli / 1000} GPUs`);

@@ -39,7 +39,7 @@ const BRIEF_LENGTH = 170;
 
 /** The leading clauses of a long text. `bailiff explain` has all of it. */
 export function brief(text: string): string {
-  const whole = sentence(text).replace(/, it would need: (?:\w+: )?needs /, "; it needs ");
+  const whole = sentence(text).replace(/, it would need: (?:\w+: )?/, "; it needs ");
   if (whole.length <= BRIEF_LENGTH) return whole;
   const clauses = whole.split("; ");
   let kept = clauses.shift()!;

@@ -2,13 +2,17 @@ import { expect, test } from "vitest";
 
 import { brief, sentence, summary, typeTitle } from "./recordText";
 import { evictionCauseText, isDecision, ruleText } from "./decisionText";
-import { few, gpuCount, gpuTime, numbers } from "./format";
+import { duration, few, gpuCount, gpuTime, numbers } from "./format";
 
 test("GPU time in a readable unit", () => {
   expect([0, 1_499, 59_999, 60_000, 186_000, 3_600_000, 12_345_678].map(gpuTime)).toEqual([
     "0 GPU-s", "1 GPU-s", "60 GPU-s", "1.0 GPU-min", "3.1 GPU-min", "1.0 GPU-h", "3.4 GPU-h",
   ]);
   expect([1000, 2500].map(gpuCount)).toEqual(["1 GPU", "2.5 GPUs"]);
+});
+
+test("durations are those of the CLI", () => {
+  expect([0, 0.4, 45, 60, 200, 3_600, 7_500, 86_400, 356_400, -3].map(duration)).toEqual(["0s", "400ms", "45s", "1m", "3m20s", "1h", "2h05m", "1d", "4d03h", "0s"]);
 });
 
 test("long lists are abbreviated", () => {
@@ -35,7 +39,7 @@ test("one-line summary of a record", () => {
 
 test("a long reason is cut after its first clauses", () => {
   const needs = "needs 2 nodes with 8 free GPUs, 32 CPUs, 128 GiB of memory each, none has them";
-  const long = `no permitted set of victims frees enough, it would need: preempt: ${needs}; 1 node has fewer than 8 usable GPUs; ${"'talks', which is not preemptible; ".repeat(9)}asks again 15:26:06`;
+  const long = `no permitted set of victims frees enough, it would need: preempt: ${needs.replace("needs ", "")}; 1 node has fewer than 8 usable GPUs; ${"'talks', which is not preemptible; ".repeat(9)}asks again 15:26:06`;
   expect(brief(long)).toBe(`No permitted set of victims frees enough; it ${needs}; 1 node has fewer than 8 usable GPUs.`);
   expect(brief("needs resources")).toBe("It needs resources.");
   expect(brief(`a ${"word ".repeat(80)}`)).toMatch(/^A (word )+…$/);

@@ -1,19 +1,13 @@
 import type { ApiError } from "../lib/api";
 import { Button } from "./Button";
+import { ErrorList } from "./ErrorList";
 
 /** An error response, with a retry button. */
 export function ErrorMessage({ error, retry }: { error: ApiError; retry?: () => void }) {
   return (
     <div class="state" data-kind="failure" role="alert">
       <strong>{error.title}</strong>
-      {error.detail && <div>{error.detail}</div>}
-      {error.faults.length > 0 && (
-        <ul>
-          {error.faults.map((fault) => (
-            <li key={fault.text}>{fault.text}</li>
-          ))}
-        </ul>
-      )}
+      {error.errors.length ? <ErrorList errors={error.errors} /> : error.detail && <div>{error.detail}</div>}
       {retry && <Button onClick={retry}>Retry</Button>}
     </div>
   );

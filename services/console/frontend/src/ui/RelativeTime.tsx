@@ -1,9 +1,9 @@
 import { now } from "../lib/serverClock";
 import { duration, moment } from "../lib/format";
 
-/** `3 min ago` or `in 20 s`; the timestamp as tooltip. */
+/** `3m20s ago` or `in 20s`; the timestamp as tooltip. */
 export function RelativeTime({ at }: { at: string }) {
-  const seconds = (now.value - Date.parse(at)) / 1000;
+  const seconds = Math.trunc((now.value - Date.parse(at)) / 1000);
   return (
     <time dateTime={at} title={moment(at)}>
       {seconds >= 0 ? `${duration(seconds)} ago` : `in ${duration(-seconds)}`}
@@ -11,11 +11,11 @@ export function RelativeTime({ at }: { at: string }) {
   );
 }
 
-/** The time elapsed since, `3 min`, updated every second. */
+/** The time elapsed since, `3m20s`, updated every second. */
 export function Elapsed({ at }: { at: string }) {
   return (
     <time dateTime={at} title={`since ${moment(at)}`} class="number">
-      {duration((now.value - Date.parse(at)) / 1000)}
+      {duration(Math.floor((now.value - Date.parse(at)) / 1000))}
     </time>
   );
 }

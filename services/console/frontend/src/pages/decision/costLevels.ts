@@ -1,5 +1,5 @@
 // Two costs compared level by level, as the objective does: the first level at which they differ is decisive.
-import { gpuCount, gpuTime } from "../../lib/format";
+import { exactGpuTime, gpuCount, gpuTime } from "../../lib/format";
 import type { Cost } from "./types";
 
 export interface Level {
@@ -42,6 +42,6 @@ export function costLevels(costs: (Cost | null)[]): Level[] {
       const decides = !decided && differ;
       decided ||= decides;
       const alike = decides && differ && shown(chosen) === shown(other); // when rounded
-      return { name, values: values.map((value) => (value === null ? "" : alike ? `${value / 1000} GPU-s` : shown(value))), decides };
+      return { name, values: values.map((value) => (value === null ? "" : alike ? exactGpuTime(value) : shown(value))), decides };
     });
 }

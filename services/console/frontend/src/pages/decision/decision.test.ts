@@ -58,6 +58,7 @@ describe("cost levels", () => {
     expect(costLevels([{ lost_gpu_ms: 0, tasks: 1 }]).map((level) => [level.name, level.decides])).toEqual([["Work lost", false], ["Tasks evicted", false]]);
     expect(costLevels([{ tasks: 1 }, null]).some((level) => level.decides)).toBe(false);
     expect(costLevels([{ lost_gpu_ms: 249_592 }, { lost_gpu_ms: 249_858 }])[0]?.values).toEqual(["249.592 GPU-s", "249.858 GPU-s"]);
+    expect(costLevels([{ lost_gpu_ms: 240_220 }, { lost_gpu_ms: 240_221 }])[0]?.values).toEqual(["240.220 GPU-s", "240.221 GPU-s"]);
   });
 });
 

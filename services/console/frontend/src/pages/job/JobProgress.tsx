@@ -48,7 +48,7 @@ export function JobProgress({ pool, live, details, records }: { pool: string; li
             { head: "Step", right: true, cell: (row) => whole(row.step) },
             { head: "Saved", cell: (row) => <RelativeTime at={row.at} /> },
             { head: "Size", right: true, cell: (row) => bytes(row.bytes) },
-            { head: "Duration", right: true, cell: (row) => `${Math.round(row.micros / 100_000) / 10} s` },
+            { head: "Duration", right: true, cell: (row) => duration(row.micros / 1_000_000) },
             { head: "Record", cell: (row) => <><SeqLink pool={pool} seq={row.seq} />{row.evicted && " during eviction"}</> },
           ]}
         />

@@ -72,7 +72,7 @@ export function alternatives(why: Explanation | null): string[] {
   if (why.candidates) sentences.push(`${why.candidates === 1 ? "One job was an eligible victim" : `${why.candidates} jobs were eligible victims`}.`);
   for (const group of why.excluded ?? []) {
     const names = group.examples?.length ? ` (${few(group.examples, 3, group.jobs)})` : "";
-    sentences.push(`Rule ${group.rule} protected ${group.jobs === 1 ? "one job" : `${group.jobs} jobs`}${names}: each ${ruleText(group.rule)}.`);
+    sentences.push(`Rule ${group.rule} protected ${group.jobs === 1 ? "one job" : `${group.jobs} jobs`}${names}: ${group.jobs === 1 ? "it" : "each"} ${ruleText(group.rule)}.`);
   }
   return sentences;
 }

@@ -1,4 +1,5 @@
 // The stages of an eviction, with their labels.
+import { duration } from "../../lib/format";
 import type { LiveEviction } from "../../live/types";
 import type { Eviction, RecordItem } from "./types";
 
@@ -50,8 +51,8 @@ export function liveStages(eviction: LiveEviction): Stage[] {
   return word && word[0] !== "started" ? [stage, ...started, { name: word[0], sign: word[1], word: word[2], at: null, after: null }] : [stage, ...started];
 }
 
-/** `0 s`, `0.4 s`, `12 s`: how long after the decision. */
-export const afterText = (seconds: number): string => (seconds > 0 && seconds < 9.95 ? `+${Math.round(seconds * 10) / 10} s` : `+${Math.round(seconds)} s`);
+/** `+400ms`, `+12s`: how long after the decision. */
+export const afterText = (seconds: number): string => `+${duration(seconds)}`;
 
 export interface Proof {
   seq: number;

@@ -95,7 +95,7 @@ describe("eviction stages", () => {
   test("by time, with the seconds since the decision", () => {
     const found = evictionStages({ ...EVICTION, stages: { released: at(112), noticed: at(100.4), term_sent: at(110), checkpoint_committed: at(110), made_up: at(1) } });
     expect(found.map((stage) => [stage.name, afterText(stage.after!)])).toEqual([
-      ["decided", "+0 s"], ["noticed", "+0.4 s"], ["checkpoint_committed", "+10 s"], ["term_sent", "+10 s"], ["released", "+12 s"],
+      ["decided", "+0s"], ["noticed", "+400ms"], ["checkpoint_committed", "+10s"], ["term_sent", "+10s"], ["released", "+12s"],
     ]);
   });
 
@@ -113,7 +113,7 @@ describe("eviction reason", () => {
     const over = { ...EVICTION, stages: { resumed: at(280) }, until_resumed_s: 180 };
     expect(evictionReason(over, LIVE, null, true)).toEqual({
       forJob: "serve-2", preemptorText: "inference 125", rule: "inference 125 has priority over train 50 (rule lower-priority-only).",
-      workLost: "30.0 GPU-min since its last checkpoint, including the restart.", restart: "It resumed 3 min after the decision.", hasRestarted: true,
+      workLost: "30.0 GPU-min since its last checkpoint, including the restart.", restart: "It resumed 3m after the decision.", hasRestarted: true,
     });
   });
 

@@ -9,7 +9,7 @@ import { ErrorMessage } from "../../ui/ErrorMessage";
 import { Loading } from "../../ui/Loading";
 import { useShowMore } from "../../ui/useShowMore";
 import { SegmentedControl } from "../../ui/SegmentedControl";
-import { borrowedText, borrowers, HEIGHT, stepsPath, type BorrowingResponse, type BorrowingRow } from "./borrowingSeries";
+import { borrowedText, borrowers, HEIGHT, stepsPath, type QuotaSeries, type ProjectSeries } from "./borrowingSeries";
 import { projectPath } from "./projectPath";
 import { RANGES, rangeStart, type Range } from "./usageSeries";
 
@@ -20,8 +20,8 @@ const STEP = 40;
 /** Borrowing of every project over time, as strips on one time axis. to: the newest time of the log. */
 export function BorrowingHistory({ pool, to }: { pool: string; to: string | null }) {
   const range = useSignal<Range>("6h");
-  const { value, failure, refresh } = usePolling<BorrowingResponse>(to === null ? null : `${pool} ${range.value}`, (signal) =>
-    get(archivePath(pool, `borrowing?points=${POINTS}&from=${encodeURIComponent(rangeStart(to!, range.value))}`), signal),
+  const { value, failure, refresh } = usePolling<QuotaSeries>(to === null ? null : `${pool} ${range.value}`, (signal) =>
+    get(archivePath(pool, `quota-series?points=${POINTS}&from=${encodeURIComponent(rangeStart(to!, range.value))}`), signal),
   );
   return (
     <Card title="Borrowed GPUs over time" aside={<SegmentedControl legend="Borrowed GPUs: time range" options={RANGES} value={range.value} onChange={(next) => (range.value = next)} />}>
@@ -30,7 +30,7 @@ export function BorrowingHistory({ pool, to }: { pool: string; to: string | null
   );
 }
 
-function BorrowingStrips({ pool, found }: { pool: string; found: BorrowingResponse }) {
+function BorrowingStrips({ pool, found }: { pool: string; found: QuotaSeries }) {
   const rows = borrowers(found);
   const [shown, more] = useShowMore(rows, AT_FIRST, STEP);
   if (!found.times.length) return <EmptyState title="No data for this time range">The archive records usage per project while it follows the log.</EmptyState>;
@@ -53,7 +53,7 @@ function BorrowingStrips({ pool, found }: { pool: string; found: BorrowingRespon
   );
 }
 
-function BorrowingStrip({ pool, row, most }: { pool: string; row: BorrowingRow; most: number }) {
+function BorrowingStrip({ pool, row, most }: { pool: string; row: ProjectSeries; most: number }) {
   const words = borrowedText(row);
   return (
     <li class="strip">

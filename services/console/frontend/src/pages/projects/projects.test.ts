@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 
 import { aJob, aProject, projectMap } from "../pool/liveRows.fixture";
-import { borrowedText, borrowers, stepsPath, type BorrowingRow } from "./borrowingSeries";
+import { borrowedText, borrowers, stepsPath, type ProjectSeries } from "./borrowingSeries";
 import { jobsOf } from "./projectJobs";
 import { projectPath } from "./projectPath";
 import { amount, barText, borrowings, borrowingText, evictionsText, mostRelevant, measured, shareStatus } from "./shareText";
@@ -139,7 +139,7 @@ describe("usage over time", () => {
 });
 
 describe("borrowing over time", () => {
-  const row = (project: string, borrowed: (number | null)[], most: number, hours: number): BorrowingRow => ({ project, borrowed, max_borrowed: most, borrowed_gpu_hours: hours });
+  const row = (project: string, borrowed: (number | null)[], most: number, hours: number): ProjectSeries => ({ project, borrowed, max_borrowed: most, borrowed_gpu_hours: hours });
 
   it("omits projects that did not borrow, and the pool", () => {
     const found = { from: null, to: null, interval_s: 60, times: [], projects: [row("a", [1], 2, 1), row("", [3], 3, 3), row("b", [0], 0, 0)] };

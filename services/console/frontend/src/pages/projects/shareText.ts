@@ -88,7 +88,7 @@ export function scaleOf(rows: readonly LiveProject[], resource: Resource): numbe
 }
 
 /** A project's borrowed GPUs and the possible lenders. unassigned: of the parent's quota, not assigned to any child. */
-export interface BorrowingResponse {
+export interface Borrowing {
   borrower: LiveProject;
   milli: number;
   lenders: { project: LiveProject; milli: number }[];
@@ -99,8 +99,8 @@ export interface BorrowingResponse {
  * Each project above its quota, with the siblings that have unused quota, largest borrower first. Borrowed GPUs cannot be
  * attributed to single lenders. total: thousandths of the pool's GPUs.
  */
-export function borrowings(rows: ReadonlyMap<string, LiveProject>, total: number): BorrowingResponse[] {
-  const found: BorrowingResponse[] = [];
+export function borrowings(rows: ReadonlyMap<string, LiveProject>, total: number): Borrowing[] {
+  const found: Borrowing[] = [];
   for (const borrower of rows.values()) {
     const milli = borrower.borrowed.gpu_milli ?? 0;
     if (milli <= 0) continue;
@@ -119,10 +119,10 @@ export function borrowings(rows: ReadonlyMap<string, LiveProject>, total: number
 const NAMED = 3;
 
 /** `research borrows 4 GPUs: …` without the name. */
-export const borrowingText = (each: BorrowingResponse): string => `borrows ${measured(each.milli, "gpu_milli")}: ${lendersText(each)}.`;
+export const borrowingText = (each: Borrowing): string => `borrows ${measured(each.milli, "gpu_milli")}: ${lendersText(each)}.`;
 
 /** `inference has 8 GPUs of its quota unused, 2 GPUs are not assigned to any quota`: where borrowed resources come from. */
-export function lendersText({ lenders, unassigned, borrower }: BorrowingResponse): string {
+export function lendersText({ lenders, unassigned, borrower }: Borrowing): string {
   const parts = lenders.slice(0, NAMED).map((each, at) => `${nameOf(each.project)} has ${measured(each.milli, "gpu_milli")}${at === 0 ? " of its quota unused" : ""}`);
   if (lenders.length > NAMED) {
     const rest = lenders.slice(NAMED).reduce((sum, each) => sum + each.milli, 0);

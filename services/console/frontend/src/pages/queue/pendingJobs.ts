@@ -50,7 +50,7 @@ export function matchesFilter(job: LiveJob, filter: QueueFilter, projects: Reado
   return !text || job.job.toLowerCase().includes(text) || job.user.toLowerCase().includes(text);
 }
 
-/** `5 jobs pending, requesting 22 GPUs; 3 GPUs free. Longest pending time: 31 min.` now: ms. */
+/** `5 jobs pending, requesting 22 GPUs; 3 GPUs free. Longest pending time: 31m.` now: ms. */
 export function queueText(pending: readonly QueueEntry[], free: number, now: number): string {
   const freeText = `${count(free, "GPU")} free`;
   if (!pending.length) return `No jobs pending; ${freeText}.`;

@@ -30,7 +30,7 @@ describe("the queue", () => {
   });
 
   it("is summarized in a sentence", () => {
-    expect(queueText(view.pending, 1, NOW)).toBe("2 jobs pending, requesting 12 GPUs; 1 GPU free. Longest pending time: 50 min.");
+    expect(queueText(view.pending, 1, NOW)).toBe("2 jobs pending, requesting 12 GPUs; 1 GPU free. Longest pending time: 50m.");
     expect(queueText([], 3, NOW)).toBe("No jobs pending; 3 GPUs free.");
   });
 

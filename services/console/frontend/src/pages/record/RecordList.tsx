@@ -52,7 +52,7 @@ export function RecordList({ pool, live, archive, filter, setFilter, openRecord 
         {field("project", "Project")}
         {field("node", "Node")}
         <label class="record-internal">
-          <input type="checkbox" checked={filter.showQuiet !== ""} onChange={(event) => setFilter({ ...filter, showQuiet: event.currentTarget.checked ? "1" : "" })} /> with the showQuiet ones (clock, proposals, progress)
+          <input type="checkbox" checked={filter.showInternal !== ""} onChange={(event) => setFilter({ ...filter, showInternal: event.currentTarget.checked ? "1" : "" })} /> Show internal records (clock, proposals, progress)
         </label>
         <datalist id="kinds">{kinds.map((kind) => <option key={kind} value={kind} />)}</datalist>
         {isFiltering && <Button onClick={() => setFilter(NO_FILTER)}>Clear</Button>}

@@ -54,6 +54,6 @@ test("the slider stays within the log", () => {
 });
 
 test("internal records are shown on request", () => {
-  const showQuiet = fromRecord(record(4, "ClockAdvanced", {}));
-  expect([matches(showQuiet, NO_FILTER), matches(showQuiet, { ...NO_FILTER, showQuiet: "1" }), matches(showQuiet, { ...NO_FILTER, type: "clock" }), matches(showQuiet, { ...NO_FILTER, search: "#4" })]).toEqual([false, true, true, true]);
+  const internal = fromRecord(record(4, "ClockAdvanced", {}));
+  expect([matches(internal, NO_FILTER), matches(internal, { ...NO_FILTER, showInternal: "1" }), matches(internal, { ...NO_FILTER, type: "clock" }), matches(internal, { ...NO_FILTER, search: "#4" })]).toEqual([false, true, true, true]);
 });

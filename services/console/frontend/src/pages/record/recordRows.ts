@@ -10,10 +10,10 @@ export interface Filter {
   node: string;
   search: string;
   /** "1": include internal records. */
-  showQuiet: string;
+  showInternal: string;
 }
 
-export const NO_FILTER: Filter = { type: "", job: "", project: "", node: "", search: "", showQuiet: "" };
+export const NO_FILTER: Filter = { type: "", job: "", project: "", node: "", search: "", showInternal: "" };
 const NAMES = Object.keys(NO_FILTER) as (keyof Filter)[];
 
 /** The filter from the URL query, and back. */
@@ -52,7 +52,7 @@ const contains = (text: string | null, part: string): boolean => (text ?? "").to
 /** Whether a row matches every filter field. The archive has already filtered its rows by project. */
 export function matches(row: EventLine, filter: Filter): boolean {
   return (
-    (filter.showQuiet !== "" || !isQuiet(row.type) || Boolean(filter.type || filter.search)) &&
+    (filter.showInternal !== "" || !isQuiet(row.type) || Boolean(filter.type || filter.search)) &&
     (!filter.type || contains(row.event, filter.type) || contains(row.type, filter.type) || contains(typeTitle(row.type), filter.type)) &&
     (!filter.job || contains(row.job, filter.job) || contains(row.message, filter.job)) &&
     (!filter.project || row.project === null || contains(row.project, filter.project)) &&

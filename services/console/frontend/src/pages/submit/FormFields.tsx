@@ -1,14 +1,14 @@
 import type { ComponentChildren } from "preact";
 import { useId } from "preact/hooks";
 
-import type { Fault } from "../../lib/api";
+import type { ErrorDetail } from "../../lib/api";
 import { Button } from "../../ui/Button";
 import type { JobFields, Pair, PairField, TextField } from "./jobFields";
 
 /** Props of every part of the form: the fields, their errors, and a setter. */
 export interface FormProps {
   fields: JobFields;
-  faults: ReadonlyMap<string, Fault[]>;
+  errors: ReadonlyMap<string, ErrorDetail[]>;
   set: (some: Partial<JobFields>) => void;
 }
 
@@ -19,20 +19,20 @@ interface Shown {
 }
 
 /** A form row: label, input, errors or a hint. */
-export function FieldRow({ label, hint, wide, faults, children }: Shown & { faults: Fault[] | undefined; children: (ids: { id: string; "aria-describedby": string; "aria-invalid": boolean }) => ComponentChildren }) {
+export function FieldRow({ label, hint, wide, errors, children }: Shown & { errors: ErrorDetail[] | undefined; children: (ids: { id: string; "aria-describedby": string; "aria-invalid": boolean }) => ComponentChildren }) {
   const id = useId();
   const about = `${id}-about`;
   return (
     <div class="field" data-wide={wide}>
       <label for={id}>{label}</label>
-      {children({ id, "aria-describedby": about, "aria-invalid": Boolean(faults) })}
+      {children({ id, "aria-describedby": about, "aria-invalid": Boolean(errors) })}
       <div id={about}>
-        {faults?.map((fault) => (
-          <p key={fault.text} class="fault">
-            {fault.text}
+        {errors?.map((error) => (
+          <p key={error.detail} class="fault">
+            {error.detail}
           </p>
         ))}
-        {!faults && hint && <p class="hint">{hint}</p>}
+        {!errors && hint && <p class="hint">{hint}</p>}
       </div>
     </div>
   );
@@ -40,7 +40,7 @@ export function FieldRow({ label, hint, wide, faults, children }: Shown & { faul
 
 export function TextInput({ of, name, placeholder, numeric, ...shown }: Shown & { of: FormProps; name: TextField; placeholder?: string; numeric?: boolean }) {
   return (
-    <FieldRow {...shown} faults={of.faults.get(name)}>
+    <FieldRow {...shown} errors={of.errors.get(name)}>
       {(ids) => (
         <input
           {...ids}
@@ -62,7 +62,7 @@ export function SelectInput({ of, name, options, ...shown }: Shown & { of: FormP
   const value = of.fields[name];
   const all = options.some(([each]) => each === value) ? options : [...options, [value, value] as [string, string]];
   return (
-    <FieldRow {...shown} faults={of.faults.get(name)}>
+    <FieldRow {...shown} errors={of.errors.get(name)}>
       {(ids) => (
         <select {...ids} class="input" value={value} onChange={(event) => of.set({ [name]: event.currentTarget.value })}>
           {all.map(([each, text]) => (
@@ -80,7 +80,7 @@ export function SelectInput({ of, name, options, ...shown }: Shown & { of: FormP
 export function PairsInput({ of, name, label, hint, names, values }: { of: FormProps; name: PairField; label: string; hint: string; names: string; values: string }) {
   const rows = of.fields[name];
   const put = (next: Pair[]) => of.set({ [name]: next });
-  const faults = of.faults.get(name);
+  const errors = of.errors.get(name);
   return (
     <fieldset class="pairs" data-wide>
       <legend>{label}</legend>
@@ -93,9 +93,9 @@ export function PairsInput({ of, name, label, hint, names, values }: { of: FormP
           </Button>
         </div>
       ))}
-      {faults?.map((fault) => (
-        <p key={fault.text} class="fault">
-          {fault.text}
+      {errors?.map((error) => (
+        <p key={error.detail} class="fault">
+          {error.detail}
         </p>
       ))}
       <div class="pair-foot">
@@ -109,7 +109,7 @@ export function PairsInput({ of, name, label, hint, names, values }: { of: FormP
 /** A collapsible section, with the number of fields set and an error mark. */
 export function FoldedFields({ of, title, what, names, children }: { of: FormProps; title: string; what: string; names: string[]; children: ComponentChildren }) {
   const many = names.filter((name) => isSet(of.fields, name)).length;
-  const wrong = names.some((name) => of.faults.has(name));
+  const wrong = names.some((name) => of.errors.has(name));
   return (
     <details class="fold" open={wrong || undefined}>
       <summary>

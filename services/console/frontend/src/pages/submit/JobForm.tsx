@@ -35,7 +35,7 @@ function Command({ of }: { of: FormProps }) {
     <FieldRow
       label="Command"
       wide
-      faults={of.faults.get("command")}
+      errors={of.errors.get("command")}
       hint={
         <label class="check">
           <input type="checkbox" checked={argv} onChange={(event) => of.set({ argv: event.currentTarget.checked })} /> Without a shell: program and arguments, one per line
@@ -87,7 +87,7 @@ function Gpus({ pool, of }: { pool: string; of: FormProps }) {
   };
   return (
     <>
-      <FieldRow label="GPUs per task" faults={of.faults.get(name)} hint={row && `${row.gpus_free} of ${row.gpus} GPUs free now.`}>
+      <FieldRow label="GPUs per task" errors={of.errors.get(name)} hint={row && `${row.gpus_free} of ${row.gpus} GPUs free now.`}>
         {(ids) => (
           <div class="joined">
             <select class="input" aria-label="Kind of GPU request" value={kind} onChange={(event) => become(event.currentTarget.value as GpuKind)}>
@@ -114,7 +114,7 @@ function PlacementFields({ of }: { of: FormProps }) {
       <TextInput of={of} name="gpu_model" label="GPU models" placeholder="any" hint="One or more, separated by commas." />
       <TextInput of={of} name="nodes" label="Nodes" placeholder="any" hint="Only these, separated by commas." />
       {TOPOLOGY.map((each) => (
-        <FieldRow key={each} label={labels[each]} hint={hints[each]} faults={of.faults.get("topology")}>
+        <FieldRow key={each} label={labels[each]} hint={hints[each]} errors={of.errors.get("topology")}>
           {(ids) => <input {...ids} class="input" value={of.fields.topology[each]} spellcheck={false} onInput={(event) => of.set({ topology: { ...of.fields.topology, [each]: event.currentTarget.value } })} />}
         </FieldRow>
       ))}

@@ -7,7 +7,7 @@ import { Button } from "../../ui/Button";
 import { DataTable } from "../../ui/DataTable";
 import { EmptyState } from "../../ui/EmptyState";
 import { ErrorMessage } from "../../ui/ErrorMessage";
-import { FaultList } from "../../ui/FaultList";
+import { ErrorList } from "../../ui/ErrorList";
 import { JobLink, SeqLink } from "../../ui/Links";
 import { Loading } from "../../ui/Loading";
 import { victimOutcome, planSentences, VERDICTS, type Plan } from "./planResponse";
@@ -28,17 +28,17 @@ export function PlanResult({ pool, live, state, empty, refresh }: Props) {
   if (!plan) return <Loading what="the plan" />;
   return (
     <div class="plan" aria-busy={state.loading} aria-live="polite">
-      {plan.faults.length > 0 ? <Faults plan={plan} /> : plan.answer && <Outcome pool={pool} plan={plan} answer={plan.answer} />}
+      {plan.errors.length > 0 ? <Errors plan={plan} /> : plan.answer && <Outcome pool={pool} plan={plan} answer={plan.answer} />}
       {plan.answer && <Computed pool={pool} live={live} at={plan.answer.computed_at} refresh={refresh} />}
     </div>
   );
 }
 
-function Faults({ plan }: { plan: Plan }) {
+function Errors({ plan }: { plan: Plan }) {
   return (
     <>
-      <Badge tone="bad">! {count(plan.faults.length, "error")}</Badge>
-      <FaultList faults={plan.faults} />
+      <Badge tone="bad">! {count(plan.errors.length, "error")}</Badge>
+      <ErrorList errors={plan.errors} />
     </>
   );
 }

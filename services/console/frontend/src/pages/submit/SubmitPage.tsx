@@ -6,7 +6,7 @@ import { offlineReason } from "../../actions/allowedActions";
 import { DebouncedQuery } from "../../actions/debouncedQuery";
 import { OutcomeMessage } from "../../actions/RequestDialog";
 import { RequestSubmission } from "../../actions/requestSubmission";
-import type { Fault } from "../../lib/api";
+import type { ErrorDetail } from "../../lib/api";
 import { usePageTitle } from "../../lib/usePageTitle";
 import { useLive } from "../../live/livePool";
 import { currentUser } from "../../shell/currentUser";
@@ -19,7 +19,7 @@ import { ViewSwitch } from "../../ui/ViewSwitch";
 import { YamlEditor } from "./YamlEditor";
 import { JobDraft } from "./jobDraft";
 import { JobForm } from "./JobForm";
-import { fetchPlan, faultField, type Plan } from "./planResponse";
+import { fetchPlan, errorField, type Plan } from "./planResponse";
 import { PlanResult } from "./PlanResult";
 import "./submit.css";
 
@@ -42,7 +42,7 @@ function SubmitForm({ pool }: { pool: string }) {
   useEffect(() => plan.set(empty ? null : yaml, plan.state.peek().of === null ? 0 : DEBOUNCE_MS), [yaml, empty]);
   useEffect(() => () => plan.stop(), []);
   const planned = plan.state.value;
-  const faults = planned.answer?.faults ?? [];
+  const errors = planned.answer?.errors ?? [];
   const show = (next: View) => {
     view.value = next;
     saveDraft(`submit-view-${pool}`, next);
@@ -61,8 +61,8 @@ function SubmitForm({ pool }: { pool: string }) {
         <Card>
           {view.value === "yaml" ? (
             <>
-              <YamlEditor label="Job as YAML" value={yaml} onInput={(text) => job.write(text)} faults={faults} />
-              {job.unsupported.value.length > 0 && !faults.length && <ExtraFields texts={job.unsupported.value} />}
+              <YamlEditor label="Job as YAML" value={yaml} onInput={(text) => job.write(text)} errors={errors} />
+              {job.unsupported.value.length > 0 && !errors.length && <ExtraFields texts={job.unsupported.value} />}
             </>
           ) : job.fields.value === null ? (
             <div class="state" data-kind="empty">
@@ -77,7 +77,7 @@ function SubmitForm({ pool }: { pool: string }) {
           ) : (
             <>
               {job.comments.value && <p class="caution">The YAML has comments. Editing the form removes them.</p>}
-              <JobForm pool={pool} of={{ fields: job.fields.value, faults: byField(faults), set: (some) => job.set(some) }} />
+              <JobForm pool={pool} of={{ fields: job.fields.value, errors: byField(errors), set: (some) => job.set(some) }} />
             </>
           )}
         </Card>
@@ -85,22 +85,22 @@ function SubmitForm({ pool }: { pool: string }) {
           <Card title="Plan">
             <PlanResult pool={pool} live={live} state={planned} empty={empty} refresh={() => plan.set(yaml, 0)} />
           </Card>
-          <SubmitButton pool={pool} yaml={yaml} job={job} disabledReason={disabledReason(empty, faults.length, planned.loading)} offline={offlineReason(live.connection.value, live.consoleState.value.kafka)} />
+          <SubmitButton pool={pool} yaml={yaml} job={job} disabledReason={disabledReason(empty, errors.length, planned.loading)} offline={offlineReason(live.connection.value, live.consoleState.value.kafka)} />
         </div>
       </div>
     </div>
   );
 }
 
-function disabledReason(empty: boolean, faults: number, loading: boolean): string | null {
+function disabledReason(empty: boolean, errors: number, loading: boolean): string | null {
   if (empty) return "Nothing to submit yet.";
   if (loading) return "Computing the plan…";
-  return faults ? "Fix the errors first." : null;
+  return errors ? "Fix the errors first." : null;
 }
 
-function byField(faults: Fault[]): Map<string, Fault[]> {
-  const found = new Map<string, Fault[]>();
-  for (const fault of faults) found.set(faultField(fault), [...(found.get(faultField(fault)) ?? []), fault]);
+function byField(errors: ErrorDetail[]): Map<string, ErrorDetail[]> {
+  const found = new Map<string, ErrorDetail[]>();
+  for (const error of errors) found.set(errorField(error), [...(found.get(errorField(error)) ?? []), error]);
   return found;
 }
 

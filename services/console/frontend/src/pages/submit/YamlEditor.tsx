@@ -2,20 +2,20 @@ import { useEffect, useRef, useState } from "preact/hooks";
 
 import { Loading } from "../../ui/Loading";
 import type { EditorHandle } from "./codemirror";
-import type { LineFault } from "./lineErrors";
+import type { LineError } from "./lineErrors";
 import "./yaml-editor.css";
 
 interface Props {
   label: string;
   value: string;
   onInput: (text: string) => void;
-  faults?: readonly LineFault[];
+  errors?: readonly LineError[];
 }
 
-const NONE: readonly LineFault[] = [];
+const NONE: readonly LineError[] = [];
 
 /** A YAML editor that marks errors on their lines; a plain text area if its bundle cannot be loaded. */
-export function YamlEditor({ label, value, onInput, faults = NONE }: Props) {
+export function YamlEditor({ label, value, onInput, errors = NONE }: Props) {
   const host = useRef<HTMLDivElement>(null);
   const editing = useRef<EditorHandle | null>(null);
   const onInputRef = useRef(onInput);
@@ -48,7 +48,7 @@ export function YamlEditor({ label, value, onInput, faults = NONE }: Props) {
     if (own >= 0) pendingInputs.current.splice(0, own + 1);
     else editing.current?.put(value);
   }, [value, state]);
-  useEffect(() => editing.current?.mark(faults), [faults, state]);
+  useEffect(() => editing.current?.mark(errors), [errors, state]);
   return (
     <div class="editor">
       {state === "loading" && <Loading what="the editor" />}

@@ -7,7 +7,7 @@ import { Annotation, EditorState } from "@codemirror/state";
 import { drawSelection, EditorView, highlightActiveLine, highlightSpecialChars, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 
-import { errorRanges, type LineFault } from "./lineErrors";
+import { errorRanges, type LineError } from "./lineErrors";
 
 const fromOutside = Annotation.define<boolean>();
 
@@ -38,7 +38,7 @@ const colours = HighlightStyle.define([
 
 export interface EditorHandle {
   put(text: string): void;
-  mark(faults: readonly LineFault[]): void;
+  mark(errors: readonly LineError[]): void;
   end(): void;
 }
 
@@ -67,9 +67,9 @@ export function edit(host: HTMLElement, label: string, text: string, onInput: (t
     put(next) {
       if (next !== view.state.doc.toString()) view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: next }, annotations: fromOutside.of(true) });
     },
-    mark(faults) {
+    mark(errors) {
       const { doc } = view.state;
-      const found: Diagnostic[] = errorRanges(doc.toString(), faults).map((each) => ({ ...each, severity: "error" as const }));
+      const found: Diagnostic[] = errorRanges(doc.toString(), errors).map((each) => ({ ...each, severity: "error" as const }));
       view.dispatch(setDiagnostics(view.state, found));
     },
     end: () => view.destroy(),

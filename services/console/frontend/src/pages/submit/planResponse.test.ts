@@ -1,26 +1,26 @@
 import { describe, expect, it } from "vitest";
 
 import { errorRanges } from "./lineErrors";
-import { victimOutcome, faultField, nodeCounts, planSentences, type Victim } from "./planResponse";
+import { victimOutcome, errorField, nodeCounts, planSentences, type Victim } from "./planResponse";
 
 const victim = (some: Partial<Victim>): Victim => ({ job: "a", project: null, priority: 50, tasks: ["0"], gpus: 4, lost_gpu_seconds: 0, stopped: true, was_reserved: false, moved_to: [], ...some });
 
 describe("error ranges", () => {
   const text = "name: a\n  gpus: four  \n\nlast";
   it("start at the first character, or the column, and end with the line", () => {
-    expect(errorRanges(text, [{ line: 2, text: "x" }, { line: 2, column: 9, text: "y" }])).toEqual([
+    expect(errorRanges(text, [{ line: 2, detail: "x" }, { line: 2, column: 9, detail: "y" }])).toEqual([
       { from: 10, to: 20, message: "x" },
       { from: 16, to: 20, message: "y" },
     ]); // prettier-ignore
   });
   it("stay within the text for any position", () => {
     for (const line of [0, 3, 99]) {
-      for (const mark of errorRanges(text, [{ line, column: 99, text: "x" }])) {
+      for (const mark of errorRanges(text, [{ line, column: 99, detail: "x" }])) {
         expect(mark.from).toBeLessThanOrEqual(mark.to);
         expect(mark.to).toBeLessThanOrEqual(text.length);
       }
     }
-    expect(errorRanges("", [{ text: "empty" }])).toEqual([{ from: 0, to: 0, message: "empty" }]);
+    expect(errorRanges("", [{ detail: "empty" }])).toEqual([{ from: 0, to: 0, message: "empty" }]);
   });
 });
 
@@ -42,6 +42,6 @@ describe("plan texts", () => {
   });
   it("count nodes", () => expect(nodeCounts(["a", "b", "a"])).toBe("a × 2, b"));
   it("map errors to form fields", () => {
-    expect([{ field: "min-tasks", text: "" }, { field: "groups.0.gpus", text: "" }, { field: "env.A", text: "" }, { where: "job.yaml:3: topology.required", text: "" }].map(faultField)).toEqual(["min_tasks", "gpus", "env", "topology"]);
+    expect(["min-tasks", "groups.0.gpus", "env.A", "topology.required", ""].map((location) => errorField({ location, detail: "" }))).toEqual(["min_tasks", "gpus", "env", "topology", ""]);
   });
 });

@@ -1,4 +1,4 @@
-import { post, poolPath, type Fault } from "../../lib/api";
+import { post, poolPath, type ErrorDetail } from "../../lib/api";
 import type { Tone } from "../../ui/Badge";
 
 export interface Victim {
@@ -30,7 +30,7 @@ export interface PlanAnswer {
 
 /** Response of `/plan`. answer null: the job has errors, and nothing was planned. */
 export interface Plan {
-  faults: Fault[];
+  errors: ErrorDetail[];
   demand: string | null;
   answer: PlanAnswer | null;
   sentences: string[];
@@ -84,4 +84,4 @@ export function nodeCounts(nodes: string[]): string {
 }
 
 /** The form field of an error: `groups.0.gpus` and `min-tasks` map to form fields. */
-export const faultField = (fault: Fault): string => (fault.field ?? fault.where?.split(": ").pop() ?? "").replaceAll("-", "_").replace(/^groups\.0\./, "").split(".")[0]!; // prettier-ignore
+export const errorField = (error: ErrorDetail): string => (error.location ?? "").replaceAll("-", "_").replace(/^groups\.0\./, "").split(".")[0]!;

@@ -34,7 +34,7 @@ export function JobWhatIf({ pool }: { pool: string }) {
   return (
     <div class="submit">
       <Card title="Job">
-        <YamlEditor label="Job as YAML" value={yaml.value} onInput={write} faults={plan.state.value.answer?.faults ?? []} />
+        <YamlEditor label="Job as YAML" value={yaml.value} onInput={write} errors={plan.state.value.answer?.errors ?? []} />
       </Card>
       <div class="submit-side">
         <Card title="Plan">

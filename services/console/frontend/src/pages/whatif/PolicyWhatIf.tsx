@@ -2,14 +2,14 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 
 import { DebouncedQuery } from "../../actions/debouncedQuery";
-import { poolPath, post, type Fault } from "../../lib/api";
+import { poolPath, post, type ErrorDetail } from "../../lib/api";
 import { useFetch } from "../../lib/useFetch";
 import { useLive } from "../../live/livePool";
 import { Badge } from "../../ui/Badge";
 import { Button } from "../../ui/Button";
 import { Card } from "../../ui/Card";
 import { ErrorMessage } from "../../ui/ErrorMessage";
-import { FaultList } from "../../ui/FaultList";
+import { ErrorList } from "../../ui/ErrorList";
 import { SeqLink } from "../../ui/Links";
 import { Loading } from "../../ui/Loading";
 import { loadDraft, dropDraft, saveDraft } from "../submit/draftStorage";
@@ -23,7 +23,7 @@ export interface Policy {
 }
 
 interface PolicyPlan {
-  faults: Fault[];
+  errors: ErrorDetail[];
   diff: string[];
   sentences: string[];
 }
@@ -53,8 +53,8 @@ function PolicyEditor({ pool, policy }: { pool: string; policy: Policy }) {
     dropDraft(key);
   };
   const state = plan.state.value;
-  const faults = (changed && state.answer?.faults) || [];
-  const disabledReason = !changed ? "Change the policy first." : faults.length ? "Fix the errors in the policy first." : null;
+  const errors = (changed && state.answer?.errors) || [];
+  const disabledReason = !changed ? "Change the policy first." : errors.length ? "Fix the errors in the policy first." : null;
   return (
     <>
       <div class="submit">
@@ -71,7 +71,7 @@ function PolicyEditor({ pool, policy }: { pool: string; policy: Policy }) {
               The policy in force has changed: your draft is based on record #{edited.value.seq}. Differences are shown against the current policy.
             </p>
           )}
-          <YamlEditor label="Policy as YAML" value={yaml} onInput={write} faults={faults} />
+          <YamlEditor label="Policy as YAML" value={yaml} onInput={write} errors={errors} />
           <div class="editor-actions">
             <Button onClick={revert} disabled={!changed}>
               Reset to the policy in force
@@ -94,16 +94,16 @@ function PolicyChanges({ state, changed, again }: { state: DebouncedQuery<string
   if (!changed) return <p class="soft">This is the policy in force. Edit it to see the effects.</p>;
   if (state.error) return <ErrorMessage error={state.error} retry={again} />;
   if (!state.answer) return <Loading what="the effects" />;
-  const { faults, diff, sentences } = state.answer;
+  const { errors, diff, sentences } = state.answer;
   return (
     <div class="plan" aria-busy={state.loading} aria-live="polite">
-      {faults.length > 0 && (
+      {errors.length > 0 && (
         <>
           <Badge tone="bad">! Invalid policy</Badge>
-          <FaultList faults={faults} />
+          <ErrorList errors={errors} />
         </>
       )}
-      {!faults.length && (
+      {!errors.length && (
         <>
           <h3>Changed fields</h3>
           {diff.length ? (

@@ -61,12 +61,11 @@ export interface Measure {
   showBy?: (value: number) => string;
 }
 
-/** Formats hours, more precisely than `duration` below an hour, so that differences are visible. */
+/** Hours as a signed duration: `−2h05m`. */
 export function hours(value: number): string {
   const seconds = Math.abs(value) * 3600;
-  const sign = value < 0 && seconds >= 0.05 ? "−" : "";
-  if (seconds < 60) return `${sign}${Math.round(seconds * 10) / 10} s`;
-  return sign + (seconds < 3600 ? `${(seconds / 60).toFixed(1)} min` : duration(Math.round(seconds)));
+  const sign = value < 0 && seconds >= 0.001 ? "−" : "";
+  return sign + duration(seconds < 1 ? seconds : Math.round(seconds));
 }
 export const whole = (value: number): string => Math.round(value).toLocaleString("en");
 export const gpuHours = (value: number): string => (Math.abs(value) >= 100 ? whole(value) : value.toFixed(1));

@@ -67,5 +67,5 @@ describe("comparison of runs", () => {
     expect(shares(result)[0]).toMatchObject({ name: "vision", jobs: 2 });
   });
   it("omits figures that a run lacks", () => expect(verdict(totals(result).find((each) => each.name.startsWith("Fairness"))!)).toBeNull());
-  it("formats hours", () => expect([0, 0.01, 0.025, 1.5, -2, -0.1].map(hours)).toEqual(["0 s", "36 s", "1.5 min", "1 h 30 min", "−2 h", "−6.0 min"]));
+  it("formats hours", () => expect([0, 0.01, 0.025, 1.5, -2, -0.1].map(hours)).toEqual(["0s", "36s", "1m30s", "1h30m", "−2h", "−6m"]));
 });

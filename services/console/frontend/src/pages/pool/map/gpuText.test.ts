@@ -11,12 +11,12 @@ const sentencesOf = (cell: Parameters<typeof aNode>[1][number], more = {}): stri
 
 describe("sentences about a GPU", () => {
   it("the job it is allocated to, for how long, and the job's project", () => {
-    expect(sentencesOf(allocated("train-1"))).toBe("Allocated to train-1, running for 5 min. Project research, class train, priority 75.");
+    expect(sentencesOf(allocated("train-1"))).toBe("Allocated to train-1, running for 5m. Project research, class train, priority 75.");
   });
 
   it("the job releasing it, the preemptor and the rest of the grace period", () => {
     expect(sentencesOf(releasing("train-2", "serve-1"))).toBe(
-      "Being released by train-2, preempted by serve-1; its grace period ends in 20 s. Project research, class train, priority 75. " +
+      "Being released by train-2, preempted by serve-1; its grace period ends in 20s. Project research, class train, priority 75. " +
         "Reserved for serve-1 (project serving, class serve, priority 125) after its release.",
     );
   });

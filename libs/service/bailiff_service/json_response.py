@@ -14,5 +14,5 @@ class JsonResponse(Response):
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        """Serialize the content."""
-        return orjson.dumps(content, option=JSON_OPTIONS)
+        """Serialize the content. Bytes are sent unchanged."""
+        return content if isinstance(content, bytes) else orjson.dumps(content, option=JSON_OPTIONS)

@@ -1,1 +1,0 @@
-import{M as e,j as t}from"./index-Co9VbgUr.js";function n(){let{value:t,failure:n}=e(`/api/pools`).value;return t?{state:t.archive.configured?`there`:`none`,behind:t.archive.behind}:{state:n?`none`:`loading`,behind:{}}}function r({name:e,children:n}){return t(`div`,{children:[t(`dt`,{children:e}),t(`dd`,{children:n})]})}export{n,r as t};

@@ -1,1 +1,0 @@
-import{A as e,G as t,Y as n,j as r}from"./index-Co9VbgUr.js";function i(e){t(()=>(document.title=`${e} · Bailiff`,()=>void(document.title=`Bailiff`)),[e])}function a(t,i,a){let[o,s]=n(i),c=t.length>o&&r(`div`,{class:`more`,children:r(e,{onClick:()=>s(o+a),children:[(t.length-o).toLocaleString(`en`),` more`]})});return[t.slice(0,o),c||null]}export{i as n,a as t};
