@@ -16,6 +16,7 @@ from bailiff.render.serializers.jobs import JobRow, job_details, job_rows
 from bailiff.render.serializers.nodes import node_rows
 from bailiff.render.serializers.policy import policy_in_force
 from bailiff.render.serializers.pools import pool_row
+from bailiff.render.serializers.times import moment
 from bailiff.render.tables.jobs import job_block
 from bailiff.render.tables.nodes import nodes_table
 from bailiff_core.records import facts
@@ -76,6 +77,7 @@ def test_a_pending_job_has_its_reason(scribe: Scribe) -> None:
     found = job_details(scribe.state, job, scribe.now, history, [])
     assert found["pending_reason"].startswith("needs ")
     assert found["pending_reason"].endswith(f"(#{history[-1].seq})")
+    assert found["pending_reason_at"] == moment(history[-1].time), "the reason carries the time at which it was true"
 
 
 def test_details_of_a_victim(scribe: Scribe) -> None:

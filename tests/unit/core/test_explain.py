@@ -112,7 +112,7 @@ def test_a_refused_preemptor_names_the_rules_and_the_nearest_alternative() -> No
     story.propose()
     found = explained(story, "high")
     assert says(found["What is its state?"], "has been pending since 01-01 00:01:00, first in the queue.")
-    assert says(found["Why is it pending?"], "When it was queued: ")
+    assert says(found["Why is it pending?"], "As of ")
     assert says(
         found["Why is it pending?"],
         "preemption for high was refused: no permitted set of victims is sufficient, and that is proven.",

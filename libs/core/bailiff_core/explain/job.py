@@ -118,7 +118,7 @@ def _pending_sentences(state: PoolState, job: Job, history: Sequence[Record]) ->
     since_queued = _since_queued(history)
     queued = newest_of(since_queued, decisions.JobPending)
     if queued is not None and isinstance(queued.data, decisions.JobPending) and queued.data.reason:
-        yield Sentence(f"When it was queued: {without_stop(queued.data.reason)}.", seqs_of(queued.seq))
+        yield Sentence(f"As of {clock(queued.time)}: {without_stop(queued.data.reason)}.", seqs_of(queued.seq))
     yield from _current_obstacles(state, job)
     if job.not_before > state.now:
         yield Sentence(

@@ -67,6 +67,7 @@ class JobDetails(JobItem):
     """A job with its attempts and evictions."""
 
     pending_reason: str | None = Field(description="The newest recorded reason why the job is pending, while it is pending.")
+    pending_reason_at: datetime | None = Field(description="When that reason was recorded.")
     attempts: list[AttemptItem]
     evictions: list[EvictionItem]
 
@@ -191,9 +192,10 @@ async def job_details(
         of_job = "WHERE {0}.pool = $1 AND {0}.job = $2 AND {0}.submitted_seq = $3 ORDER BY {1}"
         attempts = await reading.fetch(f"{ATTEMPTS.select} {of_job.format('a', 'a.attempt')}", *key)
         evictions = await reading.fetch(f"{EVICTIONS.select} {of_job.format('e', 'e.decided_seq')}", *key)
-        pending = await reading.fetch(f"SELECT w.value FROM jobs j {PENDING} {of_job.format('j', 'j.job')}", *key)  # noqa: S608 - ours
+        pending = await reading.fetch(f"SELECT w.value, w.time FROM jobs j {PENDING} {of_job.format('j', 'j.job')}", *key)  # noqa: S608 - ours
         value = pending[0]["value"] if row["state"] in ("pending", "reserved") else None
         found["pending_reason"] = orjson.loads(value).get("reason") if value is not None else None
+        found["pending_reason_at"] = pending[0]["time"] if value is not None else None
         found["attempts"] = [ATTEMPTS.shape(each) for each in attempts]
         found["evictions"] = [EVICTIONS.shape(each) for each in evictions]
         return reading.answer(found)

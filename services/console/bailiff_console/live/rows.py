@@ -66,6 +66,7 @@ def live_job(state: PoolState, job: Job, view_cache: ViewCache) -> Row:
         "placed_tasks": row["placed_tasks"],
         "pending_since": moment(max(job.submitted_at, job.last_eviction or 0)) if is_pending else None,
         "pending_reason": pending.text if pending is not None and is_pending else "",
+        "pending_reason_at": moment(pending.at) if pending is not None and is_pending else None,
         "pending_reason_seq": pending.seq if pending is not None and is_pending else None,
         "pending_rule": pending.rule if pending is not None and is_pending else None,
         "user": job.user or view_cache.owners.get(job.id, ""),

@@ -75,7 +75,7 @@ class TaskRow(TypedDict):
 
 
 class JobDetails(TypedDict):
-    """`bailiff describe`. events: lines for people; pending_reason: the newest recorded reason."""
+    """`bailiff describe`. events: lines for people; pending_reason: the newest recorded reason, true at `pending_reason_at`."""
 
     summary: JobRow
     demand: str
@@ -88,6 +88,7 @@ class JobDetails(TypedDict):
     victims: list[str]
     task_list: list[TaskRow]
     pending_reason: str
+    pending_reason_at: str | None
     moves: list[MoveRow]
     events: list[str]
 
@@ -203,6 +204,7 @@ def job_details(state: PoolState, job: Job, now: int, history: list[Record], eve
     ahead = waits.index(job.id) if job.id in waits else None
     plan = state.preemptions.get(job.preemption) if job.preemption is not None else None
     eviction = job.eviction
+    reason, reason_at = _why(history) if job.phase == "pending" else ("", None)
     return {
         "summary": job_row(state, job, now, ahead),
         "demand": demand_text(job.demand),
@@ -223,7 +225,8 @@ def job_details(state: PoolState, job: Job, now: int, history: list[Record], eve
         "reserved_until": moment(job.reserved_until),
         "victims": list(plan.victims) if plan is not None else [],
         "task_list": [task_row(state, task) for task in job.tasks],
-        "pending_reason": _why(history) if job.phase == "pending" else "",
+        "pending_reason": reason,
+        "pending_reason_at": reason_at,
         "moves": list(moves_of(state, history)),
         "events": events,
     }
@@ -248,10 +251,11 @@ def task_row(state: PoolState, task: Task) -> TaskRow:
 WHY = ("JobPending", "PreemptionRequested", "PreemptionRefused", "ReservationDropped")
 
 
-def _why(history: list[Record]) -> str:
+def _why(history: list[Record]) -> tuple[str, str | None]:
+    """The newest recorded reason why the job is pending, with its seq, and its time."""
     from bailiff.render.record_text.lines import lines
 
     for record in reversed(history):
         if record.data is not None and record.data.NAME in WHY:
-            return f"{lines(record)[0].statement.detail} (#{record.seq})"
-    return ""
+            return f"{lines(record)[0].statement.detail} (#{record.seq})", moment(record.time)
+    return "", None

@@ -97,7 +97,7 @@ def job_block(details: JobDetails) -> RenderableType:
     place = "" if row["jobs_ahead"] is None else f", {row['jobs_ahead']} ahead" if row["jobs_ahead"] else ", first in the queue"
     facts.add_row("state", Text.assemble(state_word(row["state"]), place))
     if details["pending_reason"]:
-        facts.add_row("why", text(details["pending_reason"]))
+        facts.add_row("why", text(f"{details['pending_reason']}, as of {time_cell(details['pending_reason_at'])}"))
     if row["note"]:
         facts.add_row("note", text(row["note"]))
     preemptible = "preemptible" if row["preemptible"] else "not preemptible"

@@ -74,6 +74,8 @@ export interface LiveJob {
   jobs_ahead: number | null;
   note: string;
   pending_reason: string;
+  /** When the reason was recorded: it is true at this time. */
+  pending_reason_at: string | null;
   pending_reason_seq: number | null;
   pending_rule: string | null;
   user: string;

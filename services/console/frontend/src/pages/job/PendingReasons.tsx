@@ -7,7 +7,7 @@ import { Card } from "../../ui/Card";
 import { Loading } from "../../ui/Loading";
 import { SeqLink } from "../../ui/Links";
 import { type ExplanationResponse, ExplanationSections, type Section, SentenceList } from "../../ui/ExplanationSections";
-import { Elapsed } from "../../ui/RelativeTime";
+import { Elapsed, RelativeTime } from "../../ui/RelativeTime";
 
 const WHY_PENDING = "Why is it pending?";
 const UNBLOCKERS = "What would unblock it?";
@@ -30,6 +30,7 @@ export function PendingReasons({ pool, live, explained }: { pool: string; live: 
       {live.pending_reason && (
         <p class="lead">
           {brief(live.pending_reason)} {live.pending_rule && <Badge title={ruleTitle(live.pending_rule)}>{live.pending_rule}</Badge>} {live.pending_reason_seq !== null && <SeqLink pool={pool} seq={live.pending_reason_seq} />}
+          {live.pending_reason_at && <span class="soft"> <RelativeTime at={live.pending_reason_at} /></span>}
         </p>
       )}
       {explained.loading && !explained.value && <Loading what="the reasons" />}

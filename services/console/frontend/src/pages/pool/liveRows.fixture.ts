@@ -46,6 +46,7 @@ export function aJob(name: string, more: Partial<LiveJob> = {}): LiveJob {
     jobs_ahead: null,
     note: "",
     pending_reason: "",
+    pending_reason_at: null,
     pending_reason_seq: null,
     pending_rule: null,
     user: "",

@@ -4,7 +4,7 @@ import { sanitizeLine } from "../../lib/sanitizeLine";
 import { ruleTitle } from "../../lib/decisionText";
 import { gpusText, times } from "../../lib/format";
 import type { LiveJob } from "../../live/types";
-import { Elapsed } from "../../ui/RelativeTime";
+import { Elapsed, RelativeTime } from "../../ui/RelativeTime";
 import { Badge } from "../../ui/Badge";
 import { JobLink, SeqLink } from "../../ui/Links";
 import { pendingText } from "./pendingJobs";
@@ -30,6 +30,7 @@ export function PendingJobRow({ pool, job, position }: { pool: string; job: Live
         <p class="pending-reason" title={sanitizeLine(job.pending_reason || job.note) || undefined}>
           {pendingText(job, position === null ? 1 : position - 1)}{" "}
           {job.pending_rule && <Badge title={ruleTitle(job.pending_rule)}>{job.pending_rule}</Badge>} {job.pending_reason_seq !== null && <SeqLink pool={pool} seq={job.pending_reason_seq} />}
+          {job.pending_reason_at && <span class="soft"> <RelativeTime at={job.pending_reason_at} /></span>}
         </p>
         {job.restart_estimate && <p class="soft">{job.restart_estimate}</p>}
       </div>
