@@ -139,7 +139,7 @@ class Store:
         return folder
 
     def commit(self, draft: Path, step: int, *, agreed: bool, began: float) -> Checkpoint:
-        """Make the draft durable, then give it its name. Raises `Superseded`, `OSError`, `ValueError`.
+        """Make the draft durable, then rename it. Raises `Superseded`, `OSError`, `ValueError`.
 
         began: when saving began, monotonic seconds.
         """

@@ -57,7 +57,7 @@ def stray_processes(tasks: Path, control_dirs: Path, program: str) -> list[Proce
             roots.add(process.pid)
     children = descendants(roots, processes)
     found = {process for process in processes if process.pid in roots - supervisors} | set(children)
-    # Supervisors come last, since each holds its tree together; without a folder it exits by itself.
+    # Supervisors are killed last, because their tasks are found as their descendants; without a folder they exit by themselves.
     return sorted(found) or sorted(process for process in processes if process.pid in roots)
 
 
