@@ -14,11 +14,11 @@ def end_jobs(folder: Path) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while found := processes_of(folder):
         if time.monotonic() > deadline:
-            raise AssertionError(f"jobs of {folder} do not end: {found}")
+            raise AssertionError(f"jobs of {folder} do not exit: {found}")
         for pid in found:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(0.01)  # the kernel's turn; the loop asks again
+        time.sleep(0.01)  # the kernel ends them meanwhile
 
 
 def processes_of(folder: Path) -> list[int]:
@@ -38,7 +38,7 @@ def processes_of(folder: Path) -> list[int]:
 
 
 def is_supervisor(pid: int) -> bool:
-    """Whether this process watches over a task."""
+    """Whether this process is a task's supervisor."""
     with contextlib.suppress(OSError):
         command = (Path("/proc") / str(pid) / "cmdline").read_bytes()
         return b"from supervisor.main import main" in command or b"bailiff_node_agent.runtime.container" in command
