@@ -76,7 +76,7 @@ async def test_four_gpus_are_preempted_for_an_urgent_job_and_the_victims_resume(
         assert pool.running(*unaffected)
 
         # It ends, and the victims come back by themselves.
-        pool.tell("story-serve")
+        pool.let_finish("story-serve")
         await pool.until_ended("story-serve")
         await pool.until_running(*training)
         for name in victims:
@@ -108,7 +108,7 @@ async def test_all_eight_gpus_are_preempted_for_a_higher_class_and_the_victims_r
         await pool.until_running("whole-high")
         assert pool.job("whole-low").phase == "pending"
 
-        pool.tell("whole-high")
+        pool.let_finish("whole-high")
         await pool.until_ended("whole-high")
         await pool.until_running("whole-low")
         assert pool.job("whole-low").attempt == 2
@@ -132,7 +132,7 @@ async def test_a_gang_over_two_nodes_preempts_only_the_victims_that_it_needs(sys
         starts = [entry.record.cycle for entry in pool.entries if isinstance(entry.record.data, TaskStarted)]
         assert starts
 
-        pool.tell("gang-urgent")
+        pool.let_finish("gang-urgent")
         await pool.until_ended("gang-urgent")
         await pool.until_running("gang-small", "gang-train")
         pool.assert_started_once("gang-urgent", "gang-small", "gang-train")
@@ -210,7 +210,7 @@ async def test_a_job_without_gpus_runs_beside_a_full_machine(system: System) -> 
         await pool.submit("cpu-only", pool.until_signalled(), gpus=0, tasks=3)
         await pool.until_running("cpu-only")
         await pool.noted("cpu-only", attempt=1, tasks=3)
-        pool.tell("cpu-only")
+        pool.let_finish("cpu-only")
         await pool.until_ended("cpu-only")
         assert pool.running("cpu-train")
         assert not pool.facts(PreemptionRequested, job="cpu-only")
@@ -224,7 +224,7 @@ async def test_a_non_preempting_class_stays_pending_in_queue_order(system: Syste
         await pool.until_running("turn-train")
         await pool.submit("turn-patient", gpus=1, kind="patient")
         assert (await pool.record(JobPending, job="turn-patient")).reason
-        pool.tell("turn-train")
+        pool.let_finish("turn-train")
         await pool.until_running("turn-patient")
         assert not pool.facts(PreemptionRequested, job="turn-patient")
         assert pool.job("turn-train").attempt == 1

@@ -74,7 +74,7 @@ async def test_a_rigid_gang_over_quota_is_evicted_whole_and_resumes(shared: Syst
         await pool.until_gpus(a=0, b=4)
         assert pool.job("a-train").phase == "pending"
 
-        pool.tell("b-notebook")
+        pool.let_finish("b-notebook")
         await pool.until_gpus(a=8, b=0)
         assert pool.job("a-train").attempt == 2
         await pool.noted("a-train", attempt=2, tasks=8)
@@ -98,7 +98,7 @@ async def test_an_elastic_gang_over_quota_shrinks_and_grows_again(shared: System
         assert {fact.outcome for fact in pool.facts(JobShrunk, job="a-elastic")} == {"preempted-unclean"}
         assert not pool.facts(JobRequeued, job="a-elastic"), "its core was stopped"
 
-        pool.tell("b-demo")
+        pool.let_finish("b-demo")
         await pool.until_gpus(a=8, b=0)
         assert pool.job("a-elastic").attempt == 1
         assert pool.facts(JobGrown, job="a-elastic")
@@ -116,7 +116,7 @@ async def test_an_elastic_gang_without_live_resizing_restarts_at_each_size(share
         await pool.submit("b-show", pool.until_signalled(), tasks=4, kind="interactive", project="b")
         await pool.until("it runs again, on four", lambda _: pool.job("a-resized").attempt == 2)
         await pool.until_gpus(a=4, b=4)
-        pool.tell("b-show")
+        pool.let_finish("b-show")
         await pool.until("it runs again, on eight", lambda _: pool.job("a-resized").attempt == 3)
         await pool.until_gpus(a=8, b=0)
         assert {fact.cause for fact in pool.facts(JobRequeued, job="a-resized")} == {"resize"}
@@ -152,7 +152,7 @@ async def test_a_sweep_is_preempted_for_a_demo_and_resumes_from_checkpoints(shar
         stayed = [name for name in trials if name not in victims]
         assert pool.running(*stayed)
 
-        pool.tell("demo")
+        pool.let_finish("demo")
         await pool.until_running(*trials)
         for name in victims:
             steps = shared.marks / f"{name}.steps"
@@ -226,7 +226,7 @@ async def test_four_projects_borrow_by_weight_and_are_reclaimed(shared: System) 
         assert pool.gpus_of("red") >= 6
         assert pool.gpus_of("blue") >= 4
 
-        pool.tell("green-gang")
+        pool.let_finish("green-gang")
         await pool.until_gpus(red=10, blue=6, green=0)
         assert all(decided.action == "reclaim" for decided in pool.facts(PreemptionDecided))
         pool.assert_started_once(*(f"{name}-{number}" for name in ("red", "blue") for number in range(16)))
@@ -254,7 +254,7 @@ async def test_a_gang_without_gpus_preempts_both_low_priority_jobs(shared: Syste
         assert len({share.node for share in decided.placement}) == 2
         await pool.until_running("gang")
 
-        pool.tell("gang")
+        pool.let_finish("gang")
         await pool.until_running("low-1", "low-2")
         await pool.verify()
 
@@ -293,7 +293,7 @@ async def test_at_most_two_half_gpus_are_allocated_on_a_device(shared: System) -
         # Six whole devices are free; the seventh job is pending until a shared device is released.
         await pool.submit("whole", pool.until_signalled(), gpus=7)
         for name in halves:
-            pool.tell(name)
+            pool.let_finish(name)
             await pool.until_ended(name)
         await pool.until_running("whole")
         released = await pool.record(TaskReleased, job=halves[0])

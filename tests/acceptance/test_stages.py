@@ -119,7 +119,7 @@ async def test_a_gang_over_two_nodes_saves_one_step_and_resumes_from_it(system: 
         (requeued,) = pool.facts(JobRequeued, job="together")
         assert (requeued.outcome, pool.job("together").failures) == ("preempted", 0)
 
-        pool.tell("together-urgent")
+        pool.let_finish("together-urgent")
         await pool.until("both ranks are back", lambda _: len(pool.facts(TaskResumed, job="together")) == 2)
         at = saved[0]
         assert at is not None
@@ -141,7 +141,7 @@ async def test_two_ranks_that_use_the_job_library_lose_no_step(system: System) -
         assert [checkpoint.agreed for checkpoint in saved if checkpoint] == [True, True]
         assert len({checkpoint.step for checkpoint in saved if checkpoint}) == 1, saved
         assert not pool.facts(EvictionStageReached, job="library", stage="term_sent")
-        pool.tell("library-urgent")
+        pool.let_finish("library-urgent")
         await pool.until("both ranks are back", lambda _: len(pool.facts(TaskResumed, job="library", attempt=2)) == 2)
         assert saved[0] is not None
         back = pool.facts(TaskResumed, job="library", attempt=2)
@@ -163,7 +163,7 @@ async def test_without_an_agreed_step_each_rank_saves_at_the_soft_deadline(syste
         (requeued,) = pool.facts(JobRequeued, job="apart")
         assert requeued.outcome == "preempted"
         assert requeued.lost_gpu_ms > 8 * 60_000, "what no gang can go on from saves no work"
-        pool.tell("apart-urgent")
+        pool.let_finish("apart-urgent")
         await pool.cancel("apart")
         await pool.until_ended("apart", "cancelled")
         await pool.verify()
@@ -184,7 +184,7 @@ async def test_agents_killed_during_an_eviction_lose_no_report_and_send_none_twi
         assert requeued.outcome == "preempted"
         saved = [fact.checkpoint for fact in pool.facts(EvictionStageReached, job="bereft", stage="checkpoint_committed")]
         assert len({(checkpoint.step, checkpoint.agreed) for checkpoint in saved if checkpoint}) == 1, saved
-        pool.tell("bereft-urgent")
+        pool.let_finish("bereft-urgent")
         await pool.cancel("bereft")
         await pool.until_ended("bereft", "cancelled")
         await pool.verify()

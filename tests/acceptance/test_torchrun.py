@@ -106,7 +106,7 @@ async def test_four_ranks_on_two_nodes_end_with_the_weights_of_an_uninterrupted_
         assert (requeued.outcome, requeued.cause) == ("preempted", "preemption")
         saved = saved_together(pool, 1)
         await pool.until_running("ddp-urgent")
-        pool.tell("ddp-urgent")
+        pool.let_finish("ddp-urgent")
         assert [(fact.step, fact.from_attempt, fact.steps_lost) for fact in await back(pool, 2)] == [(saved.step + 1, 1, 0)] * 2
 
         node = pool.state.nodes[pool.job("ddp").tasks[1].node].name

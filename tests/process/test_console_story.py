@@ -1,7 +1,7 @@
-"""The main story of the console in a real browser: everything that a person does in it on one evening, on a real Bailiff.
+"""The main console test in a real browser: all actions of a user, on a complete system.
 
-Nothing is mocked: what the page shows comes from the log, and what it asks for goes through Kafka. The page may ask nobody else
-for anything, and axe finds nothing against WCAG AA on any screen that the story passes, in both colour schemes.
+Nothing is mocked: the page's data comes from the log, and its requests go through Kafka. The page may contact no other server,
+and axe finds no violation of WCAG AA on any screen of the test, in both colour schemes.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ async def test_a_preemption_from_the_form_to_the_proof(stack: Stack, page: Page)
     await see.state("running")
     await see.accessible("a running job")
 
-    # Why was it evicted, for whom, what did it lose, when is it back?
+    # Why was it evicted, by which preemptor, what did it lose, when does it resume?
     await see.open(f"/{POOL}/jobs/train-1")
     await see.text("Why it was evicted")
     await expect(page.locator(".eviction-card").get_by_role("link", name="serve-1").first).to_be_visible()

@@ -42,7 +42,9 @@ OUTCOMES: dict[str, tuple[float, Expected]] = {
     "CatchesTerm": (ENOUGH_S, Expected("preempted-unclean", TERM_AT_ONCE, codes=(143,), reports_resume=False)),
     "CatchesTermAndHangs": (
         SHORT_S,
-        Expected("preempted-unclean", (*NOTICED, *LATE), stuck_in="noticed", codes=(-9,), resumes_at=BEFORE, reports_resume=False),
+        Expected(
+            "preempted-unclean", (*NOTICED, *LATE), stuck_in="noticed", codes=(-9,), resumes_at=BEFORE, reports_resume=False,
+        ),
     ),
     "CatchesTermAndYields": (ENOUGH_S, Expected("preempted", TERM_AT_ONCE, reports_resume=False)),
     "CatchesTermAndFails": (

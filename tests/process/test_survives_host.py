@@ -98,7 +98,7 @@ async def test_its_machine_is_lost_while_it_saves(two: TwoMachines) -> None:
         node = node_of(run)
         dies(two, node)
         await run.watch.record(NodeLost, node=node)
-        run.watch.tell("neighbour")
+        run.watch.let_finish("neighbour")
         await run.check_urgent_and_victim(LOST)
         await is_back(two, node)
 

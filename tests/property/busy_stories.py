@@ -39,7 +39,7 @@ class Busy:
         """The state as it is."""
         return self.story.state
 
-    def tell(self, steps: Iterable[Step]) -> Story:
+    def play(self, steps: Iterable[Step]) -> Story:
         """All of it."""
         for step in steps:
             self._do(*step)

@@ -88,7 +88,7 @@ class Chance:
         """The state as it is."""
         return self.story.state
 
-    def tell(self, cycles: Iterable[Sequence[Step]]) -> Story:
+    def play(self, cycles: Iterable[Sequence[Step]]) -> Story:
         """All of it."""
         for cycle in cycles:
             self.cycle(cycle)

@@ -87,13 +87,13 @@ def agree(story: Story) -> None:
 @given(busy_steps(40))
 @QUICK
 def test_the_count_equals_that_of_a_step_by_step_simulation(steps_before: list[Step]) -> None:
-    Busy(agree).tell(steps_before)
+    Busy(agree).play(steps_before)
 
 
 @given(steps(30))
 @QUICK
 def test_the_count_is_right_with_elastic_gangs_shared_devices_and_topologies(cycles: list[list[Step]]) -> None:
-    Chance(agree, shared=True).tell(cycles)
+    Chance(agree, shared=True).play(cycles)
 
 
 @pytest.mark.long
@@ -102,5 +102,5 @@ def test_the_count_is_right_with_elastic_gangs_shared_devices_and_topologies(cyc
 @given(steps_before=busy_steps(200), cycles=steps(80))
 @settings(QUICK, max_examples=1_000 // PARTS)
 def test_the_count_is_right_in_longer_histories(part: int, steps_before: list[Step], cycles: list[list[Step]]) -> None:
-    Busy(agree).tell(steps_before)
-    Chance(agree, shared=True).tell(cycles)
+    Busy(agree).play(steps_before)
+    Chance(agree, shared=True).play(cycles)

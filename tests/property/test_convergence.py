@@ -11,11 +11,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.core_invariants import (
+    cached_snapshot_is_current,
     gangs_are_whole,
-    no_device_over_its_whole,
-    nothing_over_filled,
+    no_device_over_allocated,
+    no_node_over_allocated,
     sums_recompute,
-    the_snapshot_is_true,
 )
 
 from bailiff.client.plan_files import Source, snapshot_from
@@ -30,7 +30,7 @@ from bailiff_core.scheduling_snapshot import current_snapshot
 
 Fields = dict[str, Any]
 MOST_ROUNDS = 40
-SOUND = (no_device_over_its_whole, sums_recompute, nothing_over_filled, the_snapshot_is_true, gangs_are_whole)
+SOUND = (no_device_over_allocated, sums_recompute, no_node_over_allocated, cached_snapshot_is_current, gangs_are_whole)
 CLASSES = ("train", "train", "train", "interactive", "interactive", "build", "inference")
 TREES: tuple[tuple[Fields, ...], ...] = (
     (),

@@ -35,7 +35,7 @@ LIMIT = 600  # s
 
 def tells(cycles: list[list[Step]], *, shared: bool = False) -> None:
     """One history, checked after every cycle, replayed at the end. shared: projects, elastic gangs, parts of GPUs."""
-    Chance(checked, shared=shared).tell(cycles).holds()
+    Chance(checked, shared=shared).play(cycles).holds()
 
 
 @given(steps(40))
@@ -82,7 +82,7 @@ def settling(state: PoolState) -> Iterator[Decision]:
 def test_a_cycle_ends_when_no_rule_yields_a_decision(cycles, shared):
     """A cycle skips the rules whose inputs have not changed, and ends without running all of them a last time."""
     with patch("tests.log_builder.decide", settling):
-        Chance(lambda _: None, shared=shared).tell(cycles)
+        Chance(lambda _: None, shared=shared).play(cycles)
 
 
 @pytest.mark.long
@@ -91,12 +91,12 @@ def test_a_cycle_ends_when_no_rule_yields_a_decision(cycles, shared):
 @settings(DEEP, max_examples=1000)
 def test_a_cycle_of_a_longer_history_ends_when_no_rule_yields_a_decision(cycles, shared):
     with patch("tests.log_builder.decide", settling):
-        Chance(lambda _: None, shared=shared).tell(cycles)
+        Chance(lambda _: None, shared=shared).play(cycles)
 
 
 def cut_everywhere(cycles: list[list[Step]]) -> None:
     """The last cycle with decisions, interrupted at every point: the next writer completes it, and the log replays."""
-    story = Chance().tell(cycles)
+    story = Chance().play(cycles)
     ends = [at + 1 for at, record in enumerate(story.records) if record.cycle_end]
     whole = [(begin, end) for begin, end in pairwise(ends) if _decides(story, begin, end)]
     if not whole:
@@ -136,6 +136,6 @@ def test_a_cycle_of_a_longer_history_interrupted_at_any_point(cycles):
 @given(steps(30))
 @settings(QUICK, max_examples=15)
 def test_the_state_folded_from_bytes_equals_the_state_decided_on(cycles):
-    story = Chance().tell(cycles)
+    story = Chance().play(cycles)
     assert folded(story.wires).jobs == story.state.jobs
     assert folded(story.wires).nodes == story.state.nodes

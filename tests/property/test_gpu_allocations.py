@@ -47,11 +47,11 @@ def test_in_recorded_histories(path: Path) -> None:
 @settings(max_examples=10, deadline=None)
 @given(busy_steps(40))
 def test_in_busy_pools(story: list) -> None:
-    check(Busy().tell(story).wires)
+    check(Busy().play(story).wires)
 
 
 @pytest.mark.parametrize("shared", [False, True])
 @settings(max_examples=10, deadline=None)
 @given(cycles=steps(40))
 def test_in_random_pools(shared: bool, cycles: list) -> None:
-    check(Chance(shared=shared).tell(cycles).wires)
+    check(Chance(shared=shared).play(cycles).wires)

@@ -79,21 +79,21 @@ def deciding(other: Callable[[PoolState], PoolState]) -> AbstractContextManager[
 @QUICK
 def test_on_a_contended_pool_a_full_cycle_decides_the_same(other: Callable[[PoolState], PoolState], history: list[Step]) -> None:
     with deciding(other):
-        Busy().tell(history)
+        Busy().play(history)
 
 
 @given(steps(30))
 @QUICK
 def test_a_full_cycle_decides_the_same_with_projects_and_elastic_gangs(cycles: list[list[Step]]) -> None:
     with deciding(afresh):
-        Chance(shared=True).tell(cycles)
+        Chance(shared=True).play(cycles)
 
 
 @given(steps(30))
 @QUICK
 def test_the_head_of_the_queue_is_the_same_whenever_it_is_computed(cycles: list[list[Step]]) -> None:
     with deciding(with_a_suspended_job):
-        Chance().tell(cycles)
+        Chance().play(cycles)
 
 
 @pytest.mark.long
@@ -103,8 +103,8 @@ def test_the_head_of_the_queue_is_the_same_whenever_it_is_computed(cycles: list[
 @settings(QUICK, max_examples=500)
 def test_both_in_longer_histories(other: Callable[[PoolState], PoolState], history: list[Step], cycles: list[list[Step]]) -> None:
     with deciding(other):
-        Busy().tell(history)
-        Chance(shared=other is afresh).tell(cycles)
+        Busy().play(history)
+        Chance(shared=other is afresh).play(cycles)
 
 
 def two_jobs_that_may_free_resources() -> Story:

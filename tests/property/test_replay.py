@@ -75,7 +75,7 @@ def other_pythons() -> list[str]:
 @given(steps(40))
 @QUICK
 def test_a_log_replays_to_the_same_bytes(cycles: list[list[Step]]) -> None:
-    story = Chance().tell(cycles)
+    story = Chance().play(cycles)
     story.holds()
     assert from_lines(to_lines(story.wires)) == story.wires
 
@@ -83,7 +83,7 @@ def test_a_log_replays_to_the_same_bytes(cycles: list[list[Step]]) -> None:
 @given(steps(40))
 @QUICK
 def test_a_restored_state_folds_on_identically(cycles: list[list[Step]]) -> None:
-    story = Chance().tell(cycles)
+    story = Chance().play(cycles)
     ends = [at for at, record in enumerate(story.records) if record.cycle_end]
     middle = ends[len(ends) // 2]
     state = from_snapshot(to_snapshot(folded(story.wires[: middle + 1])))

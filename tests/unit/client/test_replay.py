@@ -161,7 +161,7 @@ async def test_a_range_by_time_ends_with_the_last_cycle_of_that_time(scribe: Scr
 async def test_cached_engine_state_does_not_affect_a_range(seed: int) -> None:
     """A full pool: the engine caches what did not fit, and why, until resources are released."""
     rng = Random(seed)
-    story = Busy().tell([(rng.randrange(16), rng.randrange(10), rng.randrange(8)) for _ in range(120)])
+    story = Busy().play([(rng.randrange(16), rng.randrange(10), rng.randrange(8)) for _ in range(120)])
     messages = [message(wire, seq) for seq, wire in enumerate(story.wires)]
     for seq in range(40, len(messages), 23):
         found = await replay(story.pool, lambda: stream(messages), from_=Point(seq=seq))
