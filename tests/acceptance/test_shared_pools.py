@@ -96,7 +96,7 @@ async def test_an_elastic_gang_over_quota_shrinks_and_grows_again(shared: System
         assert pool.job("a-elastic").phase == "running"
         assert {task.index for task in pool.job("a-elastic").tasks} == {0, 1, 2, 3}
         assert {fact.outcome for fact in pool.facts(JobShrunk, job="a-elastic")} == {"preempted-unclean"}
-        assert not pool.facts(JobRequeued, job="a-elastic"), "its core was stopped"
+        assert not pool.facts(JobRequeued, job="a-elastic"), "its required tasks were stopped"
 
         pool.let_finish("b-demo")
         await pool.until_gpus(a=8, b=0)
@@ -138,7 +138,7 @@ async def test_a_sweep_is_preempted_for_a_demo_and_resumes_from_checkpoints(shar
         for name in trials:
             await pool.submit(name, TRIAL.format(marks=shared.marks))
         await pool.until_running(*trials)
-        await pool.until("all have begun", lambda _: all((shared.marks / f"{name}.steps").exists() for name in trials))
+        await pool.until("all jobs have started", lambda _: all((shared.marks / f"{name}.steps").exists() for name in trials))
 
         await pool.submit("demo", pool.until_signalled(), gpus=4, kind="interactive")
         decided = await pool.record(PreemptionDecided)
@@ -175,14 +175,14 @@ async def test_training_is_preempted_by_serving_at_a_load_spike_and_resumes(shar
                 {"name": "serving", "quota": {"gpus": 6}}, {"name": "research", "quota": {"gpus": 2}}, priority_classes=classes
             )
         )
-        deaf = f"trap '' TERM; {pool.training().replace('exec ', '')}"
+        ignores_term = f"trap '' TERM; {pool.training().replace('exec ', '')}"
         await pool.submit("serve", pool.training(), tasks=2, kind="inference", elastic="live", project="serving")
         training = [f"train-{number}" for number in range(6)]
         for name in training:
-            await pool.submit(name, deaf, grace_s=10, project="research")
+            await pool.submit(name, ignores_term, grace_s=10, project="research")
         await pool.until_gpus(serving=2, research=6)
 
-        # Traffic: four more replicas, within the quota that is kept for them. Training goes at once, whatever its own grace.
+        # Traffic: four more replicas, within their quota. Training is evicted at once, with a short grace.
         await pool.scale("serve", 6)
         await pool.until_gpus(serving=6, research=2)
         killed = pool.facts(EvictionStageReached, stage="kill_sent")
@@ -190,7 +190,7 @@ async def test_training_is_preempted_by_serving_at_a_load_spike_and_resumes(shar
         assert all(1_000_000 <= fact.elapsed < 6_000_000 for fact in killed), [fact.elapsed for fact in killed]
         assert pool.job("serve").attempt == 1
 
-        # The spike is over: the replicas leave, and training is back.
+        # The spike is over: the replicas end, and training resumes.
         await pool.scale("serve", 2)
         assert (await pool.record(EvictionDecided, job="serve", cause="scaled")).tasks == "2-5"
         await pool.until_gpus(serving=2, research=6)
@@ -214,12 +214,12 @@ async def test_four_projects_borrow_by_weight_and_are_reclaimed(shared: System) 
             await pool.submit(f"red-{number}", project="red")
         await pool.until_gpus(red=16)
 
-        # Blue comes: its quota, and of the eight that green and gold leave idle, one part in four.
+        # Blue submits: it gets its quota, and a quarter of the eight GPUs that green and gold do not use.
         for number in range(16):
             await pool.submit(f"blue-{number}", project="blue")
         await pool.until_gpus(red=10, blue=6)
 
-        # Green wants what is its own: a gang over both machines or on one, it gets its four whole.
+        # Green submits a gang within its quota: it gets its four GPUs, on one machine or both.
         await pool.submit("green-gang", pool.until_signalled(), tasks=4, project="green")
         await pool.until_gpus(green=4)
         await pool.until("the others run on the rest", lambda _: pool.gpus_of("red") + pool.gpus_of("blue") == 12)
@@ -284,7 +284,9 @@ async def test_at_most_two_half_gpus_are_allocated_on_a_device(shared: System) -
         for name in halves:
             await share(pool, name, f"{script}; {pool.until_signalled()}")
         await pool.until_running(*halves)
-        await pool.until("all have said", lambda _: all((shared.marks / f"{name}.gpu").exists() for name in halves))
+        await pool.until(
+            "all jobs have written their environment", lambda _: all((shared.marks / f"{name}.gpu").exists() for name in halves)
+        )
         devices = [(shared.marks / f"{name}.gpu").read_text().split() for name in halves]
         assert {tuple(rest) for _, *rest in devices} == {("0.500", str(40 * GIB))}
         assert sorted(device for device, *_ in devices).count(devices[0][0]) == 2
@@ -303,6 +305,6 @@ async def test_at_most_two_half_gpus_are_allocated_on_a_device(shared: System) -
 
 
 async def share(pool: Watch, job: str, run: str) -> None:
-    """Ask for half a GPU."""
+    """Submit a job with half a GPU."""
     group = TaskGroup(gpu_share_milli=500, cpu_milli=1000, memory_bytes=GIB)
     await pool.request(SubmitJob(demand=JobDemand(job=job, tasks=(group,)), spec=JobSpec(command=run)))

@@ -63,7 +63,7 @@ LIBRARY = """
 import os, sys, time
 marks = sys.argv[1]
 sys.path.insert(0, sys.argv[2])
-os.environ["BAILIFF_CHECKPOINT_DIR"] = f"{marks}/checkpoints"  # a folder that both machines see
+os.environ["BAILIFF_CHECKPOINT_DIR"] = f"{marks}/checkpoints"  # a folder that both machines share
 from bailiff_job import attach
 job = attach()
 start = job.restore(lambda folder: None)
@@ -81,19 +81,19 @@ LIBRARY_AT = Path(__file__).parents[2] / "libs" / "job"
 
 
 def rank(pool: Watch, *arguments: str) -> str:
-    """A shell line for a rank of a job that trains and talks."""
+    """A shell line for a rank that trains and reports to its node."""
     script = pool.system.marks / "rank.py"
     script.write_text(RANK)
     return f"exec python3 {script} {pool.system.marks} {' '.join(arguments)}"
 
 
 def stages(pool: Watch, job: str, task: int) -> list[str]:
-    """Those of the task's evictions, in the order of the log."""
+    """The stages of the task's evictions, in log order."""
     return [fact.stage for fact in pool.facts(EvictionStageReached, job=job, task=task)]
 
 
 async def take_over(pool: Watch, gang: str, **asked: Any) -> None:
-    """The gang runs on both machines and trains; then an urgent job needs them."""
+    """Start the gang on both machines, then submit an urgent job that needs them."""
     await pool.submit(gang, tasks=2, gpus=4, **asked)
     await pool.until_running(gang)
     await pool.noted(gang, attempt=1, tasks=2)
@@ -120,14 +120,16 @@ async def test_a_gang_over_two_nodes_saves_one_step_and_resumes_from_it(system: 
         assert (requeued.outcome, pool.job("together").failures) == ("preempted", 0)
 
         pool.let_finish("together-urgent")
-        await pool.until("both ranks are back", lambda _: len(pool.facts(TaskResumed, job="together")) == 2)
+        await pool.until("both ranks have resumed", lambda _: len(pool.facts(TaskResumed, job="together")) == 2)
         at = saved[0]
         assert at is not None
         resumed = pool.facts(TaskResumed, job="together")
         assert [(fact.step, fact.from_attempt, fact.steps_lost) for fact in resumed] == [(at.step + 1, 1, 0)] * 2
         await pool.cancel("together")
         await pool.until_ended("together", "cancelled")
-        assert not pool.facts(TaskProgressed, job="together", checkpoint=at), "it was reported with its eviction"
+        assert not pool.facts(TaskProgressed, job="together", checkpoint=at), (
+            "the checkpoint was reported with the eviction, not again as progress"
+        )
         await pool.verify()
 
 
@@ -142,7 +144,7 @@ async def test_two_ranks_that_use_the_job_library_lose_no_step(system: System) -
         assert len({checkpoint.step for checkpoint in saved if checkpoint}) == 1, saved
         assert not pool.facts(EvictionStageReached, job="library", stage="term_sent")
         pool.let_finish("library-urgent")
-        await pool.until("both ranks are back", lambda _: len(pool.facts(TaskResumed, job="library", attempt=2)) == 2)
+        await pool.until("both ranks have resumed", lambda _: len(pool.facts(TaskResumed, job="library", attempt=2)) == 2)
         assert saved[0] is not None
         back = pool.facts(TaskResumed, job="library", attempt=2)
         assert [(fact.step, fact.from_attempt, fact.steps_lost) for fact in back] == [(saved[0].step + 1, 1, 0)] * 2
@@ -162,7 +164,7 @@ async def test_without_an_agreed_step_each_rank_saves_at_the_soft_deadline(syste
         assert "step_agreed" not in stages(pool, "apart", 0) + stages(pool, "apart", 1)
         (requeued,) = pool.facts(JobRequeued, job="apart")
         assert requeued.outcome == "preempted"
-        assert requeued.lost_gpu_ms > 8 * 60_000, "what no gang can go on from saves no work"
+        assert requeued.lost_gpu_ms > 8 * 60_000, "checkpoints without agreement save no work"
         pool.let_finish("apart-urgent")
         await pool.cancel("apart")
         await pool.until_ended("apart", "cancelled")

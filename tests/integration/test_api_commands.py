@@ -1,4 +1,4 @@
-"""Each command that reads says the same whether the log comes from the topic or from the query interface over its archive."""
+"""Each reading command prints the same from the topic and from the query API."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ NOT_THERE = "http://127.0.0.1:1"
 
 
 class Both:
-    """The command on each source. api: how many questions it asked is no matter; what it says is."""
+    """The command on each source. Only its output is compared, not its number of API requests."""
 
     def __init__(self, scribe: Scribe, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         self.scribe, self.monkeypatch, self.folder = scribe, monkeypatch, folder
@@ -116,7 +116,7 @@ async def test_the_examples_of_the_page_can_be_run(database: str, tmp_path: Path
             answer = await api.http.get("/v1/pools/pool-a")
             return answer.status_code == 200 and answer.json()["allocations_seq"] == len(story.wires) - 1
 
-        await auditor.until("all is archived and noted", noted)
+        await auditor.until("all is archived and allocations are stored", noted)
 
         def run(command: str) -> str:
             shell = command.replace("http://127.0.0.1:8620", api.service.address)

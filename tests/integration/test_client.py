@@ -1,4 +1,4 @@
-"""The command on a real Kafka: a small true log, verified, replayed, read, exported, and one that was tampered with.
+"""The command on a real Kafka: a small valid log, verified, replayed, read, exported; and a tampered one.
 
 Each test has a pool of its own in a broker that other tests may share, so the audit topic grows a partition per test.
 """
@@ -35,7 +35,7 @@ _numbers = itertools.count(1)
 
 
 class Pool:
-    """One pool in the real Kafka, and the records of a true story to put into it."""
+    """One pool in the real Kafka, and the records of a valid log for it."""
 
     def __init__(self, bus: KafkaBus, partition: int) -> None:
         self.bus, self.partition = bus, partition
@@ -44,7 +44,7 @@ class Pool:
         finished_story(self.scribe)
 
     async def write(self) -> None:
-        """Append the story as one writer incarnation does."""
+        """Append the records as one writer incarnation does."""
         records = self.scribe.records
         writer = AuditWriter(self.bus, AuditReader(self.bus, self.name, self.partition))
 
@@ -56,7 +56,7 @@ class Pool:
         await writer.close()
 
     async def append(self, wires: Sequence[Wire]) -> None:
-        """Puts bytes into the partition, as any client with write access can."""
+        """Append bytes to the partition, as any client with write access can."""
         producer = await self.bus.producer()
         for wire in wires:
             await (await producer.send(topics.AUDIT.name, wire.value, headers=wire.headers, partition=self.partition))
@@ -87,7 +87,7 @@ def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 async def bailiff(kafka: TestKafka, pool: Pool, *arguments: str) -> Result:
-    """Run the command; it has an event loop of its own, so it gets a thread of its own."""
+    """Run the command in a thread, because it has its own event loop."""
     connection = ["--kafka", kafka.bootstrap, "--pool", pool.name]
     return await asyncio.to_thread(CliRunner().invoke, app, [*arguments, *connection])
 
@@ -187,4 +187,4 @@ async def test_topics_create_and_doctor(kafka: TestKafka, pool: Pool, tmp_path: 
     assert checks["kafka"] == "ok"
     assert checks["topics"] == "ok"
     assert checks["clock"] == "ok"
-    assert checks[f"pool {pool.name}"] != "wrong"  # to look at, on days when the story's noon is long ago
+    assert checks[f"pool {pool.name}"] != "wrong"  # a warning is possible, because the records are old

@@ -28,7 +28,7 @@ from bailiff_service import tracing
 POOLS = ("pool-a", "pool-b")
 TRACED = "pool-t"
 REPLICAS = (ROLLUP, f"{ROLLUP}-2")
-LOOKS = 300
+SAMPLES = 300
 Metrics = dict[str, float]
 ENV = {
     "BAILIFF_KAFKA__SESSION_TIMEOUT_MS": "4000",
@@ -45,7 +45,7 @@ class Counting:
     collector: Collector
     logs: dict[str, list[Wire]]
     written: dict[str, int] = field(default_factory=lambda: dict.fromkeys(POOLS, 0))
-    looked: dict[str, list[int]] = field(
+    samples: dict[str, list[int]] = field(
         default_factory=lambda: {pool: [] for pool in POOLS}
     )  # samples of GPU utilization, each for 15 s
 
@@ -61,26 +61,26 @@ class Counting:
                 log, begin = self.logs[pool], self.written[pool]
                 end = self.written[pool] = round(len(log) * upto)
                 wires = [wire for at in range(begin, end) for wire in ([log[at], log[at // 2]] if at % 200 == 0 else [log[at]])]
-                parcels = [(pool.encode(), wire.headers, wire.value) for wire in wires]
-                for batch in await producer.send_many(topics.AUDIT.name, parcels, partition=partition):
+                messages = [(pool.encode(), wire.headers, wire.value) for wire in wires]
+                for batch in await producer.send_many(topics.AUDIT.name, messages, partition=partition):
                     await batch.first
-                await self._measure(producer, pool, round(LOOKS * upto))
+                await self._measure(producer, pool, round(SAMPLES * upto))
         finally:
             await producer.close()
             await bus.close()
 
     async def _measure(self, producer: Producer, pool: str, upto: int) -> None:
         """Send telemetry samples up to this number."""
-        looked, parcels = self.looked[pool], []
-        for number in range(len(looked), upto):
-            looked.append(7 * number % 101)
+        samples, messages = self.samples[pool], []
+        for number in range(len(samples), upto):
+            samples.append(7 * number % 101)
             gpu = DeviceTelemetry(
-                device="GPU-0", jobs=("train-0-a",), busy_percent=looked[-1], memory_used=number << 20, memory_bytes=80 << 30
+                device="GPU-0", jobs=("train-0-a",), busy_percent=samples[-1], memory_used=number << 20, memory_bytes=80 << 30
             )
-            look = NodeTelemetry(node="n1", interval_ms=15_000, devices=(gpu,))
-            headers, value = wrap(look, source="/n1", id=f"{number}", pool=pool, time_us=time.time_ns() // 1_000)
-            parcels.append((pool.encode(), headers, value))
-        for batch in await producer.send_many(topics.TELEMETRY.name, parcels) if parcels else ():
+            sample = NodeTelemetry(node="n1", interval_ms=15_000, devices=(gpu,))
+            headers, value = wrap(sample, source="/n1", id=f"{number}", pool=pool, time_us=time.time_ns() // 1_000)
+            messages.append((pool.encode(), headers, value))
+        for batch in await producer.send_many(topics.TELEMETRY.name, messages) if messages else ():
             await batch.first
 
     def metrics(self) -> Metrics:
@@ -124,11 +124,11 @@ class Counting:
 
     def _measured(self, pool: str, found: Metrics) -> bool:
         """Whether every sample was counted exactly once."""
-        looked, of = self.looked[pool], f'{{pool="{pool}",project=""}}'
-        if found.get(f"bailiff_gpu_seconds_measured_total{of}", 0) != 15 * len(looked):
+        samples, of = self.samples[pool], f'{{pool="{pool}",project=""}}'
+        if found.get(f"bailiff_gpu_seconds_measured_total{of}", 0) != 15 * len(samples):
             return False
-        assert found[f"bailiff_gpu_seconds_busy_total{of}"] == pytest.approx(15 * sum(looked) / 100)
-        used = sum(number << 20 for number in range(len(looked)))
+        assert found[f"bailiff_gpu_seconds_busy_total{of}"] == pytest.approx(15 * sum(samples) / 100)
+        used = sum(number << 20 for number in range(len(samples)))
         assert found[f"bailiff_gpu_memory_used_byte_seconds_total{of}"] == pytest.approx(15 * used)
         return True
 
@@ -189,8 +189,8 @@ async def test_a_preemption_is_one_trace_from_the_request_to_the_victims_return(
 
     async def append() -> None:
         nonlocal written
-        parcels = [(TRACED.encode(), wire.headers, wire.value) for wire in story.wires[written:]]
-        for batch in await producer.send_many(topics.AUDIT.name, parcels, partition=len(POOLS)):
+        messages = [(TRACED.encode(), wire.headers, wire.value) for wire in story.wires[written:]]
+        for batch in await producer.send_many(topics.AUDIT.name, messages, partition=len(POOLS)):
             await batch.first
         written = len(story.wires)
 
@@ -275,7 +275,7 @@ async def test_killed_under_load_it_counts_every_record_once(counting: Counting,
         process = chance.choice(REPLICAS)
         before, had = {pool: counting.counted(pool) for pool in POOLS}, dict(counting.written)
         await counting.feed(min(1.0, max(counting.written["pool-a"] / len(counting.logs["pool-a"]), (kill + 1) / (kills + 1))))
-        if kill % 2 and counting.written != had:  # in the long run both tests use this fixture
+        if kill % 2 and counting.written != had:  # a second run on this fixture appends nothing
             await counting.until("it counts", lambda before=before: any(counting.counted(p) > before[p] for p in POOLS))  # type: ignore[misc]
         counting.stack.processes.kill9(process)
         counting.start(process)
