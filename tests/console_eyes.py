@@ -46,7 +46,7 @@ async def page(stack: Stack) -> AsyncIterator[Page]:
     elsewhere: list[str] = []
     errors: list[str] = []
 
-    def asked(request: Request) -> None:
+    def requested(request: Request) -> None:
         if not request.url.startswith((stack.console, "data:", "blob:")):
             elsewhere.append(request.url)
 
@@ -59,7 +59,7 @@ async def page(stack: Stack) -> AsyncIterator[Page]:
         context.set_default_timeout(PATIENCE_MS)
         await context.add_init_script(WATCH)
         page = await context.new_page()
-        page.on("request", asked)
+        page.on("request", requested)
         page.on("console", on_message)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("dialog", lambda dialog: errors.append(f"a dialog: {dialog.message}"))

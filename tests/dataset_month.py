@@ -86,8 +86,8 @@ def _submitted(random: Random, name: str) -> JobSubmitted:
     }  # fmt: skip
     if tasks > 1 and random.randrange(2):
         demand |= {"min_tasks": 1, "elastic": "live"}
-    asked = RequestId(source=f"{demand['user']}-laptop", id=name, digest="0" * 64)
-    return JobSubmitted(request=asked, demand=JobDemand(**demand), spec_digest="0" * 64)
+    requested = RequestId(source=f"{demand['user']}-laptop", id=name, digest="0" * 64)
+    return JobSubmitted(request=requested, demand=JobDemand(**demand), spec_digest="0" * 64)
 
 
 def _outcome(random: Random, fact: Any) -> Outcome:

@@ -248,7 +248,7 @@ class History:
 
     named: set[tuple[int, str, int]] = field(default_factory=set)  # (seq of the decision, job, attempt) of evictions
     displaced: dict[tuple[str, int], int] = field(default_factory=dict)  # (job, attempt) being evicted, by which record
-    asked: dict[int, str] = field(default_factory=dict)  # the preemptor, by the request's seq
+    requested: dict[int, str] = field(default_factory=dict)  # the preemptor, by the request's seq
     causes: dict[str, int] = field(default_factory=dict)  # the cycle in which a message had its effect
     together: dict[tuple[str, int, int], int] = field(default_factory=dict)  # (job, attempt, eviction): the agreed step
 
@@ -257,8 +257,8 @@ class History:
         yield from self._inputs(state, record)
         yield from _only_good_devices(state, record)
         match record.data:
-            case PreemptionRequested() as asked:
-                self.asked[record.seq] = asked.job
+            case PreemptionRequested() as requested:
+                self.requested[record.seq] = requested.job
             case PreemptionDecided() as decision:
                 yield from self._preemption(state, record, decision)
             case EvictionDecided() | MigrationDecided() as decision:
@@ -298,7 +298,7 @@ class History:
     def _preemption(self, state: PoolState, record: Record, decision: PreemptionDecided) -> Violations:
         """§8.2: victims are preemptible, under preempt strictly lower, under reclaim of others; one proposal, one request."""
         preemptor = state.jobs[decision.preemptor.job]
-        if self.asked.get(decision.request) != preemptor.id:
+        if self.requested.get(decision.request) != preemptor.id:
             yield f"{preemptor.id} gets resources that #{decision.request} did not request"
         if decision.action == "preempt" and not preemptor.may_preempt:
             yield f"{preemptor.id} preempts others and its class does not allow it"

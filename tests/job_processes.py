@@ -23,7 +23,7 @@ def end_jobs(folder: Path) -> None:
 
 def processes_of(folder: Path) -> list[int]:
     """Living job processes and supervisors whose control directory lies below this folder."""
-    wanted = f"{folder}/".encode()
+    expected = f"{folder}/".encode()
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and int(entry.name) != os.getpid():
@@ -32,7 +32,7 @@ def processes_of(folder: Path) -> list[int]:
                 control = b"".join(item for item in environment if item.startswith(b"BAILIFF_CONTROL_DIR="))
                 command = (entry / "cmdline").read_bytes() if is_supervisor(int(entry.name)) else b""
                 zombie = b") Z " in (entry / "stat").read_bytes()
-                if not zombie and wanted in control + b"\0" + command + b"/":
+                if not zombie and expected in control + b"\0" + command + b"/":
                     found.append(int(entry.name))
     return found
 

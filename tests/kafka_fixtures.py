@@ -97,7 +97,7 @@ def _image_is_there() -> bool:
     if shutil.which("docker") is None:
         return False
     try:
-        asked = subprocess.run(["docker", "image", "inspect", _IMAGE], capture_output=True, timeout=10, check=False)
+        requested = subprocess.run(["docker", "image", "inspect", _IMAGE], capture_output=True, timeout=10, check=False)
     except subprocess.TimeoutExpired:
         return False
-    return asked.returncode == 0
+    return requested.returncode == 0

@@ -231,12 +231,12 @@ class Story:
     def submitted(self, job: str, *groups: TaskGroup, gpus: int = 1, tasks: int = 1, cls: str | None = None, **demand: Any):
         """The fact that a job was submitted: `tasks` tasks of `gpus` GPUs each, or these groups."""
         groups = groups or (TaskGroup(count=tasks, gpu_milli=gpus * 1000),)
-        asked = JobDemand(job=job, tasks=groups, priority_class=cls, **demand)
-        return facts.JobSubmitted(request=self.request(), demand=asked, spec_digest=digest(job))
+        requested = JobDemand(job=job, tasks=groups, priority_class=cls, **demand)
+        return facts.JobSubmitted(request=self.request(), demand=requested, spec_digest=digest(job))
 
-    def submit(self, job: str, *groups: TaskGroup, after: int = 0, **asked: Any) -> list[Decision]:
+    def submit(self, job: str, *groups: TaskGroup, after: int = 0, **requested: Any) -> list[Decision]:
         """A job is submitted; keywords as in `submitted`."""
-        return self.cycle(self.submitted(job, *groups, **asked), after=after)
+        return self.cycle(self.submitted(job, *groups, **requested), after=after)
 
     def cancel(self, job: str, after: int = 0) -> list[Decision]:
         """Cancel the job."""
@@ -380,9 +380,9 @@ class Story:
         exits: list[Fact] = [facts.TaskExited(**self.at(job, n), exit_code=code) for n in going]
         return self.cycle(*exits, *(facts.TaskReleased(**self.at(job, n)) for n in going), after=after)
 
-    def runs(self, job: str, *groups: TaskGroup, after: int = 0, **asked: Any) -> None:
+    def runs(self, job: str, *groups: TaskGroup, after: int = 0, **requested: Any) -> None:
         """Submit, place and start a job."""
-        self.submit(job, *groups, after=after, **asked)
+        self.submit(job, *groups, after=after, **requested)
         self.expect("JobPlaced", job=job, reserved=False)
         self.started(job)
         assert self.job(job).phase == "running"
@@ -462,9 +462,9 @@ class Story:
         for found in self.last_decisions:
             if type(found).__name__ == kind and all(getattr(found, name) == value for name, value in fields.items()):
                 return found
-        wanted = ", ".join(f"{name}={value!r}" for name, value in fields.items())
+        values = ", ".join(f"{name}={value!r}" for name, value in fields.items())
         listing = "\n  ".join(map(repr, self.last_decisions)) or "nothing"
-        raise AssertionError(f"expected {kind}({wanted}); decided:\n  {listing}")
+        raise AssertionError(f"expected {kind}({values}); decided:\n  {listing}")
 
     def expect_only(self, *kinds: str) -> None:
         """The last cycle decided exactly these kinds, in this order."""

@@ -21,7 +21,7 @@ from joserfc.jwk import RSAKey
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 CLIENT_ID, CLIENT_SECRET = "bailiff", "a secret: with / signs"
-ACCESS_TOKEN = "for-nobody"
+ACCESS_TOKEN = "unused"
 SHORT_KEY = 2048
 
 Signs = Callable[[dict[str, Any], dict[str, Any]], str]
@@ -118,15 +118,15 @@ class OidcProvider:
 
         @app.get("/authorize")
         async def authorize(request: Request) -> Response:
-            asked = dict(request.query_params)
-            assert asked["response_type"] == "code"
-            assert asked["client_id"] == CLIENT_ID
-            assert asked["code_challenge_method"] == "S256"
-            assert "openid" in asked["scope"].split()
+            requested = dict(request.query_params)
+            assert requested["response_type"] == "code"
+            assert requested["client_id"] == CLIENT_ID
+            assert requested["code_challenge_method"] == "S256"
+            assert "openid" in requested["scope"].split()
             code = secrets.token_urlsafe(16)
-            self.codes[code] = asked
-            back = {"code": code, "state": asked["state"], "iss": self.issuer, **self.answered}
-            return RedirectResponse(f"{asked['redirect_uri']}?{urlencode(back)}", 302)
+            self.codes[code] = requested
+            back = {"code": code, "state": requested["state"], "iss": self.issuer, **self.answered}
+            return RedirectResponse(f"{requested['redirect_uri']}?{urlencode(back)}", 302)
 
         @app.post("/token")
         async def token(request: Request) -> Response:
@@ -135,15 +135,15 @@ class OidcProvider:
             if (unquote(name), unquote(secret)) != (CLIENT_ID, CLIENT_SECRET):
                 return JSONResponse({"error": "invalid_client"}, 401)
             form = {key: values[0] for key, values in parse_qs((await request.body()).decode()).items()}
-            asked = self.codes.pop(form["code"], None)
+            requested = self.codes.pop(form["code"], None)
             digest = hashlib.sha256(form["code_verifier"].encode()).digest()
             challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
-            if asked is None or challenge != asked["code_challenge"] or form["redirect_uri"] != asked["redirect_uri"]:
+            if requested is None or challenge != requested["code_challenge"] or form["redirect_uri"] != requested["redirect_uri"]:
                 return JSONResponse({"error": "invalid_grant"}, 400)
             now = int(time.time())
             claims = {
                 "iss": self.issuer, "aud": CLIENT_ID, "sub": f"id-{self.principal.name}", "iat": now, "exp": now + 300,
-                "nonce": asked["nonce"], "preferred_username": self.principal.name, "groups": self.principal.groups,
+                "nonce": requested["nonce"], "preferred_username": self.principal.name, "groups": self.principal.groups,
                 **self.principal.more, **self.claims,
             }  # fmt: skip
             claims = {key: value for key, value in claims.items() if value is not None}

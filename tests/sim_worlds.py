@@ -27,8 +27,8 @@ def policy(**parts: object) -> Policy:
 def submitted(job: str, gpus: int = 1, tasks: int = 1, cls: str | None = None, **demand: object) -> JobSubmitted:
     """The fact that a job was submitted: `tasks` tasks of `gpus` GPUs each."""
     group = TaskGroup(count=tasks, gpu_milli=1000 * gpus)
-    asked = JobDemand.model_validate({"job": job, "tasks": (group,), "priority_class": cls, "max_failures": 0, **demand})
-    return JobSubmitted(request=RequestId(source="test", id=job, digest="0" * 64), demand=asked, spec_digest="0" * 64)
+    requested = JobDemand.model_validate({"job": job, "tasks": (group,), "priority_class": cls, "max_failures": 0, **demand})
+    return JobSubmitted(request=RequestId(source="test", id=job, digest="0" * 64), demand=requested, spec_digest="0" * 64)
 
 
 class World:

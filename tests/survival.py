@@ -256,18 +256,18 @@ class Story:
         lines = [tuple(map(int, line.split())) for line in self.mark("steps").read_text().splitlines()]
         return [(attempt, step) for attempt, of_rank, step in lines if of_rank == rank]
 
-    def facts(self, kind: type[Any], **wanted: object) -> list[Any]:
+    def facts(self, kind: type[Any], **values: object) -> list[Any]:
         """Records of this kind about the victim."""
-        return self.watch.facts(kind, job=self.victim, **wanted)
+        return self.watch.facts(kind, job=self.victim, **values)
 
     def when(self, kind: type[Payload], job: str) -> list[int]:
         """The seqs of such records about the job."""
         return self.seqs(kind, lambda data: data.job == job)
 
-    def seqs(self, kind: type[Payload], wanted: Callable[[Any], bool] = lambda _: True) -> list[int]:
+    def seqs(self, kind: type[Payload], condition: Callable[[Any], bool] = lambda _: True) -> list[int]:
         """The seqs of such records."""
         records = [entry.record for entry in self.watch.entries]
-        return [record.seq for record in records if isinstance(record.data, kind) and wanted(record.data)]
+        return [record.seq for record in records if isinstance(record.data, kind) and condition(record.data)]
 
     def _env(self) -> dict[str, str]:
         return {"PYTHONPATH": str(ROOT / "libs/job"), "SURVIVOR_MARKS": str(self.system.marks)}

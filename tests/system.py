@@ -169,9 +169,9 @@ class System:
     async def metric(self, service: str, name: str, **labels: str) -> float:
         """The value of a metric at the service's /metrics; 0 without a sample."""
         _, text = await self.get(service, "/metrics")
-        wanted = [f'{label}="{value}"' for label, value in labels.items()]
+        values = [f'{label}="{value}"' for label, value in labels.items()]
         lines = [line for line in text.splitlines() if re.match(rf"{name}[{{ ]", line)]
-        return sum(float(line.rpartition(" ")[2]) for line in lines if all(each in line for each in wanted))
+        return sum(float(line.rpartition(" ")[2]) for line in lines if all(each in line for each in values))
 
     def command(self, pool: str, *arguments: str) -> str:
         """The output of `bailiff` with these arguments for this pool; it must succeed."""
@@ -322,10 +322,10 @@ class Watch:
         """Whether all of these run."""
         return all(name in self.state.jobs and self.state.jobs[name].phase == "running" for name in names)
 
-    def facts(self, kind: type[Some], **wanted: object) -> list[Some]:
+    def facts(self, kind: type[Some], **values: object) -> list[Some]:
         """All records of this kind with these values."""
         found = (entry.record.data for entry in self.entries)
-        return [data for data in found if isinstance(data, kind) and has(data, wanted)]
+        return [data for data in found if isinstance(data, kind) and has(data, values)]
 
     async def until(self, what: str, condition: Callable[[PoolState], bool], within_s: float = PATIENCE_S) -> None:
         """Read the log until the condition holds on the state. Fails with a full report."""
@@ -335,7 +335,7 @@ class Watch:
                 raise AssertionError(f"timed out after {within_s:g} s: {what}\n{self.report()}")
             await self.projection.advance(POLL_S)
 
-    async def record(self, kind: type[Some], *, within_s: float = PATIENCE_S, **wanted: object) -> Some:
+    async def record(self, kind: type[Some], *, within_s: float = PATIENCE_S, **values: object) -> Some:
         """The first record of this kind with these values since this watch began; waits for it."""
         at = self._began
 
@@ -343,12 +343,12 @@ class Watch:
             nonlocal at
             while at < len(self.entries):
                 record = self.entries[at].record
-                if isinstance(record.data, kind) and has(record.data, wanted):
+                if isinstance(record.data, kind) and has(record.data, values):
                     return True
                 at += 1
             return False
 
-        await self.until(f"there is a {kind.__name__} with {wanted}", found, within_s)
+        await self.until(f"there is a {kind.__name__} with {values}", found, within_s)
         data = self.entries[at].record.data
         assert isinstance(data, kind)
         return data
@@ -369,8 +369,8 @@ class Watch:
 
     async def until_gpus(self, **projects: int) -> None:
         """Wait until jobs of these projects run on exactly these numbers of GPUs."""
-        wanted = " and ".join(f"{name} has {gpus}" for name, gpus in projects.items())
-        await self.until(f"{wanted} GPUs", lambda _: all(self.gpus_of(name) == gpus for name, gpus in projects.items()))
+        values = " and ".join(f"{name} has {gpus}" for name, gpus in projects.items())
+        await self.until(f"{values} GPUs", lambda _: all(self.gpus_of(name) == gpus for name, gpus in projects.items()))
 
     async def until_ended(self, name: str, phase: str = "succeeded") -> None:
         """Wait until the job has ended; it must be in this phase."""
@@ -478,9 +478,9 @@ class Watch:
         return "\n".join(["jobs:", *jobs, "log:", *records, f"running: {running}", *map(str, processes.deaths()), *logs])
 
 
-def has(data: object, wanted: Mapping[str, object]) -> bool:
+def has(data: object, values: Mapping[str, object]) -> bool:
     """Whether the record's data has these values."""
-    return all(getattr(data, name) == value for name, value in wanted.items())
+    return all(getattr(data, name) == value for name, value in values.items())
 
 
 def http_get(port: int, path: str) -> tuple[int, str]:

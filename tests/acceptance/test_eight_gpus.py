@@ -257,10 +257,10 @@ async def test_a_job_that_can_never_fit_is_rejected_with_the_reason(system: Syst
         await pool.verify()
 
 
-def seq_of(pool: Watch, kind: type, **wanted: object) -> int:
+def seq_of(pool: Watch, kind: type, **expected: object) -> int:
     """The seq of the first such record."""
     for entry in pool.entries:
         data = entry.record.data
-        if isinstance(data, kind) and all(getattr(data, name) == value for name, value in wanted.items()):
+        if isinstance(data, kind) and all(getattr(data, name) == value for name, value in expected.items()):
             return entry.record.seq
-    raise AssertionError(f"no {kind.__name__} with {json.dumps(wanted, default=str)}")
+    raise AssertionError(f"no {kind.__name__} with {json.dumps(expected, default=str)}")

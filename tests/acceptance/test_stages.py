@@ -27,7 +27,7 @@ def say(what, **more):
 
 say("hello", v=1, rank=rank, pid=os.getpid())
 saved = f"{marks}/{job}.saved-{rank}"
-step, told = -1, False
+step, notified = -1, False
 if os.path.exists(saved):
     attempt, step = json.load(open(saved))
     say("resumed", step=step + 1, from_attempt=attempt, skipped_checkpoints=0)
@@ -40,8 +40,8 @@ while True:
     step += 1
     words[0] = step
     while words[1]:
-        if not told:
-            told = True
+        if not notified:
+            notified = True
             say("acknowledged", step=step)
         overdue = time.clock_gettime_ns(time.CLOCK_BOOTTIME) >= words[5]
         if words[3] >= 0 and not stubborn and words[4] < words[3]:
@@ -92,9 +92,9 @@ def stages(pool: Watch, job: str, task: int) -> list[str]:
     return [fact.stage for fact in pool.facts(EvictionStageReached, job=job, task=task)]
 
 
-async def take_over(pool: Watch, gang: str, **asked: Any) -> None:
+async def take_over(pool: Watch, gang: str, **requested: Any) -> None:
     """Start the gang on both machines, then submit an urgent job that needs them."""
-    await pool.submit(gang, tasks=2, gpus=4, **asked)
+    await pool.submit(gang, tasks=2, gpus=4, **requested)
     await pool.until_running(gang)
     await pool.noted(gang, attempt=1, tasks=2)
     await pool.submit(f"{gang}-urgent", pool.until_signalled(), tasks=2, gpus=4, kind="inference")

@@ -108,13 +108,13 @@ def valid_messages(node: str, incarnation: str) -> list[Valid]:
     answer = Proposal(request=5, job="unknown", victims=(choice,), placement=(NodeShare(node=0, tasks="0", devices="0-3"),))
     start = StartTask(
         **{**ordered, "sender": "admission"},
-        tasks=(TaskAssignment(task=0, cpu_milli=10, memory_bytes=GIB), TaskAssignment(task=1, devices=("GPU-nobody",))),
+        tasks=(TaskAssignment(task=0, cpu_milli=10, memory_bytes=GIB), TaskAssignment(task=1, devices=("GPU-unknown",))),
         spec=spec,
         grace=1_000_000,
         master_node=node,
     )
-    about: dict[str, Any] = {**name, "number": 0, "device": "GPU-nobody"}
-    reading = DeviceReading(device="GPU-nobody", memory_used=GIB, processes=1)
+    about: dict[str, Any] = {**name, "number": 0, "device": "GPU-unknown"}
+    reading = DeviceReading(device="GPU-unknown", memory_used=GIB, processes=1)
     saved = Checkpoint(step=1, bytes=1, duration=1, sha256="0" * 64)
     ghost = {**name, "node": "ghost", "incarnation": "f" * 32, "number": 0}
     by_topic: dict[str, tuple[MessageBody, ...]] = {
@@ -126,14 +126,14 @@ def valid_messages(node: str, incarnation: str) -> list[Valid]:
             EvictJob(job="unknown", reason="no"),
             PauseJob(job="unknown", reason="no"),
             ResumeJob(job="unknown"),
-            MigrateJob(job="unknown", node="nobody", reason="no"),
-            DrainNode(node="nobody", mode="quick", deadline=1_000_000, reason="no"),
-            UndrainNode(node="nobody"),
+            MigrateJob(job="unknown", node="unknown", reason="no"),
+            DrainNode(node="unknown", mode="quick", deadline=1_000_000, reason="no"),
+            UndrainNode(node="unknown"),
             ApplyPolicy(policy=DEFAULT_POLICY, expected_revision=1),
-            ReplaceNode(node="nobody", machine_id="machine"),
-            ReturnNode(node="nobody"),
+            ReplaceNode(node="unknown", machine_id="machine"),
+            ReturnNode(node="unknown"),
             AcceptTruncation(epoch=1, seq=3, reason="no"),
-            ClearQuarantine(node="nobody", device="0", reason="no"),
+            ClearQuarantine(node="unknown", device="0", reason="no"),
         ),
         topics.PROPOSALS.name: (ProposalBatch(selection=1_000_000, computed_at=5, logic=LOGIC, proposals=(answer,)),),
         topics.EVICTION_PROGRESS.name: (
@@ -153,10 +153,10 @@ def valid_messages(node: str, incarnation: str) -> list[Valid]:
             TaskReleasedReport(**at),
             TaskEvictionCancelledReport(**at),
             TaskCancelEvictionRefusedReport(**at),
-            ShareExceededReport(**at, device="GPU-nobody", used_bytes=2, share_bytes=1),
+            ShareExceededReport(**at, device="GPU-unknown", used_bytes=2, share_bytes=1),
             TaskIdleReport(**at, duration=60_000_000),
             DeviceQuarantinedReport(
-                **about, quarantine=QuarantinedDevice(device="GPU-nobody", reason="foreign", reading=reading)
+                **about, quarantine=QuarantinedDevice(device="GPU-unknown", reason="foreign", reading=reading)
             ),
             DeviceClearedReport(**about, reading=reading),
             DeviceUnhealthyReport(**about, reason="xid", code=79),
@@ -169,7 +169,7 @@ def valid_messages(node: str, incarnation: str) -> list[Valid]:
             Evict(**ordered, tasks=(0,), grace=0, cause="preemption"),
             CheckpointAtStep(**ordered, tasks=(0,), step=1),
             CancelEviction(**ordered, tasks=(0,)),
-            ClearDevice(**name, sender="admission", sender_epoch=1, device="GPU-nobody", requested_by=1),
+            ClearDevice(**name, sender="admission", sender_epoch=1, device="GPU-unknown", requested_by=1),
         ),
     }
     return [Valid(topic, body) for topic, bodies in by_topic.items() for body in bodies]

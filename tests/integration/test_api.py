@@ -355,13 +355,13 @@ async def test_the_stream_continues_from_the_past_into_the_present_and_after_a_r
         assert seen == list(range(len(story.wires)))
 
         # Only the requested types; the position also covers skipped records.
-        wanted: list[Event] = []
+        selected: list[Event] = []
         async with it.api.stream("/events", type=["JobEnded", "JobPending"], project="research", after="pool-a:3") as events:
             async for event in events:
-                wanted += [event] if event.type else []
+                selected += [event] if event.type else []
                 if not event.type and event.id.startswith(f"pool-a:{len(story.wires) - 1}:"):
                     break
-        assert [(event.type, event.data["job"]) for event in wanted] == [
+        assert [(event.type, event.data["job"]) for event in selected] == [
             ("JobPending", recorded(story, "PreemptionDecided").victims[0].job)
         ]
         answer_body = await it.api.refused(400, "/events", after="pool-a:9999")
@@ -418,8 +418,8 @@ async def test_a_client_that_missed_pruned_records_gets_an_error(database: str, 
         await query(database, "UPDATE pools SET first_seq = 5")
         answer_body = await it.api.refused(400, "/events", after="pool-a:3")
         assert answer_body["errors"][0]["allowed"] == "an archived record; the first one of pool-a is 5"
-        for asked in ({"after": "pool-a:4"}, {"from": "start"}, {"from": "2"}):
-            async with it.api.stream("/events", **asked) as events:
+        for params in ({"after": "pool-a:4"}, {"from": "start"}, {"from": "2"}):
+            async with it.api.stream("/events", **params) as events:
                 assert ((await anext(events)).id, (await anext(events)).data["seq"]) == ("pool-a:4", 5)
         again = await it.api.http.get("/v1/pools/pool-a/records", headers={"if-none-match": known.headers["etag"]})
         assert again.status_code == 200
@@ -557,10 +557,10 @@ async def test_no_parameter_value_causes_a_server_error(database: str, tmp_path:
 
                 where = path.format(**{name: quote(value, safe="") for name, value in {**known, **given("path")}.items()})
                 headers = {name: re.sub(r"[\r\n\0]", "", value).strip().encode() for name, value in given("header").items()}
-                asked = {"wait": "0", **given("query")} if "wait" in places else given("query")
+                params = {"wait": "0", **given("query")} if "wait" in places else given("query")
                 ask = it.api.http.head if path.endswith("/events") else it.api.http.get
-                answer = await ask(where, params=asked, headers=headers)
-                assert answer.status_code in (200, 400, 404), (answer.status_code, where, asked, answer.text)
+                answer = await ask(where, params=params, headers=headers)
+                assert answer.status_code in (200, 400, 404), (answer.status_code, where, params, answer.text)
                 if answer.status_code != 200 and not path.endswith("/events"):
                     assert answer.headers["content-type"] == "application/problem+json"
         assert len(await query(database, "SELECT seq FROM records")) == len(it.story.wires)

@@ -19,7 +19,7 @@ from bailiff.audit.http_log import HttpLogSource
 from bailiff.client.errors import ExitCode
 
 COMMANDS = (
-    "list", "list -o wide", "list -o json", "describe train-1", "describe serve-1 -o json", "describe nobody", "explain train-1",
+    "list", "list -o wide", "list -o json", "describe train-1", "describe serve-1 -o json", "describe unknown", "explain train-1",
     "explain serve-1 -o json", "explain 12", "explain 9999", "events", "events --from 0 -o json", "events --job train-1",
     "audit tail", "audit tail --from 3 -o json", "audit tail --type JobPlaced", "audit show 7", "audit show 9999",
     "audit verify -o json", "audit replay -o json", "audit seals -o json", "nodes -o wide", "nodes -o json", "pools -o json",

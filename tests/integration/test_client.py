@@ -167,12 +167,12 @@ async def test_requests_reach_the_topic_and_wait_for_their_answer(kafka: TestKaf
     async with Client(KafkaBus(kafka.bootstrap), source="test") as client:
         demand = JobDemand(job="late", tasks=(TaskGroup(gpu_milli=1000),))
         spec = SubmitJob.model_validate_json('{"demand":{"job":"x","tasks":[{}]},"spec":{"command":"true"}}').spec
-        asked = await client.submit(demand, spec, pool=pool.name)
-        assert await client.outcome_of(asked, timeout=0.0) is None
+        requested = await client.submit(demand, spec, pool=pool.name)
+        assert await client.outcome_of(requested, timeout=0.0) is None
         await client.request(pool.name, CancelJob(job="late"))
         spans = await client.spans(topics.REQUESTS.name)
         ids = [dict(message.headers)["ce_id"] async for message in client.messages(topics.REQUESTS.name, spans)]
-    assert asked.id.encode() in ids
+    assert requested.id.encode() in ids
 
 
 async def test_topics_create_and_doctor(kafka: TestKafka, pool: Pool, tmp_path: Path) -> None:

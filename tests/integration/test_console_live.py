@@ -292,17 +292,17 @@ async def test_a_missing_or_unavailable_archive_is_reported(world: World) -> Non
 async def test_an_empty_token_is_none_as_compose_passes_it(
     world: World, monkeypatch: pytest.MonkeyPatch, token: str, asked_with: str | None
 ) -> None:
-    asked: list[str | None] = []
+    requested: list[str | None] = []
 
     async def archive(request: Request) -> JSONResponse:
         header_value = request.headers.get("authorization")
-        asked.append(header_value.encode("latin-1").decode() if header_value is not None else None)
+        requested.append(header_value.encode("latin-1").decode() if header_value is not None else None)
         return JSONResponse({"items": []})
 
     monkeypatch.setenv("BAILIFF_API_TOKEN", token)
     async with served(Starlette(routes=[Route("/v1/pools", archive)])) as address, world.console(api=address) as console:
         assert await console.get("/archive/pools") == {"items": []}
-    assert set(asked) == {asked_with}
+    assert set(requested) == {asked_with}
 
 
 async def test_without_a_built_page_it_says_how_to_build_one(world: World) -> None:
@@ -374,8 +374,8 @@ async def test_a_decision_is_returned_whole_with_its_jobs(preempted: World) -> N
         assert projects["blue"]["evictions_caused"] == 1
         assert sum(each["evictions_suffered"] for each in projects.values()) == 1
 
-        assert "nobody" in (await console.refused(404, "/pools/pool-a/jobs/nobody"))["detail"]
-        assert "nobody" in (await console.refused(404, "/pools/pool-a/explain/nobody"))["detail"]
+        assert "unknown" in (await console.refused(404, "/pools/pool-a/jobs/unknown"))["detail"]
+        assert "unknown" in (await console.refused(404, "/pools/pool-a/explain/unknown"))["detail"]
         await console.refused(404, "/pools/pool-a/decisions/100000")
         await console.refused(404, "/pools/pool-a/explain/100000")
         await console.refused(400, "/pools/pool-a/explain/n1@yesterday")
@@ -388,9 +388,9 @@ async def test_job_output_is_streamed_line_by_line_without_duplicates(world: Wor
         where = (*headers, ("ce_offset", str(offset).encode()))
         world.log.cluster.store(topics.JOB_LOGS.name, 0, job.encode(), where, text.encode())
 
-    async def lines(console: Console, many: int, **asked: Any) -> list[tuple[int, str]]:
+    async def lines(console: Console, many: int, **requested: Any) -> list[tuple[int, str]]:
         found: list[tuple[int, str]] = []
-        async with console.http.stream("GET", "/api/pools/pool-a/logs/train-1", params=asked) as answer:
+        async with console.http.stream("GET", "/api/pools/pool-a/logs/train-1", params=requested) as answer:
             async for line in answer.aiter_lines():
                 if line.startswith("data: "):
                     found += [(each["task"], each["text"]) for each in json.loads(line.removeprefix("data: "))]

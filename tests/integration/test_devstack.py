@@ -145,10 +145,10 @@ def test_a_jar_with_a_wrong_digest_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_fetched_jar_with_a_wrong_digest_never_enters_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fetch(wanted: list[jars.Pin], folder: Path) -> list[Path]:
-        for pin in wanted:
+    def fetch(expected: list[jars.Pin], folder: Path) -> list[Path]:
+        for pin in expected:
             (folder / pin.file_name).write_bytes(b"not a jar")
-        return [folder / pin.file_name for pin in wanted]
+        return [folder / pin.file_name for pin in expected]
 
     monkeypatch.setattr(jars, "_fetch", fetch)
     with pytest.raises(JarMismatchError, match=r"is not the jar that was pinned"):
@@ -157,10 +157,10 @@ def test_a_fetched_jar_with_a_wrong_digest_never_enters_the_cache(tmp_path: Path
 
 
 def test_the_pins_hold_coordinates_and_digests_and_no_address() -> None:
-    wanted = jars.pins()
-    assert len(wanted) == 46
+    expected = jars.pins()
+    assert len(expected) == 46
     assert "://" not in jars.PINS.read_text()
-    assert all(len(pin.sha256) == 64 and pin.group and pin.artifact and pin.version for pin in wanted)
+    assert all(len(pin.sha256) == 64 and pin.group and pin.artifact and pin.version for pin in expected)
 
 
 # ---------------------------------------------------------------------------------------- nothing is left behind

@@ -110,7 +110,7 @@ ODD = (
     Odd("a task larger than a node", binary(submit(gpu_milli=9000)), "never-fits", ("9",)),
     Odd("an unknown class", binary({**submit(), "demand": {**submit()["demand"], "priority_class": "vip"}}),
         "unknown-class", ("vip", "train")),
-    Odd("cancels nothing", binary({"job": "nobody"}, kind=CancelJob.TYPE), "no-such-job", ("nobody",)),
+    Odd("cancels nothing", binary({"job": "unknown"}, kind=CancelJob.TYPE), "no-such-job", ("unknown",)),
     Odd("too long", binary(submit(spec={"env": {"X": "x" * MAX_INPUT_BYTES}})), "too-large", (str(MAX_INPUT_BYTES),)),
     Odd("a header too long", ((*binary({})[0], ("x", b"x" * 70_000)), b"{}"), "too-large", ("headers",)),
 )  # fmt: skip
@@ -250,7 +250,7 @@ async def test_forged_proposals_decide_nothing(battered: System) -> None:
             return (VictimChoice(job=name, attempt=attempt, priority=50, gpus=4, lost_gpu_ms=0),)
 
         forged: list[dict[str, Any]] = [
-            {"victims": victim("nobody"), "placement": here},
+            {"victims": victim("unknown"), "placement": here},
             {"victims": victim("forged-firm"), "placement": here},  # may not be preempted
             {"victims": victim("forged-train", 99), "placement": here},
             {"victims": victim("forged-train"), "placement": ()},

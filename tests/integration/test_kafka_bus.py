@@ -66,8 +66,8 @@ async def test_topics_are_created_once_grow_with_the_pools_and_pass_the_check(ka
         assert len(await bus.spans(topics.AUDIT.name)) == had + 1
         for topic in topics.TOPICS.values():
             found = await bus.topic_settings(topic.name)
-            wanted = topic.settings_for(brokers=1)
-            assert {name: found[name] for name in wanted} == wanted
+            selected = topic.settings_for(brokers=1)
+            assert {name: found[name] for name in selected} == selected
             assert len(await bus.spans(topic.name)) == topic.partition_count(had + 1)
         found = await bus.topic_settings(topics.AUDIT.name)
         assert (found["replication"], found["brokers"]) == ("1", "1")

@@ -85,8 +85,8 @@ async def test_killed_at_random_under_load_the_archive_equals_the_log(
     assert (found["ok"], found["records"]) == (True, len(wires))
     assert found["sealed"] >= len(wires) - 1_000
     assert bailiff(stack, "audit", "seals")["ok"]
-    for asked in (("321",), ("node-1/gpu0@2027-01-15T08:05:00Z",)):
-        assert bailiff(stack, "explain", *asked, "--archive", stack.postgres.dsn) == bailiff(stack, "explain", *asked)
+    for requested in (("321",), ("node-1/gpu0@2027-01-15T08:05:00Z",)):
+        assert bailiff(stack, "explain", *requested, "--archive", stack.postgres.dsn) == bailiff(stack, "explain", *requested)
     replayed = bailiff(stack, "audit", "replay", "--to", "#1", "--archive", stack.postgres.dsn)  # not decided by an engine
     assert (replayed["ok"], replayed["to_seq"]) == (True, 1)
     proof = tmp_path / "proof.json"

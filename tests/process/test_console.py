@@ -43,13 +43,13 @@ async def test_the_console_shows_the_pool_and_resumes_after_every_outage(demo: D
         async with page(http, POOL) as live:
             await live.until("both machines are shown", lambda client_state: len(client_state.snapshot.get("nodes", ())) == 2)
             big = demo.job("research-language", gpus=8, name="big")
-            talker = SubmitJob(
-                demand=demo.job("guests", gpus=4, name="talker").demand,
-                spec=JobSpec(command=("sh", "-c", "echo it speaks; exec sleep 3600")),
+            printer = SubmitJob(
+                demand=demo.job("guests", gpus=4, name="printer").demand,
+                spec=JobSpec(command=("sh", "-c", "echo hello; exec sleep 3600")),
             )
-            await client.requests(POOL, [big, talker, demo.job("guests", gpus=4, name="third")])
+            await client.requests(POOL, [big, printer, demo.job("guests", gpus=4, name="third")])
             await live.until(
-                "all run", lambda client_state: all(running(job)(client_state) for job in ("big", "talker", "third"))
+                "all run", lambda client_state: all(running(job)(client_state) for job in ("big", "printer", "third"))
             )
             client_state = live.client_state
         # The connection is lost while the pool changes: after the reconnect nothing is missing, without a new snapshot.
@@ -106,7 +106,7 @@ async def about_the_decision(http: httpx.AsyncClient, seq: int, client_state: Cl
     """The decision is returned in full, with the pool's state just before it."""
     decision = await get(http, f"/api/pools/{POOL}/decisions/{seq}")
     victims = {each["job"] for each in decision["chosen"]}
-    assert victims <= {"big", "talker", "third"}
+    assert victims <= {"big", "printer", "third"}
     assert {each["job"] for each in decision["candidates"] if each["chosen"]} == victims
     then = await get(http, f"/api/pools/{POOL}/snapshot", seq=seq - 1)
     assert {name: then["jobs"][name]["state"] for name in victims} == dict.fromkeys(victims, "running")
@@ -116,9 +116,9 @@ async def about_the_decision(http: httpx.AsyncClient, seq: int, client_state: Cl
 
 
 async def what_is_printed(http: httpx.AsyncClient) -> None:
-    async with asyncio.timeout(PATIENCE_S), http.stream("GET", f"/api/pools/{POOL}/logs/talker") as answer:
+    async with asyncio.timeout(PATIENCE_S), http.stream("GET", f"/api/pools/{POOL}/logs/printer") as answer:
         async for line in data_lines(answer):
-            if "it speaks" in [each["text"] for each in json.loads(line)]:
+            if "hello" in [each["text"] for each in json.loads(line)]:
                 return
 
 

@@ -23,7 +23,18 @@ from bailiff_devstack.stack import API, Stack
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(600)]
 
-PAGES = ("", "/queue", "/projects", "/record", "/record?at=3", "/record?seq=3", "/what-if", "/submit", "/jobs/big", "/jobs/talks")
+PAGES = (
+    "",
+    "/queue",
+    "/projects",
+    "/record",
+    "/record?at=3",
+    "/record?seq=3",
+    "/what-if",
+    "/submit",
+    "/jobs/big",
+    "/jobs/hostile",
+)
 SECOND = 1_000_000
 GIB = 1 << 30
 
@@ -43,16 +54,16 @@ def job(name: str, gpus: int, kind: str = "train", user: str = LINK, command: tu
 
 async def done(client: Client, *requests: SubmitJob | CancelJob) -> None:
     """Wait until the requests are answered; a job that exists already is no error."""
-    for asked in await client.requests(POOL, list(requests)):
-        assert await client.outcome_of(asked, PATIENCE_S) is not None
+    for requested in await client.requests(POOL, list(requests)):
+        assert await client.outcome_of(requested, PATIENCE_S) is not None
 
 
 async def a_preemption(client: Client) -> None:
-    """`big` runs on the machine, `urgent` preempts it, `talks` prints hostile lines. Once for all tests."""
+    """`big` runs on the machine, `urgent` preempts it, `hostile` prints hostile lines. Once for all tests."""
     if POOL in await client.pools() and "urgent" in (await client.projection(POOL)).state.jobs:
         return
-    says = HOSTILE.replace("'", '"')
-    await done(client, job("talks", 1, "inference", command=("sh", "-c", f"echo '{says}'; sleep 3000")), job("big", 7))
+    hostile_line = HOSTILE.replace("'", '"')
+    await done(client, job("hostile", 1, "inference", command=("sh", "-c", f"echo '{hostile_line}'; sleep 3000")), job("big", 7))
     await running(client, "big")
     await done(client, job("urgent", 4, "inference"))
     await running(client, "urgent")

@@ -47,11 +47,11 @@ def of_urgent(kind: type[Payload]) -> Shows:
     return lambda data, story: isinstance(data, kind) and getattr(data, "job", "") == story.urgent
 
 
-def of_a_victim(kind: type[Payload], **wanted: object) -> Shows:
+def of_a_victim(kind: type[Payload], **expected: object) -> Shows:
     return lambda data, _: (
         isinstance(data, kind)
         and getattr(data, "job", "") in TRAINING
-        and all(getattr(data, name) == value for name, value in wanted.items())
+        and all(getattr(data, name) == value for name, value in expected.items())
     )
 
 

@@ -214,14 +214,14 @@ async def test_an_agent_stopped_beyond_its_lease_obeys_no_earlier_command(short:
 
         # The start command of this job is not read, because its node's agent is stopped.
         short.signal(struck.agent, signal.SIGSTOP)
-        await pool.submit("told-in-vain")
-        await pool.record(JobPlaced, job="told-in-vain")
+        await pool.submit("command-expired")
+        await pool.record(JobPlaced, job="command-expired")
         await pool.record(NodeLost, node=struck.node)
         struck.was_gone_before_it_was_lost()
         assert struck.pids() == []
         await pool.cancel("fills")
         await struck.runs_again()
-        await pool.until_running("told-in-vain")
+        await pool.until_running("command-expired")
 
         before, known = pool.state.seq, {node.incarnation for node in pool.state.nodes.values()}
         short.signal(struck.agent, signal.SIGCONT)
@@ -232,8 +232,8 @@ async def test_an_agent_stopped_beyond_its_lease_obeys_no_earlier_command(short:
         await pool.until_running("after")
         assert pool.state.nodes[pool.job("after").tasks[0].node].name == struck.node
         assert pool.state.nodes[joined.number].incarnation == joined.incarnation
-        await pool.noted("told-in-vain", pool.job("told-in-vain").attempt)
-        assert set(pool.starts("told-in-vain")) == {(2, 0)}
+        await pool.noted("command-expired", pool.job("command-expired").attempt)
+        assert set(pool.starts("command-expired")) == {(2, 0)}
         await struck.ran_once_at_a_time()
 
 
@@ -251,7 +251,7 @@ async def test_an_agent_restarted_after_its_lease_reports_what_its_supervisor_di
         short.signal("admission", signal.SIGCONT)
         exited = await pool.record(TaskExited, job=struck.job)
         assert (exited.attempt, exited.exit_code) == (1, -signal.SIGKILL)
-        assert "not heard in Kafka for longer than the node's lease" in exited.reason
+        assert "the node's lease expired because its agent could not reach Kafka" in exited.reason
         await struck.runs_again()
         [requeued] = pool.facts(JobRequeued, job=struck.job)
         assert requeued.outcome == "preempted-unclean"

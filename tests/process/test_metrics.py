@@ -46,9 +46,9 @@ async def test_the_services_export_what_the_alert_rules_query(system: System) ->
                 found |= {family.name, *(sample.name for sample in family.samples)}
                 found |= {f"{family.name}_total"} if family.type == "counter" else set()
         groups = yaml.safe_load(RULES.read_text())["groups"]
-        asked = {name for group in groups for rule in group["rules"] for name in re.findall(r"\bbailiff_\w+", rule["expr"])}
-        of_rollup = {name for name in asked if name.startswith(tuple(metric.name for metric in ROLLUP_METRICS))}
-        assert asked - of_rollup <= found  # the roll-up does not run here; tests/unit/rollup tests its metrics
+        queried = {name for group in groups for rule in group["rules"] for name in re.findall(r"\bbailiff_\w+", rule["expr"])}
+        of_rollup = {name for name in queried if name.startswith(tuple(metric.name for metric in ROLLUP_METRICS))}
+        assert queried - of_rollup <= found  # the roll-up does not run here; tests/unit/rollup tests its metrics
 
         watch.let_finish("leaving")
         watch.let_finish("urgent")

@@ -62,11 +62,11 @@ class Prometheus:
                 for target in panel.get("targets", ()):
                     self.panels.setdefault(panel["title"], []).append(target)
 
-    async def get(self, path: str, **asked: object) -> Any:
+    async def get(self, path: str, **params: object) -> Any:
         """The data of a response of its HTTP API."""
-        _, text = await asyncio.to_thread(http_get, self.port, f"/api/v1/{path}?{urlencode(asked)}")
+        _, text = await asyncio.to_thread(http_get, self.port, f"/api/v1/{path}?{urlencode(params)}")
         answer = json.loads(text)
-        assert answer["status"] == "success", (asked, answer)
+        assert answer["status"] == "success", (params, answer)
         return answer["data"]
 
     async def ask(self, query: str) -> Series:
@@ -169,12 +169,12 @@ async def test_dashboards_alerts_and_traces_show_what_happened(watched: Watched)
     system, prometheus = watched.system, watched.prometheus
     async with system.watch(POOL) as watch:
 
-        async def shows(title: str, wanted: Series, target: int = 0) -> None:
+        async def shows(title: str, expected: Series, target: int = 0) -> None:
             async def shown() -> bool:
                 found = await prometheus.panel(title, target)
-                return found.keys() == wanted.keys() and all(round(found[key], 1) == value for key, value in wanted.items())
+                return found.keys() == expected.keys() and all(round(found[key], 1) == value for key, value in expected.items())
 
-            await watch.until_true(f"{title!r} shows {wanted}", shown)
+            await watch.until_true(f"{title!r} shows {expected}", shown)
 
         async def scraped() -> bool:
             targets = (await prometheus.get("targets"))["activeTargets"]

@@ -58,7 +58,7 @@ async def test_a_truncated_log_is_detected_and_continues_when_an_operator_accept
         lone.start_service("admission")
         alarm = await pool.until_alarm("log-truncated")
         assert str(placed.record.epoch) in alarm
-        await pool.submit("asked-meanwhile", "true", gpus=0)
+        await pool.submit("requested-meanwhile", "true", gpus=0)
 
         # The writer has started, and decides nothing.
         found = re.search(r"#(?P<seq>\d+) of epoch (?P<epoch>\d+)", alarm)
@@ -71,13 +71,13 @@ async def test_a_truncated_log_is_detected_and_continues_when_an_operator_accept
         assert since[: since.index(LogTruncated)] == [WriterStarted], since
 
         # The pool continues: known tasks keep running, unknown tasks are ended, pending requests are served.
-        await pool.until_ended("asked-meanwhile")
+        await pool.until_ended("requested-meanwhile")
         assert pool.state.epoch > accepted.epoch
         await pool.until_running("kept", "forgotten")
         assert pool.job("kept").attempt == 1
         pool.assert_started_once("kept")
         submitted = [fact.demand.job for fact in pool.facts(JobSubmitted)]
-        assert sorted(submitted) == ["asked-meanwhile", "forgotten", "kept"]
+        assert sorted(submitted) == ["requested-meanwhile", "forgotten", "kept"]
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         await pool.until("the lost job runs", lambda _: max(last for _, last in lives(pool)) > now)
         times = lives(pool)

@@ -60,13 +60,13 @@ async def test_the_past_is_the_same_from_every_source(archived: System, tmp_path
 
         output_of(archived, "audit", "export", log)
         window = ("--from", f"#{began}", "--to", f"#{last}")
-        asked = ("what-if", "--policy", str(calm), *window)
+        requested = ("what-if", "--policy", str(calm), *window)
         found = {
-            "Kafka": json.loads(output_of(archived, *asked, "-o", "json")),
-            "archive": json.loads(output_of(archived, *asked, "--archive", dsn, "-o", "json")),
-            "API": json.loads(output_of(archived, *asked, "-o", "json", BAILIFF_API=archived.stack.api)),
+            "Kafka": json.loads(output_of(archived, *requested, "-o", "json")),
+            "archive": json.loads(output_of(archived, *requested, "--archive", dsn, "-o", "json")),
+            "API": json.loads(output_of(archived, *requested, "-o", "json", BAILIFF_API=archived.stack.api)),
             "file": json.loads(
-                output_of(archived, *asked, "--archive", log, "-o", "json", BAILIFF_KAFKA__BOOTSTRAP="127.0.0.1:1")
+                output_of(archived, *requested, "--archive", log, "-o", "json", BAILIFF_KAFKA__BOOTSTRAP="127.0.0.1:1")
             ),
         }
         for where, report in found.items():

@@ -33,7 +33,7 @@ PARTS = 20
 LIMIT = 600  # s
 
 
-def tells(cycles: list[list[Step]], *, shared: bool = False) -> None:
+def check_history(cycles: list[list[Step]], *, shared: bool = False) -> None:
     """One history, checked after every cycle, replayed at the end. shared: projects, elastic gangs, parts of GPUs."""
     Chance(checked, shared=shared).play(cycles).holds()
 
@@ -41,13 +41,13 @@ def tells(cycles: list[list[Step]], *, shared: bool = False) -> None:
 @given(steps(40))
 @QUICK
 def test_any_history_keeps_the_invariants(cycles):
-    tells(cycles)
+    check_history(cycles)
 
 
 @given(steps(40))
 @settings(QUICK, max_examples=100)
 def test_any_history_of_shared_pools_keeps_the_invariants(cycles):
-    tells(cycles, shared=True)
+    check_history(cycles, shared=True)
 
 
 @pytest.mark.long
@@ -55,7 +55,7 @@ def test_any_history_of_shared_pools_keeps_the_invariants(cycles):
 @given(steps(120))
 @DEEP
 def test_any_longer_history_keeps_the_invariants(cycles):
-    tells(cycles)
+    check_history(cycles)
 
 
 @pytest.mark.long
@@ -64,11 +64,11 @@ def test_any_longer_history_keeps_the_invariants(cycles):
 @given(cycles=steps(80))
 @settings(DEEP, max_examples=10_000 // PARTS)
 def test_ten_thousand_longer_histories_of_shared_pools_keep_the_invariants(part, cycles):
-    tells(cycles, shared=True)
+    check_history(cycles, shared=True)
 
 
 def settling(state: PoolState) -> Iterator[Decision]:
-    """Decides, and then runs each rule once more, whether or not the cycle would run it."""
+    """Decide, then run each rule again, also rules that the cycle skips."""
     yield from decide(state)
     before = [deepcopy(attrgetter(name)(state)) for name in KEPT]
     for rule, _ in RULES if state.policy is not None else ():
@@ -110,7 +110,7 @@ def cut_everywhere(cycles: list[list[Step]]) -> None:
         again.restart()
         check_pool(again.state)
         again.holds()
-        if cut - begin >= facts:  # nothing but decisions is missing: they are made up for
+        if cut - begin >= facts:  # only decisions are missing: the next writer adds them
             assert again.phases() == uncut.phases()
 
 

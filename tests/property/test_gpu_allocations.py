@@ -35,7 +35,7 @@ def check(wires: list[Wire]) -> None:
 
 
 def as_of(spans: IntervalRows, seq: int) -> dict:
-    """What the rows say of the moment after this record."""
+    """The allocations after this record, from the rows."""
     return {row.key: row.values for row in spans.begun if row.begin[0] <= seq and (row.end[0] is None or row.end[0] > seq)}
 
 

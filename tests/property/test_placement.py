@@ -47,7 +47,7 @@ def check(seed: int) -> None:
 
 
 def never_overfills(pool, preemptor, found: GangPlacement, gone=()) -> None:
-    """Counted from the jobs, not from the nodes' sums: in the end, and if it starts at once, now."""
+    """Check capacities from the jobs, not from the nodes' sums: after all evictions, and now if it starts at once."""
     stand_on(pool, preemptor, found, [job for job in pool.jobs.values() if job.id not in gone and job.phase != "evicting"])
     if not found.future:
         stand_on(pool, preemptor, found, [job for job in pool.jobs.values() if job.phase != "reserved"])

@@ -1,4 +1,4 @@
-"""Where a single task goes, among all places it could have: straight from the words of semantics §3 "Placement"."""
+"""The place of a single task among all possible ones: literally from semantics §3 "Placement"."""
 
 from fractions import Fraction
 from random import Random
@@ -38,13 +38,13 @@ def places(state: PoolState, group: TaskGroup, *, spread: bool):
 
 
 def broken(node: Node, free: int, devices: int) -> int:
-    """One more broken node, one less, or neither."""
+    """One more fragmented node, one less, or neither."""
     total = len(node.devices)
     return (0 < free - devices < total) - (0 < free < total)
 
 
 def cpu_left(now: Left, later: Left, group: TaskGroup, waits: bool, spread: bool) -> int:
-    """Spreading looks at CPU where there are no GPUs to look at."""
+    """Spreading compares CPU for tasks without GPUs."""
     if not spread or count_of(group):
         return 0
     return -(later.cpu if waits else min(now.cpu, later.cpu))

@@ -1,4 +1,4 @@
-"""Parts of GPUs and topologies against trying everything, and cluster resources that follow the pool."""
+"""Parts of GPUs and topologies compared with exhaustive search, and cached cluster resources compared with the pool."""
 
 from random import Random
 
@@ -41,9 +41,9 @@ def check(seed: int, *, topology: bool) -> None:
         assert found.why
         possible = next(placements(state, preemptor), None)
         if found.kind == "impossible":
-            assert possible is None, f"{found.why}, and yet {possible}"
+            assert possible is None, f"{found.why}, but {possible} is possible"
         else:
-            assert len(preemptor.demand.sub_groups) > 0, "few steps are needed to be sure of pools like these"
+            assert len(preemptor.demand.sub_groups) > 0, "pools of this size need few search steps"
         return
     assert [task.index for task in found.tasks] == list(range(preemptor.size))
     assert tuple(decode_placement(preemptor, encode_placement(found))) == found.tasks
@@ -54,7 +54,7 @@ def check(seed: int, *, topology: bool) -> None:
 
 
 def stands(state: PoolState, preemptor: Job, found: GangPlacement) -> None:
-    """Nothing is over-filled in the end, and, where it starts at once, now."""
+    """No node is over-allocated after all evictions, and, if it starts at once, now."""
     for now in (False,) if found.future else (False, True):
         left = {node.number: Left(state, node, now=now) for node in state.nodes.values()}
         for task, group in zip(found.tasks, preemptor.groups(), strict=True):
@@ -141,7 +141,7 @@ def keep_cluster_resources(seed: int) -> None:
 
 
 def something_happens(random: Random, sketch: Sketch, name: str) -> list[int]:
-    """One change of the pool as the fold would make it, and the nodes it is about."""
+    """One random change of the pool, as by the fold; the affected nodes."""
     state = sketch.state
     node = random.choice(list(state.nodes.values()))
     what = random.randrange(6)
@@ -177,7 +177,7 @@ def resources_of(cluster: ClusterResources) -> dict[int, tuple[object, ...]]:
 
 
 def look(cluster: ClusterResources, random: Random) -> list[object]:
-    """What the kept indices say about some needs, and about domains."""
+    """Results of the cached indices for some requirements, and for topology domains."""
     seen: list[object] = []
     for _ in range(3):
         group = random_tasks(random)

@@ -167,17 +167,17 @@ def _operator_requests(random: Random, pool: str, nodes: list[NodeDeclaration], 
         back: RequestBody | None = None
         match random.randrange(5):
             case 0:
-                asked: RequestBody = EvictJob(job=job, reason="by an operator")
+                requested: RequestBody = EvictJob(job=job, reason="by an operator")
             case 1 | 2:
-                asked, back = PauseJob(job=job), ResumeJob(job=job)
+                requested, back = PauseJob(job=job), ResumeJob(job=job)
             case 3:
-                asked = MigrateJob(job=job, node=random.choice([None, node]))
+                requested = MigrateJob(job=job, node=random.choice([None, node]))
             case _:
                 deadline = random.choice([None, 0, 3 * SECOND, 10 * SECOND])
                 mode = random.choice(["graceful", "quick", "fast"])
-                asked = DrainNode.model_validate({"node": node, "mode": mode, "deadline": deadline})
+                requested = DrainNode.model_validate({"node": node, "mode": mode, "deadline": deadline})
                 back = UndrainNode(node=node)
-        posts += _posted(random, pool, at, f"operator-requests-{number}-{job}", asked)
+        posts += _posted(random, pool, at, f"operator-requests-{number}-{job}", requested)
         if back is not None and random.randrange(4):
             posts += _posted(random, pool, at + random.uniform(0.0, 15.0), f"take-back-{number}-{job}", back)
     return posts
@@ -185,8 +185,8 @@ def _operator_requests(random: Random, pool: str, nodes: list[NodeDeclaration], 
 
 def clean_up(pool: str, at: float, nodes: list[str]) -> list[Post]:
     """Final requests: resume and undrain everything, return silent nodes, cancel jobs that can never start."""
-    asked = [UndrainNode(node=node) for node in nodes] + [ResumeJob(job=f"job-{number}") for number in range(MOST_JOBS)]
-    back = [_post(pool, at, f"in-the-end-{number}", body) for number, body in enumerate(asked)]
+    requested = [UndrainNode(node=node) for node in nodes] + [ResumeJob(job=f"job-{number}") for number in range(MOST_JOBS)]
+    back = [_post(pool, at, f"in-the-end-{number}", body) for number, body in enumerate(requested)]
     never = [f"job-{number}" for number in range(MOST_JOBS) if _lacks_secret(number)]
     cancels = [_post(pool, at, f"in-the-end-{job}", CancelJob(job=job)) for job in never]
     return [_post(pool, at, "return-nodes", ReturnNode()), *back, *cancels]
