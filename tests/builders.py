@@ -23,7 +23,7 @@ def group(count: int = 1, gpus: int = 0, cpu: int = 0, gib: int = 0, **rest: obj
     return TaskGroup.model_validate(data)
 
 
-def asking(job: Job) -> Unit:
+def requested_unit(job: Job) -> Unit:
     """The unit that the pending job requests."""
     unit = next_unit(job)
     assert unit is not None

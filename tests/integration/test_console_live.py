@@ -269,15 +269,15 @@ async def test_pages_stay_live_while_a_past_state_is_computed(
         if what == "to_snapshot":
             followed.history.snapshots.forget()  # so that states are computed again
         monkeypatch.setattr(module, what, slowly)
-        asking = asyncio.create_task(console.get("/pools/pool-a/snapshot", seq=seq))
+        pending = asyncio.create_task(console.get("/pools/pool-a/snapshot", seq=seq))
         await asyncio.to_thread(begun.wait, 30)
         world.story.submit("meanwhile", gpus=4, project="blue")
         monkeypatch.setattr(followed.history.snapshots, "wants", lambda *_: False)
         now = world.write()
         await live.until("the page gets the record", at(now))
-        assert not asking.done()
+        assert not pending.done()
         go_on.set()
-        assert (await asking)["seq"] == seq
+        assert (await pending)["seq"] == seq
 
 
 async def test_a_missing_or_unavailable_archive_is_reported(world: World) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from tests.builders import asking
+from tests.builders import requested_unit
 from tests.log_builder import Story
 from tests.property.busy_stories import Busy, busy_steps
 from tests.property.random_stories import Chance, Step, steps
@@ -26,13 +26,13 @@ PARTS = 10  # each takes a minute or two, more on a busy machine
 
 def counted(state: PoolState, job: Job) -> tuple[dict[int, Resources], int | None]:
     """The resources that backfill reserves for the job, and its predicted start."""
-    backfill = Backfill(current_snapshot(state), asking(job), StepBudget(ENOUGH))
+    backfill = Backfill(current_snapshot(state), requested_unit(job), StepBudget(ENOUGH))
     return backfill.reserved, backfill.starts
 
 
 def played(state: PoolState, job: Job) -> tuple[dict[int, Resources], int | None]:
     """The same by simulation: jobs end one after the other until the job fits."""
-    unit, cluster = asking(job), ClusterResources.of(state)
+    unit, cluster = requested_unit(job), ClusterResources.of(state)
     if could_ever_fit(state, job.demand) is not None:
         return {}, None
     before = cluster.mark()

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.builders import GIB, Sketch, asking, group
+from tests.builders import GIB, Sketch, group, requested_unit
 from tests.unit.core_queue.kit import project
 
 from bailiff_core.model.placement_ranges import bits
@@ -110,7 +110,9 @@ def answered(seed: int) -> tuple[Sketch, Job, Proposal]:
     return (
         sketch,
         preemptor,
-        select_victims(SelectionBatch.on(current_snapshot(sketch.state)), asking(preemptor), "preempt", StepBudget(20_000)),
+        select_victims(
+            SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), "preempt", StepBudget(20_000)
+        ),
     )
 
 
@@ -172,7 +174,7 @@ def check_moves(seed: int) -> None:
     moving = sketch.state.policy.preemption.model_copy(update={"max_migrations": None, "actions": ("allocate", "consolidate")})
     sketch.state.policy = sketch.state.policy.model_copy(update={"preemption": moving})
     answer = select_victims(
-        SelectionBatch.on(current_snapshot(sketch.state)), asking(preemptor), "consolidate", StepBudget(20_000)
+        SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), "consolidate", StepBudget(20_000)
     )
     if answer.refused is None and answer.victims:
         assert uses_what_it_may(sketch, preemptor, accepted(sketch, preemptor, answer))
@@ -206,7 +208,9 @@ def test_the_story_a_victim_evicted_for_the_limit_alone_is_neither_reprieved_nor
     preemptor = sketch.job("preemptor", group(gpu_share_bytes=40 * GIB), priority=HIGH)
     preemptor.project = "mine"
     sketch.state.indices.snapshot = None
-    answer = select_victims(SelectionBatch.on(current_snapshot(sketch.state)), asking(preemptor), "preempt", StepBudget(20_000))
+    answer = select_victims(
+        SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), "preempt", StepBudget(20_000)
+    )
     assert [(choice.job, choice.moved_to) for choice in answer.victims] == [("on-small", ()), ("on-tiny", ())], (
         "all of the small device and a GPU are 2 of 1.5; on the large one it would be half a GPU"
     )
@@ -226,5 +230,7 @@ def test_the_story_the_large_device_costs_more_and_is_the_only_one_within_the_li
     preemptor = sketch.job("preemptor", group(gpu_share_bytes=40 * GIB), priority=HIGH)
     preemptor.project = "mine"
     sketch.state.indices.snapshot = None
-    answer = select_victims(SelectionBatch.on(current_snapshot(sketch.state)), asking(preemptor), "preempt", StepBudget(20_000))
+    answer = select_victims(
+        SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), "preempt", StepBudget(20_000)
+    )
     assert [choice.job for choice in answer.victims] == ["on-large"], "all of the small device would be more than the limit"

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.builders import HOUR, MINUTE, Sketch, asking, group
+from tests.builders import HOUR, MINUTE, Sketch, group, requested_unit
 
 from bailiff_core.model.demand import TaskGroup
 from bailiff_core.model.placement_ranges import bits, numbers
@@ -267,7 +267,7 @@ def check(seed: int, action: Action) -> Proposal:
     sketch, preemptor = random_pool(Random(seed), action)
     state = sketch.state
     batch = SelectionBatch.on(current_snapshot(state))
-    answer = select_victims(batch, asking(preemptor), action, StepBudget(20_000))
+    answer = select_victims(batch, requested_unit(preemptor), action, StepBudget(20_000))
     if answer.refused is None and not answer.victims:
         return answer
     model = Model(state, preemptor, action, {name: int(amounts.gpu_milli) for name, amounts in batch.shares.items()})

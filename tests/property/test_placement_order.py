@@ -5,7 +5,7 @@ from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.builders import asking
+from tests.builders import requested_unit
 from tests.property.tiny_pools import Left, count_of, is_shared, part_of, random_tasks, tiny_pool
 
 from bailiff_core.model.demand import JobDemand, TaskGroup
@@ -60,7 +60,7 @@ def test_a_task_gets_the_best_of_all_its_places(seed: int) -> None:
     if is_shared(group):
         group = group.model_copy(update={"gpu_devices": None})
     preemptor.demand = JobDemand(job="preemptor", tasks=(group,), pack=preemptor.demand.pack)
-    found = place_unit(ClusterResources.of(state), asking(preemptor), StepBudget(1000))
+    found = place_unit(ClusterResources.of(state), requested_unit(preemptor), StepBudget(1000))
     best = min(places(state, group, spread=preemptor.demand.pack == "spread"), default=None)
     assert (best is None) == (not isinstance(found, GangPlacement))
     if best is None or not isinstance(found, GangPlacement):

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.builders import Sketch, asking
+from tests.builders import Sketch, requested_unit
 from tests.property.tiny_pools import Left, occupy, placements, random_tasks, stands_together, tiny_pool
 
 from bailiff_core.model.demand import JobDemand
@@ -35,7 +35,7 @@ def check(seed: int, *, topology: bool) -> None:
     state = sketch.state
     cluster = ClusterResources.of(state)
     before = resources_of(cluster)
-    found = place_unit(cluster, asking(preemptor), StepBudget(50_000))
+    found = place_unit(cluster, requested_unit(preemptor), StepBudget(50_000))
     if isinstance(found, NoFit):
         assert resources_of(cluster) == before
         assert found.why
@@ -86,10 +86,10 @@ def test_a_preference_never_keeps_a_job_pending(seed: int) -> None:
     rule = preemptor.demand.topology
     if len(requirements_of(preemptor.demand)) > 1 or rule is None or rule.preferred is None:
         return
-    wish = place_unit(ClusterResources.of(sketch.state), asking(preemptor), StepBudget(50_000))
+    wish = place_unit(ClusterResources.of(sketch.state), requested_unit(preemptor), StepBudget(50_000))
     plain = rule.model_copy(update={"preferred": None})
     preemptor.demand = preemptor.demand.model_copy(update={"topology": plain if plain.required else None})
-    without = place_unit(ClusterResources.of(sketch.state), asking(preemptor), StepBudget(50_000))
+    without = place_unit(ClusterResources.of(sketch.state), requested_unit(preemptor), StepBudget(50_000))
     assert isinstance(wish, GangPlacement) == isinstance(without, GangPlacement)
     if isinstance(wish, GangPlacement) and isinstance(without, GangPlacement):
         assert wish.future <= without.future
@@ -126,7 +126,7 @@ def keep_cluster_resources(seed: int) -> None:
         for job in list(state.jobs.values()):
             if job.tasks and random.random() < 0.3:
                 cluster.evict(whole_job(job))
-        place_unit(cluster, asking(preemptor), StepBudget(100))
+        place_unit(cluster, requested_unit(preemptor), StepBudget(100))
         if random.random() < 0.5:
             cluster.rollback(mark)
         cluster.refresh(state, something_happens(random, sketch, f"new-{number}"))
@@ -200,4 +200,4 @@ def asking_for(group):
     sketch = Sketch()
     job = sketch.job("x", group)
     job.demand = JobDemand(job="x", tasks=(group,))
-    return asking(job)
+    return requested_unit(job)

@@ -4,7 +4,7 @@ import random
 from collections import Counter
 
 import pytest
-from tests.builders import MINUTE, Sketch, asking, group
+from tests.builders import MINUTE, Sketch, group, requested_unit
 
 from bailiff_core.model.proposal import Cost
 from bailiff_core.model.state import Job, OpenRequest
@@ -88,12 +88,14 @@ def test_for_heterogeneous_gangs_the_result_is_the_same_or_a_bound_is_reported(m
     seen: Counter[str] = Counter()
     for seed in range(200):
         sketch, preemptor = gang_of_two_kinds(seed)
-        best = select_victims(SelectionBatch.on(current_snapshot(sketch.state)), asking(preemptor), "preempt", StepBudget(20_000))
+        best = select_victims(
+            SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), "preempt", StepBudget(20_000)
+        )
         monkeypatch.setattr(shortlist, "INITIAL_SIZE", 1)
         monkeypatch.setattr(heterogeneous_gangs, "MIN_ACTIVE_JOBS", 0)
         monkeypatch.setattr(shortlist, "MIN_ACTIVE_JOBS", 0)
         quick = select_victims(
-            SelectionBatch.on(current_snapshot(sketch.state)), asking(preemptor), "preempt", StepBudget(20_000)
+            SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), "preempt", StepBudget(20_000)
         )
         monkeypatch.undo()
         assert quick.refused == best.refused, f"seed {seed}"
@@ -133,7 +135,9 @@ def test_kinds_that_fit_one_by_one_and_not_together_are_refused_by_counting(ones
     preemptor = sketch.job("mixed", group(29, gpus=8), group(ones, gpus=1), priority=30)
     if refused is not None:
         monkeypatch.setattr(heterogeneous_gangs, "search_shortlist", None)  # no candidate is searched
-    answer = select_victims(SelectionBatch.on(current_snapshot(sketch.state)), asking(preemptor), "preempt", StepBudget(20_000))
+    answer = select_victims(
+        SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), "preempt", StepBudget(20_000)
+    )
     assert (answer.refused, answer.explanation.proven) == (refused, True)
     if refused is not None:
         assert answer.would_need.endswith("equivalent to 241 × (1 GPU); with all permitted victims evicted at most 240 fit")

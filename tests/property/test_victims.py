@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.builders import Sketch, asking
+from tests.builders import Sketch, requested_unit
 from tests.property.small_pools import best_set, fits, may_go, random_pool
 from tests.property.test_placement import never_overfills
 from tests.property.victim_worlds import (
@@ -46,14 +46,16 @@ SEEDS = st.integers(0, 2**48)
 
 def answer_for(seed: int, steps: int = 20_000, shuffled: int | None = None) -> Proposal:
     sketch, preemptor = random_pool(Random(seed), shuffled)
-    return select_victims(SelectionBatch.on(current_snapshot(sketch.state)), asking(preemptor), "preempt", StepBudget(steps))
+    return select_victims(
+        SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), "preempt", StepBudget(steps)
+    )
 
 
 def check(seed: int, steps: int) -> Proposal:
     sketch, preemptor = random_pool(Random(seed))
     state = sketch.state
     snapshot = current_snapshot(state)
-    answer = select_victims(SelectionBatch.on(snapshot), asking(preemptor), "preempt", StepBudget(steps))
+    answer = select_victims(SelectionBatch.on(snapshot), requested_unit(preemptor), "preempt", StepBudget(steps))
     best = best_set(state, preemptor)
     if answer.refused is not None:
         assert answer.would_need
@@ -156,7 +158,7 @@ def answer_in_a_world(
     sketch, preemptor = random_world(Random(seed), action)
     snapshot = current_snapshot(sketch.state)
     batch = SelectionBatch.on(snapshot)
-    return sketch, preemptor, batch.shares, select_victims(batch, asking(preemptor), action, StepBudget(steps))
+    return sketch, preemptor, batch.shares, select_victims(batch, requested_unit(preemptor), action, StepBudget(steps))
 
 
 def chosen(state: PoolState, answer: Proposal) -> dict[str, int]:
@@ -257,7 +259,7 @@ def check_moves_in_racks(seed: int) -> Proposal:
     state = sketch.state
     bound = in_racks(random, sketch)
     snapshot = current_snapshot(state)
-    answer = select_victims(SelectionBatch.on(snapshot), asking(preemptor), "consolidate", StepBudget(20_000))
+    answer = select_victims(SelectionBatch.on(snapshot), requested_unit(preemptor), "consolidate", StepBudget(20_000))
     if answer.refused == "impossible":
         assert not within_limits(state, preemptor, {}) or best_moves(state, preemptor, bound) is None
     if answer.victims:

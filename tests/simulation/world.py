@@ -423,10 +423,10 @@ class World:
             self.start(name)
         for machine in self.machines:
             self.start(f"agent-{machine}")
-        asking = asyncio.create_task(client(Client(self.cluster, "client", self.network), self.plan.posts))
+        sending = asyncio.create_task(client(Client(self.cluster, "client", self.network), self.plan.posts))
         watching = asyncio.create_task(operator(Client(self.cluster, "operator", self.network), POOL, self.random))
         await self.inject_faults()
-        await asking
+        await sending
         await asyncio.sleep(max(0.0, LENGTH - self.loop.time()))
         self.network.stopped = True
         self.checker.trace("*** no more faults from here on")
