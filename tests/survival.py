@@ -177,7 +177,7 @@ class Story:
         return self.system.folder / "checkpoints" / self.victim
 
     async def wait_preempted(self) -> None:
-        """Wait until the victim is back in the queue, and the urgent job runs."""
+        """Wait until the victim is requeued, and the urgent job runs."""
         await self.watch.record(JobRequeued, job=self.victim)
         await self.watch.until_running(self.urgent)
 

@@ -90,7 +90,7 @@ async def test_kafka_starts_late_and_goes_away_and_jobs_continue(without_service
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seconds", [20, 180])
-@pytest.mark.parametrize("how", ["stands still", "is killed"])
+@pytest.mark.parametrize("how", ["paused", "killed"])
 async def test_kafka_is_gone_for_a_while_in_the_middle_of_an_eviction(without_services: System, how: str, seconds: int) -> None:
     """Longer than request and session timeouts, and no reason to declare a node lost."""
     system, kafka = without_services, without_services.stack.kafka
@@ -105,9 +105,9 @@ async def test_kafka_is_gone_for_a_while_in_the_middle_of_an_eviction(without_se
         await pool.submit("outage-urgent", pool.until_signalled(), gpus=4, kind="inference")
         pool.keep(*TRAINING, "outage-urgent")
         await pool.record(EvictionStarted)
-    await asyncio.to_thread(kafka.pause if how == "stands still" else kafka.kill)
+    await asyncio.to_thread(kafka.pause if how == "paused" else kafka.kill)
     await asyncio.sleep(seconds)  # the length of the outage
-    await asyncio.to_thread(kafka.resume if how == "stands still" else kafka.start)
+    await asyncio.to_thread(kafka.resume if how == "paused" else kafka.start)
 
     async with system.watch("pool-a") as pool:
         await check_preemption_completes(pool)

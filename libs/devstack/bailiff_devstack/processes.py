@@ -235,7 +235,7 @@ _spawner_lock = threading.Lock()
 
 
 def _on_persistent_thread(start: _Start) -> subprocess.Popen[bytes]:
-    """Start from a thread that lives as long as the process.
+    """Start from a thread that runs until the process exits.
 
     For the kernel, the parent is the *thread* that started the child: a child started from a worker thread (such as
     asyncio.to_thread) would be killed when that thread ends.

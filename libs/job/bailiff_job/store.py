@@ -32,7 +32,7 @@ _drafts = itertools.count()
 
 
 class CheckpointError(Exception):
-    """A checkpoint could not be written or found. The message says what to do."""
+    """A checkpoint could not be written or found. The message has the solution."""
 
 
 class Superseded(CheckpointError):

@@ -38,7 +38,7 @@ Reply = TypeVar("Reply")
 
 
 class _CannotStart(Exception):
-    """The message says why."""
+    """The container cannot be started; the message has the reason."""
 
 
 class _Stopped(Exception):

@@ -42,7 +42,7 @@ _SUPERVISOR = f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from bailiff_nod
 class DockerRuntime(SupervisedRuntime):
     """labels: put on each container besides those of its task. network: as in `docker run --network`.
 
-    devices: records which process uses which device, for simulated ones, which the engine does not know.
+    devices: records which process uses which device, for simulated ones, which the engine does not have.
     """
 
     capabilities = Capabilities(images=True)

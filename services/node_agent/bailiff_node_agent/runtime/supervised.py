@@ -372,7 +372,7 @@ class SupervisedRuntime(ABC):
         return await asyncio.to_thread(stray_processes, self._tasks, self._control_dirs, self.supervisor[-1])
 
     async def _kill_strays(self) -> None:
-        """Kill tasks whose folder was removed: this agent no longer knows them, and their jobs will run elsewhere."""
+        """Kill tasks whose folder was removed: this agent does not track them any more, and their jobs will run elsewhere."""
         killed: set[Process] = set()
         while strays := await self._strays() or [*filter(is_alive, killed)]:
             for process in strays:

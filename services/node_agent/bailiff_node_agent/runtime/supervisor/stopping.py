@@ -9,7 +9,7 @@ from typing import Protocol
 from .host import boottime_us, write_json
 from .processes import descendants, scan, send
 
-AGENT_LEAD_US = 1_000_000  # how much later than the agent, which enforces the same deadlines while it lives
+AGENT_LEAD_US = 1_000_000  # how much later than the agent, which enforces the same deadlines while it runs
 
 
 class Stoppable(Protocol):

@@ -1,4 +1,4 @@
-"""Enforces lease and deadlines, and serves the socket, while a task lives."""
+"""Enforces lease and deadlines, and serves the socket, while a task runs."""
 
 from .host import boottime_us
 from .lease import LEASE_EXPIRED, Lease
