@@ -1,4 +1,4 @@
-"""The query interface under test: the real service in this process, on a real PostgreSQL, and a client of it."""
+"""The query API under test: the real service in this process on a real PostgreSQL, and an HTTP client."""
 
 import contextlib
 import json
@@ -15,7 +15,7 @@ from bailiff_service.metrics import Metrics
 
 
 class Api:
-    """One process of it, and words for what one asks."""
+    """One API process with helpers for requests."""
 
     def __init__(self, dsn: str, **settings: Any) -> None:
         values = {"postgres": dsn, "api_port": 0, "instance": "api", **settings}
@@ -25,12 +25,12 @@ class Api:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["Api"]:
-        """While this lasts."""
+        """Run the service inside the context."""
         async with serving(self.service, lambda: self.service.readiness()["archive"] is None) as self.http:
             yield self
 
     async def get(self, path: str, **parameters: Any) -> Any:
-        """The answer, which must be one."""
+        """The JSON body of a successful response."""
         return await get(self.http, f"/v1{path}", **parameters)
 
     async def refused(self, status: int, path: str, **parameters: Any) -> Any:
@@ -49,7 +49,7 @@ class Api:
 
     @contextlib.asynccontextmanager
     async def stream(self, path: str, last: str | None = None, **parameters: Any) -> AsyncIterator[AsyncIterator["Event"]]:
-        """The events of a stream."""
+        """The events of a stream, in order."""
         headers = {"last-event-id": last} if last is not None else {}
         async with self.http.stream("GET", f"/v1{path}", params=parameters, headers=headers) as answer:
             assert answer.status_code == 200, await answer.aread()
@@ -58,7 +58,7 @@ class Api:
 
 @dataclass(frozen=True)
 class Event:
-    """What a stream said. type: empty where it only said how far it is."""
+    """One event of a stream. type: empty for a position without a record."""
 
     id: str
     type: str
@@ -66,12 +66,12 @@ class Event:
 
     @property
     def place(self) -> tuple[str, int]:
-        """Domain and seq of the record."""
+        """Pool and seq of the record."""
         return self.data["pool"], self.data["seq"]
 
 
 async def events(lines: AsyncIterator[str]) -> AsyncIterator[Event]:
-    """As a browser reads them, those without data included."""
+    """Parse the lines as a browser does; events without data are included."""
     fields: dict[str, str] = {}
     async for line in lines:
         if line:

@@ -1,4 +1,4 @@
-"""An auditor under test: the real service on the bus in memory, and a real PostgreSQL."""
+"""An auditor under test: the real service on the in-memory bus, and a real PostgreSQL."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ POLL_S = 0.02
 
 
 class Log:
-    """A log in memory, one pool, as the topics hold it."""
+    """The topics of one pool on the in-memory bus."""
 
     def __init__(self, pool: str = "pool-a") -> None:
         self.pool, self._time = pool, 1_800_000_000_000_000
@@ -33,16 +33,16 @@ class Log:
         self.cluster.create_topics(1)
 
     def append(self, wires: Iterable[Wire]) -> None:
-        """As a writer would."""
+        """Append the records to the audit topic."""
         for wire in wires:
             self.cluster.store(topics.AUDIT.name, 0, self.pool.encode(), wire.headers, wire.value)
 
     def messages(self) -> list[Message]:
-        """What the partition holds."""
+        """All messages of the audit partition."""
         return self.cluster.messages(topics.AUDIT.name, 0)
 
     def seals(self) -> list[Message]:
-        """What was sealed."""
+        """All messages of the seals topic."""
         return self.cluster.messages(topics.SEALS.name, 0)
 
     def alarms(self) -> list[str]:
@@ -70,7 +70,7 @@ class Auditor:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["Auditor"]:
-        """While this lasts."""
+        """Run the auditor inside the context."""
         work = self.work = asyncio.create_task(self.service.run(self.stop))
         try:
             yield self
@@ -81,7 +81,7 @@ class Auditor:
             await work
 
     async def until(self, what: str, condition: Callable[[], Any]) -> None:
-        """Wait until it is so."""
+        """Wait until the condition holds."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 if self.work.done():
@@ -94,7 +94,7 @@ class Auditor:
                 await asyncio.sleep(POLL_S)
 
     def value(self, metric: str) -> float:
-        """A metric of the pool."""
+        """The value of a metric of this pool."""
         lines = self.metrics.text().decode().splitlines()
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{metric}{{"))
 

@@ -1,7 +1,7 @@
-"""A real browser for stories on the console: Chromium, by Playwright.
+"""A real browser for console tests: Chromium, driven by Playwright.
 
-`BAILIFF_TEST_BROWSER` names it; else the system's is taken, or the one that Playwright downloaded. Where there is none, stories
-that need one are skipped, and say so.
+`BAILIFF_TEST_BROWSER` is its path; by default the system's browser is used, or the one that Playwright downloaded. Without any,
+tests that need one are skipped with a reason.
 """
 
 import os
@@ -33,7 +33,7 @@ def _browser(downloaded: str) -> str:
 
 @asynccontextmanager
 async def chromium() -> AsyncIterator[Browser]:
-    """The browser; closed with all its pages at the end."""
+    """The browser; closed with all its pages after the test."""
     async with async_playwright() as playwright:
         path = _browser(playwright.chromium.executable_path)
         browser = await playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
@@ -44,7 +44,7 @@ async def chromium() -> AsyncIterator[Browser]:
 
 
 async def faults_of_access(page: Page) -> list[str]:
-    """What axe finds against WCAG AA on the page as it is now, a line each."""
+    """Violations of WCAG AA that axe finds on the current page, one line each."""
     await page.evaluate(AXE_SCRIPT)
     found: dict[str, Any] = await page.evaluate("tags => axe.run(document, {runOnly: {type: 'tag', values: tags}})", WCAG_AA)
     return [

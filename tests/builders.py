@@ -23,8 +23,8 @@ def group(count: int = 1, gpus: int = 0, cpu: int = 0, gib: int = 0, **rest: obj
     return TaskGroup.model_validate(data)
 
 
-def asking(job: Job) -> Unit:
-    """What the waiting job wants placed."""
+def requested_unit(job: Job) -> Unit:
+    """The unit that the pending job requests."""
     unit = next_unit(job)
     assert unit is not None
     return unit
@@ -56,7 +56,7 @@ class Sketch:
         return node
 
     def job(self, name: str, *groups: TaskGroup, priority: int = 50, preemptible: bool = True, seq: int | None = None) -> Job:
-        """A job that waits in the queue."""
+        """A pending job in the queue."""
         demand = JobDemand(job=name, tasks=groups or (group(),))
         number = len(self.state.jobs) + 1 if seq is None else seq
         job = Job(name, number, 0, demand, "train", priority, preemptible, True, "0" * 64)
@@ -73,7 +73,7 @@ class Sketch:
         age: int = HOUR,
         preemption: int | None = None,
     ) -> Job:
-        """Put the waiting job on (node name, device numbers) per task."""
+        """Place the pending job: (node name, device numbers) per task."""
         dequeue(self.state, job)
         self.state.active[job.id] = None
         job.phase, job.attempt, job.last_start = phase, 1, None if phase == "reserved" else self.state.now - age
@@ -91,6 +91,6 @@ class Sketch:
         return job
 
     def running(self, name: str, node: str, devices: Sequence[int], **rest: object) -> Job:
-        """A running job of one task that needs just these devices."""
+        """A running job of one task on these devices."""
         phase, age = rest.pop("phase", "running"), rest.pop("age", HOUR)
         return self.at(self.job(name, group(gpus=len(devices)), **rest), (node, devices), phase=phase, age=age)

@@ -16,39 +16,39 @@ from tests.system import _battered_systems, _calm_systems, battered, system  # n
 
 TESTS = Path(__file__).parent
 SHARED = ("_stages", "_calm_systems", "_battered_systems", "kafka")
-"""Running parts that files share. Tests of each are one group, which one worker runs in one go: it starts them once."""
+"""Session fixtures that several files share. The tests of each are one group, run by one worker, so each starts once."""
 SYSTEMS = ("_stages", "_calm_systems", "_battered_systems")
-"""Those that end with their group: Kafka and five services take a sixth of a core even while nobody asks them for anything."""
+"""Fixtures that stop after their group: Kafka and five idle services use a sixth of a core."""
 ORDER = ("chaos", "acceptance", "process", "integration", "contract", "simulation", "fuzz", "property")
-"""Folders in the order in which they begin, before all others: what mostly waits, then what is long, and what is short last."""
+"""Order in which folders start, before all others: tests that mostly wait first, then long ones, short ones last."""
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # services that tests start, hundreds of times, are compiled once
 
-if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # what runs behind a shell's & is deaf to Ctrl-C, and so is what it starts
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a process started with & ignores Ctrl-C, and so do its children
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Group by group, the same whether one worker runs them all or several take a group at a time: see `make test`."""
+    """Order the tests by group, the same for one worker as for several: see `make test`."""
     groups: dict[str, list[pytest.Item]] = {}
     for item in items:
         group = _group(item)
         groups.setdefault(group, []).append(item)
         if getattr(item.config.option, "loadgroup", False):
-            # The mark `xdist_group` does the same, but xdist 3.8 no longer finds where pytest 9.2 keeps the name.
+            # The mark `xdist_group` does the same, but xdist 3.8 does not find the name in pytest 9.2.
             item._id = NodeId.parse(f"{item.nodeid}@{group}")
     items[:] = [item for group in sorted(groups, key=_place) for item in groups[group]]
 
 
 def _group(item: pytest.Item) -> str:
-    """What runs on one worker in one go: a file, or all that use the same running parts."""
+    """The group that one worker runs without interruption: a file, or all tests that use the same session fixture."""
     used = getattr(item, "fixturenames", ())
     return next((name for name in SHARED if name in used), item.path.relative_to(TESTS).as_posix())
 
 
 def _place(group: str) -> int:
-    """Where among all groups it begins."""
+    """Rank of the group in the start order."""
     if group in SHARED:
         return SHARED.index(group)
     folder = group.partition("/")[0]
@@ -57,7 +57,7 @@ def _place(group: str) -> int:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """A system of which no further test follows takes the machine from all others no longer."""
+    """Stop a system after its last test, to free the CPU."""
     following = getattr(nextitem, "fixturenames", ())
     started = getattr(item, "funcargs", {})
     for name in SYSTEMS:
@@ -67,13 +67,13 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.fixture(autouse=True)
 def _logs_as_they_were() -> Iterator[None]:
-    """A test that runs a service or the command in this process sets logging up; the next one begins afresh."""
+    """Restore the logging configuration, which tests of services and commands in this process change."""
     root, aiokafka = logging.getLogger(), logging.getLogger("aiokafka")
     handlers, level, configured = root.handlers[:], root.level, structlog.get_config()
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
-    aiokafka.handlers.clear()  # a fixture of the session may have taken it over before the first test
+    aiokafka.handlers.clear()  # a session fixture may have configured it before the first test
     aiokafka.setLevel(logging.NOTSET)
     aiokafka.propagate = True
     structlog.configure(**configured)

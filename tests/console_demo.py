@@ -1,7 +1,7 @@
-"""`python -m tests.console_demo [--nodes N]`: a whole Bailiff with running jobs, and its console.
+"""`python -m tests.console_demo [--nodes N]`: a complete system with running jobs, and its console.
 
-Real services on a real Kafka, an archive with its query interface, simulated machines. Jobs of several projects run, wait, are
-evicted and come back; one node is drained and one GPU quarantined; with --churn, jobs come and go all the time. Until Ctrl-C.
+Real services on a real Kafka, an archive with the query API, simulated machines. Jobs of several projects run, are pending,
+evicted and resumed; one node is drained and one GPU quarantined; --churn submits further jobs. Runs until Ctrl-C.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def projects(gpus: int) -> list[dict[str, Any]]:
 
 
 class Demo:
-    """The system, and the person who submits to it."""
+    """The system, and a client that submits jobs."""
 
     def __init__(self, folder: Path, nodes: int, say: Callable[[str], None] = print, port: int | None = None) -> None:
         self.nodes, self.gpus, self.say = nodes, nodes * 8, say
@@ -70,14 +70,14 @@ class Demo:
         self._count = 0
 
     def start(self) -> None:
-        """Everything but the story."""
+        """Start all services; submits nothing."""
         self.stack.start()
         self.console.start()
         self.stack.processes.wait_ready(API, timeout_s=60)
 
     @contextlib.asynccontextmanager
     async def client(self) -> AsyncIterator[Client]:
-        """Who asks for things."""
+        """A client for requests."""
         settings = ClientSettings(source="console-demo", actor="demo", cache=self.stack.folder / "cache")
         async with Client.connect(settings, KafkaBus(self.stack.kafka.bootstrap)) as client:
             yield client
@@ -85,7 +85,7 @@ class Demo:
     def job(
         self, project: str, kind: str = "train", gpus: int = 1, tasks: int = 1, run_for: float | None = None, name: str = ""
     ) -> SubmitJob:
-        """A simulated job that takes steps and saves checkpoints."""
+        """A simulated job that reports steps and saves checkpoints."""
         self._count += 1
         env = {"BAILIFF_SIM_CHECKPOINTS": "2:1"}
         if run_for is not None:
@@ -98,22 +98,22 @@ class Demo:
         return SubmitJob(demand=demand, spec=JobSpec(command=("true",), env=env, runtime="simulated"))
 
     def some(self, gpus: int) -> list[SubmitJob]:
-        """Training of all teams on about so many GPUs."""
+        """Training jobs of all teams on about this number of GPUs."""
         found, left = [], gpus
         while left > 0:
             size = min(left, self.random.choice((1, 1, 2, 2, 4, 8)))
             tasks = 2 if size == 8 and self.nodes > 4 and self.random.random() < 0.3 else 1
             project = self.random.choice(("research-language", "research-vision", "product-batch", "guests"))
-            kind = self.random.choice(("train", "train", "train", "interactive"))  # what may use more than its project's quota
+            kind = self.random.choice(("train", "train", "train", "interactive"))  # classes that may exceed the project's quota
             found.append(self.job(project, kind, size, tasks))
             left -= size * tasks
         return found
 
     async def play(self, client: Client) -> None:
-        """Fill the pool, let somebody preempt, drain a node, lose a GPU; some wait in the end."""
+        """Fill the pool, preempt, drain a node, quarantine a GPU; some jobs stay pending."""
         await self._until(client, "all nodes have joined", lambda state: len(state.nodes) == self.nodes)
         self.say(f"• filling {self.gpus} GPUs")
-        talker = JobSpec(command=("sh", "-c", "n=0; while :; do n=$((n+1)); echo step $n of a job that talks; sleep 1; done"))
+        talker = JobSpec(command=("sh", "-c", "n=0; while :; do n=$((n+1)); echo step $n; sleep 1; done"))
         demand = JobDemand(
             job="talks", tasks=(TaskGroup(gpu_milli=1000, cpu_milli=1000, memory_bytes=GIB),), priority_class="inference",
             project="product-serving", user="ada", grace=5 * SECOND,
@@ -122,13 +122,13 @@ class Demo:
         jobs = [SubmitJob(demand=demand, spec=talker), leaks, *self.some(self.gpus - 2)]
         await client.requests(POOL, jobs)
         await self._until(client, "the pool is busy", lambda state: self._held(state) >= self.gpus * 9 // 10)
-        self.say("• serving preempts training; others wait")
+        self.say("• serving preempts training; other jobs are pending")
         await client.requests(POOL, [self.job("product-serving", "inference", 4, name=f"serve-{n}") for n in range(1, 3)])
         await client.requests(POOL, self.some(max(8, self.gpus // 8)))
         await self._until(
             client, "serving runs", lambda state: "serve-1" in state.jobs and state.jobs["serve-1"].phase == "running"
         )
-        self.say("• one GPU does not come free, one node is drained")
+        self.say("• one GPU is quarantined, one node is drained")
         job = (await client.projection(POOL)).state.jobs["leaks"]
         if job.tasks:
             node = f"node-{job.tasks[0].node}"
@@ -141,7 +141,7 @@ class Demo:
             await client.request(POOL, DrainNode(node=f"node-{self.nodes - 1}", mode="quick", reason="new driver"))
 
     async def churn(self, client: Client, a_second: float) -> None:
-        """Jobs that come and go, for ever."""
+        """Submit jobs continuously."""
         while True:
             began = time.monotonic()
             batch = max(1, round(a_second))
@@ -162,7 +162,7 @@ class Demo:
         deadline = time.monotonic() + PATIENCE_S
         while POOL not in await client.pools() or not condition((await client.projection(POOL)).state):
             if time.monotonic() > deadline:
-                raise TimeoutError(f"waited {PATIENCE_S:g} s in vain until {what}")
+                raise TimeoutError(f"timed out after {PATIENCE_S:g} s: {what}")
             await asyncio.sleep(LOOK_S)
 
     def _held(self, state: PoolState) -> int:
@@ -174,7 +174,7 @@ async def _play(demo: Demo, churn: float) -> None:
         await demo.play(client)
         demo.console.wait_ready()
         print(f"\nThe console: {demo.console.address}/{POOL}\nThe archive: {demo.stack.api}\nKafka: {demo.stack.kafka.bootstrap}")
-        print("Ctrl-C ends all of it.", flush=True)
+        print("Ctrl-C stops everything.", flush=True)
         if churn > 0:
             await demo.churn(client, churn)
         await asyncio.Event().wait()
@@ -184,10 +184,10 @@ def main() -> None:
     """Until Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m tests.console_demo")
     parser.add_argument("--nodes", type=int, default=4, help="machines of eight GPUs (default 4; 1000 is fine)")
-    parser.add_argument("--churn", type=float, default=0.2, help="jobs a second that come and go (default 0.2; 0: none)")
-    parser.add_argument("--port", type=int, default=None, help="of the console (default: a free one)")
+    parser.add_argument("--churn", type=float, default=0.2, help="jobs submitted per second (default 0.2; 0: none)")
+    parser.add_argument("--port", type=int, default=None, help="port of the console (default: a free one)")
     options = parser.parse_args()
-    for number in (signal.SIGTERM, signal.SIGINT):  # a shell that put it into the background has made SIGINT be ignored
+    for number in (signal.SIGTERM, signal.SIGINT):  # a shell makes background processes ignore SIGINT
         signal.signal(number, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="bailiff-console-demo-") as folder, contextlib.suppress(KeyboardInterrupt):
         demo = Demo(Path(folder), options.nodes, lambda text: print(text, flush=True), options.port)

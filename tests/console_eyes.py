@@ -15,21 +15,21 @@ expect.set_options(timeout=PATIENCE_MS)
 
 HOSTILE = "<img src=x onerror=\"window.pwned='img'\"><script>window.pwned='script'</script>"
 LINK = "javascript:window.pwned='link'"
-# Chromium gives text a style that it replaces in an editor all at once; the policy stops that, and nothing is lost.
+# Chromium sets a style attribute on text replaced in an editor; the policy blocks it, without effect on the page.
 WATCH = """
-Object.defineProperty(window, 'pwned', { set: how => console.error('A script ran that is not ours: ' + how) });
+Object.defineProperty(window, 'pwned', { set: how => console.error('A foreign script ran: ' + how) });
 document.addEventListener('securitypolicyviolation', event => {
   const { violatedDirective: directive, blockedURI } = event;
-  if (directive !== 'style-src-attr') console.error('The policy stopped something: ' + directive + ' ' + blockedURI);
+  if (directive !== 'style-src-attr') console.error('The content security policy blocked: ' + directive + ' ' + blockedURI);
 });
 """
 AWAY = ("Failed to load resource", "ERR_", "Content Security Policy")
-"""Errors that Chromium writes by itself: the page reports unavailable services, and WATCH reports what the policy stopped."""
+"""Errors that Chromium writes by itself: the page reports unavailable services, and WATCH reports what the policy blocked."""
 
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """All services, the archive with its query interface, and the console; one machine of eight GPUs."""
+    """All services, the archive with the query API, and the console; one machine of eight GPUs."""
     plan = Plan(archive=True, api=True, console=True, env={"BAILIFF_SEAL_SECONDS": "1"})
     with Stack(tmp_path_factory.mktemp("console"), plan, progress=print) as stack:
         stack.processes.wait_ready(API, CONSOLE, timeout_s=PATIENCE_S)
@@ -38,15 +38,15 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 @pytest.fixture
 async def page(stack: Stack) -> AsyncIterator[Page]:
-    """A page of a laptop.
+    """A page at laptop size.
 
-    It fails the test if it asks another server for anything, writes an error to its console, asks something in a dialog of the
-    browser's, or ran a script that is not its own or tried to.
+    The test fails if the page sends a request to another server, logs an error, opens a browser dialog, or runs or tries to
+    run a foreign script.
     """
     elsewhere: list[str] = []
     errors: list[str] = []
 
-    def asked(request: Request) -> None:
+    def requested(request: Request) -> None:
         if not request.url.startswith((stack.console, "data:", "blob:")):
             elsewhere.append(request.url)
 
@@ -59,7 +59,7 @@ async def page(stack: Stack) -> AsyncIterator[Page]:
         context.set_default_timeout(PATIENCE_MS)
         await context.add_init_script(WATCH)
         page = await context.new_page()
-        page.on("request", asked)
+        page.on("request", requested)
         page.on("console", on_message)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("dialog", lambda dialog: errors.append(f"a dialog: {dialog.message}"))
@@ -70,7 +70,7 @@ async def page(stack: Stack) -> AsyncIterator[Page]:
 
 
 class Seeing:
-    """A person before the page."""
+    """Helpers for a page: navigate, read, act."""
 
     def __init__(self, page: Page, address: str) -> None:
         self.page, self.address = page, address
@@ -80,15 +80,15 @@ class Seeing:
         await self.page.goto(self.address + path)
 
     async def text(self, words: str) -> None:
-        """Wait until it can be read."""
+        """Wait until this text is visible."""
         await expect(self.page.get_by_text(words).first).to_be_visible()
 
     async def state(self, word: str) -> None:
-        """Wait until the job whose page this is, is so."""
+        """Wait until the page's job shows this state."""
         await expect(self.page.locator("main .badge").first).to_contain_text(word)
 
     async def submit(self, yaml: str, outcome: str) -> None:
-        """Write a job, see what would come of it, send it."""
+        """Enter a job, check its preview, submit it."""
         await self.open(f"/{POOL}/submit")
         await self.page.get_by_role("button", name="YAML").click()
         await self.page.locator(".cm-content").fill(yaml)
@@ -97,12 +97,12 @@ class Seeing:
         await self.page.wait_for_url(f"**/{POOL}/jobs/*")
 
     async def act(self, action: str) -> None:
-        """One of the job's buttons: look at what it will cause, then do it."""
+        """Press one of the job's buttons, check the preview, then confirm."""
         await self.page.locator(".actions").get_by_role("button", name=action, exact=True).click()
         await self.sent(action)
 
     async def sent(self, action: str) -> None:
-        """The dialog's own button, and admission's answer."""
+        """Press the dialog's button and wait for admission's reply."""
         dialog = self.page.get_by_role("dialog")
         await dialog.get_by_text("Effects").wait_for()
         await dialog.get_by_role("button", name=action, exact=True).click()
@@ -110,7 +110,7 @@ class Seeing:
         await dialog.get_by_role("button", name="Close").last.click()
 
     async def accessible(self, what: str) -> None:
-        """In both colour schemes."""
+        """Check with axe, in both colour schemes."""
         for scheme in ("dark", "light"):
             await self.page.emulate_media(color_scheme=scheme)
             found = await faults_of_access(self.page)

@@ -5,7 +5,7 @@ from typing import Any
 from playwright.async_api import Page
 from playwright.async_api import TimeoutError as NeverCame
 
-# The editor lives in a shadow root, and a ring may be around what belongs to the focused element instead of itself.
+# The editor is in a shadow root, and the focus ring may be drawn on a neighbour of the focused element.
 AT = """
 () => {
   let at = document.activeElement;
@@ -30,24 +30,24 @@ class Keys:
         self.page = page
 
     async def press(self, key: str) -> None:
-        """As in `Enter`."""
+        """Press a key, such as `Enter`."""
         await self.page.keyboard.press(key)
 
     async def type(self, text: str) -> None:
-        """Into what has the focus."""
+        """Type into the focused element."""
         await self.page.keyboard.type(text)
 
     async def at(self) -> dict[str, Any]:
-        """What has the focus: its name and tag. Raises `AssertionError` where a person would not see that it has it."""
+        """Name and tag of the focused element. Raises `AssertionError` if its focus is not visible."""
         try:
             await self.page.wait_for_function(f"() => ({AT})().seen")
         except NeverCame:
-            raise AssertionError(f"the focus cannot be seen: {await self.page.evaluate(AT)}") from None
+            raise AssertionError(f"the focus is not visible: {await self.page.evaluate(AT)}") from None
         found: dict[str, Any] = await self.page.evaluate(AT)
         return found
 
     async def go_to(self, name: str, tag: str) -> None:
-        """Tab until it has the focus; wherever that comes on the way, it can be seen."""
+        """Tab until it has the focus; the focus must be visible at every stop."""
         passed = []
         for _ in range(MOST):
             await self.press("Tab")
@@ -55,4 +55,4 @@ class Keys:
             passed.append(f"{at['tag']} {at['name'][:40]!r}")
             if at["tag"] == tag and at["name"].startswith(name):
                 return
-        raise AssertionError(f"Tab does not come to the {tag} {name!r}, but to " + ", ".join(passed))
+        raise AssertionError(f"Tab does not reach the {tag} {name!r}; it reaches " + ", ".join(passed))

@@ -22,7 +22,7 @@ CONSOLE = "console"
 
 
 class ConsoleProcess:
-    """`python -m bailiff_console` on this stack's Kafka, with its query interface where the plan has one."""
+    """`python -m bailiff_console` on this stack's Kafka, with the query API if the plan has it."""
 
     def __init__(self, stack: Stack, port: int | None = None, **env: str) -> None:
         self.stack, self.port, self.env = stack, port or free_port(), env
@@ -30,11 +30,11 @@ class ConsoleProcess:
 
     @property
     def address(self) -> str:
-        """Where the page is."""
+        """The URL of the console."""
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """For the first time, or again. Does not wait until it is ready."""
+        """Start or restart. Does not wait until it is ready."""
         archive = {"BAILIFF_API": self.stack.api} if self.stack.plan.api else {}
         env = {**self.stack.environment(CONSOLE, self._http), **archive, "BAILIFF_CONSOLE_PORT": str(self.port), **self.env}
         self.stack.processes.start(
@@ -42,7 +42,7 @@ class ConsoleProcess:
         )
 
     def wait_ready(self) -> None:
-        """Until it follows every pool."""
+        """Wait until it follows every pool."""
         self.stack.processes.wait_ready(CONSOLE, timeout_s=PATIENCE_S)
 
     def kill(self) -> None:
@@ -51,7 +51,7 @@ class ConsoleProcess:
 
 
 class ClientState:
-    """What one page has heard, made into what it shows: rows set and gone, in the order in which they came."""
+    """The state of one page, from the events that it received: rows set and removed, in order."""
 
     def __init__(self) -> None:
         self.snapshot: dict[str, Any] = {}
@@ -84,7 +84,7 @@ class ClientState:
             self.snapshot[part] |= rows
         for part, names in data["removed"].items():
             for each in names:
-                self.snapshot[part].pop(each, None)  # of what came and went in one change a page has never heard
+                self.snapshot[part].pop(each, None)  # a row added and removed within one change is not sent
         self.events += data.get("events", [])
         for member in ("seq", "time", "pool", "queue", "classes"):
             if member in data:
@@ -92,7 +92,7 @@ class ClientState:
 
 
 class StreamClient:
-    """A page that is open."""
+    """The stream of an open page."""
 
     def __init__(self, lines: AsyncIterator[str], client_state: ClientState) -> None:
         self._lines, self.client_state = lines, client_state
@@ -111,14 +111,14 @@ class StreamClient:
         raise ConnectionError("the stream ended")
 
     async def until(self, what: str, condition: Any, within_s: float = PATIENCE_S) -> None:
-        """Take events until it is so."""
+        """Take events until the condition holds."""
         try:
             async with asyncio.timeout(within_s):
                 while not condition(self.client_state):
                     await self.next()
         except TimeoutError:
             raise AssertionError(
-                f"waited {within_s:g} s in vain until {what}; at {self.client_state.last}: {self.client_state.state}"
+                f"timed out after {within_s:g} s: {what}; at {self.client_state.last}: {self.client_state.state}"
             ) from None
 
 
@@ -126,7 +126,7 @@ class StreamClient:
 async def page(
     client: httpx.AsyncClient, pool: str, show: str = "nodes,jobs,projects,queue,events", client_state: ClientState | None = None
 ) -> AsyncIterator[StreamClient]:
-    """Open a page, or with what was heard before: open it again."""
+    """Open a page; with `client_state`, reconnect it."""
     headers = {"last-event-id": client_state.last} if client_state is not None and client_state.last else {}
     async with client.stream("GET", f"/api/pools/{pool}/live", params={"include": show}, headers=headers, timeout=None) as answer:
         assert answer.status_code == 200, await answer.aread()
@@ -134,14 +134,14 @@ async def page(
 
 
 async def sign_in(client: httpx.AsyncClient) -> dict[str, str]:
-    """As the one person of a console on this machine. The headers for whatever this person asks for."""
+    """Sign in as the single user of a local console. Returns the headers for its requests."""
     answer = await client.get("/auth/sign-in")
     assert answer.status_code == 303, answer.text
     return {"x-csrf-token": (await client.get("/api/me")).json()["csrf"]}
 
 
 class Console:
-    """The real service in this process, on buses that the test gives it."""
+    """The real service in this process, on the test's buses."""
 
     def __init__(self, bus: Bus, watch: Bus, folder: Path, **settings: Any) -> None:
         values = {"console_port": 0, "state_dir": folder, "instance": CONSOLE, **settings}
@@ -150,17 +150,17 @@ class Console:
 
     @asynccontextmanager
     async def running(self, *pools: str) -> AsyncIterator["Console"]:
-        """While this lasts; from when it follows these."""
+        """Run the console inside the context, once it follows these pools."""
         async with serving(self.service, lambda: all(self.follows(pool) for pool in pools)) as self.http:
             await sign_in(self.http)
             yield self
 
     def follows(self, pool: str) -> bool:
-        """Whether it has read this pool's log to its end."""
+        """Whether it has read this pool's log to the end."""
         return any(each.name == pool and each.ready for each in self.service.pools.all())
 
     async def get(self, path: str, **parameters: Any) -> Any:
-        """The answer, which must be one."""
+        """The JSON body of a successful response."""
         return await get(self.http, f"/api{path}", **parameters)
 
     async def refused(self, status: int, path: str, **parameters: Any) -> Any:

@@ -1,7 +1,7 @@
 """`python -m tests.console_pictures [--at ADDRESS]`: the pictures of docs/how-to/console.md, taken from the real page.
 
-A whole Bailiff with something going on (tests/console_demo) is started for them; --at takes them from one that runs already. A
-picture that is too large for the repository, or of a page that shows a failure, is an error.
+Starts a system with running jobs (tests/console_demo), or with --at uses one that runs already. A picture that is too large for
+the repository, or of a page that shows a failure, is an error.
 """
 
 import argparse
@@ -31,7 +31,7 @@ Prepare = Callable[[Page], Awaitable[object]]
 
 
 async def archived(page: Page, what: str) -> list[dict[str, Any]]:
-    """Items of the archive, asked for as a page asks for them."""
+    """Items of the archive, requested as a page requests them."""
     answer = await page.request.get(f"/api/archive/pools/{POOL}/{what}")
     assert answer.ok, await answer.text()
     items: list[dict[str, Any]] = (await answer.json())["items"]
@@ -39,43 +39,43 @@ async def archived(page: Page, what: str) -> list[dict[str, Any]]:
 
 
 async def preemption(page: Page) -> dict[str, Any]:
-    """An eviction for the sake of serving whose job is back, or at least one that was carried out."""
+    """An eviction for the urgent class whose victim has resumed, or else any finished one."""
     for _ in range(120):
         found = await archived(page, "evictions?reason=preemption&limit=100")
         carried = [each for each in found if "released" in each["stages"]]
         if carried:
             return max(carried, key=lambda each: ("resumed" in each["stages"], each["for_job"] == "serve-1", each["gpus"]))
         await asyncio.sleep(0.5)
-    raise TimeoutError("nobody was evicted")
+    raise TimeoutError("no job was evicted")
 
 
 async def choose_a_job(page: Page) -> None:
-    """A GPU of the map is pointed at: its tip shows."""
+    """Hover over a GPU of the map, so that its tooltip is shown."""
     await page.locator(".map-frame").hover(position={"x": 150, "y": 190})
 
 
 async def open_first(page: Page) -> None:
-    """What would free the first that waits."""
+    """Open what would unblock the first pending job."""
     await page.get_by_role("button", name="What would unblock it?").first.click()
     await page.locator(".explanation").first.wait_for()
 
 
 async def verify(page: Page) -> None:
-    """The proof, computed in the page; then back to its top."""
+    """Verify the record in the page, then scroll to the top."""
     await page.get_by_role("button", name="Verify this record").click()
     await expect(page.locator(".verdict")).to_contain_text("✓", timeout=PATIENCE_MS)
     await page.evaluate("scrollTo(0, 0)")
 
 
 async def write(page: Page) -> None:
-    """A job as YAML, and the plan beside it."""
+    """Enter a job as YAML, with its preview beside it."""
     await page.get_by_role("button", name="YAML").click()
     await page.locator(".cm-content").fill(URGENT)
     await page.locator(".plan[aria-busy=false] .computed").wait_for()
 
 
 def make_small(file: Path) -> None:
-    """The picture with its 256 most frequent colours: areas stay as they are, the edges of letters lose nothing to be seen."""
+    """Reduce the picture to its 256 most frequent colours, without a visible difference."""
     with Image.open(file) as picture:
         seen = np.asarray(picture.convert("RGB"), dtype=np.int64)
     codes, where, often = np.unique(seen @ (1 << 16, 1 << 8, 1), return_inverse=True, return_counts=True)
@@ -96,7 +96,7 @@ class Camera:
     async def take(
         self, name: str, path: str, ready: str, prepare: Prepare | None = None, dark: bool = False, size: tuple[int, int] = LAPTOP
     ) -> None:
-        """ready: a selector of what has to be there first."""
+        """ready: a selector that must match first."""
         async with await self.browser.new_context(
             base_url=self.address, viewport={"width": size[0], "height": size[1]}, color_scheme="dark" if dark else "light",
             reduced_motion="reduce",
@@ -117,11 +117,11 @@ class Camera:
         kilobytes = file.stat().st_size / 1000
         print(f"{file.name}: {kilobytes:.0f} kB", flush=True)
         assert file.stat().st_size <= LARGEST_BYTES, (
-            f"{file.name} has {kilobytes:.0f} kB; at most {LARGEST_BYTES / 1000:.0f} may be"
+            f"{file.name} has {kilobytes:.0f} kB, the limit is {LARGEST_BYTES / 1000:.0f}"
         )
 
     async def all(self) -> None:
-        """One for each page, and the pool also in the dark and on a phone."""
+        """One picture per page; the pool also in the dark scheme and at phone size."""
         async with await self.browser.new_context(base_url=self.address) as context:
             page = await context.new_page()
             await page.goto(f"/{POOL}")  # which signs in
@@ -154,8 +154,8 @@ async def _stage_and_take(demo: Demo, folder: Path) -> None:
 def main() -> None:
     """Once."""
     parser = argparse.ArgumentParser(prog="python -m tests.console_pictures")
-    parser.add_argument("--at", metavar="ADDRESS", help="of a console that shows a demo already, such as http://127.0.0.1:8640")
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="where to (default docs/pictures)")
+    parser.add_argument("--at", metavar="ADDRESS", help="URL of a console that runs already, such as http://127.0.0.1:8640")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="target folder (default docs/pictures)")
     options = parser.parse_args()
     if options.at:
         return asyncio.run(_take(options.at, options.folder))

@@ -18,33 +18,36 @@ from bailiff_core.records.payload import Decision
 from bailiff_core.scheduling_snapshot import current_snapshot
 
 
-def no_device_over_its_whole(state: PoolState) -> None:
-    """Tasks that a device is allocated to, or reserved for, take at most all of it together; evicted tasks do not count."""
-    for book, states in (("held", ("starting", "running", "exited")), ("promised", ("reserved",))):
+def no_device_over_allocated(state: PoolState) -> None:
+    """Tasks that a device is allocated to, or reserved for, use at most the whole device; evicted tasks do not count."""
+    for kind, states in (("allocated", ("starting", "running", "exited")), ("reserved", ("reserved",))):
         taken: dict[tuple[int, int], Fraction] = {}
-        for job, task in standing(state):
+        for job, task in tasks_with_resources(state):
             if task.state in states:
                 for number, part in parts_of(state, job, task).items():
                     at = (task.node, number)
                     taken[at] = taken.get(at, Fraction(0)) + part
-                    assert taken[at] <= 1, f"device {number} of node {task.node} is {book} {taken[at]} times, by {job.id} too"
+                    assert taken[at] <= 1, f"device {number} of node {task.node} is {kind} {taken[at]} times, by {job.id} too"
     staying: dict[tuple[int, int], Fraction] = {}
-    for job, task in standing(state):
-        if task.state == "reserved" or not is_leaving(job, task):
+    for job, task in tasks_with_resources(state):
+        if task.state == "reserved" or not is_releasing(job, task):
             for number, part in parts_of(state, job, task).items():
                 staying[task.node, number] = staying.get((task.node, number), Fraction(0)) + part
     for at, part in staying.items():
-        if any(task.state == "reserved" and task.node == at[0] and task.devices >> at[1] & 1 for _, task in standing(state)):
-            assert part <= 1, f"{at} is promised, and those who stay leave less than that: {part}"
+        if any(
+            task.state == "reserved" and task.node == at[0] and task.devices >> at[1] & 1
+            for _, task in tasks_with_resources(state)
+        ):
+            assert part <= 1, f"{at} is reserved, and with the tasks that are not evicted it is used {part} times"
 
 
-def standing(state: PoolState) -> list[tuple[Job, Task]]:
+def tasks_with_resources(state: PoolState) -> list[tuple[Job, Task]]:
     """All tasks with allocated or reserved resources, reservations of relocated jobs included."""
     return [(job, task) for job in state.jobs.values() for task in (*job.tasks, *job.reservation) if task.state != "released"]
 
 
 def parts_of(state: PoolState, job: Job, task: Task) -> dict[int, Fraction]:
-    """How much of each device the task takes."""
+    """The part of each device that the task uses."""
     group, devices = job.group(task.index), state.nodes[task.node].devices
     whole = group.gpu_share_milli is None and group.gpu_share_bytes is None
     return {
@@ -53,53 +56,53 @@ def parts_of(state: PoolState, job: Job, task: Task) -> dict[int, Fraction]:
     }
 
 
-def no_bad_device_is_promised(state: PoolState) -> None:
+def no_bad_device_is_reserved(state: PoolState) -> None:
     """No device that was not seen free, or that is broken, is reserved (§8.7)."""
-    for job, task in standing(state):
+    for job, task in tasks_with_resources(state):
         node = state.nodes[task.node]
         if task.state == "reserved":
             bad = node.quarantined | ~node.capacity.devices
-            assert not task.devices & bad, f"{job.id} is promised {bits(task.devices & bad)} of {node.name}"
+            assert not task.devices & bad, f"{bits(task.devices & bad)} of {node.name} are reserved for {job.id}"
 
 
 def sums_by_node(state: PoolState) -> dict[int, tuple[Resources, Resources, Resources]]:
-    """What the tasks on each node add up to: held, releasing, reserved."""
+    """Sums over the tasks on each node: allocated, releasing, reserved."""
     found = {number: (Resources(), Resources(), Resources()) for number in state.nodes}
-    for job, task in standing(state):
+    for job, task in tasks_with_resources(state):
         held, releasing, reserved = found[task.node]
         amount = task_resources(state.nodes[task.node], job.group(task.index), task.devices)
         if task.state == "reserved":
             add(reserved, *amount)
             continue
         add(held, *amount)
-        if is_leaving(job, task):
+        if is_releasing(job, task):
             add(releasing, *amount)
     return found
 
 
 def sums_recompute(state: PoolState) -> None:
-    """`held`, `releasing` and `reserved` of every node are the sums over its tasks."""
+    """`allocated`, `releasing` and `reserved` of every node are the sums over its tasks."""
     found = sums_by_node(state)
     for number, node in state.nodes.items():
         assert (node.allocated, node.releasing, node.reserved) == found[number], f"sums of {node.name}"
 
 
-def is_leaving(job: Job, task: Task) -> bool:
-    """Whether the room that the task holds may be counted on: by the job's eviction, its own, or because it ended."""
+def is_releasing(job: Job, task: Task) -> bool:
+    """Whether the task's resources count as releasing: its job or the task is being evicted, or it has exited."""
     evictions = [eviction for eviction in (job.eviction, task.eviction) if eviction is not None]
     gone = task.state == "exited" or any(eviction.cancel_seq is None for eviction in evictions)
     return gone and not any(eviction.stuck for eviction in evictions)
 
 
-def nothing_over_filled(state: PoolState) -> None:
-    """No node that stayed as it was holds more than it has."""
+def no_node_over_allocated(state: PoolState) -> None:
+    """No node has more allocated than its capacity."""
     for node in state.nodes.values():
         assert node.allocated.cpu_milli <= node.capacity.cpu_milli, node.name
         assert node.allocated.memory_bytes <= node.capacity.memory_bytes, node.name
         assert node.allocated.slots <= node.capacity.slots, node.name
 
 
-def the_snapshot_is_true(state: PoolState) -> None:
+def cached_snapshot_is_current(state: PoolState) -> None:
     """Free resources and use of projects, kept from cycle to cycle, equal those computed from the whole state."""
     snapshot = current_snapshot(state)
     fresh = ClusterResources.of(state)
@@ -109,7 +112,7 @@ def the_snapshot_is_true(state: PoolState) -> None:
 
 
 def every_job_in_one_index(state: PoolState) -> None:
-    """Queue, active (with its parts) and ended name each job exactly once, where its phase says."""
+    """Queue, active (with its subsets) and ended contain each job exactly once, according to its phase."""
     for name, job in state.jobs.items():
         where = {
             "queue": state.queue.count(name),
@@ -142,9 +145,9 @@ def lacks_surplus(job: Job) -> bool:
 
 
 def gangs_are_whole(state: PoolState) -> None:
-    """A job has all that it needs, or nothing; and none keeps running beside a member that failed, unless it is leaving.
+    """A job has its minimum of tasks, or none; and no task runs beside a failed one, unless it is being evicted.
 
-    Who lacks a member that it needs is noted as stale.
+    A job below its minimum is marked as stale.
     """
     for job in state.jobs.values():
         if job.phase in ("pending", "paused", *ENDED):
@@ -154,39 +157,39 @@ def gangs_are_whole(state: PoolState) -> None:
         assert indices == sorted(set(indices)), job.id
         states = {task.state for task in job.tasks}
         assert job.phase != "reserved" or states == {"reserved"}, f"{job.id} is {job.phase}: {states}"
-        assert job.phase != "evicting" or "reserved" not in states, f"{job.id} leaves and is promised room"
-        assert states != {"released"}, f"{job.id} is over and not closed"
+        assert job.phase != "evicting" or "reserved" not in states, f"{job.id} is being evicted and has a reservation"
+        assert states != {"released"}, f"all tasks of {job.id} are released, and it is not closed"
         if job.phase == "evicting" or not states & {"starting", "running"}:
             continue
         here = [t for t in job.tasks if t.eviction is None and t.state in ("starting", "running", "reserved")]
         finished = any(t.exit_code == 0 for t in job.tasks)
-        assert core_complete(job, here) or finished or job.stale_since is not None, f"half of {job.id} runs on"
+        assert core_complete(job, here) or finished or job.stale_since is not None, f"{job.id} runs incomplete"
         grace = state.rules.protections.stale_gang
-        assert grace != 0 or finished or core_complete(job, here), f"half of {job.id} runs on"
+        assert grace != 0 or finished or core_complete(job, here), f"{job.id} runs incomplete"
         failed = [t for t in job.tasks if t.state in ("exited", "released") and t.eviction is None and t.exit_code]
-        assert not failed or job.phase not in ("starting", "running"), f"half of {job.id} runs on"
+        assert not failed or job.phase not in ("starting", "running"), f"{job.id} runs incomplete"
 
 
 def evictions_have_reasons(state: PoolState) -> None:
-    """Whoever is leaving has an eviction, and one for a plan has the plan, is spared, or cannot go back."""
+    """An evicted job has an eviction; one for a preemption is in that preemption, is cancelled, or has started."""
     for job in state.jobs.values():
         assert (job.phase == "evicting") == (job.eviction is not None), f"{job.id} is {job.phase}: {job.eviction}"
         for entry in evictions_of(job):
             eviction = entry.eviction
             if eviction.cause != "preemption" or eviction.started_seq is not None:
                 continue
-            assert eviction.preemption in state.preemptions, f"{job.id} waits to be evicted for a plan that is gone"
+            assert eviction.preemption in state.preemptions, f"{job.id} is being evicted for a preemption that has ended"
             assert job.id in state.preemptions[eviction.preemption].victims
 
 
 def reservations_belong_to_evicted_jobs(state: PoolState) -> None:
     """Only a job that is being evicted, or a member of one, has a reservation beside its tasks, and only until it expires."""
     for job in state.jobs.values():
-        assert not job.reservation or job.reservation_until is not None, f"a place is kept for {job.id} for ever"
+        assert not job.reservation or job.reservation_until is not None, f"the reservation of {job.id} has no expiry"
         for place in job.reservation:
             member = job.task(place.index)
-            leaves = job.phase == "evicting" or (member is not None and member.eviction is not None)
-            assert leaves, f"{job.id} is {job.phase}, and another place is kept for its task {place.index}"
+            evicted = job.phase == "evicting" or (member is not None and member.eviction is not None)
+            assert evicted, f"{job.id} is {job.phase}, and its task {place.index} has a reservation elsewhere"
 
 
 def run_limits_are_those_of_running_jobs(state: PoolState) -> None:
@@ -207,67 +210,67 @@ def preemptions_have_preemptors(state: PoolState) -> None:
 
 
 def requests_are_open(state: PoolState) -> None:
-    """The preemptors of a selection are known, and it has at least one."""
+    """A selection has at least one request, and no preemptor has ended."""
     if state.selection is None:
         return
     assert state.selection.requests
     for request in state.selection.requests:
-        assert state.jobs[request.job].phase not in ENDED, f"{request.job} asks and has ended"
+        assert state.jobs[request.job].phase not in ENDED, f"{request.job} has an open request and has ended"
 
 
-def nothing_accepted_is_forgotten(state: PoolState) -> None:
+def no_job_is_lost(state: PoolState) -> None:
     """Every job is pending, is paused, has resources, or has ended."""
     paused = [name for name, job in state.jobs.items() if job.phase == "paused"]
-    assert set(state.jobs) == {*state.queue, *paused, *state.active, *state.ended}, "a job is nowhere"
+    assert set(state.jobs) == {*state.queue, *paused, *state.active, *state.ended}, "a job is in no index"
 
 
-def paused_jobs_have_no_place(state: PoolState) -> None:
+def paused_jobs_have_no_resources(state: PoolState) -> None:
     """A paused job has no resources and no reservation, or is being evicted; only a paused job is suspended."""
     for job in state.jobs.values():
         if job.paused_seq is not None:
             ends = job.cancelled and all(task.state in ("exited", "released") for task in job.tasks)
             assert ends or job.phase in ("paused", "evicting"), f"{job.id} is paused and {job.phase}"
-            assert not job.reservation, f"{job.id} is paused, and a place is kept for it"
+            assert not job.reservation, f"{job.id} is paused and has a reservation"
         assert job.phase != "paused" or job.paused_seq is not None, f"{job.id} is suspended without a pause"
 
 
 def operator_requests_are_handled(state: PoolState) -> None:
-    """No operator request is left for later."""
+    """No operator request is pending."""
     assert not [job.id for job in state.jobs.values() if job.operator_request is not None]
 
 
-def drained_nodes_get_nothing_new(state: PoolState) -> None:
+def drained_nodes_get_no_reservations(state: PoolState) -> None:
     """Nothing is reserved on a draining node; once the drain is due, every task on it is being evicted."""
     assert list(state.draining) == [number for number in state.draining if state.nodes[number].drain is not None]
     assert len(state.draining) == sum(node.drain is not None for node in state.nodes.values())
-    for job, task in standing(state):
+    for job, task in tasks_with_resources(state):
         drain = state.nodes[task.node].drain
         if drain is not None:
-            assert task.state != "reserved", f"{job.id} is promised room on {state.nodes[task.node].name}"
-            goes = task.state == "exited" or job.eviction is not None or task.eviction is not None
-            assert goes or not drain.due, f"{job.id} stays on {state.nodes[task.node].name}, which is being emptied"
+            assert task.state != "reserved", f"{job.id} has a reservation on the draining {state.nodes[task.node].name}"
+            evicted = task.state == "exited" or job.eviction is not None or task.eviction is not None
+            assert evicted or not drain.due, f"{job.id} stays on {state.nodes[task.node].name}, whose drain is due"
 
 
 def at_rest(state: PoolState) -> None:
     """Right after a cycle nothing is left to decide, also for a cycle on a freshly loaded state."""
-    assert not state.indices.touched, f"still to be looked at: {list(state.indices.touched)}"
+    assert not state.indices.touched, f"jobs to be tried again: {list(state.indices.touched)}"
     fresh = from_snapshot(to_snapshot(state))
     left = list(decide(fresh))
     assert not left, f"left undecided: {left}"
     wake = wake_at(state)
-    assert wake is None or wake > state.now, f"wants to be woken at {wake}, now is {state.now}"
+    assert wake is None or wake > state.now, f"the next timer is at {wake}, now is {state.now}"
 
 
-def snapshot_is_whole(state: PoolState) -> None:
-    """The state goes through its snapshot unchanged."""
+def snapshot_restores_the_state(state: PoolState) -> None:
+    """The state restored from its snapshot is equal."""
     assert state_digest(from_snapshot(to_snapshot(state))) == state_digest(state)
 
 
 BETWEEN_CYCLES: tuple[Callable[[PoolState], None], ...] = (
-    no_device_over_its_whole,
-    no_bad_device_is_promised,
+    no_device_over_allocated,
+    no_bad_device_is_reserved,
     sums_recompute,
-    nothing_over_filled,
+    no_node_over_allocated,
     every_job_in_one_index,
     gangs_are_whole,
     evictions_have_reasons,
@@ -275,25 +278,25 @@ BETWEEN_CYCLES: tuple[Callable[[PoolState], None], ...] = (
     run_limits_are_those_of_running_jobs,
     preemptions_have_preemptors,
     requests_are_open,
-    nothing_accepted_is_forgotten,
-    paused_jobs_have_no_place,
+    no_job_is_lost,
+    paused_jobs_have_no_resources,
     operator_requests_are_handled,
-    drained_nodes_get_nothing_new,
+    drained_nodes_get_no_reservations,
     at_rest,
-    snapshot_is_whole,
+    snapshot_restores_the_state,
 )
 
 
 def check_pool(state: PoolState) -> None:
-    """All of the above."""
+    """Check all of these invariants."""
     for invariant in BETWEEN_CYCLES:
         invariant(state)
 
 
 def victims_may_go(before: PoolState, cycle_decisions: Sequence[Decision]) -> None:
-    """Victims were preemptible, each named once; of lower priority under preempt, of others under reclaim.
+    """Victims were preemptible, each at most once; of lower priority under preempt, of other projects under reclaim.
 
-    before: what jobs were like then.
+    before: the state before the cycle.
     """
     for decision in cycle_decisions:
         if isinstance(decision, PreemptionDecided):

@@ -1,6 +1,6 @@
 """The dataset in data/month: a simulated month of a small research pool. `python -m tests.dataset_month FOLDER` writes it.
 
-Nobody's jobs: arrivals, sizes and run times are drawn from fixed dice, in whole numbers; what is decided on them is the core's.
+Synthetic jobs: arrivals, sizes and run times come from a fixed random seed, in whole numbers; the core makes the decisions.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86400 * SECOND
 BEGIN = 1_767_571_200 * SECOND  # Monday 2026-01-05
 DAYS = 28
 SEED = 20260105
-KEY = b"the month is nobody's; key known"  # of pseudonyms that hide nobody: who likes may check them
+KEY = b"the month is nobody's; key known"  # pseudonyms of synthetic users: the key is public, so they can be checked
 BUSY = (1, 1, 1, 1, 1, 1, 2, 3, 6, 9, 10, 9, 7, 9, 10, 10, 9, 8, 6, 5, 4, 3, 2, 1)  # by the hour
 PROJECTS = (("vision", 16, 3), ("speech", 16, 2), ("robots", 8, 1), ("serving", 8, 1))
 USERS = {
@@ -86,8 +86,8 @@ def _submitted(random: Random, name: str) -> JobSubmitted:
     }  # fmt: skip
     if tasks > 1 and random.randrange(2):
         demand |= {"min_tasks": 1, "elastic": "live"}
-    asked = RequestId(source=f"{demand['user']}-laptop", id=name, digest="0" * 64)
-    return JobSubmitted(request=asked, demand=JobDemand(**demand), spec_digest="0" * 64)
+    requested = RequestId(source=f"{demand['user']}-laptop", id=name, digest="0" * 64)
+    return JobSubmitted(request=requested, demand=JobDemand(**demand), spec_digest="0" * 64)
 
 
 def _outcome(random: Random, fact: Any) -> Outcome:

@@ -15,12 +15,12 @@ IMAGE = "debian:bookworm-slim"
 
 
 def docker(*arguments: str, timeout: float = 120, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    """What the command `docker` says."""
+    """Run the command `docker`."""
     return subprocess.run(["docker", *arguments], capture_output=True, text=True, timeout=timeout, check=False, input=stdin)
 
 
 def need_engine(image: str = IMAGE) -> None:
-    """Skip where no engine answers, or none that has this image: nothing is pulled."""
+    """Skip the test if no engine answers or the image is missing: nothing is pulled."""
     try:
         answer = docker("info", "--format", "{{.ServerVersion}}", timeout=20)
     except FileNotFoundError:
@@ -34,18 +34,18 @@ def need_engine(image: str = IMAGE) -> None:
 
 
 def containers_of(folder: object) -> list[str]:
-    """The containers that were started for this folder's tasks, whatever has become of them."""
+    """All containers started for this folder's tasks, in any state."""
     return docker("ps", "-aq", "--filter", f"label=org.bailiff.folder={folder}").stdout.split()
 
 
 def about(container: str) -> dict[str, object]:
-    """What the engine says of it."""
+    """The engine's description of the container."""
     found: list[dict[str, object]] = json.loads(docker("inspect", container).stdout)
     return found[0]
 
 
-class Door:
-    """A way to the engine that can be shut: whoever went through it finds nobody there any more."""
+class EngineProxy:
+    """A proxy socket to the engine that can be closed: open connections break, and new ones are refused."""
 
     def __init__(self, path: Path) -> None:
         self.url, self._path = f"unix://{path}", path
@@ -57,9 +57,9 @@ class Door:
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(self._path))
         self._listener.listen()
-        threading.Thread(target=self._let_in, args=[self._listener], daemon=True).start()
+        threading.Thread(target=self._accept, args=[self._listener], daemon=True).start()
 
-    def shut(self) -> None:
+    def close(self) -> None:
         self._path.unlink()
         for each in [self._listener, *self._open]:
             if each is not None:
@@ -68,7 +68,7 @@ class Door:
                 each.close()
         self._open, self._listener = [], None
 
-    def _let_in(self, listener: socket.socket) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while True:
                 inside, _ = listener.accept()

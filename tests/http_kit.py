@@ -16,15 +16,15 @@ class Service(Protocol):
 
     @property
     def address(self) -> str:
-        """Where it answers; empty until it does."""
+        """The service's URL; empty until it listens."""
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Runs the service."""
+        """Run the service."""
 
 
 @asynccontextmanager
 async def serving(service: Service, ready: Callable[[], bool]) -> AsyncIterator[httpx.AsyncClient]:
-    """Who asks it, while it runs; from when it answers and is ready."""
+    """A client of the running service, once it is ready."""
     stop = asyncio.Event()
     work = asyncio.create_task(service.run(stop))
     try:
@@ -41,7 +41,7 @@ async def serving(service: Service, ready: Callable[[], bool]) -> AsyncIterator[
 
 
 async def get(http: httpx.AsyncClient, path: str, **parameters: Any) -> Any:
-    """The answer, which must be one."""
+    """The JSON body of a successful response."""
     answer = await http.get(path, params=parameters)
     assert answer.status_code == 200, answer.text
     return answer.json()
@@ -53,7 +53,7 @@ async def refused(http: httpx.AsyncClient, status: int, path: str, **parameters:
 
 
 def problem(answer: httpx.Response, status: int) -> Any:
-    """What it says, where it has to be a refusal."""
+    """The problem document of a refused request, which must have this status."""
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     return answer.json()

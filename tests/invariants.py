@@ -1,14 +1,14 @@
-"""Invariants (docs/concepts/architecture.md §8), each as a small function with the name of the rule.
+"""Invariants (docs/concepts/architecture.md §8), each as a small function named after its rule.
 
 Three kinds: over one state (`pool -> violations`), over the log (`History`, fed record by record, and functions over
-whole logs), over what machines really run. A violation is a sentence. `check` raises them.
+whole logs), over the processes of machines. A violation is a sentence. `check` raises it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from tests.core_invariants import is_leaving, lacks_surplus, parts_of, standing, sums_by_node
+from tests.core_invariants import is_releasing, lacks_surplus, parts_of, sums_by_node, tasks_with_resources
 
 from bailiff_bus.port import Message
 from bailiff_core.actions.allocate import is_behind_selection
@@ -40,15 +40,15 @@ from bailiff_core.replay import Replay
 from bailiff_core.scheduling_snapshot import current_snapshot
 
 Violations = Iterator[str]
-HOLDING = ("starting", "running", "exited")
+ALLOCATED = ("starting", "running", "exited")
 
 
 class Violated(AssertionError):
-    """Something happened that must never happen."""
+    """An invariant is violated."""
 
 
 def check(rules: Iterable[Callable[[PoolState], Violations]], state: PoolState) -> None:
-    """Raise `Violated` with the first complaint of any of these rules about the state."""
+    """Raise `Violated` with the first violation of any of these rules."""
     for rule in rules:
         for violation in rule(state):
             raise Violated(f"after #{state.seq}: {rule.__name__}: {violation}")
@@ -57,44 +57,44 @@ def check(rules: Iterable[Callable[[PoolState], Violations]], state: PoolState) 
 # --- over one state, after any record
 
 
-def no_device_is_over_its_whole(state: PoolState) -> Violations:
-    """§8.1: a GPU has at most one task that started and is not proved gone, or several that share it, at most all of it."""
+def no_device_is_over_allocated(state: PoolState) -> Violations:
+    """§8.1: a GPU has at most one task that started and is not released, or several that share it, at most the whole GPU."""
     taken: dict[tuple[int, int], Fraction] = {}
     for job in state.active_jobs():
         for task in job.tasks:
-            for device, part in parts_of(state, job, task).items() if task.state in HOLDING else ():
+            for device, part in parts_of(state, job, task).items() if task.state in ALLOCATED else ():
                 taken[task.node, device] = taken.get((task.node, device), Fraction(0)) + part
                 if taken[task.node, device] > 1:
-                    yield f"device {device} of node {task.node} is held {taken[task.node, device]} times, by {job.id} too"
+                    yield f"device {device} of node {task.node} is allocated {taken[task.node, device]} times, by {job.id} too"
 
 
-def nothing_is_over_filled(state: PoolState) -> Violations:
-    """§8.1: no more CPU, memory, slots or devices are held than the node has."""
+def no_node_is_over_allocated(state: PoolState) -> Violations:
+    """§8.1: no node has more CPU, memory, slots or devices allocated than its capacity."""
     sums = sums_by_node(state)
     for node in state.nodes.values():
         held, capacity = sums[node.number][0], node.capacity
         for name in ("cpu_milli", "memory_bytes", "slots"):
             if getattr(held, name) > getattr(capacity, name):
-                yield f"{node.name} has {name} {getattr(capacity, name)} and holds {getattr(held, name)}"
+                yield f"{node.name} has {name} {getattr(capacity, name)} and {getattr(held, name)} allocated"
         if held.devices & ~((1 << len(node.devices)) - 1):
-            yield f"{node.name} holds devices that it does not have"
+            yield f"{node.name} has devices allocated that do not exist"
 
 
-def sums_are_true(state: PoolState) -> Violations:
-    """allocated, releasing and reserved of each node are what its tasks add up to."""
+def node_sums_match_tasks(state: PoolState) -> Violations:
+    """`allocated`, `releasing` and `reserved` of each node are the sums over its tasks."""
     sums = sums_by_node(state)
     for node in state.nodes.values():
         for name, expected in zip(("allocated", "releasing", "reserved"), sums[node.number], strict=True):
             if getattr(node, name) != expected:
-                yield f"{node.name}.{name} is {getattr(node, name)}, its tasks add up to {expected}"
+                yield f"{node.name}.{name} is {getattr(node, name)}, the sum over its tasks is {expected}"
 
 
-def indices_are_true(state: PoolState) -> Violations:
-    """queue, active, reserved, starting, leaving, ended are what the phases of the jobs say."""
+def indices_match_phases(state: PoolState) -> Violations:
+    """The indices queue, active, reserved, starting, evicting and ended match the phases of the jobs."""
     jobs = state.jobs.values()
     waiting = sorted((job for job in jobs if job.phase == "pending" or lacks_surplus(job)), key=queue_key)
     if state.queue != [job.id for job in waiting]:
-        yield f"the queue is {state.queue}, waiting are {[job.id for job in waiting]}"
+        yield f"the queue is {state.queue}, pending are {[job.id for job in waiting]}"
     expected = {
         "active": {job.id for job in jobs if job.phase not in (*ENDED, "pending", "paused")},
         "reserved": {job.id for job in jobs if any(task.state == "reserved" for task in job.tasks)},
@@ -112,7 +112,7 @@ def _to_start(task: Task) -> bool:
 
 
 def phases_fit_tasks(state: PoolState) -> Violations:
-    """§8.4: a gang stands whole or not at all, and its phase says how."""
+    """§8.4: a gang has all of its tasks or none, and their states match its phase."""
     for job in state.jobs.values():
         states = {task.state for task in job.tasks}
         if job.phase in (*ENDED, "pending", "paused"):
@@ -125,45 +125,51 @@ def phases_fit_tasks(state: PoolState) -> Violations:
             yield f"{job.id} is {job.phase}, its tasks are {sorted(states)}"
         for place in job.reservation if job.phase != "evicting" else ():
             member = job.task(place.index)
-            comes_now = member is None and state.cycle_open  # the old one has just gone, and the new one is decided next
-            if not comes_now and (member is None or member.eviction is None):
-                yield f"{job.id} is {job.phase}, and another place is kept for its task {place.index}"
+            is_next = member is None and state.cycle_open  # the old task was just released; its new place is decided next
+            if not is_next and (member is None or member.eviction is None):
+                yield f"{job.id} is {job.phase}, and its task {place.index} has a reservation elsewhere"
         if (job.phase == "evicting") != (job.eviction is not None):
             yield f"{job.id} is {job.phase} and its eviction is {job.eviction}"
 
 
-STATE_RULES = (no_device_is_over_its_whole, nothing_is_over_filled, sums_are_true, indices_are_true, phases_fit_tasks)
+STATE_RULES = (
+    no_device_is_over_allocated,
+    no_node_is_over_allocated,
+    node_sums_match_tasks,
+    indices_match_phases,
+    phases_fit_tasks,
+)
 
 
 # --- over one state, between cycles
 
 
-def promises_can_come_true(state: PoolState) -> Violations:
-    """What is promised of a device and what those who stay have of it is at most all of it."""
+def reservations_fit(state: PoolState) -> Violations:
+    """The reserved parts of a device, and those of tasks that are not evicted, are at most the whole device."""
     taken: dict[tuple[int, int], Fraction] = {}
-    promised: dict[tuple[int, int], str] = {}
-    for job, task in standing(state):
-        if task.state != "reserved" and is_leaving(job, task):
+    reserved: dict[tuple[int, int], str] = {}
+    for job, task in tasks_with_resources(state):
+        if task.state != "reserved" and is_releasing(job, task):
             continue
         for device, part in parts_of(state, job, task).items():
             taken[task.node, device] = taken.get((task.node, device), Fraction(0)) + part
             if task.state == "reserved":
-                promised[task.node, device] = job.id
-    for at, name in promised.items():
+                reserved[task.node, device] = job.id
+    for at, name in reserved.items():
         if taken[at] > 1:
-            yield f"{name} is promised device {at[1]} of {state.nodes[at[0]].name}, of which too much is taken: {taken[at]}"
+            yield f"device {at[1]} of {state.nodes[at[0]].name} is reserved for {name} and used {taken[at]} times"
 
 
-def who_has_left_has_its_place(state: PoolState) -> Violations:
-    """A place is kept only for those who are still on their way out of their own."""
+def released_tasks_use_their_reservation(state: PoolState) -> Violations:
+    """Only tasks that are still being evicted have a reservation elsewhere."""
     for job in state.jobs.values():
         for place in job.reservation if job.phase != "evicting" else ():
             if job.task(place.index) is None:
-                yield f"task {place.index} of {job.id} has left, and its new place is still only kept for it"
+                yield f"task {place.index} of {job.id} is released, and its reservation is not used"
 
 
-def no_half_gang_stays(state: PoolState) -> Violations:
-    """§8.4: when a member is gone (and did not finish) that the gang needs, the others are on their way out."""
+def incomplete_gangs_are_evicted(state: PoolState) -> Violations:
+    """§8.4: when a required task has failed, the other tasks of the gang are evicted."""
     for job in state.active_jobs():
         alive = [task for task in job.tasks if task.state in ("starting", "running")]
         failed = [task for task in job.tasks if task.state in ("exited", "released") and verdict(task) == "failed"]
@@ -181,56 +187,56 @@ def no_half_gang_stays(state: PoolState) -> Violations:
 
 
 def pending_jobs_have_a_reason(state: PoolState) -> Violations:
-    """§8.5: a job that waits has a reason on record, is in back-off, is held, or is behind one whose answer is out."""
+    """§8.5: a pending job has a recorded reason, is in back-off, is suspended, or is behind an open selection."""
     for name in state.queue:
         job = state.jobs[name]
         excused = job.pending_recorded or job.suspended_reason or job.not_before > state.now or is_behind_selection(state, job)
         if job.phase == "pending" and not excused and not state.truncation_unreconciled:
-            yield f"{name} waits and nobody said why"
+            yield f"{name} is pending without a recorded reason"
 
 
 def preemptions_have_their_preemptor(state: PoolState) -> Violations:
-    """§8.3: a plan stands as long as its preemptor waits for the room, and no victim leaves for a plan that is gone."""
+    """§8.3: a preemption lasts as long as its preemptor is reserved."""
     for plan in state.preemptions.values():
         job = state.jobs.get(plan.job)
         if job is None or job.preemption != plan.seq or not any(task.state == "reserved" for task in job.tasks):
-            yield f"plan {plan.seq} is for {plan.job}, which does not wait for it"
+            yield f"preemption {plan.seq} is for {plan.job}, which is not reserved by it"
 
 
 CYCLE_RULES = (
-    promises_can_come_true,
-    who_has_left_has_its_place,
-    no_half_gang_stays,
+    reservations_fit,
+    released_tasks_use_their_reservation,
+    incomplete_gangs_are_evicted,
     pending_jobs_have_a_reason,
     preemptions_have_their_preemptor,
 )
 
 
-# --- over one state, after everything has come to rest
+# --- over one state at rest
 
 
 def nothing_is_due(state: PoolState) -> Violations:
-    """§8.5: nobody starts, leaves or waits for a promise; every job has ended, or waits because it does not fit."""
+    """§8.5: no job is starting, being evicted or reserved; every job has ended, or is pending because it does not fit."""
     for job in state.jobs.values():
         if job.phase == "pending":
             unit = next_unit(job)
-            budget = StepBudget(state.rules.preemption.search_steps)  # with too few of them a hard packing may not be found
+            budget = StepBudget(state.rules.preemption.search_steps)  # with fewer steps a hard packing may not be found
             fits = unit is not None and not isinstance(place_unit(ClusterResources.of(state), unit, budget), NoFit)
             snapshot = current_snapshot(state)
             forbidden = unit is not None and over_bounds(snapshot, unit)
             if fits and not forbidden and job.suspended_reason is None:
-                yield f"{job.id} waits, although there is room"
+                yield f"{job.id} is pending, although it fits"
         elif job.phase not in ENDED:
             yield f"{job.id} is still {job.phase}: {[task.state for task in job.tasks]}, eviction {job.eviction}"
     if state.preemptions:
-        yield f"plans {sorted(state.preemptions)} are open"
+        yield f"preemptions {sorted(state.preemptions)} are open"
 
 
 def every_node_is_back(state: PoolState) -> Violations:
-    """Machines that speak, and that nobody drains any more, take work again, however long they were silent."""
+    """Nodes that report and are not drained are schedulable, however long they were silent."""
     for node in state.nodes.values():
         if not node.schedulable:
-            yield f"{node.name} speaks and is {node.state}, {node.drain}"
+            yield f"{node.name} reports and is {node.state}, {node.drain}"
 
 
 # --- over the log, record by record
@@ -242,24 +248,24 @@ class History:
 
     named: set[tuple[int, str, int]] = field(default_factory=set)  # (seq of the decision, job, attempt) of evictions
     displaced: dict[tuple[str, int], int] = field(default_factory=dict)  # (job, attempt) being evicted, by which record
-    asked: dict[int, str] = field(default_factory=dict)  # the preemptor, by the request's seq
+    requested: dict[int, str] = field(default_factory=dict)  # the preemptor, by the request's seq
     causes: dict[str, int] = field(default_factory=dict)  # the cycle in which a message had its effect
-    together: dict[tuple[str, int, int], int] = field(default_factory=dict)  # (job, attempt, eviction): the step agreed on
+    together: dict[tuple[str, int, int], int] = field(default_factory=dict)  # (job, attempt, eviction): the agreed step
 
     def before(self, state: PoolState, record: Record) -> Violations:
-        """Violations of the record, on the state that it is about to be folded into."""
+        """Violations by the record, on the state before it is folded."""
         yield from self._inputs(state, record)
         yield from _only_good_devices(state, record)
         match record.data:
-            case PreemptionRequested() as asked:
-                self.asked[record.seq] = asked.job
+            case PreemptionRequested() as requested:
+                self.requested[record.seq] = requested.job
             case PreemptionDecided() as decision:
                 yield from self._preemption(state, record, decision)
             case EvictionDecided() | MigrationDecided() as decision:
                 self.named.add((record.seq, decision.job, decision.attempt))
             case EvictionStarted() as begun:
                 if (begun.decided_by, begun.job, begun.attempt) not in self.named:
-                    yield f"the eviction of {begun.job}, attempt {begun.attempt}, begins and no decision names it"
+                    yield f"the eviction of {begun.job}, attempt {begun.attempt}, starts without a decision"
             case EvictionStageReached() as staged:
                 yield from self._stage(state, staged)
             case JobPlaced() as placed:
@@ -277,31 +283,31 @@ class History:
                     yield f"{submitted.demand.job} is submitted twice"
 
     def after(self, state: PoolState) -> Violations:
-        """Violations of the state after the record: every eviction in it is named by its decision (§8.3)."""
+        """Violations of the state after the record: every eviction is in its decision (§8.3)."""
         for name in state.evicting:
             job = state.jobs[name]
             for eviction in (job.eviction, *(task.eviction for task in job.tasks)):
                 if eviction is not None and (eviction.decided_seq, name, job.attempt) not in self.named:
-                    yield f"{name}, attempt {job.attempt}, is being evicted and #{eviction.decided_seq} does not name it"
+                    yield f"{name}, attempt {job.attempt}, is being evicted and is not in #{eviction.decided_seq}"
 
     def end(self) -> Violations:
-        """Violations when everything has come to rest: a victim is back in the queue, or has ended (§8.5)."""
+        """Violations at rest: every victim was requeued or has ended (§8.5)."""
         for (name, attempt), seq in self.displaced.items():
-            yield f"{name}, attempt {attempt}, was displaced by #{seq} and did not come back to the queue"
+            yield f"{name}, attempt {attempt}, was preempted by #{seq} and was not requeued"
 
     def _preemption(self, state: PoolState, record: Record, decision: PreemptionDecided) -> Violations:
         """§8.2: victims are preemptible, under preempt strictly lower, under reclaim of others; one proposal, one request."""
         preemptor = state.jobs[decision.preemptor.job]
-        if self.asked.get(decision.request) != preemptor.id:
+        if self.requested.get(decision.request) != preemptor.id:
             yield f"{preemptor.id} gets resources that #{decision.request} did not request"
         if decision.action == "preempt" and not preemptor.may_preempt:
-            yield f"{preemptor.id} preempts others and may not"
+            yield f"{preemptor.id} preempts others and its class does not allow it"
         for choice in decision.victims:
             victim = state.jobs[choice.job]
             lower = decision.action != "preempt" or victim.priority < preemptor.priority
             mine = decision.action == "reclaim" and victim.project == preemptor.project and not choice.relocated
             if not lower or mine or not victim.preemptible or victim.id == preemptor.id:
-                yield f"{victim.id} ({victim.priority}, {victim.preemptible}) leaves for {preemptor.id} ({preemptor.priority})"
+                yield f"{victim.id} ({victim.priority}, {victim.preemptible}) is victim of {preemptor.id} ({preemptor.priority})"
             if choice.attempt != victim.attempt or victim.phase not in ("reserved", "starting", "running"):
                 yield f"{victim.id}, attempt {victim.attempt}, is {victim.phase} and is chosen as attempt {choice.attempt}"
             if not choice.reserved:
@@ -324,10 +330,10 @@ class History:
                 yield f"ranks of {job.id} save at {step} and at {staged.step}"
 
     def _inputs(self, state: PoolState, record: Record) -> Violations:
-        """Positions never go back, and no message has an effect in two cycles."""
+        """Positions never decrease, and no message has an effect in two cycles."""
         for position, offset in record.inputs:
             if offset < state.inputs.get(position, 0):
-                yield f"the position of {position} goes back from {state.inputs[position]} to {offset}"
+                yield f"the position of {position} decreases from {state.inputs[position]} to {offset}"
         if isinstance(record.data, WriterStarted) and record.data.inputs != state.inputs:
             yield f"the writer continues from {record.data.inputs}, the log is at {state.inputs}"
         if "/" in record.cause and self.causes.setdefault(record.cause, record.cycle) != record.cycle:
@@ -335,7 +341,7 @@ class History:
 
 
 def _only_good_devices(state: PoolState, record: Record) -> Violations:
-    """§8.7: nobody is given a device that was not seen free, or that is broken."""
+    """§8.7: no device is allocated that was not seen free, or that is unhealthy."""
     given: list[tuple[int, int]] = []
     match record.data:
         case PreemptionDecided(placement=placement) | JobPlaced(placement=placement) | JobGrown(placement=placement):
@@ -347,7 +353,7 @@ def _only_good_devices(state: PoolState, record: Record) -> Violations:
         node = state.nodes[number]
         bad = devices & (node.quarantined | sum(1 << each.number for each in node.devices if not each.healthy))
         if bad:
-            yield f"{record.type} gives out {bits(bad)} of {node.name}, which are quarantined or broken"
+            yield f"{record.type} allocates {bits(bad)} of {node.name}, which are quarantined or unhealthy"
 
 
 # --- over whole logs
@@ -366,7 +372,7 @@ def chain_of(messages: Sequence[Message], pool: str) -> tuple[list[tuple[Record,
 
 
 def replay_is_identical(records: Sequence[tuple[Record, Wire]]) -> Violations:
-    """§8.6: deciding again gives the same bytes."""
+    """§8.6: a replay gives the same bytes."""
     replay = Replay()
     for record, wire in records:
         replay.feed(record, wire)
@@ -375,7 +381,7 @@ def replay_is_identical(records: Sequence[tuple[Record, Wire]]) -> Violations:
 
 
 def folds_agree(records: Sequence[tuple[Record, Wire]]) -> Violations:
-    """§8.6: the state of a log is the log's alone, also where a snapshot was taken half way."""
+    """§8.6: the state depends on the log only, also if it was restored from a snapshot in between."""
     one, other = PoolState(), PoolState()
     restored = False
     for at, (record, _) in enumerate(records):
@@ -391,8 +397,8 @@ def folds_agree(records: Sequence[tuple[Record, Wire]]) -> Violations:
 
 
 @dataclass(frozen=True)
-class Living:
-    """One living task process on one machine, as the machine itself knows it."""
+class LiveTask:
+    """A running task process on a machine, as found on the machine."""
 
     machine: str
     job: str
@@ -402,20 +408,20 @@ class Living:
     part: Fraction = Fraction(1)
 
 
-def no_device_runs_too_much(living: Sequence[Living]) -> Violations:
-    """§8.7: no GPU has the processes of two tasks on it, but of those that share it, and no more than all of it."""
+def no_device_runs_too_much(living: Sequence[LiveTask]) -> Violations:
+    """§8.7: a GPU has the processes of one task, or of tasks that share it, at most the whole GPU."""
     taken: dict[str, Fraction] = {}
     for task in living:
         for device in task.devices:
             taken[device] = taken.get(device, Fraction(0)) + task.part
             if taken[device] > 1:
-                yield f"{device} runs {taken[device]} of itself, {task} too"
+                yield f"{device} is used {taken[device]} times, by {task} too"
 
 
-def no_job_runs_twice(living: Sequence[Living]) -> Violations:
-    """§8.10: two attempts of a job, or one task of an attempt twice, never live at the same time."""
-    attempts: dict[str, Living] = {}
-    seen: dict[tuple[str, int], Living] = {}
+def no_job_runs_twice(living: Sequence[LiveTask]) -> Violations:
+    """§8.10: two attempts of a job, or two processes of one task, never run at the same time."""
+    attempts: dict[str, LiveTask] = {}
+    seen: dict[tuple[str, int], LiveTask] = {}
     for task in living:
         other = attempts.setdefault(task.job, task)
         if other.attempt != task.attempt:
@@ -425,12 +431,12 @@ def no_job_runs_twice(living: Sequence[Living]) -> Violations:
         seen[(task.job, task.task)] = task
 
 
-def free_devices_are_free(state: PoolState, living: Sequence[Living]) -> Violations:
-    """§8.1, §8.7: what lives on a GPU is what the log holds it for; nothing lives on what the log calls free."""
+def free_devices_are_free(state: PoolState, living: Sequence[LiveTask]) -> Violations:
+    """§8.1, §8.7: the process on a GPU is the one that the log allocated it to; no process runs on a free GPU."""
     for task in living:
         job, number = state.jobs.get(task.job), state.node_numbers.get(task.machine)
         held = None
         if job is not None and job.attempt == task.attempt:
             held = job.task(task.task)
         if held is None or held.node != number or held.state not in ("starting", "running"):
-            yield f"{task} lives, and for the log its room is free: {held}"
+            yield f"{task} runs, and its resources are free in the log: {held}"

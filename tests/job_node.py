@@ -94,7 +94,7 @@ class JobNode:
         with self._received:
             while not condition():
                 if time.monotonic() > deadline:
-                    raise AssertionError(f"the condition did not come true; messages: {self._messages}")
+                    raise AssertionError(f"timed out waiting for the condition; messages: {self._messages}")
                 self._received.wait(0.01)
 
     def close(self) -> None:

@@ -14,16 +14,16 @@ def end_jobs(folder: Path) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while found := processes_of(folder):
         if time.monotonic() > deadline:
-            raise AssertionError(f"jobs of {folder} do not end: {found}")
+            raise AssertionError(f"jobs of {folder} do not exit: {found}")
         for pid in found:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(0.01)  # the kernel's turn; the loop asks again
+        time.sleep(0.01)  # the kernel ends them meanwhile
 
 
 def processes_of(folder: Path) -> list[int]:
     """Living job processes and supervisors whose control directory lies below this folder."""
-    wanted = f"{folder}/".encode()
+    expected = f"{folder}/".encode()
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and int(entry.name) != os.getpid():
@@ -32,13 +32,13 @@ def processes_of(folder: Path) -> list[int]:
                 control = b"".join(item for item in environment if item.startswith(b"BAILIFF_CONTROL_DIR="))
                 command = (entry / "cmdline").read_bytes() if is_supervisor(int(entry.name)) else b""
                 zombie = b") Z " in (entry / "stat").read_bytes()
-                if not zombie and wanted in control + b"\0" + command + b"/":
+                if not zombie and expected in control + b"\0" + command + b"/":
                     found.append(int(entry.name))
     return found
 
 
 def is_supervisor(pid: int) -> bool:
-    """Whether this process watches over a task."""
+    """Whether this process is a task's supervisor."""
     with contextlib.suppress(OSError):
         command = (Path("/proc") / str(pid) / "cmdline").read_bytes()
         return b"from supervisor.main import main" in command or b"bailiff_node_agent.runtime.container" in command

@@ -23,7 +23,7 @@ def place(
 
 
 class Training:
-    """Weights that are a sum: any step that is lost or done twice shows in the number."""
+    """Weights that are a sum, so that a lost or repeated step changes the result."""
 
     def __init__(self, job: Job, *, rank: int = 0) -> None:
         self.job, self.rank = job, rank
@@ -47,7 +47,7 @@ class Training:
         return self.step - 1
 
     def run(self, total: int, *, before: Callable[[int], Any] = lambda step: None) -> bool:
-        """As a script does it. Whether it was preempted."""
+        """The training loop of a script. Returns whether it was preempted."""
         self.restore()
         while self.step < total:
             before(self.step)

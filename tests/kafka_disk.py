@@ -7,9 +7,9 @@ BATCH_HEADER = struct.Struct(">qi")  # base offset, and how many bytes follow
 
 
 def cut_tail(partition: Path, offset: int) -> int:
-    """Make a partition end before the batch that holds this offset, as a disk would that has lost its newest pages.
+    """Truncate a partition before the batch with this offset, as a disk that lost its newest pages.
 
-    Returns where it ends now. What Kafka has derived from the records is deleted: it is made anew at the next start.
+    Returns the new end offset. Kafka's index files are deleted; the next start rebuilds them.
     """
     (segment,) = partition.glob("*.log")
     records, at, base = segment.read_bytes(), 0, 0

@@ -2,7 +2,7 @@
 
 `BAILIFF_TEST_KAFKA` chooses for the shared one: `embedded` (the devstack), `container` (testcontainers, image
 apache/kafka), or unset: a container if a Docker engine answers and has the image already, otherwise embedded. Private
-brokers are always embedded: killing and pausing is done to processes.
+brokers are always embedded: only processes can be killed and paused.
 """
 
 import os
@@ -23,7 +23,7 @@ _IMAGE = "apache/kafka:4.3.0"
 
 @dataclass(frozen=True)
 class TestKafka:
-    """Where the shared broker is. Topics in it outlive the test: give them names of your own."""
+    """The shared broker. Its topics outlive the test: use unique names."""
 
     __test__: ClassVar[bool] = False
 
@@ -32,7 +32,7 @@ class TestKafka:
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[TestKafka]:
-    """One broker for all tests that only use it."""
+    """One broker for all tests that do not stop it."""
     choice = os.environ.get("BAILIFF_TEST_KAFKA") or ("container" if _image_is_there() else "embedded")
     brokers: dict[str, Callable[[], AbstractContextManager[str]]] = {"embedded": _embedded, "container": _container}
     with brokers[choice]() as bootstrap:
@@ -41,7 +41,7 @@ def kafka() -> Iterator[TestKafka]:
 
 @pytest.fixture
 def private_kafka(tmp_path: Path) -> Iterator[Callable[[], EmbeddedKafka]]:
-    """Makes a started broker at each call, to be killed, paused and restarted; all end with the test."""
+    """Each call starts a broker that the test may kill, pause and restart; all are stopped after the test."""
     with ExitStack() as brokers:
         count = 0
 
@@ -66,9 +66,8 @@ def _container() -> Iterator[str]:
     from testcontainers.core.container import DockerContainer
     from testcontainers.core.wait_strategies import LogMessageWaitStrategy
 
-    # Known beforehand, because Kafka itself tells clients where to reach it, and the same inside: the broker goes to its own
-    # advertised address too, to ask whether a partition is in a transaction. Nobody there, and what is sent in one is refused
-    # with NotEnoughReplicas.
+    # Chosen beforehand, because Kafka advertises it to clients, and the same inside the container: the broker connects to its
+    # own advertised address to check transactions. If it cannot, sends within a transaction fail with NotEnoughReplicas.
     port = free_port()
     settings = {
         "KAFKA_NODE_ID": "1",
@@ -94,11 +93,11 @@ def _container() -> Iterator[str]:
 
 
 def _image_is_there() -> bool:
-    """Whether a Docker engine answers and would not have to pull."""
+    """Whether a Docker engine answers and has the image."""
     if shutil.which("docker") is None:
         return False
     try:
-        asked = subprocess.run(["docker", "image", "inspect", _IMAGE], capture_output=True, timeout=10, check=False)
+        requested = subprocess.run(["docker", "image", "inspect", _IMAGE], capture_output=True, timeout=10, check=False)
     except subprocess.TimeoutExpired:
         return False
-    return asked.returncode == 0
+    return requested.returncode == 0

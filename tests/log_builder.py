@@ -1,4 +1,4 @@
-"""Stories of one pool without Kafka: facts go in cycle by cycle, the core decides, and the log is kept as on the wire.
+"""Stories of one pool without Kafka: facts are added cycle by cycle, the core decides, and the log is kept in wire format.
 
     story = Story()
     story.node("n1", gpus=8)
@@ -6,7 +6,7 @@
     story.expect("JobPlaced", job="train-1")
 
 Every story is also a valid chained log: `story.wires` hold headers and values with seq, epoch, cycle, time and prev as
-admission would write them. Time does not advance between cycles except where `after` or `wait` moves it.
+admission writes them. Time does not advance between cycles except where `after` or `wait` moves it.
 """
 
 import hashlib
@@ -82,7 +82,7 @@ def folded(wires: Iterable[Wire]) -> PoolState:
 
 
 def replayed(wires: Iterable[Wire]) -> Replay:
-    """Every cycle of this log, decided again."""
+    """Replay every cycle of this log."""
     replay = Replay()
     for wire in wires:
         replay.feed(decode(wire), wire)
@@ -91,13 +91,13 @@ def replayed(wires: Iterable[Wire]) -> Replay:
 
 @dataclass(frozen=True)
 class Cut(Exception):
-    """The writer died inside a cycle; only so many of its records are in the log."""
+    """The writer stopped inside a cycle; the log has only the first records of it."""
 
     records: int
 
 
 class Story:
-    """One pool, its log, and short words for what happens to it."""
+    """One pool and its log, with a method for each event."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Story:
     # --- the log
 
     def cycle(self, *given: Fact | LateFacts, after: int = 0, cut: int | None = None) -> list[Decision]:
-        """One cycle: these facts, and what is decided on them. `cut`: only so many of its records reach the log.
+        """One cycle: these facts and the decisions on them. cut: number of its records that reach the log.
 
         A function instead of a fact is called when the facts before it have been folded. No facts: no cycle.
         """
@@ -193,7 +193,7 @@ class Story:
         )  # fmt: skip
 
     def _append(self, record: Record) -> None:
-        """The first records of a writer are folded as it reads them back."""
+        """A writer folds its first records when it reads them back."""
         self._keep(record)
         fold(self.state, decode(self.wires[-1]))
 
@@ -207,7 +207,7 @@ class Story:
         self.wires.append(wire)
 
     def resumed(self, records: int) -> "Story":
-        """Another story of the same log, cut off after so many records. A new writer has to be started on it."""
+        """Another story on the first `records` records of this log. A new writer must be started on it."""
         other = Story.__new__(Story)
         other.__dict__.update(self.__dict__)
         other.records, other.wires = self.records[:records], self.wires[:records]
@@ -221,7 +221,7 @@ class Story:
         other.time = other.state.now
         return other
 
-    # --- what is asked
+    # --- requests
 
     def request(self) -> facts.RequestId:
         """A fresh request id."""
@@ -231,52 +231,52 @@ class Story:
     def submitted(self, job: str, *groups: TaskGroup, gpus: int = 1, tasks: int = 1, cls: str | None = None, **demand: Any):
         """The fact that a job was submitted: `tasks` tasks of `gpus` GPUs each, or these groups."""
         groups = groups or (TaskGroup(count=tasks, gpu_milli=gpus * 1000),)
-        asked = JobDemand(job=job, tasks=groups, priority_class=cls, **demand)
-        return facts.JobSubmitted(request=self.request(), demand=asked, spec_digest=digest(job))
+        requested = JobDemand(job=job, tasks=groups, priority_class=cls, **demand)
+        return facts.JobSubmitted(request=self.request(), demand=requested, spec_digest=digest(job))
 
-    def submit(self, job: str, *groups: TaskGroup, after: int = 0, **asked: Any) -> list[Decision]:
+    def submit(self, job: str, *groups: TaskGroup, after: int = 0, **requested: Any) -> list[Decision]:
         """A job is submitted; keywords as in `submitted`."""
-        return self.cycle(self.submitted(job, *groups, **asked), after=after)
+        return self.cycle(self.submitted(job, *groups, **requested), after=after)
 
     def cancel(self, job: str, after: int = 0) -> list[Decision]:
-        """Somebody wants the job gone."""
+        """Cancel the job."""
         return self.cycle(facts.JobCancelled(request=self.request(), job=job), after=after)
 
     def scale(self, job: str, tasks: int, minimum: int | None = None) -> list[Decision]:
-        """Somebody wants another number of its tasks."""
+        """Change the number of its tasks."""
         return self.cycle(facts.JobScaled(request=self.request(), job=job, tasks=tasks, min_tasks=minimum))
 
     def evict(self, job: str, reason: str = "", after: int = 0) -> list[Decision]:
-        """Somebody wants the job off its place."""
+        """An operator evicts the job."""
         return self.cycle(facts.JobEvictionRequested(request=self.request(), job=job, reason=reason), after=after)
 
     def pause(self, job: str, reason: str = "", after: int = 0) -> list[Decision]:
-        """Pauses the job."""
+        """Pause the job."""
         return self.cycle(facts.JobPaused(request=self.request(), job=job, reason=reason), after=after)
 
     def resume(self, job: str, after: int = 0) -> list[Decision]:
-        """It may go on."""
+        """Resume the job."""
         return self.cycle(facts.JobResumed(request=self.request(), job=job), after=after)
 
     def migrate(self, job: str, node: str | None = None, reason: str = "", after: int = 0) -> list[Decision]:
-        """Somebody wants the job elsewhere."""
+        """Migrate the job."""
         return self.cycle(facts.JobMigrationRequested(request=self.request(), job=job, node=node, reason=reason), after=after)
 
     def drain(self, node: str, mode: str = "quick", deadline: int | None = None, reason: str = "") -> list[Decision]:
-        """An operator empties the node."""
+        """An operator drains the node."""
         fact = {"request": self.request(), "node": node, "mode": mode, "deadline": deadline, "reason": reason}
         return self.cycle(facts.NodeDrained.model_validate(fact))
 
     def undrain(self, node: str) -> list[Decision]:
-        """It takes work again."""
+        """The node is schedulable again."""
         return self.cycle(facts.NodeUndrained(request=self.request(), node=node))
 
     def members(self, job: str, *states: str) -> list[int]:
-        """The job's tasks that have a place, or those in one of these states, by index."""
+        """Indices of the job's placed tasks, or of those in one of these states."""
         return [task.index for task in self.job(job).tasks if not states or task.state in states]
 
     def apply_policy(self, rules: Policy) -> list[Decision]:
-        """Another policy comes into force."""
+        """Apply another policy."""
         return self.cycle(facts.PolicyApplied(policy=rules.complete(), request=self.request()))
 
     # --- machines
@@ -286,7 +286,7 @@ class Story:
         missing: Sequence[int] = (), sick: Sequence[int] = (), labels: dict[str, str] | None = None, model: str = "h100",
         checkpoints: str | None = None,
     ) -> facts.NodeJoined:  # fmt: skip
-        """The fact that a node's agent announced itself in its `boot`th life."""
+        """The fact that a node's agent joined after its `boot`th boot."""
         known = self.state.node_numbers.get(name)
         return facts.NodeJoined(
             node=name,
@@ -314,7 +314,7 @@ class Story:
         return self.cycle(facts.DeviceQuarantined(node=node, device=found, reason="not-free", reading=seen, job=job))
 
     def cleared(self, node: str, device: int) -> list[Decision]:
-        """It was seen free."""
+        """The quarantined device was seen free."""
         found = self.state.nodes[self.state.node_numbers[node]].devices[device].id
         return self.cycle(facts.DeviceCleared(node=node, device=found))
 
@@ -324,34 +324,34 @@ class Story:
         return self.cycle(facts.DeviceUnhealthy(node=node, device=found, reason="xid", code=79))
 
     def repaired(self, node: str, device: int) -> list[Decision]:
-        """It works again."""
+        """The device works again."""
         found = self.state.nodes[self.state.node_numbers[node]].devices[device].id
         return self.cycle(facts.DeviceHealthy(node=node, device=found))
 
     def node(self, name: str, **about: Any) -> list[Decision]:
-        """A machine joins the pool, or comes back; keywords as in `joined`."""
+        """A node joins the pool, or joins again; keywords as in `joined`."""
         return self.cycle(self.joined(name, **about))
 
     def silent(self, name: str, after: int = 0) -> list[Decision]:
-        """No word from the node."""
+        """The node is silent."""
         return self.cycle(facts.NodeUnreachable(node=name, last_contact=self.time), after=after)
 
     def reachable(self, name: str, after: int = 0) -> list[Decision]:
-        """It speaks again."""
+        """The node reports again."""
         return self.cycle(facts.NodeReachable(node=name), after=after)
 
     def lost(self, name: str, after: int = 0) -> list[Decision]:
-        """Its lease is over."""
+        """The node's lease expired."""
         return self.cycle(facts.NodeLost(node=name, last_contact=self.time), after=after)
 
     # --- tasks
 
     def job(self, name: str) -> Job:
-        """The job as the state has it."""
+        """The job in the present state."""
         return self.state.jobs[name]
 
     def at(self, job: str, task: int) -> dict[str, Any]:
-        """Which task of the job's present attempt, as the facts name it."""
+        """Fields of a fact that identify this task of the job's present attempt."""
         found = self.job(job)
         member = found.task(task)
         assert member is not None, f"{job} has no task {task}"
@@ -362,16 +362,16 @@ class Story:
         return [found.index for found in members if task in (None, found.index) and found.state in states]
 
     def started(self, job: str, task: int | None = None, after: int = 0) -> list[Decision]:
-        """The agents say that the job's tasks (or the one) run."""
+        """The agents report that the job's tasks (or this one) run."""
         return self.cycle(*(facts.TaskStarted(**self.at(job, n)) for n in self._tasks(job, task, ["starting"])), after=after)
 
     def exits(self, job: str, code: int = 0, task: int | None = None, after: int = 0) -> list[Decision]:
-        """Processes of the job end with this code; the room is not free yet."""
+        """The job's tasks exit with this code; their resources are not released yet."""
         gone = [facts.TaskExited(**self.at(job, n), exit_code=code) for n in self._tasks(job, task, ["starting", "running"])]
         return self.cycle(*gone, after=after)
 
     def releases(self, job: str, task: int | None = None, after: int = 0) -> list[Decision]:
-        """The room of what has exited is proved free."""
+        """The resources of exited tasks are released."""
         return self.cycle(*(facts.TaskReleased(**self.at(job, n)) for n in self._tasks(job, task, ["exited"])), after=after)
 
     def ends(self, job: str, code: int = 0, task: int | None = None, after: int = 0) -> list[Decision]:
@@ -380,9 +380,9 @@ class Story:
         exits: list[Fact] = [facts.TaskExited(**self.at(job, n), exit_code=code) for n in going]
         return self.cycle(*exits, *(facts.TaskReleased(**self.at(job, n)) for n in going), after=after)
 
-    def runs(self, job: str, *groups: TaskGroup, after: int = 0, **asked: Any) -> None:
-        """A job is submitted, placed and started: for stories that begin later."""
-        self.submit(job, *groups, after=after, **asked)
+    def runs(self, job: str, *groups: TaskGroup, after: int = 0, **requested: Any) -> None:
+        """Submit, place and start a job."""
+        self.submit(job, *groups, after=after, **requested)
         self.expect("JobPlaced", job=job, reserved=False)
         self.started(job)
         assert self.job(job).phase == "running"
@@ -390,9 +390,9 @@ class Story:
     # --- evictions
 
     def proposal(self, at: int | None = None, proposals: Sequence[Proposal] | None = None) -> facts.ProposalReceived:
-        """The answer to the open selection, computed on the state after the record `at` (default: the present one)."""
+        """The proposal for the open selection, computed on the state after record `at` (default: the present one)."""
         selection = self.state.selection
-        assert selection is not None, "no selection is out"
+        assert selection is not None, "there is no open selection"
         at = self.state.seq if at is None else at
         if proposals is None:
             state = folded(self.wires[: at + 1])
@@ -401,11 +401,11 @@ class Story:
         return facts.ProposalReceived(selection=selection.number, computed_at=at, logic=LOGIC, proposals=tuple(proposals))
 
     def propose(self, at: int | None = None, proposals: Sequence[Proposal] | None = None, after: int = 0) -> list[Decision]:
-        """Victim selection answers; arguments as in `proposal`."""
+        """Victim selection sends a proposal; arguments as in `proposal`."""
         return self.cycle(self.proposal(at, proposals), after=after)
 
     def begin(self, job: str, after: int = 0) -> list[Decision]:
-        """The executor is about to tell the agents."""
+        """The executor starts the eviction."""
         found = self.job(job)
         alone = [task.eviction.decided_seq for task in found.tasks if task.eviction is not None]
         decided = [found.eviction.decided_seq] if found.eviction is not None else list(dict.fromkeys(alone))
@@ -414,18 +414,18 @@ class Story:
         return self.cycle(*begun, after=after)
 
     def abandon(self, preemptor: str, after: int = 0) -> list[Decision]:
-        """The executor's last look at the preemptor's plan found that nobody needs to leave."""
+        """The executor abandons the preemption, because the preemptor fits without evictions."""
         plan = self.job(preemptor).preemption
         assert plan is not None
         return self.cycle(facts.PreemptionAbandoned(preemption=plan, reason="there is room by now"), after=after)
 
     def staged(self, job: str, stage: str, task: int | None = None) -> list[Decision]:
-        """Every task of the job (or the one) reached this stage of its eviction."""
+        """Every task of the job (or this one) reached this stage of its eviction."""
         here = self._tasks(job, task, ["starting", "running"])
         return self.cycle(*(facts.EvictionStageReached.model_validate({**self.at(job, n), "stage": stage}) for n in here))
 
     def yields(self, job: str, code: int = 85, after: int = 0) -> list[Decision]:
-        """An eviction runs its course: begun, noticed, TERM, exit with this code, released. Of those who leave, only."""
+        """A complete eviction of the evicted tasks: started, noticed, TERM, exit with this code, released."""
         self.begin(job, after=after)
         found = self.job(job)
         going = [task.index for task in found.tasks if found.eviction is not None or task.eviction is not None]
@@ -435,18 +435,18 @@ class Story:
         return self.cycle(*exits, *(facts.TaskReleased(**self.at(job, n)) for n in going))
 
     def eviction_cancelled(self, job: str, task: int | None = None) -> list[Decision]:
-        """The agents confirm that the eviction was not obeyed."""
+        """The agents confirm the cancellation of the eviction."""
         here = [found.index for found in self.job(job).tasks] if task is None else [task]
         return self.cycle(*(facts.TaskEvictionCancelled(**self.at(job, n)) for n in here))
 
     def cancel_eviction_refused(self, job: str, task: int = 0) -> list[Decision]:
-        """One agent says that the spare came too late."""
+        """One agent refuses the cancellation, because it came too late."""
         return self.cycle(facts.TaskCancelEvictionRefused(**self.at(job, task)))
 
     # --- time
 
     def wait(self, duration: int) -> list[Decision]:
-        """Time passes; whenever the core has asked to be woken, it is. Everything decided meanwhile."""
+        """Advance time, with a cycle at each timer of the core. Returns the decisions of all cycles."""
         until = self.time + duration
         last_decisions: list[Decision] = []
         while (wake := wake_at(self.state)) is not None and wake <= until:
@@ -455,21 +455,21 @@ class Story:
         self.last_decisions = last_decisions
         return last_decisions
 
-    # --- what is expected
+    # --- expectations
 
     def expect(self, kind: str, **fields: Any) -> Any:
-        """The decision of this kind with these fields among what was decided last; fails where there is none."""
+        """The decision of this kind with these fields in the last cycle; fails if there is none."""
         for found in self.last_decisions:
             if type(found).__name__ == kind and all(getattr(found, name) == value for name, value in fields.items()):
                 return found
-        wanted = ", ".join(f"{name}={value!r}" for name, value in fields.items())
+        values = ", ".join(f"{name}={value!r}" for name, value in fields.items())
         listing = "\n  ".join(map(repr, self.last_decisions)) or "nothing"
-        raise AssertionError(f"expected {kind}({wanted}); decided was:\n  {listing}")
+        raise AssertionError(f"expected {kind}({values}); decided:\n  {listing}")
 
     def expect_only(self, *kinds: str) -> None:
-        """Just these kinds were decided last, in this order."""
+        """The last cycle decided exactly these kinds, in this order."""
         found = [type(decision).__name__ for decision in self.last_decisions]
-        assert found == list(kinds), f"expected {list(kinds)}, decided was {found}: {self.last_decisions}"
+        assert found == list(kinds), f"expected {list(kinds)}, decided {found}: {self.last_decisions}"
 
     def decisions(self, kind: str) -> Iterator[Any]:
         """All decisions of this kind in the whole log."""
@@ -480,7 +480,7 @@ class Story:
         return {name: job.phase for name, job in self.state.jobs.items()}
 
     def holds(self) -> None:
-        """The log reads, folds and replays to what this story has seen."""
+        """Check that the log decodes, folds and replays to this story's state."""
         again = replayed(self.wires)
         assert again.difference is None, again.difference
         assert state_digest(again.state) == state_digest(self.state) == state_digest(folded(self.wires))

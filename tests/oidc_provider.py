@@ -1,4 +1,4 @@
-"""An OpenID provider for tests: real HTTP on loopback, with options for every fault of one."""
+"""An OpenID provider for tests: real HTTP on loopback; every fault can be injected."""
 
 import asyncio
 import base64
@@ -21,20 +21,20 @@ from joserfc.jwk import RSAKey
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 CLIENT_ID, CLIENT_SECRET = "bailiff", "a secret: with / signs"
-ACCESS_TOKEN = "for-nobody"
+ACCESS_TOKEN = "unused"
 SHORT_KEY = 2048
 
 Signs = Callable[[dict[str, Any], dict[str, Any]], str]
 
 
 def encoded(part: Mapping[str, Any]) -> str:
-    """JSON as a part of a token."""
+    """JSON encoded as one part of a token."""
     return base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
 
 
 @dataclass
 class Principal:
-    """Who sits at the browser."""
+    """The user at the browser."""
 
     name: str = "ada"
     groups: list[str] = field(default_factory=list)
@@ -48,14 +48,14 @@ def made_key(kid: str) -> RSAKey:
 
 @cache
 def first_key() -> RSAKey:
-    """The same for all tests: to make one takes a while."""
+    """One key for all tests, because key generation is slow."""
     return made_key("first")
 
 
 class OidcProvider:
-    """Signs in `person` without asking. issued: all tokens.
+    """Signs in `principal` without a login form. issued: all tokens.
 
-    `claims`, `sign`, `described`, `answered` are there to be broken by a test.
+    Tests inject faults through `claims`, `sign`, `described` and `answered`.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class OidcProvider:
     # --- signing
 
     def signed(self, header: dict[str, Any], claims: dict[str, Any]) -> str:
-        """As it should be."""
+        """A correct signature."""
         return jws.serialize_compact({**header, "alg": "RS256", "kid": self.key.kid}, json.dumps(claims).encode(), self.key)
 
     def unsigned(self, header: dict[str, Any], claims: dict[str, Any]) -> str:
@@ -82,25 +82,25 @@ class OidcProvider:
         return f"{encoded({**header, 'alg': 'none'})}.{encoded(claims)}."
 
     def signed_with_the_public_key(self, header: dict[str, Any], claims: dict[str, Any]) -> str:
-        """HMAC, keyed with what everybody can read: algorithm confusion."""
+        """HMAC with the public key as secret: algorithm confusion."""
         body = f"{encoded({**header, 'alg': 'HS256', 'kid': self.key.kid})}.{encoded(claims)}"
         digest = hmac.digest(self.key.as_pem(private=False), body.encode(), "sha256")
         return f"{body}.{base64.urlsafe_b64encode(digest).decode().rstrip('=')}"
 
     def signed_by_somebody(self, header: dict[str, Any], claims: dict[str, Any]) -> str:
-        """With a key that was never published, under the name of one that was."""
+        """Signed with an unpublished key under a published key id."""
         other = made_key(str(self.key.kid))
         return jws.serialize_compact({**header, "alg": "RS256", "kid": other.kid}, json.dumps(claims).encode(), other)
 
     def new_key(self) -> None:
-        """The next one, as providers change them."""
+        """Rotate the signing key."""
         self.key = made_key(secrets.token_hex(4))
         self.published = [self.key]
 
     # --- HTTP
 
     def application(self) -> FastAPI:
-        """Its four addresses."""
+        """The provider's four endpoints."""
         app = FastAPI(openapi_url=None)
 
         @app.get("/.well-known/openid-configuration")
@@ -118,15 +118,15 @@ class OidcProvider:
 
         @app.get("/authorize")
         async def authorize(request: Request) -> Response:
-            asked = dict(request.query_params)
-            assert asked["response_type"] == "code"
-            assert asked["client_id"] == CLIENT_ID
-            assert asked["code_challenge_method"] == "S256"
-            assert "openid" in asked["scope"].split()
+            requested = dict(request.query_params)
+            assert requested["response_type"] == "code"
+            assert requested["client_id"] == CLIENT_ID
+            assert requested["code_challenge_method"] == "S256"
+            assert "openid" in requested["scope"].split()
             code = secrets.token_urlsafe(16)
-            self.codes[code] = asked
-            back = {"code": code, "state": asked["state"], "iss": self.issuer, **self.answered}
-            return RedirectResponse(f"{asked['redirect_uri']}?{urlencode(back)}", 302)
+            self.codes[code] = requested
+            back = {"code": code, "state": requested["state"], "iss": self.issuer, **self.answered}
+            return RedirectResponse(f"{requested['redirect_uri']}?{urlencode(back)}", 302)
 
         @app.post("/token")
         async def token(request: Request) -> Response:
@@ -135,15 +135,15 @@ class OidcProvider:
             if (unquote(name), unquote(secret)) != (CLIENT_ID, CLIENT_SECRET):
                 return JSONResponse({"error": "invalid_client"}, 401)
             form = {key: values[0] for key, values in parse_qs((await request.body()).decode()).items()}
-            asked = self.codes.pop(form["code"], None)
+            requested = self.codes.pop(form["code"], None)
             digest = hashlib.sha256(form["code_verifier"].encode()).digest()
             challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
-            if asked is None or challenge != asked["code_challenge"] or form["redirect_uri"] != asked["redirect_uri"]:
+            if requested is None or challenge != requested["code_challenge"] or form["redirect_uri"] != requested["redirect_uri"]:
                 return JSONResponse({"error": "invalid_grant"}, 400)
             now = int(time.time())
             claims = {
                 "iss": self.issuer, "aud": CLIENT_ID, "sub": f"id-{self.principal.name}", "iat": now, "exp": now + 300,
-                "nonce": asked["nonce"], "preferred_username": self.principal.name, "groups": self.principal.groups,
+                "nonce": requested["nonce"], "preferred_username": self.principal.name, "groups": self.principal.groups,
                 **self.principal.more, **self.claims,
             }  # fmt: skip
             claims = {key: value for key, value in claims.items() if value is not None}
@@ -155,7 +155,7 @@ class OidcProvider:
 
 @contextlib.asynccontextmanager
 async def served(app: Any, **config: Any) -> AsyncIterator[str]:
-    """The application by a real web server on a free port of loopback; its address."""
+    """Serve the application on a free loopback port; yields its URL."""
 
     class Server(uvicorn.Server):
         @contextlib.contextmanager
@@ -177,12 +177,12 @@ async def served(app: Any, **config: Any) -> AsyncIterator[str]:
 
 @contextlib.asynccontextmanager
 async def running_provider() -> AsyncIterator[OidcProvider]:
-    """A provider that answers."""
+    """A running provider."""
     provider = OidcProvider()
     async with served(provider.application()) as provider.issuer:
         yield provider
 
 
 def query_of(address: str) -> dict[str, str]:
-    """What an address says behind its question mark."""
+    """The query parameters of a URL."""
     return {key: values[0] for key, values in parse_qs(urlsplit(address).query).items()}

@@ -1,6 +1,6 @@
-"""Another wall clock for processes that a test starts, moved while they run: libfaketime, preloaded into them.
+"""A fake wall clock for processes that a test starts, changed while they run: libfaketime, preloaded into them.
 
-Only the wall clock is another one. Monotonic and boot time stay true, as they do when somebody sets a machine's clock.
+Only the wall clock is faked. Monotonic and boot time stay true, as when an operator sets a machine's clock.
 """
 
 from importlib.metadata import files
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class OtherClock:
-    """What processes started with `env` take for the time, told as seconds ahead of the true one."""
+    """The wall clock of processes started with `env`, in seconds ahead of the true time."""
 
     def __init__(self, file: Path, ahead_s: int = 0) -> None:
         self._file = file
@@ -22,7 +22,7 @@ class OtherClock:
         self.set(ahead_s)
 
     def set(self, ahead_s: int) -> None:
-        """From now on it is so much later."""
+        """Set the clock to this number of seconds ahead."""
         draft = self._file.with_suffix(".draft")
         draft.write_text(f"{ahead_s:+d}\n")
         draft.replace(self._file)

@@ -1,4 +1,4 @@
-"""A collector of traces in the test's own process: OTLP over HTTP, protobuf."""
+"""A trace collector in the test's process: OTLP over HTTP, protobuf."""
 
 import threading
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 @dataclass(frozen=True)
 class Seen:
-    """A span as it came; ids in hex, times in ns."""
+    """A received span; ids in hex, times in ns."""
 
     service: str
     name: str
@@ -25,7 +25,7 @@ class Seen:
 
 @dataclass
 class Collector:
-    """Keeps each span by its id; one that comes again must say the same."""
+    """Stores each span by its id; a repeat must be identical."""
 
     address: str
     spans: dict[str, Seen] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Collector:
 
 @contextmanager
 def collecting() -> Iterator[Collector]:
-    """A collector on a free port of loopback."""
+    """A collector on a free loopback port."""
     found: list[Collector] = []
 
     class Handler(BaseHTTPRequestHandler):

@@ -10,20 +10,20 @@ import pytest
 
 from bailiff_devstack.postgres import EmbeddedPostgres
 
-QUICK = {"fsync": "off", "full_page_writes": "off"}  # of the shared server: a power cut is nobody's story here
+QUICK = {"fsync": "off", "full_page_writes": "off"}  # of the shared server: no test needs durability across a power loss
 _count = itertools.count()
 
 
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
-    """One server for all tests that only use it."""
+    """One server for all tests that do not stop it."""
     with EmbeddedPostgres(tmp_path_factory.mktemp("postgres"), settings=QUICK) as server:
         yield server
 
 
 @pytest.fixture
 def database(postgres: EmbeddedPostgres) -> Iterator[str]:
-    """The address of an empty database."""
+    """The DSN of an empty database."""
     name = f"test_{next(_count)}"
     asyncio.run(_execute(postgres.dsn, f"CREATE DATABASE {name}"))
     yield postgres.dsn.rpartition("/")[0] + f"/{name}"
@@ -32,7 +32,7 @@ def database(postgres: EmbeddedPostgres) -> Iterator[str]:
 
 @pytest.fixture
 def private_postgres(tmp_path: Path) -> Iterator[EmbeddedPostgres]:
-    """A started server of one test's own, to be killed and started again."""
+    """A started server that the test may kill and restart."""
     with EmbeddedPostgres(tmp_path / "postgres") as server:
         yield server
 

@@ -1,6 +1,6 @@
-"""Expected roll-up: the log counted once more, from its records alone and by other code.
+"""Expected roll-up: an independent count of the log's records.
 
-`recount` knows nothing of pools, folds or windows' bookkeeping: it keeps lists of what happened when and adds them up at the end.
+`recount` uses neither fold nor windows: it lists events with their times and sums them at the end.
 """
 
 from collections import Counter, defaultdict
@@ -19,7 +19,7 @@ LENGTHS = {"1m": 60_000_000, "1h": 3_600_000_000, "1d": 86_400_000_000}
 
 @dataclass
 class Recount:
-    """Moments (µs) at which things happened. spells: (from, to, thousandths of GPUs) that an attempt's tasks held."""
+    """Times (µs) of events. spells: (from, to, thousandths of GPUs) allocated to an attempt's tasks."""
 
     evictions: list[tuple[int, str, str]] = field(default_factory=list)
     lost: list[tuple[int, str, int]] = field(default_factory=list)
@@ -29,38 +29,38 @@ class Recount:
     end: int = 0
 
     def evictions_by(self, begin: int = 0, end: int = 1 << 60) -> Counter[tuple[str, str]]:
-        """Evictions decided within these moments."""
+        """Evictions decided within these times."""
         return Counter((action, rule) for at, action, rule in self.evictions if begin <= at < end)
 
     def lost_by(self, begin: int = 0, end: int = 1 << 60) -> dict[str, int]:
-        """GPU-ms lost within these moments, by cause."""
+        """GPU-ms lost within these times, by cause."""
         found: Counter[str] = Counter()
         for at, cause, amount in self.lost:
             found[cause] += amount if begin <= at < end else 0
         return {cause: amount for cause, amount in found.items() if amount}
 
     def submitted_by(self, begin: int = 0, end: int = 1 << 60) -> Counter[str]:
-        """Jobs submitted within these moments, by class."""
+        """Jobs submitted within these times, by class."""
         return Counter(name for at, name in self.submitted if begin <= at < end)
 
     def started_by(self, begin: int = 0, end: int = 1 << 60) -> Counter[str]:
-        """First starts within these moments, by class."""
+        """First starts within these times, by class."""
         return Counter(name for at, name, _ in self.first_waits if begin <= at < end)
 
     def used(self, begin: int = 0, end: int = 1 << 60) -> int:
-        """Thousandths of GPUs times µs that were held within these moments."""
+        """Thousandths of GPUs times µs allocated within these times."""
         return sum(max(0, min(until, end) - max(since, begin)) * milli for since, until, milli in self.spells)
 
 
 def recount(wires: Iterable[Wire]) -> Recount:
-    """Of a log whose jobs use whole GPUs and belong to no project."""
+    """Count a log whose jobs use whole GPUs and belong to no project."""
     found, default = Recount(), ""
-    sizes: dict[str, int] = {}  # thousandths of GPUs a task
+    sizes: dict[str, int] = {}  # thousandths of GPUs per task
     classes: dict[str, str] = {}
     asked_at: dict[str, int] = {}
     waiting: dict[str, set[int]] = {}  # tasks of a job's attempt that do not run yet, until the job has run once
     reserved: dict[str, list[int]] = defaultdict(list)
-    holds: dict[tuple[str, int], int] = {}  # since when a task has its GPUs
+    holds: dict[tuple[str, int], int] = {}  # time since which a task has its GPUs
 
     def take(at: int, job: str, tasks: list[int]) -> None:
         for task in tasks:
@@ -118,9 +118,9 @@ def recount(wires: Iterable[Wire]) -> Recount:
 
 
 def busy_log(rounds: int) -> list[Wire]:
-    """A day of a small pool: each round of twenty minutes two jobs train, an urgent one displaces them, and they come back.
+    """A day of a small pool: in each round of twenty minutes two jobs train, an urgent one preempts them, and they resume.
 
-    Some 38 records a round.
+    About 38 records per round.
     """
     story = Story(pool="pool-a")
     story.node("n1", gpus=8)

@@ -25,14 +25,14 @@ def policy(**parts: object) -> Policy:
 
 
 def submitted(job: str, gpus: int = 1, tasks: int = 1, cls: str | None = None, **demand: object) -> JobSubmitted:
-    """The fact that a job was submitted: so many tasks of so many GPUs each."""
+    """The fact that a job was submitted: `tasks` tasks of `gpus` GPUs each."""
     group = TaskGroup(count=tasks, gpu_milli=1000 * gpus)
-    asked = JobDemand.model_validate({"job": job, "tasks": (group,), "priority_class": cls, "max_failures": 0, **demand})
-    return JobSubmitted(request=RequestId(source="test", id=job, digest="0" * 64), demand=asked, spec_digest="0" * 64)
+    requested = JobDemand.model_validate({"job": job, "tasks": (group,), "priority_class": cls, "max_failures": 0, **demand})
+    return JobSubmitted(request=RequestId(source="test", id=job, digest="0" * 64), demand=requested, spec_digest="0" * 64)
 
 
 class World:
-    """A workload in the making; times are µs after its beginning."""
+    """A workload under construction; times are µs after its start."""
 
     def __init__(self, cluster: str = "1x8") -> None:
         self.cluster = cluster
@@ -40,7 +40,7 @@ class World:
         self.outcomes: dict[str, Outcome] = {}
 
     def job(self, name: str, at: int, runs: int, gpus: int = 1, tasks: int = 1, cls: str | None = None, **rest: object) -> None:
-        """A job that runs so long undisturbed; `rest`: fields of its outcome, and `demand`, more of its demand."""
+        """A job that runs for `runs` µs if not interrupted; `rest`: fields of its outcome, and `demand`, fields of its demand."""
         demand = rest.pop("demand", {})
         assert isinstance(demand, dict)
         self.events.append(WorkloadEvent(BEGIN + at, submitted(name, gpus, tasks, cls, **demand)))
@@ -51,7 +51,7 @@ class World:
         self.events.append(WorkloadEvent(BEGIN + at, Outage(node, back_after)))
 
     def workload(self) -> Workload:
-        """It, in order of time."""
+        """The workload, in order of time."""
         in_order = sorted(self.events, key=lambda event: event.time)
         return Workload("test", BEGIN, joined(machines(self.cluster)), in_order, self.outcomes)
 
@@ -60,7 +60,7 @@ def random_world(random: Random, jobs: int) -> World:
     """A crowded pool of two sizes of machines: gangs, classes, checkpoints or none, failures of jobs and of machines."""
     world = World("2x4,1x2")
     outages = random.choice([0, 1, 3])
-    # Who grows by a restart beside a machine that is silent does not come to rest: a fault of the core, known to its room.
+    # A job that grows by a restart beside a silent node does not converge: a known fault of the core.
     elastic = "live" if outages else random.choice(["live", "restart"])
     for number in range(jobs):
         count, gpus = random.choice([(1, 1), (1, 1), (1, 2), (1, 4), (2, 4), (3, 2)])
@@ -84,7 +84,7 @@ def random_world(random: Random, jobs: int) -> World:
 
 
 class Reread:
-    """A sink that decides everything again from the bytes alone, as an auditor would."""
+    """A sink that replays every decision from the bytes alone, as an auditor does."""
 
     def __init__(self) -> None:
         self.replay = Replay()

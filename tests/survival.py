@@ -1,18 +1,18 @@
 """Scenarios of a preempted training job under a fault: only the work that the job contract allows is lost.
 
-A `Table` states what a scenario may lose. The result is checked against four independent sources: the log (stages, outcome, GPU
-allocations over time), the invariants over all of its records, the simulated devices' memory, and the job's own notes (its
-steps, and whether two attempts ever overlapped).
+An `Expected` states what a scenario may lose. The result is checked against four independent sources: the log (stages,
+outcome, GPU allocations over time), the invariants over all of its records, the simulated devices' memory, and the job's own
+notes (its steps, and whether two attempts ever overlapped).
 
 Where each fault is tested:
 
 | row | tests/process/ |
 |---|---|
-| the agent is killed at each stage of an eviction | test_survives_agent.py; jobs that know nothing: test_kill_nine.py |
-| the agent is dead for good, stopped, not alone | test_lost_agent.py |
-| a supervisor is killed; one rank is | test_survives_processes.py |
-| host loss | test_survives_host.py; of jobs that save nothing: test_lost_agent.py |
-| Kafka is unavailable during the grace | test_survives_kafka.py; for up to 180 s, of jobs that know nothing: test_no_kafka.py |
+| the agent is killed at each stage of an eviction | test_survives_agent.py; jobs without the library: test_kill_nine.py |
+| the agent is never restarted, is stopped, or is started twice | test_lost_agent.py |
+| a supervisor or one rank is killed | test_survives_processes.py |
+| host loss | test_survives_host.py; jobs without checkpoints: test_lost_agent.py |
+| Kafka is unavailable during the grace | test_survives_kafka.py; for up to 180 s, jobs without the library: test_no_kafka.py |
 | a GPU that stays dirty | test_survives_dirty_gpus.py |
 | the disk is full; the newest checkpoint is damaged | test_survives_disk.py; the library alone: test_job_script.py |
 | never acknowledges, hangs, forks away, catches TERM, exits 0, saves for too long | test_survives_behaviours.py |
@@ -53,9 +53,9 @@ ROOT = Path(__file__).parents[1]
 POOL, FIRST, GPUS = "survival", "survival-0", 2
 MACHINE = {"gpus": f"{GPUS}xH100-80GB"}
 STEPS, STEPS_OF_A_GANG = 60, 3000
-LAST = survivor.STANDS_AFTER
+LAST = survivor.PAUSE_AFTER
 BEFORE = (LAST + 1) // survivor.EVERY * survivor.EVERY
-"""The step that follows the checkpoint that it kept by itself."""
+"""The step after its last checkpoint at its own interval."""
 ENOUGH_S, SHORT_S = 60.0, 2.5
 NOTICED: tuple[EvictionStage, ...] = ("noticed",)
 SAVED: tuple[EvictionStage, ...] = ("noticed", "acknowledged", "checkpoint_started", "checkpoint_committed", "yielding")
@@ -65,30 +65,30 @@ _numbers = itertools.count(1)
 
 
 @dataclass(frozen=True)
-class Table:
+class Expected:
     """Expected records of the victim's first attempt, and where the next one continues.
 
-    stages: of each task, in order; None where tasks differ. may: optional stages. stuck_in: the stage in which
-    TERM, and KILL, found it. codes: exit codes, by task. goes_back_to: a step before the one that it had come to. says: whether
-    it reports where it continues, as jobs do that use the library.
+    stages: of each task, in order; None where tasks differ. optional: stages that may be missing. stuck_in: its stage when it
+    got TERM or KILL. codes: exit codes, by task. resumes_at: set if it repeats steps. reports_resume: whether it reports where
+    it resumes, as jobs that use the library do.
     """
 
     outcome: str
     stages: tuple[EvictionStage, ...] | None = SAVED
-    may: tuple[EvictionStage, ...] = ()
+    optional: tuple[EvictionStage, ...] = ()
     stuck_in: EvictionStage | None = None
     codes: tuple[int, ...] = (85,)
     reason: str = ""
-    goes_back_to: int | None = None
+    resumes_at: int | None = None
     skipped_checkpoints: int = 0
-    says: bool = True
+    reports_resume: bool = True
 
 
-SAVES_AND_LEAVES = Table("preempted")
+SAVES_AND_YIELDS = Expected("preempted")
 
 
 @dataclass
-class Judge:
+class LogChecker:
     """Checks one system's log: all invariants after every record, and every decision cycle replayed."""
 
     state: PoolState = field(default_factory=PoolState)
@@ -96,7 +96,7 @@ class Judge:
     replay: Replay = field(default_factory=Replay)
 
     def check_new(self, entries: list[Entry]) -> None:
-        """Check the records that are new."""
+        """Check the new records."""
         for entry in entries[self.state.seq + 1 :]:
             violations = [*self.history.before(self.state, entry.record)]
             apply(self.state, entry.record)
@@ -112,10 +112,10 @@ class Judge:
 
 @dataclass
 class Story:
-    """One victim and the urgent job that preempts it. judge: of the system that it runs on."""
+    """One victim and the urgent job that preempts it. checker: of the system's log."""
 
     watch: Watch
-    judge: Judge
+    checker: LogChecker
     tasks: int = 1
     victim: str = ""
     urgent: str = ""
@@ -132,33 +132,33 @@ class Story:
     def steps(self) -> int:
         return STEPS if self.tasks == 1 else STEPS_OF_A_GANG
 
-    # --- what happens
+    # --- actions
 
-    async def victim_stands(self, behaviour: str = "Trains", *, grace_s: float = ENOUGH_S, **rest: Any) -> None:
-        """It runs, has done some steps, and waits for what comes."""
+    async def start_victim(self, behaviour: str = "Trains", *, grace_s: float = ENOUGH_S, **rest: Any) -> None:
+        """Start the victim; returns when it has done some steps and is paused."""
         gpus = rest.pop("gpus", GPUS) // self.tasks
         run = command(behaviour, self.steps)
         await self.watch.submit(
             self.victim, run, gpus=gpus, tasks=self.tasks, grace_s=grace_s, env=self._env(), max_failures=1, **rest
         )
         await self.watch.until_running(self.victim)
-        stands = [self.mark(f"{rank}.stands") for rank in range(self.tasks)]
-        await self.watch.until("it stands", lambda _: all(mark.exists() for mark in stands))
+        paused = [self.mark(f"{rank}.paused") for rank in range(self.tasks)]
+        await self.watch.until("the victim is paused", lambda _: all(mark.exists() for mark in paused))
 
-    async def urgent_comes(self, gpus: int = GPUS) -> None:
-        """Somebody who needs its GPUs."""
+    async def submit_urgent(self, gpus: int = GPUS) -> None:
+        """Submit the urgent job that needs the victim's GPUs."""
         await self.watch.submit(self.urgent, command("Urgent", 0), gpus=gpus, kind="inference", env=self._env())
 
-    async def reaches(self, stage: EvictionStage) -> EvictionStageReached:
-        """Wait until the victim's eviction has come so far."""
+    async def wait_for_stage(self, stage: EvictionStage) -> EvictionStageReached:
+        """Wait until the victim's eviction reaches this stage."""
         return await self.watch.record(EvictionStageReached, job=self.victim, stage=stage)
 
-    def goes_on(self) -> None:
-        """A victim that waits at a stage does so no longer."""
+    def continue_victim(self) -> None:
+        """Let a victim that waits at a stage continue."""
         self.mark("go").touch()
 
-    async def processes_are_gone(self) -> None:
-        """Wait until nothing of any job is left on the machines. Asks the kernel alone, so that Kafka may be away."""
+    async def wait_processes_gone(self) -> None:
+        """Wait until no process of any job is left on the machines. Uses /proc only, so it works without Kafka."""
         gone = await asyncio.to_thread(wait_until, lambda: not processes_of(self.system.folder / "state"), PATIENCE_S)
         assert gone, processes_of(self.system.folder / "state")
 
@@ -166,7 +166,7 @@ class Story:
         return [pid for pid in processes_of(self.system.folder / "state") if is_supervisor(pid)]
 
     def process(self, rank: int = 0) -> int:
-        """The process that is the victim's rank."""
+        """The pid of the victim's rank."""
         return int(self.mark(f"{rank}.lock").read_text().rpartition(" ")[2])
 
     def mark(self, what: str) -> Path:
@@ -176,50 +176,52 @@ class Story:
     def checkpoints(self) -> Path:
         return self.system.folder / "checkpoints" / self.victim
 
-    async def has_left(self) -> None:
-        """Wait until the victim is back in the queue, and the urgent job runs."""
+    async def wait_preempted(self) -> None:
+        """Wait until the victim is requeued, and the urgent job runs."""
         await self.watch.record(JobRequeued, job=self.victim)
         await self.watch.until_running(self.urgent)
 
-    # --- what it comes to
+    # --- checks
 
-    async def ends_well(self, table: Table = SAVES_AND_LEAVES) -> None:
-        """The urgent job had the GPUs, the victim came back and has finished, and all witnesses agree with the table."""
+    async def check_urgent_and_victim(self, expected: Expected = SAVES_AND_YIELDS) -> None:
+        """Check that the urgent job ran on the GPUs, and that the victim resumed and finished as expected."""
         await self.watch.until_running(self.urgent)
         (self.system.marks / f"{self.urgent}.go").touch()
         await self.watch.until_ended(self.urgent)
-        if table.codes:
-            self.was_handed_over()
-        await self.comes_back(table)
+        if expected.codes:
+            self.check_gpus_free_before_start()
+        await self.check_victim(expected)
 
-    async def comes_back(self, table: Table) -> None:
-        """The same without an urgent job."""
+    async def check_victim(self, expected: Expected) -> None:
+        """Check that the victim resumed and finished as expected."""
         await self.watch.until_ended(self.victim)
-        self.check_records(table)
-        if table.outcome != "finished":
-            self.lost(table)
-        self.nothing_ran_twice()
-        self.judge.check_new(self.watch.entries)
+        self.check_records(expected)
+        if expected.outcome != "finished":
+            self.check_lost_steps(expected)
+        self.check_no_overlap()
+        self.checker.check_new(self.watch.entries)
 
-    def check_records(self, table: Table) -> None:
-        """Checks the recorded stages, the stage in which it was stuck, and the outcome."""
+    def check_records(self, expected: Expected) -> None:
+        """Check the recorded stages, the stage in which it was stuck, and the outcome."""
         for task in range(self.tasks):
-            staged = [stage for stage in self.facts(EvictionStageReached, attempt=1, task=task) if stage.stage not in table.may]
-            if table.stages is None:
+            staged = [
+                stage for stage in self.facts(EvictionStageReached, attempt=1, task=task) if stage.stage not in expected.optional
+            ]
+            if expected.stages is None:
                 continue
-            assert tuple(stage.stage for stage in staged) == table.stages, self.watch.report()
+            assert tuple(stage.stage for stage in staged) == expected.stages, self.watch.report()
             stuck = [stage.stuck_in for stage in staged if stage.stage in LATE]
-            assert stuck[-1:] == [table.stuck_in][: len(stuck)], staged
+            assert stuck[-1:] == [expected.stuck_in][: len(stuck)], staged
         exits = sorted(self.facts(TaskExited, attempt=1), key=lambda fact: fact.task)
-        assert tuple(fact.exit_code for fact in exits) == table.codes, self.watch.report()
-        assert not table.reason or any(table.reason in fact.reason for fact in exits), exits
+        assert tuple(fact.exit_code for fact in exits) == expected.codes, self.watch.report()
+        assert not expected.reason or any(expected.reason in fact.reason for fact in exits), exits
         outcomes = [fact.outcome for fact in self.facts(JobRequeued)]
-        assert outcomes == ([] if table.outcome == "finished" else [table.outcome]), self.watch.report()
-        assert self.watch.job(self.victim).failures == (table.outcome == "failed")
+        assert outcomes == ([] if expected.outcome == "finished" else [expected.outcome]), self.watch.report()
+        assert self.watch.job(self.victim).failures == (expected.outcome == "failed")
         assert len(self.facts(JobEnded)) == 1
 
-    def was_handed_over(self) -> None:
-        """The urgent job was not so much as ordered before the victim's GPUs were seen free."""
+    def check_gpus_free_before_start(self) -> None:
+        """Check that the urgent job's start was ordered only after the victim's GPUs were seen free."""
         released = self.facts(TaskReleased, attempt=1)
         assert len(released) == self.tasks
         for reading in itertools.chain.from_iterable(fact.after for fact in released):
@@ -227,58 +229,58 @@ class Story:
         assert max(self.when(TaskReleased, self.victim)) < min(self.when(JobStarting, self.urgent))
         assert len(self.when(TaskStarted, self.urgent)) == 1
 
-    def lost(self, table: Table) -> None:
-        """What was done again, by its own notes, by the record and by the table; and what came of it, to the last bit."""
+    def check_lost_steps(self, expected: Expected) -> None:
+        """Check the repeated steps, by its own notes and by the records, and the final weights bit for bit."""
         resumed = {fact.task: fact for fact in self.facts(TaskResumed, attempt=2)}
-        assert len(resumed) == (self.tasks if table.says else 0), self.watch.report()
+        assert len(resumed) == (self.tasks if expected.reports_resume else 0), self.watch.report()
         furthest = max(step for rank in range(self.tasks) for attempt, step in self.done(rank) if attempt == 1)
         for rank in range(self.tasks):
             first, second = ([step for attempt, step in self.done(rank) if attempt == number] for number in (1, 2))
-            begins = first[-1] + 1 if table.goes_back_to is None else table.goes_back_to
+            begins = first[-1] + 1 if expected.resumes_at is None else expected.resumes_at
             assert (first, second) == ([*range(first[-1] + 1)], [*range(begins, self.steps)])
             assert self.tasks > 1 or first[-1] == LAST
-            if table.says:
+            if expected.reports_resume:
                 resume, again = resumed[rank], furthest + 1 - begins
-                assert (resume.step, resume.from_attempt, resume.skipped_checkpoints) == (begins, 1, table.skipped_checkpoints)
-                all_exits_seen = len(table.codes) == self.tasks
+                assert (resume.step, resume.from_attempt, resume.skipped_checkpoints) == (begins, 1, expected.skipped_checkpoints)
+                all_exits_seen = len(expected.codes) == self.tasks
                 assert resume.steps_lost == again if all_exits_seen else resume.steps_lost <= again
-        assert self.mark("result").read_text() == undisturbed(self.steps)
+        assert self.mark("result").read_text() == uninterrupted(self.steps)
 
-    def nothing_ran_twice(self) -> None:
-        """Nobody began twice as one attempt's rank, or on a GPU or as a rank while a process of anybody else lived there."""
+    def check_no_overlap(self) -> None:
+        """Check that no rank started twice in an attempt, and that no two processes shared a GPU or a rank at any time."""
         twice = self.system.marks / "twice"
         assert not twice.exists(), twice.read_text()
 
     def done(self, rank: int = 0) -> list[tuple[int, int]]:
-        """(attempt, step), in the order in which the rank has done them."""
+        """(attempt, step) of the rank, in the order of execution."""
         lines = [tuple(map(int, line.split())) for line in self.mark("steps").read_text().splitlines()]
         return [(attempt, step) for attempt, of_rank, step in lines if of_rank == rank]
 
-    def facts(self, kind: type[Any], **wanted: object) -> list[Any]:
+    def facts(self, kind: type[Any], **values: object) -> list[Any]:
         """Records of this kind about the victim."""
-        return self.watch.facts(kind, job=self.victim, **wanted)
+        return self.watch.facts(kind, job=self.victim, **values)
 
     def when(self, kind: type[Payload], job: str) -> list[int]:
-        """The places in the log of such records about the job."""
+        """The seqs of such records about the job."""
         return self.seqs(kind, lambda data: data.job == job)
 
-    def seqs(self, kind: type[Payload], wanted: Callable[[Any], bool] = lambda _: True) -> list[int]:
-        """The places in the log of such records."""
+    def seqs(self, kind: type[Payload], condition: Callable[[Any], bool] = lambda _: True) -> list[int]:
+        """The seqs of such records."""
         records = [entry.record for entry in self.watch.entries]
-        return [record.seq for record in records if isinstance(record.data, kind) and wanted(record.data)]
+        return [record.seq for record in records if isinstance(record.data, kind) and condition(record.data)]
 
     def _env(self) -> dict[str, str]:
         return {"PYTHONPATH": str(ROOT / "libs/job"), "SURVIVOR_MARKS": str(self.system.marks)}
 
 
 def command(behaviour: str, steps: int) -> str:
-    """Without `site`, which it needs nothing of, and which takes longer than all its steps."""
+    """The victim's command. Runs Python without `site`, whose import takes longer than all steps."""
     return f"exec {sys.executable} -S {survivor.__file__} {behaviour} {steps}"
 
 
 @functools.cache
-def undisturbed(steps: int) -> str:
-    """What a run outside Bailiff, which nobody disturbs, comes to."""
+def uninterrupted(steps: int) -> str:
+    """The final weights of an uninterrupted run outside Bailiff."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("BAILIFF")}
     with tempfile.TemporaryDirectory() as folder:
         env |= {"PYTHONPATH": str(ROOT / "libs/job"), "SURVIVOR_MARKS": folder}
@@ -287,21 +289,21 @@ def undisturbed(steps: int) -> str:
 
 
 def kill(*pids: int) -> None:
-    """What of these is still there, at once."""
+    """Kill those of these processes that still run."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
-# --- the systems that stories play on
+# --- systems
 
 
 class Stage(System):
-    """A system with one machine in one pool, and whose jobs keep their checkpoints where all machines would see them."""
+    """A system with one machine in one pool, whose jobs save checkpoints to a folder that all machines share."""
 
-    def __init__(self, folder: Path, **made_with: Any) -> None:
-        super().__init__(folder, **made_with)
-        self.judge = Judge()
+    def __init__(self, folder: Path, **options: Any) -> None:
+        super().__init__(folder, **options)
+        self.checker = LogChecker()
         (folder / "checkpoints").mkdir(parents=True)
         for node in self.stack.plan.nodes:
             self.shares_checkpoints(str(node["name"]))
@@ -311,12 +313,12 @@ class Stage(System):
         return self.folder / "state" / "node-agent" / POOL / node
 
     def shares_checkpoints(self, node: str) -> None:
-        """As if the folder were of a file system that all machines see."""
+        """Link the node's checkpoint folder to the shared one."""
         self.machine(node).mkdir(parents=True)
         (self.machine(node) / "checkpoints").symlink_to(self.folder / "checkpoints")
 
     def leak(self, bytes_of_memory: int) -> None:
-        """From now on so much of each of the machine's GPUs is in use, whoever is on it."""
+        """Keep this much memory of each GPU in use, without a process."""
         faults = {str(device): {"leak_bytes": bytes_of_memory} for device in range(GPUS)} if bytes_of_memory else {}
         new = self.folder / "faults.json"
         new.write_text(json.dumps(faults))
@@ -331,7 +333,7 @@ def _stages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], S
 
 @pytest.fixture
 def stage(_stages: Callable[[], System]) -> Stage:
-    """A machine with two GPUs, for stories that are played one after the other."""
+    """A machine with two GPUs, for stories that run one after the other."""
     found = _stages()
     assert isinstance(found, Stage)
     return found
@@ -339,9 +341,9 @@ def stage(_stages: Callable[[], System]) -> Stage:
 
 @contextlib.asynccontextmanager
 async def story(stage: Stage, tasks: int = 1) -> AsyncIterator[Story]:
-    """A new story on this stage."""
+    """A new story on this system."""
     async with stage.watch(POOL) as pool:
-        yield Story(pool, stage.judge, tasks)
+        yield Story(pool, stage.checker, tasks)
 
 
 def utc_us() -> int:

@@ -1,12 +1,12 @@
-"""A training job for the scenarios of `tests/survival.py`: small, deterministic, and misbehaving on request.
+"""A training job for the scenarios of `tests/survival.py`: small, deterministic, and with faults on request.
 
-Usage: survivor.py BEHAVIOUR STEPS. It behaves in its first attempt only; all later ones just train. In the first one it
-pauses after step `STANDS_AFTER` until its notice arrives. It writes notes to the folder `SURVIVOR_MARKS`:
+Usage: survivor.py BEHAVIOUR STEPS. The behaviour applies to the first attempt only; later ones just train. The first one
+pauses after step `PAUSE_AFTER` until its notice arrives. It writes notes to the folder `SURVIVOR_MARKS`:
 
 * `JOB.steps`: a line for each step that it has done, with its attempt and rank;
-* `JOB.RANK.lock` and `DEVICE.lock`: locked by each of its processes as long as one lives, children that got away included;
-* `twice`: a line for whoever begins where somebody still is, or has been before. It must never be there;
-* `JOB.RANK.stands`: it stands;  `JOB.go`, from the story: it may go on;  `JOB.result`: the digest of its weights, at the end.
+* `JOB.RANK.lock` and `DEVICE.lock`: locked by each of its processes as long as one lives, escaped children included;
+* `twice`: a line for each process that started twice, or while another one was running. It must not exist;
+* `JOB.RANK.paused`: it is paused;  `JOB.go`, from the story: it may continue;  `JOB.result`: the digest of its final weights.
 """
 
 import contextlib
@@ -27,8 +27,8 @@ from typing import NoReturn
 from bailiff_job import attach
 from bailiff_job.job import Job
 
-STANDS_AFTER, EVERY = 23, 10
-LOOKS_EVERY_S, SLOW_STEP_S = 0.01, 0.01
+PAUSE_AFTER, EVERY = 23, 10
+POLL_S, SLOW_STEP_S = 0.01, 0.01
 LARGE = 1 << 20
 FAILS = 7
 
@@ -39,23 +39,23 @@ rank = int(os.environ.get("RANK", "0"))
 
 
 class Training:
-    """Some weights and the chance that changes them."""
+    """Some weights, and the random number generator that changes them."""
 
     def __init__(self) -> None:
-        self.chance, self.weights = random.Random(7), [0.0] * 8
+        self.rng, self.weights = random.Random(7), [0.0] * 8
 
     def step(self) -> None:
-        """One batch."""
-        self.weights = [0.9 * weight + self.chance.gauss(0.0, 1.0) for weight in self.weights]
+        """Train on one batch."""
+        self.weights = [0.9 * weight + self.rng.gauss(0.0, 1.0) for weight in self.weights]
 
     def save(self, folder: Path) -> None:
         """Everything that the next step depends on."""
-        (folder / "state.json").write_text(json.dumps([self.weights, self.chance.getstate()]))
+        (folder / "state.json").write_text(json.dumps([self.weights, self.rng.getstate()]))
 
     def load(self, folder: Path) -> None:
-        """As it was saved."""
+        """Load the saved state."""
         self.weights, (version, numbers, rest) = json.loads((folder / "state.json").read_text())
-        self.chance.setstate((version, tuple(numbers), rest))
+        self.rng.setstate((version, tuple(numbers), rest))
 
     def digest(self) -> str:
         """SHA-256 of the weights."""
@@ -74,119 +74,119 @@ class Trains:
             self.training.step()
             note_step(step)
             job.progress(step, self.total)
-            if attempt == 1 and step == STANDS_AFTER:
-                (marks / f"{name}.{rank}.stands").touch()
-                self.stands(job)
-            self.looks(job, step)
-            while self.waits(job, step):
-                time.sleep(LOOKS_EVERY_S)
-                self.looks(job, step)
+            if attempt == 1 and step == PAUSE_AFTER:
+                (marks / f"{name}.{rank}.paused").touch()
+                self.on_pause(job)
+            self.check_notice(job, step)
+            while self.is_paused(job, step):
+                time.sleep(POLL_S)
+                self.check_notice(job, step)
 
-    def waits(self, job: Job, step: int) -> bool:
-        """Whether it still stands. A gang has to go on, to the step that its ranks agree on."""
-        if attempt > 1 or step < STANDS_AFTER or name == "alone":
+    def is_paused(self, job: Job, step: int) -> bool:
+        """Whether to stay paused. A gang continues slowly, up to the step that its ranks agree on."""
+        if attempt > 1 or step < PAUSE_AFTER or name == "alone":
             return False
-        if step > STANDS_AFTER:
+        if step > PAUSE_AFTER:
             time.sleep(SLOW_STEP_S)
             return False
         return world == 1 or job.notice is None
 
-    def looks(self, job: Job, step: int) -> None:
+    def check_notice(self, job: Job, step: int) -> None:
         if job.should_checkpoint(step):
-            self.acknowledged()
-            job.checkpoint(step, self.saves_on_notice)
-            self.committed()
-        elif (step + 1) % EVERY == 0 and step < STANDS_AFTER:
+            self.on_acknowledged()
+            job.checkpoint(step, self.save_on_notice)
+            self.on_committed()
+        elif (step + 1) % EVERY == 0 and step < PAUSE_AFTER:
             job.checkpoint(step, self.training.save)
         if job.preempted:
-            self.leaves(job)
+            self.exit_on_notice(job)
 
-    # --- where behaviours differ, under a notice
+    # --- hooks that behaviours override
 
-    def stands(self, job: Job) -> None:
-        """It has come to where it stands."""
+    def on_pause(self, job: Job) -> None:
+        """Called when it pauses."""
 
-    def acknowledged(self) -> None:
-        """It has acknowledged, and has not begun to save."""
+    def on_acknowledged(self) -> None:
+        """Called after the acknowledgement, before it saves."""
 
-    def saves_on_notice(self, folder: Path) -> None:
+    def save_on_notice(self, folder: Path) -> None:
         self.training.save(folder)
 
-    def committed(self) -> None:
-        """It has saved, and has not begun to leave."""
+    def on_committed(self) -> None:
+        """Called after it has saved, before it yields."""
 
-    def leaves(self, job: Job) -> NoReturn:
+    def exit_on_notice(self, job: Job) -> NoReturn:
         job.exit()
 
 
-# --- those that wait for the story at one stage
+# --- behaviours that wait at one stage until the story continues
 
 
 class WaitsBeforeAcknowledging(Trains):
-    def stands(self, job: Job) -> None:
+    def on_pause(self, job: Job) -> None:
         wait_for(lambda: job.notice is not None)
-        wait_for_notice()
+        wait_for_go()
 
 
 class WaitsBeforeSaving(Trains):
-    def acknowledged(self) -> None:
-        wait_for_notice()
+    def on_acknowledged(self) -> None:
+        wait_for_go()
 
 
 class WaitsWhileSaving(Trains):
-    def saves_on_notice(self, folder: Path) -> None:
-        wait_for_notice()
+    def save_on_notice(self, folder: Path) -> None:
+        wait_for_go()
         self.training.save(folder)
 
 
-class WaitsBeforeLeaving(Trains):
-    def committed(self) -> None:
-        wait_for_notice()
+class WaitsBeforeYielding(Trains):
+    def on_committed(self) -> None:
+        wait_for_go()
 
 
 class WaitsAfterYielding(Trains):
-    def leaves(self, job: Job) -> NoReturn:
+    def exit_on_notice(self, job: Job) -> NoReturn:
         try:
             job.exit()
         finally:
-            wait_for_notice()
+            wait_for_go()
 
 
-# --- those that do not do as they should
+# --- behaviours that violate the contract
 
 
 class NeverAcknowledges(Trains):
     """Its next step never ends."""
 
-    def stands(self, job: Job) -> None:
-        forever()
+    def on_pause(self, job: Job) -> None:
+        hang()
 
 
 class AcknowledgesAndHangs(Trains):
-    def acknowledged(self) -> None:
-        forever()
+    def on_acknowledged(self) -> None:
+        hang()
 
 
 class AcknowledgesAndFails(Trains):
-    def acknowledged(self) -> None:
+    def on_acknowledged(self) -> None:
         sys.exit(FAILS)
 
 
 class AcknowledgesAndFinishes(Trains):
-    def acknowledged(self) -> None:
+    def on_acknowledged(self) -> None:
         sys.exit(0)
 
 
 class SavesForTooLong(Trains):
-    def saves_on_notice(self, folder: Path) -> None:
+    def save_on_notice(self, folder: Path) -> None:
         self.training.save(folder)
-        forever()
+        hang()
 
 
 class ForksAway(Trains):
-    """A daemon of its own session stays behind, and is deaf to TERM."""
+    """A daemon in its own session outlives the job, and ignores TERM."""
 
-    def stands(self, job: Job) -> None:
+    def on_pause(self, job: Job) -> None:
         if os.fork():
             os.wait()
             return
@@ -195,39 +195,39 @@ class ForksAway(Trains):
             os._exit(0)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         (marks / f"{name}.daemon").write_text(str(os.getpid()))
-        forever()
+        hang()
 
 
 class FillsTheDisk(Trains):
-    """What it saves is larger than the disk, and that is the end of it."""
+    """Its checkpoint is larger than the disk; the error ends it."""
 
-    def saves_on_notice(self, folder: Path) -> None:
+    def save_on_notice(self, folder: Path) -> None:
         self.training.save(folder)
         (folder / "large").write_bytes(bytes(LARGE))
 
 
-class FillsTheDiskAndGoesOn(FillsTheDisk):
-    """It bears with it, and tries again in the next step."""
+class FillsTheDiskAndContinues(FillsTheDisk):
+    """It catches the error, and tries again at the next step."""
 
-    def looks(self, job: Job, step: int) -> None:
+    def check_notice(self, job: Job, step: int) -> None:
         with contextlib.suppress(OSError):
-            super().looks(job, step)
+            super().check_notice(job, step)
         if job.preempted:
-            self.leaves(job)
+            self.exit_on_notice(job)
 
 
-class MayWriteNoLargeFiles(FillsTheDisk):
-    """The same where the limit is that of a file."""
+class LimitedFileSize(FillsTheDisk):
+    """The same with a limit on the file size."""
 
-    def stands(self, job: Job) -> None:
+    def on_pause(self, job: Job) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (LARGE // 4, LARGE // 4))
 
 
-# --- those that know nothing of Bailiff
+# --- scripts without the job library
 
 
-class KnowsNothing(Trains):
-    """It keeps its state in a file of its own. TERM ends it."""
+class PlainScript(Trains):
+    """It saves its state in its own file. TERM ends it."""
 
     def run(self) -> None:
         folder = Path(os.environ["BAILIFF_CHECKPOINT_DIR"])
@@ -241,38 +241,38 @@ class KnowsNothing(Trains):
             self.training.step()
             note_step(step)
             if (step + 1) % EVERY == 0:
-                self.keep(folder, step)
-            if attempt == 1 and step == STANDS_AFTER:
-                self.prepares()
-                (marks / f"{name}.{rank}.stands").touch()
+                self.save_state(folder, step)
+            if attempt == 1 and step == PAUSE_AFTER:
+                self.before_pause()
+                (marks / f"{name}.{rank}.paused").touch()
                 wait_for(lambda: self.notified)
                 self.on_notice(folder, step)
 
-    def keep(self, folder: Path, step: int) -> None:
+    def save_state(self, folder: Path, step: int) -> None:
         self.training.save(folder)
         (folder / "step").write_text(str(step + 1))
 
-    def prepares(self) -> None:
-        """Before it stands."""
+    def before_pause(self) -> None:
+        """Called before it pauses."""
 
     def on_notice(self, folder: Path, step: int) -> None:
-        """What it does about TERM, where that does not end it."""
+        """Called after TERM, if that does not end it."""
 
 
-class CatchesTerm(KnowsNothing):
-    """It saves and leaves as shells do."""
+class CatchesTerm(PlainScript):
+    """It saves on TERM, and exits with 143, as shells do."""
 
-    def prepares(self) -> None:
-        signal.signal(signal.SIGTERM, lambda *_: setattr(self, "told", True))
+    def before_pause(self) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: setattr(self, "notified", True))
 
     def on_notice(self, folder: Path, step: int) -> None:
-        self.keep(folder, step)
+        self.save_state(folder, step)
         sys.exit(128 + signal.SIGTERM)
 
 
-class CatchesTermAndStays(CatchesTerm):
+class CatchesTermAndHangs(CatchesTerm):
     def on_notice(self, folder: Path, step: int) -> None:
-        forever()
+        hang()
 
 
 class CatchesTermAndFails(CatchesTerm):
@@ -287,7 +287,7 @@ class CatchesTermAndFinishes(CatchesTerm):
 
 class CatchesTermAndYields(CatchesTerm):
     def on_notice(self, folder: Path, step: int) -> None:
-        self.keep(folder, step)
+        self.save_state(folder, step)
         sys.exit(85)
 
 
@@ -295,10 +295,10 @@ class Urgent(Trains):
     """The urgent job that needs the GPUs. It ends on request."""
 
     def run(self) -> None:
-        wait_for_notice()
+        wait_for_go()
 
 
-# --- what it notes, and what it waits for
+# --- notes and waits
 
 
 def note_step(step: int) -> None:
@@ -307,26 +307,26 @@ def note_step(step: int) -> None:
 
 
 def begin_once() -> None:
-    """Each attempt of each rank begins once."""
+    """Fail if this attempt of this rank started before."""
     try:
         os.close(os.open(marks / f"{name}.{rank}.attempt-{attempt}", os.O_CREAT | os.O_EXCL))
     except FileExistsError:
-        refuse(f"{name}, rank {rank}, begins attempt {attempt} again")
+        report_duplicate(f"{name}, rank {rank}, starts attempt {attempt} again")
 
 
-def take(what: str) -> None:
-    """Lock it for as long as this process or a child of it lives."""
+def lock(what: str) -> None:
+    """Lock it while this process or a child of it runs."""
     handle = os.open(marks / f"{what}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         holder = os.pread(handle, 200, 0).decode()
-        refuse(f"{name}, attempt {attempt}, begins on {what}, and {holder} is still there")
+        report_duplicate(f"{name}, attempt {attempt}, starts on {what}, while {holder} still runs")
     os.truncate(handle, 0)
     os.pwrite(handle, f"{name}, attempt {attempt}, process {os.getpid()}".encode(), 0)
 
 
-def refuse(why: str) -> NoReturn:
+def report_duplicate(why: str) -> NoReturn:
     with (marks / "twice").open("a") as file:
         file.write(f"{why}\n")
     sys.exit(1)
@@ -334,14 +334,14 @@ def refuse(why: str) -> NoReturn:
 
 def wait_for(condition: Callable[[], bool]) -> None:
     while not condition():
-        time.sleep(LOOKS_EVERY_S)
+        time.sleep(POLL_S)
 
 
-def wait_for_notice() -> None:
+def wait_for_go() -> None:
     wait_for((marks / f"{name}.go").exists)
 
 
-def forever() -> NoReturn:
+def hang() -> NoReturn:
     while True:
         signal.pause()
 
@@ -352,10 +352,10 @@ BEHAVIOURS = {each.__name__: each for each in [*globals().values()] if isinstanc
 def main() -> None:
     behaviour, total = BEHAVIOURS[sys.argv[1]], int(sys.argv[2])
     if attempt > 1 and behaviour is not Urgent:
-        behaviour = KnowsNothing if issubclass(behaviour, KnowsNothing) else Trains
+        behaviour = PlainScript if issubclass(behaviour, PlainScript) else Trains
     begin_once()
     for what in (f"{name}.{rank}", *filter(None, os.environ.get("CUDA_VISIBLE_DEVICES", "").split(","))):
-        take(what)
+        lock(what)
     one = behaviour(total)
     one.run()
     if rank == 0:

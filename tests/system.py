@@ -1,7 +1,7 @@
-"""A whole Bailiff for stories: a real Kafka, the real services as processes, jobs that are real processes.
+"""A complete system for process tests: a real Kafka, the real services as processes, jobs that are real processes.
 
-`System` owns the processes. `Watch` is one test's place at one pool: it publishes requests, follows the audit log, waits
-for what the log comes to hold, and at the end verifies and replays all of it. Nothing here sleeps to wait for an effect.
+`System` owns the processes. `Watch` is one test's client of one pool: it publishes requests, follows the audit log, waits
+for records, and at the end verifies and replays the whole log. Nothing here sleeps to wait for an effect.
 """
 
 import asyncio
@@ -44,17 +44,17 @@ from bailiff_log.projection import Projection
 from bailiff_log.reader import AuditReader, Entry, Orphan
 from bailiff_service.metrics import Metrics
 
-PATIENCE_S = float(os.environ.get("BAILIFF_TEST_PATIENCE_S", "60"))  # more where much else runs on the machine
+PATIENCE_S = float(os.environ.get("BAILIFF_TEST_PATIENCE_S", "60"))  # increase it on a busy machine
 POLL_S = 0.05
 GIB = 1 << 30
-JOB_LIVES_S = 3600  # longer than the longest run of tests in one pool
+JOB_LIVES_S = 3600  # s; longer than all tests in one pool
 ALL_SERVICES = (*SERVICES, "node-agent-2")
 
 Some = TypeVar("Some", bound=Payload)
 
 POLICY = DEFAULT_POLICY.model_copy(
     update={
-        # Hundreds of broken inputs come from one test, and each is to be recorded by itself.
+        # One test sends hundreds of invalid inputs, and each must be recorded.
         "max_rejections_per_minute": 1_000_000,
         "priority_classes": (
             *DEFAULT_POLICY.priority_classes,
@@ -65,11 +65,11 @@ POLICY = DEFAULT_POLICY.model_copy(
 
 
 class System:
-    """Kafka, the four services and two machines' worth of agents, under one folder.
+    """Kafka, the four services and their agents, under one folder.
 
-    pool-a is one machine with eight GPUs; pool-b is two with four each, the second of which has an agent process of
-    its own, `node-agent-2`. Or, with `pools`, so many machines of eight GPUs in each of these; `machine`: what they have
-    instead, by pool, as an agent's settings say it.
+    By default pool-a has one machine with eight GPUs, and pool-b two with four each, the second of which has its own agent
+    process `node-agent-2`. pools: instead, the number of machines with eight GPUs by pool. machine: other settings of their
+    nodes, by pool.
     """
 
     def __init__(
@@ -106,28 +106,28 @@ class System:
         self.stack = Stack(folder, plan, progress=print, kafka=kafka)
 
     def start(self) -> None:
-        """All of it, until every service is ready."""
+        """Start everything, and wait until every service is ready."""
         self.start_kafka()
         self.start_services()
         self.wait_ready()
 
     def start_kafka(self) -> None:
-        """Kafka with its topics, and the files that the services read."""
+        """Start Kafka, create its topics, and write the files that the services read."""
         self.marks.mkdir(parents=True)
         (self.folder / "policy.yaml").write_text(yaml.safe_dump(self._policy.model_dump(mode="json")))
         self.stack.start_kafka()
 
     def start_services(self) -> None:
-        """All services. Does not wait until they are ready."""
+        """Start all services. Does not wait until they are ready."""
         for service in self.services:
             self.start_service(service)
 
     def wait_ready(self) -> None:
-        """Until every service says that it is ready."""
+        """Wait until every service is ready."""
         self.stack.processes.wait_ready(timeout_s=PATIENCE_S)
 
     def start_service(self, name: str) -> None:
-        """Start this service, for the first time or again. Does not wait until it is ready."""
+        """Start or restart this service. Does not wait until it is ready."""
         if name == "node-agent-2":
             nodes = [{"name": "node-3", "pool": "pool-b", "gpus": "4xH100-80GB"}]
             self.stack.start_service("node-agent", replica="-2", env={"BAILIFF_NODES": json.dumps(nodes)})
@@ -135,7 +135,7 @@ class System:
             self.stack.start_service(name)
 
     def start_rival(self, name: str, program: str) -> None:
-        """Another admission, made by this Python program, with a name, a state folder and a port of its own."""
+        """Start another admission from this Python program, with its own name, state folder and port."""
         self._rivals[name] = free_port()
         settings = self.stack.environment(name, self._rivals[name]) | self.stack.plan.env
         settings["BAILIFF_STATE_DIR"] = str(self.folder / "rival")
@@ -143,38 +143,38 @@ class System:
         self.stack.processes.start(name, [sys.executable, "-c", program], env=settings, ready_url=url)
 
     def kill(self, *services: str) -> None:
-        """SIGKILL, as a crash would have it. Jobs go on."""
+        """SIGKILL, as in a crash. Jobs continue."""
         for name in services:
             self.stack.processes.kill9(name)
 
     def kill_and_restart(self, *services: str) -> None:
-        """All of them at once, and each started again."""
+        """Kill all of them, then restart each."""
         self.kill(*services)
         for name in services:
             self.start_service(name)
 
     def signal(self, service: str, number: signal.Signals) -> None:
-        """SIGSTOP and SIGCONT."""
+        """Send a signal, such as SIGSTOP."""
         os.kill(self.stack.processes.pid(service), number)
 
     def log_of(self, service: str) -> str:
-        """What the service has written so far."""
+        """The service's log so far."""
         return self.stack.processes.log(service).read_text(errors="replace")
 
     async def get(self, service: str, path: str) -> tuple[int, str]:
-        """Status and text of the service's answer over HTTP."""
+        """Status and text of the service's HTTP response."""
         port = self._rivals.get(service) or int(self.stack.address(service).rpartition(":")[2])
         return await asyncio.to_thread(http_get, port, path)
 
     async def metric(self, service: str, name: str, **labels: str) -> float:
-        """What the service's /metrics says; 0 for what it has not counted yet."""
+        """The value of a metric at the service's /metrics; 0 without a sample."""
         _, text = await self.get(service, "/metrics")
-        wanted = [f'{label}="{value}"' for label, value in labels.items()]
+        values = [f'{label}="{value}"' for label, value in labels.items()]
         lines = [line for line in text.splitlines() if re.match(rf"{name}[{{ ]", line)]
-        return sum(float(line.rpartition(" ")[2]) for line in lines if all(each in line for each in wanted))
+        return sum(float(line.rpartition(" ")[2]) for line in lines if all(each in line for each in values))
 
     def command(self, pool: str, *arguments: str) -> str:
-        """What `bailiff` prints when it is called with these arguments about this pool; it must succeed."""
+        """The output of `bailiff` with these arguments for this pool; it must succeed."""
         env = {
             "BAILIFF_KAFKA__BOOTSTRAP": self.stack.kafka.bootstrap,
             "BAILIFF_POOL": pool,
@@ -194,9 +194,9 @@ class System:
 
     @contextlib.asynccontextmanager
     async def watch(self, pool: str) -> AsyncIterator["Watch"]:
-        """A place at this pool's log. At its end all jobs of the pool are cancelled and gone.
+        """A client of this pool. At the end all jobs of the pool are cancelled.
 
-        A story that failed leaves the system broken: the next test gets a new one.
+        After a failed test the system counts as broken: the next test gets a new one.
         """
         bus = KafkaBus(self.stack.kafka.bootstrap)
         try:
@@ -220,7 +220,7 @@ class System:
 
 @dataclass
 class Watch:
-    """One test at one pool. `entries` are all valid records from the first one on, as far as they were read."""
+    """One test's client of one pool. entries: all valid records read so far, from the first one."""
 
     system: System
     bus: KafkaBus
@@ -241,13 +241,13 @@ class Watch:
         nodes = self.system.machines[self.pool]
         await self.until("the nodes have joined", lambda state: len(state.nodes) == nodes)
 
-    # --- what a person would do
+    # --- requests
 
     async def submit(
         self, job: str, run: str = "", *, gpus: int = 1, cpus: int = 1, tasks: int = 1, kind: str = "train",
         grace_s: float = 20, request_id: str = "", partition: int | None = None, **rest: Any,
     ) -> Receipt:  # fmt: skip
-        """Ask for this job: `tasks` tasks with so many GPUs and CPUs each. run: a shell line; none: it trains until told."""
+        """Submit a job of `tasks` tasks with these GPUs and CPUs each. run: a shell line; by default it runs until stopped."""
         demand = {
             "job": job,
             "priority_class": kind,
@@ -265,15 +265,15 @@ class Watch:
         await self.until("the policy is in force", lambda state: state.policy_revision > before)
 
     async def scale(self, job: str, tasks: int) -> None:
-        """Ask for another number of the job's tasks."""
+        """Request another number of the job's tasks."""
         await self.request(ScaleJob(job=job, tasks=tasks))
 
     async def cancel(self, job: str) -> None:
-        """Ask for this job to be gone."""
+        """Cancel this job."""
         await self.request(CancelJob(job=job))
 
     async def request(self, body: MessageBody, request_id: str = "", *, partition: int | None = None) -> Receipt:
-        """Publish a request, under an id of its own unless told otherwise."""
+        """Publish a request, by default with a unique id."""
         return await self.publish(topics.REQUESTS.name, body, request_id, partition=partition)
 
     async def publish(self, topic: str, body: MessageBody, message_id: str = "", *, partition: int | None = None) -> Receipt:
@@ -289,53 +289,53 @@ class Watch:
         return await sent
 
     def training(self, *, before: str = "", after: str = "") -> str:
-        """A shell line for a job that notes each start of an attempt and then runs until it is stopped."""
+        """A shell line for a job that writes down each start of an attempt and then runs until it is stopped."""
         return f'{before} echo "$BAILIFF_ATTEMPT $RANK" >> {self.system.marks}/$BAILIFF_JOB_ID; {after} exec sleep {JOB_LIVES_S}'
 
     def until_signalled(self) -> str:
-        """A shell line for a job that notes each start of an attempt, and ends well once `tell` was called."""
+        """A shell line for a job that writes down each start of an attempt, and succeeds after `let_finish`."""
         wait = f"for i in $(seq {JOB_LIVES_S * 20}); do [ -e {self.system.marks}/$BAILIFF_JOB_ID.go ] && exit 0; sleep 0.05; done"
         return f'echo "$BAILIFF_ATTEMPT $RANK" >> {self.system.marks}/$BAILIFF_JOB_ID; {wait}; exit 1'
 
-    def tell(self, job: str) -> None:
+    def let_finish(self, job: str) -> None:
         """Let a job that runs `until_signalled` end."""
         (self.system.marks / f"{job}.go").touch()
 
     def starts(self, job: str) -> Counter[tuple[int, int]]:
-        """How often each (attempt, rank) of the job was really started, by the job's own notes."""
+        """How often each (attempt, rank) of the job was started, by the job's own notes."""
         path = self.system.marks / job
         lines = path.read_text().splitlines() if path.exists() else []
         return Counter((int(attempt), int(rank)) for attempt, rank in (line.split() for line in lines))
 
-    # --- what the log says
+    # --- the log
 
     @property
     def state(self) -> PoolState:
-        """The pool as the log has it so far."""
+        """The pool's state after the records read so far."""
         return self.projection.state
 
     def job(self, name: str) -> Job:
-        """A job as the log has it so far."""
+        """A job in that state."""
         return self.state.jobs[name]
 
     def running(self, *names: str) -> bool:
         """Whether all of these run."""
         return all(name in self.state.jobs and self.state.jobs[name].phase == "running" for name in names)
 
-    def facts(self, kind: type[Some], **wanted: object) -> list[Some]:
+    def facts(self, kind: type[Some], **values: object) -> list[Some]:
         """All records of this kind with these values."""
         found = (entry.record.data for entry in self.entries)
-        return [data for data in found if isinstance(data, kind) and has(data, wanted)]
+        return [data for data in found if isinstance(data, kind) and has(data, values)]
 
     async def until(self, what: str, condition: Callable[[PoolState], bool], within_s: float = PATIENCE_S) -> None:
-        """Read on until the condition holds on the folded pool. Fails with all there is to know."""
+        """Read the log until the condition holds on the state. Fails with a full report."""
         deadline = time.monotonic() + within_s
         while not condition(self.state):
             if time.monotonic() > deadline:
-                raise AssertionError(f"waited {within_s:g} s in vain until {what}\n{self.report()}")
+                raise AssertionError(f"timed out after {within_s:g} s: {what}\n{self.report()}")
             await self.projection.advance(POLL_S)
 
-    async def record(self, kind: type[Some], *, within_s: float = PATIENCE_S, **wanted: object) -> Some:
+    async def record(self, kind: type[Some], *, within_s: float = PATIENCE_S, **values: object) -> Some:
         """The first record of this kind with these values since this watch began; waits for it."""
         at = self._began
 
@@ -343,22 +343,22 @@ class Watch:
             nonlocal at
             while at < len(self.entries):
                 record = self.entries[at].record
-                if isinstance(record.data, kind) and has(record.data, wanted):
+                if isinstance(record.data, kind) and has(record.data, values):
                     return True
                 at += 1
             return False
 
-        await self.until(f"there is a {kind.__name__} with {wanted}", found, within_s)
+        await self.until(f"there is a {kind.__name__} with {values}", found, within_s)
         data = self.entries[at].record.data
         assert isinstance(data, kind)
         return data
 
     async def until_running(self, *names: str) -> None:
-        """Read on until all of these run."""
+        """Wait until all of these run."""
         await self.until(f"{', '.join(names)} run", lambda _: self.running(*names))
 
     def gpus_of(self, project: str) -> int:
-        """GPUs on which work of the project runs."""
+        """Number of GPUs on which jobs of the project run."""
         jobs = [job for job in self.state.jobs.values() if job.project == project]
         return sum(
             job.group(task.index).gpu_milli // 1000
@@ -368,12 +368,12 @@ class Watch:
         )
 
     async def until_gpus(self, **projects: int) -> None:
-        """Read on until work of these projects runs on just so many GPUs."""
-        wanted = " and ".join(f"{name} has {gpus}" for name, gpus in projects.items())
-        await self.until(f"{wanted} GPUs", lambda _: all(self.gpus_of(name) == gpus for name, gpus in projects.items()))
+        """Wait until jobs of these projects run on exactly these numbers of GPUs."""
+        values = " and ".join(f"{name} has {gpus}" for name, gpus in projects.items())
+        await self.until(f"{values} GPUs", lambda _: all(self.gpus_of(name) == gpus for name, gpus in projects.items()))
 
     async def until_ended(self, name: str, phase: str = "succeeded") -> None:
-        """Read on until the job has ended, and in this way."""
+        """Wait until the job has ended; it must be in this phase."""
         await self.until(f"{name} has ended", lambda state: name in state.jobs and state.jobs[name].phase in ENDED)
         assert self.job(name).phase == phase, self.report()
 
@@ -392,24 +392,24 @@ class Watch:
         return found[-1]
 
     async def noted(self, job: str, attempt: int, tasks: int = 1) -> None:
-        """Wait until all tasks of this attempt have noted their start."""
+        """Wait until all tasks of this attempt have written down their start."""
         done = [(attempt, rank) for rank in range(tasks)]
         await self.until(f"{job} has noted attempt {attempt}", lambda _: all(self.starts(job)[at] for at in done))
 
     def assert_started_once(self, *jobs: str) -> None:
-        """Each attempt of these jobs that really ran did so once, and stands in the log."""
+        """Check that each attempt of these jobs ran at most once, and is in the log."""
         for name in jobs:
             starts = self.starts(name)
             assert set(starts.values()) <= {1}, f"{name} was started twice: {starts}\n{self.report()}"
             latest = self.job(name).attempt
-            assert all(attempt <= latest for attempt, _ in starts), f"{name}: {starts}, the log knows {latest} attempts"
+            assert all(attempt <= latest for attempt, _ in starts), f"{name}: {starts}, the log has {latest} attempts"
 
     async def raw(self) -> list[Message]:
-        """Every message of the pool's partition of the audit topic, as it is."""
+        """Every raw message of the pool's partition of the audit topic."""
         return await self.everything(topics.AUDIT.name, [self.projection.partition])
 
     async def everything(self, topic: str, partitions: Sequence[int] | None = None) -> list[Message]:
-        """Every message of a topic, as it is."""
+        """Every raw message of a topic."""
         spans = await self.bus.spans(topic)
         chosen = {partition: span for partition, span in spans.items() if partitions is None or partition in partitions}
         reader = await self.bus.reader([(topic, partition, span.begin) for partition, span in chosen.items()])
@@ -422,10 +422,10 @@ class Watch:
             await reader.close()
 
     async def verify(self, *, orphans: bool = False, other_engines: bool = False) -> Replay:
-        """Read the whole partition once more: the chain holds, and every cycle decided again gives the same bytes.
+        """Read the whole partition again, verify the chain, and replay every cycle byte for byte.
 
-        orphans: whether messages that do not continue the chain are to be expected. other_engines: whether cycles are, that
-        another release decided; they are folded only.
+        orphans: whether messages that do not continue the chain are expected. other_engines: whether cycles of another release
+        are expected; they are only folded.
         """
         reader, replay = AuditReader(self.bus, self.pool, self.projection.partition), Replay()
         try:
@@ -433,7 +433,7 @@ class Watch:
             while reader.offset < end:
                 for found in await reader.read_all():
                     if isinstance(found, Orphan):
-                        assert orphans, f"an orphan nobody expected: {found}"
+                        assert orphans, f"unexpected orphan: {found}"
                     else:
                         replay.feed(found.record, found.wire)
         finally:
@@ -445,11 +445,11 @@ class Watch:
         return replay
 
     def keep(self, *jobs: str) -> None:
-        """Let these run on for the next test, which knows of them."""
+        """Keep these jobs for the next test, which uses them."""
         self._kept.update(jobs)
 
     async def clear(self) -> None:
-        """Cancel what is left and wait until it is gone."""
+        """Cancel the remaining jobs and wait until they have ended."""
 
         def left(state: PoolState) -> list[str]:
             return [name for name, job in state.jobs.items() if job.phase not in ENDED and name not in self._kept]
@@ -459,14 +459,14 @@ class Watch:
         await self.until("all jobs have ended", lambda state: not left(state))
 
     async def until_true(self, what: str, condition: Callable[[], Awaitable[bool]], within_s: float = PATIENCE_S) -> None:
-        """Read on until something beside the log is so."""
+        """Read the log until a condition outside of it holds."""
         deadline = time.monotonic() + within_s
         while not await condition():
-            assert time.monotonic() < deadline, f"waited {within_s:g} s in vain until {what}\n{self.report()}"
+            assert time.monotonic() < deadline, f"timed out after {within_s:g} s: {what}\n{self.report()}"
             await self.projection.advance(POLL_S)
 
     def report(self) -> str:
-        """What a person would want to see after a failure: jobs, the end of the log, the ends of the services' logs."""
+        """Report for a failed test: jobs, the newest records, the ends of the services' logs."""
         jobs = [f"  {job.id}: {job.phase}, attempt {job.attempt}" for job in self.state.jobs.values() if job.phase not in ENDED]
         records = [
             f"  #{entry.record.seq} {entry.record.type.split('.')[2]} {entry.wire.value.decode()[:200]}"
@@ -478,13 +478,13 @@ class Watch:
         return "\n".join(["jobs:", *jobs, "log:", *records, f"running: {running}", *map(str, processes.deaths()), *logs])
 
 
-def has(data: object, wanted: Mapping[str, object]) -> bool:
+def has(data: object, values: Mapping[str, object]) -> bool:
     """Whether the record's data has these values."""
-    return all(getattr(data, name) == value for name, value in wanted.items())
+    return all(getattr(data, name) == value for name, value in values.items())
 
 
 def http_get(port: int, path: str) -> tuple[int, str]:
-    """One GET on this machine, past any proxy."""
+    """One GET on this machine, without a proxy."""
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
         connection.request("GET", path)
         answer = connection.getresponse()
@@ -496,7 +496,7 @@ def http_get(port: int, path: str) -> tuple[int, str]:
 
 @dataclass
 class Systems:
-    """One system for many tests, started at the first call; after a story that failed, and after `stop`, a new one."""
+    """One system for many tests, started at the first call; after a failed test, and after `stop`, a new one."""
 
     make: Callable[[], System]
     current: System | None = None
@@ -510,7 +510,7 @@ class Systems:
         return self.current
 
     def stop(self) -> None:
-        """End what runs."""
+        """Stop the system."""
         if self.current is not None:
             current, self.current = self.current, None
             current.stop()
@@ -536,7 +536,7 @@ def _calm_systems(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable
 
 @pytest.fixture
 def system(_calm_systems: Callable[[], System]) -> System:
-    """A running system for tests that leave every process alive and well."""
+    """A running system for tests that stop no process."""
     return _calm_systems()
 
 

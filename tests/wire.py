@@ -1,6 +1,6 @@
-"""A TCP proxy between one client and a broker that a test can cut: no byte passes, and neither side is notified.
+"""A TCP proxy between one client and a broker that a test can block: no byte passes, and neither side is notified.
 
-What a dead switch looks like to TCP: connections stay open, new ones open too, and no byte arrives until it is restored.
+It simulates a failed switch: connections stay open, new ones can be opened, and no byte arrives until it is restored.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from bailiff_devstack.kafka import EmbeddedKafka
 
 
 class Wire:
-    """Carries bytes from the port `at` to the port `to`, both on loopback, from a thread of its own."""
+    """Forwards bytes from port `at` to port `to`, both on loopback, in its own thread."""
 
     def __init__(self, at: int, to: int) -> None:
         self.bootstrap, self._at, self._to = f"127.0.0.1:{at}", at, to
@@ -24,16 +24,16 @@ class Wire:
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),), name="wire")
 
     def cut(self) -> None:
-        """From now on nothing passes, in neither direction."""
+        """Block both directions."""
         self._loop.call_soon_threadsafe(self._whole.clear)
 
     def mend(self) -> None:
-        """What was held back passes, and all that follows."""
+        """Unblock: buffered and later bytes pass."""
         self._loop.call_soon_threadsafe(self._whole.set)
 
     @contextlib.contextmanager
     def up(self) -> Iterator["Wire"]:
-        """The wire while the block lasts."""
+        """The proxy inside the context."""
         self._thread.start()
         self._open.wait()
         try:

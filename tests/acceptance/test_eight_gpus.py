@@ -35,7 +35,7 @@ SECRET_FLAG = "--token=correct-horse-battery"
 
 async def test_four_gpus_are_preempted_for_an_urgent_job_and_the_victims_resume(system: System) -> None:
     async with system.watch("pool-a") as pool:
-        # Eight GPUs, all of them busy with training.
+        # Training jobs use all eight GPUs.
         training = [f"story-train-{n}" for n in range(8)]
         for name in training:
             await pool.submit(name, pool.training(before=f": {SECRET_FLAG};"), gpus=1, env={"API_KEY": SECRET})
@@ -49,7 +49,7 @@ async def test_four_gpus_are_preempted_for_an_urgent_job_and_the_victims_resume(
         assert request.action == "preempt"
         await pool.record(ProposalReceived, selection=request.selection)
 
-        # The fewest victims that will do, each named with its reason and what it loses.
+        # The smallest sufficient set of victims, each with its reason and its loss.
         decided = await pool.record(PreemptionDecided)
         assert decided.preemptor.job == "story-serve"
         victims = [choice.job for choice in decided.victims]
@@ -71,12 +71,12 @@ async def test_four_gpus_are_preempted_for_an_urgent_job_and_the_victims_resume(
         assert seq_of(pool, JobStarting, job="story-serve") > max(seq_of(pool, TaskReleased, job=name) for name in victims)
         assert not pool.facts(JobPlaced, job=victims[0], attempt=2), "a victim resumed before resources were free"
 
-        # Those who need not leave never notice.
+        # Jobs that are not victims are not affected.
         unaffected = sorted(set(training) - set(victims))
         assert pool.running(*unaffected)
 
-        # It ends, and the victims come back by themselves.
-        pool.tell("story-serve")
+        # It ends, and the victims resume automatically.
+        pool.let_finish("story-serve")
         await pool.until_ended("story-serve")
         await pool.until_running(*training)
         for name in victims:
@@ -108,7 +108,7 @@ async def test_all_eight_gpus_are_preempted_for_a_higher_class_and_the_victims_r
         await pool.until_running("whole-high")
         assert pool.job("whole-low").phase == "pending"
 
-        pool.tell("whole-high")
+        pool.let_finish("whole-high")
         await pool.until_ended("whole-high")
         await pool.until_running("whole-low")
         assert pool.job("whole-low").attempt == 2
@@ -122,7 +122,7 @@ async def test_a_gang_over_two_nodes_preempts_only_the_victims_that_it_needs(sys
         await pool.submit("gang-train", gpus=4)
         await pool.until_running("gang-small", "gang-train")
 
-        # Two tasks of four GPUs: one on each machine, and both or none.
+        # Two tasks of four GPUs: one on each machine, or none.
         await pool.submit("gang-urgent", pool.until_signalled(), gpus=4, tasks=2, kind="inference")
         decided = await pool.record(PreemptionDecided)
         assert sorted(choice.job for choice in decided.victims) == ["gang-small", "gang-train"]
@@ -132,7 +132,7 @@ async def test_a_gang_over_two_nodes_preempts_only_the_victims_that_it_needs(sys
         starts = [entry.record.cycle for entry in pool.entries if isinstance(entry.record.data, TaskStarted)]
         assert starts
 
-        pool.tell("gang-urgent")
+        pool.let_finish("gang-urgent")
         await pool.until_ended("gang-urgent")
         await pool.until_running("gang-small", "gang-train")
         pool.assert_started_once("gang-urgent", "gang-small", "gang-train")
@@ -141,16 +141,16 @@ async def test_a_gang_over_two_nodes_preempts_only_the_victims_that_it_needs(sys
 
 async def test_a_job_that_ignores_term_is_killed_after_its_grace(system: System) -> None:
     async with system.watch("pool-a") as pool:
-        deaf = f"trap '' TERM; {pool.training().replace('exec ', '')}"
-        await pool.submit("deaf-train", deaf, gpus=8, grace_s=1)
-        await pool.until_running("deaf-train")
-        await pool.noted("deaf-train", attempt=1)
-        await pool.submit("deaf-urgent", pool.until_signalled(), gpus=1, kind="inference")
-        killed = await pool.record(EvictionStageReached, job="deaf-train", stage="kill_sent")
-        assert killed.elapsed >= 1_000_000, "the grace was cut short"
-        assert (await pool.record(TaskExited, job="deaf-train")).exit_code in (-signal.SIGKILL, 128 + signal.SIGKILL)
-        assert (await pool.record(JobRequeued, job="deaf-train")).outcome == "preempted-unclean"
-        await pool.until_running("deaf-urgent")
+        ignores_term = f"trap '' TERM; {pool.training().replace('exec ', '')}"
+        await pool.submit("ignores-term-train", ignores_term, gpus=8, grace_s=1)
+        await pool.until_running("ignores-term-train")
+        await pool.noted("ignores-term-train", attempt=1)
+        await pool.submit("ignores-term-urgent", pool.until_signalled(), gpus=1, kind="inference")
+        killed = await pool.record(EvictionStageReached, job="ignores-term-train", stage="kill_sent")
+        assert killed.elapsed >= 1_000_000, "the grace was shortened"
+        assert (await pool.record(TaskExited, job="ignores-term-train")).exit_code in (-signal.SIGKILL, 128 + signal.SIGKILL)
+        assert (await pool.record(JobRequeued, job="ignores-term-train")).outcome == "preempted-unclean"
+        await pool.until_running("ignores-term-urgent")
         await pool.verify()
 
 
@@ -194,7 +194,7 @@ async def test_cancelling_the_preemptor_cancels_evictions_that_were_not_delivere
         assert (await pool.record(EvictionCancelled, job=unreached)).notified
         joined = len(pool.facts(NodeJoined, node="node-3"))
         battered.kill_and_restart("node-agent-2")
-        await pool.until("the agent is back", lambda _: len(pool.facts(NodeJoined, node="node-3")) > joined)
+        await pool.until("the agent has joined again", lambda _: len(pool.facts(NodeJoined, node="node-3")) > joined)
         await pool.record(TaskEvictionCancelled, job=unreached)
         await pool.until_running(reached, unreached)
         assert (pool.job(reached).attempt, pool.job(unreached).attempt) == (2, 1)
@@ -210,7 +210,7 @@ async def test_a_job_without_gpus_runs_beside_a_full_machine(system: System) -> 
         await pool.submit("cpu-only", pool.until_signalled(), gpus=0, tasks=3)
         await pool.until_running("cpu-only")
         await pool.noted("cpu-only", attempt=1, tasks=3)
-        pool.tell("cpu-only")
+        pool.let_finish("cpu-only")
         await pool.until_ended("cpu-only")
         assert pool.running("cpu-train")
         assert not pool.facts(PreemptionRequested, job="cpu-only")
@@ -224,7 +224,7 @@ async def test_a_non_preempting_class_stays_pending_in_queue_order(system: Syste
         await pool.until_running("turn-train")
         await pool.submit("turn-patient", gpus=1, kind="patient")
         assert (await pool.record(JobPending, job="turn-patient")).reason
-        pool.tell("turn-train")
+        pool.let_finish("turn-train")
         await pool.until_running("turn-patient")
         assert not pool.facts(PreemptionRequested, job="turn-patient")
         assert pool.job("turn-train").attempt == 1
@@ -257,10 +257,10 @@ async def test_a_job_that_can_never_fit_is_rejected_with_the_reason(system: Syst
         await pool.verify()
 
 
-def seq_of(pool: Watch, kind: type, **wanted: object) -> int:
-    """Where the first such record stands."""
+def seq_of(pool: Watch, kind: type, **expected: object) -> int:
+    """The seq of the first such record."""
     for entry in pool.entries:
         data = entry.record.data
-        if isinstance(data, kind) and all(getattr(data, name) == value for name, value in wanted.items()):
+        if isinstance(data, kind) and all(getattr(data, name) == value for name, value in expected.items()):
             return entry.record.seq
-    raise AssertionError(f"no {kind.__name__} with {json.dumps(wanted, default=str)}")
+    raise AssertionError(f"no {kind.__name__} with {json.dumps(expected, default=str)}")

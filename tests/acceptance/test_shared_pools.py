@@ -74,7 +74,7 @@ async def test_a_rigid_gang_over_quota_is_evicted_whole_and_resumes(shared: Syst
         await pool.until_gpus(a=0, b=4)
         assert pool.job("a-train").phase == "pending"
 
-        pool.tell("b-notebook")
+        pool.let_finish("b-notebook")
         await pool.until_gpus(a=8, b=0)
         assert pool.job("a-train").attempt == 2
         await pool.noted("a-train", attempt=2, tasks=8)
@@ -96,9 +96,9 @@ async def test_an_elastic_gang_over_quota_shrinks_and_grows_again(shared: System
         assert pool.job("a-elastic").phase == "running"
         assert {task.index for task in pool.job("a-elastic").tasks} == {0, 1, 2, 3}
         assert {fact.outcome for fact in pool.facts(JobShrunk, job="a-elastic")} == {"preempted-unclean"}
-        assert not pool.facts(JobRequeued, job="a-elastic"), "its core was stopped"
+        assert not pool.facts(JobRequeued, job="a-elastic"), "its required tasks were stopped"
 
-        pool.tell("b-demo")
+        pool.let_finish("b-demo")
         await pool.until_gpus(a=8, b=0)
         assert pool.job("a-elastic").attempt == 1
         assert pool.facts(JobGrown, job="a-elastic")
@@ -116,7 +116,7 @@ async def test_an_elastic_gang_without_live_resizing_restarts_at_each_size(share
         await pool.submit("b-show", pool.until_signalled(), tasks=4, kind="interactive", project="b")
         await pool.until("it runs again, on four", lambda _: pool.job("a-resized").attempt == 2)
         await pool.until_gpus(a=4, b=4)
-        pool.tell("b-show")
+        pool.let_finish("b-show")
         await pool.until("it runs again, on eight", lambda _: pool.job("a-resized").attempt == 3)
         await pool.until_gpus(a=8, b=0)
         assert {fact.cause for fact in pool.facts(JobRequeued, job="a-resized")} == {"resize"}
@@ -138,7 +138,7 @@ async def test_a_sweep_is_preempted_for_a_demo_and_resumes_from_checkpoints(shar
         for name in trials:
             await pool.submit(name, TRIAL.format(marks=shared.marks))
         await pool.until_running(*trials)
-        await pool.until("all have begun", lambda _: all((shared.marks / f"{name}.steps").exists() for name in trials))
+        await pool.until("all jobs have started", lambda _: all((shared.marks / f"{name}.steps").exists() for name in trials))
 
         await pool.submit("demo", pool.until_signalled(), gpus=4, kind="interactive")
         decided = await pool.record(PreemptionDecided)
@@ -152,7 +152,7 @@ async def test_a_sweep_is_preempted_for_a_demo_and_resumes_from_checkpoints(shar
         stayed = [name for name in trials if name not in victims]
         assert pool.running(*stayed)
 
-        pool.tell("demo")
+        pool.let_finish("demo")
         await pool.until_running(*trials)
         for name in victims:
             steps = shared.marks / f"{name}.steps"
@@ -175,14 +175,14 @@ async def test_training_is_preempted_by_serving_at_a_load_spike_and_resumes(shar
                 {"name": "serving", "quota": {"gpus": 6}}, {"name": "research", "quota": {"gpus": 2}}, priority_classes=classes
             )
         )
-        deaf = f"trap '' TERM; {pool.training().replace('exec ', '')}"
+        ignores_term = f"trap '' TERM; {pool.training().replace('exec ', '')}"
         await pool.submit("serve", pool.training(), tasks=2, kind="inference", elastic="live", project="serving")
         training = [f"train-{number}" for number in range(6)]
         for name in training:
-            await pool.submit(name, deaf, grace_s=10, project="research")
+            await pool.submit(name, ignores_term, grace_s=10, project="research")
         await pool.until_gpus(serving=2, research=6)
 
-        # Traffic: four more replicas, within the quota that is kept for them. Training goes at once, whatever its own grace.
+        # Traffic: four more replicas, within their quota. Training is evicted at once, with a short grace.
         await pool.scale("serve", 6)
         await pool.until_gpus(serving=6, research=2)
         killed = pool.facts(EvictionStageReached, stage="kill_sent")
@@ -190,7 +190,7 @@ async def test_training_is_preempted_by_serving_at_a_load_spike_and_resumes(shar
         assert all(1_000_000 <= fact.elapsed < 6_000_000 for fact in killed), [fact.elapsed for fact in killed]
         assert pool.job("serve").attempt == 1
 
-        # The spike is over: the replicas leave, and training is back.
+        # The spike is over: the replicas end, and training resumes.
         await pool.scale("serve", 2)
         assert (await pool.record(EvictionDecided, job="serve", cause="scaled")).tasks == "2-5"
         await pool.until_gpus(serving=2, research=6)
@@ -214,19 +214,19 @@ async def test_four_projects_borrow_by_weight_and_are_reclaimed(shared: System) 
             await pool.submit(f"red-{number}", project="red")
         await pool.until_gpus(red=16)
 
-        # Blue comes: its quota, and of the eight that green and gold leave idle, one part in four.
+        # Blue submits: it gets its quota, and a quarter of the eight GPUs that green and gold do not use.
         for number in range(16):
             await pool.submit(f"blue-{number}", project="blue")
         await pool.until_gpus(red=10, blue=6)
 
-        # Green wants what is its own: a gang over both machines or on one, it gets its four whole.
+        # Green submits a gang within its quota: it gets its four GPUs, on one machine or both.
         await pool.submit("green-gang", pool.until_signalled(), tasks=4, project="green")
         await pool.until_gpus(green=4)
         await pool.until("the others run on the rest", lambda _: pool.gpus_of("red") + pool.gpus_of("blue") == 12)
         assert pool.gpus_of("red") >= 6
         assert pool.gpus_of("blue") >= 4
 
-        pool.tell("green-gang")
+        pool.let_finish("green-gang")
         await pool.until_gpus(red=10, blue=6, green=0)
         assert all(decided.action == "reclaim" for decided in pool.facts(PreemptionDecided))
         pool.assert_started_once(*(f"{name}-{number}" for name in ("red", "blue") for number in range(16)))
@@ -254,7 +254,7 @@ async def test_a_gang_without_gpus_preempts_both_low_priority_jobs(shared: Syste
         assert len({share.node for share in decided.placement}) == 2
         await pool.until_running("gang")
 
-        pool.tell("gang")
+        pool.let_finish("gang")
         await pool.until_running("low-1", "low-2")
         await pool.verify()
 
@@ -284,7 +284,9 @@ async def test_at_most_two_half_gpus_are_allocated_on_a_device(shared: System) -
         for name in halves:
             await share(pool, name, f"{script}; {pool.until_signalled()}")
         await pool.until_running(*halves)
-        await pool.until("all have said", lambda _: all((shared.marks / f"{name}.gpu").exists() for name in halves))
+        await pool.until(
+            "all jobs have written their environment", lambda _: all((shared.marks / f"{name}.gpu").exists() for name in halves)
+        )
         devices = [(shared.marks / f"{name}.gpu").read_text().split() for name in halves]
         assert {tuple(rest) for _, *rest in devices} == {("0.500", str(40 * GIB))}
         assert sorted(device for device, *_ in devices).count(devices[0][0]) == 2
@@ -293,7 +295,7 @@ async def test_at_most_two_half_gpus_are_allocated_on_a_device(shared: System) -
         # Six whole devices are free; the seventh job is pending until a shared device is released.
         await pool.submit("whole", pool.until_signalled(), gpus=7)
         for name in halves:
-            pool.tell(name)
+            pool.let_finish(name)
             await pool.until_ended(name)
         await pool.until_running("whole")
         released = await pool.record(TaskReleased, job=halves[0])
@@ -303,6 +305,6 @@ async def test_at_most_two_half_gpus_are_allocated_on_a_device(shared: System) -
 
 
 async def share(pool: Watch, job: str, run: str) -> None:
-    """Ask for half a GPU."""
+    """Submit a job with half a GPU."""
     group = TaskGroup(gpu_share_milli=500, cpu_milli=1000, memory_bytes=GIB)
     await pool.request(SubmitJob(demand=JobDemand(job=job, tasks=(group,)), spec=JobSpec(command=run)))

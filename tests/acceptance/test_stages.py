@@ -27,7 +27,7 @@ def say(what, **more):
 
 say("hello", v=1, rank=rank, pid=os.getpid())
 saved = f"{marks}/{job}.saved-{rank}"
-step, told = -1, False
+step, notified = -1, False
 if os.path.exists(saved):
     attempt, step = json.load(open(saved))
     say("resumed", step=step + 1, from_attempt=attempt, skipped_checkpoints=0)
@@ -40,8 +40,8 @@ while True:
     step += 1
     words[0] = step
     while words[1]:
-        if not told:
-            told = True
+        if not notified:
+            notified = True
             say("acknowledged", step=step)
         overdue = time.clock_gettime_ns(time.CLOCK_BOOTTIME) >= words[5]
         if words[3] >= 0 and not stubborn and words[4] < words[3]:
@@ -63,7 +63,7 @@ LIBRARY = """
 import os, sys, time
 marks = sys.argv[1]
 sys.path.insert(0, sys.argv[2])
-os.environ["BAILIFF_CHECKPOINT_DIR"] = f"{marks}/checkpoints"  # a folder that both machines see
+os.environ["BAILIFF_CHECKPOINT_DIR"] = f"{marks}/checkpoints"  # a folder that both machines share
 from bailiff_job import attach
 job = attach()
 start = job.restore(lambda folder: None)
@@ -81,20 +81,20 @@ LIBRARY_AT = Path(__file__).parents[2] / "libs" / "job"
 
 
 def rank(pool: Watch, *arguments: str) -> str:
-    """A shell line for a rank of a job that trains and talks."""
+    """A shell line for a rank that trains and reports to its node."""
     script = pool.system.marks / "rank.py"
     script.write_text(RANK)
     return f"exec python3 {script} {pool.system.marks} {' '.join(arguments)}"
 
 
 def stages(pool: Watch, job: str, task: int) -> list[str]:
-    """Those of the task's evictions, in the order of the log."""
+    """The stages of the task's evictions, in log order."""
     return [fact.stage for fact in pool.facts(EvictionStageReached, job=job, task=task)]
 
 
-async def take_over(pool: Watch, gang: str, **asked: Any) -> None:
-    """The gang runs on both machines and trains; then an urgent job needs them."""
-    await pool.submit(gang, tasks=2, gpus=4, **asked)
+async def take_over(pool: Watch, gang: str, **requested: Any) -> None:
+    """Start the gang on both machines, then submit an urgent job that needs them."""
+    await pool.submit(gang, tasks=2, gpus=4, **requested)
     await pool.until_running(gang)
     await pool.noted(gang, attempt=1, tasks=2)
     await pool.submit(f"{gang}-urgent", pool.until_signalled(), tasks=2, gpus=4, kind="inference")
@@ -119,15 +119,17 @@ async def test_a_gang_over_two_nodes_saves_one_step_and_resumes_from_it(system: 
         (requeued,) = pool.facts(JobRequeued, job="together")
         assert (requeued.outcome, pool.job("together").failures) == ("preempted", 0)
 
-        pool.tell("together-urgent")
-        await pool.until("both ranks are back", lambda _: len(pool.facts(TaskResumed, job="together")) == 2)
+        pool.let_finish("together-urgent")
+        await pool.until("both ranks have resumed", lambda _: len(pool.facts(TaskResumed, job="together")) == 2)
         at = saved[0]
         assert at is not None
         resumed = pool.facts(TaskResumed, job="together")
         assert [(fact.step, fact.from_attempt, fact.steps_lost) for fact in resumed] == [(at.step + 1, 1, 0)] * 2
         await pool.cancel("together")
         await pool.until_ended("together", "cancelled")
-        assert not pool.facts(TaskProgressed, job="together", checkpoint=at), "it was reported with its eviction"
+        assert not pool.facts(TaskProgressed, job="together", checkpoint=at), (
+            "the checkpoint was reported with the eviction, not again as progress"
+        )
         await pool.verify()
 
 
@@ -141,8 +143,8 @@ async def test_two_ranks_that_use_the_job_library_lose_no_step(system: System) -
         assert [checkpoint.agreed for checkpoint in saved if checkpoint] == [True, True]
         assert len({checkpoint.step for checkpoint in saved if checkpoint}) == 1, saved
         assert not pool.facts(EvictionStageReached, job="library", stage="term_sent")
-        pool.tell("library-urgent")
-        await pool.until("both ranks are back", lambda _: len(pool.facts(TaskResumed, job="library", attempt=2)) == 2)
+        pool.let_finish("library-urgent")
+        await pool.until("both ranks have resumed", lambda _: len(pool.facts(TaskResumed, job="library", attempt=2)) == 2)
         assert saved[0] is not None
         back = pool.facts(TaskResumed, job="library", attempt=2)
         assert [(fact.step, fact.from_attempt, fact.steps_lost) for fact in back] == [(saved[0].step + 1, 1, 0)] * 2
@@ -162,8 +164,8 @@ async def test_without_an_agreed_step_each_rank_saves_at_the_soft_deadline(syste
         assert "step_agreed" not in stages(pool, "apart", 0) + stages(pool, "apart", 1)
         (requeued,) = pool.facts(JobRequeued, job="apart")
         assert requeued.outcome == "preempted"
-        assert requeued.lost_gpu_ms > 8 * 60_000, "what no gang can go on from saves no work"
-        pool.tell("apart-urgent")
+        assert requeued.lost_gpu_ms > 8 * 60_000, "checkpoints without agreement save no work"
+        pool.let_finish("apart-urgent")
         await pool.cancel("apart")
         await pool.until_ended("apart", "cancelled")
         await pool.verify()
@@ -184,7 +186,7 @@ async def test_agents_killed_during_an_eviction_lose_no_report_and_send_none_twi
         assert requeued.outcome == "preempted"
         saved = [fact.checkpoint for fact in pool.facts(EvictionStageReached, job="bereft", stage="checkpoint_committed")]
         assert len({(checkpoint.step, checkpoint.agreed) for checkpoint in saved if checkpoint}) == 1, saved
-        pool.tell("bereft-urgent")
+        pool.let_finish("bereft-urgent")
         await pool.cancel("bereft")
         await pool.until_ended("bereft", "cancelled")
         await pool.verify()

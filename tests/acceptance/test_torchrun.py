@@ -1,6 +1,6 @@
-"""A gang of two torchruns with two ranks each on a real Kafka and real agents: preempted, drained, a rank of it killed.
+"""A gang of two torchruns with two ranks each, on a real Kafka and real agents: preempted, drained, one rank killed.
 
-In the end its weights are those of four uninterrupted ranks, to the last bit.
+At the end its weights equal those of four uninterrupted ranks, bit for bit.
 """
 
 import json
@@ -60,7 +60,7 @@ def saved_together(pool: Watch, attempt: int) -> Checkpoint:
 
 
 async def back(pool: Watch, attempt: int) -> list[TaskResumed]:
-    """Both tasks are at work again."""
+    """Wait until both tasks have resumed."""
     await pool.until(f"both train in attempt {attempt}", lambda _: len(resumed(pool, attempt)) == 2, SLOW_S)
     return resumed(pool, attempt)
 
@@ -77,7 +77,7 @@ def control(pool: Watch, task: int) -> Path:
 
 
 def kill_a_rank(pool: Watch, task: int) -> None:
-    """One of the workers that this task's torchrun has started."""
+    """Kill one of the workers that this task's torchrun has started."""
     above = json.loads((control(pool, task) / "running.json").read_text())["supervisor_pid"]
     ranks = [
         process
@@ -106,7 +106,7 @@ async def test_four_ranks_on_two_nodes_end_with_the_weights_of_an_uninterrupted_
         assert (requeued.outcome, requeued.cause) == ("preempted", "preemption")
         saved = saved_together(pool, 1)
         await pool.until_running("ddp-urgent")
-        pool.tell("ddp-urgent")
+        pool.let_finish("ddp-urgent")
         assert [(fact.step, fact.from_attempt, fact.steps_lost) for fact in await back(pool, 2)] == [(saved.step + 1, 1, 0)] * 2
 
         node = pool.state.nodes[pool.job("ddp").tasks[1].node].name
@@ -122,14 +122,16 @@ async def test_four_ranks_on_two_nodes_end_with_the_weights_of_an_uninterrupted_
         async def has_gone_on() -> bool:
             return (control_dir.read_steps(control(pool, 0)).published or 0) >= saved.step + 50
 
-        await pool.until_true("unsaved steps were done", has_gone_on, SLOW_S)
+        await pool.until_true("steps after the checkpoint were done", has_gone_on, SLOW_S)
         kill_a_rank(pool, task=1)
         requeued = await pool.record(JobRequeued, job="ddp", attempt=3, within_s=SLOW_S)
         assert (requeued.outcome, pool.job("ddp").failures) == ("failed", 1)
         again = await back(pool, 4)
         kept = {(fact.step, fact.from_attempt) for fact in again}
-        assert kept <= {(saved.step + 1, 2), *((step, 3) for step in range(500, STEPS, 500))}, "the newest that all had committed"
-        assert len(kept) == 1, "all ranks go on from one step"
+        assert kept <= {(saved.step + 1, 2), *((step, 3) for step in range(500, STEPS, 500))}, (
+            "not the newest step that all ranks had committed"
+        )
+        assert len(kept) == 1, "ranks resumed from different steps"
         assert all(fact.steps_lost > 0 for fact in again), again
 
         await pool.until("the gang has finished", lambda _: pool.job("ddp").phase == "succeeded", SLOW_S)

@@ -1,10 +1,10 @@
-"""`kill -9` at random, under load: a few in the quick run, two hundred in the long one. `make chaos` tells of one more."""
+"""`kill -9` at random, under load: a few in the quick run, two hundred in the long one. `make chaos` runs another seed."""
 
 from pathlib import Path
 
 import pytest
 
-from .storm import Storm
+from .chaos_run import ChaosRun
 
 pytestmark = pytest.mark.kafka
 
@@ -15,4 +15,4 @@ pytestmark = pytest.mark.kafka
 )
 async def test_random_kills_lose_nothing_and_duplicate_nothing(tmp_path: Path, seed: int, kills: int) -> None:
     print(f"make chaos SEED={seed} KILLS={kills}")
-    print(await Storm(tmp_path, seed, kills).run())
+    print(await ChaosRun(tmp_path, seed, kills).run())

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.docker_engine import Door, docker, need_engine
+from tests.docker_engine import EngineProxy, docker, need_engine
 from tests.system import System, Watch
 
 from bailiff_bus.messages import JobSpec, SubmitJob
@@ -61,14 +61,14 @@ def image(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def door(tmp_path: Path) -> Door:
-    return Door(tmp_path / "engine.sock")
+def engine_proxy(tmp_path: Path) -> EngineProxy:
+    return EngineProxy(tmp_path / "engine.sock")
 
 
 @pytest.fixture
-def system(tmp_path: Path, door: Door) -> Iterator[System]:
+def system(tmp_path: Path, engine_proxy: EngineProxy) -> Iterator[System]:
     node = {"pool-a": {"runtimes": ["process", "docker"]}}
-    env = {"BAILIFF_DOCKER_ENGINE": door.url}
+    env = {"BAILIFF_DOCKER_ENGINE": engine_proxy.url}
     system = System(tmp_path / "system", pools={"pool-a": 1}, machine=node, env=env)
     try:
         system.start()
@@ -76,7 +76,7 @@ def system(tmp_path: Path, door: Door) -> Iterator[System]:
     finally:
         system.stop()
         assert containers(system) == []
-        door.shut()
+        engine_proxy.close()
 
 
 def containers(system: System) -> list[str]:
@@ -97,7 +97,7 @@ def printed(system: System) -> str:
     return "".join(path.read_text() for path in sorted((system.folder / "state").rglob("logs/train-*.log")))
 
 
-async def test_a_job_in_a_container_loses_no_step(system: System, door: Door, image: str) -> None:
+async def test_a_job_in_a_container_loses_no_step(system: System, engine_proxy: EngineProxy, image: str) -> None:
     steps = 1500
     async with system.watch("pool-a") as watch:
         await submit(watch, "train", image, steps)
@@ -121,10 +121,10 @@ async def test_a_job_in_a_container_loses_no_step(system: System, door: Door, im
         at = printed(system).count("\n")
         await watch.until("its output continues", lambda _: printed(system).count("\n") > at + 20)
 
-        door.shut()
+        engine_proxy.close()
         await watch.until("the agent tells it", lambda _: "none is started" in system.log_of("node-agent"))
         assert (watch.job("train").phase, watch.job("train").attempt) == ("running", 2)
-        door.open()
+        engine_proxy.open()
         await watch.until_ended("train")
         assert watch.job("train").attempt == 2
         lines = printed(system).splitlines()

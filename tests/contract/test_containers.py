@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.docker_engine import IMAGE, Door, about, containers_of, docker, need_engine
+from tests.docker_engine import IMAGE, EngineProxy, about, containers_of, docker, need_engine
 
 from bailiff_node_agent.runtime import Exit, Launch, Running, TaskKey, User
 from bailiff_node_agent.runtime.docker import DockerRuntime
@@ -40,11 +40,11 @@ async def agent(tmp_path: Path) -> AsyncIterator[DockerRuntime]:
 
 
 @pytest.fixture
-def door(tmp_path: Path) -> Iterator[Door]:
-    door = Door(tmp_path / "engine.sock")
-    yield door
+def engine_proxy(tmp_path: Path) -> Iterator[EngineProxy]:
+    engine_proxy = EngineProxy(tmp_path / "engine.sock")
+    yield engine_proxy
     with contextlib.suppress(OSError):
-        door.shut()
+        engine_proxy.close()
 
 
 async def clean(folder: Path) -> None:
@@ -250,17 +250,17 @@ async def test_an_expired_lease_ends_the_container(agent: DockerRuntime, tmp_pat
     assert (end.code, end.lease_stages) == (128 + signal.SIGTERM, ("noticed", "term_sent"))
 
 
-async def test_every_line_arrives_once_although_the_engine_restarts(tmp_path: Path, door: Door) -> None:
+async def test_every_line_arrives_once_although_the_engine_restarts(tmp_path: Path, engine_proxy: EngineProxy) -> None:
     """The job continues; its output and exit are reported once the engine is back, without loss or duplicates."""
-    agent = DockerRuntime(tmp_path, engine=door.url)
+    agent = DockerRuntime(tmp_path, engine=engine_proxy.url)
     assert await agent.adopt() == []
     await agent.start(launch(f"{COUNT.format(200)}; exit 7", tmp_path))
     for _ in range(2):
         lines = agent.log_path(KEY).read_text().count("\n")
         await until(lambda: agent.log_path(KEY).read_text().count("\n") > lines + 20)  # noqa: B023
-        door.shut()
+        engine_proxy.close()
         assert len(agent.pids(KEY)) >= 1
-        door.open()
+        engine_proxy.open()
     end = await ended(agent)
     assert (end.code, end.supervisor_lost) == (7, False)
     assert agent.log_path(KEY).read_text() == "".join(f"line {n}\n" for n in range(1, 201))
@@ -276,20 +276,20 @@ async def test_what_prints_much_loses_nothing(agent: DockerRuntime, tmp_path: Pa
     assert printed == "".join(f"{n}\n" for n in range(1, 200001)) + "x" * 100000 + "\n"
 
 
-async def test_an_unavailable_engine_delays_no_deadline(tmp_path: Path, door: Door) -> None:
+async def test_an_unavailable_engine_delays_no_deadline(tmp_path: Path, engine_proxy: EngineProxy) -> None:
     """Told in the agent's log; TERM and KILL go to the processes themselves, and the container is removed later."""
     if os.getuid():
         pytest.skip("only root can end a container's processes without the engine")
-    agent = DockerRuntime(tmp_path, engine=door.url)
+    agent = DockerRuntime(tmp_path, engine=engine_proxy.url)
     await agent.start(launch("trap 'echo told' TERM; touch ready; while :; do sleep 0.02; done", tmp_path))
     await until((tmp_path / "ready").exists)
     container = container_of(agent)
-    door.shut()
+    engine_proxy.close()
     await agent.terminate(KEY, 60)
     await agent.kill(KEY)
     assert pids_of(container) == ()
     assert docker("inspect", container).returncode == 0
-    door.open()
+    engine_proxy.open()
     assert (await ended(agent)).code == 128 + signal.SIGKILL
     assert docker("inspect", container).returncode != 0
     await agent.close()
@@ -297,18 +297,18 @@ async def test_an_unavailable_engine_delays_no_deadline(tmp_path: Path, door: Do
 
 
 async def test_the_agent_waits_for_an_engine_that_is_unavailable_at_its_start(
-    tmp_path: Path, door: Door, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, engine_proxy: EngineProxy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Commands for other tasks do not wait for it, and the agent says in its log that it went and came."""
     monkeypatch.setattr("bailiff_node_agent.runtime.docker.LOOK_AT_ENGINE_S", 0.1)
-    agent = DockerRuntime(tmp_path, engine=door.url)
-    door.shut()
+    agent = DockerRuntime(tmp_path, engine=engine_proxy.url)
+    engine_proxy.close()
     assert await agent.adopt() == []
     started = time.monotonic()
     assert isinstance(await agent.start(launch("exit 3", tmp_path)), Running)
     assert time.monotonic() - started < 30
     assert not containers_of(tmp_path / "tasks")
-    door.open()
+    engine_proxy.open()
     assert (await ended(agent)).code == 3
     printed = ""
 
@@ -323,13 +323,13 @@ async def test_the_agent_waits_for_an_engine_that_is_unavailable_at_its_start(
     await clean(tmp_path)
 
 
-async def test_a_container_evicted_before_its_start_never_starts(tmp_path: Path, door: Door) -> None:
-    agent = DockerRuntime(tmp_path, engine=door.url)
-    door.shut()
+async def test_a_container_evicted_before_its_start_never_starts(tmp_path: Path, engine_proxy: EngineProxy) -> None:
+    agent = DockerRuntime(tmp_path, engine=engine_proxy.url)
+    engine_proxy.close()
     await agent.start(launch("touch began", tmp_path))
     await agent.terminate(KEY)
     assert (await ended(agent)).code == -signal.SIGTERM
-    door.open()
+    engine_proxy.open()
     assert not (tmp_path / "began").exists()
     await agent.close()
     await clean(tmp_path)

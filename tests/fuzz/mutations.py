@@ -1,8 +1,7 @@
 """Almost valid messages: valid ones of every type, and mutations of them.
 
-Everything is drawn from the dice that are handed in. What a forger with the rights of an agent or of a service could do
-by telling believable lies is not tried here: positions in the log that a command or a fence names are only left out,
-never raised.
+All randomness comes from the given generator. Plausible forgeries by an agent or a service are not tested here: log positions
+of a command or a fence are only removed, never raised.
 """
 
 import json
@@ -75,70 +74,70 @@ from bailiff_log.signatures import sign
 GIB = 1 << 30
 NOW, NOW_TEXT = 1_800_000_000_000_000, "2027-01-15T08:00:00Z"
 JOBS = 2000
-KEY = bytes(range(32))  # a private key, whose public half a policy may name
+KEY = bytes(range(32))  # a private key; the policy has its public key
 POSITIONS = frozenset(("fence", "sender_epoch", "ordered_by", "lease", "lost_margin"))
 STRUCTURED: Headers = (("content-type", b"application/cloudevents+json"),)
 
 ODD_VALUES: tuple[object, ...] = (
     None, True, False, 0, 1, -1, 2**31, 2**53 - 1, 2**53, 2**63, -(2**63), 10**400, 0.5, 1e308, "", " ", "x", "0", "-1",
-    "x" * 300, "x" * 5000, "\u0000", "\ud800", "🦊", "../../etc", "'; drop table", "chance", [], [[]], {}, {"": {}},
+    "x" * 300, "x" * 5000, "\u0000", "\ud800", "🦊", "../../etc", "'; drop table", "unknown", [], [[]], {}, {"": {}},
     [None] * 50, {"a": [1, {"b": 2}]}, "9" * 100, "2026-01-01T00:00:00Z", "NaN",
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Valid:
-    """A message that would be accepted, or refused with a reason, as it is."""
+    """A message that is accepted, or rejected with a reason, if unchanged."""
 
     topic: str
     body: MessageBody
 
 
 def valid_messages(node: str, incarnation: str) -> list[Valid]:
-    """One of every type that goes over an input or command topic. None is about anything that is there but the node."""
+    """One message of every type on the input and command topics. They refer to no existing object but the node."""
     name: dict[str, Any] = {"node": node, "incarnation": incarnation}
-    at: dict[str, Any] = {**name, "number": 0, "job": "chance", "attempt": 1, "task": 0}
+    at: dict[str, Any] = {**name, "number": 0, "job": "unknown", "attempt": 1, "task": 0}
     ordered: dict[str, Any] = {
-        **name, "sender": "executor", "sender_epoch": 1, "ordered_by": RecordRef(epoch=1, seq=3), "job": "chance", "attempt": 1
+        **name, "sender": "executor", "sender_epoch": 1, "ordered_by": RecordRef(epoch=1, seq=3), "job": "unknown", "attempt": 1
     }  # fmt: skip
     group = TaskGroup(gpu_milli=1000, cpu_milli=10, memory_bytes=GIB)
     spec = JobSpec(
         command=("true",), env={"A": "b", "BAILIFF_SIM_RUN_FOR": "1", "BAILIFF_SIM_ON_TERM": "exit:0:1"}, runtime="simulated"
     )
-    choice = VictimChoice(job="chance", attempt=1, priority=50, gpus=1, lost_gpu_ms=0)
-    answer = Proposal(request=5, job="chance", victims=(choice,), placement=(NodeShare(node=0, tasks="0", devices="0-3"),))
+    choice = VictimChoice(job="unknown", attempt=1, priority=50, gpus=1, lost_gpu_ms=0)
+    answer = Proposal(request=5, job="unknown", victims=(choice,), placement=(NodeShare(node=0, tasks="0", devices="0-3"),))
     start = StartTask(
         **{**ordered, "sender": "admission"},
-        tasks=(TaskAssignment(task=0, cpu_milli=10, memory_bytes=GIB), TaskAssignment(task=1, devices=("GPU-nobody",))),
+        tasks=(TaskAssignment(task=0, cpu_milli=10, memory_bytes=GIB), TaskAssignment(task=1, devices=("GPU-unknown",))),
         spec=spec,
         grace=1_000_000,
         master_node=node,
     )
-    about: dict[str, Any] = {**name, "number": 0, "device": "GPU-nobody"}
-    reading = DeviceReading(device="GPU-nobody", memory_used=GIB, processes=1)
+    about: dict[str, Any] = {**name, "number": 0, "device": "GPU-unknown"}
+    reading = DeviceReading(device="GPU-unknown", memory_used=GIB, processes=1)
     saved = Checkpoint(step=1, bytes=1, duration=1, sha256="0" * 64)
     ghost = {**name, "node": "ghost", "incarnation": "f" * 32, "number": 0}
     by_topic: dict[str, tuple[MessageBody, ...]] = {
         topics.REQUESTS.name: (
-            SubmitJob(demand=JobDemand(job="chance", tasks=(group,), labels={"a": "b"}), spec=spec),
-            CancelJob(job="chance", reason="no"),
-            ScaleJob(job="chance", tasks=2, min_tasks=1),
-            SetPriorityClass(job="chance", priority_class="train"),
-            EvictJob(job="chance", reason="no"),
-            PauseJob(job="chance", reason="no"),
-            ResumeJob(job="chance"),
-            MigrateJob(job="chance", node="nobody", reason="no"),
-            DrainNode(node="nobody", mode="quick", deadline=1_000_000, reason="no"),
-            UndrainNode(node="nobody"),
+            SubmitJob(demand=JobDemand(job="unknown", tasks=(group,), labels={"a": "b"}), spec=spec),
+            CancelJob(job="unknown", reason="no"),
+            ScaleJob(job="unknown", tasks=2, min_tasks=1),
+            SetPriorityClass(job="unknown", priority_class="train"),
+            EvictJob(job="unknown", reason="no"),
+            PauseJob(job="unknown", reason="no"),
+            ResumeJob(job="unknown"),
+            MigrateJob(job="unknown", node="unknown", reason="no"),
+            DrainNode(node="unknown", mode="quick", deadline=1_000_000, reason="no"),
+            UndrainNode(node="unknown"),
             ApplyPolicy(policy=DEFAULT_POLICY, expected_revision=1),
-            ReplaceNode(node="nobody", machine_id="machine"),
-            ReturnNode(node="nobody"),
+            ReplaceNode(node="unknown", machine_id="machine"),
+            ReturnNode(node="unknown"),
             AcceptTruncation(epoch=1, seq=3, reason="no"),
-            ClearQuarantine(node="nobody", device="0", reason="no"),
+            ClearQuarantine(node="unknown", device="0", reason="no"),
         ),
         topics.PROPOSALS.name: (ProposalBatch(selection=1_000_000, computed_at=5, logic=LOGIC, proposals=(answer,)),),
         topics.EVICTION_PROGRESS.name: (
-            StartEviction(job="chance", attempt=1, decided_by=3),
+            StartEviction(job="unknown", attempt=1, decided_by=3),
             AbandonPreemption(preemption=3, reason="no"),
         ),
         topics.NODE_REPORTS.name: (
@@ -154,10 +153,10 @@ def valid_messages(node: str, incarnation: str) -> list[Valid]:
             TaskReleasedReport(**at),
             TaskEvictionCancelledReport(**at),
             TaskCancelEvictionRefusedReport(**at),
-            ShareExceededReport(**at, device="GPU-nobody", used_bytes=2, share_bytes=1),
+            ShareExceededReport(**at, device="GPU-unknown", used_bytes=2, share_bytes=1),
             TaskIdleReport(**at, duration=60_000_000),
             DeviceQuarantinedReport(
-                **about, quarantine=QuarantinedDevice(device="GPU-nobody", reason="foreign", reading=reading)
+                **about, quarantine=QuarantinedDevice(device="GPU-unknown", reason="foreign", reading=reading)
             ),
             DeviceClearedReport(**about, reading=reading),
             DeviceUnhealthyReport(**about, reason="xid", code=79),
@@ -170,48 +169,48 @@ def valid_messages(node: str, incarnation: str) -> list[Valid]:
             Evict(**ordered, tasks=(0,), grace=0, cause="preemption"),
             CheckpointAtStep(**ordered, tasks=(0,), step=1),
             CancelEviction(**ordered, tasks=(0,)),
-            ClearDevice(**name, sender="admission", sender_epoch=1, device="GPU-nobody", requested_by=1),
+            ClearDevice(**name, sender="admission", sender_epoch=1, device="GPU-unknown", requested_by=1),
         ),
     }
     return [Valid(topic, body) for topic, bodies in by_topic.items() for body in bodies]
 
 
-def mutated(chance: Random, valid: Valid, number: int, pool: str) -> tuple[Headers, bytes]:
-    """The message with one to three things wrong, or none: in its data, its attributes, its headers or its bytes."""
+def mutated(rng: Random, valid: Valid, number: int, pool: str) -> tuple[Headers, bytes]:
+    """The message with up to three mutations of its data, attributes, headers or bytes."""
     tree = json.loads(json.dumps(valid.body.to_data()))
     _renew(tree, number)
     attributes: dict[str, object] = {
         "specversion": "1.0",
-        "id": f"chance-{number if chance.randrange(20) else number % 50}",
-        "source": f"/chance/{number % 7}",
+        "id": f"chance-{number if rng.randrange(20) else number % 50}",
+        "source": f"/rng/{number % 7}",
         "type": valid.body.TYPE,
         "pool": pool,
     }
     after: list[Callable[[bytes], bytes]] = []
     headers_after: list[Callable[[Headers], Headers]] = []
-    for _ in range(chance.choice((1, 1, 1, 2, 3))):
-        match chance.randrange(16):
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        match rng.randrange(16):
             case 0 | 1 | 2 | 3 | 4:
-                spoil(chance, tree)
+                mutate(rng, tree)
             case 5 | 6:
-                spoil(chance, attributes)
+                mutate(rng, attributes)
             case 7:
-                attributes[chance.choice(("time", "auth", "actor", "sig", "keyid", "subject"))] = _odd(chance)
+                attributes[rng.choice(("time", "auth", "actor", "sig", "keyid", "subject"))] = _odd(rng)
             case 8:
-                attributes["type"] = _other_type(chance, valid.body.TYPE)
+                attributes["type"] = _other_type(rng, valid.body.TYPE)
             case 9:
-                attributes["pool"] = chance.choice(("pool-b", "pool-z", "Pool A!", "x" * 300, ""))
+                attributes["pool"] = rng.choice(("pool-b", "pool-z", "Pool A!", "x" * 300, ""))
             case 10:
-                _badly_signed(chance, valid.body, attributes)
+                _badly_signed(rng, valid.body, attributes)
             case 11:
-                after.append(_nested(chance.choice((10, 63, 64, 65, 1000, 20_000))))
+                after.append(_nested(rng.choice((10, 63, 64, 65, 1000, 20_000))))
             case 12:
-                after.append(_longer(chance.choice((1000, 70_000, 300_000)) if not chance.randrange(20) else 100))
+                after.append(_longer(rng.choice((1000, 70_000, 300_000)) if not rng.randrange(20) else 100))
             case 13:
-                headers_after.append(_odd_headers(chance))
+                headers_after.append(_odd_headers(rng))
             case _:
-                after.append(_broken_bytes(chance))
-    if chance.random() < 0.2:
+                after.append(_broken_bytes(rng))
+    if rng.random() < 0.2:
         headers, value = STRUCTURED, json.dumps({**attributes, "data": tree}).encode()
     else:
         headers = tuple((f"ce_{name}", text(item)) for name, item in attributes.items())
@@ -225,7 +224,7 @@ def mutated(chance: Random, valid: Valid, number: int, pool: str) -> tuple[Heade
 
 
 def _raises_a_position(value: bytes, original: dict[str, Any]) -> bool:
-    """A flipped bit may have made a believable lie of it."""
+    """Whether a flipped bit raised a log position."""
     try:
         tree = json.loads(value)
     except (ValueError, RecursionError):
@@ -235,63 +234,63 @@ def _raises_a_position(value: bytes, original: dict[str, Any]) -> bool:
 
 
 def _renew(tree: dict[str, Any], number: int) -> None:
-    """Another job each time for what starts one: the same name again would be refused before further checks."""
+    """A new job name for each submission: a repeated name would be rejected before further checks."""
     if "spec" in tree:
         about = tree.get("demand", tree)
         about["job"] = f"{about['job']}-{number % JOBS}"
         tree["spec"]["secrets"] = {} if number % 3 else {"TOKEN": "missing"}
 
 
-def spoil(chance: Random, tree: dict[str, Any]) -> None:
-    """Change, drop, rename, double or add one thing somewhere in it."""
+def mutate(rng: Random, tree: dict[str, Any]) -> None:
+    """Change, remove, rename, duplicate or add one value somewhere in it."""
     place: Any = tree
     while True:
         names = list(place) if isinstance(place, dict) else list(range(len(place)))
         if not names:
             return
-        name = chance.choice(names)
+        name = rng.choice(names)
         if name in POSITIONS:
             del place[name]
             return
-        if isinstance(place[name], dict | list) and place[name] and chance.random() < 0.7:
+        if isinstance(place[name], dict | list) and place[name] and rng.random() < 0.7:
             place = place[name]
             continue
-        match chance.randrange(7):
+        match rng.randrange(7):
             case 0:
                 del place[name]
             case 1 if isinstance(place, dict):
-                place[f"more{chance.randrange(5)}"] = _odd(chance)
+                place[f"more{rng.randrange(5)}"] = _odd(rng)
             case 2 if isinstance(place, dict):
-                place[chance.choice((name.upper(), f"{name} ", f"{name}s", "", "\u0000"))] = place.pop(name)
+                place[rng.choice((name.upper(), f"{name} ", f"{name}s", "", "\u0000"))] = place.pop(name)
             case 1 | 2 | 3 if isinstance(place, list):
-                place.extend(place[name : name + 1] * chance.choice((1, 2, 100)))
+                place.extend(place[name : name + 1] * rng.choice((1, 2, 100)))
             case 3:
                 place[name] = {name: place[name]}
             case _:
-                place[name] = _odd(chance)
+                place[name] = _odd(rng)
         return
 
 
-def _odd(chance: Random) -> object:
-    """A fresh one each time: it may be spoilt further."""
-    return deepcopy(chance.choice(ODD_VALUES))
+def _odd(rng: Random) -> object:
+    """A fresh copy each time, because it may be mutated further."""
+    return deepcopy(rng.choice(ODD_VALUES))
 
 
-def _other_type(chance: Random, kind: str) -> str:
+def _other_type(rng: Random, kind: str) -> str:
     stem = kind.rpartition(".")[0]
     others = (SubmitJob.TYPE, NodeHeartbeat.TYPE, ProposalBatch.TYPE, Evict.TYPE, "bailiff.audit.JobPlaced.v1")
-    return chance.choice((f"{stem}.v2", f"{stem}.v99999", stem, f"{kind}.v1", kind.lower(), "", *others))
+    return rng.choice((f"{stem}.v2", f"{stem}.v99999", stem, f"{kind}.v1", kind.lower(), "", *others))
 
 
-def _badly_signed(chance: Random, body: MessageBody, attributes: dict[str, object]) -> None:
-    """A signature over something else than is sent, or of another key, or right."""
+def _badly_signed(rng: Random, body: MessageBody, attributes: dict[str, object]) -> None:
+    """A signature of other content, of another key, or a valid one."""
     words = {name: text(attributes.get(name)).decode(errors="replace") for name in ("source", "id", "pool")}
-    other = chance.choice(("source", "id", "pool", ""))
+    other = rng.choice(("source", "id", "pool", ""))
     if other:
         words[other] = "another"
-    key = KEY if chance.randrange(3) else chance.randbytes(32)
+    key = KEY if rng.randrange(3) else rng.randbytes(32)
     keyid, signature = sign(key, body, **words, time_us=NOW)
-    attributes |= {"keyid": keyid, "sig": signature[: chance.choice((None, None, 40, 0))], "time": NOW_TEXT}
+    attributes |= {"keyid": keyid, "sig": signature[: rng.choice((None, None, 40, 0))], "time": NOW_TEXT}
 
 
 def _nested(depth: int) -> Callable[[bytes], bytes]:
@@ -302,11 +301,11 @@ def _longer(count: int) -> Callable[[bytes], bytes]:
     return lambda value: value[:-1] + b',"fill":"' + b"x" * count + b'"}' if value.endswith(b"}") else value + b" " * count
 
 
-def _odd_headers(chance: Random) -> Callable[[Headers], Headers]:
-    extra = chance.choice(
+def _odd_headers(rng: Random) -> Callable[[Headers], Headers]:
+    extra = rng.choice(
         (
             ("ce_id", b"twice"),
-            ("ce_type", chance.randbytes(20)),
+            ("ce_type", rng.randbytes(20)),
             ("content-type", b"text/xml"),
             ("content-type", b"application/cloudevents+json; charset=latin-1"),
             ("", b""),
@@ -314,14 +313,14 @@ def _odd_headers(chance: Random) -> Callable[[Headers], Headers]:
             ("ce_pool", b"\xff"),
         )
     )
-    cut = chance.randrange(8)
-    return lambda headers: (*headers[:cut], extra, *headers[cut + chance.randrange(2) :])
+    cut = rng.randrange(8)
+    return lambda headers: (*headers[:cut], extra, *headers[cut + rng.randrange(2) :])
 
 
-def _broken_bytes(chance: Random) -> Callable[[bytes], bytes]:
-    at, bit = chance.randrange(10_000), 1 << chance.randrange(8)
-    inserted = chance.choice((b"\xff", b"\xed\xa0\x80", b"\x00", b'"', b"}", b'"job":"x","job":"y",', b"\\ud800"))
-    return chance.choice(
+def _broken_bytes(rng: Random) -> Callable[[bytes], bytes]:
+    at, bit = rng.randrange(10_000), 1 << rng.randrange(8)
+    inserted = rng.choice((b"\xff", b"\xed\xa0\x80", b"\x00", b'"', b"}", b'"job":"x","job":"y",', b"\\ud800"))
+    return rng.choice(
         (
             lambda value: value[: at % 200],
             lambda value: value + value,
@@ -347,28 +346,28 @@ def flipped(value: bytes, at: int, bit: int) -> bytes:
     return value[:at] + bytes([value[at] ^ bit]) + value[at + 1 :]
 
 
-def forged_wires(chance: Random, headers: Headers, value: bytes) -> Iterator[tuple[Headers, bytes]]:
-    """A record of the audit log with something wrong in its headers or its value."""
+def forged_wires(rng: Random, headers: Headers, value: bytes) -> Iterator[tuple[Headers, bytes]]:
+    """A record of the audit log with a mutation in its headers or value."""
     while True:
         names = list(headers)
-        for _ in range(chance.choice((0, 1, 1, 2))):
-            at = chance.randrange(len(names))
+        for _ in range(rng.choice((0, 1, 1, 2))):
+            at = rng.randrange(len(names))
             name, old = names[at]
-            match chance.randrange(5):
+            match rng.randrange(5):
                 case 0:
                     del names[at]
                 case 1:
-                    names.insert(at, names[chance.randrange(len(names))])
+                    names.insert(at, names[rng.randrange(len(names))])
                 case 2:
-                    names[at] = (name, flipped(old, chance.randrange(100), 1 << chance.randrange(8)))
+                    names[at] = (name, flipped(old, rng.randrange(100), 1 << rng.randrange(8)))
                 case 3:
-                    names[at] = (name, chance.choice((b"", b"0", b"-1", b"9" * 400, b"\xff", b"x" * 5000, str(2**63).encode())))
+                    names[at] = (name, rng.choice((b"", b"0", b"-1", b"9" * 400, b"\xff", b"x" * 5000, str(2**63).encode())))
                 case _:
-                    names[at] = (chance.choice(("ce_cycle", "ce_seq", "ce_epoch", "", "x")), old)
-        changed = value if chance.randrange(2) else _broken_bytes(chance)(value)
+                    names[at] = (rng.choice(("ce_cycle", "ce_seq", "ce_epoch", "", "x")), old)
+        changed = value if rng.randrange(2) else _broken_bytes(rng)(value)
         yield tuple(names), changed
 
 
 def plain(body: MessageBody, pool: str, id: str) -> tuple[Headers, bytes]:  # noqa: A002 - as CloudEvents has it
-    """The message as it should be."""
+    """The unmodified message."""
     return wrap(body, source="/fuzz", id=id, pool=pool, time_us=NOW)

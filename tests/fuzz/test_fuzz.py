@@ -1,11 +1,11 @@
 """Almost valid messages, in bulk: no service fails, each is rejected with a reason or harmless, memory does not grow.
 
-A seed that fails prints the message that did it; `python -m tests.fuzz SEED --count N` does it again.
+A seed that fails prints the message that caused it; `python -m tests.fuzz SEED --count N` reproduces it.
 """
 
 import pytest
 
-from .arena import fuzz, listing, shortest
+from .fuzzed_system import fuzz, listing, shortest
 
 FEW, STEP = 10_000, 2_000
 MANY = 1_000_000
@@ -13,13 +13,13 @@ TOLERANCE = 32 << 20  # tolerance for the allocator; the log itself is not count
 
 
 def holds(seed: int, count: int) -> None:
-    tally = fuzz(seed, count)
-    print(tally)
-    if tally.violation is not None:
-        pytest.fail(f"{tally}\nshortest:\n{listing(shortest(tally))}")
-    assert tally.rejected.total() > count // 3, "most of them should be wrong"
-    services = [resident - log for resident, log in zip(tally.memory, tally.log, strict=True)]
-    assert services[-1] - services[1] < TOLERANCE, tally
+    results = fuzz(seed, count)
+    print(results)
+    if results.violation is not None:
+        pytest.fail(f"{results}\nshortest:\n{listing(shortest(results))}")
+    assert results.rejected.total() > count // 3, "too few messages were rejected"
+    services = [resident - log for resident, log in zip(results.memory, results.log, strict=True)]
+    assert services[-1] - services[1] < TOLERANCE, results
 
 
 @pytest.mark.parametrize("seed", range(FEW // STEP))

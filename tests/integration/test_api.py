@@ -1,4 +1,4 @@
-"""The query interface on a real PostgreSQL, over the archive of a real auditor."""
+"""The query API on a real PostgreSQL, with the archive of a real auditor."""
 
 import asyncio
 import contextlib
@@ -63,7 +63,7 @@ def played() -> Story:
 
 @dataclass
 class World:
-    """A log, its archive and the interface to it."""
+    """A log, its archive and the query API."""
 
     story: Story
     log: Log
@@ -71,13 +71,13 @@ class World:
     auditor: Auditor
 
     async def archived(self) -> None:
-        """Wait until all that is in the log is archived, and who holds what is noted."""
+        """Wait until the whole log is archived, and GPU allocations are stored."""
 
         async def all_of_it() -> bool:
             answer = await self.api.http.get(f"/v1/pools/{self.log.pool}")
             return answer.status_code == 200 and answer.json()["allocations_seq"] == len(self.story.wires) - 1
 
-        await self.auditor.until("all is archived and looked at", all_of_it)
+        await self.auditor.until("all is archived and sampled", all_of_it)
 
 
 @contextlib.asynccontextmanager
@@ -101,7 +101,7 @@ def recorded(story: Story, kind: str, nth: int = 0) -> Any:
     return story.records[seq_of(story, kind, nth)].data
 
 
-# --- what it tells
+# --- queries
 
 
 async def test_the_archived_run_can_be_queried(database: str, tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ async def test_the_archived_run_can_be_queried(database: str, tmp_path: Path) ->
         for filters in ({"reason": ["drain", "preemption"]}, {"node": "n1"}, {"project": "research"}, {"for_job": "serve-1"}):
             assert len((await get("/evictions", "EvictionPage", **filters))["items"]) == 1
 
-        # Jobs, one whole, and why one waits.
+        # Jobs: the list, one in full, and why one is pending.
         jobs = (await get("/jobs", "JobPage", order="asc"))["items"]
         assert [job["job"] for job in jobs] == ["train-1", "train-2", "wide-1", "serve-1"]
         assert [job["job"] for job in (await get("/jobs", "JobPage", state=["succeeded", "failed"]))["items"]] == ["serve-1"]
@@ -193,7 +193,7 @@ async def test_the_archived_run_can_be_queried(database: str, tmp_path: Path) ->
         kinds = [seal["kind"] for seal in (await get("/seals", "SealPage", order="asc"))["items"]]
         assert kinds[:2] == ["SealingKey", "LogSealed"]
 
-        # The bytes, as they are in Kafka.
+        # The raw bytes, as in Kafka.
         raw = await get("/log", "RawLog", limit=2000)
         assert raw["messages"] == [
             message_to_json(each.offset, each.time, each.headers, each.value) for each in it.log.messages()
@@ -219,7 +219,7 @@ async def test_borrowed_quota_is_reported_per_project_over_time(database: str, t
         borrowed_s = 0.0
         for each, later in pairwise(use):
             borrowed_s += (each["borrowed"] or 0) * (moment(later["time"]) - moment(each["time"])).total_seconds()
-        assert red["borrowed_gpu_hours"] == pytest.approx(borrowed_s / 3600, abs=0.01), "the ten silent minutes count"
+        assert red["borrowed_gpu_hours"] == pytest.approx(borrowed_s / 3600, abs=0.01), "the ten minutes without records count"
         assert red["borrowed_gpu_hours"] > 0.33
         assert {each["borrowed_gpu_hours"] for each in others} == {0.0}
         assert max(value or 0 for value in red["fair_share"]) > 0
@@ -233,7 +233,7 @@ async def test_borrowed_quota_is_reported_per_project_over_time(database: str, t
         silent = moment(next(each["time"] for each in use if each["borrowed"] == 2)) + timedelta(minutes=3)
         between = {"from": silent.isoformat(), "to": (silent + timedelta(minutes=1)).isoformat()}
         carried = (await it.api.get("/pools/pool-a/quota-series", **between))["projects"][0]
-        assert set(carried["borrowed"]) == {2.0}, "nothing was noted in that minute: it is as it was before"
+        assert set(carried["borrowed"]) == {2.0}, "a minute without a sample has the value before it"
         assert carried["borrowed_gpu_hours"] == pytest.approx(2 / 60, abs=0.001)
         for nowhere in ({"from": "2200-01-01T00:00:00Z"}, {"to": "0001-01-01T00:00:00Z"}):
             nothing = await it.api.get("/pools/pool-a/quota-series", **nowhere)
@@ -251,7 +251,7 @@ async def _all(api: Api, path: str, **parameters: object) -> AsyncIterator[dict]
 
 
 async def test_gpu_allocations_at_any_time(database: str, tmp_path: Path) -> None:
-    """After every record of the story the answer is what the fold of the log up to there says."""
+    """After every record the response equals the state folded up to that record."""
     story = played()
     after: list[dict[int, list[tuple[str, str]]]] = []
     pool_of = PoolState()
@@ -311,7 +311,7 @@ async def test_pages_neither_repeat_nor_skip_while_records_arrive(database: str,
                 seen[order] += [each["seq"] for each in await api.all("/pools/pool-a/records", order=order, limit=3, **cursor)]
     assert seen["asc"] == list(range(len(seen["asc"])))
     assert len(seen["asc"]) >= half
-    assert seen["desc"] == list(range(half, -1, -1))  # from where the log ended at the first page
+    assert seen["desc"] == list(range(half, -1, -1))  # from the end of the log at the first page
 
 
 async def test_an_unchanged_response_is_not_sent_again(database: str, tmp_path: Path) -> None:
@@ -347,7 +347,7 @@ async def test_the_stream_continues_from_the_past_into_the_present_and_after_a_r
             async for event in events:
                 if event.type:
                     seen.append(event.data["seq"])
-                if seen[-1] == begun - 1 and len(it.log.messages()) == begun:  # the present: more comes now
+                if seen[-1] == begun - 1 and len(it.log.messages()) == begun:  # end of the log: append more
                     story.submit("later")
                     it.log.append(story.wires[begun:])
                 if seen[-1] == len(story.wires) - 1 and len(story.wires) > begun:
@@ -355,13 +355,13 @@ async def test_the_stream_continues_from_the_past_into_the_present_and_after_a_r
         assert seen == list(range(len(story.wires)))
 
         # Only the requested types; the position also covers skipped records.
-        wanted: list[Event] = []
+        selected: list[Event] = []
         async with it.api.stream("/events", type=["JobEnded", "JobPending"], project="research", after="pool-a:3") as events:
             async for event in events:
-                wanted += [event] if event.type else []
+                selected += [event] if event.type else []
                 if not event.type and event.id.startswith(f"pool-a:{len(story.wires) - 1}:"):
                     break
-        assert [(event.type, event.data["job"]) for event in wanted] == [
+        assert [(event.type, event.data["job"]) for event in selected] == [
             ("JobPending", recorded(story, "PreemptionDecided").victims[0].job)
         ]
         answer_body = await it.api.refused(400, "/events", after="pool-a:9999")
@@ -383,7 +383,7 @@ async def test_the_bytes_of_the_log_are_served_from_any_offset_with_orphans(data
 
 
 async def test_a_stream_ends_when_its_records_become_a_fork(database: str, tmp_path: Path) -> None:
-    """Its reader would not hear of the records that take their places."""
+    """Otherwise its reader would miss the replacing records."""
     story = played()
     async with world(database, tmp_path, story, api_heartbeat_s=0.2) as it:
         last = len(story.wires) - 1
@@ -401,13 +401,13 @@ async def test_a_client_that_missed_a_fork_cannot_resume_behind_the_replacing_re
         seen, last = "", len(story.wires) - 1
         async with it.api.stream("/pools/pool-a/events", **{"from": "start"}, type="JobEnded") as events:
             async for event in events:
-                if event.id.startswith(f"pool-a:{last}:"):  # passed over
+                if event.id.startswith(f"pool-a:{last}:"):  # skip the others
                     seen = event.id
-                    await query(database, "UPDATE records SET hash = sha256(hash) WHERE seq = $1", last)  # and so it ends
+                    await query(database, "UPDATE records SET hash = sha256(hash) WHERE seq = $1", last)  # so the stream ends
         answer_body = await it.api.refused(400, "/events", after=seen)
         assert "that record of pool-a was moved to a fork" in answer_body["errors"][0]["allowed"]
         await it.api.refused(400, "/events", after=f"{seen}0")
-        async with it.api.stream("/events", after=f"pool-a:{last}") as events:  # who does not say it is believed
+        async with it.api.stream("/events", after=f"pool-a:{last}") as events:  # without a hash the position is not verified
             assert (await anext(events)).id.startswith(f"pool-a:{last}:")
 
 
@@ -418,15 +418,15 @@ async def test_a_client_that_missed_pruned_records_gets_an_error(database: str, 
         await query(database, "UPDATE pools SET first_seq = 5")
         answer_body = await it.api.refused(400, "/events", after="pool-a:3")
         assert answer_body["errors"][0]["allowed"] == "an archived record; the first one of pool-a is 5"
-        for asked in ({"after": "pool-a:4"}, {"from": "start"}, {"from": "2"}):
-            async with it.api.stream("/events", **asked) as events:
+        for params in ({"after": "pool-a:4"}, {"from": "start"}, {"from": "2"}):
+            async with it.api.stream("/events", **params) as events:
                 assert ((await anext(events)).id, (await anext(events)).data["seq"]) == ("pool-a:4", 5)
         again = await it.api.http.get("/v1/pools/pool-a/records", headers={"if-none-match": known.headers["etag"]})
         assert again.status_code == 200
 
 
 async def test_a_new_pool_is_in_the_stream_from_its_first_record(database: str, tmp_path: Path) -> None:
-    """Also for who was away when it came."""
+    """Also for a client that was disconnected when the pool was created."""
     other, log = Story(pool="pool-b"), Log("pool-b")
     other.node("n1", gpus=2)
     log.append(other.wires)
@@ -470,13 +470,13 @@ async def test_an_idle_reader_costs_little_and_the_number_of_streams_is_limited(
             assert refused.status_code == 503
             assert "2 streams" in refused.json()["detail"]
         streams = api.service.streams
-        await auditor.until("the other one is gone", lambda: len(streams.running) == 1)
-        assert streams.running[0].sent < len(wires) / 2  # it waits for its reader
+        await auditor.until("the other stream has ended", lambda: len(streams.running) == 1)
+        assert streams.running[0].sent < len(wires) / 2  # backpressure: it waits for its reader
         writer.close()
-        await auditor.until("the place is free again", lambda: not streams.running)
+        await auditor.until("the limit is not reached any more", lambda: not streams.running)
 
 
-# --- what is refused
+# --- rejected requests
 
 
 async def test_the_api_is_read_only_and_requires_the_token(database: str, tmp_path: Path) -> None:
@@ -538,7 +538,7 @@ HOSTILE = (
 
 
 async def test_no_parameter_value_causes_a_server_error(database: str, tmp_path: Path) -> None:
-    """Each parameter of the description gets each hostile value, alone; then many at once, by chance."""
+    """Send each hostile value in each parameter of the description, alone; then random combinations."""
     dice = random.Random(7)
     async with world(database, tmp_path, played()) as it:
         paths = (await it.api.get("/openapi.json"))["paths"]
@@ -557,10 +557,10 @@ async def test_no_parameter_value_causes_a_server_error(database: str, tmp_path:
 
                 where = path.format(**{name: quote(value, safe="") for name, value in {**known, **given("path")}.items()})
                 headers = {name: re.sub(r"[\r\n\0]", "", value).strip().encode() for name, value in given("header").items()}
-                asked = {"wait": "0", **given("query")} if "wait" in places else given("query")
+                params = {"wait": "0", **given("query")} if "wait" in places else given("query")
                 ask = it.api.http.head if path.endswith("/events") else it.api.http.get
-                answer = await ask(where, params=asked, headers=headers)
-                assert answer.status_code in (200, 400, 404), (answer.status_code, where, asked, answer.text)
+                answer = await ask(where, params=params, headers=headers)
+                assert answer.status_code in (200, 400, 404), (answer.status_code, where, params, answer.text)
                 if answer.status_code != 200 and not path.endswith("/events"):
                     assert answer.headers["content-type"] == "application/problem+json"
         assert len(await query(database, "SELECT seq FROM records")) == len(it.story.wires)
@@ -578,7 +578,7 @@ async def test_a_postgresql_outage_is_reported_and_recovered_from(private_postgr
 
 
 async def test_a_refused_postgresql_login_is_reported() -> None:
-    """As after a change of the password."""
+    """As after a password change."""
 
     class Locked(Archive):
         @contextlib.asynccontextmanager
@@ -593,7 +593,7 @@ async def test_a_refused_postgresql_login_is_reported() -> None:
         assert "password authentication failed" not in answer.text
 
 
-# --- who holds what, followed on
+# --- GPU allocations, continued after a restart
 
 
 async def held(database: str) -> list[dict[str, Any]]:
@@ -623,7 +623,7 @@ async def test_gpu_allocations_continue_where_they_stopped_and_restart_on_anothe
                 rows = await query(database, "SELECT allocations_seq FROM followed")
                 return [row["allocations_seq"] for row in rows] == [len(wires[:stop]) - 1]
 
-            await auditor.until("it is noted", noted)
+            await auditor.until("allocations are stored", noted)
         return await held(database)
 
     await follow(whole, "one", 14)

@@ -1,4 +1,4 @@
-"""Each command that reads says the same whether the log comes from the topic or from the query interface over its archive."""
+"""Each reading command prints the same from the topic and from the query API."""
 
 import asyncio
 import json
@@ -13,13 +13,13 @@ import pytest
 from tests.api_kit import Api
 from tests.archive_kit import Auditor, Log
 from tests.log_builder import MINUTE, SECOND, Story
-from tests.unit.client.kit import Run, Scribe, command_on, preemption_story
+from tests.unit.client.kit import LogWriter, Run, command_on, preemption_story
 
 from bailiff.audit.http_log import HttpLogSource
 from bailiff.client.errors import ExitCode
 
 COMMANDS = (
-    "list", "list -o wide", "list -o json", "describe train-1", "describe serve-1 -o json", "describe nobody", "explain train-1",
+    "list", "list -o wide", "list -o json", "describe train-1", "describe serve-1 -o json", "describe unknown", "explain train-1",
     "explain serve-1 -o json", "explain 12", "explain 9999", "events", "events --from 0 -o json", "events --job train-1",
     "audit tail", "audit tail --from 3 -o json", "audit tail --type JobPlaced", "audit show 7", "audit show 9999",
     "audit verify -o json", "audit replay -o json", "audit seals -o json", "nodes -o wide", "nodes -o json", "pools -o json",
@@ -29,36 +29,36 @@ NOT_THERE = "http://127.0.0.1:1"
 
 
 class Both:
-    """The command on each source. api: how many questions it asked is no matter; what it says is."""
+    """The command on each source. Only its output is compared, not its number of API requests."""
 
-    def __init__(self, scribe: Scribe, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-        self.scribe, self.monkeypatch, self.folder = scribe, monkeypatch, folder
-        monkeypatch.setattr(time, "time_ns", lambda: (scribe.now + 5 * SECOND) * 1000)
+    def __init__(self, log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.log_writer, self.monkeypatch, self.folder = log_writer, monkeypatch, folder
+        monkeypatch.setattr(time, "time_ns", lambda: (log_writer.now + 5 * SECOND) * 1000)
 
     def on_topic(self) -> Run:
-        return command_on(lambda: self.scribe.cluster.client("cli"), self.monkeypatch, str(self.folder / "topic"))
+        return command_on(lambda: self.log_writer.cluster.client("cli"), self.monkeypatch, str(self.folder / "topic"))
 
     def on_api(self, address: str, token: str | None = None, patience: float = 10.0) -> Run:
-        bus = lambda: HttpLogSource(address, token, self.scribe.cluster.client("cli"), patience)  # type: ignore[arg-type,return-value] # noqa: E731
+        bus = lambda: HttpLogSource(address, token, self.log_writer.cluster.client("cli"), patience)  # type: ignore[arg-type,return-value] # noqa: E731
         return command_on(bus, self.monkeypatch, str(self.folder / "api"))
 
 
 @pytest.fixture
 def both(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Both]:
-    scribe = Scribe()
-    preemption_story(scribe)
-    return Both(scribe, monkeypatch, tmp_path)
+    log_writer = LogWriter()
+    preemption_story(log_writer)
+    return Both(log_writer, monkeypatch, tmp_path)
 
 
-class ScribesLog(Log):
-    """The log that a scribe wrote, for an auditor."""
+class WrittenLog(Log):
+    """The log of a `LogWriter`, for an auditor."""
 
-    def __init__(self, scribe: Scribe) -> None:
-        self.pool, self.cluster = scribe.pool, scribe.cluster
+    def __init__(self, log_writer: LogWriter) -> None:
+        self.pool, self.cluster = log_writer.pool, log_writer.cluster
 
 
 async def test_every_reading_command_prints_the_same_from_both_sources(both: Both, database: str, tmp_path: Path) -> None:
-    log, last = ScribesLog(both.scribe), len(both.scribe.records) - 1
+    log, last = WrittenLog(both.log_writer), len(both.log_writer.records) - 1
     async with (
         Auditor(log, database, tmp_path / "auditor", seal_records=5).running() as auditor,
         Api(database, state_dir=tmp_path).running() as api,
@@ -78,12 +78,14 @@ async def test_every_reading_command_prints_the_same_from_both_sources(both: Bot
 
 
 async def test_a_wrong_token_is_reported(both: Both, database: str, tmp_path: Path) -> None:
-    log = ScribesLog(both.scribe)
+    log = WrittenLog(both.log_writer)
     async with (
         Auditor(log, database, tmp_path / "auditor").running() as auditor,
         Api(database, state_dir=tmp_path, api_token="right").running() as api,
     ):
-        await auditor.until("all is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(both.scribe.records) - 1)
+        await auditor.until(
+            "all is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(both.log_writer.records) - 1
+        )
         assert (await asyncio.to_thread(both.on_api(api.service.address, "right"), "list")).exit_code == ExitCode.DONE
         wrong = await asyncio.to_thread(both.on_api(api.service.address, "wrong"), "list")
         assert wrong.exit_code == ExitCode.UNREACHABLE
@@ -116,7 +118,7 @@ async def test_the_examples_of_the_page_can_be_run(database: str, tmp_path: Path
             answer = await api.http.get("/v1/pools/pool-a")
             return answer.status_code == 200 and answer.json()["allocations_seq"] == len(story.wires) - 1
 
-        await auditor.until("all is archived and noted", noted)
+        await auditor.until("all is archived and allocations are stored", noted)
 
         def run(command: str) -> str:
             shell = command.replace("http://127.0.0.1:8620", api.service.address)

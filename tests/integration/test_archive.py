@@ -1,4 +1,4 @@
-"""The auditor on a real PostgreSQL: what it archives, where it resumes, what it refuses, and the views."""
+"""The auditor on a real PostgreSQL: what it archives, where it resumes, what it rejects, and the views."""
 
 import asyncio
 import dataclasses
@@ -102,7 +102,7 @@ async def test_every_recorded_history_can_be_archived(name: str, database: str, 
         await query(database, f"SELECT * FROM {view}")
 
 
-# --- what goes wrong
+# --- faults
 
 
 async def test_nothing_is_archived_beyond_a_broken_chain_and_the_alarm_says_where(database: str, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ async def test_a_truncated_log_raises_an_alarm_and_leaves_the_archive_unchanged(
     left.restart(after=1_000_000)
     for number in range(5):
         left.submit(f"later-{number}")
-    assert len(left.wires) > len(wires)  # it grew past where it was read to, with other records
+    assert len(left.wires) > len(wires)  # it has become longer than the archived part, with other records
     log.append(left.wires[len(wires) - 3 :])
     async with Auditor(log, database, tmp_path / "b").running() as other:
         await other.until("the alarm", log.alarms)
@@ -214,7 +214,7 @@ async def test_postgres_dies_and_comes_back_and_nothing_is_lost(private_postgres
     assert await archived(dsn) == log.messages()
 
 
-# --- for people
+# --- views
 
 
 async def test_views_show_victims_preemptors_and_causes(database: str, tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ async def test_views_show_victims_preemptors_and_causes(database: str, tmp_path:
             rows = await query(database, "SELECT max(time) AS at FROM usage_over_time")
             return rows[0]["at"] is not None and rows[0]["at"].timestamp() * 1_000_000 >= story.time - 60_000_000
 
-        await auditor.until("use was looked at", looked)
+        await auditor.until("usage is sampled", looked)
     (eviction,) = await query(database, "SELECT * FROM eviction_list")
     assert (eviction["job"], eviction["for_job"], eviction["cause"], eviction["outcome"]) == (
         victim, "serve-1", "preemption", "preempted",
@@ -251,7 +251,7 @@ async def test_views_show_victims_preemptors_and_causes(database: str, tmp_path:
 
 
 async def test_views_show_class_user_and_gpus_also_where_the_record_omits_them(database: str, tmp_path: Path) -> None:
-    """And are filled in where an archive of an earlier release did not have them."""
+    """Missing values in an archive of an earlier release are filled in."""
     story, log = Story(pool="pool-a"), Log()
     story.node("n1", gpus=4)
     story.cycle(story.submitted("whole", gpus=2, tasks=2).model_copy(update={"user": "u-9"}))
@@ -262,7 +262,7 @@ async def test_views_show_class_user_and_gpus_also_where_the_record_omits_them(d
         rows = await query(database, "SELECT job, priority_class, user_name, gpus FROM job_list ORDER BY submitted_at")
         return [tuple(row.values()) for row in rows]
 
-    for begin in range(len(story.wires)):  # a resumed auditor knows the policy in force
+    for begin in range(len(story.wires)):  # a resumed auditor has the policy in force
         part = Log()
         part.append(story.wires[: begin + 1])
         async with Auditor(part, database, tmp_path / f"{begin}").running() as auditor:
@@ -338,7 +338,7 @@ async def test_names_and_specs_can_be_erased_and_the_log_still_verifies(database
     await name_actor(database, "u-7", "Ada Lovelace")
     await name_actor(database, "u-8", "Grace Hopper")
     await query(database, "ANALYZE")  # as PostgreSQL does by itself
-    assert (await whole_database(database)).count("Lovelace") == 1  # the archive has no spec, and the name in one place only
+    assert (await whole_database(database)).count("Lovelace") == 1  # the archive has no spec, and the name only once
     assert await erase_actor(database, "u-7")
     assert not await erase_actor(database, "u-7")
     log.cluster.store(topics.JOB_SPECS.name, 0, key, (), b"")
@@ -353,13 +353,13 @@ async def test_names_and_specs_can_be_erased_and_the_log_still_verifies(database
 
 
 async def whole_database(dsn: str) -> str:
-    """Every row of every table as text, and what the planner remembers of them."""
+    """Every row of every table as text, and the planner's statistics."""
     tables = await query(dsn, "SELECT table_name AS name FROM information_schema.tables WHERE table_schema = 'public'")
     return "".join([str(await query(dsn, f"SELECT * FROM {row['name']}")) for row in tables]) + await sampled(dsn)
 
 
 async def sampled(dsn: str) -> str:
-    """What the planner remembers of columns' values."""
+    """The planner's statistics of column values."""
     return str(await query(dsn, "SELECT s::text FROM pg_stats s WHERE schemaname = 'public'"))
 
 
@@ -404,7 +404,7 @@ FILLED = [
 async def test_an_archive_of_an_earlier_version_continues_with_all_of_its_rows(
     there: Sequence[int], database: str, tmp_path: Path
 ) -> None:
-    """Version 1 alone is no archive yet: what people read begins with 2."""
+    """Version 1 alone is not a complete archive: the views begin with version 2."""
     (story, _), steps, log = displaced(), migrations(), Log()
     log.append(story.wires)
     connection = await connect(database, 30)
@@ -430,7 +430,7 @@ async def test_an_archive_of_an_earlier_version_continues_with_all_of_its_rows(
 
 
 async def fill(connection: asyncpg.Connection, messages: list[Message]) -> None:
-    """As the auditor of any version has stored these: with the columns that the first one had."""
+    """Store these messages as any auditor version did, with the columns of version 1."""
     await connection.execute("INSERT INTO pools (name, partition) VALUES ('pool-a', 0)")
     walk, model, tree, rows = ChainVerifier("pool-a"), ReadModel(1), Frontier(), []
     for message in messages:

@@ -1,4 +1,4 @@
-"""The command on a real Kafka: a small true log, verified, replayed, read, exported, and one that was tampered with.
+"""The command on a real Kafka: a small valid log, verified, replayed, read, exported; and a tampered one.
 
 Each test has a pool of its own in a broker that other tests may share, so the audit topic grows a partition per test.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.kafka_fixtures import TestKafka
-from tests.unit.client.kit import Scribe, finished_story
+from tests.unit.client.kit import LogWriter, finished_story
 from typer.testing import CliRunner, Result
 
 from bailiff import Client, ExitCode
@@ -35,17 +35,17 @@ _numbers = itertools.count(1)
 
 
 class Pool:
-    """One pool in the real Kafka, and the records of a true story to put into it."""
+    """One pool in the real Kafka, and the records of a valid log for it."""
 
     def __init__(self, bus: KafkaBus, partition: int) -> None:
         self.bus, self.partition = bus, partition
         self.name = f"pool-{_run}-{next(_numbers)}"
-        self.scribe = Scribe(self.name, partition)
-        finished_story(self.scribe)
+        self.log_writer = LogWriter(self.name, partition)
+        finished_story(self.log_writer)
 
     async def write(self) -> None:
-        """Append the story as one writer incarnation does."""
-        records = self.scribe.records
+        """Append the records as one writer incarnation does."""
+        records = self.log_writer.records
         writer = AuditWriter(self.bus, AuditReader(self.bus, self.name, self.partition))
 
         async def folded(entries: Sequence[Entry]) -> None:
@@ -56,7 +56,7 @@ class Pool:
         await writer.close()
 
     async def append(self, wires: Sequence[Wire]) -> None:
-        """Puts bytes into the partition, as any client with write access can."""
+        """Append bytes to the partition, as any client with write access can."""
         producer = await self.bus.producer()
         for wire in wires:
             await (await producer.send(topics.AUDIT.name, wire.value, headers=wire.headers, partition=self.partition))
@@ -87,7 +87,7 @@ def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 async def bailiff(kafka: TestKafka, pool: Pool, *arguments: str) -> Result:
-    """Run the command; it has an event loop of its own, so it gets a thread of its own."""
+    """Run the command in a thread, because it has its own event loop."""
     connection = ["--kafka", kafka.bootstrap, "--pool", pool.name]
     return await asyncio.to_thread(CliRunner().invoke, app, [*arguments, *connection])
 
@@ -95,12 +95,12 @@ async def bailiff(kafka: TestKafka, pool: Pool, *arguments: str) -> Result:
 async def test_verify_replay_tail_show_and_list(kafka: TestKafka, pool: Pool) -> None:
     verified = await bailiff(kafka, pool, "audit", "verify", "-o", "json")
     assert verified.exit_code == ExitCode.DONE, verified.output
-    assert json.loads(verified.output)["head_hash"] == pool.scribe.head.hash
+    assert json.loads(verified.output)["head_hash"] == pool.log_writer.head.hash
     replayed = await bailiff(kafka, pool, "audit", "replay")
     assert replayed.exit_code == ExitCode.DONE, replayed.output
     assert "every byte is identical" in replayed.output
     tail = await bailiff(kafka, pool, "audit", "tail", "--from", "0", "-o", "json")
-    assert [json.loads(line)["seq"] for line in tail.output.splitlines()] == list(range(len(pool.scribe.records)))
+    assert [json.loads(line)["seq"] for line in tail.output.splitlines()] == list(range(len(pool.log_writer.records)))
     shown = await bailiff(kafka, pool, "audit", "show", "0", "-o", "json")
     assert json.loads(shown.output)["data"]["partition"] == pool.partition
     listed = await bailiff(kafka, pool, "list", "--all", "-o", "json")
@@ -116,18 +116,25 @@ async def test_an_export_verifies_and_replays_without_kafka(kafka: TestKafka, po
         assert found.exit_code == ExitCode.DONE, found.output
 
 
-def late(scribe: Scribe, **fields: object) -> Record:
+def late(log_writer: LogWriter, **fields: object) -> Record:
     """The writer's next record, in its old epoch."""
-    about = {"seq": scribe.head.next_seq, "prev": scribe.head.hash, "time": scribe.now, "cycle": scribe.state.cycle + 1}
-    return dataclasses.replace(scribe.records[-1], **{**about, **fields})
+    about = {
+        "seq": log_writer.head.next_seq,
+        "prev": log_writer.head.hash,
+        "time": log_writer.now,
+        "cycle": log_writer.state.cycle + 1,
+    }
+    return dataclasses.replace(log_writer.records[-1], **{**about, **fields})
 
 
 async def test_a_zombie_writer_is_harmless_and_reported(kafka: TestKafka, pool: Pool) -> None:
-    scribe = pool.scribe
-    zombie = encode(late(scribe))
-    before = len(scribe.records)
-    scribe.writer("writer-2")
-    successor = [encode(dataclasses.replace(record, prev=scribe_hash(scribe, record.seq))) for record in scribe.records[before:]]
+    log_writer = pool.log_writer
+    zombie = encode(late(log_writer))
+    before = len(log_writer.records)
+    log_writer.writer("writer-2")
+    successor = [
+        encode(dataclasses.replace(record, prev=record_hash_at(log_writer, record.seq))) for record in log_writer.records[before:]
+    ]
     await pool.append([*successor, zombie])
     found = json.loads((await bailiff(kafka, pool, "audit", "verify", "-o", "json")).output)
     assert found["ok"]
@@ -135,30 +142,30 @@ async def test_a_zombie_writer_is_harmless_and_reported(kafka: TestKafka, pool: 
     assert found["epochs"][-1]["writer"] == "writer-2"
 
 
-def scribe_hash(scribe: Scribe, seq: int) -> str:
-    before = scribe.cluster.messages(topics.AUDIT.name, scribe.partition)[seq - 1]
+def record_hash_at(log_writer: LogWriter, seq: int) -> str:
+    before = log_writer.cluster.messages(topics.AUDIT.name, log_writer.partition)[seq - 1]
     return record_hash(Wire(before.headers, before.value))
 
 
 async def test_a_record_after_a_gap_breaks_the_chain(kafka: TestKafka, pool: Pool) -> None:
-    await pool.append([encode(late(pool.scribe, seq=pool.scribe.head.next_seq + 3, prev="f" * 64))])
+    await pool.append([encode(late(pool.log_writer, seq=pool.log_writer.head.next_seq + 3, prev="f" * 64))])
     found = await bailiff(kafka, pool, "audit", "verify", "-o", "json")
     assert found.exit_code == ExitCode.FOUND_WRONG
     broken = json.loads(found.output)["broken"]
-    assert broken["seq"] == str(pool.scribe.head.next_seq + 3)
+    assert broken["seq"] == str(pool.log_writer.head.next_seq + 3)
     assert "are missing" in broken["meaning"]
 
 
 async def test_following_shows_what_is_appended(kafka: TestKafka, pool: Pool) -> None:
-    scribe = pool.scribe
-    last = scribe.state.seq
+    log_writer = pool.log_writer
+    last = log_writer.state.seq
     async with Client(KafkaBus(kafka.bootstrap), source="test") as client:
         async for entry in client.follow(pool.name, last):
             if entry.record.seq == last:
-                before = len(scribe.records)
-                scribe.submit("later", gpus=1)
-                new = scribe.records[before:]
-                await pool.append([encode(dataclasses.replace(each, prev=scribe_hash(scribe, each.seq))) for each in new])
+                before = len(log_writer.records)
+                log_writer.submit("later", gpus=1)
+                new = log_writer.records[before:]
+                await pool.append([encode(dataclasses.replace(each, prev=record_hash_at(log_writer, each.seq))) for each in new])
             if entry.record.type.endswith("JobPlaced.v1"):
                 break
 
@@ -167,12 +174,12 @@ async def test_requests_reach_the_topic_and_wait_for_their_answer(kafka: TestKaf
     async with Client(KafkaBus(kafka.bootstrap), source="test") as client:
         demand = JobDemand(job="late", tasks=(TaskGroup(gpu_milli=1000),))
         spec = SubmitJob.model_validate_json('{"demand":{"job":"x","tasks":[{}]},"spec":{"command":"true"}}').spec
-        asked = await client.submit(demand, spec, pool=pool.name)
-        assert await client.outcome_of(asked, timeout=0.0) is None
+        requested = await client.submit(demand, spec, pool=pool.name)
+        assert await client.outcome_of(requested, timeout=0.0) is None
         await client.request(pool.name, CancelJob(job="late"))
         spans = await client.spans(topics.REQUESTS.name)
         ids = [dict(message.headers)["ce_id"] async for message in client.messages(topics.REQUESTS.name, spans)]
-    assert asked.id.encode() in ids
+    assert requested.id.encode() in ids
 
 
 async def test_topics_create_and_doctor(kafka: TestKafka, pool: Pool, tmp_path: Path) -> None:
@@ -187,4 +194,4 @@ async def test_topics_create_and_doctor(kafka: TestKafka, pool: Pool, tmp_path: 
     assert checks["kafka"] == "ok"
     assert checks["topics"] == "ok"
     assert checks["clock"] == "ok"
-    assert checks[f"pool {pool.name}"] != "wrong"  # to look at, on days when the story's noon is long ago
+    assert checks[f"pool {pool.name}"] != "wrong"  # a warning is possible, because the records are old

@@ -40,7 +40,7 @@ class World:
         self._written = 0
 
     def write(self) -> int:
-        """Append what the story has come to; the seq of its last record."""
+        """Append the story's new records; the seq of the last one."""
         wires = self.story.wires
         self.log.append(wires[self._written :])
         self._written = len(wires)
@@ -48,7 +48,7 @@ class World:
 
     @contextlib.asynccontextmanager
     async def console(self, **settings: Any) -> AsyncIterator[Console]:
-        """While this lasts."""
+        """Run the console inside the context."""
         made = Console(self.log.cluster.client("console"), self.log.cluster.client("watch"), self.folder / "state", **settings)
         async with made.running("pool-a"):
             yield made
@@ -87,7 +87,7 @@ async def test_a_page_gets_a_snapshot_then_changes_and_resumes_after_a_disconnec
             assert [each["event"] for each in snapshot["events"]][-1] == "Started"
             story.runs("train-2", gpus=4, project="blue")
             story.submit("train-3", gpus=4, project="red")
-            await live.until("the third job waits", at(world.write()))
+            await live.until("the third job is pending", at(world.write()))
             client_state = live.client_state
             assert client_state.snapshot["queue"] == ["train-3"]
             waits = client_state.snapshot["jobs"]["train-3"]
@@ -100,8 +100,8 @@ async def test_a_page_gets_a_snapshot_then_changes_and_resumes_after_a_disconnec
         seq = world.write()
         await until(lambda: console.service.pools.get("pool-a").pool_projection.position.seq == seq)
         async with page(console.http, "pool-a", client_state=client_state) as again:
-            await again.until("it has caught up", at(seq))
-            assert client_state.snapshots == 1, "it went on behind what it had seen, without a new board"
+            await again.until("the page has caught up", at(seq))
+            assert client_state.snapshots == 1, "the stream did not resume: a new snapshot was sent"
             assert "train-1" not in client_state.snapshot["jobs"]
             assert client_state.snapshot["jobs"]["train-3"]["nodes"] == ["n1"]
             reply = [each["seq"] for each in client_state.events]
@@ -116,7 +116,7 @@ async def test_a_restarted_console_sends_a_new_snapshot_to_reconnecting_pages(wo
     world.story.submit("train-2", gpus=8)
     seq = world.write()
     async with world.console() as console, page(console.http, "pool-a", client_state=live.client_state) as again:
-        await again.until("it is up to date", at(seq))
+        await again.until("the page is up to date", at(seq))
         assert live.client_state.snapshots == 2
         assert "train-2" in live.client_state.snapshot["jobs"]
         assert "train-2" in [each["job"] for each in live.client_state.snapshot["events"]]
@@ -134,7 +134,7 @@ async def test_changes_are_sent_at_most_five_times_a_second_and_are_equal_for_al
             seq = world.write()
             await asyncio.sleep(0.02)
         for each in open_pages:
-            await each.until("it has all of it", at(seq))
+            await each.until("the page has all changes", at(seq))
         most = 2 + (loop.time() - began) * 5
         assert all(each.client_state.changes <= most for each in open_pages)
         assert open_pages[0].client_state.snapshot == open_pages[1].client_state.snapshot == open_pages[2].client_state.snapshot
@@ -146,7 +146,7 @@ async def test_a_page_gets_only_the_parts_that_it_subscribed_to(world: World) ->
             await live.until("it has a snapshot", lambda client_state: client_state.snapshots == 1)
             assert set(live.client_state.snapshot) == {"seq", "time", "pool", "projects", "classes"}
             world.story.submit("train-2", gpus=8)
-            await live.until("it hears of the change", at(world.write()))
+            await live.until("the page gets the change", at(world.write()))
             assert "jobs" not in live.client_state.snapshot
         refused = await console.refused(400, "/pools/pool-a/live", include="nodes,everything")
         assert refused["errors"][0]["location"] == "include"
@@ -174,14 +174,16 @@ async def test_the_snapshot_stays_while_kafka_is_away(world: World) -> None:
     async with world.console() as console, page(console.http, "pool-a") as live:
         await live.until("it has a snapshot", lambda client_state: client_state.snapshots == 1)
         world.log.cluster.begin_outage()
-        await live.until("the page shows that Kafka is away", lambda client_state: client_state.state.get("kafka") is False)
+        await live.until(
+            "the page shows that Kafka is unavailable", lambda client_state: client_state.state.get("kafka") is False
+        )
         assert (await console.get("/pools"))["kafka"]["answers"] is False
         assert (await console.get("/pools"))["pools"][0]["gpus_allocated"] == 4
         assert (await console.http.get("/readyz")).status_code == 503
         world.log.cluster.end_outage()
         world.story.submit("train-2", gpus=8)
         seq = world.write()
-        await live.until("Kafka is back", lambda client_state: client_state.state["kafka"] is True)
+        await live.until("Kafka is available", lambda client_state: client_state.state["kafka"] is True)
         await live.until("the stream continues", at(seq))
         assert live.client_state.snapshots == 1
 
@@ -196,7 +198,7 @@ async def test_a_truncated_log_is_read_again_and_every_page_gets_a_new_snapshot(
         other.submit("and-another", gpus=1)
         other.submit("and-a-third", gpus=1)
         world.log.append(other.wires[len(kept) :])
-        await live.until("it has another board", lambda client_state: "and-a-third" in client_state.snapshot["jobs"])
+        await live.until("the page has a new snapshot", lambda client_state: "and-a-third" in client_state.snapshot["jobs"])
         assert live.client_state.snapshots == 2
 
 
@@ -249,7 +251,7 @@ async def test_the_pool_is_shown_as_it_was_after_any_record_and_at_any_time(worl
 async def test_pages_stay_live_while_a_past_state_is_computed(
     world: World, monkeypatch: pytest.MonkeyPatch, module: Any, what: str
 ) -> None:
-    """What takes long of it does not go on until a live page has heard of a record that was written meanwhile."""
+    """The slow computation is blocked until a live page has received a record that was written meanwhile."""
     monkeypatch.setattr(snapshots, "MIN_GAP", 4)
     begun, go_on, really = threading.Event(), threading.Event(), getattr(module, what)
 
@@ -265,17 +267,17 @@ async def test_pages_stay_live_while_a_past_state_is_computed(
         await live.until("it has a snapshot", lambda client_state: client_state.snapshots == 1)
         followed = console.service.pools.get("pool-a")
         if what == "to_snapshot":
-            followed.history.snapshots.forget()  # so that states are kept anew on the way
+            followed.history.snapshots.forget()  # so that states are computed again
         monkeypatch.setattr(module, what, slowly)
-        asking = asyncio.create_task(console.get("/pools/pool-a/snapshot", seq=seq))
+        pending = asyncio.create_task(console.get("/pools/pool-a/snapshot", seq=seq))
         await asyncio.to_thread(begun.wait, 30)
         world.story.submit("meanwhile", gpus=4, project="blue")
         monkeypatch.setattr(followed.history.snapshots, "wants", lambda *_: False)
         now = world.write()
-        await live.until("it hears of it", at(now))
-        assert not asking.done()
+        await live.until("the page gets the record", at(now))
+        assert not pending.done()
         go_on.set()
-        assert (await asking)["seq"] == seq
+        assert (await pending)["seq"] == seq
 
 
 async def test_a_missing_or_unavailable_archive_is_reported(world: World) -> None:
@@ -290,17 +292,17 @@ async def test_a_missing_or_unavailable_archive_is_reported(world: World) -> Non
 async def test_an_empty_token_is_none_as_compose_passes_it(
     world: World, monkeypatch: pytest.MonkeyPatch, token: str, asked_with: str | None
 ) -> None:
-    asked: list[str | None] = []
+    requested: list[str | None] = []
 
     async def archive(request: Request) -> JSONResponse:
         header_value = request.headers.get("authorization")
-        asked.append(header_value.encode("latin-1").decode() if header_value is not None else None)
+        requested.append(header_value.encode("latin-1").decode() if header_value is not None else None)
         return JSONResponse({"items": []})
 
     monkeypatch.setenv("BAILIFF_API_TOKEN", token)
     async with served(Starlette(routes=[Route("/v1/pools", archive)])) as address, world.console(api=address) as console:
         assert await console.get("/archive/pools") == {"items": []}
-    assert set(asked) == {asked_with}
+    assert set(requested) == {asked_with}
 
 
 async def test_without_a_built_page_it_says_how_to_build_one(world: World) -> None:
@@ -313,7 +315,7 @@ async def test_without_a_built_page_it_says_how_to_build_one(world: World) -> No
 
 
 async def until(condition: Any) -> None:
-    """Wait until it is so."""
+    """Wait until the condition holds."""
     async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0.01)
@@ -321,7 +323,7 @@ async def until(condition: Any) -> None:
 
 @pytest.fixture
 def preempted(world: World) -> World:
-    """serve-1 came, needed four GPUs, and train-2 left for it; it is back in the queue."""
+    """serve-1 requests four GPUs and preempts train-2, which is requeued."""
     story = world.story
     story.runs("train-2", gpus=4, project="blue", after=60 * SECOND)
     story.submit("serve-1", gpus=4, cls="inference", project="blue", after=60 * SECOND)
@@ -372,8 +374,8 @@ async def test_a_decision_is_returned_whole_with_its_jobs(preempted: World) -> N
         assert projects["blue"]["evictions_caused"] == 1
         assert sum(each["evictions_suffered"] for each in projects.values()) == 1
 
-        assert "nobody" in (await console.refused(404, "/pools/pool-a/jobs/nobody"))["detail"]
-        assert "nobody" in (await console.refused(404, "/pools/pool-a/explain/nobody"))["detail"]
+        assert "unknown" in (await console.refused(404, "/pools/pool-a/jobs/unknown"))["detail"]
+        assert "unknown" in (await console.refused(404, "/pools/pool-a/explain/unknown"))["detail"]
         await console.refused(404, "/pools/pool-a/decisions/100000")
         await console.refused(404, "/pools/pool-a/explain/100000")
         await console.refused(400, "/pools/pool-a/explain/n1@yesterday")
@@ -386,9 +388,9 @@ async def test_job_output_is_streamed_line_by_line_without_duplicates(world: Wor
         where = (*headers, ("ce_offset", str(offset).encode()))
         world.log.cluster.store(topics.JOB_LOGS.name, 0, job.encode(), where, text.encode())
 
-    async def lines(console: Console, many: int, **asked: Any) -> list[tuple[int, str]]:
+    async def lines(console: Console, many: int, **requested: Any) -> list[tuple[int, str]]:
         found: list[tuple[int, str]] = []
-        async with console.http.stream("GET", "/api/pools/pool-a/logs/train-1", params=asked) as answer:
+        async with console.http.stream("GET", "/api/pools/pool-a/logs/train-1", params=requested) as answer:
             async for line in answer.aiter_lines():
                 if line.startswith("data: "):
                     found += [(each["task"], each["text"]) for each in json.loads(line.removeprefix("data: "))]
@@ -399,7 +401,7 @@ async def test_job_output_is_streamed_line_by_line_without_duplicates(world: Wor
     prints("one\ntwo\n", 0)
     prints("of another\n", 0, job="train-2")
     prints("\x1b[31mred\x1b[0m <script>alert(1)</script>\n", 0, task="1")
-    prints("two\nthree\n", 4)  # an agent that was restarted sends some of it again
+    prints("two\nthree\n", 4)  # a restarted agent sends part of it again
     async with world.console() as console:
         red = "red <script>alert(1)</script>"
         assert await lines(console, 4) == [(0, "one"), (0, "two"), (1, red), (0, "three")]
@@ -427,8 +429,8 @@ async def test_gpu_utilization_is_sent_to_its_subscribers(world: World) -> None:
             measures("no-such-node", memory_used=1, memory_bytes=2)
             world.log.cluster.store(TELEMETRY.name, 0, b"pool-a", (("ce_type", NodeTelemetry.TYPE.encode()),), b"?")
             measures("n1", busy_percent=87, memory_used=5 << 30, memory_bytes=80 << 30)
-            await live.until("it hears of it", lambda client_state: "n1" in client_state.telemetry)
+            await live.until("the page gets the sample", lambda client_state: "n1" in client_state.telemetry)
             assert live.client_state.telemetry["n1"]["devices"] == [[87, 5 << 30, 80 << 30], *[[None, None, None]] * 3]
         async with page(console.http, "pool-a", show="nodes,telemetry") as late:
-            await late.until("a page that comes later has it, too", lambda client_state: "n1" in client_state.telemetry)
+            await late.until("a page opened later gets it, too", lambda client_state: "n1" in client_state.telemetry)
         assert other.client_state.telemetry == {}

@@ -30,7 +30,7 @@ KEYS = {name: table.key for name, table in TABLES.items()} | {
     "project_usage": USAGE_COLUMNS[:3], "records": ("pool", "seq"),
     "gpu_allocations": ("pool", *GPU_ALLOCATIONS.key, "from_seq"), "gpu_states": ("pool", *GPU_STATES.key, "from_seq"),
 }  # fmt: skip
-BYTES = ("headers", "value", "key", "appended_at", "offset")  # not derived: verify itself holds them against chain and seals
+BYTES = ("headers", "value", "key", "appended_at", "offset")  # not derived: verify checks them against chain and seals
 OTHER = {
     "text": "{0} || 'x'", "integer": "{0} + 1", "bigint": "{0} + 1", "smallint": "{0} + 1", "boolean": "NOT {0}",
     "timestamp with time zone": "{0} + interval '1 second'", "jsonb": """'{{"x": 1}}'""", "bytea": "{0} || 'x'::bytea",
@@ -50,7 +50,7 @@ async def archive(
         async def looked() -> bool:
             return bool(await query(database, "SELECT FROM followed WHERE allocations_seq = $1", last))
 
-        await auditor.until("use was looked at, and who holds what", looked)
+        await auditor.until("usage and allocations are stored", looked)
     return log
 
 
@@ -110,7 +110,7 @@ async def test_missing_and_invented_rows_are_named(database: str, tmp_path: Path
 
 
 async def test_a_removed_quota_sample_and_a_removed_gpu_allocation_are_found(database: str, tmp_path: Path) -> None:
-    """Also where samples were taken at another interval before."""
+    """Also if earlier samples had another interval."""
     story = displaced()[0]
     half = len(story.wires) // 2
     log = await archive(database, tmp_path / "a", story, upto=half, usage_seconds=20)
@@ -136,7 +136,7 @@ async def test_a_removed_quota_sample_and_a_removed_gpu_allocation_are_found(dat
 
 async def test_the_rest_of_a_pruned_archive_is_compared(database: str, tmp_path: Path) -> None:
     story = displaced()[0]
-    for name in ("one", "another"):  # of no class that they name
+    for name in ("one", "another"):  # without an explicit class
         story.submit(name, gpus=1)
     log = await archive(database, tmp_path, story, seal_records=5)
     async with from_archive(database, None) as source:
@@ -149,4 +149,4 @@ async def test_the_rest_of_a_pruned_archive_is_compared(database: str, tmp_path:
     rows = await query(
         database, "SELECT submitted_seq >= $1 AS there, priority_class FROM jobs ORDER BY submitted_seq", pruned.first_seq
     )
-    assert rows[-1] == {"there": True, "priority_class": "train"}  # by a policy that is kept elsewhere
+    assert rows[-1] == {"there": True, "priority_class": "train"}  # from a policy that was stored separately

@@ -1,4 +1,4 @@
-"""The devstack with real processes: a real Kafka that is killed, paused and restarted, and children that must go."""
+"""The devstack with real processes: a real Kafka that is killed, paused and restarted, and children that must be stopped."""
 
 import asyncio
 import os
@@ -103,7 +103,7 @@ async def test_a_paused_broker_answers_again_and_a_later_object_on_other_ports_f
     async with asyncio.timeout(20):
         await sending
     broker.pause()
-    broker.stop()  # a paused broker can be stopped in order, too
+    broker.stop()  # a paused broker can be stopped cleanly, too
     assert not broker.running()
 
     with EmbeddedKafka(broker.state_dir, port=free_port()) as later:
@@ -129,9 +129,9 @@ def test_a_port_that_is_taken_is_named(private_kafka: Callable[[], EmbeddedKafka
 
 
 @pytest.mark.kafka
-@pytest.mark.skipif("KAFKA_HOME" in os.environ, reason="an installed Kafka is not pinned by us")
+@pytest.mark.skipif("KAFKA_HOME" in os.environ, reason="KAFKA_HOME is set: its jars are not pinned")
 def test_a_jar_with_a_wrong_digest_is_refused(tmp_path: Path) -> None:
-    jars.class_path(jars.default_cache(), print)  # the cache is full from here on
+    jars.class_path(jars.default_cache(), print)  # fill the cache
     cache = tmp_path / "cache"
     shutil.copytree(jars.default_cache() / "jars", cache / "jars")
     broken = cache / "jars" / "kafka-raft-4.3.0.jar"
@@ -145,10 +145,10 @@ def test_a_jar_with_a_wrong_digest_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_fetched_jar_with_a_wrong_digest_never_enters_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fetch(wanted: list[jars.Pin], folder: Path) -> list[Path]:
-        for pin in wanted:
+    def fetch(expected: list[jars.Pin], folder: Path) -> list[Path]:
+        for pin in expected:
             (folder / pin.file_name).write_bytes(b"not a jar")
-        return [folder / pin.file_name for pin in wanted]
+        return [folder / pin.file_name for pin in expected]
 
     monkeypatch.setattr(jars, "_fetch", fetch)
     with pytest.raises(JarMismatchError, match=r"is not the jar that was pinned"):
@@ -157,10 +157,10 @@ def test_a_fetched_jar_with_a_wrong_digest_never_enters_the_cache(tmp_path: Path
 
 
 def test_the_pins_hold_coordinates_and_digests_and_no_address() -> None:
-    wanted = jars.pins()
-    assert len(wanted) == 46
+    expected = jars.pins()
+    assert len(expected) == 46
     assert "://" not in jars.PINS.read_text()
-    assert all(len(pin.sha256) == 64 and pin.group and pin.artifact and pin.version for pin in wanted)
+    assert all(len(pin.sha256) == 64 and pin.group and pin.artifact and pin.version for pin in expected)
 
 
 # ---------------------------------------------------------------------------------------- nothing is left behind
@@ -188,7 +188,7 @@ def test_no_broker_outlives_a_parent_that_was_killed(tmp_path: Path) -> None:
         assert not wait_until(lambda: gone(pid), 1.0)
         parent.kill()
     assert wait_until(lambda: gone(pid), 5.0)
-    # and what a kill -9 leaves in the folder is no obstacle
+    # the next start works with the files that a kill -9 left
     with EmbeddedKafka(tmp_path) as again:
         assert again.running()
 
@@ -230,7 +230,7 @@ def test_a_reused_pid_is_not_signalled(tmp_path: Path) -> None:
 
 
 def test_a_child_ends_although_an_interrupt_left_its_lock_taken(tmp_path: Path) -> None:
-    """As Ctrl-C does between two lines of `Popen.poll`."""
+    """Ctrl-C inside `Popen.poll` leaves its lock held."""
     children = Processes(tmp_path)
     children.start("sleeper", [sys.executable, "-c", "import time; time.sleep(600)"], env={}, ready_url="http://127.0.0.1:1/")
     children._children["sleeper"].popen._waitpid_lock.acquire()

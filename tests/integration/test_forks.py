@@ -64,12 +64,12 @@ async def test_lost_records_become_a_fork_and_the_archive_follows_the_log_again(
     left = cut(log, story)
     async with Auditor(log, database, tmp_path / "b", **often).running() as stopped:
         await stopped.until("the alarm", log.alarms)
-    assert await archived(database) == before  # nothing moves before the command
+    assert await archived(database) == before  # nothing changes before the command
     assert (await order(database, None, "a disk died", "op-1"))["head_seq"] == len(story.wires) - 1
 
     async with Auditor(log, database, tmp_path / "c", **often).running() as going:
         await going.until("the archive follows the log", lambda: going.value("bailiff_archive_head_seq") == len(left.wires) - 1)
-        await going.until("it seals on", lambda: going.value("bailiff_sealed_records") == len(left.wires) // 4 * 4)
+        await going.until("it seals again", lambda: going.value("bailiff_sealed_records") == len(left.wires) // 4 * 4)
         await going.until("it is ready", lambda: not any(going.service.readiness().values()))
     assert log.alarms() == ["archive-log-lost", "archive-forked"]
     assert await archived(database) == log.messages()
@@ -90,7 +90,7 @@ async def test_lost_records_become_a_fork_and_the_archive_follows_the_log_again(
     async with from_archive(database, None) as source:
         assert list(source.seals) == bodies
         assert (await verified(source, [bodies[0].key]))["ok"]
-    file, folder = tmp_path / "log.jsonl", tmp_path / "kept"  # and so says what is exported from then on
+    file, folder = tmp_path / "log.jsonl", tmp_path / "kept"  # later exports contain the fork, too
     with file.open("w") as out:
         await write_log(out, "pool-a", 0, given(log.messages()), [*map(seal_to, bodies)])
     await write_segments(folder, 8, ChainHead("pool-a"), Frontier(), 0, given(log.messages()), bodies)
@@ -109,10 +109,12 @@ async def test_lost_records_become_a_fork_and_the_archive_follows_the_log_again(
     ):
         with pytest.raises(VerificationFailed, match="invalidation"):
             chain_of([*bodies[:at], SealsInvalidated.model_validate_json(json.dumps(aside.to_data() | changed))])
-    with pytest.raises(VerificationFailed, match=r"different roots|does not continue"):  # without it the seals do not fit
+    with pytest.raises(
+        VerificationFailed, match=r"different roots|does not continue"
+    ):  # without the invalidation the seals do not match
         chain_of([*bodies[:at], *bodies[at + 1 :]])
 
-    # Killed after that was published and before it was noted: it is found, and not published again.
+    # Killed between publishing and storing it: the next auditor finds it and does not publish it again.
     invalidated_at = next(
         message.offset for message in log.seals() if isinstance(parse_seal(message, "pool-a"), SealsInvalidated)
     )
@@ -121,7 +123,7 @@ async def test_lost_records_become_a_fork_and_the_archive_follows_the_log_again(
     await query(database, 'UPDATE forks SET data = NULL, "offset" = NULL')
     await query(database, "UPDATE pools SET seals_offset = 0")
     async with Auditor(log, database, tmp_path / "d", **often).running() as again:
-        await again.until("it seals on", lambda: again.value("bailiff_sealed_records") == len(left.wires) // 4 * 4)
+        await again.until("it seals again", lambda: again.value("bailiff_sealed_records") == len(left.wires) // 4 * 4)
     assert log.alarms() == ["archive-log-lost", "archive-forked"]
     published = [parse_seal(message, "pool-a") for message in log.seals()]
     assert [type(body) for body in published] == [type(body) for body in bodies]

@@ -39,13 +39,13 @@ Where = tuple[str, int, int]
 
 
 def submit(job: str = "odd", *, spec: Mapping[str, Any] | None = None, **group: Any) -> dict[str, Any]:
-    """The data of a request to run a job, as JSON has it."""
+    """The JSON data of a request to submit a job."""
     tasks = [{"gpu_milli": 1000, "cpu_milli": 1000, "memory_bytes": GIB, **group}]
     return {"demand": {"job": job, "tasks": tasks}, "spec": {"command": "true", **(spec or {})}}
 
 
 def binary(data: object, kind: str = SubmitJob.TYPE, **attributes: str | None) -> tuple[Headers, bytes]:
-    """A CloudEvent in binary mode as some client might write it; an attribute of None is left out."""
+    """A CloudEvent in binary mode as clients write it; attributes that are None are left out."""
     binary.count += 1
     known: dict[str, str | None] = {
         "specversion": "1.0", "id": f"odd-{binary.count}", "source": "/odd", "type": kind, "pool": "pool-a", **attributes
@@ -110,14 +110,14 @@ ODD = (
     Odd("a task larger than a node", binary(submit(gpu_milli=9000)), "never-fits", ("9",)),
     Odd("an unknown class", binary({**submit(), "demand": {**submit()["demand"], "priority_class": "vip"}}),
         "unknown-class", ("vip", "train")),
-    Odd("cancels nothing", binary({"job": "nobody"}, kind=CancelJob.TYPE), "no-such-job", ("nobody",)),
+    Odd("cancels nothing", binary({"job": "unknown"}, kind=CancelJob.TYPE), "no-such-job", ("unknown",)),
     Odd("too long", binary(submit(spec={"env": {"X": "x" * MAX_INPUT_BYTES}})), "too-large", (str(MAX_INPUT_BYTES),)),
     Odd("a header too long", ((*binary({})[0], ("x", b"x" * 70_000)), b"{}"), "too-large", ("headers",)),
 )  # fmt: skip
 
 
 async def letters(pool: Watch) -> dict[Where, tuple[str, str, Headers, bytes]]:
-    """All dead letters, by where the input stood: code, reason, original headers and bytes."""
+    """All dead letters by position of the input: code, reason, original headers and bytes."""
     found = {}
     for message in await pool.everything(topics.DEAD_LETTERS.name):
         letter, headers, value = unwrap_dead_letter(message)
@@ -126,7 +126,7 @@ async def letters(pool: Watch) -> dict[Where, tuple[str, str, Headers, bytes]]:
 
 
 async def is_alive(pool: Watch, job: str) -> None:
-    """A good job still runs to its end."""
+    """Check that a valid job still runs to its end."""
     await pool.submit(job, "true")
     await pool.until_ended(job)
 
@@ -196,7 +196,7 @@ async def test_the_same_id_again_has_no_effect_and_with_other_content_is_rejecte
 
 async def test_the_largest_request_is_accepted_and_a_larger_one_is_refused(system: System) -> None:
     async with system.watch("pool-a") as pool:
-        # As large as can be read, and as large as a node could be told: the one is refused, the other runs.
+        # The largest readable request is rejected, because its start command is too large; the largest startable one runs.
         empty = len(json.dumps(submit("larger", spec={"env": {"FILL": ""}})))
         headers, value = binary(submit("larger", spec={"env": {"FILL": "x" * (MAX_INPUT_BYTES - empty)}}), id="larger")
         assert len(value) == MAX_INPUT_BYTES
@@ -210,7 +210,7 @@ async def test_the_largest_request_is_accepted_and_a_larger_one_is_refused(syste
         await pool.publish_raw(topics.REQUESTS.name, value, headers)
         await pool.until("it is accepted", lambda seen: "largest" in seen.jobs)
 
-        # One megabyte: the broker itself says no, whatever the client thinks of it.
+        # One megabyte: the broker rejects it, whatever the client's limit is.
         async with AIOKafkaProducer(
             bootstrap_servers=system.stack.kafka.bootstrap, max_request_size=4 * 1024 * 1024, max_batch_size=4 * 1024 * 1024
         ) as producer:
@@ -238,7 +238,7 @@ async def test_forged_proposals_decide_nothing(battered: System) -> None:
         battered.kill("victim-selection")
         writers = len(pool.facts(WriterStarted))
         patient = POLICY.preemption.model_copy(update={"selection_timeout": HOUR})
-        await pool.apply(POLICY.model_copy(update={"preemption": patient}))  # the forger may take its time
+        await pool.apply(POLICY.model_copy(update={"preemption": patient}))  # enough time for the forgeries
         await pool.submit("forged-firm", gpus=4, kind="build")
         await pool.submit("forged-train", gpus=4)
         await pool.until_running("forged-firm", "forged-train")
@@ -250,7 +250,7 @@ async def test_forged_proposals_decide_nothing(battered: System) -> None:
             return (VictimChoice(job=name, attempt=attempt, priority=50, gpus=4, lost_gpu_ms=0),)
 
         forged: list[dict[str, Any]] = [
-            {"victims": victim("nobody"), "placement": here},
+            {"victims": victim("unknown"), "placement": here},
             {"victims": victim("forged-firm"), "placement": here},  # may not be preempted
             {"victims": victim("forged-train", 99), "placement": here},
             {"victims": victim("forged-train"), "placement": ()},
@@ -266,7 +266,7 @@ async def test_forged_proposals_decide_nothing(battered: System) -> None:
             await pool.submit(name, gpus=4, kind="inference")
         refused: set[str] = set()
         while refused < set(by_job):
-            await pool.until("a selection is out", lambda seen: seen.selection is not None)
+            await pool.until("there is an open selection", lambda seen: seen.selection is not None)
             selection = pool.state.selection
             assert selection is not None
             requests = list(selection.requests)
@@ -287,7 +287,7 @@ async def test_forged_proposals_decide_nothing(battered: System) -> None:
         await pool.verify()
 
 
-# --- a few hundred made by chance, with a seed
+# --- a few hundred random inputs from a seed
 
 
 async def test_hundreds_of_random_inputs(system: System) -> None:
@@ -306,12 +306,12 @@ async def test_hundreds_of_random_inputs(system: System) -> None:
                 sent[(each.topic, receipt.partition, receipt.offset)] = value
         await is_alive(pool, "after-chance")
         await pool.until(
-            "all were read",
+            "all inputs were read",
             lambda seen: all(seen.inputs.get(f"{topic}/{partition}", 0) > offset for topic, partition, offset in sent),
         )
         rejected = {(fact.topic, fact.partition, fact.offset): fact for fact in pool.facts(InputRejected)}
         wrong = [rejected[where] for where in sent if where in rejected]
-        assert len(wrong) > FUZZED // 3, "most of them should be wrong"
+        assert len(wrong) > FUZZED // 3, "too few inputs were rejected"
         assert {fact.code for fact in wrong} >= {"bad-field", "not-json", "unknown-type"}
         assert "internal-error" not in {fact.code for fact in wrong}, [fact for fact in wrong if fact.code == "internal-error"]
         assert all(fact.reason for fact in wrong)

@@ -1,4 +1,4 @@
-"""The bus on a real Kafka that is made ready, wrong, not there, paused and killed."""
+"""The bus on a real Kafka: topics, wrong settings, and a broker that is unreachable, paused or killed."""
 
 import asyncio
 import itertools
@@ -62,12 +62,12 @@ async def test_topics_are_created_once_grow_with_the_pools_and_pass_the_check(ka
         assert await create_topics(kafka.bootstrap, pools=had) == []
         grown = [f"{name}: partitions increased from {had} to {had + 1}" for name in ("bailiff.audit", "bailiff.rollup-state")]
         assert await create_topics(kafka.bootstrap, pools=had + 1) == grown
-        assert await create_topics(kafka.bootstrap, pools=1) == []  # never fewer
+        assert await create_topics(kafka.bootstrap, pools=1) == []  # partitions are never removed
         assert len(await bus.spans(topics.AUDIT.name)) == had + 1
         for topic in topics.TOPICS.values():
             found = await bus.topic_settings(topic.name)
-            wanted = topic.settings_for(brokers=1)
-            assert {name: found[name] for name in wanted} == wanted
+            selected = topic.settings_for(brokers=1)
+            assert {name: found[name] for name in selected} == selected
             assert len(await bus.spans(topic.name)) == topic.partition_count(had + 1)
         found = await bus.topic_settings(topics.AUDIT.name)
         assert (found["replication"], found["brokers"]) == ("1", "1")
@@ -94,7 +94,7 @@ async def test_a_topic_with_kafkas_defaults_is_refused(kafka: TestKafka) -> None
 
 
 async def test_without_append_times_no_offset_is_trusted(kafka: TestKafka) -> None:  # noqa: F811
-    """That is how a duplicate-sequence answer shows itself; such a topic only makes the writer read everything back."""
+    """A missing append time marks a duplicate-sequence response; on such a topic the writer reads every record back."""
     bus = KafkaBus(kafka.bootstrap)
     try:
         producer = await bus.producer()
@@ -111,7 +111,7 @@ async def test_the_largest_audit_record_and_dead_letter_fit(kafka: TestKafka) ->
         producer = await bus.producer()
         ends = await bus.spans(topics.ALARMS.name)
         for topic in (topics.DEAD_LETTERS, topics.ALARMS):
-            for _ in range(3):  # also while another one is on its way
+            for _ in range(3):  # also while another one is in flight
                 receipt = await producer.send(topic.name, bytes(topic.max_message_bytes))
             await receipt
         reader = await bus.reader([(topics.ALARMS.name, 0, ends[0].end)])
@@ -135,7 +135,7 @@ async def test_no_topic_is_created_with_one_replica_where_three_are_configured(t
         assert f"created {topics.AUDIT.name}" in await create_topics(broker.bootstrap, pools=1, replication=1)
 
 
-# --- Kafka away
+# --- Kafka unavailable
 
 
 async def test_an_unreachable_kafka_is_reported_in_one_sentence(private_kafka: PrivateKafka) -> None:  # noqa: F811
@@ -211,7 +211,7 @@ async def test_a_paused_broker_leaves_the_outcome_unknown(private_kafka: Private
 
 
 async def test_the_audit_log_continues_after_the_broker_was_killed(private_kafka: PrivateKafka) -> None:  # noqa: F811
-    """With `flush.messages=1` nothing acknowledged is lost; what was under way is in the chain, or it is not."""
+    """With `flush.messages=1` no acknowledged record is lost; records in flight are in the chain or not."""
     broker = private_kafka()
     await create_topics(broker.bootstrap, pools=1)
     bus = KafkaBus(impatient(broker.bootstrap))

@@ -1,6 +1,6 @@
-"""Bailiff from any Kafka client: requests from programs that know nothing of our libraries, and the log read by them.
+"""Bailiff from any Kafka client: requests and log reading without Bailiff's libraries.
 
-The snippets in `docs/snippets/` are what the docs show; here they run as they stand.
+The snippets in `docs/snippets/` are those of the docs; here they run unchanged.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ def event(job: str) -> dict[str, str]:
 
 
 def data(job: str) -> dict[str, object]:
-    """What the request says, written out."""
+    """The data of a request, written out."""
     return {"demand": {"job": job, "tasks": [{"gpu_milli": 1000}]}, "spec": {"command": "true"}}
 
 
@@ -105,7 +105,7 @@ def test_a_snippet_is_short(name: str) -> None:
 
 
 def command(name: str, pool: Watch, *arguments: str) -> list[str]:
-    """How a person would start the snippet."""
+    """The command line of the snippet."""
     runner = sys.executable if name.endswith(".py") else "/bin/sh"
     return [runner, str(SNIPPETS / name), pool.system.stack.kafka.bootstrap, *arguments]
 
@@ -123,14 +123,14 @@ async def output(name: str, pool: Watch, *arguments: str) -> tuple[int | None, s
 
 
 async def read_until(name: str, pool: Watch, found: Callable[[str], bool]) -> list[str]:
-    """The lines of a snippet that reads on and on, up to the one that is looked for."""
+    """The output lines of a snippet that follows the log, up to the first match."""
     process = await asyncio.create_subprocess_exec(*command(name, pool), stdout=asyncio.subprocess.PIPE, limit=1 << 20)
     lines: list[str] = []
     try:
         assert process.stdout is not None
         while not lines or not found(lines[-1]):
             line = await asyncio.wait_for(process.stdout.readline(), 60)
-            assert line, f"{name} ended before it had shown what was looked for"
+            assert line, f"{name} exited without a matching line"
             lines.append(line.decode())
         return lines
     finally:

@@ -1,4 +1,4 @@
-"""`bailiff notify` on a real Kafka, killed while a notice is on its way: nothing is lost, what comes twice has one id."""
+"""`bailiff notify` on a real Kafka, killed while a notification is in flight: nothing is lost, a repeat has the same id."""
 
 import json
 import os
@@ -20,11 +20,11 @@ from bailiff_bus.kafka import KafkaBus
 
 pytestmark = pytest.mark.kafka
 
-WANTED = 4  # train-7 and train-8 are preempted, and are back
+WANTED = 4  # train-7 and train-8 are preempted and resume
 
 
 class DeadlyReceiver:
-    """Kills the notifier with the second notice, before it is answered; takes everything else."""
+    """Kills the notifier at the second notification, before the response; accepts all others."""
 
     def __init__(self) -> None:
         self.ids: list[str] = []

@@ -1,4 +1,4 @@
-"""The PostgreSQL of the devstack: it starts as any user, keeps committed rows when killed, and leaves nothing behind."""
+"""The PostgreSQL of the devstack: it starts as any user, keeps committed rows when killed, and leaves no process or file."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from tests.archive_kit import query
 from bailiff_devstack.postgres import EmbeddedPostgres, PostgresStartError
 
 
-async def test_what_was_committed_outlives_a_kill_and_the_address_stays(tmp_path: Path) -> None:
+async def test_committed_rows_and_the_address_survive_a_kill(tmp_path: Path) -> None:
     with EmbeddedPostgres(tmp_path / "pg") as server:
         address = server.dsn
         await query(address, "CREATE TABLE kept AS SELECT 1 AS one")

@@ -18,7 +18,7 @@ from bailiff.client.errors import ClientError
 from bailiff_log.seals import check_proof
 
 WIRES = long_log(700)[:700]
-ANY_AGE = timedelta(days=-3650)  # the times of this log are still to come
+ANY_AGE = timedelta(days=-3650)  # this log's times are in the future
 
 
 async def export(dsn: str, folder: Path, size: int = 100) -> None:
@@ -27,7 +27,7 @@ async def export(dsn: str, folder: Path, size: int = 100) -> None:
         await write_segments(folder, size, source.start, source.tree, 0, source.messages, source.seals)
 
 
-async def judged(dsn: str) -> Verification:
+async def verified_archive(dsn: str) -> Verification:
     """As `bailiff audit verify --archive`."""
     async with from_archive(dsn, None) as source:
         return await verified(source)
@@ -64,7 +64,7 @@ async def test_only_old_exported_and_sealed_records_are_pruned_and_the_rest_veri
         await later.until("it is ready", lambda: not any(later.service.readiness().values()))
     assert log.alarms() == []
 
-    found = await judged(database)
+    found = await verified_archive(database)
     assert (found["ok"], found["first_seq"], found["records"], found["sealed"]) == (True, 300, 400, 600)
 
     async with from_archive(database, None) as source:
@@ -101,7 +101,7 @@ async def test_nothing_is_pruned_if_the_folder_is_incomplete_or_differs_from_the
     await query(database, "UPDATE records SET hash = decode(repeat('00', 32), 'hex') WHERE seq = 199")
     with pytest.raises(ClientError, match="record 199 of the archive is another"):
         await prune(database, folder, ANY_AGE, [], dry_run=False)
-    assert (await archived(database))[0].offset == 100  # what stands before it was the same in both, and is gone
+    assert (await archived(database))[0].offset == 100  # the records before it were equal in both, and are pruned
     second = folder / json.loads((folder / "manifest.json").read_text())["segments"][1]["name"]
     second.write_bytes(second.read_bytes()[:-40] + b"\x00" * 40)
     with pytest.raises(ClientError, match="SHA-256 differs"):

@@ -1,4 +1,4 @@
-"""Seals of the auditor, on a real PostgreSQL: published, continued, refused with an unknown key, and verified against the log."""
+"""Seals of the auditor, on a real PostgreSQL: published, continued, rejected if the key is unknown, verified against the log."""
 
 import json
 from pathlib import Path
@@ -45,7 +45,7 @@ def published(log: Log) -> list[LogSealed | SealingKey]:
     return [body for message in log.seals() if (body := parse_seal(message, log.pool)) is not None]
 
 
-def judged(log: Log, trusted: tuple[str, ...] = ()) -> SealChain:
+def verified_seals(log: Log, trusted: tuple[str, ...] = ()) -> SealChain:
     chain = SealChain(log.pool, frozenset(trusted))
     for body in published(log):
         chain.take(body)
@@ -62,9 +62,18 @@ async def test_each_seal_continues_the_previous_one_of_any_auditor(database: str
         settings = {"seal_records": 100, "seal_seconds": every}
         async with Auditor(log, database, tmp_path / f"{begin}", seal_key=key, **settings).running() as auditor:
             await auditor.until("it is archived and sealed", lambda size=due: auditor.value("bailiff_sealed_records") == size)
-    chain = judged(log)
+    chain = verified_seals(log)
     assert len(chain.keys) == 1
-    assert [seal.size for seal in chain.seals] == [100, 200, 300, 400, 420, 500, 600, 700]  # each multiple, and when it is time
+    assert [seal.size for seal in chain.seals] == [
+        100,
+        200,
+        300,
+        400,
+        420,
+        500,
+        600,
+        700,
+    ]  # at each multiple, and after the interval
     found = await verify(log.pool, given(log.messages()), SealVerifier(chain))
     assert found["ok"]
     assert (found["seals"], found["sealed"]) == (8, 700)
@@ -84,7 +93,7 @@ async def test_a_seal_whose_auditor_died_before_storing_it_is_found_and_continue
     log.append(WIRES[200:320])
     async with Auditor(log, database, tmp_path / "b", seal_key=key, **OFTEN).running() as other:
         await other.until("it is sealed on", lambda: other.value("bailiff_sealed_records") == 300)
-    assert [seal.size for seal in judged(log).seals] == [100, 200, 300]
+    assert [seal.size for seal in verified_seals(log).seals] == [100, 200, 300]
     assert [row["size"] for row in await query(database, "SELECT size FROM seals ORDER BY size")] == [100, 200, 300]
 
 
@@ -104,14 +113,14 @@ async def test_a_new_key_seals_once_the_old_one_has_signed_it_and_not_before(dat
     assert len(published(log)) == 2
     async with Auditor(log, database, tmp_path / "c", seal_key=new, seal_key_before=old, **OFTEN).running() as rotated:
         await rotated.until("it is sealed with the new key", lambda: rotated.value("bailiff_sealed_records") == 300)
-    chain = judged(log)
+    chain = verified_seals(log)
     assert len(chain.keys) == 2
     assert [seal.key for seal in chain.seals] == [chain.keys[0], chain.keys[1], chain.keys[1]]
-    judged(log, trusted=(chain.keys[0],))
+    verified_seals(log, trusted=(chain.keys[0],))
     with pytest.raises(VerificationFailed, match="not a trusted key"):
-        judged(log, trusted=("A" * 43,))
+        verified_seals(log, trusted=("A" * 43,))
 
-    first, second = chain.keys  # a proof under the second can be checked by who knows the first only, and the other way round
+    first, second = chain.keys  # a proof under the second key can be verified by trusting the first only, and vice versa
     source = Source(log.pool, 0, given(log.messages()), published(log), ChainHead(log.pool))
     proof = await proofs.prove(source, 250, chain.seals[2], chain.key_messages)
     assert check_proof(json.dumps(proof), [first]).keys == [first, second]
@@ -144,7 +153,7 @@ async def test_an_old_copy_of_the_archive_seals_nothing_before_it_has_caught_up(
     async with Auditor(log, database, tmp_path / "b", seal_key=key, **OFTEN).running() as restored:
         await restored.until("it is sealed on", lambda: restored.value("bailiff_sealed_records") == 400)
         await restored.until("all is archived", lambda: restored.value("bailiff_archive_head_seq") == 449)
-    assert [seal.size for seal in judged(log).seals] == [100, 200, 300, 400]
+    assert [seal.size for seal in verified_seals(log).seals] == [100, 200, 300, 400]
     assert await archived(database) == log.messages()
 
 
@@ -155,13 +164,13 @@ async def test_a_tampered_archive_is_not_sealed_any_more(database: str, tmp_path
     async with Auditor(log, database, tmp_path / "a", seal_key=key, **OFTEN).running() as auditor:
         await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == 300)
     await query(database, "UPDATE records SET hash = sha256(hash) WHERE seq = 150")
-    await query(database, "DELETE FROM seals WHERE size > 100")  # so that the database does not contradict itself
+    await query(database, "DELETE FROM seals WHERE size > 100")  # so that the database stays consistent
     await query(database, "UPDATE pools SET seals_offset = 0")
     log.append(WIRES[300:450])
     async with Auditor(log, database, tmp_path / "b", seal_key=key, **OFTEN).running() as later:
         await later.until("all is archived", lambda: later.value("bailiff_archive_head_seq") == 449)
     assert log.alarms() == ["archive-not-sealed"]
-    assert [seal.size for seal in judged(log).seals] == [100, 200, 300]
+    assert [seal.size for seal in verified_seals(log).seals] == [100, 200, 300]
 
 
 async def test_a_seal_by_another_key_raises_an_alarm_and_is_skipped(database: str, tmp_path: Path) -> None:
@@ -170,9 +179,9 @@ async def test_a_seal_by_another_key_raises_an_alarm_and_is_skipped(database: st
     log.append(WIRES[:150])
     async with Auditor(log, database, tmp_path / "a", seal_key=key, **OFTEN).running() as auditor:
         await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == 100)
-    ours = judged(log).seals[0]
+    ours = verified_seals(log).seals[0]
     for number, forged in enumerate((
-        ours.model_copy(update={"size": 120}),  # with a signature that is of something else
+        ours.model_copy(update={"size": 120}),  # with a signature of other content
         make_seal(THEIRS, log.pool, ours.identity, Frontier(1, [b"\0" * 32]), ours.hash, ours.sealed_at),
         make_key(THEIRS, log.pool, ours.identity, THEIRS),
     )):  # fmt: skip
@@ -180,11 +189,11 @@ async def test_a_seal_by_another_key_raises_an_alarm_and_is_skipped(database: st
         log.cluster.store(topics.SEALS.name, 0, log.pool.encode(), headers, value)
     log.append(WIRES[150:300])
     async with Auditor(log, database, tmp_path / "b", seal_key=key, **OFTEN).running() as later:
-        await later.until("it seals on", lambda: later.value("bailiff_sealed_records") == 300)
+        await later.until("it seals again", lambda: later.value("bailiff_sealed_records") == 300)
     assert set(log.alarms()) == {"seal-foreign"}
     assert [row["size"] for row in await query(database, "SELECT size FROM seals ORDER BY size")] == [100, 200, 300]
     with pytest.raises(VerificationFailed):  # a reader of the topic gets an error
-        judged(log)
+        verified_seals(log)
 
 
 async def sealed_log(database: str, folder: Path, wires=WIRES) -> tuple[Log, str]:
@@ -196,13 +205,13 @@ async def sealed_log(database: str, folder: Path, wires=WIRES) -> tuple[Log, str
         size = min(len(wires), begin + 350)
         async with Auditor(log, database, folder / f"{begin}", seal_key=key, seal_records=350).running() as auditor:
             await auditor.until("it is sealed", lambda size=size: auditor.value("bailiff_sealed_records") == size)
-    return log, judged(log).keys[0]
+    return log, verified_seals(log).keys[0]
 
 
 async def test_a_proof_holds_by_itself_and_no_changed_one_does(database: str, tmp_path: Path) -> None:
     log, key = await sealed_log(database, tmp_path)
     seals = published(log)
-    chain = judged(log)
+    chain = verified_seals(log)
     for seq in (0, 123, 349, 350, 699):
         seal = next(each for each in chain.seals if each.size > seq)
         source = Source(log.pool, 0, given(log.messages()), seals, ChainHead(log.pool))
@@ -241,14 +250,14 @@ async def test_exported_segments_can_be_verified_years_later_by_themselves(datab
     async with from_archive(database, None) as source:
         again = await write_segments(folder, 128, source.start, source.tree, 0, source.messages, source.seals)
     assert again == []
-    found = await judge_folder(folder, key)
+    found = await verify_folder(folder, key)
     assert (found["ok"], found["records"], found["sealed"]) == (True, 640, 640)
     replayed = await replay(log.pool, lambda: from_file(folder).messages)
     assert (replayed["ok"], replayed["records"]) == (True, 640)
     assert [message.value for message in log.messages()[:640]] == [each.value async for each in from_file(folder).messages]
 
 
-async def judge_folder(folder: Path, key: str) -> Verification:
+async def verify_folder(folder: Path, key: str) -> Verification:
     """As `bailiff audit verify --file FOLDER --trust KEY`."""
     return await verified(from_file(folder), [key])
 
@@ -262,7 +271,7 @@ async def test_a_folder_whose_next_seal_is_beyond_it_is_verified_with_that_seal(
     upto = 350 * seals
     sealed = [body for body in published(log) if isinstance(body, SealingKey) or body.size <= upto]
     await write_segments(folder, size, ChainHead(log.pool), Frontier(), 0, given(log.messages()), sealed)
-    found = await judge_folder(folder, key)
+    found = await verify_folder(folder, key)
     covered = upto // size * size
     assert (found["ok"], found["records"], found["sealed"]) == (True, covered, covered), found["seal_problem"]
 
@@ -273,7 +282,7 @@ async def test_a_folder_whose_next_seal_is_beyond_it_is_verified_with_that_seal(
     path = manifest["closing"]["path"]
     for changed in ({"path": path[:-1], "size": covered}, {"path": ["00" * 32, *path[1:]], "size": covered}, None):
         (folder / "manifest.json").write_text(json.dumps(manifest | {"closing": changed}))
-        assert not (await judge_folder(folder, key))["ok"]
+        assert not (await verify_folder(folder, key))["ok"]
 
 
 async def test_segments_of_another_log_are_never_overwritten(database: str, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """One bit flipped, or one byte gone or doubled, anywhere: in the log, in the archive's rows, in an exported file or folder.
 
 Every bit and byte of every header and value of the log, and every byte of the exported files, in the long run; a fixed sample
-of them in the quick one, and of the archive's rows. Of a folder's manifest every statement is replaced by other ones.
+of them in the quick one, and of the archive's rows. Every value of a folder's manifest is replaced by others.
 """
 
 import copy
@@ -50,7 +50,7 @@ def changed(raw: bytes) -> Iterator[bytes]:
 
 
 def harmed(messages: Sequence[Message]) -> Iterator[tuple[int, Message]]:
-    """Each record, with one change that its hash covers."""
+    """Each record with one change that its hash covers."""
     for at, message in enumerate(messages):
         for number, (name, content) in enumerate(message.headers):
             if not name.startswith("ce_"):  # the content type is not covered by the hash
@@ -71,7 +71,7 @@ def some(everything: Sequence[tuple[int, Message]], many: int) -> list[tuple[int
 async def test_no_changed_bit_of_the_log_stays_hidden(many: int, sealed: tuple[list[Message], list]) -> None:
     messages, seals = sealed
     chain, before = walk_of(seals).chain, [(ChainHead("pool-a"), Frontier())]
-    for message in messages:  # what stands before the changed record is walked once
+    for message in messages:  # the records before the changed one are verified once
         head, tree = before[-1]
         after = continues(head, Wire(message.headers, message.value))
         assert isinstance(after, ChainHead)
@@ -110,7 +110,7 @@ async def test_no_changed_bit_of_the_archive_stays_hidden(many: int, database: s
 
 
 def other_headers(raw: bytes, dice: random.Random) -> bytes:
-    """Somewhere in a header that the hash covers."""
+    """Change a random byte of a header that the hash covers."""
     headers = list(unpack_headers(raw))
     number = dice.choice([at for at, (name, _) in enumerate(headers) if name.startswith("ce_")])
     name, content = headers[number]
@@ -129,7 +129,7 @@ def from_folder(folder: Path) -> SegmentFolder:
 async def test_no_changed_byte_of_an_exported_folder_stays_hidden(
     every: int, sealed: tuple[list[Message], list], tmp_path: Path
 ) -> None:
-    """Of the files that hold records."""
+    """Of the files with records."""
     messages, seals = sealed
     folder = tmp_path / "kept"
     await write_segments(folder, 7, ChainHead("pool-a"), Frontier(), 0, given(messages), seals)
@@ -157,11 +157,11 @@ Place = tuple[str | int, ...]
 OTHER_VALUES: list[Any] = [
     None, True, 0, -1, 7, 10**30, 1.5, "", "x", "../elsewhere", "00" * 32, [], [1], {}, {"a": 1}, "\ud800"
 ]  # fmt: skip
-SAYS_NOTHING = {("partition",), ("size",)}  # of the position in Kafka, and of how an export continues
+SAYS_NOTHING = {("partition",), ("size",)}  # the position in Kafka, and how an export continues
 
 
 def other_manifests(manifest: dict[str, Any], values: Sequence[Any]) -> Iterator[tuple[Place, dict[str, Any]]]:
-    """Each statement of the manifest left out, and replaced by these."""
+    """The manifest with each value removed, and replaced by these."""
     for place in places_in(manifest):
         for value in (..., *values):
             other = copy.deepcopy(manifest)
@@ -207,7 +207,7 @@ async def test_every_statement_of_a_manifest_is_verified_against_files_and_seals
         harmless = (
             place in SAYS_NOTHING
             or (place == ("segments", 0) and len(other["segments"]) < len(manifest["segments"]))  # moved away
-            or place[:3] == ("segments", 0, "head")  # of the first record of all, where there is nothing before it
+            or place[:3] == ("segments", 0, "head")  # the head before the first record of the log
         )
         assert harmless or not await is_whole(folder, key), (place, other)
 
@@ -215,7 +215,7 @@ async def test_every_statement_of_a_manifest_is_verified_against_files_and_seals
 async def test_a_folder_whose_end_or_beginning_no_seal_covers_is_reported(
     sealed: tuple[list[Message], list], tmp_path: Path
 ) -> None:
-    """Without the seals that would show it there is only the chain, which can be forged."""
+    """Without the seals there is only the chain, which can be forged."""
     messages, seals = sealed
     size, key = len(messages) // 3, seals[0].key
     anew = write_anew(messages, size + 2)
@@ -223,7 +223,7 @@ async def test_a_folder_whose_end_or_beginning_no_seal_covers_is_reported(
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     first_seal = [seal_to(body) for body in seals if getattr(body, "size", 0) <= size]
 
-    for begin in (0, 1):  # all of it, and what is left where the first file was moved away
+    for begin in (0, 1):  # the whole folder, and the folder without its first file
         kept = {**manifest, "seals": first_seal, "segments": manifest["segments"][begin:]}
         (tmp_path / "manifest.json").write_text(json.dumps(kept))
         found = await verified(from_file(tmp_path), [key])

@@ -1,7 +1,7 @@
-"""Whatever is done to a log, to the archive or to an exported file: it is found, and where it was done is named.
+"""Every tampering with a log, the archive or an exported file is detected, and its position is reported.
 
-Each harm is done at several places (at every place in the long run), with the offsets left as they were, and with offsets
-that a careful intruder would have put in their place.
+Each change is made at several positions (at every position in the long run), with the original offsets, and with offsets
+adjusted as a careful attacker would.
 """
 
 import asyncio
@@ -89,7 +89,7 @@ def truncate(messages: list[Message], at: int) -> list[Message]:
 
 
 def splice(messages: list[Message], at: int) -> list[Message]:
-    """From here on another log of the same pool."""
+    """From here on the records of another log of the same pool."""
     others = [dataclasses.replace(messages[0], headers=wire.headers, value=wire.value) for wire in OTHERS]
     return messages[:at] + others[at:]
 
@@ -159,7 +159,7 @@ def walk_of(seals: Seals) -> SealVerifier:
 
 
 def named(found: Verification) -> set[int]:
-    """Every seq that the report points at."""
+    """Every seq in the report."""
     seqs = {orphan["offset"] for orphan in found["orphan_list"]}
     if found["broken"] is not None:
         at = int(found["broken"]["seq"]) if found["broken"]["seq"].isdigit() else found["broken"]["offset"]
@@ -232,7 +232,7 @@ async def test_tampering_is_found_in_the_archive(database: str, tmp_path: Path) 
 
 
 async def put(dsn: str, messages: list[Message]) -> None:
-    """Writes with access to the database."""
+    """Change the records with write access to the database."""
     connection = await asyncpg.connect(dsn)
     try:
         async with connection.transaction():
@@ -279,7 +279,7 @@ async def test_a_history_sealed_again_with_another_key_is_found(
 def test_a_seal_by_the_right_key_over_a_rewritten_log_does_not_continue_the_one_before(
     at: int, sealed: tuple[list[Message], Seals, bytes]
 ) -> None:
-    """The key may be in the wrong hands: what was sealed with it before still binds."""
+    """Even with a stolen key the earlier seals remain valid evidence."""
     messages, seals, private = sealed
     key, *ours = seals
     _, *theirs = seals_of(write_anew(messages, 1), private)

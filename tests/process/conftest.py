@@ -1,3 +1,3 @@
-"""Fixtures of stories on whole systems."""
+"""Fixtures of tests on complete systems."""
 
 from tests.console_eyes import page, stack  # noqa: F401

@@ -1,4 +1,4 @@
-"""The query interface as a process: archive and interface are killed while the log grows, and a reader loses nothing."""
+"""The query API as a process: auditor and API are killed while the log grows, and a reader loses nothing."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.kafka
 
 @pytest.fixture
 async def stack(tmp_path: Path) -> AsyncIterator[Stack]:
-    """Kafka, PostgreSQL, the auditor and the interface."""
+    """Kafka, PostgreSQL, the auditor and the API."""
     stack = Stack(tmp_path, Plan(env={"BAILIFF_KAFKA__SESSION_TIMEOUT_MS": "2000"}), progress=print)
     try:
         await asyncio.to_thread(stack.start_kafka)
@@ -52,7 +52,7 @@ async def test_a_stream_broken_by_kill_nine_resumes_with_each_record_once(stack:
             while len(seen) < len(wires):
                 try:
                     async with http.stream("GET", "/v1/events", headers={"last-event-id": last}) as answer:
-                        if answer.status_code != 200:  # its archive is about to be there
+                        if answer.status_code != 200:  # the archive does not exist yet
                             await asyncio.sleep(0.1)
                             continue
                         async for event in events(answer.aiter_lines()):
@@ -77,9 +77,9 @@ async def test_a_stream_broken_by_kill_nine_resumes_with_each_record_once(stack:
     assert not kills
     assert seen == list(range(len(wires)))
 
-    # What the killed interface had sent may have been all: the one in its place is perhaps only starting.
+    # The killed API may have sent everything; its replacement may still be starting.
     await asyncio.to_thread(stack.processes.wait_ready, API, timeout_s=PATIENCE_S)
-    # The command needs no Kafka to read; and it follows through a kill, too.
+    # The command reads without Kafka, and it also follows the log across a kill.
     env = {**os.environ, "BAILIFF_API": stack.api, "BAILIFF_KAFKA__BOOTSTRAP": "127.0.0.1:1"}
     command = [sys.executable, "-m", "bailiff", "audit", "verify", "-o", "json"]
     done = await asyncio.to_thread(

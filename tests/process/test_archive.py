@@ -1,7 +1,7 @@
-"""The auditor as a process on a real Kafka and a real PostgreSQL, both of which it outlives: what is archived is the log.
+"""The auditor as a process on a real Kafka and a real PostgreSQL: it survives outages of both, and the archive equals the log.
 
-It is killed at random places while the log grows (5 times; 50 in the long run, in two parts), PostgreSQL is killed in the
-middle, and a second replica stands by.
+It is killed at random places while the log grows (5 times; 50 in the long run, in two parts), PostgreSQL is killed
+meanwhile, and a second replica is on standby.
 """
 
 import asyncio
@@ -85,9 +85,9 @@ async def test_killed_at_random_under_load_the_archive_equals_the_log(
     assert (found["ok"], found["records"]) == (True, len(wires))
     assert found["sealed"] >= len(wires) - 1_000
     assert bailiff(stack, "audit", "seals")["ok"]
-    for asked in (("321",), ("node-1/gpu0@2027-01-15T08:05:00Z",)):
-        assert bailiff(stack, "explain", *asked, "--archive", stack.postgres.dsn) == bailiff(stack, "explain", *asked)
-    replayed = bailiff(stack, "audit", "replay", "--to", "#1", "--archive", stack.postgres.dsn)  # no engine decided the rest
+    for requested in (("321",), ("node-1/gpu0@2027-01-15T08:05:00Z",)):
+        assert bailiff(stack, "explain", *requested, "--archive", stack.postgres.dsn) == bailiff(stack, "explain", *requested)
+    replayed = bailiff(stack, "audit", "replay", "--to", "#1", "--archive", stack.postgres.dsn)  # not decided by an engine
     assert (replayed["ok"], replayed["to_seq"]) == (True, 1)
     proof = tmp_path / "proof.json"
     command(stack, "audit", "prove", "321", "--to", str(proof))
@@ -110,7 +110,7 @@ async def test_a_postgresql_outage_of_a_minute_loses_nothing_and_delays_no_job(s
         await until_archived(stack, BEGUN - 1)
         await asyncio.to_thread(stack.postgres.kill9)
         back = asyncio.get_running_loop().time() + AWAY_S
-        for begin in range(BEGUN, len(wires), SLICE):  # the log grows on, all that time
+        for begin in range(BEGUN, len(wires), SLICE):  # the log grows during the outage
             await grow(bus, wires[begin : begin + SLICE])
         while asyncio.get_running_loop().time() < back:  # noqa: ASYNC110 - the minute is what this is about
             await asyncio.sleep(1)
@@ -144,13 +144,13 @@ async def test_a_log_whose_tail_the_disk_lost_is_followed_again_after_an_operato
     await asyncio.to_thread(stack.kafka.start)
     left = story.resumed(end)
     left.restart(after=1_000_000)
-    for number in range(12):  # it grows past where it was
+    for number in range(12):  # it becomes longer than before
         left.submit(f"later-{number}")
     bus = KafkaBus(stack.kafka.bootstrap)
     try:
         await grow(bus, left.wires[end:])
         await until_row(stack, "SELECT FROM pools WHERE broken LIKE '%no longer holds%'")
-        assert await archived(stack.postgres.dsn) == before  # nothing moves before the command
+        assert await archived(stack.postgres.dsn) == before  # nothing changes before the command
         command(stack, "audit", "fork", "--archive", stack.postgres.dsn, "--reason", "the disk was replaced")
         await until_row(stack, "SELECT FROM pools WHERE next_seq = $1", len(left.wires))
         await until_row(stack, "SELECT FROM seals WHERE size > $1", len(left.wires) - 4)
@@ -167,14 +167,14 @@ async def test_a_log_whose_tail_the_disk_lost_is_followed_again_after_an_operato
 
 
 async def until_row(stack: Stack, sql: str, *arguments: object) -> None:
-    """Wait until there is such a row."""
+    """Wait until the query returns a row."""
     async with asyncio.timeout(2 * PATIENCE_S):
         while not await query(stack.postgres.dsn, sql, *arguments):  # noqa: ASYNC110 - another process writes it
             await asyncio.sleep(0.05)
 
 
 async def grow(bus: KafkaBus, wires: Sequence[Wire]) -> None:
-    """The log, some records at a time."""
+    """Append the log, some records at a time."""
     producer = await bus.producer()
     for begin in range(0, len(wires), SLICE):
         sent = [
@@ -185,14 +185,14 @@ async def grow(bus: KafkaBus, wires: Sequence[Wire]) -> None:
 
 
 async def until_archived(stack: Stack, seq: int) -> None:
-    """Waits until this record is in the archive, from any replica."""
+    """Wait until this record is in the archive, written by any replica."""
     async with asyncio.timeout(PATIENCE_S * 2):
         while True:
             try:
                 if await head(stack.postgres.dsn) >= seq:
                     return
             except (OSError, asyncpg.PostgresError):
-                pass  # it has just been killed
+                pass  # PostgreSQL was just killed
             await asyncio.sleep(0.02)
 
 
@@ -200,12 +200,12 @@ async def until_sealed(stack: Stack) -> None:
     """Wait for the first seal."""
     await until_archived(stack, BEGUN - 1)
     async with asyncio.timeout(PATIENCE_S):
-        while not await query(stack.postgres.dsn, "SELECT size FROM seals"):  # noqa: ASYNC110 - another process makes it
+        while not await query(stack.postgres.dsn, "SELECT size FROM seals"):  # noqa: ASYNC110 - another process writes it
             await asyncio.sleep(0.02)
 
 
 async def everything(bus: KafkaBus) -> list[Message]:
-    """The log as Kafka holds it."""
+    """All messages of the log in Kafka."""
     span = (await bus.spans(topics.AUDIT.name))[0]
     reader = await bus.reader([(topics.AUDIT.name, 0, span.begin)])
     found: list[Message] = []
@@ -215,7 +215,7 @@ async def everything(bus: KafkaBus) -> list[Message]:
 
 
 def command(stack: Stack | None, *arguments: str) -> str:
-    """What `bailiff` prints; it must succeed."""
+    """The output of `bailiff`, which must succeed."""
     env = {"BAILIFF_KAFKA__BOOTSTRAP": stack.kafka.bootstrap if stack is not None else "127.0.0.1:1"}
     done = subprocess.run(
         [sys.executable, "-m", "bailiff", *arguments],
@@ -226,5 +226,5 @@ def command(stack: Stack | None, *arguments: str) -> str:
 
 
 def bailiff(stack: Stack | None, *arguments: str) -> dict:
-    """The same as data."""
+    """The output of `bailiff` as JSON."""
     return json.loads(command(stack, *arguments, "-o", "json"))

@@ -1,4 +1,4 @@
-"""A clock that is wrong, and one that is set while everything runs (log protocol §7).
+"""A wrong clock, and a clock step while the system runs (log protocol §7).
 
 Each test runs a job that may run for half an hour: a service that trusted a wrong clock would stop it.
 """
@@ -27,7 +27,7 @@ _jobs = itertools.count(1)
 
 @pytest.fixture
 def clock(tmp_path: Path) -> OtherClock:
-    """The clock of the processes that are started with it."""
+    """A fake clock for processes."""
     return OtherClock(tmp_path / "clock")
 
 
@@ -39,7 +39,7 @@ async def test_a_writer_whose_clock_is_two_hours_fast_changes_nothing(battered: 
         battered.kill("admission")
         await one_with_this_clock_ends(battered, clock)
         assert "the broker's clock is -7" in battered.log_of("admission-wrong")
-        await goes_on(pool, limited)
+        await check_pool_continues(pool, limited)
         assert behind_the_true_time(pool)
 
 
@@ -53,14 +53,14 @@ async def test_the_clock_of_the_writers_machine_alone_is_set(battered: System, c
         await pool.until("it writes", lambda _: len(pool.facts(WriterStarted)) > started)
         limited = await runs_within_a_limit(pool)
         clock.set(step_s)
-        await ends_by_itself(battered, wrong)
-        await goes_on(pool, limited)
+        await exits_with_clock_error(battered, wrong)
+        await check_pool_continues(pool, limited)
         assert behind_the_true_time(pool)
 
 
 @pytest.fixture
 def lone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    """A system of its own: its log's time will be ahead of the true one."""
+    """A separate system: its log time will be ahead of the true time."""
     system = System(tmp_path_factory.mktemp("one-machine"), pools={"pool-a": 1})
     try:
         system.start()
@@ -71,7 +71,7 @@ def lone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
 
 @pytest.mark.long
 async def test_a_tolerated_clock_step_is_recorded_and_no_duration_counts_it(lone: System, clock: OtherClock) -> None:
-    """As on a single machine, where the broker has the same clock; here admission is configured to tolerate it."""
+    """As on a single machine, where the broker has the same clock; here admission's tolerance is increased."""
     async with lone.watch("pool-a") as pool:
         lone.kill("admission")
         started = len(pool.facts(WriterStarted))
@@ -80,8 +80,8 @@ async def test_a_tolerated_clock_step_is_recorded_and_no_duration_counts_it(lone
         limited = await runs_within_a_limit(pool)
         for steps, ahead_s in enumerate((HOURS_2, 0), 1):
             clock.set(ahead_s)
-            await pool.until("it is on record", lambda _, steps=steps: len(pool.facts(ClockStepped)) == steps)
-            await goes_on(pool, limited, starts="")
+            await pool.until("the clock step is recorded", lambda _, steps=steps: len(pool.facts(ClockStepped)) == steps)
+            await check_pool_continues(pool, limited, starts="")
         ahead, back = (fact.jump for fact in pool.facts(ClockStepped))
         assert abs(ahead - HOURS_2 * SECOND) < TOLERANCE
         assert back == 0
@@ -89,7 +89,7 @@ async def test_a_tolerated_clock_step_is_recorded_and_no_duration_counts_it(lone
 
 
 async def runs_within_a_limit(pool: Watch) -> str:
-    """A job runs that may run for half an hour; its name."""
+    """Start a job with a run time limit of half an hour; its name."""
     job = f"limited-{next(_jobs)}"
     await pool.submit(job, run_time_limit=HALF_AN_HOUR)
     await pool.until_running(job)
@@ -97,19 +97,19 @@ async def runs_within_a_limit(pool: Watch) -> str:
 
 
 async def one_with_this_clock_ends(system: System, clock: OtherClock) -> None:
-    """An admission with this clock is started, and ends because of it."""
-    await ends_by_itself(system, system.stack.start_service("admission", replica="-wrong", env=clock.env))
+    """Start an admission with this clock, which must exit because of it."""
+    await exits_with_clock_error(system, system.stack.start_service("admission", replica="-wrong", env=clock.env))
 
 
-async def ends_by_itself(system: System, process: str) -> None:
-    """It ends with the exit code that says why."""
+async def exits_with_clock_error(system: System, process: str) -> None:
+    """Wait until it exits with the exit code for clocks."""
     code = await asyncio.to_thread(system.stack.processes.wait, process)
     assert code == ExitCode.CLOCK, system.log_of(process)
     assert "from this machine's: synchronise the clocks, then restart" in system.log_of(process)
     system.stack.processes.stop(process)
 
 
-async def goes_on(pool: Watch, limited: str, starts: str = "admission") -> None:
+async def check_pool_continues(pool: Watch, limited: str, starts: str = "admission") -> None:
     """With a correct clock the pool is served again, no job was stopped, and log time is monotonic."""
     if starts:
         pool.system.start_service(starts)
@@ -125,5 +125,5 @@ async def goes_on(pool: Watch, limited: str, starts: str = "admission") -> None:
 
 
 def behind_the_true_time(pool: Watch) -> bool:
-    """Whether the log's time is not ahead of the true one."""
+    """Whether log time is not ahead of the true time."""
     return pool.state.now < time.time_ns() // 1000 + TOLERANCE

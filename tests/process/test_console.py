@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
 @pytest.fixture
 def demo(tmp_path: Path) -> Any:
-    """Two machines of eight GPUs, the archive, the query interface and the console."""
+    """Two machines of eight GPUs, the archive, the query API and the console."""
     made = Demo(tmp_path, 2)
     try:
         made.start()
@@ -41,25 +41,25 @@ async def test_the_console_shows_the_pool_and_resumes_after_every_outage(demo: D
         await sign_in(http)
         # A page is opened; a job is submitted and seen to run.
         async with page(http, POOL) as live:
-            await live.until("both machines are there", lambda client_state: len(client_state.snapshot.get("nodes", ())) == 2)
+            await live.until("both machines are shown", lambda client_state: len(client_state.snapshot.get("nodes", ())) == 2)
             big = demo.job("research-language", gpus=8, name="big")
-            talker = SubmitJob(
-                demand=demo.job("guests", gpus=4, name="talker").demand,
-                spec=JobSpec(command=("sh", "-c", "echo it speaks; exec sleep 3600")),
+            printer = SubmitJob(
+                demand=demo.job("guests", gpus=4, name="printer").demand,
+                spec=JobSpec(command=("sh", "-c", "echo hello; exec sleep 3600")),
             )
-            await client.requests(POOL, [big, talker, demo.job("guests", gpus=4, name="third")])
+            await client.requests(POOL, [big, printer, demo.job("guests", gpus=4, name="third")])
             await live.until(
-                "all run", lambda client_state: all(running(job)(client_state) for job in ("big", "talker", "third"))
+                "all run", lambda client_state: all(running(job)(client_state) for job in ("big", "printer", "third"))
             )
             client_state = live.client_state
-        # The connection is cut while things go on: nothing is missing when it is back, and no board was needed.
+        # The connection is lost while the pool changes: after the reconnect nothing is missing, without a new snapshot.
         boards = client_state.snapshots
         await client.requests(
             POOL, [demo.job("product-serving", "inference", 4, name="serve"), demo.job("guests", gpus=2, name="late")]
         )
         await until_signalled(client, lambda pool: "serve" in pool.jobs and pool.jobs["serve"].phase == "running")
         async with page(http, POOL, client_state=client_state) as live:
-            await live.until("it sees serve run", running("serve"))
+            await live.until("serve is shown as running", running("serve"))
             assert client_state.snapshots == boards
             without_gap(client_state)
             assert "Reclaimed" in [each["event"] for each in client_state.events]
@@ -70,10 +70,10 @@ async def test_the_console_shows_the_pool_and_resumes_after_every_outage(demo: D
         await client.requests(POOL, [CancelJob(job="late")])
         await asyncio.to_thread(demo.console.start)
         await asyncio.to_thread(demo.console.wait_ready)
-        await sign_in(http)  # who was signed in is not kept
+        await sign_in(http)  # sessions are not kept
         async with page(http, POOL, client_state=client_state) as live:
             await live.until(
-                "it is up to date",
+                "the page is up to date",
                 lambda client_state: client_state.snapshots == boards + 1 and "late" not in client_state.snapshot["jobs"],
             )
             without_gap(client_state)
@@ -85,7 +85,7 @@ async def test_the_console_shows_the_pool_and_resumes_after_every_outage(demo: D
 
 
 def without_gap(client_state: ClientState) -> None:
-    """Lines are in order and each is there once; as a page drops those that it has, after a new board."""
+    """Check that event lines are in order, each once; after a new snapshot a page drops those that it has."""
     keys = dict.fromkeys((each["seq"], each["event"], each["job"]) for each in client_state.events)
     assert all(before[0] <= after[0] for before, after in itertools.pairwise(keys))
 
@@ -103,10 +103,10 @@ async def the_decision(http: httpx.AsyncClient) -> int:
 
 
 async def about_the_decision(http: httpx.AsyncClient, seq: int, client_state: ClientState) -> None:
-    """Told whole, and the pool as it was just before."""
+    """The decision is returned in full, with the pool's state just before it."""
     decision = await get(http, f"/api/pools/{POOL}/decisions/{seq}")
     victims = {each["job"] for each in decision["chosen"]}
-    assert victims <= {"big", "talker", "third"}
+    assert victims <= {"big", "printer", "third"}
     assert {each["job"] for each in decision["candidates"] if each["chosen"]} == victims
     then = await get(http, f"/api/pools/{POOL}/snapshot", seq=seq - 1)
     assert {name: then["jobs"][name]["state"] for name in victims} == dict.fromkeys(victims, "running")
@@ -116,14 +116,14 @@ async def about_the_decision(http: httpx.AsyncClient, seq: int, client_state: Cl
 
 
 async def what_is_printed(http: httpx.AsyncClient) -> None:
-    async with asyncio.timeout(PATIENCE_S), http.stream("GET", f"/api/pools/{POOL}/logs/talker") as answer:
+    async with asyncio.timeout(PATIENCE_S), http.stream("GET", f"/api/pools/{POOL}/logs/printer") as answer:
         async for line in data_lines(answer):
-            if "it speaks" in [each["text"] for each in json.loads(line)]:
+            if "hello" in [each["text"] for each in json.loads(line)]:
                 return
 
 
 async def from_the_archive(http: httpx.AsyncClient, client: Client, seq: int) -> None:
-    """The query interface behind the console: an answer, a stream, and what it says of what is not there."""
+    """The query API behind the console: a response, a stream, and the error for a missing object."""
     async with asyncio.timeout(PATIENCE_S):
         while (await http.get(f"/api/archive/pools/{POOL}/records/{seq}")).status_code != 200:  # noqa: ASYNC110
             await asyncio.sleep(0.2)
@@ -145,11 +145,11 @@ async def kafka_stops(demo: Demo, live: StreamClient) -> None:
     assert isinstance(demo.stack.kafka, EmbeddedKafka)
     demo.stack.kafka.pause()
     try:
-        await live.until("the page shows that Kafka is away", lambda client_state: client_state.state["kafka"] is False)
+        await live.until("the page shows that Kafka is unavailable", lambda client_state: client_state.state["kafka"] is False)
     finally:
         demo.stack.kafka.resume()
     assert live.client_state.snapshot["nodes"] == nodes
-    await live.until("the page shows that Kafka is back", lambda client_state: client_state.state["kafka"] is True)
+    await live.until("the page shows that Kafka is available", lambda client_state: client_state.state["kafka"] is True)
 
 
 async def data_lines(answer: httpx.Response) -> AsyncIterator[str]:

@@ -47,7 +47,7 @@ class Principal:
         return await self.http.post(f"/api/pools/pool-a/{what}", json=body, headers={"x-csrf-token": self.token})
 
     async def accepted(self, **body: Any) -> dict[str, Any]:
-        """The request's answer, which must be yes."""
+        """The response of an accepted request."""
         answer = await self.ask("requests", **body)
         assert answer.status_code == 200, answer.text
         reply: dict[str, Any] = answer.json()
@@ -57,12 +57,12 @@ class Principal:
 
 @contextlib.asynccontextmanager
 async def signed_in(console: ConsoleProcess, name: str, groups: str) -> AsyncIterator[Principal]:
-    """As the proxy would let them in: it is this test."""
+    """Sign in as a proxy does; the test acts as the proxy."""
     header_set = {HEADER: name, GROUPS: groups, "host": "bailiff.example.org", "x-forwarded-for": "203.0.113.1"}
     async with httpx.AsyncClient(base_url=console.address, headers=header_set, timeout=PATIENCE_S) as http:
         answer = await http.get("/auth/sign-in")
         assert answer.status_code == 303, answer.text
-        http.headers["cookie"] = answer.headers["set-cookie"].partition(";")[0]  # it is for https, which the proxy speaks
+        http.headers["cookie"] = answer.headers["set-cookie"].partition(";")[0]  # set for HTTPS only
         yield Principal(http, (await http.get("/api/me")).json()["csrf"])
 
 
@@ -90,7 +90,7 @@ async def test_requests_from_the_page_are_limited_by_permissions(system: System,
         signed_in(console, "vic", "staff") as vic,
         signed_in(console, "op", "") as op,
     ):
-        # submitted, answered, running, and on record under her name
+        # submitted, accepted, running, and recorded with her name
         reply = await sue.accepted(kind="submit", yaml=JOB.format(name="train-1", kind="train"))
         await watch.until("train-1 runs", lambda _: watch.running("train-1"))
         assert watch.job("train-1").user == "sue"
@@ -106,14 +106,14 @@ async def test_requests_from_the_page_are_limited_by_permissions(system: System,
         assert planned["answer"]["outcome"] == "preempts"
         assert [each["job"] for each in planned["answer"]["decision"]["victims"]] == ["train-1"]
         await sue.accepted(kind="submit", yaml=serve)
-        await watch.until("serve-1 has displaced it", lambda _: watch.running("serve-1"))
+        await watch.until("serve-1 has preempted it", lambda _: watch.running("serve-1"))
         paused = (await sue.ask("preview", kind="pause", job="serve-1")).json()
         assert ["train-1", "starts"] in [[row["job"], row["effect"]] for row in paused["affected"]]
         await sue.accepted(kind="pause", job="serve-1", reason="lunch")
-        await watch.until("the other runs again", lambda _: watch.running("train-1"))
+        await watch.until("the victim runs again", lambda _: watch.running("train-1"))
         assert watch.job("serve-1").phase == "paused"
         assert await _rejected(sue) == ("already-paused", "serve-1 is paused already")
-        # what-if with a policy that preempts nothing, read from Kafka by a process of its own
+        # what-if with a policy that preempts nothing, computed in a separate process from Kafka
         await _what_if(vic, watch.state)
         await op.accepted(kind="drain", node="pool-a-0", mode="quick", reason="a fan")
         await watch.until("it is empty", lambda pool: not pool.nodes[0].allocated.slots)

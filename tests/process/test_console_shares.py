@@ -1,6 +1,6 @@
-"""Two teams and one machine, in a real browser: who borrows what, who gives it back, what another policy would have done.
+"""Two teams and one machine, in a real browser: borrowed quota, its reclaim, and a what-if with another policy.
 
-One story, told in order.
+The tests are one story, in order.
 """
 
 import re
@@ -28,7 +28,7 @@ JOB = "name: {name}\nproject: {project}\nclass: train\ngpus: 4\ngrace: 5s\nsim-r
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Eight GPUs, of which half are vision's and half are speech's."""
+    """Eight GPUs; vision and speech have a quota of four each."""
     folder = tmp_path_factory.mktemp("shares")
     rules = folder / "policy.yaml"
     rules.write_text(yaml.safe_dump(policy(projects=PROJECTS).model_dump(mode="json")))
@@ -38,12 +38,12 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 def row(page: Page, project: str) -> Locator:
-    """Of the table of all projects."""
+    """The project's row in the table of all projects."""
     return page.locator("table.tree tbody tr").filter(has=page.get_by_role("link", name=project, exact=True))
 
 
 def figure(page: Page, project: str, head: str) -> Locator:
-    """Of this project's row."""
+    """The value of this project in the column `head`."""
     return row(page, project).locator(".tree-figure", has=page.get_by_text(head, exact=True))
 
 
@@ -72,7 +72,7 @@ async def test_borrowed_gpus_are_reclaimed(stack: Stack, page: Page) -> None:
     await see.text("Its jobs were preempted once")
     lost = page.get_by_role("table", name="Evictions, newest first")
     await expect(lost.get_by_role("link", name="voices")).to_be_visible()
-    await see.accessible("a project that had to give back")
+    await see.accessible("a project whose GPUs were reclaimed")
 
     await lost.get_by_role("row").nth(1).get_by_role("link").last.click()
     await expect(page.locator(".page-head .badge")).to_have_text("reclaim")

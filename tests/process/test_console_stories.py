@@ -1,6 +1,6 @@
-"""More stories of the console in a real browser: bytes that were changed, the past, a phone, keys alone, what is away.
+"""More console tests in a real browser: changed bytes, past states, a phone, keyboard only, unavailable services.
 
-All of them with hostile names and logs in the pool, which no page may run.
+The pool has hostile names and logs, which no page may execute.
 """
 
 import asyncio
@@ -23,14 +23,25 @@ from bailiff_devstack.stack import API, Stack
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(600)]
 
-PAGES = ("", "/queue", "/projects", "/record", "/record?at=3", "/record?seq=3", "/what-if", "/submit", "/jobs/big", "/jobs/talks")
+PAGES = (
+    "",
+    "/queue",
+    "/projects",
+    "/record",
+    "/record?at=3",
+    "/record?seq=3",
+    "/what-if",
+    "/submit",
+    "/jobs/big",
+    "/jobs/hostile",
+)
 SECOND = 1_000_000
 GIB = 1 << 30
 
 
 @pytest.fixture
 async def client(stack: Stack) -> AsyncIterator[Client]:
-    """Who submits beside the page, under a hostile name."""
+    """A client that submits with a hostile name."""
     async with Client(KafkaBus(stack.kafka.bootstrap), source="/stories", actor=HOSTILE) as client:
         yield client
 
@@ -42,17 +53,17 @@ def job(name: str, gpus: int, kind: str = "train", user: str = LINK, command: tu
 
 
 async def done(client: Client, *requests: SubmitJob | CancelJob) -> None:
-    """They are answered; one for a job that is there already does not matter."""
-    for asked in await client.requests(POOL, list(requests)):
-        assert await client.outcome_of(asked, PATIENCE_S) is not None
+    """Wait until the requests are answered; a job that exists already is no error."""
+    for requested in await client.requests(POOL, list(requests)):
+        assert await client.outcome_of(requested, PATIENCE_S) is not None
 
 
 async def a_preemption(client: Client) -> None:
-    """`big` holds the machine, `urgent` displaces it, `talks` prints hostile lines. Once for all stories."""
+    """`big` runs on the machine, `urgent` preempts it, `hostile` prints hostile lines. Once for all tests."""
     if POOL in await client.pools() and "urgent" in (await client.projection(POOL)).state.jobs:
         return
-    says = HOSTILE.replace("'", '"')
-    await done(client, job("talks", 1, "inference", command=("sh", "-c", f"echo '{says}'; sleep 3000")), job("big", 7))
+    hostile_line = HOSTILE.replace("'", '"')
+    await done(client, job("hostile", 1, "inference", command=("sh", "-c", f"echo '{hostile_line}'; sleep 3000")), job("big", 7))
     await running(client, "big")
     await done(client, job("urgent", 4, "inference"))
     await running(client, "urgent")
@@ -83,7 +94,7 @@ async def test_archived_bytes_that_were_changed_are_seen_in_the_browser(stack: S
         await page.get_by_role("button", name="Verify again").click()
         await expect(verdict).to_contain_text("✗ Verification failed.")
         await expect(page.locator(".checks [data-ok=false]").first).to_be_visible()
-        await see.accessible("a decision that does not hold")
+        await see.accessible("a decision that fails verification")
     finally:
         await query(stack.postgres.dsn, "UPDATE records SET value = $2 WHERE seq = $1", seq, kept["value"])
     await page.get_by_role("button", name="Verify again").click()
@@ -98,7 +109,7 @@ async def test_the_past_and_the_raw_record(stack: Stack, page: Page, client: Cli
     slider = page.get_by_role("slider")
     await slider.press("End")
     await see.text("1 node, 8 GPUs")
-    await see.accessible("a moment of the past")
+    await see.accessible("a past state")
     await see.open(f"/{POOL}/record?seq=0")
     await expect(page.get_by_role("dialog").locator("pre.raw")).to_be_visible()
     await see.accessible("a raw record")
@@ -127,9 +138,9 @@ async def test_the_queue_and_a_policy(stack: Stack, page: Page, client: Client) 
     await see.open(f"/{POOL}/queue")
     await page.get_by_role("button", name="What would unblock it? big").click()
     await expect(page.locator(".explanation li").first).to_be_visible()
-    await see.accessible("what would free a job")
+    await see.accessible("what would unblock a job")
     await see.open(f"/{POOL}/projects")
-    await see.accessible("projects, without one")
+    await see.accessible("projects, with none defined")
     await see.open(f"/{POOL}/what-if")
     await page.get_by_role("button", name="Policy", exact=True).click()
     editor = page.get_by_label("Policy as YAML")
@@ -185,13 +196,13 @@ async def test_unavailable_services_are_shown_and_recover(stack: Stack, page: Pa
         await asyncio.to_thread(stop)
         try:
             await see.text("Kafka is unavailable")
-            await expect(page.get_by_role("link", name="big").first).to_be_visible()  # what was last read stays
-            await see.accessible("Kafka is away")
+            await expect(page.get_by_role("link", name="big").first).to_be_visible()  # the last state stays visible
+            await see.accessible("Kafka unavailable")
         finally:
             await asyncio.to_thread(go_on)
         await expect(page.get_by_text("Kafka is unavailable")).to_have_count(0)
     await asyncio.to_thread(stack.processes.kill9, API)
     await see.text("The archive is unavailable")
-    await see.accessible("the archive is away")
+    await see.accessible("the archive unavailable")
     await asyncio.to_thread(stack.start_service, API)
     await expect(page.get_by_text("The archive is unavailable")).to_have_count(0)

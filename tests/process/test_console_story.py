@@ -1,7 +1,7 @@
-"""The main story of the console in a real browser: everything that a person does in it on one evening, on a real Bailiff.
+"""The main console test in a real browser: all actions of a user, on a complete system.
 
-Nothing is mocked: what the page shows comes from the log, and what it asks for goes through Kafka. The page may ask nobody else
-for anything, and axe finds nothing against WCAG AA on any screen that the story passes, in both colour schemes.
+Nothing is mocked: the page's data comes from the log, and its requests go through Kafka. The page may contact no other server,
+and axe finds no violation of WCAG AA on any screen of the test, in both colour schemes.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ async def test_a_preemption_from_the_form_to_the_proof(stack: Stack, page: Page)
     await see.state("running")
     await see.accessible("a running job")
 
-    # Why was it evicted, for whom, what did it lose, when is it back?
+    # Why was it evicted, by which preemptor, what did it lose, when does it resume?
     await see.open(f"/{POOL}/jobs/train-1")
     await see.text("Why it was evicted")
     await expect(page.locator(".eviction-card").get_by_role("link", name="serve-1").first).to_be_visible()
@@ -80,20 +80,20 @@ async def test_a_node_is_drained_and_taken_back(stack: Stack, page: Page) -> Non
 
 async def test_hostile_values_are_rendered_as_text(stack: Stack, page: Page) -> None:
     see = Seeing(page, stack.console)
-    says = HOSTILE.replace("'", '"')
+    hostile_line = HOSTILE.replace("'", '"')
     group = TaskGroup(gpu_milli=0, cpu_milli=1000, memory_bytes=1 << 30)
-    demand = JobDemand(job="talks", tasks=(group,), priority_class="inference", user=LINK)
+    demand = JobDemand(job="hostile", tasks=(group,), priority_class="inference", user=LINK)
     async with Client(KafkaBus(stack.kafka.bootstrap), source="/test", actor=HOSTILE) as client:
-        asked = await client.submit(demand, JobSpec(command=("sh", "-c", f"echo '{says}'; sleep 3000")), pool=POOL)
-        assert (await client.outcome_of(asked, PATIENCE_S)) is not None
-        await see.open(f"/{POOL}/jobs/talks")
+        requested = await client.submit(demand, JobSpec(command=("sh", "-c", f"echo '{hostile_line}'; sleep 3000")), pool=POOL)
+        assert (await client.outcome_of(requested, PATIENCE_S)) is not None
+        await see.open(f"/{POOL}/jobs/hostile")
         await expect(page.locator(".log")).to_contain_text("<img src=x onerror=")
         await see.accessible("a hostile log")
-        asked = await client.cancel("talks", reason=HOSTILE, pool=POOL)
-        assert (await client.outcome_of(asked, PATIENCE_S)) is not None
+        requested = await client.cancel("hostile", reason=HOSTILE, pool=POOL)
+        assert (await client.outcome_of(requested, PATIENCE_S)) is not None
     await see.state("cancelled")
     for path, words in (
-        (f"/{POOL}/record", "talks"),
+        (f"/{POOL}/record", "hostile"),
         (f"/{POOL}/jobs/<img src=x onerror=window.pwned=1>", "does not exist in"),
         ("/javascript:window.pwned=1/queue", "does not exist"),
     ):
@@ -110,8 +110,8 @@ async def test_a_page_that_loses_its_console_resumes_where_it_was(stack: Stack, 
     await see.text("connection lost")
 
     async with Client(KafkaBus(stack.kafka.bootstrap), source="/test") as client:
-        asked = await client.cancel("train-1", reason="meanwhile", pool=POOL)
-        assert (await client.outcome_of(asked, PATIENCE_S)) is not None
+        requested = await client.cancel("train-1", reason="meanwhile", pool=POOL)
+        assert (await client.outcome_of(requested, PATIENCE_S)) is not None
     stack.start_service(CONSOLE)
     await see.text("live, record")
     await see.state("cancelled")

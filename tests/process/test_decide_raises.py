@@ -21,7 +21,7 @@ find = allocate._find
 def faulty(state, unit, backfill):
     job = unit.job
     if job.id.startswith("never-") or (job.id.startswith("not-again-") and job.pending_recorded):
-        raise ArithmeticError(f"a fault was put in for {job.id}")
+        raise ArithmeticError(f"injected fault for {job.id}")
     return find(state, unit, backfill)
 
 
@@ -42,7 +42,7 @@ def faulty(battered: System, tmp_path: Path) -> Iterator[System]:
 async def test_a_job_whose_decision_fails_is_rejected_or_suspended_and_others_continue(faulty: System) -> None:
     async with faulty.watch("pool-a") as pool:
         await pool.clear()
-        # It fails as soon as it comes, among others: it alone is rejected.
+        # Deciding fails in the cycle of its submission, with other jobs: only it is rejected.
         names = ["before", "never-1", "beside", "never-2", "after"]
         for name in names:
             await pool.submit(name, "true", gpus=0)
@@ -53,7 +53,7 @@ async def test_a_job_whose_decision_fails_is_rejected_or_suspended_and_others_co
         assert len(pool.facts(InputRejected, code="internal-error")) == 2
         assert set(names) & set(pool.state.jobs) == {"before", "beside", "after"}
 
-        # It fails later, when the end of another job frees resources: it is suspended, and the report of that end counts.
+        # Deciding fails later, when another job ends and frees resources: it is suspended, and the report is accepted.
         await pool.submit("fills", gpus=8)
         await pool.until_running("fills")
         await pool.submit("not-again-1", gpus=8)
@@ -63,14 +63,14 @@ async def test_a_job_whose_decision_fails_is_rejected_or_suspended_and_others_co
         await pool.cancel("fills")
         failed = await pool.record(DecisionFailed)
         assert failed.job == "not-again-1"
-        assert "ArithmeticError: a fault was put in for not-again-1" in failed.error
+        assert "ArithmeticError: injected fault for not-again-1" in failed.error
         assert "not-again-1 is suspended: " in await pool.until_alarm("decision-failed")
         await pool.until_ended("fills", "cancelled")
         await pool.until_running("next")
         assert len(pool.facts(InputRejected, code="internal-error")) == 2
         assert pool.job("not-again-1").phase == "pending"
 
-        # Its owner may cancel it; and a repaired engine reads the same log.
+        # Its owner can cancel it; a repaired engine reads the same log.
         await pool.cancel("not-again-1")
         await pool.until_ended("not-again-1", "cancelled")
         await pool.verify(orphans=True)

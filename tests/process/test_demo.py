@@ -12,11 +12,11 @@ import pytest
 from bailiff_devstack.identity import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
-PATIENCE_S = 240  # it takes less than a minute where nothing else runs
+PATIENCE_S = 240  # it takes less than a minute on an idle machine
 
 
 def start(folder: Path) -> "subprocess.Popen[str]":
-    """The demo, with everything that it writes below `folder`, which is how its processes are recognised."""
+    """Start the demo with all its files below `folder`, by which its processes are identified."""
     return subprocess.Popen(
         [sys.executable, "-m", "bailiff_devstack.demo"],
         env={**os.environ, "TMPDIR": str(folder)},
@@ -28,7 +28,7 @@ def start(folder: Path) -> "subprocess.Popen[str]":
 
 
 def left_behind(folder: Path) -> list[str]:
-    """Processes that name the folder in their command line or environment, this one and its parents apart."""
+    """Processes with the folder in their command line or environment, except this one and its parents."""
     found = []
     for process in Path("/proc").iterdir():
         if not process.name.isdigit() or int(process.name) == os.getpid():
@@ -43,14 +43,14 @@ def left_behind(folder: Path) -> list[str]:
 
 
 def test_the_demo_runs_is_verified_and_ends(tmp_path: Path) -> None:
-    """Exit 0; one run preempted three times and the same in the end, the proof on the screen, no process and no file left."""
+    """Exit code 0; the run interrupted three times has the same weights, the proof is printed, no process and no file remain."""
     demo = start(tmp_path)
     output, _ = demo.communicate(timeout=PATIENCE_S)
     assert demo.returncode == 0, output
     assert "preemption decided" in output
     (lost,) = re.findall(r"^ *steps lost +(\d+) +(\d+) +(\d+) *$", output, re.MULTILINE)
-    assert lost[:2] == ("0", "0"), "a preempted job saves the step that it is in"
-    assert int(lost[2]) > 0, "a killed job resumes from the checkpoint before"
+    assert lost[:2] == ("0", "0"), "a preempted job saves its current step"
+    assert int(lost[2]) > 0, "a killed job resumes from its last checkpoint"
     digests = re.findall(r"^(?:uninterrupted|train-\d) +([0-9a-f]{64})$", output, re.MULTILINE)
     assert len(digests) == 2
     assert len(set(digests)) == 1
@@ -78,7 +78,7 @@ def test_the_demo_runs_is_verified_and_ends(tmp_path: Path) -> None:
     ],
 )
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, moment: str) -> None:
-    """SIGINT when this is on the screen."""
+    """Send SIGINT once this text is printed."""
     demo = start(tmp_path)
     assert demo.stdout is not None
     output = ""

@@ -1,4 +1,4 @@
-"""Input topics that lose unread messages, and that get partitions while everything runs."""
+"""Input topics that lose unread messages, and that get partitions while the system runs."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,9 +24,9 @@ async def test_inputs_deleted_unread_are_on_record_and_new_partitions_are_read(b
         await pool.submit("ends-unheard", pool.until_signalled(), gpus=1)
         await pool.until_running("runs-on", "ends-unheard")
 
-        # While admission is down, requests and the end of a task are sent, and grow too old.
+        # While admission is down, requests and the exit of a task are sent and then deleted by retention.
         battered.kill("admission")
-        pool.tell("ends-unheard")
+        pool.let_finish("ends-unheard")
         await pool.until_true("its end is reported", lambda: reported(pool, TaskReleasedReport, "ends-unheard"))
         receipts = [await pool.submit(f"never-read-{number}") for number in range(3)]
         ends = {
@@ -42,7 +42,7 @@ async def test_inputs_deleted_unread_are_on_record_and_new_partitions_are_read(b
         assert lost.to_offset - lost.from_offset >= len(receipts)
         assert "were deleted unread" in await pool.until_alarm("inputs-lost", mentions=topics.REQUESTS.name)
 
-        # What is sent from then on is served, and nothing that ran was stopped.
+        # Later messages are read, and no running task was stopped.
         await pool.submit("sent-after", "true", gpus=1)
         await pool.until_ended("sent-after")
         assert pool.running("runs-on")
@@ -50,7 +50,7 @@ async def test_inputs_deleted_unread_are_on_record_and_new_partitions_are_read(b
         await pool.until_ended("ends-unheard")
         assert not [fact for fact in pool.facts(JobSubmitted) if fact.demand.job.startswith("never-read")]
 
-        # Partitions are added while everything runs: requests, reports, and node commands.
+        # Partitions are added while the system runs: requests, reports, and node commands.
         grown = (*INPUTS, topics.NODE_COMMANDS)
         await admin.create_partitions({topic.name: NewPartitions(GROWN) for topic in grown})
         await pool.submit("in-a-new-partition", gpus=1, partition=GROWN - 1)
@@ -74,6 +74,6 @@ async def admin_of(system: System) -> AsyncIterator[AIOKafkaAdminClient]:
 
 
 async def reported(pool: Watch, kind: type[TaskReport], job: str) -> bool:
-    """Whether an agent has said this about the job."""
+    """Whether an agent has sent this report about the job."""
     bodies = [unwrap(message, accept=(ReportBody,)).body for message in await pool.everything(topics.NODE_REPORTS.name)]
     return any(isinstance(body, kind) and body.job == job for body in bodies)

@@ -1,4 +1,4 @@
-"""Scripts with the job library as processes of their own: killed with SIGKILL, on a full disk, with a clock that is set."""
+"""Scripts with the job library as separate processes: killed with SIGKILL, on a full disk, with a clock step."""
 
 import os
 import signal
@@ -77,7 +77,7 @@ class Script:
         return self.run("-c", SCRIPT, str(total), str(size), str(every), **more)
 
     def run(self, *arguments: str, **more: str) -> "subprocess.Popen[str]":
-        """The next attempt."""
+        """Start the next attempt."""
         self.attempt += 1
         env = {
             **os.environ, "PYTHONPATH": str(ROOT / "libs/job"), "BAILIFF_JOB_ID": "train-7", "BAILIFF_ATTEMPT": str(self.attempt),
@@ -88,14 +88,14 @@ class Script:
             env.pop(name, None)
         return subprocess.Popen([sys.executable, *arguments], env=env, stdout=subprocess.PIPE, text=True)
 
-    def goes_on(self, process: "subprocess.Popen[str]", steps: int) -> None:
-        """Waits until this many more steps are done."""
+    def wait_steps(self, process: "subprocess.Popen[str]", steps: int) -> None:
+        """Wait until this many more steps are done."""
         seen = self.node.word(STEP)
         self.until(process, lambda: self.node.word(STEP) >= seen + steps)
 
     def until(self, process: "subprocess.Popen[str]", condition: Callable[[], Any]) -> None:
         self.node.wait_for(lambda: condition() or process.poll() is not None, 60)
-        assert process.poll() is None, "it ended before"
+        assert process.poll() is None, "it exited early"
 
 
 def ended(process: "subprocess.Popen[str]", code: int) -> str:
@@ -109,7 +109,7 @@ def expected(total: int) -> int:
 
 
 def test_repeated_sigkill_leads_to_the_same_weights(tmp_path: Path, node: JobNode) -> None:
-    """At whatever moment: also in the middle of a save, of which there are many."""
+    """At any time, also during one of the many saves."""
     script, total, reached = Script(tmp_path, node), 3000, -1
     for _ in range(4):
         process = script.start(total, every=5)
@@ -118,19 +118,19 @@ def test_repeated_sigkill_leads_to_the_same_weights(tmp_path: Path, node: JobNod
         ended(process, -signal.SIGKILL)
         reached = node.word(STEP)
     assert f"weights {expected(total)}\n" in ended(script.start(total, every=500), 0)
-    goes_on = [each["step"] for each in node.messages("resumed")]
-    assert goes_on[0] == 0
-    assert all(step < later for step, later in pairwise(goes_on)), "each attempt came further"
+    resumed_steps = [each["step"] for each in node.messages("resumed")]
+    assert resumed_steps[0] == 0
+    assert all(step < later for step, later in pairwise(resumed_steps)), "each attempt made progress"
     assert [each["skipped_checkpoints"] for each in node.messages("resumed")] == [0] * 5
 
 
 def test_a_disk_that_is_full_leaves_the_checkpoint_before(tmp_path: Path, node: JobNode) -> None:
-    """A file system of 256 KiB takes two checkpoints of 60 KB and none of 300 KB."""
+    """On a file system of 256 KiB two checkpoints of 60 KB fit, and none of 300 KB."""
     kept = tmp_path / "kept"
     kept.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(kept)], capture_output=True, check=False)
     if mounted.returncode:
-        pytest.skip(f"no small file system may be mounted here: {mounted.stderr.decode().strip()}")
+        pytest.skip(f"no permission to mount a small file system: {mounted.stderr.decode().strip()}")
     try:
         script = Script(tmp_path, node)
         process = script.start(100, size=60_000)
@@ -147,17 +147,17 @@ def test_a_disk_that_is_full_leaves_the_checkpoint_before(tmp_path: Path, node: 
 
 
 def test_a_clock_step_moves_no_deadline(tmp_path: Path, node: JobNode) -> None:
-    """A day forward and two back while a notice is out: it is saved by agreement, in time, and left."""
+    """A day forward and two back during a notice: it saves at the agreed step, in time, and exits."""
     clock = OtherClock(tmp_path / "clock")
     script = Script(tmp_path, node)
     process = script.start(10**9, **clock.env)
     script.until(process, lambda: node.word(STEP) > 100)
     clock.set(86_400)
-    script.goes_on(process, 100)
+    script.wait_steps(process, 100)
     node.notice(soft_s=60, hard_s=90)
     clock.set(-86_400)
-    script.goes_on(process, 1000)
-    assert node.stages().count("acknowledged") == 1, "told, and not overdue by any clock"
+    script.wait_steps(process, 1000)
+    assert node.stages().count("acknowledged") == 1, "notified once, and not overdue by any clock"
     before = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     node.write(2, 0)
     ended(process, 85)
@@ -177,7 +177,7 @@ def test_term_alone_is_notice_enough_to_save_and_exit(tmp_path: Path, node: JobN
 
 
 def test_term_at_the_very_end_of_the_exit_changes_nothing(tmp_path: Path, node: JobNode) -> None:
-    """While Python takes itself apart no handler of ours is in force any more."""
+    """During Python's shutdown the library's handler is not installed any more."""
     script = Script(tmp_path, node)
     process = script.run("-c", TERM_AT_THE_VERY_END + SCRIPT, "1000000000", "10", "50")
     script.until(process, lambda: node.word(STEP) > 100)
@@ -187,7 +187,7 @@ def test_term_at_the_very_end_of_the_exit_changes_nothing(tmp_path: Path, node: 
 
 
 def test_the_training_of_the_demo_ends_with_the_same_bits(tmp_path: Path, node: JobNode) -> None:
-    """Preempted, killed outright, and to its end; against a run outside Bailiff."""
+    """Preempted, killed, and run to its end; compared with a run outside Bailiff."""
     train = (demo_train.__file__, "400")
     env = {name: value for name, value in os.environ.items() if not name.startswith("BAILIFF")}
     env["PYTHONPATH"] = str(ROOT / "libs/job")
@@ -199,7 +199,7 @@ def test_the_training_of_the_demo_ends_with_the_same_bits(tmp_path: Path, node: 
     ended(process, 85)
     node.cancel_eviction()
     process = script.run(*train, "0.005")
-    script.goes_on(process, 40)
+    script.wait_steps(process, 40)
     process.kill()
     ended(process, -signal.SIGKILL)
     output = ended(script.run(*train, "0"), 0)

@@ -1,8 +1,8 @@
-"""SIGKILL to any service at any stage of a preemption: the story ends well, nothing is lost and nothing done twice.
+"""SIGKILL to any service at any stage of a preemption: the preemption completes, nothing is lost and nothing is done twice.
 
-Each cell plays one story in the same pool, where eight training jobs run from cell to cell: an urgent job comes, four
-leave, it runs, it ends, they are back. At the stage named, as soon as the log shows it, the victims of the test are
-killed and started again.
+Each cell runs one preemption in the same pool, where eight training jobs run from cell to cell: an urgent job is submitted, four
+are evicted, it runs and ends, they resume. As soon as the log shows the stage, the services under test are killed and
+restarted.
 """
 
 import itertools
@@ -34,7 +34,7 @@ _stories = itertools.count(1)
 
 @dataclass(frozen=True)
 class Story:
-    """One urgent job, and where the log stood when it was asked for."""
+    """One urgent job, and the end of the log when it was submitted."""
 
     urgent: str
     began: int
@@ -47,15 +47,15 @@ def of_urgent(kind: type[Payload]) -> Shows:
     return lambda data, story: isinstance(data, kind) and getattr(data, "job", "") == story.urgent
 
 
-def of_a_victim(kind: type[Payload], **wanted: object) -> Shows:
+def of_a_victim(kind: type[Payload], **expected: object) -> Shows:
     return lambda data, _: (
         isinstance(data, kind)
         and getattr(data, "job", "") in TRAINING
-        and all(getattr(data, name) == value for name, value in wanted.items())
+        and all(getattr(data, name) == value for name, value in expected.items())
     )
 
 
-# Which record shows that the story has come to this stage.
+# The record that shows each stage.
 STAGES: dict[str, Shows] = {
     "submitted": lambda data, story: isinstance(data, JobSubmitted) and data.demand.job == story.urgent,
     "requested": of_urgent(PreemptionRequested),
@@ -74,7 +74,7 @@ STAGES: dict[str, Shows] = {
     "victims run again": of_a_victim(TaskStarted),
 }
 
-# One for each service where it has the most to lose, and all at once where all have.
+# The most critical stage for each service, and one for all at once.
 SAMPLE = {
     ("admission", "decided"),
     ("admission", "start ordered"),
@@ -96,13 +96,13 @@ async def test_a_kill_at_any_stage_loses_and_duplicates_nothing(battered: System
     async with battered.watch("pool-a") as pool:
         pool.keep(*TRAINING)
         story = await begin(pool)
-        await until_shown(pool, STAGES[stage], story, when_running=lambda: pool.tell(story.urgent))
+        await until_shown(pool, STAGES[stage], story, when_running=lambda: pool.let_finish(story.urgent))
         battered.kill_and_restart(*(SERVICES if service == ALL else [service]))
         await ends_well(pool, story)
 
 
 async def begin(pool: Watch) -> Story:
-    """Eight training jobs run, and an urgent one is asked for."""
+    """Start eight training jobs, and submit an urgent one."""
     for name in TRAINING:
         if name not in pool.state.jobs:
             await pool.submit(name)
@@ -113,7 +113,7 @@ async def begin(pool: Watch) -> Story:
 
 
 async def until_shown(pool: Watch, shows: Shows, story: Story, when_running: Callable[[], None]) -> None:
-    """Follow the log until it shows the stage, to the record. The urgent job is let go once it runs."""
+    """Follow the log up to the record that shows the stage. The urgent job ends once it runs."""
     at = len(pool.entries)
     started_seen = False
 
@@ -135,7 +135,7 @@ async def until_shown(pool: Watch, shows: Shows, story: Story, when_running: Cal
 
 async def ends_well(pool: Watch, story: Story) -> None:
     """The urgent job succeeds, the victims run again, each attempt ran once, and the log verifies and replays."""
-    pool.tell(story.urgent)
+    pool.let_finish(story.urgent)
     await pool.until_ended(story.urgent)
     await pool.until_running(*TRAINING)
     for name in TRAINING:
@@ -146,6 +146,6 @@ async def ends_well(pool: Watch, story: Story) -> None:
     assert all(len(decision.victims) == 4 for decision in decisions[:1])
     exits = [entry.record.data for entry in pool.entries if entry.record.seq > story.began]
     codes = {data.job: data.exit_code for data in exits if isinstance(data, TaskExited) and data.job in TRAINING}
-    assert set(codes.values()) == {-signal.SIGTERM}, f"a victim was killed that had not been asked: {codes}"
+    assert set(codes.values()) == {-signal.SIGTERM}, f"a victim was killed without TERM: {codes}"
     assert len(pool.facts(JobEnded, job=story.urgent)) == 1
     await pool.verify(orphans=True)

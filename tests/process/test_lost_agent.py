@@ -1,7 +1,7 @@
-"""An agent that is dead, stopped, reimaged or not alone: what it ran is gone before its job runs elsewhere.
+"""An agent that is killed, stopped, reimaged or duplicated: its tasks are gone before the job runs elsewhere.
 
-The jobs say themselves when they live: each process notes the boot clock again and again, under its attempt. pool-b has
-two nodes, each with an agent process of its own; the one that a story strikes is the one that got the job.
+Each job process writes down the boot clock continuously, with its attempt. pool-b has two nodes, each with its own agent
+process; the faults are injected into the node that runs the job.
 """
 
 import asyncio
@@ -52,13 +52,13 @@ def _systems(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], 
 
 @pytest.fixture
 def short(_systems: Callable[[], System]) -> System:
-    """A system where silence means something within seconds."""
+    """A system whose nodes become silent and lost within seconds."""
     return _systems()
 
 
 @pytest.fixture
 def wired(tmp_path: Path) -> Iterator[tuple[System, Wire]]:
-    """The machine `far` reaches Kafka over a wire of its own; `pool-b-0` is beside Kafka."""
+    """The machine `far` reaches Kafka through a proxy; `pool-b-0` directly."""
     kafka, wire = kafka_with_a_wire(tmp_path / "kafka")
     env = {"BAILIFF_HEARTBEAT_S": "0.3"}
     system = System(tmp_path, kafka=kafka, env=env, policy=POLICY.model_copy(update={"nodes": RULES}), pools={"pool-b": 1})
@@ -76,7 +76,7 @@ def wired(tmp_path: Path) -> Iterator[tuple[System, Wire]]:
 
 
 class Struck:
-    """The job of a story, the node that it came to, and that node's agent."""
+    """The job of a test, its node, and that node's agent."""
 
     def __init__(self, pool: Watch, job: str, node: str) -> None:
         self.state, self.system, self.job, self.node, self.agent = pool, pool.system, job, node, AGENTS[node]
@@ -88,7 +88,7 @@ class Struck:
         return self.system.folder / "state" / "node-agent" / "pool-b" / self.node
 
     def restart(self, name: str = "", **node: Any) -> None:
-        """Start an agent for the node; name: beside the one that runs, in a folder of its own."""
+        """Start an agent for the node; name: a second one, with its own folder."""
         declared = [{"name": self.node, "pool": "pool-b", "gpus": "4xH100-80GB", **node}]
         env = {"BAILIFF_NODES": json.dumps(declared)}
         if name:
@@ -111,7 +111,7 @@ class Struck:
         return [fact for _, fact in since(self.state, after, NodeJoined) if fact.node == self.node]
 
     def beats(self) -> dict[int, list[int]]:
-        """When processes of each attempt lived, by their own notes: µs UTC, in order."""
+        """Times at which processes of each attempt ran, by their own notes: µs UTC, in order."""
         to_utc = time.time_ns() // 1000 - time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
         found: dict[int, list[int]] = {}
         for line in beats_file(self.system, self.job).read_text().splitlines():
@@ -124,15 +124,15 @@ class Struck:
         return processes_of(self.folder)
 
     async def runs_again(self, attempt: int = 2) -> None:
-        """Wait until the job runs in this attempt, and by its own notes."""
+        """Wait until the job runs in this attempt, also by its own notes."""
         await self.state.until(f"{self.job} runs again", lambda _: self.at(attempt) and self.state.running(self.job))
-        await self.state.until("it says so itself", lambda _: attempt in self.beats())
+        await self.state.until("the attempt has written a note", lambda _: attempt in self.beats())
 
     def at(self, attempt: int) -> bool:
         return self.state.job(self.job).attempt == attempt
 
     async def ran_once_at_a_time(self) -> None:
-        """Each attempt's last sign of life is older than the next one's first; requeued once; the log holds."""
+        """Check that attempts did not overlap, that the job was requeued once, and that the log verifies."""
         beats = self.beats()
         assert sorted(beats) == list(range(1, len(beats) + 1))
         for attempt in range(1, len(beats)):
@@ -142,13 +142,13 @@ class Struck:
         await self.state.verify(orphans=True)
 
     def was_gone_before_it_was_lost(self) -> None:
-        """The first attempt's last sign of life is older than the record that gives the node up."""
+        """Check that the first attempt's last note is older than the record that declares the node lost."""
         [(lost_at, _)] = [found for found in since(self.state, 0, NodeLost) if found[1].node == self.node][-1:]
         assert self.beats()[1][-1] < lost_at
 
 
 def since(pool: Watch, seq: int, kind: type[Payload]) -> list[tuple[int, Any]]:
-    """Append time and data of the records of this kind from there on."""
+    """Append time and data of the records of this kind from this seq on."""
     entries = [entry for entry in pool.entries if entry.record.seq > seq and isinstance(entry.record.data, kind)]
     return [(entry.append_time, entry.record.data) for entry in entries]
 
@@ -158,7 +158,7 @@ def beats_file(system: System, job: str) -> Path:
 
 
 async def begin_far(pool: Watch) -> Struck:
-    """A job runs on the remote machine, and the machine of Kafka has free resources."""
+    """Start a job on the remote machine; the other machine has free resources."""
     await pool.submit("fills", gpus=8)
     await pool.until_running("fills")
     struck = await begin(pool)
@@ -169,19 +169,19 @@ async def begin_far(pool: Watch) -> Struck:
 
 
 async def begin(pool: Watch, run: str = STUBBORN) -> Struck:
-    """A job runs somewhere."""
+    """Start a job on either node."""
     job = f"struck-{next(_names)}"
     await pool.until("both nodes are ready", lambda seen: {node.state for node in seen.nodes.values()} == {"ready"})
     await pool.submit(job, run.replace("{beats}", str(beats_file(pool.system, job))), grace_s=1)
     await pool.until_running(job)
     number = pool.job(job).tasks[0].node
     struck = Struck(pool, job, pool.state.nodes[number].name)
-    await pool.until("it says so itself", lambda _: beats_file(pool.system, job).exists())
+    await pool.until("the job has written a note", lambda _: beats_file(pool.system, job).exists())
     return struck
 
 
 async def ends_well(struck: Struck) -> None:
-    """The agent is back for the next story."""
+    """Wait until the agent is ready for the next test."""
     before = struck.state.state.seq
     if struck.agent not in struck.system.stack.processes.running():
         struck.restart()
@@ -212,16 +212,16 @@ async def test_an_agent_stopped_beyond_its_lease_obeys_no_earlier_command(short:
         await pool.until_running("fills")
         assert pool.state.nodes[pool.job("fills").tasks[0].node].name == struck.other
 
-        # The command to start this one is not read: its node's agent is stopped.
+        # The start command of this job is not read, because its node's agent is stopped.
         short.signal(struck.agent, signal.SIGSTOP)
-        await pool.submit("told-in-vain")
-        await pool.record(JobPlaced, job="told-in-vain")
+        await pool.submit("command-expired")
+        await pool.record(JobPlaced, job="command-expired")
         await pool.record(NodeLost, node=struck.node)
         struck.was_gone_before_it_was_lost()
         assert struck.pids() == []
         await pool.cancel("fills")
         await struck.runs_again()
-        await pool.until_running("told-in-vain")
+        await pool.until_running("command-expired")
 
         before, known = pool.state.seq, {node.incarnation for node in pool.state.nodes.values()}
         short.signal(struck.agent, signal.SIGCONT)
@@ -232,8 +232,8 @@ async def test_an_agent_stopped_beyond_its_lease_obeys_no_earlier_command(short:
         await pool.until_running("after")
         assert pool.state.nodes[pool.job("after").tasks[0].node].name == struck.node
         assert pool.state.nodes[joined.number].incarnation == joined.incarnation
-        await pool.noted("told-in-vain", pool.job("told-in-vain").attempt)
-        assert set(pool.starts("told-in-vain")) == {(2, 0)}
+        await pool.noted("command-expired", pool.job("command-expired").attempt)
+        assert set(pool.starts("command-expired")) == {(2, 0)}
         await struck.ran_once_at_a_time()
 
 
@@ -243,7 +243,7 @@ async def test_an_agent_restarted_after_its_lease_reports_what_its_supervisor_di
         struck = await begin(pool)
         short.kill(struck.agent)
         await pool.record(NodeUnreachable, node=struck.node)
-        # Admission is made to look away, or it might give the node up first.
+        # Admission is stopped, or it might declare the node lost first.
         short.signal("admission", signal.SIGSTOP)
         await pool.until("its processes are gone", lambda _: not struck.pids())
         struck.restart()
@@ -251,7 +251,7 @@ async def test_an_agent_restarted_after_its_lease_reports_what_its_supervisor_di
         short.signal("admission", signal.SIGCONT)
         exited = await pool.record(TaskExited, job=struck.job)
         assert (exited.attempt, exited.exit_code) == (1, -signal.SIGKILL)
-        assert "not heard in Kafka for longer than the node's lease" in exited.reason
+        assert "the node's lease expired because its agent could not reach Kafka" in exited.reason
         await struck.runs_again()
         [requeued] = pool.facts(JobRequeued, job=struck.job)
         assert requeued.outcome == "preempted-unclean"
@@ -334,12 +334,12 @@ async def test_reimaged_with_another_identity(short: System) -> None:
         struck.was_gone_before_it_was_lost()
         await struck.ran_once_at_a_time()
 
-        # Once the old one is lost, the name is free for it.
+        # Once the old machine is lost, it can join under the name.
         before = pool.state.seq
         short.kill(struck.agent)
         struck.restart(machine_id="another-machine")
         assert (await struck.joins(before)).machine_id == "another-machine"
-        short.broken = True  # its machine id is not the one that the next story would start it with
+        short.broken = True  # its machine id differs from the one of the next test
 
 
 async def test_a_second_agent_on_the_same_folder_is_refused(short: System) -> None:
@@ -384,7 +384,7 @@ async def test_a_second_agent_of_the_same_machine_takes_over_the_node_name(short
         await struck.ran_once_at_a_time()
         assert struck.pids() == []
         assert "another agent has joined under this node's name" in short.log_of(struck.agent)
-        short.broken = True  # two agents of one name are nothing to begin the next story with
+        short.broken = True  # the next test needs one agent per name
 
 
 async def test_cut_off_from_kafka_beyond_its_lease_it_stops_its_job_and_joins_anew(wired: tuple[System, Wire]) -> None:
@@ -417,7 +417,7 @@ async def test_cut_off_within_its_lease_nothing_has_happened(wired: tuple[System
         wire.cut()
         await pool.record(NodeUnreachable, node="far")
         wire.mend()
-        await pool.until("it is heard again", lambda seen: {node.state for node in seen.nodes.values()} == {"ready"})
+        await pool.until("both nodes are ready again", lambda seen: {node.state for node in seen.nodes.values()} == {"ready"})
         assert pool.running(struck.job)
         assert struck.at(1)
         assert sorted(struck.beats()) == [1]

@@ -22,12 +22,12 @@ async def test_the_services_export_what_the_alert_rules_query(system: System) ->
         await watch.submit("leaving", f"trap : TERM; {watch.until_signalled()}", gpus=8)
         await watch.until_running("leaving")
         await watch.submit("urgent", watch.until_signalled(), gpus=4, kind="inference")
-        await watch.until("leaving has got TERM", lambda pool: pool.jobs["leaving"].tasks[0].term_sent)
+        await watch.until("the victim got TERM", lambda pool: pool.jobs["leaving"].tasks[0].term_sent)
 
         async def stage_exported() -> bool:
             return all([await system.metric(name, "bailiff_open_evictions", pool="pool-a", stage="term-sent") for name in SHOW])
 
-        await watch.until_true("admission and executor tell the stage", stage_exported)
+        await watch.until_true("admission and executor export the stage", stage_exported)
         assert await system.metric("admission", "bailiff_open_evictions", pool="pool-a") == 1
         assert await system.metric("admission", "bailiff_nodes", pool="pool-a", state="ready") == 1
         assert await system.metric("admission", "bailiff_devices", pool="pool-a", state="healthy") == 8
@@ -37,7 +37,7 @@ async def test_the_services_export_what_the_alert_rules_query(system: System) ->
             pages = [await system.get(name, "/metrics") for name in CONTROL]
             return all('bailiff_log_lag{pool="pool-a"}' in text for _, text in pages)
 
-        await watch.until_true("every control service tells how far behind it is", measured)
+        await watch.until_true("every control service exports its lag", measured)
         found = set()
         for name in system.services:
             _, text = await system.get(name, "/metrics")
@@ -46,12 +46,12 @@ async def test_the_services_export_what_the_alert_rules_query(system: System) ->
                 found |= {family.name, *(sample.name for sample in family.samples)}
                 found |= {f"{family.name}_total"} if family.type == "counter" else set()
         groups = yaml.safe_load(RULES.read_text())["groups"]
-        asked = {name for group in groups for rule in group["rules"] for name in re.findall(r"\bbailiff_\w+", rule["expr"])}
-        of_rollup = {name for name in asked if name.startswith(tuple(metric.name for metric in ROLLUP_METRICS))}
-        assert asked - of_rollup <= found  # the roll-up does not run here: tests/unit/rollup
+        queried = {name for group in groups for rule in group["rules"] for name in re.findall(r"\bbailiff_\w+", rule["expr"])}
+        of_rollup = {name for name in queried if name.startswith(tuple(metric.name for metric in ROLLUP_METRICS))}
+        assert queried - of_rollup <= found  # the roll-up does not run here; tests/unit/rollup tests its metrics
 
-        watch.tell("leaving")
-        watch.tell("urgent")
+        watch.let_finish("leaving")
+        watch.let_finish("urgent")
         await watch.until_ended("urgent")
         await watch.until_ended("leaving")
 

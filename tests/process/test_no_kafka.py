@@ -1,4 +1,4 @@
-"""Kafka that starts late, stops and restarts; and how services end: on request, or because they must not run."""
+"""Kafka that starts late, stops and restarts; and how services exit: on request, or with an error."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ TRAINING = [f"outage-{n}" for n in range(8)]
 
 @pytest.fixture
 def without_services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    """Kafka with its topics, and nothing else yet."""
+    """Kafka with its topics, and no services yet."""
     system = System(tmp_path_factory.mktemp("outage"))
     try:
         system.start_kafka()
@@ -35,10 +35,10 @@ def without_services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Syste
         system.stop()
 
 
-async def ends_as_it_would_have(pool: Watch) -> None:
-    """The urgent job runs and ends, its victims have resumed, and no job was started twice."""
+async def check_preemption_completes(pool: Watch) -> None:
+    """Check that the urgent job runs and ends, its victims resume, and no job was started twice."""
     await pool.until_running("outage-urgent")
-    pool.tell("outage-urgent")
+    pool.let_finish("outage-urgent")
     await pool.until_ended("outage-urgent")
     await pool.until_running(*TRAINING)
     for name in TRAINING:
@@ -49,7 +49,7 @@ async def ends_as_it_would_have(pool: Watch) -> None:
 async def test_kafka_starts_late_and_goes_away_and_jobs_continue(without_services: System) -> None:
     system, kafka = without_services, without_services.stack.kafka
 
-    # Not there when the services start: they say so, are not ready, and try again.
+    # Kafka is unavailable when the services start: they log it, are not ready, and retry.
     await asyncio.to_thread(kafka.stop)
     system.start_services()
     for service in ALL_SERVICES:
@@ -60,7 +60,7 @@ async def test_kafka_starts_late_and_goes_away_and_jobs_continue(without_service
     await asyncio.to_thread(kafka.start)
     await asyncio.to_thread(system.wait_ready)
 
-    # It dies in the middle of an eviction.
+    # Kafka is killed during an eviction.
     async with system.watch("pool-a") as pool:
         for name in TRAINING:
             await pool.submit(name)
@@ -73,15 +73,15 @@ async def test_kafka_starts_late_and_goes_away_and_jobs_continue(without_service
         assert service in system.stack.processes.running()
     await asyncio.to_thread(kafka.start)
 
-    # It is back.
+    # Kafka is restarted.
     async with system.watch("pool-a") as pool:
-        await ends_as_it_would_have(pool)
+        await check_preemption_completes(pool)
         assert len(pool.facts(JobEnded, job="outage-urgent")) == 1
         await pool.verify(orphans=True)
     for service in ALL_SERVICES:
         assert "Traceback" not in system.log_of(service)
 
-    # Asked to stop, each of them does.
+    # Each service stops on request.
     for service in ALL_SERVICES:
         assert (await asyncio.to_thread(system.stack.processes.stop, service)).code == 0
         assert '"event": "stopped"' in system.log_of(service)
@@ -90,9 +90,9 @@ async def test_kafka_starts_late_and_goes_away_and_jobs_continue(without_service
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seconds", [20, 180])
-@pytest.mark.parametrize("how", ["stands still", "is killed"])
+@pytest.mark.parametrize("how", ["paused", "killed"])
 async def test_kafka_is_gone_for_a_while_in_the_middle_of_an_eviction(without_services: System, how: str, seconds: int) -> None:
-    """Longer than any request's time and a consumer's session, and not a reason to believe a node lost."""
+    """Longer than request and session timeouts, and no reason to declare a node lost."""
     system, kafka = without_services, without_services.stack.kafka
     system.start_services()
     await asyncio.to_thread(system.wait_ready)
@@ -105,12 +105,12 @@ async def test_kafka_is_gone_for_a_while_in_the_middle_of_an_eviction(without_se
         await pool.submit("outage-urgent", pool.until_signalled(), gpus=4, kind="inference")
         pool.keep(*TRAINING, "outage-urgent")
         await pool.record(EvictionStarted)
-    await asyncio.to_thread(kafka.pause if how == "stands still" else kafka.kill)
+    await asyncio.to_thread(kafka.pause if how == "paused" else kafka.kill)
     await asyncio.sleep(seconds)  # the length of the outage
-    await asyncio.to_thread(kafka.resume if how == "stands still" else kafka.start)
+    await asyncio.to_thread(kafka.resume if how == "paused" else kafka.start)
 
     async with system.watch("pool-a") as pool:
-        await ends_as_it_would_have(pool)
+        await check_preemption_completes(pool)
         assert [pool.job(name).evictions for name in TRAINING].count(1) == 4
         assert pool.facts(NodeLost) == []
         await pool.verify(orphans=True)
@@ -127,7 +127,7 @@ class Lone:
     log: Path
 
     def text(self) -> str:
-        """What it has written."""
+        """The service's log."""
         return self.log.read_text(errors="replace")
 
     def code(self) -> int:
@@ -172,7 +172,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def until_it_waits(log: Callable[[], str], bootstrap: str) -> None:
-    """Until a service has said twice that it waits for this Kafka, without a traceback."""
+    """Wait until a service has logged twice that it waits for this Kafka, without a traceback."""
 
     def waits_logged() -> bool:
         texts = ("Kafka is unreachable", "trying again")

@@ -47,8 +47,8 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
 
 def typed(system: System, line: str, **words: object) -> str:
-    """What a command prints that a guide has in just these words, with these in place of its capitals."""
-    assert re.search(rf"^ +{re.escape(line)}$", GUIDES, re.MULTILINE), f"no guide has: {line}"
+    """The output of a command that a guide contains literally, with these values in place of its capitals."""
+    assert re.search(rf"^ +{re.escape(line)}$", GUIDES, re.MULTILINE), f"not in any guide: {line}"
     command = [str(words.get(word, word)) for word in shlex.split(line)]
     assert command[0] == "bailiff"
     done = subprocess.run(
@@ -76,7 +76,7 @@ async def start(system: System, *services: str) -> None:
 
 
 def machine(system: System, process: str, node: Mapping[str, Any]) -> None:
-    """Start the agent of one more machine, with a disk of its own."""
+    """Start the agent of another machine, with its own state folder."""
     settings = {"BAILIFF_NODES": json.dumps([node]), "BAILIFF_STATE_DIR": str(system.folder / "state" / process)}
     system.stack.start_service("node-agent", replica=process.removeprefix("node-agent"), env=settings)
 
@@ -110,12 +110,12 @@ async def test_add_a_pool(make: Make) -> None:
 
 async def test_replace_a_machine_under_the_same_name(make: Make) -> None:
     patient = POLICY.model_copy(update={"nodes": NodeRules(lease=60 * MINUTE, lost_margin=MINUTE)})
-    system = await asyncio.to_thread(make, patient)  # the old machine is not lost while this test runs
+    system = await asyncio.to_thread(make, patient)  # the old machine must not be declared lost during this test
     async with system.watch("pool-a") as watch:
         await watch.submit("moved", gpus=8)
         await watch.until_running("moved")
         system.kill("node-agent")
-        end_jobs(system.folder)  # the machine is off
+        end_jobs(system.folder)  # as if the machine were powered off
 
         twin = {"name": "pool-a-0", "pool": "pool-a", "gpus": "8xH100-80GB", "machine_id": "another-machine"}
         machine(system, "node-agent-new", twin)
@@ -166,7 +166,7 @@ async def test_back_up_and_restore(make: Make) -> None:
             alarms[:] = [alarm.text for alarm in found if isinstance(alarm, Alarm) and alarm.code == "log-truncated"]
             return bool(alarms)
 
-        await watch.until_true("the alarm is there", alarmed)
+        await watch.until_true("the alarm is raised", alarmed)
         reference = re.search(r"refers to #(\d+) of epoch (\d+)", alarms[-1])
         assert reference is not None, alarms
         accept = 'bailiff log accept-truncation --epoch EPOCH --seq SEQ --reason "why the records are gone"'
@@ -174,7 +174,7 @@ async def test_back_up_and_restore(make: Make) -> None:
         await watch.submit("afterwards", "true", gpus=2)
         await watch.until_ended("afterwards")
         assert "too-late" not in watch.state.jobs
-        watch.tell("lasting")
+        watch.let_finish("lasting")
         await watch.until_ended("lasting")
         assert watch.job("lasting").attempt == 1
         watch.assert_started_once("lasting")

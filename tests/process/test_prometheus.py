@@ -1,6 +1,6 @@
-"""A real Prometheus beside a whole system, with the scrape settings, rules and dashboards of deploy/.
+"""A real Prometheus with a complete system, and the scrape settings, rules and dashboards of deploy/.
 
-Names and syntax of the queries are checked in tests/unit; here they are asked, and what they answer is what happened.
+Names and syntax of the queries are checked in tests/unit; here their results are compared with the events of the test.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ NOTHING_TO_SHOW = {
     "Inputs rejected in 15 minutes",
     "Outdated commands that agents rejected",
     "Orphans",
-    "GPU utilization by project",  # simulated GPUs do not tell how busy they are
+    "GPU utilization by project",  # simulated GPUs report no utilization
 }
 
 Series = dict[tuple[str, ...], float]
@@ -51,7 +51,7 @@ Series = dict[tuple[str, ...], float]
 
 @dataclass
 class Prometheus:
-    """The one that runs beside the system."""
+    """The Prometheus process of the test."""
 
     port: int
     panels: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -62,15 +62,15 @@ class Prometheus:
                 for target in panel.get("targets", ()):
                     self.panels.setdefault(panel["title"], []).append(target)
 
-    async def get(self, path: str, **asked: object) -> Any:
-        """The data of an answer of its HTTP interface."""
-        _, text = await asyncio.to_thread(http_get, self.port, f"/api/v1/{path}?{urlencode(asked)}")
+    async def get(self, path: str, **params: object) -> Any:
+        """The data of a response of its HTTP API."""
+        _, text = await asyncio.to_thread(http_get, self.port, f"/api/v1/{path}?{urlencode(params)}")
         answer = json.loads(text)
-        assert answer["status"] == "success", (asked, answer)
+        assert answer["status"] == "success", (params, answer)
         return answer["data"]
 
     async def ask(self, query: str) -> Series:
-        """What Grafana would draw last, with its variables filled in as it does it."""
+        """The last value of each series of a query, with Grafana's variables replaced."""
         filled = query.replace("$pool", POOL).replace("$__rate_interval", f"{10 * EVERY_S}s")
         now = time.time()
         found = await self.get("query_range", query=filled, start=now - 30, end=now, step=EVERY_S)
@@ -81,17 +81,17 @@ class Prometheus:
         }
 
     async def panel(self, title: str, target: int = 0) -> Series:
-        """What a dashboard's panel of this title shows."""
+        """The values of the dashboard panel with this title."""
         return await self.ask(self.panels[title][target]["expr"])
 
     async def alerts(self) -> dict[str, str]:
-        """Those that are pending or firing."""
+        """Pending and firing alerts, with their state."""
         return {alert["labels"]["alertname"]: alert["state"] for alert in (await self.get("alerts"))["alerts"]}
 
 
 @dataclass
 class Watched:
-    """A system of one pool, all of whose services run, seen from outside."""
+    """A system of one pool with all services, observed by Prometheus."""
 
     system: System
     prometheus: Prometheus
@@ -100,7 +100,7 @@ class Watched:
 
 @pytest.fixture
 def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
-    """With its Prometheus, which has scraped every service."""
+    """The system with its Prometheus, which has scraped every service."""
     binary = shutil.which("prometheus")
     if binary is None:
         pytest.skip("Prometheus is not installed (Debian and Ubuntu: the package prometheus)")
@@ -131,7 +131,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched
 
 
 def configured(system: System) -> Path:
-    """The settings of deploy/, with this system's addresses and in a hurry."""
+    """The settings of deploy/, with this system's addresses and short intervals."""
     settings = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
     settings["global"] = {"scrape_interval": f"{EVERY_S}s", "evaluation_interval": f"{EVERY_S}s"}
     settings["rule_files"] = [str(DEPLOY / "prometheus" / name) for name in settings["rule_files"]]
@@ -145,13 +145,13 @@ def configured(system: System) -> Path:
 
 
 def holding_out(watch: Watch) -> str:
-    """A shell line for a job that does not leave its first place before `tell`, whatever it is sent."""
+    """A shell line for a job whose first attempt ignores TERM and exits only after `let_finish`."""
     go_file = f"{watch.system.marks}/$BAILIFF_JOB_ID.go"
     return f'[ "$BAILIFF_ATTEMPT" = 1 ] || exec sleep 3600; trap : TERM; while [ ! -e {go_file} ]; do sleep 0.05; done; exit 1'
 
 
 async def urgent(watch: Watch, name: str, project: str) -> str:
-    """Submits an urgent job with the command; returns its victim."""
+    """Submit an urgent job with the command; returns its victim."""
     watch.system.command(
         POOL, "submit", "--name", name, "--gpus", "4", "--class", "inference", "--project", project, "--", "sh", "-c",
         watch.until_signalled(),
@@ -160,7 +160,7 @@ async def urgent(watch: Watch, name: str, project: str) -> str:
     def leaving() -> list[str]:
         return [job.id for job in watch.state.jobs.values() if job.eviction is not None and job.tasks[0].term_sent]
 
-    await watch.until(f"a victim has got TERM for {name}", lambda _: bool(leaving()))
+    await watch.until(f"the victim of {name} got TERM", lambda _: bool(leaving()))
     (victim,) = leaving()
     return victim
 
@@ -169,12 +169,12 @@ async def test_dashboards_alerts_and_traces_show_what_happened(watched: Watched)
     system, prometheus = watched.system, watched.prometheus
     async with system.watch(POOL) as watch:
 
-        async def shows(title: str, wanted: Series, target: int = 0) -> None:
+        async def shows(title: str, expected: Series, target: int = 0) -> None:
             async def shown() -> bool:
                 found = await prometheus.panel(title, target)
-                return found.keys() == wanted.keys() and all(round(found[key], 1) == value for key, value in wanted.items())
+                return found.keys() == expected.keys() and all(round(found[key], 1) == value for key, value in expected.items())
 
-            await watch.until_true(f"{title!r} shows {wanted}", shown)
+            await watch.until_true(f"{title!r} shows {expected}", shown)
 
         async def scraped() -> bool:
             targets = (await prometheus.get("targets"))["activeTargets"]
@@ -185,7 +185,7 @@ async def test_dashboards_alerts_and_traces_show_what_happened(watched: Watched)
         await shows("Preempted in the last hour", {(): 0})
         await shows("Thrash index, last day", {(): 0})
 
-        # The laboratory borrows unused quota. Then other projects reclaim it, and each victim uses its grace.
+        # The project lab borrows unused quota. Then other projects reclaim it, and each victim uses its grace.
         for name in ("train-1", "train-2"):
             await watch.submit(name, holding_out(watch), gpus=4, project="lab", grace_s=300)
         await watch.until_running("train-1", "train-2")
@@ -194,13 +194,13 @@ async def test_dashboards_alerts_and_traces_show_what_happened(watched: Watched)
         await shows("Open evictions", {(): 1})
         stages = await prometheus.panel("Open evictions, by stage")
         assert sum(stages.values()) == stages["term-sent",] == 1
-        watch.tell(reclaimed)
+        watch.let_finish(reclaimed)
         await watch.until_running("serve-1")
         preempted = await urgent(watch, "serve-2", "lab")
-        watch.tell(preempted)
+        watch.let_finish(preempted)
         await watch.until_running("serve-2")
 
-        # Nothing happens any more: what is shown is how it stands, and every eviction of the hour, also the first of its kind.
+        # The system is idle: panels show the present state and every eviction of the hour, also the first of its kind.
         await shows("GPUs in use", {(): 8})
         await shows("Allocation", {(POOL,): 1})
         await shows("Pending jobs", {(): 2})
@@ -221,9 +221,9 @@ async def test_dashboards_alerts_and_traces_show_what_happened(watched: Watched)
         await every_panel_answers(prometheus)
 
         for name in ("serve-1", "serve-2"):
-            watch.tell(name)
+            watch.let_finish(name)
         await watch.until_running(reclaimed, preempted)
-        await one_trace_from_request_to_return(watched, watch, "serve-1", reclaimed)
+        await one_trace_from_request_to_restart(watched, watch, "serve-1", reclaimed)
         await rules_are_evaluated_and_one_fires(watched, watch)
 
 
@@ -235,13 +235,13 @@ async def every_panel_answers(prometheus: Prometheus) -> None:
     assert silent <= NOTHING_TO_SHOW, silent - NOTHING_TO_SHOW
 
 
-async def one_trace_from_request_to_return(watched: Watched, watch: Watch, job: str, victim: str) -> None:
+async def one_trace_from_request_to_restart(watched: Watched, watch: Watch, job: str, victim: str) -> None:
     trace = tracing.trace_of(POOL, job)
 
     async def is_back() -> bool:
         return f"resume {victim}" in watched.collector.of(trace)
 
-    await watch.until_true("the victim's return is traced", is_back)
+    await watch.until_true("the victim's restart is traced", is_back)
     spans = watched.collector.of(trace)
     ids = {span.id for span in spans.values()}
     assert [name for name, span in spans.items() if span.parent not in ids] == [f"request {job}"]

@@ -1,4 +1,4 @@
-"""A simulated GPU that leaks, hangs and idles, on real Kafka, real services and real processes: it is never allocated dirty."""
+"""A simulated GPU that leaks, hangs and idles, with real Kafka, services and processes: it is never allocated dirty."""
 
 import json
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ NODE = "pool-a-0"
 
 @pytest.fixture
 def system(tmp_path: Path) -> Iterator[System]:
-    """One machine with one GPU, which is quarantined after 2 s without being seen free."""
+    """One machine with one GPU, which is quarantined if it is not free within 2 s."""
     env = {"BAILIFF_RELEASE_TIMEOUT_S": "2", "BAILIFF_DEVICE_POLL_S": "0.3"}
     system = System(tmp_path, env=env, pools={"pool-a": 1}, machine={"pool-a": {"gpus": "1xH100-80GB"}})
     system.start()
@@ -32,8 +32,8 @@ async def runs(pool: Watch, job: str) -> None:
     await pool.noted(job, 1)
 
 
-async def is_left(pool: Watch, job: str) -> None:
-    """Its owner wants it gone, and its processes are."""
+async def cancel_and_wait(pool: Watch, job: str) -> None:
+    """Cancel the job, and wait until its processes are gone."""
     await pool.cancel(job)
     await pool.record(TaskReleased, job=job)
 
@@ -41,10 +41,10 @@ async def is_left(pool: Watch, job: str) -> None:
 async def test_a_leaking_or_hanging_gpu_is_quarantined_and_an_idle_one_is_released(system: System) -> None:
     faults = str(system.folder / "state" / "node-agent" / "pool-a" / NODE / "faults.json")
     async with system.watch("pool-a") as pool:
-        # It leaks: quarantined, until a person says that it may be used as it is.
+        # It leaks memory: quarantined until an operator clears it.
         await runs(pool, "leaves")
         assert make_it_fail([faults, "0", f"leak={2 << 30}"]) == 0
-        await is_left(pool, "leaves")
+        await cancel_and_wait(pool, "leaves")
         dirty = await pool.record(DeviceQuarantined, node=NODE)
         assert (dirty.reason, dirty.job, dirty.reading.memory_used) == ("not-free", "leaves", 2 << 30)
         await pool.submit("next")
@@ -60,9 +60,9 @@ async def test_a_leaking_or_hanging_gpu_is_quarantined_and_an_idle_one_is_releas
         await pool.until_running("next")
         await pool.noted("next", 1)
 
-        # It hangs: its process stays on it until it is repaired; then the quarantine ends by itself.
+        # It hangs: the process stays on it until it is repaired; then the quarantine is cleared automatically.
         assert make_it_fail([faults, "0", "hang"]) == 0
-        await is_left(pool, "next")
+        await cancel_and_wait(pool, "next")
         await pool.until("it is quarantined again", lambda _: len(pool.facts(DeviceQuarantined, node=NODE)) == 2)
         await pool.submit("third")
         await pool.until("it waits", lambda state: "third" in state.jobs)
@@ -71,7 +71,7 @@ async def test_a_leaking_or_hanging_gpu_is_quarantined_and_an_idle_one_is_releas
         await pool.until_running("third")
         assert pool.facts(DeviceCleared, node=NODE)[-1].requested_by is None
 
-        # It does nothing for a minute, which is when the agent says so: the policy has the job paused.
+        # It is idle for a minute; the agent reports that, and by policy the job is paused.
         await pool.apply(POLICY.model_copy(update={"idle": policy(idle={"after": "2s", "action": "pause"}).idle}))
         assert (await pool.record(JobIdle, job="third", within_s=180)).action == "pause"
         await pool.until("it is paused", lambda state: state.jobs["third"].phase == "paused")

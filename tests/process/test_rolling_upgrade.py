@@ -1,7 +1,7 @@
-"""The previous release's code is replaced by the present one, service after service, under jobs in every stage.
+"""The previous release's code is replaced by the present one, service by service, with jobs in every stage.
 
-Which release that is stands in the file `previous_release`: a tag, or a commit while there is none. Its code comes from
-this clone's git and runs in processes of its own, with the present virtual environment.
+The file `previous_release` has that release: a tag, or a commit if there is no tag. Its code comes from this clone's git
+and runs in separate processes, with the present virtual environment.
 """
 
 import json
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
 WHICH = Path(__file__).with_name("previous_release")
-CONTROL = ("victim-selection", "eviction-executor", "admission")  # the order that docs/how-to/upgrade.md gives
+CONTROL = ("victim-selection", "eviction-executor", "admission")  # the order of docs/how-to/upgrade.md
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class Release:
 
     @property
     def environment(self) -> dict[str, str]:
-        """With this, Python imports the release's packages and no others."""
+        """Environment with which Python imports only this release's packages."""
         packages = sorted(path.parent for path in self.folder.glob("*/*/pyproject.toml"))
         return {"PYTHONPATH": os.pathsep.join(map(str, packages))}
 
 
 @pytest.fixture(scope="module")
 def previous(tmp_path_factory: pytest.TempPathFactory) -> Release:
-    """The previous release, out of git. Skips where this clone does not hold it, and never fetches."""
+    """The previous release from git. Skips if this clone does not have it; never fetches."""
     name, folder = WHICH.read_text().strip(), tmp_path_factory.mktemp("previous")
     archive = folder / "release.tar"
     command = ["git", "archive", f"--output={archive}", name, "libs", "services", "deploy"]
@@ -57,14 +57,14 @@ def previous(tmp_path_factory: pytest.TempPathFactory) -> Release:
 
 
 class Upgrade:
-    """One pool on one machine of eight GPUs, begun by the previous release."""
+    """One pool on one machine of eight GPUs, started by the previous release."""
 
     def __init__(self, folder: Path, previous: Release) -> None:
         self.previous = previous
         self.system = System(folder, pools={"pool-a": 1}, env={"BAILIFF_DIGEST_EVERY": "10"})
 
     def start_previous(self) -> None:
-        """Everything with the code of the previous release, and with its first policy."""
+        """Start everything with the code of the previous release and its first policy."""
         self.system.start_kafka()
         (self.system.folder / "policy.yaml").write_text((self.previous.folder / "deploy" / "policy.yaml").read_text())
         for name in self.system.services:
@@ -72,7 +72,7 @@ class Upgrade:
         self.system.wait_ready()
 
     def replace(self, name: str) -> None:
-        """Stop the service as a supervisor would, and start it with the present code."""
+        """Stop the service as a service manager does, and start it with the present code."""
         ended = self.system.stack.processes.stop(name)
         assert ended.code == 0, ended
         self.system.start_service(name)
@@ -99,29 +99,29 @@ async def test_jobs_keep_running_during_a_rolling_upgrade(upgrade: Upgrade, agen
         await watch.submit("cheap", watch.until_signalled(), gpus=1)
         await watch.until_running("lasting", "leaving", "cheap")
         await watch.submit("urgent", watch.until_signalled(), gpus=4, kind="inference")
-        await watch.until("leaving has got TERM", lambda pool: any(task.term_sent for task in pool.jobs["leaving"].tasks))
+        await watch.until("the victim got TERM", lambda pool: any(task.term_sent for task in pool.jobs["leaving"].tasks))
         await watch.submit("waiting", watch.until_signalled(), gpus=6)
         await watch.until("it waits", lambda pool: "waiting" in pool.queue)
-        assert watch.facts(StateDigest), "the previous release has left snapshots of its own schema"
+        assert watch.facts(StateDigest), "the previous release wrote snapshots in its own schema"
 
         for name in steps:
             upgrade.replace(name)
-            await watch.submit(f"with-new-{name}", "true", gpus=0)  # decided, started and ended by this mixture
+            await watch.submit(f"with-new-{name}", "true", gpus=0)  # decided, started and ended by this mixture of releases
             await watch.until_ended(f"with-new-{name}")
             assert watch.running("lasting")
             assert watch.job("leaving").eviction is not None
             assert watch.job("waiting").phase == "pending"
-            if name == "victim-selection":  # no preemption until admission decides by the same logic, and one then
+            if name == "victim-selection":  # preemption is possible only once admission uses the same logic
                 await watch.submit("urgent-too", watch.until_signalled(), gpus=2, kind="inference")
                 await watch.record(InputRejected, code="logic-mismatch")
                 assert watch.running("cheap")
-        await watch.until("cheap was stopped for it", lambda pool: pool.jobs["cheap"].evictions == 1)
+        await watch.until("cheap is evicted for it", lambda pool: pool.jobs["cheap"].evictions == 1)
 
-        watch.tell("leaving")  # told by one release, gone under the next
+        watch.let_finish("leaving")  # notified by the previous release, exits under the present one
         await watch.until_running("urgent", "urgent-too")
         jobs = ("lasting", "leaving", "cheap", "urgent", "urgent-too", "waiting")
         for name in jobs:
-            watch.tell(name)
+            watch.let_finish(name)
         for name in jobs:
             await watch.until_ended(name)
         watch.assert_started_once(*jobs)
@@ -138,10 +138,10 @@ async def both_engines_agree(watch: Watch, system: System) -> None:
     assert logics == sorted(logics)
     assert logics[0] < logics[-1] == LOGIC
     kept = {engine["digest"]: Path(engine["path"]) for engine in bailiff(system, "engine", "list")["engines"]}
-    assert kept.keys() == {began[0].record.data.digest, began[-1].record.data.digest}, "each admission has kept its own"
+    assert kept.keys() == {began[0].record.data.digest, began[-1].record.data.digest}, "each admission has stored its own engine"
     kept[began[0].record.data.digest].unlink()
     without = bailiff(system, "audit", "replay", code=ExitCode.ENGINE_MISSING)
-    assert without["cycles_of_other_engines"] == replayed.skipped_cycles + 1  # the log's very first
+    assert without["cycles_of_other_engines"] == replayed.skipped_cycles + 1  # the log's first cycle
     bailiff(system, "engine", "keep", "--git", WHICH.read_text().strip(), str(ROOT), "--digest", began[0].record.data.digest)
     found = bailiff(system, "audit", "replay")
     assert found["ok"], found
@@ -150,7 +150,7 @@ async def both_engines_agree(watch: Watch, system: System) -> None:
 
 
 def bailiff(system: System, *arguments: str, code: ExitCode = ExitCode.DONE) -> dict[str, Any]:
-    """What the present command says about this system."""
+    """The JSON output of the present command for this system."""
     settings = system.stack.environment("operator", 0)
     command = [sys.executable, "-m", "bailiff", *arguments, "-o", "json"]
     done = subprocess.run(command, env={**os.environ, **settings}, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""The roll-up as a process on a real Kafka: `kill -9` under load, two replicas, two pools; and the counts are exact."""
+"""The roll-up as a process on a real Kafka: exact counts after `kill -9` under load, with two replicas and two pools."""
 
 import asyncio
 import random
@@ -28,7 +28,7 @@ from bailiff_service import tracing
 POOLS = ("pool-a", "pool-b")
 TRACED = "pool-t"
 REPLICAS = (ROLLUP, f"{ROLLUP}-2")
-LOOKS = 300
+SAMPLES = 300
 Metrics = dict[str, float]
 ENV = {
     "BAILIFF_KAFKA__SESSION_TIMEOUT_MS": "4000",
@@ -39,21 +39,21 @@ ENV = {
 
 @dataclass
 class Counting:
-    """A Kafka with two pools' logs, which only the test writes, and the replicas that count them."""
+    """A Kafka with the logs of two pools, written by the test, and the roll-up replicas."""
 
     stack: Stack
     collector: Collector
     logs: dict[str, list[Wire]]
     written: dict[str, int] = field(default_factory=lambda: dict.fromkeys(POOLS, 0))
-    looked: dict[str, list[int]] = field(
+    samples: dict[str, list[int]] = field(
         default_factory=lambda: {pool: [] for pool in POOLS}
-    )  # how busy a GPU was seen, each 15 s
+    )  # samples of GPU utilization, each for 15 s
 
     def start(self, process: str) -> None:
         self.stack.start_service(ROLLUP, replica=process.removeprefix(ROLLUP))
 
     async def feed(self, upto: float) -> None:
-        """Append so much of both logs, with a record now and then that lost its place: it must not count."""
+        """Append this share of both logs, with some orphan records, which must not count."""
         bus = KafkaBus(self.stack.kafka.bootstrap)
         producer = await bus.producer()
         try:
@@ -61,30 +61,30 @@ class Counting:
                 log, begin = self.logs[pool], self.written[pool]
                 end = self.written[pool] = round(len(log) * upto)
                 wires = [wire for at in range(begin, end) for wire in ([log[at], log[at // 2]] if at % 200 == 0 else [log[at]])]
-                parcels = [(pool.encode(), wire.headers, wire.value) for wire in wires]
-                for batch in await producer.send_many(topics.AUDIT.name, parcels, partition=partition):
+                messages = [(pool.encode(), wire.headers, wire.value) for wire in wires]
+                for batch in await producer.send_many(topics.AUDIT.name, messages, partition=partition):
                     await batch.first
-                await self._measure(producer, pool, round(LOOKS * upto))
+                await self._measure(producer, pool, round(SAMPLES * upto))
         finally:
             await producer.close()
             await bus.close()
 
     async def _measure(self, producer: Producer, pool: str, upto: int) -> None:
-        """As many looks at a GPU as there are to be by now."""
-        looked, parcels = self.looked[pool], []
-        for number in range(len(looked), upto):
-            looked.append(7 * number % 101)
+        """Send telemetry samples up to this number."""
+        samples, messages = self.samples[pool], []
+        for number in range(len(samples), upto):
+            samples.append(7 * number % 101)
             gpu = DeviceTelemetry(
-                device="GPU-0", jobs=("train-0-a",), busy_percent=looked[-1], memory_used=number << 20, memory_bytes=80 << 30
+                device="GPU-0", jobs=("train-0-a",), busy_percent=samples[-1], memory_used=number << 20, memory_bytes=80 << 30
             )
-            look = NodeTelemetry(node="n1", interval_ms=15_000, devices=(gpu,))
-            headers, value = wrap(look, source="/n1", id=f"{number}", pool=pool, time_us=time.time_ns() // 1_000)
-            parcels.append((pool.encode(), headers, value))
-        for batch in await producer.send_many(topics.TELEMETRY.name, parcels) if parcels else ():
+            sample = NodeTelemetry(node="n1", interval_ms=15_000, devices=(gpu,))
+            headers, value = wrap(sample, source="/n1", id=f"{number}", pool=pool, time_us=time.time_ns() // 1_000)
+            messages.append((pool.encode(), headers, value))
+        for batch in await producer.send_many(topics.TELEMETRY.name, messages) if messages else ():
             await batch.first
 
     def metrics(self) -> Metrics:
-        """All series of all replicas that run, by name and labels. Of a pool only one replica tells."""
+        """All series of all running replicas, by name and labels. Only one replica exports a pool."""
         found: Metrics = {}
         for process in self.stack.processes.running():
             if process in REPLICAS:
@@ -97,7 +97,7 @@ class Counting:
         return found
 
     def counted(self, pool: str) -> float:
-        """Jobs of the pool that were counted so far."""
+        """Number of the pool's jobs counted so far."""
         return jobs_of(pool, self.metrics())
 
     async def until(self, what: str, condition: Callable[[], bool]) -> None:
@@ -110,7 +110,7 @@ class Counting:
             raise AssertionError(f"not so: {what}; {self.metrics()}") from None
 
     async def until_counted(self) -> Metrics:
-        """Waits until every written record is counted; returns the metrics then, as a pool may change its owner later."""
+        """Wait until every written record is counted; returns the metrics at that time, as a pool may change its owner later."""
         jobs = {pool: len(recount(self.logs[pool][: self.written[pool]]).submitted) for pool in POOLS}
         found: Metrics = {}
 
@@ -119,21 +119,21 @@ class Counting:
             found = self.metrics()
             return all(jobs_of(pool, found) == jobs[pool] and self._measured(pool, found) for pool in POOLS)
 
-        await self.until(f"{jobs} jobs and what was measured are counted", all_counted)
+        await self.until(f"{jobs} jobs and all samples are counted", all_counted)
         return found
 
     def _measured(self, pool: str, found: Metrics) -> bool:
-        """Whether every look was counted, and once."""
-        looked, of = self.looked[pool], f'{{pool="{pool}",project=""}}'
-        if found.get(f"bailiff_gpu_seconds_measured_total{of}", 0) != 15 * len(looked):
+        """Whether every sample was counted exactly once."""
+        samples, of = self.samples[pool], f'{{pool="{pool}",project=""}}'
+        if found.get(f"bailiff_gpu_seconds_measured_total{of}", 0) != 15 * len(samples):
             return False
-        assert found[f"bailiff_gpu_seconds_busy_total{of}"] == pytest.approx(15 * sum(looked) / 100)
-        used = sum(number << 20 for number in range(len(looked)))
+        assert found[f"bailiff_gpu_seconds_busy_total{of}"] == pytest.approx(15 * sum(samples) / 100)
+        used = sum(number << 20 for number in range(len(samples)))
         assert found[f"bailiff_gpu_memory_used_byte_seconds_total{of}"] == pytest.approx(15 * used)
         return True
 
     async def windows(self) -> dict[tuple[str, str, int, int], RollupWindow]:
-        """Returns every published window; duplicates must be equal."""
+        """Every published window; duplicates must be equal."""
         bus = KafkaBus(self.stack.kafka.bootstrap)
         try:
             spans = await bus.spans(topics.ROLLUPS.name)
@@ -156,7 +156,7 @@ class Counting:
 
 @pytest.fixture(scope="module")
 def counting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Counting]:
-    """One replica, ready, on logs that have just begun."""
+    """One ready replica on new logs."""
     folder: Path = tmp_path_factory.mktemp("rollup")
     with collecting() as collector:
         env = {**ENV, "BAILIFF_OTLP_ENDPOINT": collector.address}
@@ -180,7 +180,7 @@ def _counting(stack: Stack, collector: Collector) -> Iterator[Counting]:
 async def test_a_preemption_is_one_trace_from_the_request_to_the_victims_return(
     counting: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where who sends it is killed between its beginning and its end."""
+    """Also if the sender is killed between start and end of the trace."""
     stack, collector = counting.stack, counting.collector
     bus = KafkaBus(stack.kafka.bootstrap)
     producer = await bus.producer()
@@ -189,15 +189,15 @@ async def test_a_preemption_is_one_trace_from_the_request_to_the_victims_return(
 
     async def append() -> None:
         nonlocal written
-        parcels = [(TRACED.encode(), wire.headers, wire.value) for wire in story.wires[written:]]
-        for batch in await producer.send_many(topics.AUDIT.name, parcels, partition=len(POOLS)):
+        messages = [(TRACED.encode(), wire.headers, wire.value) for wire in story.wires[written:]]
+        for batch in await producer.send_many(topics.AUDIT.name, messages, partition=len(POOLS)):
             await batch.first
         written = len(story.wires)
 
     try:
         monkeypatch.setattr(tracing, "_endpoint", collector.address)
         async with Client(KafkaBus(stack.kafka.bootstrap), source="laptop", actor="u-1") as client:
-            for job in ("train-1", "urgent"):  # the story's records name these messages as their cause
+            for job in ("train-1", "urgent"):  # the records have these messages as their cause
                 demand = JobDemand(job=job, tasks=(TaskGroup(gpu_milli=8_000),))
                 await client.request(TRACED, SubmitJob(demand=demand, spec=JobSpec(command=("true",))))
         story.node("n1", gpus=8)
@@ -219,7 +219,7 @@ async def test_a_preemption_is_one_trace_from_the_request_to_the_victims_return(
         story.started("train-1", after=SECOND)
         await append()
         counting.start(ROLLUP)
-        await counting.until("the return is traced", lambda: "resume train-1" in collector.of(trace))
+        await counting.until("the restart is traced", lambda: "resume train-1" in collector.of(trace))
     finally:
         await producer.close()
         await bus.close()
@@ -270,12 +270,12 @@ def assert_exact(metrics: Metrics, truth: Recount, pool: str) -> None:
 async def test_killed_under_load_it_counts_every_record_once(counting: Counting, kills: int) -> None:
     chance = random.Random(kills)
     if REPLICAS[1] not in counting.stack.processes.running():
-        counting.start(REPLICAS[1])  # it joins, and gets some of the pools
+        counting.start(REPLICAS[1])  # it joins, and some pools are assigned to it
     for kill in range(kills):
         process = chance.choice(REPLICAS)
         before, had = {pool: counting.counted(pool) for pool in POOLS}, dict(counting.written)
         await counting.feed(min(1.0, max(counting.written["pool-a"] / len(counting.logs["pool-a"]), (kill + 1) / (kills + 1))))
-        if kill % 2 and counting.written != had:  # the fifty come after the five where both are run
+        if kill % 2 and counting.written != had:  # a second run on this fixture appends nothing
             await counting.until("it counts", lambda before=before: any(counting.counted(p) > before[p] for p in POOLS))  # type: ignore[misc]
         counting.stack.processes.kill9(process)
         counting.start(process)
@@ -285,7 +285,7 @@ async def test_killed_under_load_it_counts_every_record_once(counting: Counting,
         assert_exact(metrics, recount(counting.logs[pool]), pool)
 
 
-async def test_what_was_published_is_what_the_log_says(counting: Counting) -> None:
+async def test_published_windows_match_the_log(counting: Counting) -> None:
     await counting.feed(1.0)
     await counting.until_counted()
     windows = await counting.windows()

@@ -1,7 +1,7 @@
-"""SIGSTOP to admission or the executor for longer than the takeover, then SIGCONT, at each stage of a preemption.
+"""SIGSTOP to admission or the executor until another replica has taken over, then SIGCONT, at each stage of a preemption.
 
-Another replica finishes the story; the one that wakes believes for a moment that it is still its own. Nothing that it
-sends then may have an effect.
+The other replica completes the preemption. The resumed one still assumes for a moment that it owns the pool; its messages
+must have no effect.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ def _stopped_systems(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Calla
 
 @pytest.fixture
 def stopped(_stopped_systems: Callable[[], System]) -> System:
-    """A system whose log will hold orphans."""
+    """A system whose log will contain orphans."""
     return _stopped_systems()
 
 
@@ -39,10 +39,10 @@ async def test_a_service_resumed_after_the_takeover_has_no_effect_at_any_stage(s
     async with stopped.watch("pool-a") as pool:
         pool.keep(*TRAINING)
         story = await begin(pool)
-        await until_shown(pool, STAGES[stage], story, when_running=lambda: pool.tell(story.urgent))
+        await until_shown(pool, STAGES[stage], story, when_running=lambda: pool.let_finish(story.urgent))
         stopped.signal(service, signal.SIGSTOP)
         other = stopped.stack.start_service(service, replica=f"-{next(_replicas)}")
-        await pool.until("the other one has taken over", lambda _: '"partitions": [0, 1]' in stopped.log_of(other))
+        await pool.until("the other replica has taken over", lambda _: '"partitions": [0, 1]' in stopped.log_of(other))
         stopped.signal(service, signal.SIGCONT)
         await ends_well(pool, story)
         await asyncio.to_thread(stopped.stack.processes.wait_ready, service, other)

@@ -1,65 +1,67 @@
 """Jobs with different reactions to a notice: each has its documented outcome, and the urgent job gets clean GPUs in time."""
 
 import pytest
-from tests.survival import BEFORE, ENOUGH_S, LATE, NOTICED, SHORT_S, Stage, Table, story
+from tests.survival import BEFORE, ENOUGH_S, LATE, NOTICED, SHORT_S, Expected, Stage, story
 from tests.survivor import FAILS
 
 from bailiff_core.records.facts import TaskReleased
 
-TERM_AT_ONCE = (*NOTICED, "term_sent")  # who has never said that it listens is not waited for
+TERM_AT_ONCE = (*NOTICED, "term_sent")  # a job that has not sent `hello` gets TERM at once
 
-# What each behaviour of tests/survivor.py is to come to, and the grace that it has, s.
-TABLE: dict[str, tuple[float, Table]] = {
-    "Trains": (ENOUGH_S, Table("preempted")),
+# Expected outcome of each behaviour of tests/survivor.py, and its grace, s.
+OUTCOMES: dict[str, tuple[float, Expected]] = {
+    "Trains": (ENOUGH_S, Expected("preempted")),
     "NeverAcknowledges": (
         SHORT_S,
-        Table("preempted-unclean", (*NOTICED, *LATE), stuck_in="noticed", codes=(-9,), goes_back_to=BEFORE),
+        Expected("preempted-unclean", (*NOTICED, *LATE), stuck_in="noticed", codes=(-9,), resumes_at=BEFORE),
     ),
     "AcknowledgesAndHangs": (
         SHORT_S,
-        Table("preempted", (*NOTICED, "acknowledged", *LATE), stuck_in="acknowledged", codes=(-9,), goes_back_to=BEFORE),
+        Expected("preempted", (*NOTICED, "acknowledged", *LATE), stuck_in="acknowledged", codes=(-9,), resumes_at=BEFORE),
     ),
     "AcknowledgesAndFails": (
         ENOUGH_S,
-        Table("preempted", (*NOTICED, "acknowledged"), codes=(FAILS,), goes_back_to=BEFORE),
+        Expected("preempted", (*NOTICED, "acknowledged"), codes=(FAILS,), resumes_at=BEFORE),
     ),
     "AcknowledgesAndFinishes": (
         ENOUGH_S,
-        Table("preempted", (*NOTICED, "acknowledged"), codes=(0,), goes_back_to=BEFORE),
+        Expected("preempted", (*NOTICED, "acknowledged"), codes=(0,), resumes_at=BEFORE),
     ),
     "SavesForTooLong": (
         SHORT_S,
-        Table(
+        Expected(
             "preempted", (*NOTICED, "acknowledged", "checkpoint_started", *LATE), stuck_in="checkpoint_started", codes=(-9,),
-            goes_back_to=BEFORE,
+            resumes_at=BEFORE,
         ),
     ),
-    "ForksAway": (ENOUGH_S, Table("preempted", reason="1 processes that outlived it were killed")),
-    "KnowsNothing": (
+    "ForksAway": (ENOUGH_S, Expected("preempted", reason="1 processes that outlived it were killed")),
+    "PlainScript": (
         ENOUGH_S,
-        Table("preempted-unclean", TERM_AT_ONCE, codes=(-15,), goes_back_to=BEFORE, says=False),
+        Expected("preempted-unclean", TERM_AT_ONCE, codes=(-15,), resumes_at=BEFORE, reports_resume=False),
     ),
-    "CatchesTerm": (ENOUGH_S, Table("preempted-unclean", TERM_AT_ONCE, codes=(143,), says=False)),
-    "CatchesTermAndStays": (
+    "CatchesTerm": (ENOUGH_S, Expected("preempted-unclean", TERM_AT_ONCE, codes=(143,), reports_resume=False)),
+    "CatchesTermAndHangs": (
         SHORT_S,
-        Table("preempted-unclean", (*NOTICED, *LATE), stuck_in="noticed", codes=(-9,), goes_back_to=BEFORE, says=False),
+        Expected(
+            "preempted-unclean", (*NOTICED, *LATE), stuck_in="noticed", codes=(-9,), resumes_at=BEFORE, reports_resume=False,
+        ),
     ),
-    "CatchesTermAndYields": (ENOUGH_S, Table("preempted", TERM_AT_ONCE, says=False)),
+    "CatchesTermAndYields": (ENOUGH_S, Expected("preempted", TERM_AT_ONCE, reports_resume=False)),
     "CatchesTermAndFails": (
         ENOUGH_S,
-        Table("failed", TERM_AT_ONCE, codes=(FAILS,), goes_back_to=BEFORE, says=False),
+        Expected("failed", TERM_AT_ONCE, codes=(FAILS,), resumes_at=BEFORE, reports_resume=False),
     ),
-    "CatchesTermAndFinishes": (ENOUGH_S, Table("finished", TERM_AT_ONCE, codes=(0,), says=False)),
+    "CatchesTermAndFinishes": (ENOUGH_S, Expected("finished", TERM_AT_ONCE, codes=(0,), reports_resume=False)),
 }  # fmt: skip
 SAMPLE = {"NeverAcknowledges", "ForksAway"}
 
 
-@pytest.mark.parametrize("behaviour", [pytest.param(name, marks=() if name in SAMPLE else pytest.mark.long) for name in TABLE])
+@pytest.mark.parametrize("behaviour", [pytest.param(name, marks=() if name in SAMPLE else pytest.mark.long) for name in OUTCOMES])
 async def test_each_behaviour_has_its_documented_outcome(stage: Stage, behaviour: str) -> None:
-    grace_s, table = TABLE[behaviour]
+    grace_s, expected = OUTCOMES[behaviour]
     async with story(stage) as run:
-        await run.victim_stands(behaviour, grace_s=grace_s)
-        await run.urgent_comes()
-        await run.ends_well(table)
+        await run.start_victim(behaviour, grace_s=grace_s)
+        await run.submit_urgent()
+        await run.check_urgent_and_victim(expected)
         [released] = run.facts(TaskReleased, attempt=1)
-        assert {reading.memory_used > 0 for reading in released.before} == {True}, "while it ran it had the GPUs"
+        assert {reading.memory_used > 0 for reading in released.before} == {True}, "its GPU memory was not in use while it ran"

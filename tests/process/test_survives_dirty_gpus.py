@@ -1,10 +1,10 @@
-"""GPUs that are not free after their task: they are not allocated before they were seen free, whichever process dies."""
+"""GPUs that are not free after their task are not allocated before they are seen free, whichever process is killed."""
 
 import asyncio
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.survival import GPUS, MACHINE, POOL, SAVES_AND_LEAVES, Stage, story
+from tests.survival import GPUS, MACHINE, POOL, SAVES_AND_YIELDS, Stage, story
 from tests.system import System, systems
 
 from bailiff_core.records.decisions import JobPlaced, JobStarting
@@ -22,7 +22,7 @@ def _impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[]
 
 @pytest.fixture
 def impatient(_impatient: Callable[[], System]) -> Stage:
-    """A machine that looks for a second whether a GPU is free."""
+    """A machine that quarantines a GPU which is not free within a second."""
     found = _impatient()
     assert isinstance(found, Stage)
     return found
@@ -33,9 +33,9 @@ def impatient(_impatient: Callable[[], System]) -> Stage:
 async def test_dirty_gpus_are_quarantined_and_not_allocated(impatient: Stage, killed: tuple[str, ...]) -> None:
     stage = impatient
     async with story(stage) as run:
-        await run.victim_stands()
+        await run.start_victim()
         stage.leak(LEAK)
-        await run.urgent_comes()
+        await run.submit_urgent()
         await run.watch.until("both are quarantined", lambda _: len(run.watch.facts(DeviceQuarantined, job=run.victim)) == GPUS)
         await run.watch.record(TaskReleased, job=run.victim)
         stage.kill_and_restart(*killed)
@@ -45,7 +45,7 @@ async def test_dirty_gpus_are_quarantined_and_not_allocated(impatient: Stage, ki
         began = run.watch.state.seq
         (stage.marks / f"{run.urgent}.go").touch()
         await run.watch.until_ended(run.urgent)
-        await run.comes_back(SAVES_AND_LEAVES)
+        await run.check_victim(SAVES_AND_YIELDS)
         cleared = run.seqs(DeviceCleared)
         given = run.seqs(JobPlaced, lambda data: data.job == run.urgent and not data.reserved)
         given += run.seqs(JobStarting, lambda data: data.job == run.urgent)

@@ -1,7 +1,7 @@
 """A disk that is full when the victim saves, and a checkpoint that is damaged when it resumes.
 
-The small file system is a tmpfs, which only root may mount; where that is not permitted the limit on the size of a file
-(`RLIMIT_FSIZE`), which is always played, stands for it.
+The small file system is a tmpfs, which only root may mount; where that is not permitted, the limit on the file size
+(`RLIMIT_FSIZE`), which is always tested, replaces it.
 """
 
 import contextlib
@@ -10,20 +10,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.survival import BEFORE, ENOUGH_S, LAST, NOTICED, SAVED, SHORT_S, Stage, Table, story
+from tests.survival import BEFORE, ENOUGH_S, LAST, NOTICED, SAVED, SHORT_S, Expected, Stage, story
 
 STARTED = (*NOTICED, "acknowledged", "checkpoint_started")
-GIVES_UP = Table("preempted", STARTED, codes=(1,), goes_back_to=BEFORE)
-GOES_ON = Table("preempted", (*STARTED, "yielding"), may=("term_sent",), stuck_in="checkpoint_started", goes_back_to=BEFORE)
+GIVES_UP = Expected("preempted", STARTED, codes=(1,), resumes_at=BEFORE)
+GOES_ON = Expected("preempted", (*STARTED, "yielding"), optional=("term_sent",), stuck_in="checkpoint_started", resumes_at=BEFORE)
 
 
 @contextlib.contextmanager
 def small_disk(folder: Path) -> Iterator[None]:
-    """A file system of 256 KiB at this folder: it takes small checkpoints, and no large one."""
+    """Mount a file system of 256 KiB at this folder: small checkpoints fit, a large one does not."""
     folder.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)], capture_output=True, check=False)
     if mounted.returncode:
-        pytest.skip(f"no small file system may be mounted here: {mounted.stderr.decode().strip()}")
+        pytest.skip(f"no permission to mount a small file system: {mounted.stderr.decode().strip()}")
     try:
         yield
     finally:
@@ -31,28 +31,28 @@ def small_disk(folder: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "grace_s", "table"),
+    ("behaviour", "grace_s", "expected"),
     [
         pytest.param("FillsTheDisk", ENOUGH_S, GIVES_UP),
-        pytest.param("FillsTheDiskAndGoesOn", SHORT_S, GOES_ON, marks=pytest.mark.long),
+        pytest.param("FillsTheDiskAndContinues", SHORT_S, GOES_ON, marks=pytest.mark.long),
     ],
 )
-async def test_the_disk_is_full_while_it_saves(stage: Stage, behaviour: str, grace_s: float, table: Table) -> None:
+async def test_the_disk_is_full_while_it_saves(stage: Stage, behaviour: str, grace_s: float, expected: Expected) -> None:
     async with story(stage) as faulty_run:
         with small_disk(faulty_run.checkpoints):
-            await faulty_run.victim_stands(behaviour, grace_s=grace_s)
-            await faulty_run.urgent_comes()
-            await faulty_run.has_left()
+            await faulty_run.start_victim(behaviour, grace_s=grace_s)
+            await faulty_run.submit_urgent()
+            await faulty_run.wait_preempted()
             assert not [*faulty_run.checkpoints.rglob(".tmp-step*")], "a checkpoint that could not be saved leaves no files"
-            await faulty_run.ends_well(table)
+            await faulty_run.check_urgent_and_victim(expected)
 
 
 @pytest.mark.long
 async def test_the_file_size_limit_is_exceeded(stage: Stage) -> None:
     async with story(stage) as faulty_run:
-        await faulty_run.victim_stands("MayWriteNoLargeFiles")
-        await faulty_run.urgent_comes()
-        await faulty_run.ends_well(GIVES_UP)
+        await faulty_run.start_victim("LimitedFileSize")
+        await faulty_run.submit_urgent()
+        await faulty_run.check_urgent_and_victim(GIVES_UP)
 
 
 def flip_a_bit(checkpoint: Path) -> None:
@@ -74,11 +74,11 @@ def lose_its_manifest(checkpoint: Path) -> None:
     "damage",
     [flip_a_bit, pytest.param(cut_it_short, marks=pytest.mark.long), pytest.param(lose_its_manifest, marks=pytest.mark.long)],
 )
-async def test_the_newest_checkpoint_is_damaged_when_it_comes_back(stage: Stage, damage: Callable[[Path], None]) -> None:
-    """It resumes from the one before, and the record shows that."""
+async def test_the_newest_checkpoint_is_damaged_when_it_resumes(stage: Stage, damage: Callable[[Path], None]) -> None:
+    """It resumes from the previous checkpoint, and the record shows that."""
     async with story(stage) as faulty_run:
-        await faulty_run.victim_stands()
-        await faulty_run.urgent_comes()
-        await faulty_run.has_left()
+        await faulty_run.start_victim()
+        await faulty_run.submit_urgent()
+        await faulty_run.wait_preempted()
         damage(faulty_run.checkpoints / "attempt-0001" / f"step-{LAST:08}")
-        await faulty_run.ends_well(Table("preempted", SAVED, goes_back_to=BEFORE, skipped_checkpoints=1))
+        await faulty_run.check_urgent_and_victim(Expected("preempted", SAVED, resumes_at=BEFORE, skipped_checkpoints=1))

@@ -1,32 +1,32 @@
-"""Kafka away in the grace of an eviction: the agent continues by itself, keeps the deadlines, and reports everything later."""
+"""Kafka is unavailable during the grace of an eviction: the agent enforces the deadlines and reports everything later."""
 
 import asyncio
 
 import pytest
-from tests.survival import BEFORE, ENOUGH_S, LATE, NOTICED, POOL, SAVES_AND_LEAVES, SHORT_S, Stage, Story, Table
+from tests.survival import BEFORE, ENOUGH_S, LATE, NOTICED, POOL, SAVES_AND_YIELDS, SHORT_S, Expected, Stage, Story
 
-TOO_LATE = Table("preempted-unclean", (*NOTICED, *LATE), stuck_in="noticed", codes=(-9,), goes_back_to=BEFORE)
+TOO_LATE = Expected("preempted-unclean", (*NOTICED, *LATE), stuck_in="noticed", codes=(-9,), resumes_at=BEFORE)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("how", ["stands still", "is killed"])
+@pytest.mark.parametrize("how", ["paused", "killed"])
 @pytest.mark.parametrize(
-    ("behaviour", "grace_s", "table"),
-    [("WaitsBeforeSaving", ENOUGH_S, SAVES_AND_LEAVES), ("NeverAcknowledges", SHORT_S, TOO_LATE)],
+    ("behaviour", "grace_s", "expected"),
+    [("WaitsBeforeSaving", ENOUGH_S, SAVES_AND_YIELDS), ("NeverAcknowledges", SHORT_S, TOO_LATE)],
 )
-async def test_kafka_is_away_in_the_grace(stage: Stage, how: str, behaviour: str, grace_s: float, table: Table) -> None:
+async def test_kafka_is_away_in_the_grace(stage: Stage, how: str, behaviour: str, grace_s: float, expected: Expected) -> None:
     kafka = stage.stack.kafka
     async with stage.watch(POOL) as pool:
-        run = Story(pool, stage.judge)
+        run = Story(pool, stage.checker)
         pool.keep(run.victim, run.urgent)
-        await run.victim_stands(behaviour, grace_s=grace_s)
-        await run.urgent_comes()
-        await run.reaches("acknowledged" if table is SAVES_AND_LEAVES else "noticed")
-    await asyncio.to_thread(kafka.pause if how == "stands still" else kafka.kill)
-    run.goes_on()
-    await run.processes_are_gone()
-    await asyncio.to_thread(kafka.resume if how == "stands still" else kafka.start)
+        await run.start_victim(behaviour, grace_s=grace_s)
+        await run.submit_urgent()
+        await run.wait_for_stage("acknowledged" if expected is SAVES_AND_YIELDS else "noticed")
+    await asyncio.to_thread(kafka.pause if how == "paused" else kafka.kill)
+    run.continue_victim()
+    await run.wait_processes_gone()
+    await asyncio.to_thread(kafka.resume if how == "paused" else kafka.start)
     async with stage.watch(POOL) as pool:
         run.watch = pool
-        await run.ends_well(table)
+        await run.check_urgent_and_victim(expected)

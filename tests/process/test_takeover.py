@@ -1,4 +1,4 @@
-"""Two replicas of every control service share four pools; when one of a service dies, or of each, the others take over."""
+"""Two replicas of every control service share four pools; when one of a service is killed, or of each, the others take over."""
 
 import asyncio
 import json
@@ -59,7 +59,7 @@ async def test_the_other_replicas_take_the_pools_over(pairs: System, deaths: Seq
 
 
 async def taken_over(system: System, pool: Watch, dead: Sequence[str]) -> float:
-    """Kill these replicas; how many seconds later the other ones knew that every pool is their own."""
+    """Kill these replicas; seconds until every pool is assigned to the other ones."""
     others = [f"{name}-b" for name in dead]
     began = time.monotonic()
     system.kill(*dead)
@@ -69,7 +69,7 @@ async def taken_over(system: System, pool: Watch, dead: Sequence[str]) -> float:
 
 
 def owned(system: System, replica: str) -> list[int]:
-    """The pools that this replica has said last to be its own."""
+    """The pools that this replica owns, by its newest log line."""
     ownership_lines = OWNED.findall(system.log_of(replica))
     return list(json.loads(ownership_lines[-1])) if ownership_lines else []
 
@@ -90,5 +90,5 @@ async def every_pool_is_served(pools: list[Watch], urgent: str) -> None:
 
 
 def whole(pool: Watch) -> str:
-    """The job that has the pool to itself."""
+    """The job that uses the whole pool."""
     return f"whole-{pool.pool}"

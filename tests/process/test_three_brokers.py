@@ -1,6 +1,6 @@
 """Three brokers, each record on two of them before it counts: one is killed at a time, and jobs keep running.
 
-Requests come in all the while. What was acknowledged is accepted, once, and runs; the log stays one chain.
+Requests are sent continuously. Each acknowledged one is accepted once and runs; the log stays one chain.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
 
 @dataclass
 class Load:
-    """One client's requests, each for a job that ends at once: which were acknowledged, and how long that took."""
+    """One client's requests, each for a job that ends at once: acknowledged ones, with their latency."""
 
     pool: Watch
     acknowledged: list[str] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Load:
     unknown: list[str] = field(default_factory=list)
 
     async def send(self, stop: asyncio.Event) -> None:
-        """Submits jobs until `stop` is set. A request without an answer may have arrived: the next one is for another job."""
+        """Submit jobs until `stop` is set. A request without acknowledgement may be stored: the next one is for another job."""
         number = 0
         while not stop.is_set():
             job, began = f"load-{number}", time.monotonic()
@@ -76,12 +76,12 @@ async def test_one_broker_is_killed_and_comes_back(three: System) -> None:
         sending = asyncio.create_task(load.send(stop))
         await pool.until("requests are accepted", lambda _: len(load.acknowledged) > CALM)
 
-        # The one that leads the log. A service that starts meanwhile finds fewer brokers than there are.
+        # The leader of the log's partition is killed. A service that starts meanwhile finds fewer brokers.
         leader = await leader_of_the_log(pool)
         kafka.brokers[leader - 1].kill()
         died = len(load.acknowledged)
         three.kill_and_restart("eviction-executor")
-        await pool.until_true("all topics are found to be as they should", lambda: nothing_to_create(kafka))
+        await pool.until_true("all topics exist with the required settings", lambda: nothing_to_create(kafka))
         await pool.until("requests are accepted", lambda _: len(load.acknowledged) > died + CALM)
         await asyncio.to_thread(three.wait_ready)
         await asyncio.to_thread(kafka.brokers[leader - 1].start)
@@ -112,7 +112,7 @@ async def test_one_broker_is_killed_ten_times_under_load(three: System) -> None:
 
 
 async def nothing_was_lost(pool: Watch, load: Load) -> None:
-    """Each acknowledged request is accepted once and its job ended; those without an answer at most once."""
+    """Check that each acknowledged request was accepted once and its job ended; unacknowledged ones at most once."""
     for job in load.acknowledged:
         await pool.until_ended(job)
     accepted = Counter(fact.demand.job for fact in pool.facts(JobSubmitted))
@@ -131,7 +131,7 @@ async def nothing_was_lost(pool: Watch, load: Load) -> None:
 
 
 async def nothing_to_create(kafka: KafkaCluster) -> bool:
-    """Whether the living brokers say that every topic is there; a call that comes to the dead one says nothing."""
+    """Whether every topic exists according to the running brokers; calls to the killed one fail."""
     try:
         return await create_topics(kafka.bootstrap, 1) == []
     except BusUnavailable:
@@ -146,7 +146,7 @@ async def leader_of_the_log(pool: Watch) -> int:
 
 
 def hiccups(load: Load) -> str:
-    """What a client saw of it."""
+    """Latency of the client's requests, as text."""
     slow = sorted(load.seconds)
     p50, p99 = (slow[round((len(slow) - 1) * share)] * 1000 for share in (0.5, 0.99))
     return (

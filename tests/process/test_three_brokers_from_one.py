@@ -22,7 +22,7 @@ KAFKA_ITSELF = ("__consumer_offsets",)
 
 
 class Brokers:
-    """One broker that votes alone, and places for two more."""
+    """One broker as the only voter, and the ports of two more."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -42,7 +42,7 @@ class Brokers:
         return EmbeddedKafka(self.folder / f"broker-{number}", port=client, properties=settings, progress=print)
 
     def dynamic(self, number: int) -> EmbeddedKafka:
-        """A broker that finds its fellow voters by asking, and joins them."""
+        """A broker that discovers the quorum from its bootstrap servers, and joins it."""
         others = ",".join(f"127.0.0.1:{port}" for port in self.controllers)
         return self._broker(
             number,
@@ -54,7 +54,7 @@ class Brokers:
         )
 
     def tool(self, name: str, *arguments: str) -> str:
-        """One of Kafka's tools; what it printed."""
+        """Run one of Kafka's tools; its output."""
         self.first.start()
         *java, broker_jars = self.first._command
         (tools,) = class_path(default_cache(), print, [TOOLS])
@@ -69,7 +69,7 @@ class Brokers:
 
     def close(self) -> None:
         for broker in self.all:
-            broker.kill()  # one after another they would wait for a quorum that is gone
+            broker.kill()  # a clean shutdown would wait for a quorum that is lost
             broker.close()
 
 
@@ -104,7 +104,7 @@ async def test_a_log_with_one_copy_gets_three_and_outlives_its_first_broker(grow
         watch.keep("lasting")
 
     grown.stack.kafka = brokers  # type: ignore[assignment]
-    for name in (*CONTROL, "node-agent"):  # each checks the audit topic at its start
+    for name in (*CONTROL, "node-agent"):  # each checks the audit topic when it starts
         await asyncio.to_thread(grown.stack.processes.stop, name)
         grown.start_service(name)
     await asyncio.to_thread(grown.stack.processes.wait_ready, *CONTROL, "node-agent", timeout_s=PATIENCE_S)
@@ -113,7 +113,7 @@ async def test_a_log_with_one_copy_gets_three_and_outlives_its_first_broker(grow
         await asyncio.to_thread(brokers.first.kill)
         await watch.submit("without-the-first", "true", gpus=4)
         await watch.until_ended("without-the-first")
-        watch.tell("lasting")
+        watch.let_finish("lasting")
         await watch.until_ended("lasting")
         watch.assert_started_once("lasting")
         assert watch.job("lasting").attempt == 1
@@ -121,7 +121,7 @@ async def test_a_log_with_one_copy_gets_three_and_outlives_its_first_broker(grow
 
 
 def add_two_brokers(brokers: Brokers) -> None:
-    """The quorum becomes one that may grow, then two nodes join it."""
+    """Convert the quorum to a dynamic one, then add two brokers."""
     brokers.admin("FeatureCommand", "upgrade", "--feature", "kraft.version=1")
     brokers.first.stop()
     brokers.first = brokers.dynamic(1).start()
@@ -141,19 +141,19 @@ def add_two_brokers(brokers: Brokers) -> None:
         how = ["format", "--cluster-id", cluster, "--config", str(settings), "--no-initial-controllers"]
         brokers.tool("kafka.tools.StorageTool", *how)
         joining.start()
-    while voters(brokers) < 3:  # each round is a Java program, which takes its time
+    while voters(brokers) < 3:  # each poll starts a JVM, which is slow
         pass
 
 
 def voters(brokers: Brokers) -> int:
-    """How many vote."""
+    """Number of voters."""
     status = brokers.admin("MetadataQuorumCommand", "describe", "--status")
     line = next(line for line in status.splitlines() if line.startswith("CurrentVoters:"))
     return line.count('"id"')
 
 
 def copy_everything(brokers: Brokers) -> None:
-    """Three copies of every partition, each beginning with another broker; then two of them must have a record."""
+    """Reassign every partition to three replicas with different leaders; then set min.insync.replicas to two."""
     described = brokers.admin("TopicCommand", "--describe")
     partitions = [line.split("\t") for line in described.splitlines() if line.startswith("\tTopic: ")]
     plan = []

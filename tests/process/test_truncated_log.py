@@ -1,4 +1,4 @@
-"""The newest part of the log is gone, and agents have obeyed it: nothing more is decided until an operator says so."""
+"""The newest part of the log is lost, and agents have obeyed it: nothing is decided until an operator accepts the loss."""
 
 import asyncio
 import re
@@ -22,7 +22,7 @@ LIVES = 'while read up _ < /proc/uptime; do echo "$$ $up" >> {beats}; sleep 0.05
 
 @pytest.fixture
 def lone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    """A system of its own: its log will be cut short."""
+    """A separate system: its log will be truncated."""
     system = System(tmp_path_factory.mktemp("cut"), env={"BAILIFF_HEARTBEAT_S": "0.3"}, pools={"pool-a": 1})
     try:
         system.start()
@@ -38,14 +38,14 @@ async def test_a_truncated_log_is_detected_and_continues_when_an_operator_accept
         await pool.noted("kept", attempt=1)
         await pool.submit("forgotten", LIVES.format(beats=beats_of(pool)), gpus=4)
         await pool.until_running("forgotten")
-        await pool.until("it says so itself", lambda _: beats_of(pool).exists())
+        await pool.until("the job has written a note", lambda _: beats_of(pool).exists())
         placed = next(
             entry for entry in pool.entries if isinstance(entry.record.data, JobPlaced) and entry.record.data.job == "forgotten"
         )
         await until_agent_has_obeyed(pool, placed.record.seq)
         pool.keep("kept", "forgotten")
 
-    # The disk loses what came after the request, and agents have obeyed it.
+    # The disk loses the records after the request, which agents have obeyed.
     lone.kill("admission")
     await asyncio.to_thread(lone.stack.kafka.stop)
     end = cut_tail(lone.stack.kafka.data_dir / f"{topics.AUDIT.name}-0", placed.offset)
@@ -58,9 +58,9 @@ async def test_a_truncated_log_is_detected_and_continues_when_an_operator_accept
         lone.start_service("admission")
         alarm = await pool.until_alarm("log-truncated")
         assert str(placed.record.epoch) in alarm
-        await pool.submit("asked-meanwhile", "true", gpus=0)
+        await pool.submit("requested-meanwhile", "true", gpus=0)
 
-        # The writer has begun, and decides nothing.
+        # The writer has started, and decides nothing.
         found = re.search(r"#(?P<seq>\d+) of epoch (?P<epoch>\d+)", alarm)
         assert found
         arguments = ["--epoch", found["epoch"], "--seq", found["seq"], "--reason", "the disk was replaced"]
@@ -71,22 +71,22 @@ async def test_a_truncated_log_is_detected_and_continues_when_an_operator_accept
         assert since[: since.index(LogTruncated)] == [WriterStarted], since
 
         # The pool continues: known tasks keep running, unknown tasks are ended, pending requests are served.
-        await pool.until_ended("asked-meanwhile")
+        await pool.until_ended("requested-meanwhile")
         assert pool.state.epoch > accepted.epoch
         await pool.until_running("kept", "forgotten")
         assert pool.job("kept").attempt == 1
         pool.assert_started_once("kept")
         submitted = [fact.demand.job for fact in pool.facts(JobSubmitted)]
-        assert sorted(submitted) == ["asked-meanwhile", "forgotten", "kept"]
+        assert sorted(submitted) == ["requested-meanwhile", "forgotten", "kept"]
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
-        await pool.until("the forgotten one lives", lambda _: max(last for _, last in lives(pool)) > now)
+        await pool.until("the lost job runs", lambda _: max(last for _, last in lives(pool)) > now)
         times = lives(pool)
         assert all(last < first for (_, last), (first, _) in pairwise(times)), f"it ran twice at the same time: {times}"
         await pool.verify(orphans=True)
 
 
 async def until_agent_has_obeyed(pool: Watch, seq: int, *, anew: bool = False) -> None:
-    """Until a heartbeat says that an agent has obeyed this record; anew: one of those yet to come."""
+    """Wait for a heartbeat of an agent that has obeyed this record; anew: only future heartbeats count."""
     reports = await pool.bus.spans(topics.NODE_REPORTS.name)
     ends = {partition: span.end for partition, span in reports.items()} if anew else {}
 
@@ -97,16 +97,16 @@ async def until_agent_has_obeyed(pool: Watch, seq: int, *, anew: bool = False) -
                 return True
         return False
 
-    await pool.until_true(f"an agent says that it has obeyed #{seq}", obeyed)
+    await pool.until_true(f"an agent reports that it has obeyed #{seq}", obeyed)
 
 
 def beats_of(pool: Watch) -> Path:
-    """Where the forgotten job's processes note that they live."""
+    """The notes of the lost job's processes."""
     return pool.system.marks / "forgotten.beats"
 
 
 def lives(pool: Watch) -> list[tuple[float, float]]:
-    """When each of these processes lived, by its own notes: first and last moment, boot clock, in order."""
+    """When each of these processes ran, by its own notes: first and last time, boot clock, in order."""
     notes: dict[str, list[float]] = {}
     for line in beats_of(pool).read_text().splitlines():
         process, at = line.split()

@@ -1,7 +1,7 @@
-"""Two admission processes that both believe the pool to be theirs: every reader follows one chain.
+"""Two admission processes that write to the same pool: every reader follows one chain.
 
-The consumer group decides who tries and would keep them apart. It is put out of action twice: by a process that was
-stopped for longer than its session, and by one that has a group of its own.
+The consumer group normally prevents this. It is bypassed twice: by a process that was paused for longer than its session,
+and by one in another group.
 """
 
 import itertools
@@ -16,7 +16,7 @@ from bailiff_core.records.decisions import JobEnded, PreemptionDecided
 from bailiff_core.records.facts import EvictionStarted, JobSubmitted, TaskStarted, WriterStarted
 from bailiff_log.reader import AuditReader
 
-# A group of its own is no setting: nobody should be able to ask for this.
+# The group is not a setting, so that no installation can misconfigure it.
 OTHER_GROUP = """
 import sys
 from bailiff_admission import __main__ as admission, service
@@ -28,7 +28,7 @@ sys.exit(main(service.AdmissionSettings, admission.build))
 
 @pytest.fixture(scope="module")
 def duel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    """A system of their own: its log will hold orphans."""
+    """A separate system: its log will contain orphans."""
     system = System(tmp_path_factory.mktemp("duel"))
     try:
         system.start()
@@ -44,7 +44,7 @@ async def test_two_writers_at_once(duel: System) -> None:
             await pool.submit(name)
         await pool.until_running(*training)
 
-        # Each takes the log from the other, again and again, while requests come in.
+        # They take the log over from each other repeatedly, while requests are sent.
         duel.start_rival("admission-rival", OTHER_GROUP)
         await pool.until("both have written", lambda _: len(writers(pool)) >= 4)
         small = (f"duel-small-{n}" for n in itertools.count())
@@ -52,16 +52,16 @@ async def test_two_writers_at_once(duel: System) -> None:
         while not pool.projection.reader.orphans:
             submitted.append(next(small))
             await pool.submit(submitted[-1], "true", gpus=0)
-            await pool.until("it was accepted", lambda seen: submitted[-1] in seen.jobs)
+            await pool.until("the job is accepted", lambda seen: submitted[-1] in seen.jobs)
 
         # A preemption meanwhile.
         await pool.submit("duel-urgent", pool.until_signalled(), gpus=4, kind="inference")
         await pool.until_running("duel-urgent")
-        pool.tell("duel-urgent")
+        pool.let_finish("duel-urgent")
         await pool.until_ended("duel-urgent")
         await pool.until_running(*training)
 
-        # Nothing was accepted, decided or carried out twice.
+        # Nothing was accepted, decided or executed twice.
         for name in submitted:
             await pool.until_ended(name)
         for name in training:
@@ -73,7 +73,7 @@ async def test_two_writers_at_once(duel: System) -> None:
         assert set(Counter((fact.job, fact.attempt) for fact in pool.facts(EvictionStarted)).values()) == {1}
         assert len(pool.facts(PreemptionDecided)) == 1
 
-        # One of them leaves, and all who read along have skipped, counted and reported the same records.
+        # One of them stops; all readers have skipped, counted and reported the same records.
         assert duel.stack.processes.stop("admission-rival").code == 0
         await pool.submit("duel-last", "true", gpus=0)
         await pool.until_ended("duel-last")
@@ -97,15 +97,15 @@ async def test_a_writer_resumed_after_its_session_steps_down(duel: System) -> No
         await pool.submit("zombie-before")
         await pool.until_running("zombie-before")
 
-        # The writer is stopped in the middle of its work; the standby takes over.
+        # The writer is paused during its work; the standby takes over.
         duel.signal("admission", signal.SIGSTOP)
         before = len(writers(pool))
         duel.stack.start_service("admission", replica="-2")
         await pool.submit("zombie-meanwhile")
-        await pool.until("the other one writes", lambda _: len(writers(pool)) > before)
+        await pool.until("the standby writes", lambda _: len(writers(pool)) > before)
         await pool.until_running("zombie-meanwhile")
 
-        # It wakes up, with new requests on the table that both have yet to read.
+        # It is resumed; there are new requests that neither has read.
         for number in range(20):
             await pool.submit(f"zombie-{number}", "true", gpus=0)
             if number == 10:
@@ -127,4 +127,4 @@ def writers(pool: Watch) -> list[str]:
 
 
 async def ignore(_: object) -> None:
-    """What a reader does with records that are not looked at."""
+    """Ignore the records of a reader."""

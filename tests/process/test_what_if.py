@@ -1,6 +1,6 @@
-"""`bailiff what-if` on a running system: Kafka, the archive, the query interface and a file tell the same past.
+"""`bailiff what-if` on a running system: Kafka, the archive, the query API and a file give the same result.
 
-Real jobs were preempted there, by real services. What it would have been without preemption is asked while the pool works on.
+Real jobs were preempted there by real services. The what-if without preemption runs while the pool is in use.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ CALM = DEFAULT_POLICY.model_copy(update={"preemption": DEFAULT_POLICY.preemption
 
 @pytest.fixture
 async def archived(system: System) -> AsyncIterator[System]:
-    """The system, with PostgreSQL, the auditor and the query interface beside it."""
+    """The system with PostgreSQL, the auditor and the query API."""
     stack = system.stack
     try:
         await asyncio.to_thread(stack.postgres.start)
@@ -50,7 +50,7 @@ async def test_the_past_is_the_same_from_every_source(archived: System, tmp_path
         began = watch.projection.head.next_seq
         await preempted(watch)
         decided = next(e.record for e in watch.entries if e.record.seq >= began and isinstance(e.record.data, PreemptionDecided))
-        last = watch.entries[-1].record.seq  # the pool's log may grow while it is read
+        last = watch.entries[-1].record.seq  # the log may grow meanwhile
         dsn, log = archived.stack.postgres.dsn, str(tmp_path / "log.jsonl")
 
         async def all_of_it() -> bool:
@@ -60,13 +60,13 @@ async def test_the_past_is_the_same_from_every_source(archived: System, tmp_path
 
         output_of(archived, "audit", "export", log)
         window = ("--from", f"#{began}", "--to", f"#{last}")
-        asked = ("what-if", "--policy", str(calm), *window)
+        requested = ("what-if", "--policy", str(calm), *window)
         found = {
-            "Kafka": json.loads(output_of(archived, *asked, "-o", "json")),
-            "archive": json.loads(output_of(archived, *asked, "--archive", dsn, "-o", "json")),
-            "API": json.loads(output_of(archived, *asked, "-o", "json", BAILIFF_API=archived.stack.api)),
+            "Kafka": json.loads(output_of(archived, *requested, "-o", "json")),
+            "archive": json.loads(output_of(archived, *requested, "--archive", dsn, "-o", "json")),
+            "API": json.loads(output_of(archived, *requested, "-o", "json", BAILIFF_API=archived.stack.api)),
             "file": json.loads(
-                output_of(archived, *asked, "--archive", log, "-o", "json", BAILIFF_KAFKA__BOOTSTRAP="127.0.0.1:1")
+                output_of(archived, *requested, "--archive", log, "-o", "json", BAILIFF_KAFKA__BOOTSTRAP="127.0.0.1:1")
             ),
         }
         for where, report in found.items():
@@ -78,27 +78,27 @@ async def test_the_past_is_the_same_from_every_source(archived: System, tmp_path
         assert "patient-if" in {job["job"] for job in found["Kafka"]["improved"]}
         assert found["Kafka"]["to"] == next(e.record.time for e in watch.entries if e.record.seq == last)
 
-        # From after the decision on nothing differs any more; a time says the same as the record of that time.
+        # After the decision nothing differs any more; a time is equivalent to the record at that time.
         later = ("what-if", "-p", str(calm), "--from", time_text(decided.time + 1), "--to", f"#{last}", "-o", "json")
         assert json.loads(output_of(archived, *later))["improved"] == []
         assert "Assumptions:" in output_of(archived, "what-if", "-p", str(calm), "--from", "-1h")
 
 
 async def preempted(watch: Watch) -> None:
-    """A job of eight GPUs is preempted by an urgent one, which ends; then it resumes, and ends."""
+    """Run a job of eight GPUs, preempt it by an urgent one, and let both end."""
     await watch.submit("patient-if", watch.until_signalled(), gpus=8)
     await watch.until_running("patient-if")
     await watch.submit("urgent-if", watch.until_signalled(), gpus=8, kind="inference")
     await watch.until_running("urgent-if")
-    watch.tell("urgent-if")
+    watch.let_finish("urgent-if")
     await watch.until_ended("urgent-if")
     await watch.until_running("patient-if")
-    watch.tell("patient-if")
+    watch.let_finish("patient-if")
     await watch.until_ended("patient-if")
 
 
 def output_of(system: System, *arguments: str, **environment: str) -> str:
-    """What the command prints about pool-a."""
+    """The output of the command for pool-a."""
     settings = {
         "BAILIFF_KAFKA__BOOTSTRAP": system.stack.kafka.bootstrap, "BAILIFF_POOL": "pool-a",
         "BAILIFF_CACHE": str(system.folder / "cache"), **environment,

@@ -1,4 +1,4 @@
-"""Histories of a crowded pool, where the head of the queue has to wait and others may pass it: limits, gangs, ends."""
+"""Histories of a contended pool, where the head of the queue is pending and others are backfilled: limits, gangs, ends."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -36,11 +36,11 @@ class Busy:
 
     @property
     def state(self) -> PoolState:
-        """The state as it is."""
+        """The present state."""
         return self.story.state
 
-    def tell(self, steps: Iterable[Step]) -> Story:
-        """All of it."""
+    def play(self, steps: Iterable[Step]) -> Story:
+        """Run all steps; returns the story."""
         for step in steps:
             self._do(*step)
             if self.check is not None:

@@ -1,6 +1,6 @@
 """Histories made of random steps. A step is three small numbers, so that Hypothesis can leave steps out and shrink them.
 
-Facts are made as admission would make them: from the state as it is, one after the other, several to a cycle.
+Facts are made as by admission: from the present state, one after the other, several per cycle.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -65,31 +65,31 @@ SHARED: tuple[Policy, ...] = (SHARED_OUT, SHIELDED, SPREAD, SHARED_OUT)
 
 
 def steps(most: int) -> st.SearchStrategy[list[list[Step]]]:
-    """Turns of one to three steps each."""
+    """Cycles of one to three steps each."""
     step = st.tuples(st.integers(0, 59), st.integers(0, 11), st.integers(0, 23))
     return st.lists(st.lists(step, min_size=1, max_size=3), min_size=1, max_size=most)
 
 
 class Chance:
-    """Tells a story step by step. check: called with the story after every cycle."""
+    """Runs a story step by step. check: called with the story after every cycle."""
 
     def __init__(self, check: Callable[[Story], None] | None = None, *, shared: bool = False) -> None:
         self.policies = SHARED if shared else PLAIN
         self.shared = shared
         self.story = Story(self.policies[0])
         self.check = check
-        self.past: dict[int, bytes] = {}  # states since the open selection was asked
+        self.past: dict[int, bytes] = {}  # states since the selection was opened
         self.jobs = 0
         self.lives: dict[str, int] = {}
         self.story.cycle(lambda: self._join(0, 1), lambda: self._join(1, 1))
 
     @property
     def state(self) -> PoolState:
-        """The state as it is."""
+        """The present state."""
         return self.story.state
 
-    def tell(self, cycles: Iterable[Sequence[Step]]) -> Story:
-        """All of it."""
+    def play(self, cycles: Iterable[Sequence[Step]]) -> Story:
+        """Run all cycles; returns the story."""
         for cycle in cycles:
             self.cycle(cycle)
         return self.story
@@ -197,7 +197,7 @@ class Chance:
         if not jobs:
             return []
         job = jobs[a % len(jobs)]
-        # Every third time the report of one task only: of the others nobody hears anything for now.
+        # Every third time only one task reports; the others report later.
         found = [self._report(job, task, b) for task in job.tasks if task.state in _REPORTED]
         return [fact for entry in found[: 1 if b % 3 == 0 else None] for fact in entry if _fits(job, fact)]
 
@@ -241,7 +241,7 @@ class Chance:
         sick = [b % 8] if b % 5 == 0 else []
         joined = self.story.joined(name, gpus=8, cpu=8, slots=6, sick=sick, boot=self.lives[name])
         yield joined
-        if b % 2 == 0:  # a machine that started anew holds nothing
+        if b % 2 == 0:  # a restarted machine has no tasks
             for job, task in self._standing():
                 if task.node == joined.number:
                     yield facts.TaskVanished(**self.story.at(job.id, task.index))
@@ -284,15 +284,15 @@ class Chance:
         if not jobs:
             return
         job = jobs[(a + b) % len(jobs)]
-        asked = {"request": self.story.request(), "job": job.id}
+        requested = {"request": self.story.request(), "job": job.id}
         if job.paused_seq is not None:
-            yield facts.JobResumed(**asked)
+            yield facts.JobResumed(**requested)
         elif a % 3 == 0:
-            yield facts.JobPaused(**asked)
+            yield facts.JobPaused(**requested)
         elif a % 3 == 1 and job.phase in ("reserved", "starting", "running"):
-            yield facts.JobEvictionRequested(**asked)
+            yield facts.JobEvictionRequested(**requested)
         elif job.phase in ("starting", "running"):
-            yield facts.JobMigrationRequested(**asked, node=None if a % 2 else f"n{b % len(self.state.nodes)}")
+            yield facts.JobMigrationRequested(**requested, node=None if a % 2 else f"n{b % len(self.state.nodes)}")
 
     def _rare(self, a: int, b: int) -> Iterator[Fact]:
         if self.shared and b % 2:
@@ -325,7 +325,7 @@ class Chance:
                 yield from self._device(a, b)
 
     def _device(self, a: int, b: int) -> Iterator[Fact]:
-        """A device is found dirty or broken, or is in order again; who is on it may be over its share."""
+        """A device is quarantined or unhealthy, or recovers; a task on it may exceed its share."""
         node = self.state.nodes[b % len(self.state.nodes)]
         device = node.devices[(a + b) % len(node.devices)]
         at: dict[str, Any] = {"node": node.name, "device": device.id}
@@ -349,7 +349,7 @@ _REPORTED = ("starting", "running", "exited")
 
 
 def _fits(job: Job, fact: Fact) -> bool:
-    """Whether the fact still makes sense after the ones before it: a spare that was refused is answered once."""
+    """Whether the fact is still valid after the previous ones: a refused cancellation is reported once."""
     return (
         not isinstance(fact, facts.TaskCancelEvictionRefused)
         or fact.task == 0

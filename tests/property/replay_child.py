@@ -1,7 +1,7 @@
-"""Replays logs in a process of its own: JSON Lines of one log per blank-line-separated block in, one line of JSON out each.
+"""Replays logs in a separate process. Input: logs as JSON Lines, separated by blank lines; output: one JSON line each.
 
-Run under other hash seeds and other Pythons, it must say the same: the bytes of the decisions it makes by itself, the
-head's hash, the state's digest.
+Under other hash seeds and Python versions the output must be equal: the bytes of the replayed decisions, the head's hash, the
+state's digest.
 """
 
 import hashlib
@@ -14,14 +14,14 @@ from bailiff_core.replay import Replay
 
 
 def main() -> None:
-    """Reads all of stdin."""
+    """Replay all logs on stdin."""
     for block in sys.stdin.read().split("\n\n"):
         if block.strip():
             print(json.dumps(summary_of(block), sort_keys=True))
 
 
 def summary_of(block: str) -> dict[str, object]:
-    """What this Python makes of the log."""
+    """The result of the replay in this Python."""
     replay = Replay()
     head: ChainHead | None = None
     again = hashlib.sha256()

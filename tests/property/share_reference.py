@@ -1,4 +1,4 @@
-"""Fair shares a second time: straight from the text of the semantics, slow, with fractions, one resource of one family."""
+"""Reference implementation of fair shares: literally from the semantics, slow, with fractions, for one resource of one family."""
 
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -30,7 +30,7 @@ class Member:
 
 
 def divide(total: Number, members: list[Member], one: int) -> None:
-    """`one`: what a share is cut down to whole multiples of."""
+    """one: shares are rounded down to multiples of it."""
     for member in members:
         quota = total if member.quota is None else member.quota
         member.share = Fraction(min(quota, member.requestable))

@@ -1,4 +1,4 @@
-"""Small random pools, and results found by exhaustive search: written without the code under test."""
+"""Small random pools, and results by exhaustive search, without the code under test."""
 
 from itertools import combinations
 from random import Random
@@ -9,9 +9,9 @@ from bailiff_core.model.state import Job, PoolState
 
 
 def random_pool(random: Random, shuffled: int | None = None) -> tuple[Sketch, Job]:
-    """Up to three nodes, up to nine jobs on them, and a job that asks. `shuffled`: same pool, other dict order."""
+    """Up to three nodes, up to nine jobs on them, and a preemptor. shuffled: same pool, other dict order."""
     sketch = Sketch()
-    busy = random.random() < 0.7  # a full pool, and an preemptor that may displace much of it
+    busy = random.random() < 0.7  # a full pool, and a preemptor that may preempt much of it
     mixed = random.random() < 0.25
     for number in range(random.randint(1, 3)):
         sketch.node(
@@ -64,7 +64,7 @@ def random_group(random: Random, most: int = 3):
 
 
 def place_at_random(random: Random, sketch: Sketch, name: str) -> None:
-    """A job of one to three tasks somewhere; left out where it does not fit."""
+    """Place a job of one to three tasks somewhere, unless it does not fit."""
     groups = [group(random.choice((1, 1, 2, 3)), gpus=random.choice((0, 1, 1, 2)), cpu=random.choice((0, 1)))]
     state = sketch.state
     phase = random.choice(("running", "running", "running", "starting", "reserved", "evicting"))
@@ -91,12 +91,12 @@ def place_at_random(random: Random, sketch: Sketch, name: str) -> None:
 
 
 def may_go(preemptor: Job, job: Job) -> bool:
-    """Whether the preemptor may displace the job, from the words of semantics §3."""
+    """Whether the preemptor may preempt the job, literally from semantics §3."""
     return job.phase in ("reserved", "starting", "running") and job.preemptible and job.priority < preemptor.priority
 
 
 def fits(state: PoolState, preemptor: Job, gone: frozenset[str], now: bool = False) -> bool:
-    """Whether the gang fits if the jobs in `gone` leave: every way to give tasks nodes and devices is tried."""
+    """Whether the gang fits without the jobs in `gone`: tries every assignment of nodes and devices."""
     free = {}
     for node in state.nodes.values():
         free[node.number] = [set(range(len(node.devices))), node.capacity.cpu_milli, node.capacity.slots]
@@ -116,7 +116,7 @@ def fits(state: PoolState, preemptor: Job, gone: frozenset[str], now: bool = Fal
         need = tasks[index]
         seen = []
         if index and need != tasks[index - 1]:
-            first = 0  # equal tasks may as well stand in node order
+            first = 0  # equal tasks are placed in node order
         for node in sorted(state.nodes.values(), key=lambda node: node.number)[first:]:
             room = free[node.number]
             if any(node.labels.get(key) != value for key, value in need.node_labels.items()):
@@ -146,7 +146,7 @@ def fits(state: PoolState, preemptor: Job, gone: frozenset[str], now: bool = Fal
 
 
 def cost(state: PoolState, victims: list[Job]) -> tuple:
-    """The objective of DESIGN §5 for one set, straight from its words."""
+    """The objective of DESIGN §5 for one set, literally."""
     running = [job for job in victims if job.phase != "reserved"]
     by_class = tuple(sum(job.gpus for job in running if job.priority == value) for value in (75, 50, 25))
     lost = 0

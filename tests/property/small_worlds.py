@@ -1,4 +1,4 @@
-"""Small crowded worlds as snapshots: few devices, several projects with claims that cannot all be met, jobs of every kind."""
+"""Small contended pools as snapshots: few devices, several projects with conflicting quotas, jobs of every kind."""
 
 from collections.abc import Sequence
 from random import Random
@@ -28,7 +28,7 @@ KINDS = (RIGID, RIGID, RIGID + PARTS, RIGID + PARTS, RIGID + GANGS, RIGID + PART
 
 
 def small_world(random: Random) -> tuple[Fields, Waves]:
-    """A snapshot without jobs, and waves of jobs to come. Nothing that limits how often, or how soon, a job may be evicted."""
+    """A snapshot without jobs, and waves of jobs to submit. No protection limits how often, or how soon, a job is evicted."""
     trees: Sequence[list[str]] = ([], [], [], ["roof"], ["east", "west"])
     roofs = random.choice(trees)
     projects: list[Fields] = [{"name": roof, **_stated(random)} for roof in roofs]
@@ -58,7 +58,7 @@ def small_world(random: Random) -> tuple[Fields, Waves]:
 
 
 def tight_world(random: Random) -> tuple[Fields, Waves]:
-    """One node of rigid jobs, most of them small: what a large one is promised, several small ones ask for."""
+    """One node of rigid jobs, most of them small: several small ones compete for the reservation of a large one."""
     projects: list[Fields] = [
         {"name": "a"},
         {"name": "b", "over_quota_weight": random.choice((1, 3))},

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from tests.builders import asking
+from tests.builders import requested_unit
 from tests.log_builder import Story
 from tests.property.busy_stories import Busy, busy_steps
 from tests.property.random_stories import Chance, Step, steps
@@ -21,18 +21,18 @@ from bailiff_core.scheduling_snapshot import current_snapshot
 
 QUICK = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 ENOUGH = 100_000
-PARTS = 10  # each a run of a minute or two, more on a busy machine
+PARTS = 10  # each takes a minute or two, more on a busy machine
 
 
 def counted(state: PoolState, job: Job) -> tuple[dict[int, Resources], int | None]:
-    """What backfill keeps for the job, and when it says that the job starts."""
-    backfill = Backfill(current_snapshot(state), asking(job), StepBudget(ENOUGH))
+    """The resources that backfill reserves for the job, and its predicted start."""
+    backfill = Backfill(current_snapshot(state), requested_unit(job), StepBudget(ENOUGH))
     return backfill.reserved, backfill.starts
 
 
 def played(state: PoolState, job: Job) -> tuple[dict[int, Resources], int | None]:
-    """The same, on fresh rooms: one job after the other ends, until there is a place."""
-    unit, cluster = asking(job), ClusterResources.of(state)
+    """The same by simulation: jobs end one after the other until the job fits."""
+    unit, cluster = requested_unit(job), ClusterResources.of(state)
     if could_ever_fit(state, job.demand) is not None:
         return {}, None
     before = cluster.mark()
@@ -54,7 +54,7 @@ def played(state: PoolState, job: Job) -> tuple[dict[int, Resources], int | None
 
 
 def ends(state: PoolState) -> list[tuple[int | None, Job]]:
-    """Who is taken to end, in that order, and when, where that is known."""
+    """Jobs in the order of their expected ends, with the time if known."""
     found: list[tuple[tuple[int, int, int, str], Job]] = []
     for job in state.jobs.values():
         limit = job.demand.run_time_limit
@@ -67,8 +67,8 @@ def ends(state: PoolState) -> list[tuple[int | None, Job]]:
     return [(key[1] if key[0] == 0 else None, job) for key, job in sorted(found, key=lambda entry: entry[0])]
 
 
-def asked(state: PoolState) -> Iterator[Job]:
-    """Every job that waits, as if it were the head."""
+def pending_heads(state: PoolState) -> Iterator[Job]:
+    """Every pending job, as if it were the head."""
     for job in map(state.jobs.__getitem__, state.queue):
         if job.phase == "pending" and next_unit(job) is not None:
             yield job
@@ -77,7 +77,7 @@ def asked(state: PoolState) -> Iterator[Job]:
 def agree(story: Story) -> None:
     """After a cycle: for each pending job the count equals that of a step-by-step simulation, once per equal demand."""
     expected: dict[str, tuple[dict[int, Resources], int | None]] = {}
-    for job in asked(story.state):
+    for job in pending_heads(story.state):
         shape = scheduling_class_of(job.demand)
         if shape not in expected:
             expected[shape] = played(story.state, job)
@@ -87,13 +87,13 @@ def agree(story: Story) -> None:
 @given(busy_steps(40))
 @QUICK
 def test_the_count_equals_that_of_a_step_by_step_simulation(steps_before: list[Step]) -> None:
-    Busy(agree).tell(steps_before)
+    Busy(agree).play(steps_before)
 
 
 @given(steps(30))
 @QUICK
 def test_the_count_is_right_with_elastic_gangs_shared_devices_and_topologies(cycles: list[list[Step]]) -> None:
-    Chance(agree, shared=True).tell(cycles)
+    Chance(agree, shared=True).play(cycles)
 
 
 @pytest.mark.long
@@ -102,5 +102,5 @@ def test_the_count_is_right_with_elastic_gangs_shared_devices_and_topologies(cyc
 @given(steps_before=busy_steps(200), cycles=steps(80))
 @settings(QUICK, max_examples=1_000 // PARTS)
 def test_the_count_is_right_in_longer_histories(part: int, steps_before: list[Step], cycles: list[list[Step]]) -> None:
-    Busy(agree).tell(steps_before)
-    Chance(agree, shared=True).tell(cycles)
+    Busy(agree).play(steps_before)
+    Chance(agree, shared=True).play(cycles)

@@ -1,6 +1,6 @@
-"""Random pools come to rest: waves of jobs arrive, passes run until one changes nothing, and then no valid claim is left.
+"""Random pools converge: waves of jobs are submitted, passes run until one changes nothing, and then no valid claim remains.
 
-No protections are on, so that nothing but the gates of the actions keeps two jobs from evicting each other alternately.
+No protections are enabled, so only the checks of the actions prevent two jobs from evicting each other alternately.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,11 +11,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.core_invariants import (
+    cached_snapshot_is_current,
     gangs_are_whole,
-    no_device_over_its_whole,
-    nothing_over_filled,
+    no_device_over_allocated,
+    no_node_over_allocated,
     sums_recompute,
-    the_snapshot_is_true,
 )
 
 from bailiff.client.plan_files import Source, snapshot_from
@@ -30,7 +30,7 @@ from bailiff_core.scheduling_snapshot import current_snapshot
 
 Fields = dict[str, Any]
 MOST_ROUNDS = 40
-SOUND = (no_device_over_its_whole, sums_recompute, nothing_over_filled, the_snapshot_is_true, gangs_are_whole)
+SOUND = (no_device_over_allocated, sums_recompute, no_node_over_allocated, cached_snapshot_is_current, gangs_are_whole)
 CLASSES = ("train", "train", "train", "interactive", "interactive", "build", "inference")
 TREES: tuple[tuple[Fields, ...], ...] = (
     (),
@@ -80,7 +80,7 @@ crowded = st.tuples(st.sampled_from(((6,), (8,), (10,))), st.sampled_from(TREES[
 Given = tuple[Sequence[int], tuple[Fields, ...], Fields, Sequence[Sequence[tuple[int, int, int, bool]]]]
 
 
-# A promise of room that c leaves, taken by c and reclaimed again, for ever: what the rule `no-reclaim-of-reserved` is against.
+# A reservation on the GPUs of c, taken by c and reclaimed again, forever: the rule `no-reclaim-of-reserved` prevents this.
 ALTERNATING: Given = (
     (6,),
     TREES[2],
@@ -95,7 +95,7 @@ ALTERNATING: Given = (
 
 
 class History:
-    """A pool into which one wave of jobs after the other comes, each when the pool is at rest."""
+    """A pool to which waves of jobs are submitted, each when the pool is at rest."""
 
     def __init__(self, given: Given, shapes: tuple[Fields, ...] = SHAPES) -> None:
         sizes, self.projects, rules, self.waves = given
@@ -111,11 +111,11 @@ class History:
 
     @property
     def state(self) -> PoolState:
-        """As it is."""
+        """The present state."""
         return self.planning.state
 
     def waves_at_rest(self) -> Iterator[Round]:
-        """The last round of each wave, one by one. Raises `AssertionError` where the pool does not come to rest."""
+        """The last round of each wave. Raises `AssertionError` if the pool does not converge."""
         for wave in self.waves:
             yield self._wave(wave)
 
@@ -157,7 +157,7 @@ class History:
         return snapshot_from(source)
 
     def above(self, job: str) -> list[str]:
-        """Who displaced it, who displaced those, and so on."""
+        """Its preemptors, their preemptors, and so on."""
         found: list[str] = []
         look = [job]
         while look:
@@ -167,7 +167,7 @@ class History:
         return found
 
     def transcript(self) -> str:
-        """The last rounds' decisions."""
+        """The decisions of the last rounds."""
         report = PlanReport(actions=(), rounds=tuple(self.planning.rounds[-6:]), converged=False)
         return "\n".join(
             f"round {each.round}: {line.action} {line.job} {[victim.job for victim in line.victims]}"
@@ -177,14 +177,14 @@ class History:
 
 
 def _alternates(pushed: Sequence[tuple[str, str]]) -> bool:
-    """Whether the last eviction of one by the other follows one in the opposite direction, and that follows one like it."""
+    """Whether the last three evictions between the two jobs alternate in direction."""
     preemptor, victim = pushed[-1]
     back = [at for at, pair in enumerate(pushed) if pair == (victim, preemptor)]
     return bool(back) and (preemptor, victim) in pushed[: back[-1]]
 
 
 def comes_to_rest(drawn: Given) -> None:
-    """Each wave settles, and one more pass, at once or an hour later, changes nothing."""
+    """Each wave converges, and another pass, at once or an hour later, changes nothing."""
     history = History(drawn)
     for _ in history.waves_at_rest():
         pass
@@ -201,9 +201,9 @@ def no_valid_claim_is_left(drawn: Given) -> None:
 
 
 def _claims(state: PoolState, waiting: Mapping[str, Sequence[str]]) -> list[str]:
-    """Waiting jobs within their project's fair share, with the jobs of a project above its own that would free enough.
+    """Pending jobs within their project's fair share, with jobs of a project above its share that would free enough.
 
-    waiting: pending jobs, with the jobs that they may not evict because those displaced them.
+    waiting: pending jobs, with the jobs that they may not evict because those preempted them.
     """
     snapshot = current_snapshot(state)
     shares = shares_now(snapshot)
@@ -216,23 +216,23 @@ def _claims(state: PoolState, waiting: Mapping[str, Sequence[str]]) -> list[str]
     found = []
     for name, above in waiting.items():
         job = state.jobs[name]
-        mine, asked = job.project, 1000 * job.gpus
-        after = used[mine] + asked
+        mine, requested = job.project, 1000 * job.gpus
+        after = used[mine] + requested
         if after > shares[mine].gpu_milli or _over(rules[mine].limit.gpu_milli, after):
             continue
-        if not job.preemptible and _over(quota[mine], firm[mine] + asked):
+        if not job.preemptible and _over(quota[mine], firm[mine] + requested):
             continue
         others = [each for each in active if each.project != mine and each.preemptible and each.id not in above]
         for count in range(len(others) + 1):
             for chosen in combinations(others, count):
-                enough = idle + sum(1000 * each.gpus for each in chosen) >= asked
+                enough = idle + sum(1000 * each.gpus for each in chosen) >= requested
                 if enough and all(_may_lose(project, chosen, used, shares, quota, after <= quota[mine]) for project in rules):
-                    found.append(f"{name} could have the room of {[each.id for each in chosen]}")
+                    found.append(f"{name} could reclaim the GPUs of {[each.id for each in chosen]}")
     return found
 
 
 def _may_lose(project: str, chosen: Any, used: Mapping[str, int], shares: Any, quota: Mapping[str, int], within: bool) -> bool:
-    """Whether in some order what the project has left before each of them is above its allocatable share, or its quota."""
+    """Whether in some order the project is above its allocatable share, or its quota, before each of them is evicted."""
     lost = [1000 * each.gpus for each in chosen if each.project == project]
     if not lost:
         return True

@@ -33,21 +33,21 @@ PARTS = 20
 LIMIT = 600  # s
 
 
-def tells(cycles: list[list[Step]], *, shared: bool = False) -> None:
+def check_history(cycles: list[list[Step]], *, shared: bool = False) -> None:
     """One history, checked after every cycle, replayed at the end. shared: projects, elastic gangs, parts of GPUs."""
-    Chance(checked, shared=shared).tell(cycles).holds()
+    Chance(checked, shared=shared).play(cycles).holds()
 
 
 @given(steps(40))
 @QUICK
 def test_any_history_keeps_the_invariants(cycles):
-    tells(cycles)
+    check_history(cycles)
 
 
 @given(steps(40))
 @settings(QUICK, max_examples=100)
 def test_any_history_of_shared_pools_keeps_the_invariants(cycles):
-    tells(cycles, shared=True)
+    check_history(cycles, shared=True)
 
 
 @pytest.mark.long
@@ -55,7 +55,7 @@ def test_any_history_of_shared_pools_keeps_the_invariants(cycles):
 @given(steps(120))
 @DEEP
 def test_any_longer_history_keeps_the_invariants(cycles):
-    tells(cycles)
+    check_history(cycles)
 
 
 @pytest.mark.long
@@ -64,11 +64,11 @@ def test_any_longer_history_keeps_the_invariants(cycles):
 @given(cycles=steps(80))
 @settings(DEEP, max_examples=10_000 // PARTS)
 def test_ten_thousand_longer_histories_of_shared_pools_keep_the_invariants(part, cycles):
-    tells(cycles, shared=True)
+    check_history(cycles, shared=True)
 
 
 def settling(state: PoolState) -> Iterator[Decision]:
-    """Decides, and then runs each rule once more, whether or not the cycle would run it."""
+    """Decide, then run each rule again, also rules that the cycle skips."""
     yield from decide(state)
     before = [deepcopy(attrgetter(name)(state)) for name in KEPT]
     for rule, _ in RULES if state.policy is not None else ():
@@ -82,7 +82,7 @@ def settling(state: PoolState) -> Iterator[Decision]:
 def test_a_cycle_ends_when_no_rule_yields_a_decision(cycles, shared):
     """A cycle skips the rules whose inputs have not changed, and ends without running all of them a last time."""
     with patch("tests.log_builder.decide", settling):
-        Chance(lambda _: None, shared=shared).tell(cycles)
+        Chance(lambda _: None, shared=shared).play(cycles)
 
 
 @pytest.mark.long
@@ -91,12 +91,12 @@ def test_a_cycle_ends_when_no_rule_yields_a_decision(cycles, shared):
 @settings(DEEP, max_examples=1000)
 def test_a_cycle_of_a_longer_history_ends_when_no_rule_yields_a_decision(cycles, shared):
     with patch("tests.log_builder.decide", settling):
-        Chance(lambda _: None, shared=shared).tell(cycles)
+        Chance(lambda _: None, shared=shared).play(cycles)
 
 
 def cut_everywhere(cycles: list[list[Step]]) -> None:
     """The last cycle with decisions, interrupted at every point: the next writer completes it, and the log replays."""
-    story = Chance().tell(cycles)
+    story = Chance().play(cycles)
     ends = [at + 1 for at, record in enumerate(story.records) if record.cycle_end]
     whole = [(begin, end) for begin, end in pairwise(ends) if _decides(story, begin, end)]
     if not whole:
@@ -110,7 +110,7 @@ def cut_everywhere(cycles: list[list[Step]]) -> None:
         again.restart()
         check_pool(again.state)
         again.holds()
-        if cut - begin >= facts:  # nothing but decisions is missing: they are made up for
+        if cut - begin >= facts:  # only decisions are missing: the next writer adds them
             assert again.phases() == uncut.phases()
 
 
@@ -136,6 +136,6 @@ def test_a_cycle_of_a_longer_history_interrupted_at_any_point(cycles):
 @given(steps(30))
 @settings(QUICK, max_examples=15)
 def test_the_state_folded_from_bytes_equals_the_state_decided_on(cycles):
-    story = Chance().tell(cycles)
+    story = Chance().play(cycles)
     assert folded(story.wires).jobs == story.state.jobs
     assert folded(story.wires).nodes == story.state.nodes

@@ -1,4 +1,4 @@
-"""An enforced policy is kept afterwards, and no eviction was unnecessary."""
+"""An enforced policy holds afterwards, and no eviction was unnecessary."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -52,7 +52,7 @@ def test_all_bounds_are_kept_and_the_set_is_irreducible(jobs, limits, quotas):
     for unit in gone:
         last = Unit(unit.job, unit.indices[:1], False)
         usage.restore(last)
-        assert not all(bound.satisfied() for bound in _bounds(usage)), "one more task might have stayed"
+        assert not all(bound.satisfied() for bound in _bounds(usage)), "one more task could have been kept"
         usage.evict(last)
     usage.rollback(0)
     state.enforcing = False

@@ -25,7 +25,7 @@ def some_gpus(rng: Random) -> int:
 
 
 def in_bytes(rng: Random) -> Fraction:
-    """Thousandths of a GPU as they come out where bytes of a device are asked for."""
+    """Thousandths of a GPU, as computed from a request in bytes of a device."""
     return Fraction(rng.randrange(60_000), rng.choice([3, 7, 11]))
 
 
@@ -63,16 +63,16 @@ def some_total(rng: Random) -> ResourceVector:
 
 
 def rolled_up(tree: ProjectTree, own: dict[str, ResourceVector]) -> dict[str, ResourceVector]:
-    """Requests of each project: what is asked for at its leaves."""
+    """Requests of each project: the sum over its leaves."""
     found: dict[str, ResourceVector] = {}
-    for name, asked in own.items():
+    for name, requests in own.items():
         for above in tree.branches[tree.leaf_of(name)].path:
-            found[above] = found.get(above, ZERO).plus(asked)
+            found[above] = found.get(above, ZERO).plus(requests)
     return found
 
 
 def reference(projects: list[Project], total: ResourceVector, requested: dict[str, ResourceVector]) -> dict[str, ResourceVector]:
-    """All families from the root downwards, by the slow reading."""
+    """All families from the root downwards, by the reference implementation."""
     shares = {ROOT: total}
     waiting = [ROOT]
     for parent in waiting:
@@ -145,13 +145,13 @@ def test_shares_do_not_exceed_the_capacity_beyond_the_quotas(seed: int) -> None:
             mine = [shares[name][resource] for name in family.names]
             assert all(type(share) is int for share in mine)
             quotas = [above if quota < 0 else quota for quota in family.quotas[resource]]
-            if sum(mine) > above:  # only quotas may sum above the total, and then nobody gets more than its own
+            if sum(mine) > above:  # only quotas may sum above the total; then no project gets more than its quota
                 assert all(share <= quota for share, quota in zip(mine, quotas, strict=True))
             for share, quota, name, limit in zip(mine, quotas, family.names, family.limits[resource], strict=True):
-                asked = requested.get(name, ZERO)[resource]
-                requestable = asked if limit < 0 else min(asked, limit)
-                assert share >= min(quota, requestable)  # nobody below what it deserves and asks for
-                assert share < requestable + STEPS[resource]  # a leftover goes as a whole, at most one
+                requests = requested.get(name, ZERO)[resource]
+                requestable = requests if limit < 0 else min(requests, limit)
+                assert share >= min(quota, requestable)  # no project gets less than its requested quota
+                assert share < requestable + STEPS[resource]  # a remainder is given as a whole, at most one
 
 
 @settings(max_examples=300, deadline=None)

@@ -35,7 +35,7 @@ def check(wires: list[Wire]) -> None:
 
 
 def as_of(spans: IntervalRows, seq: int) -> dict:
-    """What the rows say of the moment after this record."""
+    """The allocations after this record, from the rows."""
     return {row.key: row.values for row in spans.begun if row.begin[0] <= seq and (row.end[0] is None or row.end[0] > seq)}
 
 
@@ -47,11 +47,11 @@ def test_in_recorded_histories(path: Path) -> None:
 @settings(max_examples=10, deadline=None)
 @given(busy_steps(40))
 def test_in_busy_pools(story: list) -> None:
-    check(Busy().tell(story).wires)
+    check(Busy().play(story).wires)
 
 
 @pytest.mark.parametrize("shared", [False, True])
 @settings(max_examples=10, deadline=None)
 @given(cycles=steps(40))
 def test_in_random_pools(shared: bool, cycles: list) -> None:
-    check(Chance(shared=shared).tell(cycles).wires)
+    check(Chance(shared=shared).play(cycles).wires)

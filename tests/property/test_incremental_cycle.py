@@ -79,36 +79,36 @@ def deciding(other: Callable[[PoolState], PoolState]) -> AbstractContextManager[
 @QUICK
 def test_on_a_contended_pool_a_full_cycle_decides_the_same(other: Callable[[PoolState], PoolState], history: list[Step]) -> None:
     with deciding(other):
-        Busy().tell(history)
+        Busy().play(history)
 
 
 @given(steps(30))
 @QUICK
 def test_a_full_cycle_decides_the_same_with_projects_and_elastic_gangs(cycles: list[list[Step]]) -> None:
     with deciding(afresh):
-        Chance(shared=True).tell(cycles)
+        Chance(shared=True).play(cycles)
 
 
 @given(steps(30))
 @QUICK
 def test_the_head_of_the_queue_is_the_same_whenever_it_is_computed(cycles: list[list[Step]]) -> None:
     with deciding(with_a_suspended_job):
-        Chance().tell(cycles)
+        Chance().play(cycles)
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1800)  # six minutes, or a quarter of an hour on a busy machine
+@pytest.mark.timeout(1800)  # takes 6 to 15 minutes
 @pytest.mark.parametrize("other", [afresh, with_a_suspended_job])
 @given(busy_steps(200), steps(80))
 @settings(QUICK, max_examples=500)
 def test_both_in_longer_histories(other: Callable[[PoolState], PoolState], history: list[Step], cycles: list[list[Step]]) -> None:
     with deciding(other):
-        Busy().tell(history)
-        Chance(shared=other is afresh).tell(cycles)
+        Busy().play(history)
+        Chance(shared=other is afresh).play(cycles)
 
 
 def two_jobs_that_may_free_resources() -> Story:
-    """`slow` is just being started on a, `known` runs on b; the first to end frees resources for `head`. `small` fits on a."""
+    """`slow` is starting on a, `known` runs on b; the first to end frees resources for `head`. `small` fits on a."""
     story = Story(policy(preemption={"actions": ["allocate"]}))
     for name in "ab":
         story.node(name, gpus=4)
@@ -124,4 +124,4 @@ def test_a_skipped_job_is_tried_again_when_time_alone_moves_the_reserved_place()
     with deciding(afresh):
         story = two_jobs_that_may_free_resources()
         story.cycle(facts.ClockAdvanced(), after=10 * MINUTE)
-        assert story.job("small").phase == "starting", "slow would now end after known, and so the head is kept a place on b"
+        assert story.job("small").phase == "starting", "slow would now end after known, so the head's reservation moves to b"

@@ -22,7 +22,7 @@ LEAVES = [leaf_hash(hashlib.sha256(b"%d" % number).digest()) for number in range
 
 
 def by_definition(leaves: list[bytes]) -> bytes:
-    """The root as the RFC defines it, word for word."""
+    """The root, literally by the definition of the RFC."""
     if len(leaves) == 1:
         return leaves[0]
     split = 1

@@ -1,4 +1,4 @@
-"""A request in MiB uses more of its project's bounds on small devices: victims are selected where it keeps them. Brute force."""
+"""A request in MiB uses more of its project's bounds on small devices: victims keep it within them. Compared with brute force."""
 
 from collections.abc import Collection, Iterator
 from fractions import Fraction
@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.builders import GIB, Sketch, asking, group
+from tests.builders import GIB, Sketch, group, requested_unit
 from tests.unit.core_queue.kit import project
 
 from bailiff_core.model.placement_ranges import bits
@@ -27,7 +27,7 @@ RULES = DEFAULT_POLICY.preemption.model_copy(update=FREELY)
 
 
 def world(seed: int) -> tuple[Sketch, Job]:
-    """Nodes of small and of large devices, whole GPUs of two projects on them, and one that asks for MiB within a limit."""
+    """Nodes of small and of large devices with jobs of two projects, and a preemptor that requests MiB within a limit."""
     random = Random(seed)
     sketch = Sketch()
     mine = project("mine", quota=random.choice((0, 2)), limit=random.choice((1, 1.2, 1.5, 2, 3, -1)))
@@ -46,17 +46,17 @@ def world(seed: int) -> tuple[Sketch, Job]:
                 sketch.at(job, (node.name, [device.number]), age=random.choice((60_000_000, 3_600_000_000)))
                 number += 1
     share = random.choice((10, 20, 30, 40, 60)) << 10
-    asked = group(random.choice((1, 1, 2)), gpu_share_bytes=share << 20, gpu_devices=random.choice((1, 1, 2)))
-    preemptor = sketch.job("preemptor", asked, priority=HIGH)
+    requested = group(random.choice((1, 1, 2)), gpu_share_bytes=share << 20, gpu_devices=random.choice((1, 1, 2)))
+    preemptor = sketch.job("preemptor", requested, priority=HIGH)
     preemptor.project = "mine"
     sketch.state.indices.snapshot = None
     return sketch, preemptor
 
 
 def stand(sketch: Sketch, preemptor: Job, gone: frozenset[str]) -> Iterator[Fraction]:
-    """What each way to place all tasks costs, in thousandths of a GPU, when these jobs have left."""
-    asked = preemptor.demand.tasks[0]
-    assert asked.gpu_share_bytes is not None
+    """The cost of each placement of all tasks, in thousandths of a GPU, without these jobs."""
+    requested = preemptor.demand.tasks[0]
+    assert requested.gpu_share_bytes is not None
     free: dict[tuple[int, int], int] = {}
     memory: dict[tuple[int, int], int] = {}
     for node in sketch.state.nodes.values():
@@ -75,31 +75,31 @@ def stand(sketch: Sketch, preemptor: Job, gone: frozenset[str]) -> Iterator[Frac
             yield cost
             return
         for node in sketch.state.nodes:
-            useful = [at for at in free if at[0] == node and free[at] >= asked.gpu_share_bytes]
-            for chosen in combinations(useful, asked.gpu_devices or 1):
+            useful = [at for at in free if at[0] == node and free[at] >= requested.gpu_share_bytes]
+            for chosen in combinations(useful, requested.gpu_devices or 1):
                 for at in chosen:
-                    free[at] -= asked.gpu_share_bytes
-                yield from rest(tasks - 1, cost + sum(Fraction(1000 * asked.gpu_share_bytes, memory[at]) for at in chosen))
+                    free[at] -= requested.gpu_share_bytes
+                yield from rest(tasks - 1, cost + sum(Fraction(1000 * requested.gpu_share_bytes, memory[at]) for at in chosen))
                 for at in chosen:
-                    free[at] += asked.gpu_share_bytes
+                    free[at] += requested.gpu_share_bytes
 
-    return rest(asked.count, Fraction())
+    return rest(requested.count, Fraction())
 
 
 def works(sketch: Sketch, preemptor: Job, gone: frozenset[str]) -> bool:
-    """Whether it can stand within the limit of its project when these have left."""
+    """Whether it fits within the limit of its project without these jobs."""
     return any(is_within_limit(sketch, gone, cost) for cost in stand(sketch, preemptor, gone))
 
 
 def is_within_limit(sketch: Sketch, gone: Collection[str], cost: Fraction) -> bool:
-    """Whether the preemptor's project keeps its limit when these have left and so much, in thousandths of a GPU, has come."""
+    """Whether the preemptor's project keeps its limit without these jobs and with this cost, in thousandths of a GPU."""
     limit = next(entry for entry in sketch.state.rules.projects if entry.name == "mine").limit.gpu_milli
     used = sum(1000 for job in sketch.state.jobs.values() if job.tasks and job.project == "mine" and job.id not in gone)
     return limit in (None, -1) or used + cost <= limit
 
 
 def cost(sketch: Sketch, gone: frozenset[str]) -> tuple[int, ...]:
-    """GPUs by priority, and what is lost."""
+    """Evicted GPUs by priority, and the work lost."""
     jobs = [sketch.state.jobs[name] for name in gone]
     lost = sum(sketch.state.now - (job.last_start or 0) for job in jobs)
     return (sum(job.priority == LOW for job in jobs), sum(job.priority == 25 for job in jobs), lost)
@@ -110,7 +110,9 @@ def answered(seed: int) -> tuple[Sketch, Job, Proposal]:
     return (
         sketch,
         preemptor,
-        select_victims(SelectionBatch.on(current_snapshot(sketch.state)), asking(preemptor), "preempt", StepBudget(20_000)),
+        select_victims(
+            SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), "preempt", StepBudget(20_000)
+        ),
     )
 
 
@@ -133,7 +135,7 @@ def check(seed: int) -> None:
 
 
 def accepted(sketch: Sketch, preemptor: Job, answer: Proposal) -> Accepted:
-    """What admission makes of it: the same answer, on the same pool, with no victim reprieved."""
+    """Admission's validation of the proposal, on the same pool, with no victim reprieved."""
     checked = revalidate_proposal(current_snapshot(sketch.state), shares_now(current_snapshot(sketch.state)), preemptor, answer)
     assert isinstance(checked, Accepted), checked
     assert not checked.dropped
@@ -141,7 +143,7 @@ def accepted(sketch: Sketch, preemptor: Job, answer: Proposal) -> Accepted:
 
 
 def uses_what_it_may(sketch: Sketch, preemptor: Job, checked: Accepted) -> bool:
-    """Whether the project is within its limit once the preemptor stands and those who move have moved."""
+    """Whether the project is within its limit after the placement and all relocations."""
     share = preemptor.demand.tasks[0].gpu_share_bytes
     assert share is not None
     devices = [
@@ -167,12 +169,12 @@ def test_victims_are_selected_where_the_limit_is_kept_thousands(seed: int) -> No
 
 
 def check_moves(seed: int) -> None:
-    """Jobs move so that the preemptor fits: all of them have places, and they use of the limit what they did."""
+    """Jobs are relocated so that the preemptor fits: all have places, and use the same part of the limit as before."""
     sketch, preemptor = world(seed)
     moving = sketch.state.policy.preemption.model_copy(update={"max_migrations": None, "actions": ("allocate", "consolidate")})
     sketch.state.policy = sketch.state.policy.model_copy(update={"preemption": moving})
     answer = select_victims(
-        SelectionBatch.on(current_snapshot(sketch.state)), asking(preemptor), "consolidate", StepBudget(20_000)
+        SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), "consolidate", StepBudget(20_000)
     )
     if answer.refused is None and answer.victims:
         assert uses_what_it_may(sketch, preemptor, accepted(sketch, preemptor, answer))
@@ -206,7 +208,9 @@ def test_the_story_a_victim_evicted_for_the_limit_alone_is_neither_reprieved_nor
     preemptor = sketch.job("preemptor", group(gpu_share_bytes=40 * GIB), priority=HIGH)
     preemptor.project = "mine"
     sketch.state.indices.snapshot = None
-    answer = select_victims(SelectionBatch.on(current_snapshot(sketch.state)), asking(preemptor), "preempt", StepBudget(20_000))
+    answer = select_victims(
+        SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), "preempt", StepBudget(20_000)
+    )
     assert [(choice.job, choice.moved_to) for choice in answer.victims] == [("on-small", ()), ("on-tiny", ())], (
         "all of the small device and a GPU are 2 of 1.5; on the large one it would be half a GPU"
     )
@@ -226,5 +230,7 @@ def test_the_story_the_large_device_costs_more_and_is_the_only_one_within_the_li
     preemptor = sketch.job("preemptor", group(gpu_share_bytes=40 * GIB), priority=HIGH)
     preemptor.project = "mine"
     sketch.state.indices.snapshot = None
-    answer = select_victims(SelectionBatch.on(current_snapshot(sketch.state)), asking(preemptor), "preempt", StepBudget(20_000))
+    answer = select_victims(
+        SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), "preempt", StepBudget(20_000)
+    )
     assert [choice.job for choice in answer.victims] == ["on-large"], "all of the small device would be more than the limit"

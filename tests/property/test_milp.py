@@ -1,6 +1,6 @@
-"""Victim selection against a solver that knows nothing of it: CP-SAT, on pools too large to try every set.
+"""Victim selection compared with an independent solver, CP-SAT, on pools too large to try every set.
 
-The model says what a placement is, device by device, what leaves together, and what the action allows; levels of the
+The model defines placements per device, units that are evicted together, and what the action allows; the levels of the
 objective are minimized one after the other.
 """
 
@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.builders import HOUR, MINUTE, Sketch, asking, group
+from tests.builders import HOUR, MINUTE, Sketch, group, requested_unit
 
 from bailiff_core.model.demand import TaskGroup
 from bailiff_core.model.placement_ranges import bits, numbers
@@ -54,15 +54,15 @@ def random_pool(random: Random, action: Action) -> tuple[Sketch, Job]:
 
 def _add_job(random: Random, sketch: Sketch, name: str, free: dict[int, list], fractions: bool) -> None:
     if fractions and random.random() < 0.5:
-        asked = group(random.randint(1, 3), gpu_share_milli=random.choice((250, 500)), cpu=random.choice((0, 1)))
+        requested = group(random.randint(1, 3), gpu_share_milli=random.choice((250, 500)), cpu=random.choice((0, 1)))
     else:
-        asked = group(random.choice((1, 1, 2, 3)), gpus=random.choice((1, 1, 2, 4)), cpu=random.choice((0, 1)))
-    share, count = asked.gpu_share_milli or 1000, 1 if asked.gpu_share_milli else asked.gpu_milli // 1000
+        requested = group(random.choice((1, 1, 2, 3)), gpus=random.choice((1, 1, 2, 4)), cpu=random.choice((0, 1)))
+    share, count = requested.gpu_share_milli or 1000, 1 if requested.gpu_share_milli else requested.gpu_milli // 1000
     places = []
     left = {n: [list(devices), cpu] for n, (devices, cpu) in free.items()}
-    for _ in range(asked.count):
+    for _ in range(requested.count):
         fitting = [
-            n for n, (devices, cpu) in left.items() if cpu >= asked.cpu_milli and sum(d >= share for d in devices) >= count
+            n for n, (devices, cpu) in left.items() if cpu >= requested.cpu_milli and sum(d >= share for d in devices) >= count
         ]
         if not fitting:
             return
@@ -70,19 +70,19 @@ def _add_job(random: Random, sketch: Sketch, name: str, free: dict[int, list], f
         chosen = random.sample([n for n, d in enumerate(left[node][0]) if d >= share], count)
         for device in chosen:
             left[node][0][device] -= share
-        left[node][1] -= asked.cpu_milli
+        left[node][1] -= requested.cpu_milli
         places.append((f"n{node}", chosen))
     free.update(left)
-    job = sketch.job(name, asked, priority=random.choice((25, 50, 50)), preemptible=random.random() < 0.9)
+    job = sketch.job(name, requested, priority=random.choice((25, 50, 50)), preemptible=random.random() < 0.9)
     job.project = random.choice("bbc") if sketch.state.policy.projects else ""
     sketch.at(job, *places, phase=random.choice(("running",) * 8 + ("reserved",)), age=random.randint(0, 90) * MINUTE)
-    if asked.count > 1 and random.random() < 0.4:
-        job.demand = job.demand.model_copy(update={"min_tasks": random.randint(1, asked.count - 1)})
+    if requested.count > 1 and random.random() < 0.4:
+        job.demand = job.demand.model_copy(update={"min_tasks": random.randint(1, requested.count - 1)})
 
 
 @dataclass
 class Leaving:
-    """One unit that may leave: its members, whether the job ends with it, and the variable that says so."""
+    """One unit that may be evicted: its tasks, whether the job is evicted with it, and its decision variable."""
 
     job: Job
     tasks: list[int]
@@ -92,7 +92,7 @@ class Leaving:
 
 @dataclass
 class Model:
-    """The question as the solver sees it."""
+    """The solver's model of the problem."""
 
     state: PoolState
     preemptor: Job
@@ -131,21 +131,21 @@ class Model:
         for job in self.state.jobs.values():
             for task in job.tasks:
                 stays = 1 - gone[job.id, task.index] if (job.id, task.index) in gone else 1
-                asked = job.groups()[task.index]
-                cpu[task.node].append(asked.cpu_milli * stays)
+                requested = job.groups()[task.index]
+                cpu[task.node].append(requested.cpu_milli * stays)
                 for device in bits(task.devices):
-                    on_device.setdefault((task.node, device), []).append((asked.gpu_share_milli or 1000) * stays)
+                    on_device.setdefault((task.node, device), []).append((requested.gpu_share_milli or 1000) * stays)
         counts: dict[int, list] = {at: [] for at in range(len(self.preemptor.demand.tasks))}
         for number, node in self.state.nodes.items():
             wholes = []
-            for at, asked in enumerate(self.preemptor.demand.tasks):
-                here = self.cp.new_int_var(0, asked.count, f"x{at}-{number}")
+            for at, requested in enumerate(self.preemptor.demand.tasks):
+                here = self.cp.new_int_var(0, requested.count, f"x{at}-{number}")
                 counts[at].append(here)
-                cpu[number].append(asked.cpu_milli * here)
-                if asked.gpu_share_milli:
-                    self._shared_tasks(asked, at, number, here, on_device)
+                cpu[number].append(requested.cpu_milli * here)
+                if requested.gpu_share_milli:
+                    self._shared_tasks(requested, at, number, here, on_device)
                 else:
-                    wholes.append(asked.gpu_milli // 1000 * here)
+                    wholes.append(requested.gpu_milli // 1000 * here)
             used = []
             for device in node.devices:
                 whole = self.cp.new_bool_var(f"w{number}-{device.number}")
@@ -153,32 +153,32 @@ class Model:
                 on_device.setdefault((number, device.number), []).append(1000 * whole)
             self.cp.add(sum(used) == sum(wholes))
             self.cp.add(sum(cpu[number]) <= node.capacity.cpu_milli)
-        for at, asked in enumerate(self.preemptor.demand.tasks):
-            self.cp.add(sum(counts[at]) == asked.count)
+        for at, requested in enumerate(self.preemptor.demand.tasks):
+            self.cp.add(sum(counts[at]) == requested.count)
         for amounts in on_device.values():
             self.cp.add(sum(amounts) <= 1000)
 
-    def _shared_tasks(self, asked: TaskGroup, at: int, number: int, here: object, on_device: dict) -> None:
+    def _shared_tasks(self, requested: TaskGroup, at: int, number: int, here: object, on_device: dict) -> None:
         parts = []
         for device in self.state.nodes[number].devices:
-            part = self.cp.new_int_var(0, asked.count, f"z{at}-{number}-{device.number}")
+            part = self.cp.new_int_var(0, requested.count, f"z{at}-{number}-{device.number}")
             self.cp.add(part <= here)
             parts.append(part)
-            on_device.setdefault((number, device.number), []).append(asked.gpu_share_milli * part)
-        self.cp.add(sum(parts) == (asked.gpu_devices or 1) * here)
+            on_device.setdefault((number, device.number), []).append(requested.gpu_share_milli * part)
+        self.cp.add(sum(parts) == (requested.gpu_devices or 1) * here)
 
     def _reclaim(self) -> None:
-        """Before its last unit leaves, a project has more than its share, or than its quota for an preemptor within its own."""
-        asked = sum(entry.count * _gpus(entry) for entry in self.preemptor.demand.tasks)
+        """Before its last unit goes, a project is above its share, or above its quota if the preemptor is within its own."""
+        requested = sum(entry.count * _gpus(entry) for entry in self.preemptor.demand.tasks)
         quotas = {project.name: project.quota.gpu_milli or 0 for project in self.state.policy.projects}
         held = dict.fromkeys(quotas, 0)
         for job in self.state.jobs.values():
             for task in job.tasks:
                 held[job.project] += _gpus(job.groups()[task.index])
-        if held["a"] + asked > self.shares["a"]:
+        if held["a"] + requested > self.shares["a"]:
             self.cp.add_bool_or([])
             return
-        within = held["a"] + asked <= quotas["a"]
+        within = held["a"] + requested <= quotas["a"]
         for name in ("b", "c"):
             least = quotas[name] if within else max(quotas[name], self.shares[name])
             mine = [unit for unit in self.units if unit.job.project == name]
@@ -226,7 +226,7 @@ class Model:
         return (before + _held(unit)) * held // 1_000_000 - before * held // 1_000_000
 
     def solve(self) -> list[int] | None:
-        """The best levels, or `None` where nothing works."""
+        """The optimal levels, or `None` if infeasible."""
         best = []
         for level in self.levels():
             self.cp.minimize(level)
@@ -242,8 +242,8 @@ class Model:
         return best
 
 
-def _gpus(asked: TaskGroup) -> int:
-    return asked.gpu_share_milli * (asked.gpu_devices or 1) if asked.gpu_share_milli else asked.gpu_milli
+def _gpus(requested: TaskGroup) -> int:
+    return requested.gpu_share_milli * (requested.gpu_devices or 1) if requested.gpu_share_milli else requested.gpu_milli
 
 
 def _held(unit: Leaving) -> int:
@@ -251,7 +251,7 @@ def _held(unit: Leaving) -> int:
 
 
 def cost_vector(cost: Cost, priorities: list[int]) -> list[int]:
-    """The levels of an answer's cost, as the model has them."""
+    """The levels of a proposal's cost, in the model's form."""
     of_class = {entry.priority: entry.gpu_milli for entry in cost.classes}
     return [
         *(of_class.get(p, 0) for p in priorities),
@@ -263,11 +263,11 @@ def cost_vector(cost: Cost, priorities: list[int]) -> list[int]:
 
 
 def check(seed: int, action: Action) -> Proposal:
-    """No gap where the answer says that it is proven; never better than the solver."""
+    """No gap if the proposal is proven optimal; never better than the solver."""
     sketch, preemptor = random_pool(Random(seed), action)
     state = sketch.state
     batch = SelectionBatch.on(current_snapshot(state))
-    answer = select_victims(batch, asking(preemptor), action, StepBudget(20_000))
+    answer = select_victims(batch, requested_unit(preemptor), action, StepBudget(20_000))
     if answer.refused is None and not answer.victims:
         return answer
     model = Model(state, preemptor, action, {name: int(amounts.gpu_milli) for name, amounts in batch.shares.items()})
@@ -284,7 +284,7 @@ def check(seed: int, action: Action) -> Proposal:
     if best is not None:
         assert found >= best
         if answer.explanation.proven:
-            assert found == best, "there is something cheaper"
+            assert found == best, "the solver found a cheaper set"
         elif answer.explanation.lower_bound is not None:
             assert cost_vector(answer.explanation.lower_bound, priorities) <= best
     return answer

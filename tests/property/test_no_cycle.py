@@ -1,6 +1,6 @@
-"""No cycle of mutual evictions: small worlds of projects and actions, without cap or cooldown, are played until they settle.
+"""No cycle of mutual evictions: small pools with projects and actions, without cap or cooldown, are run until they converge.
 
-Time stands still or moves as policy, so a state that comes again after evictions would come again for ever.
+Time is constant or advances by a fixed step, so a state that repeats after evictions would repeat forever.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ from bailiff_core.protections import no_counter_reclaim, no_reclaim_of_reserved
 FEW = 120
 MANY = 20_000
 STEP = 1_000
-LIMIT = 600  # s; a case takes half a minute, or two on a busy machine
+LIMIT = 600  # s; a case takes half a minute, or two minutes on a busy machine
 MOST_ROUNDS = 80
 STEPS = (0, 0, 1_000_000, 600_000_000)  # µs from one pass to the next
 CYCLES_OF_PREEMPT = (1460,)
@@ -32,7 +32,7 @@ WORTH_KEEPING = (802, 1354, 1891)  # two were cycles once; in the last two of a 
 FEW_TIGHT = 60
 MANY_TIGHT = 8_000
 CYCLES_OF_PROMISES = (153,)
-CYCLES_OF_RECLAIM = (1068, 1446)  # a gang across its project's quota, reclaimed with a small job that asks again
+CYCLES_OF_RECLAIM = (1068, 1446)  # a gang across its project's quota, reclaimed with a small job that requests again
 
 
 def _snapshot(document: Fields, jobs: list[Fields]) -> Any:
@@ -42,7 +42,7 @@ def _snapshot(document: Fields, jobs: list[Fields]) -> Any:
 
 
 def _state(state: PoolState) -> object:
-    """Who stands where and who waits: all that the next pass goes by, but for times."""
+    """Placed and pending jobs: all input of the next pass except times."""
     return tuple(
         (
             job.id,
@@ -65,9 +65,9 @@ def _comes(planning: Planning, document: Fields, wave: list[Fields]) -> None:
 
 
 def passes(document: Fields, waves: Waves, *, lingers: bool) -> str | None:
-    """What comes again, or `None`: passes come to rest. lingers: no victim has left when the next pass runs; every other
+    """The repeated state, or `None` if passes converge. lingers: no victim is released before the next pass; every other
 
-    wave comes when none has. Raises `RuntimeError` where a single pass goes round.
+    wave is submitted before any is. Raises `RuntimeError` if a single pass does not end.
     """
     planning = Planning(_snapshot(document, []))
     for number, wave in enumerate(waves):
@@ -83,7 +83,7 @@ def passes(document: Fields, waves: Waves, *, lingers: bool) -> str | None:
             if state == seen[-1]:
                 break
             if state in seen:
-                return f"wave {number}: pass {len(seen)} leaves things as pass {seen.index(state)} did"
+                return f"wave {number}: pass {len(seen)} repeats the state of pass {seen.index(state)}"
             seen.append(state)
         else:
             return f"wave {number}: not at rest after {MOST_ROUNDS} passes"
@@ -91,7 +91,7 @@ def passes(document: Fields, waves: Waves, *, lingers: bool) -> str | None:
 
 
 def promises_settle(seed: int) -> None:
-    """Of a tight world: no pass goes round, and passes come to rest, whether or not those whom they evicted have left."""
+    """In a contended pool every pass ends, and passes converge, whether or not the victims are released."""
     document, waves = tight_world(Random(seed))
     for lingers in (False, True):
         cycle_found = passes(document, waves, lingers=lingers)
@@ -99,7 +99,7 @@ def promises_settle(seed: int) -> None:
 
 
 def cycles(document: Fields, waves: Waves, step: int) -> str | None:
-    """What goes round and round, round by round, or `None`: each wave of jobs settles."""
+    """The rounds of a cycle, or `None` if each wave of jobs converges."""
     planning = Planning(_snapshot(document, []))
     for wave in waves:
         planning.advance()
@@ -113,7 +113,7 @@ def cycles(document: Fields, waves: Waves, step: int) -> str | None:
             story += _round_text(number, last)
             state = _state(planning.state)
             if state in seen:
-                return f"round {number} leaves things as round {seen[state]} did:\n" + "\n".join(story[-30:])
+                return f"round {number} repeats the state of round {seen[state]}:\n" + "\n".join(story[-30:])
             seen[state] = number
         else:
             return f"not at rest after {MOST_ROUNDS} rounds:\n" + "\n".join(story[-30:])
@@ -121,7 +121,7 @@ def cycles(document: Fields, waves: Waves, step: int) -> str | None:
 
 
 def world(seed: int, **rules: bool) -> tuple[Fields, Waves, int]:
-    """The world of a seed, and what passes between two passes. rules: of the policy's preemption, as said and not as drawn."""
+    """The pool of a seed, and the time between two passes, µs. rules: fixed values for preemption rules of the policy."""
     random = Random(seed)
     document, waves = small_world(random)
     document["policy"]["preemption"].update(rules)
@@ -150,7 +150,7 @@ def test_without_cap_at_fair_share_and_no_counter_reclaim_they_would(seed: int, 
     settles(seed)
     assert cycles(*world(seed, cap_at_fair_share=False)) is None
     without(monkeypatch, no_counter_reclaim.NAME)
-    assert "leaves things as" in str(cycles(*world(seed, cap_at_fair_share=False)))
+    assert "repeats the state of" in str(cycles(*world(seed, cap_at_fair_share=False)))
     settles(seed)
 
 
@@ -160,7 +160,7 @@ def test_without_no_counter_reclaim_jobs_would_reclaim_from_each_other_for_ever(
 ) -> None:
     assert passes(*tight_world(Random(seed)), lingers=False) is None
     without(monkeypatch, no_counter_reclaim.NAME)
-    assert "leaves things as" in str(passes(*tight_world(Random(seed)), lingers=False))
+    assert "repeats the state of" in str(passes(*tight_world(Random(seed)), lingers=False))
 
 
 @pytest.mark.parametrize("seed", WORTH_KEEPING)

@@ -25,14 +25,14 @@ ENDLESS = 10**30
 
 @dataclass
 class Slow:
-    """Looks at everything anew for each step."""
+    """Reference that evaluates everything anew for each step."""
 
     snapshot: Trials
     shares: dict[str, ResourceVector]
     waiting: list[Job]
 
     def best(self, project: str = ROOT) -> Unit | None:
-        """Level by level."""
+        """The best unit, level by level."""
         tree = self.snapshot.usage.tree
         if project not in tree.children:
             jobs = [job for job in self.waiting if tree.leaf_of(job.project) == project]
@@ -49,20 +49,20 @@ class Slow:
         for mine, theirs in zip(self.clauses(*one), self.clauses(*other), strict=True):
             if mine != theirs:
                 return -1 if mine < theirs else 1  # type: ignore[operator]
-        raise AssertionError("two projects of one age")
+        raise AssertionError("two projects have the same age")
 
     def clauses(self, name: str, unit: Unit) -> list[object]:
         usage = self.snapshot.usage
         branch, share = usage.tree.branches[name], self.shares[name]
         used = usage.allocated(name)
-        asked = ZERO
+        requested = ZERO
         for index in unit.indices:
             task = unit.job.groups()[index]
-            asked = asked.plus(ResourceVector(task.gpu_milli, task.cpu_milli, task.memory_bytes))
+            requested = requested.plus(ResourceVector(task.gpu_milli, task.cpu_milli, task.memory_bytes))
         quota = [ENDLESS if most == UNLIMITED else most for most in branch.quota]
         limit = [ENDLESS if most == UNLIMITED else most for most in branch.limit]
         most = [min(limit[at], max(quota[at], share[at])) for at in RESOURCES]
-        then = [used[at] + asked[at] for at in RESOURCES]
+        then = [used[at] + requested[at] for at in RESOURCES]
 
         def dominant(amounts: list[int]) -> tuple[bool, Fraction]:
             parts = []
@@ -135,11 +135,11 @@ def take_steps(seed: int) -> None:
         if evictable and rng.randrange(3) == 0:
             snapshot.usage.evict(whole(evictable.pop()))
         if rng.randrange(3) == 0:
-            snapshot.usage.rollback(mark)  # it did not fit after all
+            snapshot.usage.rollback(mark)  # it did not fit
         elif rng.randrange(2):
             found.job.tasks = [*found.job.tasks, *Town().runs("x", "", group(count=len(found.indices))).tasks]
             for index, task in enumerate(found.job.tasks):
                 task.index = index
             order.put_back(found.job)
             slow.waiting.append(found.job)
-    raise AssertionError("a pass without an end")
+    raise AssertionError("the pass does not end")

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.builders import asking
+from tests.builders import requested_unit
 from tests.property.small_pools import fits, random_pool, tight_pool
 
 from bailiff_core.placement import (
@@ -26,7 +26,7 @@ def check(seed: int) -> None:
     state = sketch.state
     cluster = ClusterResources.of(state)
     before = [(node.unallocated, node.future) for node in cluster.nodes.values()]
-    found = place_unit(cluster, asking(preemptor), StepBudget(20_000))
+    found = place_unit(cluster, requested_unit(preemptor), StepBudget(20_000))
     if isinstance(found, NoFit):
         assert [(node.unallocated, node.future) for node in cluster.nodes.values()] == before
         assert found.why
@@ -47,7 +47,7 @@ def check(seed: int) -> None:
 
 
 def never_overfills(pool, preemptor, found: GangPlacement, gone=()) -> None:
-    """Counted from the jobs, not from the nodes' sums: in the end, and if it starts at once, now."""
+    """Check capacities from the jobs, not from the nodes' sums: after all evictions, and now if it starts at once."""
     stand_on(pool, preemptor, found, [job for job in pool.jobs.values() if job.id not in gone and job.phase != "evicting"])
     if not found.future:
         stand_on(pool, preemptor, found, [job for job in pool.jobs.values() if job.phase != "reserved"])
@@ -86,7 +86,7 @@ def test_a_gang_is_placed_exactly_when_a_placement_exists(seed: int) -> None:
 @given(seed=SEEDS)
 def test_mixed_gangs_are_placed_exactly_when_a_placement_exists(seed: int) -> None:
     sketch, preemptor = tight_pool(Random(seed))
-    found = place_unit(ClusterResources.of(sketch.state), asking(preemptor), StepBudget(100_000))
+    found = place_unit(ClusterResources.of(sketch.state), requested_unit(preemptor), StepBudget(100_000))
     possible = fits(sketch.state, preemptor, frozenset())
     if isinstance(found, NoFit):
         assert found.kind == "impossible"

@@ -1,11 +1,11 @@
-"""Where a single task goes, among all places it could have: straight from the words of semantics §3 "Placement"."""
+"""The place of a single task among all possible ones: literally from semantics §3 "Placement"."""
 
 from fractions import Fraction
 from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.builders import asking
+from tests.builders import requested_unit
 from tests.property.tiny_pools import Left, count_of, is_shared, part_of, random_tasks, tiny_pool
 
 from bailiff_core.model.demand import JobDemand, TaskGroup
@@ -38,13 +38,13 @@ def places(state: PoolState, group: TaskGroup, *, spread: bool):
 
 
 def broken(node: Node, free: int, devices: int) -> int:
-    """One more broken node, one less, or neither."""
+    """One more fragmented node, one less, or neither."""
     total = len(node.devices)
     return (0 < free - devices < total) - (0 < free < total)
 
 
 def cpu_left(now: Left, later: Left, group: TaskGroup, waits: bool, spread: bool) -> int:
-    """Spreading looks at CPU where there are no GPUs to look at."""
+    """Spreading compares CPU for tasks without GPUs."""
     if not spread or count_of(group):
         return 0
     return -(later.cpu if waits else min(now.cpu, later.cpu))
@@ -60,7 +60,7 @@ def test_a_task_gets_the_best_of_all_its_places(seed: int) -> None:
     if is_shared(group):
         group = group.model_copy(update={"gpu_devices": None})
     preemptor.demand = JobDemand(job="preemptor", tasks=(group,), pack=preemptor.demand.pack)
-    found = place_unit(ClusterResources.of(state), asking(preemptor), StepBudget(1000))
+    found = place_unit(ClusterResources.of(state), requested_unit(preemptor), StepBudget(1000))
     best = min(places(state, group, spread=preemptor.demand.pack == "spread"), default=None)
     assert (best is None) == (not isinstance(found, GangPlacement))
     if best is None or not isinstance(found, GangPlacement):

@@ -1,11 +1,11 @@
-"""Parts of GPUs and topologies against trying everything, and cluster resources that follow the pool."""
+"""Parts of GPUs and topologies compared with exhaustive search, and cached cluster resources compared with the pool."""
 
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.builders import Sketch, asking
+from tests.builders import Sketch, requested_unit
 from tests.property.tiny_pools import Left, occupy, placements, random_tasks, stands_together, tiny_pool
 
 from bailiff_core.model.demand import JobDemand
@@ -35,15 +35,15 @@ def check(seed: int, *, topology: bool) -> None:
     state = sketch.state
     cluster = ClusterResources.of(state)
     before = resources_of(cluster)
-    found = place_unit(cluster, asking(preemptor), StepBudget(50_000))
+    found = place_unit(cluster, requested_unit(preemptor), StepBudget(50_000))
     if isinstance(found, NoFit):
         assert resources_of(cluster) == before
         assert found.why
         possible = next(placements(state, preemptor), None)
         if found.kind == "impossible":
-            assert possible is None, f"{found.why}, and yet {possible}"
+            assert possible is None, f"{found.why}, but {possible} is possible"
         else:
-            assert len(preemptor.demand.sub_groups) > 0, "few steps are needed to be sure of pools like these"
+            assert len(preemptor.demand.sub_groups) > 0, "pools of this size need few search steps"
         return
     assert [task.index for task in found.tasks] == list(range(preemptor.size))
     assert tuple(decode_placement(preemptor, encode_placement(found))) == found.tasks
@@ -54,7 +54,7 @@ def check(seed: int, *, topology: bool) -> None:
 
 
 def stands(state: PoolState, preemptor: Job, found: GangPlacement) -> None:
-    """Nothing is over-filled in the end, and, where it starts at once, now."""
+    """No node is over-allocated after all evictions, and, if it starts at once, now."""
     for now in (False,) if found.future else (False, True):
         left = {node.number: Left(state, node, now=now) for node in state.nodes.values()}
         for task, group in zip(found.tasks, preemptor.groups(), strict=True):
@@ -86,10 +86,10 @@ def test_a_preference_never_keeps_a_job_pending(seed: int) -> None:
     rule = preemptor.demand.topology
     if len(requirements_of(preemptor.demand)) > 1 or rule is None or rule.preferred is None:
         return
-    wish = place_unit(ClusterResources.of(sketch.state), asking(preemptor), StepBudget(50_000))
+    wish = place_unit(ClusterResources.of(sketch.state), requested_unit(preemptor), StepBudget(50_000))
     plain = rule.model_copy(update={"preferred": None})
     preemptor.demand = preemptor.demand.model_copy(update={"topology": plain if plain.required else None})
-    without = place_unit(ClusterResources.of(sketch.state), asking(preemptor), StepBudget(50_000))
+    without = place_unit(ClusterResources.of(sketch.state), requested_unit(preemptor), StepBudget(50_000))
     assert isinstance(wish, GangPlacement) == isinstance(without, GangPlacement)
     if isinstance(wish, GangPlacement) and isinstance(without, GangPlacement):
         assert wish.future <= without.future
@@ -126,7 +126,7 @@ def keep_cluster_resources(seed: int) -> None:
         for job in list(state.jobs.values()):
             if job.tasks and random.random() < 0.3:
                 cluster.evict(whole_job(job))
-        place_unit(cluster, asking(preemptor), StepBudget(100))
+        place_unit(cluster, requested_unit(preemptor), StepBudget(100))
         if random.random() < 0.5:
             cluster.rollback(mark)
         cluster.refresh(state, something_happens(random, sketch, f"new-{number}"))
@@ -141,7 +141,7 @@ def keep_cluster_resources(seed: int) -> None:
 
 
 def something_happens(random: Random, sketch: Sketch, name: str) -> list[int]:
-    """One change of the pool as the fold would make it, and the nodes it is about."""
+    """One random change of the pool, as by the fold; the affected nodes."""
     state = sketch.state
     node = random.choice(list(state.nodes.values()))
     what = random.randrange(6)
@@ -177,7 +177,7 @@ def resources_of(cluster: ClusterResources) -> dict[int, tuple[object, ...]]:
 
 
 def look(cluster: ClusterResources, random: Random) -> list[object]:
-    """What the kept indices say about some needs, and about domains."""
+    """Results of the cached indices for some requirements, and for topology domains."""
     seen: list[object] = []
     for _ in range(3):
         group = random_tasks(random)
@@ -200,4 +200,4 @@ def asking_for(group):
     sketch = Sketch()
     job = sketch.job("x", group)
     job.demand = JobDemand(job="x", tasks=(group,))
-    return asking(job)
+    return requested_unit(job)

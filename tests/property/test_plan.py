@@ -1,4 +1,4 @@
-"""Random snapshots, planned round by round: what must hold in every round can be read off the report alone."""
+"""Random snapshots, planned round by round: the invariants of every round are checked from the report alone."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -64,7 +64,7 @@ def snapshots(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def planned(document: Mapping[str, Any], rounds: int) -> PlanReport | None:
-    """The plan, or nothing where the random pool cannot be."""
+    """The plan, or `None` if the random snapshot is invalid."""
     try:
         return run(read_snapshot(document), rounds=rounds, step=60_000_000)
     except InvalidSnapshot:
@@ -95,11 +95,11 @@ def settles_and_keeps_its_promises(document: Mapping[str, Any]) -> None:
         victims_may_be_taken(jobs, found)
         counts_add_up(found)
         whoever_waits_has_a_reason(found)
-    assert report.converged, "it does not come to rest"
+    assert report.converged, "it does not converge"
 
 
 def nothing_is_over_full(document: Mapping[str, Any], found: Round) -> None:
-    """No device is used beyond itself by those who are on it, nor by those who are to be on it."""
+    """No device is over-allocated, by running or by reserved tasks."""
     jobs = {job["name"]: job for job in document["jobs"]}
     for states in (ON_A_NODE, ("running", "placed", "reserved", "moved", "stuck_releasing")):
         used: dict[tuple[str, str], Fraction] = {}
@@ -120,7 +120,7 @@ def share(job: Mapping[str, Any]) -> Fraction:
 
 
 def gangs_are_whole(jobs: Mapping[str, Any], found: Round) -> None:
-    """Nobody is given part of a core: who is placed or promised room has its minimum, or had less than that before."""
+    """A placed or reserved job has its minimum of tasks, or had fewer before."""
     for name, job in jobs.items():
         lines = [line for line in found.tasks if line.job == name]
         newly = [line for line in lines if line.after.state in ("placed", "reserved") and line.before.state == "pending"]
@@ -144,7 +144,7 @@ def victims_may_be_taken(jobs: Mapping[str, Any], found: Round) -> None:
 
 
 def counts_add_up(found: Round) -> None:
-    """Victims that held room are those that are shown as evicted or moved, but for stale gangs, which name themselves."""
+    """Victims with resources are those shown as evicted or moved, except stale gangs, which evict themselves."""
     shown = {line.task for line in found.tasks if line.after.state in ("evicted", "moved")}
     named = {task for line in found.decisions for victim in line.victims if not victim.was_reserved for task in victim.tasks}
     stale = {task for line in found.decisions if line.action == "stale-gang" for task in line.tasks}
@@ -171,7 +171,7 @@ def test_a_plan_gives_the_same_report_twice(document: dict[str, Any]) -> None:
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(snapshots())
 def test_a_plan_continues_from_a_round_as_from_its_snapshot(document: dict[str, Any]) -> None:
-    """The sums kept while decisions are enacted are those that counting anew gives."""
+    """Sums updated while decisions are enacted equal recomputed ones."""
     try:
         planning = Planning(read_snapshot(document))
     except InvalidSnapshot:

@@ -18,7 +18,7 @@ from bailiff_core.quota.quota_checks import Losses, Reclaim
 
 
 def taken(unit: Unit) -> ResourceVector:
-    """What the unit's tasks ask for: no bytes of devices here."""
+    """The requests of the unit's tasks, without bytes of devices."""
     found = ZERO
     for index in unit.indices:
         task = unit.job.groups()[index]
@@ -86,12 +86,12 @@ def turned(snapshot: Trials, shares: dict[str, ResourceVector], preemptor: Unit,
                     return True
                 amount = left[project][at] + taken(preemptor)[at]
                 if shares[project][at] == shares[sibling][at] == 0 and amount > left[sibling][at] and amount > 0:
-                    return True  # beyond the text: of two that are entitled to nothing the one with more takes nothing
+                    return True  # beyond the semantics: of two projects without a share the one that uses more may not reclaim
     return False
 
 
 def ratio(used: int, share: int) -> tuple[int, Fraction]:
-    """Use of what there is no share of is endless."""
+    """The ratio of use to share; infinite for use without a share."""
     if share == 0:
         return (1, Fraction()) if used > 0 else (0, Fraction())
     return 0, Fraction(used, share)
@@ -136,7 +136,7 @@ def test_a_set_may_be_reclaimed_if_some_order_of_it_passes_thousands(seed: int) 
 
 
 def assert_counted_alike(reclaim: Reclaim, losses: Losses, left: list[Unit], taken: list[Unit], rng: Random) -> None:
-    """What is counted from one unit to the next is what is found of all together, also after some came back."""
+    """Incremental counts equal the counts of the whole set, also after some units were returned."""
     for at, unit in enumerate(left):
         before = reclaim.admits(taken)
         allowed = losses.take(unit)

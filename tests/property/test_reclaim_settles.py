@@ -39,7 +39,7 @@ def idle(town: Town, gpus: int) -> int:
 
 
 def victims_for(town: Town, snapshot: Trials, shares: Shares, unit: Unit, lacks: int) -> list[Job] | None:
-    """The first few that the unit may take so many GPUs from, none of them in vain."""
+    """The first jobs from which the unit may reclaim enough GPUs, without unnecessary ones."""
     if over_limit(snapshot, unit) is not None or may_reclaim(snapshot, shares, unit) is not None:
         return None
     test = Reclaim(snapshot, shares, unit)
@@ -53,7 +53,7 @@ def victims_for(town: Town, snapshot: Trials, shares: Shares, unit: Unit, lacks:
 
 
 def one_round(town: Town, usage: Usage, gpus: int) -> int:
-    """Allocate, then reclaim, over all that wait; how many jobs were evicted."""
+    """Allocate, then reclaim, for all pending jobs; the number of evicted jobs."""
     evicted = 0
     for may_evict in (False, True):
         usage.refresh(town.state, town.state.indices.changed_jobs)
@@ -91,7 +91,7 @@ def check(seed: int) -> None:
     rounds = 0
     while one_round(town, usage, gpus):
         rounds += 1
-        assert rounds < MOST_ROUNDS, "jobs go on displacing each other"
+        assert rounds < MOST_ROUNDS, "jobs keep evicting each other"
     usage.refresh(town.state, town.state.indices.changed_jobs)
     snapshot, shares = Trials(usage), Pass(Trials(usage), []).shares
     assert usage.allocated("") == ResourceVector(1000 * (gpus - idle(town, gpus)))

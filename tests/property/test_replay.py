@@ -1,4 +1,4 @@
-"""Two replays of one log do not differ in one byte: not here, not under another hash seed, not in another Python.
+"""Replays of a log are byte for byte equal: in this process, under another hash seed, and in another Python.
 
 `BAILIFF_OTHER_PYTHONS` lists interpreters (paths, separated by colons) that have the core's dependencies.
 """
@@ -44,7 +44,7 @@ def logs(many: int = 8, cycles: int = 50) -> tuple[str, ...]:
 
 
 def run_by(python: str, hash_seed: str, *texts: str, patience_s: float = 150) -> list[dict[str, object]]:
-    """What that Python makes of these logs."""
+    """The results of that Python for these logs."""
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
     if python != sys.executable:
         environment["PYTHONPATH"] = str(ROOT / "libs/core")
@@ -62,7 +62,7 @@ def run_by(python: str, hash_seed: str, *texts: str, patience_s: float = 150) ->
 
 
 def other_pythons() -> list[str]:
-    """Interpreters named by the environment, else those of other versions that are on the path or with pyenv."""
+    """Interpreters named by the environment, else other versions on the path or in pyenv."""
     named = os.environ.get("BAILIFF_OTHER_PYTHONS")
     if named:
         return [entry for entry in named.split(os.pathsep) if entry]
@@ -75,7 +75,7 @@ def other_pythons() -> list[str]:
 @given(steps(40))
 @QUICK
 def test_a_log_replays_to_the_same_bytes(cycles: list[list[Step]]) -> None:
-    story = Chance().tell(cycles)
+    story = Chance().play(cycles)
     story.holds()
     assert from_lines(to_lines(story.wires)) == story.wires
 
@@ -83,7 +83,7 @@ def test_a_log_replays_to_the_same_bytes(cycles: list[list[Step]]) -> None:
 @given(steps(40))
 @QUICK
 def test_a_restored_state_folds_on_identically(cycles: list[list[Step]]) -> None:
-    story = Chance().tell(cycles)
+    story = Chance().play(cycles)
     ends = [at for at, record in enumerate(story.records) if record.cycle_end]
     middle = ends[len(ends) // 2]
     state = from_snapshot(to_snapshot(folded(story.wires[: middle + 1])))
@@ -139,7 +139,7 @@ def test_ten_thousand_histories_replay_identically_in_two_pythons(python: str, b
 
 
 def able(python: str) -> None:
-    """Skip where this Python cannot run the core; fail where it was named."""
+    """Skip if this Python cannot run the core; fail if the environment lists it."""
     probe = subprocess.run(
         [python, "-c", "import numpy, orjson, pydantic, sys; assert sys.version_info >= (3, 11)"],
         capture_output=True,
@@ -148,14 +148,12 @@ def able(python: str) -> None:
     )
     if probe.returncode != 0:
         if os.environ.get("BAILIFF_OTHER_PYTHONS"):
-            pytest.fail(
-                f"{python} is named by BAILIFF_OTHER_PYTHONS and cannot import numpy, orjson and pydantic: {probe.stderr}"
-            )
+            pytest.fail(f"{python} is in BAILIFF_OTHER_PYTHONS and cannot import numpy, orjson and pydantic: {probe.stderr}")
         pytest.skip(f"{python} has no numpy, orjson or pydantic (name interpreters that have them in BAILIFF_OTHER_PYTHONS)")
 
 
 def test_a_clock_step_moves_the_expected_completion_of_jobs() -> None:
-    """A writer that starts right after the step folds anew; who replays has kept the ends from before it."""
+    """A writer that starts right after the step recomputes the expected ends; a replay has them from before the step."""
     random_log(1021, 112).holds()
 
 

@@ -4,7 +4,7 @@ import random
 from collections import Counter
 
 import pytest
-from tests.builders import MINUTE, Sketch, asking, group
+from tests.builders import MINUTE, Sketch, group, requested_unit
 
 from bailiff_core.model.proposal import Cost
 from bailiff_core.model.state import Job, OpenRequest
@@ -16,7 +16,7 @@ from bailiff_core.victims.batch import select_batch
 
 
 def some_pool(seed: int) -> tuple[Sketch, list[OpenRequest]]:
-    """Nodes of several sizes full of jobs of several sizes, classes and ages, many alike; and some who ask for room."""
+    """Nodes of several sizes full of jobs of several sizes, classes and ages, many equal; and some preemptors."""
     dice = random.Random(seed)
     sketch = Sketch()
     nodes = dice.randint(2, 12)
@@ -77,7 +77,7 @@ def test_a_shortlist_of_nodes_gives_the_result_of_all_nodes(block, monkeypatch):
 
 
 def gang_of_two_kinds(seed: int) -> tuple[Sketch, Job]:
-    """Such a pool, and somebody who asks for tasks of two kinds."""
+    """Such a pool, and a preemptor with tasks of two kinds."""
     sketch, _ = some_pool(seed)
     dice = random.Random(seed + 1)
     kinds = [group(dice.choice((1, 1, 2)), gpus=gpus, cpu=dice.choice((0, 1))) for gpus in dice.sample((1, 2, 4, 8), 2)]
@@ -88,12 +88,14 @@ def test_for_heterogeneous_gangs_the_result_is_the_same_or_a_bound_is_reported(m
     seen: Counter[str] = Counter()
     for seed in range(200):
         sketch, preemptor = gang_of_two_kinds(seed)
-        best = select_victims(SelectionBatch.on(current_snapshot(sketch.state)), asking(preemptor), "preempt", StepBudget(20_000))
+        best = select_victims(
+            SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), "preempt", StepBudget(20_000)
+        )
         monkeypatch.setattr(shortlist, "INITIAL_SIZE", 1)
         monkeypatch.setattr(heterogeneous_gangs, "MIN_ACTIVE_JOBS", 0)
         monkeypatch.setattr(shortlist, "MIN_ACTIVE_JOBS", 0)
         quick = select_victims(
-            SelectionBatch.on(current_snapshot(sketch.state)), asking(preemptor), "preempt", StepBudget(20_000)
+            SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), "preempt", StepBudget(20_000)
         )
         monkeypatch.undo()
         assert quick.refused == best.refused, f"seed {seed}"
@@ -102,7 +104,7 @@ def test_for_heterogeneous_gangs_the_result_is_the_same_or_a_bound_is_reported(m
         snapshot = current_snapshot(sketch.state)
         checked = revalidate_proposal(snapshot, shares_now(snapshot), preemptor, quick)
         assert isinstance(checked, Accepted), f"seed {seed}: {checked}"
-        assert (checked.victims, checked.dropped) == (quick.victims, ()), f"seed {seed}: somebody could stay"
+        assert (checked.victims, checked.dropped) == (quick.victims, ()), f"seed {seed}: a victim is not needed"
         if quick.explanation.proven and best.explanation.proven:
             assert quick.victims == best.victims, f"seed {seed}"
         seen["proven" if quick.explanation.proven else "bound"] += 1
@@ -132,8 +134,10 @@ def test_kinds_that_fit_one_by_one_and_not_together_are_refused_by_counting(ones
         sketch.running(f"j{n}", f"n{n // 8}", [n % 8], priority=20)
     preemptor = sketch.job("mixed", group(29, gpus=8), group(ones, gpus=1), priority=30)
     if refused is not None:
-        monkeypatch.setattr(heterogeneous_gangs, "search_shortlist", None)  # nobody is looked at
-    answer = select_victims(SelectionBatch.on(current_snapshot(sketch.state)), asking(preemptor), "preempt", StepBudget(20_000))
+        monkeypatch.setattr(heterogeneous_gangs, "search_shortlist", None)  # no candidate is searched
+    answer = select_victims(
+        SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), "preempt", StepBudget(20_000)
+    )
     assert (answer.refused, answer.explanation.proven) == (refused, True)
     if refused is not None:
         assert answer.would_need.endswith("equivalent to 241 × (1 GPU); with all permitted victims evicted at most 240 fit")

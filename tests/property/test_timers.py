@@ -68,5 +68,5 @@ def test_the_timers_equal_those_computed_from_all_jobs(steps, data):
 
 
 def _again(job: Job) -> tuple[int, int]:
-    """When a job that waits is tried again, and may ask again."""
+    """When a pending job is tried again, and may request preemption again."""
     return job.not_before, job.next_request_at

@@ -32,7 +32,7 @@ def some_group(rng: Random) -> TaskGroup:
 
 
 def happens(rng: Random, town: Town, job: Job) -> None:
-    """Something the fold might do to the job."""
+    """A random change of the job, as by the fold."""
     town.state.indices.changed_jobs[job.id] = None
     what = rng.randrange(6)
     if what == 0:
@@ -84,7 +84,7 @@ def test_incremental_use_equals_recomputed_use(seed: int) -> None:
                 usage.place(
                     unit, GangPlacement(tuple(TaskPlacement(index, 0, rng.randrange(1, 8)) for index in unit.indices), False)
                 )
-        if rng.randrange(3):  # a refresh forgets what was tried
+        if rng.randrange(3):  # a refresh discards trial changes
             usage.rollback(mark)
             assert everything(usage) == before
 

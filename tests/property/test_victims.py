@@ -1,4 +1,4 @@
-"""Victim selection against trying every set of victims, and what every answer keeps."""
+"""Victim selection compared with all sets of victims, and the invariants of every proposal."""
 
 import hashlib
 import os
@@ -11,21 +11,21 @@ from unittest.mock import patch
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.builders import Sketch, asking
+from tests.builders import Sketch, requested_unit
 from tests.property.small_pools import best_set, fits, may_go, random_pool
 from tests.property.test_placement import never_overfills
 from tests.property.victim_worlds import (
     allowed,
-    asked_first,
     best_choice,
     best_moves,
     chain,
     cost,
-    free_room,
+    free_resources,
+    frees_enough,
     in_racks,
     irreducible,
     leaving,
-    makes_room,
+    preemptor_unit,
     random_world,
     under_shares,
     within_limits,
@@ -46,14 +46,16 @@ SEEDS = st.integers(0, 2**48)
 
 def answer_for(seed: int, steps: int = 20_000, shuffled: int | None = None) -> Proposal:
     sketch, preemptor = random_pool(Random(seed), shuffled)
-    return select_victims(SelectionBatch.on(current_snapshot(sketch.state)), asking(preemptor), "preempt", StepBudget(steps))
+    return select_victims(
+        SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), "preempt", StepBudget(steps)
+    )
 
 
 def check(seed: int, steps: int) -> Proposal:
     sketch, preemptor = random_pool(Random(seed))
     state = sketch.state
     snapshot = current_snapshot(state)
-    answer = select_victims(SelectionBatch.on(snapshot), asking(preemptor), "preempt", StepBudget(steps))
+    answer = select_victims(SelectionBatch.on(snapshot), requested_unit(preemptor), "preempt", StepBudget(steps))
     best = best_set(state, preemptor)
     if answer.refused is not None:
         assert answer.would_need
@@ -69,7 +71,7 @@ def check(seed: int, steps: int) -> Proposal:
     if victims:
         never_overfills(state, preemptor, place, names)
     for job in victims:
-        assert not fits(state, preemptor, names - {job.id}), f"{job.id} need not go"
+        assert not fits(state, preemptor, names - {job.id}), f"victim {job.id} is not needed"
     if answer.explanation.proven or not victims:
         assert sorted(names) == sorted(job.id for job in best)
     assert all(name not in answer.explanation.runner_up or len(names) > 1 or name not in names for name in names)
@@ -156,11 +158,11 @@ def answer_in_a_world(
     sketch, preemptor = random_world(Random(seed), action)
     snapshot = current_snapshot(sketch.state)
     batch = SelectionBatch.on(snapshot)
-    return sketch, preemptor, batch.shares, select_victims(batch, asking(preemptor), action, StepBudget(steps))
+    return sketch, preemptor, batch.shares, select_victims(batch, requested_unit(preemptor), action, StepBudget(steps))
 
 
 def chosen(state: PoolState, answer: Proposal) -> dict[str, int]:
-    """How many units of which job the answer takes; they are the first of what the job can lose."""
+    """Number of units that the proposal evicts, by job; always the first evictable units."""
     found = {}
     for victim in answer.victims:
         units = chain(state.jobs[victim.job])
@@ -173,13 +175,13 @@ def chosen(state: PoolState, answer: Proposal) -> dict[str, int]:
 
 
 def units_moved(state: PoolState, answer: Proposal, name: str) -> list[list[int]]:
-    """The units that leave of the job and have a new place."""
+    """The job's evicted units that have a new place."""
     victim = next(victim for victim in answer.victims if victim.job == name)
     units = chain(state.jobs[name])[: chosen(state, answer)[name]]
     moved = [unit for unit in units if set(unit) <= set(victim.relocated_tasks)]
-    assert sorted(index for unit in moved for index in unit) == sorted(victim.relocated_tasks), "half a unit moves"
+    assert sorted(index for unit in moved for index in unit) == sorted(victim.relocated_tasks), "a unit is relocated in part"
     if not victim.tasks:
-        assert len(moved) in (0, len(units)), "half a job moves"
+        assert len(moved) in (0, len(units)), "a job is relocated in part"
     return moved
 
 
@@ -187,9 +189,9 @@ def check_world(seed: int, action: Action, steps: int = 20_000) -> Proposal:
     """An answer under preempt or reclaim against all sets of victims."""
     sketch, preemptor, shares, answer = answer_in_a_world(seed, action, steps)
     state = sketch.state
-    nobody = {}
+    no_victims = {}
     if answer.refused is None and not answer.victims:
-        assert makes_room(state, preemptor, nobody)
+        assert frees_enough(state, preemptor, no_victims)
         return answer
     if answer.refused is not None:
         assert answer.would_need
@@ -199,14 +201,14 @@ def check_world(seed: int, action: Action, steps: int = 20_000) -> Proposal:
         return answer
     choice = chosen(state, answer)
     most = shares if action == "preempt" else None
-    assert makes_room(state, preemptor, choice, most)
+    assert frees_enough(state, preemptor, choice, most)
     taken = {name: count - len(units_moved(state, answer, name)) for name, count in choice.items()}
     best = best_choice(state, shares, preemptor, action)
     if best is None:
         assert action == "reclaim"
-        assert taken != choice, "nobody may be taken, so somebody moves"
+        assert taken != choice, "no job may be evicted, so one must be relocated"
         assert allowed(state, shares, preemptor, action, taken)
-        assert not any(makes_room(state, preemptor, {**choice, name: 0}) for name in choice)
+        assert not any(frees_enough(state, preemptor, {**choice, name: 0}) for name in choice)
     else:
         assert allowed(state, shares, preemptor, action, choice)
         assert irreducible(state, preemptor, choice, most)
@@ -257,7 +259,7 @@ def check_moves_in_racks(seed: int) -> Proposal:
     state = sketch.state
     bound = in_racks(random, sketch)
     snapshot = current_snapshot(state)
-    answer = select_victims(SelectionBatch.on(snapshot), asking(preemptor), "consolidate", StepBudget(20_000))
+    answer = select_victims(SelectionBatch.on(snapshot), requested_unit(preemptor), "consolidate", StepBudget(20_000))
     if answer.refused == "impossible":
         assert not within_limits(state, preemptor, {}) or best_moves(state, preemptor, bound) is None
     if answer.victims:
@@ -269,21 +271,21 @@ def check_moves_in_racks(seed: int) -> Proposal:
 
 
 def everyone_stands(state: PoolState, preemptor: Job, answer: Proposal) -> None:
-    """The preemptor and all who are moved have places of their own, on room that nobody keeps."""
+    """The preemptor and all relocated jobs have places on resources that no other job uses."""
     gone = leaving(state, chosen(state, answer))
-    free = [[list(devices), cpu, slots] for devices, cpu, slots in free_room(state, gone)]
-    unit = asked_first(preemptor)
+    free = [[list(devices), cpu, slots] for devices, cpu, slots in free_resources(state, gone)]
+    unit = preemptor_unit(preemptor)
     relocated_tasks = [
         (state.jobs[victim.job], victim.moved_to, victim.relocated_tasks) for victim in answer.victims if victim.moved_to
     ]
     for job, shares, members in [(preemptor, answer.placement, unit), *relocated_tasks]:
         for place in decode_placement(job, shares, members):
-            asked, room = job.groups()[place.index], free[place.node]
-            room[1] -= asked.cpu_milli
+            requested, room = job.groups()[place.index], free[place.node]
+            room[1] -= requested.cpu_milli
             room[2] -= 1
             for number in range(len(room[0])):
                 if place.devices >> number & 1:
-                    room[0][number] -= asked.gpu_share_milli or 1000
+                    room[0][number] -= requested.gpu_share_milli or 1000
             assert min([*room[0], room[1], room[2]]) >= 0, f"node {place.node} is over-filled"
 
 

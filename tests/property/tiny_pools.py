@@ -1,4 +1,4 @@
-"""Tiny random pools with parts of GPUs and topologies, and placements found by trying everything: without the code under test."""
+"""Tiny random pools with parts of GPUs and topologies, and placements by exhaustive search, without the code under test."""
 
 from collections.abc import Iterator
 from itertools import combinations
@@ -16,7 +16,7 @@ Places = dict[int, tuple[int, tuple[int, ...]]]  # node and devices by task
 
 
 def tiny_pool(random: Random, *, topology: bool = False) -> tuple[Sketch, Job]:
-    """Up to three nodes of up to three small devices, some in use, and a job that asks."""
+    """Up to three nodes of up to three small devices, some in use, and a preemptor."""
     sketch = Sketch()
     sketch.state.policy = RULES
     for number in range(random.randint(2, 4) if topology else random.randint(1, 3)):
@@ -52,24 +52,24 @@ def random_rule(random: Random) -> TopologyRule | None:
 def random_tasks(random: Random, sub_group: str | None = None) -> TaskGroup:
     """One to three equal tasks with whole devices, parts of some, or none."""
     kind = random.choice(("none", "whole", "milli", "milli", "bytes"))
-    asked: dict[str, object] = {
+    requested: dict[str, object] = {
         "count": random.randint(1, 3),
         "cpu_milli": random.choice((0, 0, 1000, 2000)),
         "sub_group": sub_group,
     }
     if kind == "whole":
-        asked["gpu_milli"] = random.choice((1000, 2000))
+        requested["gpu_milli"] = random.choice((1000, 2000))
     if kind == "milli":
-        asked["gpu_share_milli"] = random.choice((200, 300, 500, 700, 1000))
+        requested["gpu_share_milli"] = random.choice((200, 300, 500, 700, 1000))
     if kind == "bytes":
-        asked["gpu_share_bytes"] = random.choice((1, 2, 3, 5))
+        requested["gpu_share_bytes"] = random.choice((1, 2, 3, 5))
     if kind in ("milli", "bytes"):
-        asked["gpu_devices"] = random.choice((None, None, 2, 3))
-    return TaskGroup.model_validate(asked)
+        requested["gpu_devices"] = random.choice((None, None, 2, 3))
+    return TaskGroup.model_validate(requested)
 
 
 def occupy(random: Random, sketch: Sketch, name: str) -> None:
-    """One task of some job somewhere, now or promised; left out where it does not fit."""
+    """Place or reserve one task of a job somewhere, unless it does not fit."""
     group = random_tasks(random).model_copy(update={"count": 1})
     phase = random.choice(("running", "running", "evicting", "reserved"))
     node = random.choice(list(sketch.state.nodes.values()))
@@ -84,7 +84,7 @@ def occupy(random: Random, sketch: Sketch, name: str) -> None:
 
 
 class Left:
-    """What is left of a node: now (everybody on it counts) or in the end (who is leaving does not, who is promised does)."""
+    """Free resources of a node: now (all tasks count), or later (evicted tasks do not count, reserved ones do)."""
 
     def __init__(self, state: PoolState, node: Node, *, now: bool) -> None:
         self.node = node
@@ -104,7 +104,7 @@ class Left:
         return combinations(sorted(self.whole), count_of(group))
 
     def fits(self, group: TaskGroup, devices: tuple[int, ...]) -> bool:
-        """Whether the task may stand there."""
+        """Whether the task fits there."""
         shared = is_shared(group)
         return (
             self.slots >= 1
@@ -116,7 +116,7 @@ class Left:
         )
 
     def take(self, group: TaskGroup, devices: tuple[int, ...], sign: int = 1) -> None:
-        """The task stands there, or with -1 no longer."""
+        """Place the task there, or with -1 remove it."""
         self.cpu -= sign * group.cpu_milli
         self.slots -= sign
         for number in devices:
@@ -126,7 +126,7 @@ class Left:
             self.shared_tasks[number] += sign * is_shared(group)
 
     def overfull(self) -> bool:
-        """Whether more was taken than there is."""
+        """Whether the node is over-allocated."""
         return self.cpu < 0 or self.slots < 0 or min(self.units.values(), default=0) < 0
 
 
@@ -146,7 +146,7 @@ def part_of(group: TaskGroup, device: Device) -> int:
 
 
 def placements(state: PoolState, preemptor: Job) -> Iterator[Places]:
-    """Every way to place all tasks of the preemptor in the end, rules of topology kept."""
+    """Every placement of all tasks of the preemptor after the evictions that keeps the topology rules."""
     left = {node.number: Left(state, node, now=False) for node in state.nodes.values()}
     groups = preemptor.groups()
 
@@ -169,7 +169,7 @@ def placements(state: PoolState, preemptor: Job) -> Iterator[Places]:
 
 
 def stands_together(state: PoolState, preemptor: Job, places: Places) -> bool:
-    """Whether every required level holds."""
+    """Whether every required topology level is kept."""
     rules = {"": preemptor.demand.topology, **{group.name: group.topology for group in preemptor.demand.sub_groups}}
     for name, rule in rules.items():
         if rule is None or rule.required is None:

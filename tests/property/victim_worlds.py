@@ -1,7 +1,6 @@
-"""Small random pools with projects, elastic gangs and shared devices, and the best victims by trying every set.
+"""Small random pools with projects, elastic gangs and shared devices, and the best victims by exhaustive search.
 
-Written from the words of the semantics, without the code under test: only fair shares are taken from it, which have
-tests of their own.
+Written from the semantics, without the code under test, except for fair shares, which have their own tests.
 """
 
 import json
@@ -17,11 +16,11 @@ from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.model.state import Job, PoolState
 
 UNLIMITED = -1
-Choice = dict[str, int]  # how many units of which job leave
+Choice = dict[str, int]  # number of evicted units by job
 
 
 def random_world(random: Random, action: str) -> tuple[Sketch, Job]:
-    """One to three nodes, up to seven jobs of up to three tasks, and a job that asks."""
+    """One to three nodes, up to seven jobs of up to three tasks, and a preemptor."""
     sketch = Sketch()
     sketch.state.policy = random_policy(random, action)
     for number in range(random.randint(1, 3)):
@@ -87,35 +86,35 @@ def _group(random: Random, most: int):
 
 def _job_somewhere(random: Random, sketch: Sketch, name: str, projects: list[str]) -> None:
     state = sketch.state
-    asked = _group(random, most=3)
+    requested = _group(random, most=3)
     phase = random.choice(("running", "running", "running", "running", "starting", "reserved", "evicting"))
-    free = free_room(state, leaving_stay=phase != "reserved")
+    free = free_resources(state, leaving_stay=phase != "reserved")
     places = []
-    for _ in range(asked.count):
-        options = list(_ways(free, asked, None))
+    for _ in range(requested.count):
+        options = list(_ways(free, requested, None))
         if not options:
             return
         node, devices, left = random.choice(options)
         free = left
         places.append((state.nodes[node].name, devices))
-    job = sketch.job(name, asked, priority=random.choice((25, 25, 50, 50, 75)), preemptible=random.random() < 0.85)
+    job = sketch.job(name, requested, priority=random.choice((25, 25, 50, 50, 75)), preemptible=random.random() < 0.85)
     job.project = random.choice(projects) if projects else ""
     sketch.at(job, *places, phase=phase, age=random.choice((MINUTE, HOUR, HOUR, 2 * HOUR)))
-    if asked.count > 1 and random.random() < 0.5:
-        job.demand = job.demand.model_copy(update={"min_tasks": random.randint(1, asked.count)})
+    if requested.count > 1 and random.random() < 0.5:
+        job.demand = job.demand.model_copy(update={"min_tasks": random.randint(1, requested.count)})
     if random.random() < 0.3:
         job.demand = job.demand.model_copy(update={"labels": {"kind": "careful"}})
     if phase == "running" and random.random() < 0.3:
         job.last_checkpoint = state.now - MINUTE
 
 
-# --- room
+# --- resources
 
 State = tuple[tuple[tuple[int, ...], int, int], ...]  # by node: free thousandths of each device, CPU, slots
 
 
-def free_room(state: PoolState, gone: Mapping[str, set[int]] | None = None, *, leaving_stay: bool = False) -> State:
-    """What is free once those on their way out, and the tasks in `gone`, have left. `leaving_stay`: what is free now."""
+def free_resources(state: PoolState, gone: Mapping[str, set[int]] | None = None, *, leaving_stay: bool = False) -> State:
+    """Free resources after all evictions and without the tasks in `gone`. leaving_stay: without the evictions."""
     gone = gone or {}
     free = {}
     for node in state.nodes.values():
@@ -124,21 +123,21 @@ def free_room(state: PoolState, gone: Mapping[str, set[int]] | None = None, *, l
         for task in job.tasks:
             if (job.phase == "evicting" and not leaving_stay) or task.index in gone.get(job.id, ()):
                 continue
-            asked, room = job.groups()[task.index], free[task.node]
+            requested, room = job.groups()[task.index], free[task.node]
             for number in range(len(room[0])):
                 if task.devices >> number & 1:
-                    room[0][number] -= asked.gpu_share_milli or 1000
-            room[1] -= asked.cpu_milli
+                    room[0][number] -= requested.gpu_share_milli or 1000
+            room[1] -= requested.cpu_milli
             room[2] -= 1
     return tuple((tuple(devices), cpu, slots) for devices, cpu, slots in (free[number] for number in sorted(free)))
 
 
-def _ways(state: State, asked, allowed: set[int] | None) -> Iterator[tuple[int, list[int], State]]:
-    """Every way to stand one task: node, devices, and what is left."""
-    share = asked.gpu_share_milli or 1000
-    count = (asked.gpu_devices or 1) if asked.gpu_share_milli else asked.gpu_milli // 1000
+def _ways(state: State, requested, allowed: set[int] | None) -> Iterator[tuple[int, list[int], State]]:
+    """Every placement of one task: node, devices, and the remaining resources."""
+    share = requested.gpu_share_milli or 1000
+    count = (requested.gpu_devices or 1) if requested.gpu_share_milli else requested.gpu_milli // 1000
     for node, (devices, cpu, slots) in enumerate(state):
-        if slots < 1 or cpu < asked.cpu_milli or (allowed is not None and node not in allowed):
+        if slots < 1 or cpu < requested.cpu_milli or (allowed is not None and node not in allowed):
             continue
         useful = [number for number, free in enumerate(devices) if free >= share]
         seen = []
@@ -148,54 +147,54 @@ def _ways(state: State, asked, allowed: set[int] | None) -> Iterator[tuple[int, 
             if look in seen:
                 continue
             seen.append(look)
-            yield node, list(chosen), (*state[:node], (left, cpu - asked.cpu_milli, slots - 1), *state[node + 1 :])
+            yield node, list(chosen), (*state[:node], (left, cpu - requested.cpu_milli, slots - 1), *state[node + 1 :])
 
 
 def all_stand(state: State, tasks: tuple) -> bool:
-    """Whether all these tasks can stand together: every way is tried."""
+    """Whether all these tasks fit together: tries every placement."""
 
     @cache
     def rest(state: State, at: int) -> bool:
         if at == len(tasks):
             return True
-        return any(rest(_looks_alike(left), at + 1) for _, _, left in _ways(state, tasks[at], None))
+        return any(rest(_normalized(left), at + 1) for _, _, left in _ways(state, tasks[at], None))
 
-    return rest(_looks_alike(state), 0)
+    return rest(_normalized(state), 0)
 
 
 def all_stand_in_racks(state: State, tasks: tuple, racks: tuple[int, ...], stay: tuple[tuple[str, int], ...]) -> bool:
-    """The same for pairs of a task and whom it must share a rack with, if with anybody. stay: racks that are settled."""
+    """The same for pairs of a task and the job with which it must share a rack, if any. stay: racks that are fixed."""
 
     @cache
     def rest(state: State, at: int, fixed: tuple[tuple[str, int], ...]) -> bool:
         if at == len(tasks):
             return True
-        asked, bond = tasks[at]
+        requested, bond = tasks[at]
         rack = dict(fixed).get(bond)
         allowed = {number for number, of in enumerate(racks) if rack is None or of == rack}
-        for node, _, left in _ways(state, asked, allowed):
+        for node, _, left in _ways(state, requested, allowed):
             now = fixed if bond is None else tuple(sorted({**dict(fixed), bond: racks[node]}.items()))
-            if rest(_looks_alike(left), at + 1, now):
+            if rest(_normalized(left), at + 1, now):
                 return True
         return False
 
-    return rest(_looks_alike(state), 0, stay)
+    return rest(_normalized(state), 0, stay)
 
 
-def _looks_alike(state: State) -> State:
+def _normalized(state: State) -> State:
     return tuple((tuple(sorted(devices)), cpu, slots) for devices, cpu, slots in state)
 
 
-# --- what jobs can lose
+# --- evictable units
 
 
-def asked_first(job: Job) -> list[int]:
-    """The preemptor's unit: all that is missing up to its minimum."""
+def preemptor_unit(job: Job) -> list[int]:
+    """The preemptor's unit: the missing tasks up to its minimum."""
     return sorted(range(job.size), key=str)[: job.minimum]
 
 
 def chain(job: Job) -> list[list[int]]:
-    """Surplus one by one, the last in order first, then the rest. What has not started goes whole."""
+    """Surplus tasks one by one, the last first, then the rest. A job that has not started is one unit."""
     left = sorted((task.index for task in job.tasks), key=str)
     units = []
     while len(left) > job.minimum and job.phase != "reserved":
@@ -204,18 +203,18 @@ def chain(job: Job) -> list[list[int]]:
 
 
 def leaving(state: PoolState, choice: Choice) -> dict[str, set[int]]:
-    """The members that leave, by job."""
+    """The evicted tasks, by job."""
     return {
         name: {index for unit in chain(state.jobs[name])[:count] for index in unit} for name, count in choice.items() if count
     }
 
 
 def gpu_milli(job: Job, indices: set[int]) -> int:
-    """Thousandths of GPUs of these members."""
+    """Thousandths of GPUs of these tasks."""
     total = 0
     for index in indices:
-        asked = job.groups()[index]
-        total += asked.gpu_share_milli * (asked.gpu_devices or 1) if asked.gpu_share_milli else asked.gpu_milli
+        requested = job.groups()[index]
+        total += requested.gpu_share_milli * (requested.gpu_devices or 1) if requested.gpu_share_milli else requested.gpu_milli
     return total
 
 
@@ -260,7 +259,7 @@ def cost(state: PoolState, choice: Choice, under_share: Mapping[str, bool] | Non
 
 
 def above(state: PoolState, project: str) -> list[str]:
-    """The project and all above it, up to the root."""
+    """The project and its ancestors, up to the root."""
     parents = {entry.name: entry.parent for entry in state.policy.projects}
     if project not in parents:
         return ["*", ""] if parents else [""]
@@ -271,7 +270,7 @@ def above(state: PoolState, project: str) -> list[str]:
 
 
 def used(state: PoolState, project: str, gone: Mapping[str, set[int]], preemptible: bool = True) -> int:
-    """GPUs, in thousandths, that a project and all below it use when these are gone."""
+    """GPUs, in thousandths, that a project and its descendants use without these tasks."""
     total = 0
     for job in state.jobs.values():
         counts = job.phase in ("reserved", "starting", "running") and project in above(state, job.project)
@@ -281,7 +280,7 @@ def used(state: PoolState, project: str, gone: Mapping[str, set[int]], preemptib
 
 
 def bound(state: PoolState, project: str, what: str) -> int:
-    """Quota or limit of a project; the root and what is unnamed have none."""
+    """Quota or limit of a project; the root and undefined projects have none."""
     for entry in state.policy.projects:
         if entry.name == project:
             stated = getattr(entry, what).gpu_milli
@@ -306,11 +305,11 @@ def in_some_order(state: PoolState, choice: Choice, may: object) -> bool:
 
 
 def may_reclaim(state: PoolState, shares: Mapping, preemptor: Job, choice: Choice) -> bool:
-    """The preemptor's gate, the test before each unit, and the test of the whole."""
-    asked = gpu_milli(preemptor, set(asked_first(preemptor)))
+    """The check of the preemptor, the check before each unit, and the check of the whole set."""
+    requested = gpu_milli(preemptor, set(preemptor_unit(preemptor)))
     mine = above(state, preemptor.project)
     share = {name: amounts.gpu_milli for name, amounts in shares.items()}
-    if used(state, mine[0], {}) + asked > share.get(mine[0], 0):
+    if used(state, mine[0], {}) + requested > share.get(mine[0], 0):
         return False
 
     def may(job: Job, unit: list[int], gone: Mapping[str, set[int]]) -> bool:
@@ -324,7 +323,7 @@ def may_reclaim(state: PoolState, shares: Mapping, preemptor: Job, choice: Choic
         if most != UNLIMITED and remaining > most:
             return True
         takers = bound(state, taker, "quota")
-        fits = takers == UNLIMITED or used(state, taker, {}) + asked <= takers
+        fits = takers == UNLIMITED or used(state, taker, {}) + requested <= takers
         return quota != UNLIMITED and remaining > quota and fits
 
     if not in_some_order(state, choice, may):
@@ -332,7 +331,7 @@ def may_reclaim(state: PoolState, shares: Mapping, preemptor: Job, choice: Choic
     gone = leaving(state, choice)
     everyone = ["", *(entry.name for entry in state.policy.projects)]
     for at, project in enumerate(mine[:-1]):
-        remaining = used(state, project, gone) + asked
+        remaining = used(state, project, gone) + requested
         for other in everyone:
             path = above(state, other)
             sibling = len(path) > 1 and other and path[1] == mine[at + 1] and other != project
@@ -342,33 +341,33 @@ def may_reclaim(state: PoolState, shares: Mapping, preemptor: Job, choice: Choic
             if remaining > share.get(project, 0) and share.get(other, 0) > 0 and fuller:
                 return False
             if share.get(project, 0) == share.get(other, 0) == 0 and remaining > used(state, other, gone):
-                return False  # beyond the text: two that are entitled to nothing would take from each other for ever
+                return False  # beyond the semantics: two projects without a share would reclaim from each other forever
     return True
 
 
 def allocatable(state: PoolState, shares: Mapping, project: str) -> int:
-    """What the project may come to use."""
+    """The project's allocatable share."""
     quota, limit = bound(state, project, "quota"), bound(state, project, "limit")
     most = UNLIMITED if quota == UNLIMITED else max(quota, shares[project].gpu_milli if project in shares else 0)
     return limit if limit != UNLIMITED and (most == UNLIMITED or limit < most) else most
 
 
 def shields_allow(state: PoolState, shares: Mapping, preemptor: Job, choice: Choice) -> bool:
-    """Under scope `pool`: work within its own project's quota stays, tested before each unit.
+    """Under scope `pool`, jobs within their project's quota are protected, checked before each unit.
 
-    Beyond the text: with reclaim on, from an preemptor whose project would be above its quota or share, work within the
-    quota or the share stays, and within that of projects above, for reclaim would take the room straight back.
+    Beyond the semantics: with reclaim enabled, if the preemptor's project would be above its quota or share, jobs within the
+    quota or share, also of ancestors, are protected, because reclaim would take the resources back at once.
     """
     rules = state.policy.preemption
     if state.policy.scope != "pool" or not state.policy.projects:
         return True
     mine = above(state, preemptor.project)
-    asked = gpu_milli(preemptor, set(asked_first(preemptor)))
+    requested = gpu_milli(preemptor, set(preemptor_unit(preemptor)))
     beyond_share, beyond_quota = [], []
     for name in mine[:-1] if "reclaim" in rules.actions else []:
-        most, quota = allocatable(state, shares, name), bound_of(state, name)
-        beyond_share += [name] if most != UNLIMITED and used(state, name, {}) + asked > most else []
-        beyond_quota += [name] if quota != UNLIMITED and used(state, name, {}) + asked > quota else []
+        most, quota = allocatable(state, shares, name), quota_of(state, name)
+        beyond_share += [name] if most != UNLIMITED and used(state, name, {}) + requested > most else []
+        beyond_quota += [name] if quota != UNLIMITED and used(state, name, {}) + requested > quota else []
 
     def may(job: Job, unit: list[int], gone: Mapping[str, set[int]]) -> bool:
         if job.project == preemptor.project:
@@ -378,11 +377,11 @@ def shields_allow(state: PoolState, shares: Mapping, preemptor: Job, choice: Cho
         share, taken_back = (any(name in beyond for name in side) for beyond in (beyond_share, beyond_quota))
         if not taken_back and not rules.quota_shields:
             return True
-        uses = any(asked.gpu_milli or asked.gpu_share_milli for asked in job.demand.tasks) and bool(unit)
+        uses = any(requested.gpu_milli or requested.gpu_share_milli for requested in job.demand.tasks) and bool(unit)
         for name in theirs if taken_back else theirs[:1]:
             if name in mine and name != theirs[0]:
                 break
-            kept = allocatable(state, shares, name) if share else bound_of(state, name)
+            kept = allocatable(state, shares, name) if share else quota_of(state, name)
             if not uses or kept == UNLIMITED or used(state, name, gone) <= kept:
                 return False
         return True
@@ -390,13 +389,13 @@ def shields_allow(state: PoolState, shares: Mapping, preemptor: Job, choice: Cho
     return in_some_order(state, choice, may)
 
 
-def bound_of(state: PoolState, project: str) -> int:
-    """The quota; what is unnamed has none of its own to lean on."""
+def quota_of(state: PoolState, project: str) -> int:
+    """The project's quota; 0 for an undefined project."""
     return 0 if project.endswith("*") else bound(state, project, "quota")
 
 
 def budgets_allow(state: PoolState, choice: Choice) -> bool:
-    """A group loses at most so many jobs at a time; a job that shrinks, or had not started, is not lost."""
+    """A budget limits how many jobs of a group are evicted at a time; a job that shrinks, or had not started, does not count."""
     lost = 0
     for name, count in choice.items():
         job = state.jobs[name]
@@ -406,38 +405,38 @@ def budgets_allow(state: PoolState, choice: Choice) -> bool:
 
 
 def within_limits(state: PoolState, preemptor: Job, gone: Mapping[str, set[int]]) -> bool:
-    """Limits at every ancestor, after the victims; a non-preemptible preemptor within its quota besides."""
-    asked = gpu_milli(preemptor, set(asked_first(preemptor)))
+    """Limits of every ancestor hold without the victims; a non-preemptible preemptor is also within its quota."""
+    requested = gpu_milli(preemptor, set(preemptor_unit(preemptor)))
     for project in above(state, preemptor.project):
         limit, quota = bound(state, project, "limit"), bound(state, project, "quota")
-        if asked and limit != UNLIMITED and used(state, project, gone) + asked > limit:
+        if requested and limit != UNLIMITED and used(state, project, gone) + requested > limit:
             return False
         if (
-            asked
+            requested
             and not preemptor.preemptible
             and quota != UNLIMITED
-            and used(state, project, {}, preemptible=False) + asked > quota
+            and used(state, project, {}, preemptible=False) + requested > quota
         ):
             return False
     return True
 
 
 def cap_at_fair_share(state: PoolState, shares: Mapping, preemptor: Job, gone: Mapping[str, set[int]]) -> bool:
-    """Beyond the text: preempt carries no project above both its fair share and what it used before."""
+    """Beyond the semantics: preempt raises no project above both its fair share and its previous use."""
     rules = state.policy.preemption
     if not state.policy.projects or not rules.cap_at_fair_share or "reclaim" not in rules.actions:
         return True
-    asked = gpu_milli(preemptor, set(asked_first(preemptor)))
+    requested = gpu_milli(preemptor, set(preemptor_unit(preemptor)))
     share = {name: amounts.gpu_milli for name, amounts in shares.items()}
     path = above(state, preemptor.project)[:-1]
-    return all(used(state, name, gone) + asked <= max(share.get(name, 0), used(state, name, {})) for name in path)
+    return all(used(state, name, gone) + requested <= max(share.get(name, 0), used(state, name, {})) for name in path)
 
 
-# --- the answers
+# --- proposals
 
 
 def candidates(state: PoolState, preemptor: Job, action: str) -> list[Job]:
-    """Who may lose anything under the action, by the words of semantics §3."""
+    """Jobs that may be victims under the action, literally from semantics §3."""
     found = []
     for job in state.jobs.values():
         if job.phase not in ("reserved", "starting", "running") or not job.preemptible:
@@ -461,16 +460,16 @@ def choices(state: PoolState, preemptor: Job, action: str) -> Iterator[Choice]:
         yield {job.id: count for job, count in zip(jobs, counts, strict=True) if count}
 
 
-def makes_room(state: PoolState, preemptor: Job, choice: Choice, shares: Mapping | None = None) -> bool:
-    """Whether the preemptor's unit stands, within all limits, once these have left. shares: under preempt, within them, too."""
+def frees_enough(state: PoolState, preemptor: Job, choice: Choice, shares: Mapping | None = None) -> bool:
+    """Whether the preemptor's unit fits, within all limits, without these units. shares: checked as well under preempt."""
     gone = leaving(state, choice)
-    tasks = tuple(preemptor.groups()[index] for index in asked_first(preemptor))
+    tasks = tuple(preemptor.groups()[index] for index in preemptor_unit(preemptor))
     bounded = within_limits(state, preemptor, gone) and (shares is None or cap_at_fair_share(state, shares, preemptor, gone))
-    return bounded and all_stand(free_room(state, gone), tasks)
+    return bounded and all_stand(free_resources(state, gone), tasks)
 
 
 def allowed(state: PoolState, shares: Mapping, preemptor: Job, action: str, choice: Choice) -> bool:
-    """Whether the action lets just these leave."""
+    """Whether the action allows exactly these victims."""
     if not budgets_allow(state, choice):
         return False
     if action == "reclaim":
@@ -495,19 +494,19 @@ def best_choice(state: PoolState, shares: Mapping, preemptor: Job, action: str) 
     ranked = sorted(choices(state, preemptor, action), key=lambda choice: cost(state, choice, under))
     most = shares if action == "preempt" else None
     for choice in ranked:
-        room = makes_room(state, preemptor, choice, most)
+        room = frees_enough(state, preemptor, choice, most)
         if room and allowed(state, shares, preemptor, action, choice) and irreducible(state, preemptor, choice, most):
             return choice
     return None
 
 
 def irreducible(state: PoolState, preemptor: Job, choice: Choice, shares: Mapping | None = None) -> bool:
-    """Whether nobody of it could keep a unit. shares: as for `makes_room`."""
-    return not any(makes_room(state, preemptor, {**choice, name: count - 1}, shares) for name, count in choice.items())
+    """Whether every unit of the set is needed. shares: as for `frees_enough`."""
+    return not any(frees_enough(state, preemptor, {**choice, name: count - 1}, shares) for name, count in choice.items())
 
 
 def in_racks(random: Random, sketch: Sketch) -> list[str]:
-    """Put the nodes into two racks; some jobs that stand in one of them must stay in one. Their names."""
+    """Put the nodes into two racks; some jobs that are in one rack require one. Returns their names."""
     state = sketch.state
     document = state.policy.model_dump(mode="json")
     document["topologies"] = [{"name": "hall", "levels": ["rack"]}]
@@ -525,9 +524,9 @@ def in_racks(random: Random, sketch: Sketch) -> list[str]:
 
 
 def best_moves(state: PoolState, preemptor: Job, bound: Sequence[str] = ()) -> Choice | None:
-    """The best set of movers, surplus one by one before a whole job, each with a place of its own; or `None`.
+    """The best set of relocated units, surplus tasks before a whole job, each with its own place; or `None`.
 
-    bound: jobs of which all members stand in one rack.
+    bound: jobs whose tasks must be in one rack.
     """
     racks = tuple(number % 2 for number in sorted(state.nodes))
     jobs = candidates(state, preemptor, "consolidate")
@@ -539,16 +538,18 @@ def best_moves(state: PoolState, preemptor: Job, bound: Sequence[str] = ()) -> C
         gone = leaving(state, choice)
         if not budgets_allow(state, choice):
             continue
-        tasks = [(preemptor.groups()[index], preemptor.id if preemptor.id in bound else None) for index in asked_first(preemptor)]
+        tasks = [
+            (preemptor.groups()[index], preemptor.id if preemptor.id in bound else None) for index in preemptor_unit(preemptor)
+        ]
         stay: dict[str, int] = {}
         for name, indices in gone.items():
             job = state.jobs[name]
             tasks += [(job.groups()[index], name if name in bound else None) for index in indices]
             stay.update((name, racks[task.node]) for task in job.tasks if name in bound and task.index not in indices)
         tasks.sort(key=repr)
-        free = free_room(state, gone)
+        free = free_resources(state, gone)
         if not bound:
-            if all_stand(free, tuple(asked for asked, _ in tasks)):
+            if all_stand(free, tuple(requested for requested, _ in tasks)):
                 return choice
         elif all_stand_in_racks(free, tuple(tasks), racks, tuple(sorted(stay.items()))):
             return choice

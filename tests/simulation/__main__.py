@@ -8,16 +8,16 @@ from collections import Counter
 from .shrink import run_short
 from .world import run
 
-TELL_EVERY = 20
+PROGRESS_EVERY = 20
 LAST_LINES = 150
 
 
 def main() -> int:
-    """0 when all is well."""
+    """The exit code: 0 without violations."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("seeds", help="a seed, or a range such as 20-9999")
-    parser.add_argument("--last", type=int, help=f"only so many lines of a story; {LAST_LINES} in a range if not given")
-    parser.add_argument("--shrink", action="store_true", help="make the story of a seed that fails as short as it goes")
+    parser.add_argument("--last", type=int, help=f"number of trace lines to print; {LAST_LINES} by default for a range")
+    parser.add_argument("--shrink", action="store_true", help="shrink the trace of a failing seed")
     given = parser.parse_args()
     first, _, last = given.seeds.partition("-")
     if last:
@@ -28,19 +28,19 @@ def main() -> int:
 
 
 def _range(seeds: range, last: int) -> int:
-    """Runs all seeds. Prints the shrunk trace of each failing seed at once, and a progress line now and then."""
+    """Run all seeds. Prints the shrunk trace of each failing seed, and progress lines."""
     failed: list[int] = []
     kinds = Counter[str]()
     began = time.process_time()
     for done, seed in enumerate(seeds, 1):
         outcome = run_short(seed)
-        kinds += outcome.witness.kinds
+        kinds += outcome.checker.kinds
         if outcome.violation is not None:
             failed.append(seed)
             print(outcome.story(last), flush=True)
-        if done % TELL_EVERY == 0 or done == len(seeds):
+        if done % PROGRESS_EVERY == 0 or done == len(seeds):
             cost = (time.process_time() - began) / done
-            print(f"{seeds[0]}-{seed}: {len(failed)} failed, {cost:.2f} s of processor time a seed", flush=True)
+            print(f"{seeds[0]}-{seed}: {len(failed)} failed, {cost:.2f} s of CPU time per seed", flush=True)
     print(f"{kinds.total()} records and orphans:  " + "  ".join(f"{kind} {number}" for kind, number in kinds.most_common()))
     print(f"{len(seeds)} seeds, {len(failed)} failed" + (f": {', '.join(map(str, failed))}" if failed else ""))
     return int(bool(failed))

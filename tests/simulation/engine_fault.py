@@ -1,4 +1,4 @@
-"""A fault in the engine itself: looking for a place for certain jobs raises. The world's services share it."""
+"""An injected fault of the engine: placement of certain jobs raises. All services of the simulation share it."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,13 +11,13 @@ SOUND = allocate._find
 
 @contextmanager
 def engine_fails_on(jobs: Mapping[str, str]) -> Iterator[None]:
-    """Meanwhile deciding on these jobs fails, each `always`, or `once it waits`."""
+    """Deciding on these jobs fails inside the context, `always` or `once pending`."""
 
     def faulty(pool: Any, unit: Any, backfill: Any) -> Any:
         job = unit.job
         when = jobs.get(job.id)
-        if when == "always" or (when == "once it waits" and job.pending_recorded):
-            raise ArithmeticError(f"a fault was put in for {job.id}")
+        if when == "always" or (when == "once pending" and job.pending_recorded):
+            raise ArithmeticError(f"injected fault for {job.id}")
         return SOUND(pool, unit, backfill)
 
     with _find_is(faulty if jobs else SOUND):
@@ -26,7 +26,7 @@ def engine_fails_on(jobs: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def sound_engine() -> Iterator[None]:
-    """Meanwhile it works, as for somebody who has it repaired and decides an old log again."""
+    """Remove the fault inside the context, as for a replay with a repaired engine."""
     with _find_is(SOUND):
         yield
 

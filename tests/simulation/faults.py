@@ -1,7 +1,7 @@
-"""Faults: the weather (sends and deliveries), and the schedule of crashes, pauses and cuts.
+"""Faults: of the network (sends and deliveries), and the schedule of crashes, pauses and disconnections.
 
-All dice are rolled from the seed. `Weather` is asked by the bus for each send and each delivery; the `schedule` is a
-list of moments, made before the run begins, so that a failing seed can print it.
+All randomness comes from the seed. The bus calls `NetworkFaults` for each send and each delivery; the `schedule` is made before
+the run begins, so that a failing seed can print it.
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ NEVER = float("inf")
 
 @dataclass(frozen=True)
 class Event:
-    """At `at` this befalls `target`, for `seconds`. messages: so many are lost, where the log is cut."""
+    """A fault of `target` at `at`, for `seconds`. messages: how many records a log truncation removes."""
 
     at: float
     kind: str
@@ -29,22 +29,22 @@ class Event:
 
 
 @dataclass
-class Weather:
-    """How sends and deliveries fare. `bad` in thousandths of sends; `cut` names clients that reach nobody now."""
+class NetworkFaults:
+    """Outcomes of sends and deliveries. bad, slow: thousandths of sends. disconnected: clients without connection now."""
 
     random: Random
     bad: int
     slow: int
-    cut: set[str] = field(default_factory=set)
-    over: bool = False
+    disconnected: set[str] = field(default_factory=set)
+    stopped: bool = False
 
     def send(self, client: str, topic: str, partition: int, value: bytes) -> SendOutcome:
-        """Mostly fine after a few milliseconds."""
+        """Mostly stored after a few milliseconds."""
         random = self.random
         delay = random.uniform(0.0005, 0.005)
-        if client in self.cut:
+        if client in self.disconnected:
             return SendOutcome(delay=1.0, stored=0, acknowledged=False)
-        if self.over:
+        if self.stopped:
             return SendOutcome(delay=delay)
         if random.randrange(1000) < self.slow:
             delay = random.uniform(0.05, 3.0)
@@ -52,9 +52,9 @@ class Weather:
             return SendOutcome(delay=delay)
         match random.randrange(5):
             case 0:
-                return SendOutcome(delay, acknowledged=False)  # stored, and nobody hears of it
+                return SendOutcome(delay, acknowledged=False)  # stored, and not acknowledged
             case 1:
-                return SendOutcome(delay, stored=0, acknowledged=False)  # lost; what was handed over after it is still stored
+                return SendOutcome(delay, stored=0, acknowledged=False)  # lost; later messages are still stored
             case 2:
                 return SendOutcome(delay, stored=2)
             case 3:
@@ -62,16 +62,16 @@ class Weather:
         return SendOutcome(delay, offset_known=False)
 
     def delivery(self, client: str, message: Message) -> float:
-        """Each partition of each topic has its own delays, so topics overtake one another."""
-        if client in self.cut:
+        """Each partition of each topic has its own delays, so messages of different topics arrive out of order."""
+        if client in self.disconnected:
             return 1.0
-        if not self.over and self.random.randrange(1000) < self.slow:
+        if not self.stopped and self.random.randrange(1000) < self.slow:
             return self.random.uniform(0.05, 2.0)
         return self.random.uniform(0.0, 0.004)
 
 
 def schedule(random: Random, services: list[str], nodes: list[str], length: float, lease: float) -> list[Event]:
-    """The disasters of one run, in order of time. A few runs have none."""
+    """The faults of one run, in order of time. A few runs have none."""
     events = []
     for _ in range(random.choice([0, 2, 4, 8, 14])):
         at = random.uniform(1.0, length)
@@ -89,33 +89,33 @@ def schedule(random: Random, services: list[str], nodes: list[str], length: floa
         elif roll < 69:
             events.append(Event(at, "host-crash", node, random.choice([1.0, 5.0, 20.0])))
         elif roll < 79:
-            events.append(Event(at, "cut", agent, random.choice([2.0, 10.0, 25.0, lease + 60.0])))
+            events.append(Event(at, "disconnect", agent, random.choice([2.0, 10.0, 25.0, lease + 60.0])))
         elif roll < 83:
-            events.append(Event(at, "cut", service, random.choice([2.0, 10.0])))
+            events.append(Event(at, "disconnect", service, random.choice([2.0, 10.0])))
         elif roll < 92:
             events.append(
                 Event(at, random.choice(["kill-mid-cycle", "pause-mid-cycle"]), "admission-0", random.choice([0.1, 9.0]))
             )
         elif roll < 95:
-            events.append(Event(at, "outage", "everybody", random.choice([1.0, 5.0, 20.0])))
+            events.append(Event(at, "outage", "all", random.choice([1.0, 5.0, 20.0])))
         elif roll < 97:
             wrong = random.choice(["clock-back", "clock-fast"])
             events.append(Event(at, wrong, random.choice([service, node]), random.choice([1.0, 10.0, 30.0])))
         elif roll < 98:
-            events.append(Event(at, "inputs-gone", "everybody", random.choice([1.0, 9.0])))
+            events.append(Event(at, "inputs-deleted", "all", random.choice([1.0, 9.0])))
         else:
-            events.append(Event(at, "task-dies", node))
+            events.append(Event(at, "task-fails", node))
     if random.randrange(3) == 0:
         for _ in range(random.choice([1, 2, 4])):
-            kind = random.choice(["leak", "leak", "hang", "gpu-dies", "xid"])
+            kind = random.choice(["leak", "leak", "hang", "gpu-lost", "xid"])
             events.append(Event(random.uniform(1.0, length), kind, random.choice(nodes), random.choice([1.0, 10.0, 60.0])))
     return sorted(events, key=lambda event: event.at)
 
 
-def cuts_of_the_log(random: Random, length: float) -> list[Event]:
-    """One run in ten loses the newest part of its log, and some of those another one later."""
+def log_truncations(random: Random, length: float) -> list[Event]:
+    """In one run of ten the log is truncated, in some of those twice."""
     cuts = []
     for _ in range(random.choice([0] * 27 + [1, 1, 2])):
         lost = random.choice([1, 3, 10, 30, 100])
-        cuts.append(Event(random.uniform(2.0, length), "log-cut", "everybody", random.choice([0.5, 3.0, 10.0]), lost))
+        cuts.append(Event(random.uniform(2.0, length), "log-truncation", "all", random.choice([0.5, 3.0, 10.0]), lost))
     return cuts

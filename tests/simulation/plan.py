@@ -1,6 +1,6 @@
 """Plan of one run: the pool, the requests and their times, the faults and their times. A seed gives a plan.
 
-A plan is all that a run depends on, so a part of it may be left out to see whether the run still fails.
+A run depends on its plan only, so parts of the plan can be removed to see whether the run still fails.
 """
 
 from collections.abc import Mapping
@@ -11,19 +11,19 @@ from bailiff_bus import topics
 from bailiff_core.model.policy import Policy
 from bailiff_node_agent.settings import NodeDeclaration
 
-from .faults import Event, cuts_of_the_log, schedule
-from .work import MOST_JOBS, Post, some_nodes, some_policy, some_wishes
+from .faults import Event, log_truncations, schedule
+from .work import MOST_JOBS, Post, random_nodes, random_policy, random_requests
 
 POOL = "pool-a"
-LENGTH = 45.0  # so long people ask and things go wrong
-UNDECIDABLE = ("always", "once it waits")
+LENGTH = 45.0  # virtual seconds with requests and faults
+UNDECIDABLE = ("always", "once pending")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One run. bad, slow: the weather, in thousandths of sends and deliveries. skews: clocks beside the broker's, µs.
+    """One run. bad, slow: network faults, in thousandths of sends and deliveries. skews: offsets from the broker's clock, µs.
 
-    undecidable: jobs on which deciding fails: always, or only once they wait (`UNDECIDABLE`).
+    undecidable: jobs on which deciding fails: always, or only once they are pending (`UNDECIDABLE`).
     """
 
     seed: int
@@ -42,26 +42,26 @@ class Plan:
 
     def __str__(self) -> str:
         nodes = ", ".join(f"{node.name} {node.gpus} {node.cpu_milli} mCPU {node.memory_bytes >> 30} GiB" for node in self.nodes)
-        wishes = [f"  {post}" for post in self.posts] or ["  none"]
+        requests = [f"  {post}" for post in self.posts] or ["  none"]
         faults = [f"  {event}" for event in self.events] or ["  none"]
-        services = f"{', '.join(self.replicas)}; weather {self.bad}/{self.slow} of 1000; cycles of {self.max_cycle_inputs}"
+        services = f"{', '.join(self.replicas)}; network faults {self.bad}/{self.slow} of 1000; cycles of {self.max_cycle_inputs}"
         faults += [f"  deciding on {job} fails {when}" for job, when in self.undecidable]
-        return "\n".join([f"pool: {nodes}", f"services: {services}", "wishes:", *wishes, "faults:", *faults])
+        return "\n".join([f"pool: {nodes}", f"services: {services}", "requests:", *requests, "faults:", *faults])
 
 
 def plan_of(seed: int) -> Plan:
     """The plan that this seed gives."""
     random = Random(f"bailiff/{seed}")
-    nodes = some_nodes(random, POOL)
-    policy = some_policy(random)
+    nodes = random_nodes(random, POOL)
+    policy = random_policy(random)
     digest_every = random.choice([10, 50, 10_000])
     max_cycle_inputs = random.choice([1, 3, 200, 200])
     counts = {"admission": random.choice([1, 2]), "selection": 1, "executor": random.choice([1, 1, 2])}
     replicas = [f"{name}-{number}" for name, count in counts.items() for number in range(count)]
-    posts = some_wishes(random, POOL, nodes, LENGTH, bool(policy.projects))
+    posts = random_requests(random, POOL, nodes, LENGTH, bool(policy.projects))
     names = [node.name for node in nodes]
     events = schedule(random, replicas, names, LENGTH, policy.nodes.lease / 1_000_000)
-    events = sorted([*events, *cuts_of_the_log(Random(f"cuts/{seed}"), LENGTH)], key=lambda event: event.at)
+    events = sorted([*events, *log_truncations(Random(f"cuts/{seed}"), LENGTH)], key=lambda event: event.at)
     bad, slow = random.choice([(0, 0), (2, 5), (10, 30), (40, 100)])
     partitions = {topic.name: 1 if topic is topics.AUDIT else random.choice([1, 2]) for topic in topics.TOPICS.values()}
     return Plan(
@@ -82,6 +82,6 @@ def plan_of(seed: int) -> Plan:
 
 
 def _undecidable(random: Random) -> tuple[tuple[str, str], ...]:
-    """In one run of eight, one to three jobs."""
+    """One to three jobs, in one run of eight."""
     jobs = random.sample(range(MOST_JOBS), random.choice([0] * 21 + [1, 1, 3]))
     return tuple((f"job-{number}", random.choice(UNDECIDABLE)) for number in sorted(jobs))

@@ -31,8 +31,8 @@ def kind_of(violation: str) -> str:
 
 
 def shrink(outcome: Outcome, longest_s: float = LONGEST_S) -> Outcome:
-    """The run of the shortest plan found that fails in the same way. What there is after `longest_s` seconds counts."""
-    assert outcome.violation is not None, "only a run that failed can be made shorter"
+    """The run of the shortest plan that fails in the same way; the best one found within `longest_s` seconds."""
+    assert outcome.violation is not None, "only a failed run can be shrunk"
     kind, until = kind_of(outcome.violation), time.monotonic() + longest_s
     best = outcome
 
@@ -53,7 +53,7 @@ def shrink(outcome: Outcome, longest_s: float = LONGEST_S) -> Outcome:
 
 
 def fewest(items: Sequence[Item], still_fails: Callable[[Sequence[Item]], bool]) -> list[Item]:
-    """No single one of those that are left can be left out; larger parts are tried first."""
+    """A minimal subset that still fails: no single item can be removed. Tries larger parts first."""
     left, part = list(items), len(items)
     while part >= 1:
         at = 0
@@ -96,8 +96,8 @@ def _in_time(groups: Sequence[Sequence[Post]]) -> tuple[Post, ...]:
 
 
 def _about(plan: Plan) -> Plan:
-    """Without the faults of those who are not there any more."""
-    there = {*plan.replicas, *(node.name for node in plan.nodes), "everybody"}
+    """The plan without faults of removed replicas and nodes."""
+    there = {*plan.replicas, *(node.name for node in plan.nodes), "all"}
 
     def counts(event: Event) -> bool:
         return event.target.removeprefix("agent-") in there

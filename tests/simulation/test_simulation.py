@@ -1,6 +1,6 @@
 """Runs many seeds, and checks that a seed determines its run: the same bytes every time, in every process.
 
-A seed that fails prints its story, made short; `python -m tests.simulation SEED --shrink` tells it again.
+A seed that fails prints its shrunk trace; `python -m tests.simulation SEED --shrink` reproduces it.
 """
 
 import hashlib
@@ -38,13 +38,13 @@ def test_no_invariant_is_violated_in_many_more_runs(first: int) -> None:
 
 
 def digest(seed: int) -> str:
-    """Of all that was noticed and written in this run."""
+    """SHA-256 of the run's trace and audit partition."""
     outcome = run(seed)
-    return hashlib.sha256(repr(outcome.witness.lines).encode() + outcome.bytes()).hexdigest()
+    return hashlib.sha256(repr(outcome.checker.lines).encode() + outcome.bytes()).hexdigest()
 
 
 def test_a_seed_determines_its_run() -> None:
-    """The same bytes once more in another process, with other hashes, and after other runs."""
+    """The same bytes in another process, with another hash seed, and after other runs."""
     seeds = (3, 6, 29)
     program = f"from tests.simulation.test_simulation import digest; print(*map(digest, {seeds[::-1]}))"
     environment = {**os.environ, "PYTHONHASHSEED": "12345"}

@@ -1,4 +1,4 @@
-"""Messages carry the context of the trace that they belong to, outside of all that is hashed and signed, and change nothing."""
+"""Messages carry their trace context outside of what is hashed and signed; tracing does not change the log."""
 
 from typing import Any
 

@@ -50,7 +50,7 @@ PROJECTS = ("red", "blue")
 
 @dataclass(frozen=True)
 class Post:
-    """One message to `bailiff.requests` at a moment."""
+    """One message to `bailiff.requests`, sent at `at` (virtual s)."""
 
     at: float
     headers: Headers
@@ -58,7 +58,7 @@ class Post:
 
     @property
     def about(self) -> str:
-        """The job that it is about, by its id, or the id itself."""
+        """The job named in its id, else the id itself."""
         name = dict(self.headers).get("ce_id", b"").decode(errors="replace")
         return name.partition("job-")[2] or name
 
@@ -67,7 +67,7 @@ class Post:
         return f"{self.at:7.2f} {kind[1] if len(kind) > 1 else kind[0]} {self.value.decode(errors='replace')}"
 
 
-def some_nodes(random: Random, pool: str) -> list[NodeDeclaration]:
+def random_nodes(random: Random, pool: str) -> list[NodeDeclaration]:
     """One to four machines, small ones more often."""
     nodes = []
     for number in range(random.choice([1, 2, 2, 3, 4])):
@@ -85,10 +85,10 @@ def some_nodes(random: Random, pool: str) -> list[NodeDeclaration]:
     return nodes
 
 
-def some_policy(random: Random) -> Policy:
-    """Short times, so that a run sees them pass. Half of the pools are shared by projects."""
+def random_policy(random: Random) -> Policy:
+    """A policy with short times, so that they pass within a run. Half of the pools have projects."""
     return Policy(
-        projects=some_projects(random) if random.randrange(2) else (),
+        projects=random_projects(random) if random.randrange(2) else (),
         backfill=random.choice(["reserve", "greedy"]),
         protections=Protections(
             cooldown=Cooldown(job=random.choice([0, 3 * SECOND]), project=random.choice([0, 5 * SECOND])),
@@ -116,8 +116,8 @@ def some_policy(random: Random) -> Policy:
     )
 
 
-def some_projects(random: Random) -> tuple[Project, ...]:
-    """Two that share what is there, below one roof or not, and one for whoever says nothing."""
+def random_projects(random: Random) -> tuple[Project, ...]:
+    """Two projects, with or without a common parent, and one for jobs without a project."""
     roof = random.choice([None, "roof"])
     quotas = random.choice([(1, 1), (2, 2), (4, 0), (0, 0)])
     named = [
@@ -134,8 +134,8 @@ def some_projects(random: Random) -> tuple[Project, ...]:
     return (*above, *named, Project(name="default"))
 
 
-def some_wishes(random: Random, pool: str, nodes: list[NodeDeclaration], length: float, projects: bool) -> list[Post]:
-    """Jobs, and what else comes in, in order of time."""
+def random_requests(random: Random, pool: str, nodes: list[NodeDeclaration], length: float, projects: bool) -> list[Post]:
+    """Jobs and other requests, in order of time."""
     posts: list[Post] = []
     rush = random.choice([0.2, 0.5, 1.0])
     for number in range(random.choice([6, 12, 18, MOST_JOBS])):
@@ -152,13 +152,13 @@ def some_wishes(random: Random, pool: str, nodes: list[NodeDeclaration], length:
         if random.randrange(6) == 0:
             cancel = CancelJob(job=job)
             posts += _posted(random, pool, at + random.uniform(-1.0, 25.0), f"cancel-{job}", cancel)
-    posts += [_nonsense(random, pool, random.uniform(0.0, length)) for _ in range(random.choice([0, 1, 4]))]
+    posts += [_malformed(random, pool, random.uniform(0.0, length)) for _ in range(random.choice([0, 1, 4]))]
     posts += _operator_requests(Random(f"{[post.at for post in posts]}"), pool, nodes, length)
     return sorted(posts, key=lambda post: post.at)
 
 
 def _operator_requests(random: Random, pool: str, nodes: list[NodeDeclaration], length: float) -> list[Post]:
-    """Operator requests that evict, pause or move jobs and drain machines; most of them are undone in time."""
+    """Operator requests that evict, pause or migrate jobs and drain nodes; most of them are reverted later."""
     posts: list[Post] = []
     names = [node.name for node in nodes]
     for number in range(random.choice([0, 0, 2, 6, 12])):
@@ -167,26 +167,26 @@ def _operator_requests(random: Random, pool: str, nodes: list[NodeDeclaration], 
         back: RequestBody | None = None
         match random.randrange(5):
             case 0:
-                asked: RequestBody = EvictJob(job=job, reason="by an operator")
+                requested: RequestBody = EvictJob(job=job, reason="by an operator")
             case 1 | 2:
-                asked, back = PauseJob(job=job), ResumeJob(job=job)
+                requested, back = PauseJob(job=job), ResumeJob(job=job)
             case 3:
-                asked = MigrateJob(job=job, node=random.choice([None, node]))
+                requested = MigrateJob(job=job, node=random.choice([None, node]))
             case _:
                 deadline = random.choice([None, 0, 3 * SECOND, 10 * SECOND])
                 mode = random.choice(["graceful", "quick", "fast"])
-                asked = DrainNode.model_validate({"node": node, "mode": mode, "deadline": deadline})
+                requested = DrainNode.model_validate({"node": node, "mode": mode, "deadline": deadline})
                 back = UndrainNode(node=node)
-        posts += _posted(random, pool, at, f"operator-requests-{number}-{job}", asked)
+        posts += _posted(random, pool, at, f"operator-requests-{number}-{job}", requested)
         if back is not None and random.randrange(4):
             posts += _posted(random, pool, at + random.uniform(0.0, 15.0), f"take-back-{number}-{job}", back)
     return posts
 
 
 def clean_up(pool: str, at: float, nodes: list[str]) -> list[Post]:
-    """What people do in the end: nothing stays paused or drained, silence is judged again, what can never start is cancelled."""
-    asked = [UndrainNode(node=node) for node in nodes] + [ResumeJob(job=f"job-{number}") for number in range(MOST_JOBS)]
-    back = [_post(pool, at, f"in-the-end-{number}", body) for number, body in enumerate(asked)]
+    """Final requests: resume and undrain everything, return silent nodes, cancel jobs that can never start."""
+    requested = [UndrainNode(node=node) for node in nodes] + [ResumeJob(job=f"job-{number}") for number in range(MOST_JOBS)]
+    back = [_post(pool, at, f"in-the-end-{number}", body) for number, body in enumerate(requested)]
     never = [f"job-{number}" for number in range(MOST_JOBS) if _lacks_secret(number)]
     cancels = [_post(pool, at, f"in-the-end-{job}", CancelJob(job=job)) for job in never]
     return [_post(pool, at, "return-nodes", ReturnNode()), *back, *cancels]
@@ -245,7 +245,7 @@ def _spec(random: Random, number: int = 0) -> JobSpec:
 
 
 def _posted(random: Random, pool: str, at: float, request: str, body: RequestBody) -> list[Post]:
-    """Once, or repeated by an impatient client, or with the same id for something else."""
+    """The request once, repeated by a client, or followed by another request with the same id."""
     posts = [_post(pool, max(0.0, at), request, body)]
     roll = random.randrange(12)
     if roll < 2:
@@ -259,7 +259,7 @@ def _post(pool: str, at: float, request: str, body: RequestBody) -> Post:
     return Post(at, *wrap(body, source="/people", id=request, pool=pool, time_us=START))
 
 
-def _nonsense(random: Random, pool: str, at: float) -> Post:
+def _malformed(random: Random, pool: str, at: float) -> Post:
     headers, value = wrap(CancelJob(job="some"), source="/people", id=f"nonsense-{at}", pool=pool, time_us=START)
     match random.randrange(7):
         case 0:
@@ -279,7 +279,7 @@ def _nonsense(random: Random, pool: str, at: float) -> Post:
 
 
 async def client(bus: MemoryBus, posts: list[Post]) -> None:
-    """Send everything at its moment, in order; what was not acknowledged is sent again with the same id."""
+    """Send each request at its time, in order; an unacknowledged one is sent again with the same id."""
     loop = asyncio.get_running_loop()
     producer = None
     for post in posts:
@@ -295,7 +295,7 @@ async def client(bus: MemoryBus, posts: list[Post]) -> None:
 
 
 async def operator(bus: MemoryBus, pool: str, random: Random) -> None:
-    """Reads the alarms, and accepts each truncation of the log a while after its alarm."""
+    """Read the alarms, and accept each truncation of the log some time after its alarm."""
     read = [0] * len(bus.cluster.partitions(topics.ALARMS.name))
     while True:
         await asyncio.sleep(1.0)

@@ -1,8 +1,8 @@
-"""One run: a pool, its services on the bus in memory, requests, and faults. All of it from one seed.
+"""One run: a pool, its services on the in-memory bus, requests, and faults, all derived from one seed.
 
-cluster, machines          outlive everything
+cluster, machines          exist for the whole run
 processes                  one for each replica of a service and one for each node agent; killed and started again
-witness                    sees every record and every start and stop of a task, and checks after each
+checker                    checks the invariants after each record, and at each start and stop of a task
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 
 import structlog
-from tests.invariants import Living, chain_of, every_node_is_back, folds_agree, nothing_is_due, replay_is_identical
+from tests.invariants import LiveTask, chain_of, every_node_is_back, folds_agree, nothing_is_due, replay_is_identical
 
 from bailiff_admission.service import AdmissionService
 from bailiff_admission.settings import AdmissionSettings
@@ -46,68 +46,68 @@ from bailiff_service.settings import ServiceSettings
 from bailiff_victim_selection.selector import compute_proposals, run_selector
 
 from .engine_fault import engine_fails_on, sound_engine
-from .faults import Event, Weather
+from .faults import Event, NetworkFaults
 from .machines import WatchedMachine
 from .plan import LENGTH, POOL, Plan, plan_of
 from .processes import Process, VirtualLoop
-from .witness import Witness
+from .run_checker import RunChecker
 from .work import START, clean_up, client, operator
 
-PATIENCE = 300.0  # and so long everything may take to come to rest, from the end of the last job on
-SETTLED_FOR = 2.0
+REST_TIMEOUT_S = 300.0  # virtual seconds from the end of the last job until the pool must be at rest
+REST_S = 2.0
 HOURS = 2 * 3_600_000_000
-THE_BEGINNING = 3
+MIN_RECORDS = 3
 INPUTS = (topics.REQUESTS.name, topics.PROPOSALS.name, topics.EVICTION_PROGRESS.name, topics.NODE_REPORTS.name)
 
 
 @dataclass
 class Outcome:
-    """What one run came to. `partition`: the raw audit partition."""
+    """The result of one run. `partition`: the raw audit partition."""
 
     plan: Plan
     violation: str | None
-    witness: Witness
+    checker: RunChecker
     partition: list[Message] = field(default_factory=list)
 
     def bytes(self) -> bytes:
-        """Everything that the audit partition holds, orphans included."""
+        """The whole audit partition, orphans included."""
         return repr([(m.offset, m.time, m.key, m.headers, m.value) for m in self.partition]).encode()
 
     def story(self, last: int | None = None) -> str:
-        """For a person: what went wrong, the pool, what people wanted, the faults, and the event lines."""
-        lines = [f"{at:9.3f} {line}" for at, line in self.witness.lines]
+        """Readable report: the violation, the pool, the requests, the faults, and the trace."""
+        lines = [f"{at:9.3f} {line}" for at, line in self.checker.lines]
         shown = lines if last is None else lines[-last:]
-        return "\n".join([f"seed {self.plan.seed}: {self.violation or 'all is well'}", str(self.plan), "story:", *shown])
+        return "\n".join([f"seed {self.plan.seed}: {self.violation or 'no violation'}", str(self.plan), "trace:", *shown])
 
 
 class WatchedCluster(MemoryCluster):
-    """Tells the witness of every message in the moment in which it is stored."""
+    """Passes every stored message to the checker at once."""
 
-    witness: Witness
+    checker: RunChecker
     in_mid_cycle: Callable[[], None] | None = None
 
     def store(self, topic: str, partition: int, key: bytes | None, headers: Headers, value: bytes) -> Message:
         message = super().store(topic, partition, key, headers, value)
-        self.witness.stored(message)
-        if topic == topics.AUDIT.name and self.witness.state.cycle_open and self.in_mid_cycle is not None:
+        self.checker.stored(message)
+        if topic == topics.AUDIT.name and self.checker.state.cycle_open and self.in_mid_cycle is not None:
             act, self.in_mid_cycle = self.in_mid_cycle, None
             act()
         return message
 
     def lose(self, messages: int) -> None:
-        """The newest part of the log is gone; how it began is not."""
+        """Truncate the log; its first records are kept."""
         partition = self.partitions(topics.AUDIT.name)[0]
-        self.truncate(topics.AUDIT.name, 0, max(partition.end - messages, min(partition.end, THE_BEGINNING)))
+        self.truncate(topics.AUDIT.name, 0, max(partition.end - messages, min(partition.end, MIN_RECORDS)))
         reports = enumerate(self.partitions(topics.NODE_REPORTS.name))
-        self.witness.cut(partition.messages, {f"{topics.NODE_REPORTS.name}/{at}": each.end for at, each in reports})
+        self.checker.cut(partition.messages, {f"{topics.NODE_REPORTS.name}/{at}": each.end for at, each in reports})
 
 
 class Client(MemoryBus):
-    """A client that notices when it is cut off, as a real one does by its time-outs."""
+    """A client that fails while it is disconnected, as a real one does after its timeout."""
 
-    def __init__(self, cluster: MemoryCluster, name: str, weather: Weather) -> None:
+    def __init__(self, cluster: MemoryCluster, name: str, network: NetworkFaults) -> None:
         super().__init__(cluster, name)
-        self._weather = weather
+        self._network = network
 
     async def spans(self, topic: str) -> Mapping[int, Span]:
         await self._reachable()
@@ -118,22 +118,22 @@ class Client(MemoryBus):
         return await super().producer()
 
     async def _reachable(self) -> None:
-        if self.name in self._weather.cut:
+        if self.name in self._network.disconnected:
             await asyncio.sleep(1.0)
-            raise BusUnavailable(f"{self.name} is cut off")
+            raise BusUnavailable(f"{self.name} is disconnected")
 
 
 class WatchedFences(Fences):
-    """Tells of each order that is carried out."""
+    """Calls `on_command` for each command that is carried out."""
 
-    tell: Callable[[tuple[int, int]], None] = lambda _: None
+    on_command: Callable[[tuple[int, int]], None] = lambda _: None
 
     def obey(
         self, job: str, attempt: int, tasks: Mapping[int, Sequence[str]], position: tuple[int, int], **more: int
     ) -> dict[int, Verdict]:
         verdicts = super().obey(job, attempt, tasks, position, **more)
         if "new" in verdicts.values():
-            self.tell(position)
+            self.on_command(position)
         return verdicts
 
 
@@ -146,7 +146,7 @@ class SimulatedAgentService(NodeAgentService):
     def _context(self, node: NodeDeclaration, locks: ExitStack) -> AgentContext:
         storage = self.machine.storage
         fences = WatchedFences(storage)
-        fences.tell = self.machine.judge.obeyed
+        fences.on_command = self.machine.observer.on_command
         return AgentContext(
             node=node,
             inventory=self.machine.inventory,
@@ -167,30 +167,30 @@ class SimulatedAgentService(NodeAgentService):
         )
 
 
-async def answer_inline(state: PoolState) -> ProposalBatch:
-    """The search, without a thread."""
+async def search_inline(state: PoolState) -> ProposalBatch:
+    """The victim search, without a thread."""
     return compute_proposals(state)
 
 
 class World:
-    """Everything of one run."""
+    """The whole simulated system of one run."""
 
     def __init__(self, plan: Plan, loop: VirtualLoop, folder: Path) -> None:
         self.plan, self.loop, self.folder = plan, loop, folder
         self.random = Random(f"run/{plan.seed}")
-        self.witness = Witness(POOL, loop.time)
+        self.checker = RunChecker(POOL, loop.time)
         self.policy = plan.policy
-        self.weather = Weather(Random(f"weather/{plan.seed}"), plan.bad, plan.slow)
-        self.cluster = WatchedCluster(self.broker_time, self.weather, session_timeout=6.0, batch=1 + 2 * (plan.seed % 2))
-        self.cluster.witness = self.witness
+        self.network = NetworkFaults(Random(f"weather/{plan.seed}"), plan.bad, plan.slow)
+        self.cluster = WatchedCluster(self.broker_time, self.network, session_timeout=6.0, batch=1 + 2 * (plan.seed % 2))
+        self.cluster.checker = self.checker
         for topic in topics.TOPICS.values():
             self.cluster.add_partitions(topic.name, plan.partitions[topic.name])
-        self.machines = {node.name: WatchedMachine(node, self.witness) for node in plan.nodes}
-        self.witness.living = self.living
-        self.witness.may_fail = self._may_fail
+        self.machines = {node.name: WatchedMachine(node, self.checker) for node in plan.nodes}
+        self.checker.living = self.living
+        self.checker.may_fail = self._may_fail
         self.processes: dict[str, Process] = {}
         self.all_processes: list[Process] = []
-        self.lives: dict[str, int] = {}
+        self.incarnations: dict[str, int] = {}
         self.wrong_clocks: set[str] = set()
         self.skews = dict(plan.skews)
         (folder / "pools.yaml").write_text(json.dumps({"pools": [{"name": POOL, "partition": 0}]}), encoding="utf-8")
@@ -203,9 +203,9 @@ class World:
         return START + int(self.loop.time() * 1_000_000)
 
     def clock_and_ids(self, name: str, booted_at: float = -1000.0) -> ClockAndIds:
-        """The clocks and dice of one life of a process."""
-        self.lives[name] = self.lives.get(name, 0) + 1
-        dice = Random(f"{self.plan.seed}/{name}/{self.lives[name]}")
+        """The clocks and random ids of one incarnation of a process."""
+        self.incarnations[name] = self.incarnations.get(name, 0) + 1
+        dice = Random(f"{self.plan.seed}/{name}/{self.incarnations[name]}")
         at = name.removeprefix("agent-")
         return ClockAndIds(
             wall=lambda: self.broker_time() + self.skews[at],
@@ -215,12 +215,12 @@ class World:
 
     # --- processes
 
-    def living(self) -> list[Living]:
-        """What runs on all machines."""
+    def living(self) -> list[LiveTask]:
+        """All running tasks of all machines."""
         return [task for machine in self.machines.values() for task in machine.living()]
 
     def start(self, name: str) -> None:
-        """Begin a new life of this process."""
+        """Start a new incarnation of this process."""
         process = self.processes[name] = Process(name)
         self.all_processes.append(process)
         if name.startswith("agent-"):
@@ -233,23 +233,23 @@ class World:
         process.start(self._host(process, lambda bus: make[name.partition("-")[0]](name, bus, clock_and_ids)))
 
     async def _host(self, process: Process, make: Callable[[MemoryBus], Service]) -> None:
-        """What the runtime does around a service: after an outage of Kafka a new one is made."""
+        """Run the service as `bailiff_service.main` does: after an outage of Kafka create a new one."""
         while True:
-            bus = Client(self.cluster, process.name, self.weather)
+            bus = Client(self.cluster, process.name, self.network)
             process.buses.append(bus)
             try:
                 await make(bus).run(asyncio.Event())
             except BusUnavailable as error:
-                self.witness.tell(f"{process.name}: {error}; trying again")
+                self.checker.trace(f"{process.name}: {error}; trying again")
             except MustStop as error:
                 if error.code != ExitCode.CLOCK or process.name not in self.wrong_clocks:
-                    self.witness.violated(f"{process.name} stopped: {error}")
+                    self.checker.violated(f"{process.name} stopped: {error}")
                     return
-                self.witness.tell(f"{process.name} stopped, and is started again: {error}")
-            except Exception as error:  # noqa: BLE001 - the service has died, whatever of
+                self.checker.trace(f"{process.name} stopped and is restarted: {error}")
+            except Exception as error:  # noqa: BLE001 - any exception of a service is a finding
                 *_, last = traceback.extract_tb(error.__traceback__)
                 where = f"{last.filename}:{last.lineno}"
-                self.witness.violated(f"{process.name} died of {type(error).__name__}: {error} ({where})")
+                self.checker.violated(f"{process.name} failed with {type(error).__name__}: {error} ({where})")
                 return
             await asyncio.sleep(0.5)
 
@@ -272,7 +272,7 @@ class World:
             settings,
             _metrics(),
             bus,
-            lambda projection: run_selector(projection, clock_and_ids, answer_inline),
+            lambda projection: run_selector(projection, clock_and_ids, search_inline),
         )
 
     def _executor(self, name: str, bus: MemoryBus, clock_and_ids: ClockAndIds) -> Service:
@@ -297,7 +297,7 @@ class World:
         return service
 
     def kill(self, name: str) -> None:
-        """As `kill -9`. Some of what it had handed to the network may still arrive, in order, a little later."""
+        """As `kill -9`. Some of the messages that it had sent may still be stored, in order, a little later."""
         process = self.processes[name]
         for bus in process.buses:
             for producer in bus._producers:
@@ -307,17 +307,17 @@ class World:
                         self.loop.call_later(delay, self.cluster.store, batch.topic, batch.partition, *message)
         process.kill()
 
-    # --- disasters
+    # --- faults
 
-    async def suffer(self) -> None:
-        """Let every event of the schedule happen."""
+    async def inject_faults(self) -> None:
+        """Inject every fault of the schedule."""
         async with asyncio.TaskGroup() as group:
             for event in self.plan.events:
-                group.create_task(self._befall(event))
+                group.create_task(self._inject(event))
 
-    async def _befall(self, event: Event) -> None:
+    async def _inject(self, event: Event) -> None:
         await asyncio.sleep(event.at)
-        self.witness.tell(f"*** {event.kind} {event.target} for {event.seconds} s")
+        self.checker.trace(f"*** {event.kind} {event.target} for {event.seconds} s")
         target, seconds = event.target, event.seconds
         match event.kind:
             case "kill":
@@ -333,36 +333,36 @@ class World:
                     self.machines[target].host_crash()
                     await asyncio.sleep(seconds)
                     self._restart(agent)
-            case "cut":
-                await self._cut({target}, seconds)
+            case "disconnect":
+                await self._disconnect({target}, seconds)
             case "outage":
-                await self._cut(self._everybody(), seconds)
-            case "log-cut":
+                await self._disconnect(self._all_clients(), seconds)
+            case "log-truncation":
                 self.loop.call_later(seconds / 2, self.cluster.lose, event.messages)
-                await self._cut(self._everybody(), seconds)
+                await self._disconnect(self._all_clients(), seconds)
             case "clock-back" | "clock-fast":
                 step = HOURS if event.kind == "clock-fast" else -HOURS
                 self.skews[target] += step
                 self.wrong_clocks.add(target)
                 await asyncio.sleep(seconds)
                 self.skews[target] -= step
-            case "inputs-gone":
-                await self._inputs_gone(seconds)
-            case "task-dies":
+            case "inputs-deleted":
+                await self._delete_inputs(seconds)
+            case "task-fails":
                 self.machines[target].fail_one(self.random)
-            case "leak" | "hang" | "gpu-dies" | "xid":
+            case "leak" | "hang" | "gpu-lost" | "xid":
                 await self.machines[target].gpu_fails(event.kind, self.random, seconds)
 
-    def _everybody(self) -> set[str]:
+    def _all_clients(self) -> set[str]:
         return {*self.processes, "client", "operator"}
 
-    async def _cut(self, clients: set[str], seconds: float) -> None:
-        self.weather.cut |= clients
+    async def _disconnect(self, clients: set[str], seconds: float) -> None:
+        self.network.disconnected |= clients
         await asyncio.sleep(seconds)
-        self.weather.cut -= clients
+        self.network.disconnected -= clients
 
     async def _mid_cycle(self, event: Event) -> None:
-        """Waits until a record of a cycle is stored and the cycle's end is not; then strikes all writers at once."""
+        """Wait until a cycle is stored in part, then kill or pause all writers at once."""
         moment = asyncio.Event()
         self.cluster.in_mid_cycle = moment.set
         try:
@@ -374,8 +374,8 @@ class World:
         writers = [name for name in self.plan.replicas if name.startswith("admission")]
         await asyncio.gather(*(strike(name, event.seconds) for name in writers))
 
-    async def _inputs_gone(self, seconds: float) -> None:
-        """All writers are down for longer than the inputs are kept."""
+    async def _delete_inputs(self, seconds: float) -> None:
+        """Stop all writers for longer than the retention of the inputs."""
         async with asyncio.TaskGroup() as group:
             for name in self.plan.replicas:
                 if name.startswith("admission"):
@@ -396,19 +396,19 @@ class World:
         if process.state == "running":
             process.pause()
             await asyncio.sleep(seconds)
-            self.witness.tell(f"*** {name} continues")
+            self.checker.trace(f"*** {name} continues")
             process.resume()
 
     def _restart(self, name: str) -> None:
-        self.witness.tell(f"*** {name} starts again")
+        self.checker.trace(f"*** {name} is restarted")
         self.start(name)
 
     # --- the run
 
     async def run(self) -> None:
-        """From the first start to the rest at the end, or to the first violation."""
+        """Run until the pool is at rest at the end, or until the first violation."""
         ended = asyncio.Event()
-        self.witness.ends = ended.set
+        self.checker.on_violation = ended.set
         ends = (asyncio.ensure_future(self._all()), asyncio.ensure_future(ended.wait()))
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -423,31 +423,31 @@ class World:
             self.start(name)
         for machine in self.machines:
             self.start(f"agent-{machine}")
-        asking = asyncio.create_task(client(Client(self.cluster, "client", self.weather), self.plan.posts))
-        watching = asyncio.create_task(operator(Client(self.cluster, "operator", self.weather), POOL, self.random))
-        await self.suffer()
-        await asking
+        sending = asyncio.create_task(client(Client(self.cluster, "client", self.network), self.plan.posts))
+        watching = asyncio.create_task(operator(Client(self.cluster, "operator", self.network), POOL, self.random))
+        await self.inject_faults()
+        await sending
         await asyncio.sleep(max(0.0, LENGTH - self.loop.time()))
-        self.weather.over = True
-        self.witness.tell("*** from here on nothing goes wrong any more")
+        self.network.stopped = True
+        self.checker.trace("*** no more faults from here on")
         names = [node.name for node in self.plan.nodes]
-        await client(Client(self.cluster, "client", self.weather), clean_up(POOL, self.loop.time() + 1.0, names))
+        await client(Client(self.cluster, "client", self.network), clean_up(POOL, self.loop.time() + 1.0, names))
         rested_since = self.loop.time()
-        end, ended = self.loop.time() + PATIENCE, 0
-        while self.loop.time() < end and self.witness.violation is None:
+        end, ended = self.loop.time() + REST_TIMEOUT_S, 0
+        while self.loop.time() < end and self.checker.violation is None:
             await asyncio.sleep(0.5)
-            if ended != (ended := self.witness.kinds["JobEnded"]):
-                end = self.loop.time() + PATIENCE
+            if ended != (ended := self.checker.kinds["JobEnded"]):
+                end = self.loop.time() + REST_TIMEOUT_S
             if not self._at_rest():
                 rested_since = self.loop.time()
-            elif self.loop.time() - rested_since > SETTLED_FOR:
+            elif self.loop.time() - rested_since > REST_S:
                 break
         watching.cancel()
-        if self.witness.violation is None:
+        if self.checker.violation is None:
             await self._last_checks()
 
     def _may_fail(self, fact: DecisionFailed | InputRejected) -> bool:
-        """Whether this is about a job on which deciding is made to fail."""
+        """Whether the failed decision concerns a job with an injected engine fault."""
         undecidable = dict(self.plan.undecidable)
         if isinstance(fact, DecisionFailed):
             return fact.job in undecidable
@@ -457,11 +457,11 @@ class World:
         return job in undecidable
 
     def _at_rest(self) -> bool:
-        state = self.witness.state
+        state = self.checker.state
         if (
             state.cycle_open
             or state.truncation_unreconciled
-            or self.witness.lost is not None
+            or self.checker.lost is not None
             or self.living()
             or len(state.nodes) < len(self.machines)
         ):
@@ -469,17 +469,17 @@ class World:
         return not [*nothing_is_due(state), *every_node_is_back(state)]
 
     async def _last_checks(self) -> None:
-        witness = self.witness
+        checker = self.checker
         for violation in (
-            *nothing_is_due(witness.state),
-            *every_node_is_back(witness.state),
-            *witness.history.end(),
+            *nothing_is_due(checker.state),
+            *every_node_is_back(checker.state),
+            *checker.history.end(),
             *self._unanswered(),
         ):
-            witness.violated(f"at the end: {violation}")
+            checker.violated(f"at the end: {violation}")
             return
         for task in self.living():
-            witness.violated(f"at the end {task} still runs")
+            checker.violated(f"at the end {task} still runs")
             return
         partition = self.cluster.messages(topics.AUDIT.name, 0)
         records, orphans = chain_of(partition, POOL)
@@ -488,15 +488,15 @@ class World:
         end = len(partition)
         while reader.offset < end:
             read += len(await reader.read(0.1))
-        if (read, reader.orphans) != (len(records), orphans) or orphans != witness.orphans:
-            witness.violated(f"{len(records)} records and {orphans} orphans, the reader found {read} and {reader.orphans}")
+        if (read, reader.orphans) != (len(records), orphans) or orphans != checker.orphans:
+            checker.violated(f"{len(records)} records and {orphans} orphans, the reader found {read} and {reader.orphans}")
         with sound_engine():
             for violation in (*replay_is_identical(records), *folds_agree(records)):
-                witness.violated(violation)
+                checker.violated(violation)
 
     def _unanswered(self) -> list[str]:
-        """Requests without a trace in the log, and rejections without a dead letter."""
-        pool, found = self.witness.state, []
+        """Requests without a record in the log, and rejections without a dead letter."""
+        pool, found = self.checker.state, []
         records, _ = chain_of(self.cluster.messages(topics.AUDIT.name, 0), POOL)
         rejected = [record.data for record, _ in records if isinstance(record.data, InputRejected)]
         most = pool.rules.max_rejections_per_minute
@@ -527,11 +527,11 @@ class World:
         return list(enumerate(self.cluster.partitions(topic)))
 
     async def tear_down(self) -> None:
-        """Let every process end, so that nothing is left behind for the next run."""
+        """End every process, so that nothing remains for the next run."""
         for process in self.all_processes:
             process.state = "running"
-            self.loop.make_ready(process.put_aside)
-            process.put_aside = []
+            self.loop.make_ready(process.deferred)
+            process.deferred = []
             for bus in process.buses:
                 bus._running.set()
         for _ in range(30):
@@ -545,14 +545,14 @@ class World:
 
 @cache
 def _metrics() -> Metrics:
-    """One set for everybody: nobody looks at it here."""
+    """One set for all services; its values are not checked here."""
     return Metrics()
 
 
 @contextmanager
-def _nothing_left_behind() -> Iterator[None]:
-    """A service hides its state from the garbage collector, or stops it while it reads a log, and one that is killed never
-    takes that back: all processes of a run share one collector, so here somebody else does.
+def _restored_collector() -> Iterator[None]:
+    """Restore the garbage collector. Services freeze objects or disable it while they read a log; a killed one does not undo
+    that, and all processes of a run share one collector.
     """
     try:
         yield
@@ -562,7 +562,7 @@ def _nothing_left_behind() -> Iterator[None]:
         gc.collect()
 
 
-@_nothing_left_behind()
+@_restored_collector()
 def run(what: int | Plan) -> Outcome:
     """Run this seed, or this plan."""
     plan = what if isinstance(what, Plan) else plan_of(what)
@@ -572,11 +572,11 @@ def run(what: int | Plan) -> Outcome:
         world = World(plan, loop, Path(folder))
         try:
             loop.run_until_complete(world.run())
-        except Exception as error:  # noqa: BLE001 - a run that cannot go on is a finding, too
-            world.witness.violated(f"the run ended with {type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001 - a run that cannot continue is a finding, too
+            world.checker.violated(f"the run ended with {type(error).__name__}: {error}")
         partition = world.cluster.messages(topics.AUDIT.name, 0)
-        violation = world.witness.violation
-        world.witness.violation = violation or "the run is over"
+        violation = world.checker.violation
+        world.checker.violation = violation or "the run is over"
         loop.run_until_complete(world.tear_down())
         loop.close()
-    return Outcome(plan, violation, world.witness, partition)
+    return Outcome(plan, violation, world.checker, partition)

@@ -424,7 +424,7 @@ def _is_plain(text: str) -> bool:
 
 def _time_value(text: str) -> int:
     with suppress(ValueError):
-        return time_value(text)  # the format of our own clients
+        return time_value(text)  # the format of Bailiff's clients
     expected = "a time such as 2026-01-31T12:00:00.000000Z"
     match = _TIME.fullmatch(text)
     if match is None:

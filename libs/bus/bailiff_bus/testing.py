@@ -207,7 +207,7 @@ class MemoryBus:
                 membership.resume_heartbeats()
 
     async def alive(self) -> None:
-        """Pass while the client runs; block while it is paused, and for ever once it is killed."""
+        """Pass while the client runs; block while it is paused, and forever once it is killed."""
         await self._running.wait()
 
     async def reach(self) -> None:
@@ -508,7 +508,7 @@ class MemoryGroupMembership:
 
     @property
     def owned(self) -> frozenset[int]:
-        """The partitions assigned to this member, as far as it knows."""
+        """The partitions assigned to this member, as of its last heartbeat."""
         return self._known
 
     async def changed(self) -> frozenset[int]:

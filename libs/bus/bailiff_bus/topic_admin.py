@@ -55,7 +55,7 @@ async def create_topics(bootstrap: str | KafkaSettings, pools: int, replication:
 
 
 async def _wait_until_known(admin: Any, pools: int) -> None:
-    """The controller has created them; wait for the brokers' metadata."""
+    """Wait until the brokers' metadata has the topics that the controller created."""
     while True:
         found = await _partition_counts(admin)
         if all(found.get(topic.name, 0) >= topic.partition_count(pools) for topic in TOPICS.values()):
@@ -64,7 +64,7 @@ async def _wait_until_known(admin: Any, pools: int) -> None:
 
 
 async def _max_replication(admin: Any) -> int:
-    """The highest replication factor of our existing topics; 0 if there are none."""
+    """The highest replication factor of Bailiff's existing topics; 0 if there are none."""
     ours = [topic for topic in await admin.describe_topics(None) if topic["topic"] in TOPICS]
     return max((len(partition["replicas"]) for topic in ours for partition in topic["partitions"]), default=0)
 

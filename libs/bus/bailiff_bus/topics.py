@@ -224,7 +224,7 @@ def check_size(topic: str, key: bytes | None, headers: Headers, value: bytes) ->
 def check_audit_settings(settings: Mapping[str, str], brokers: int) -> list[str]:
     """Faults in the settings of the audit topic, one sentence each; with any, a service refuses to start.
 
-    settings: from `Bus.topic_settings`. brokers: the live ones; a topic with more replicas has had more.
+    settings: from `Bus.topic_settings`. brokers: number of running ones; a topic with more replicas was created with more.
     """
     brokers = max(brokers, int(settings.get("replication", 0)))
     needed = {

@@ -24,7 +24,7 @@ Progress = Callable[[str], None]
 
 
 class JarMismatchError(RuntimeError):
-    """A jar is not the one that was pinned."""
+    """A jar's SHA-256 differs from the pinned one."""
 
 
 class JarUnavailableError(RuntimeError):

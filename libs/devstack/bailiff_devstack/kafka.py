@@ -290,7 +290,7 @@ class EmbeddedKafka(Managed):
         }
 
     def _format(self, settings: Path) -> None:
-        """Format the data folder with Kafka's own tool, which also writes the feature levels."""
+        """Format the data folder with Kafka's tool, which also writes the feature levels."""
         cluster = self._member.cluster if self._member else fresh_cluster()
         done = subprocess.run(
             [*self._command, "kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", str(settings)],

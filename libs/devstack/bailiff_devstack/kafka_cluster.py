@@ -46,14 +46,14 @@ class KafkaCluster(Managed):
         return all(broker.running() for broker in self.brokers)
 
     def start(self) -> Self:
-        """Start the brokers that are not running, concurrently: one alone has no quorum."""
+        """Start the brokers that are not running, concurrently: a single one has no quorum."""
         self.brokers[0].prepare()  # downloads of the first start happen once
         with ThreadPoolExecutor(len(self.brokers)) as pool:
             list(pool.map(EmbeddedKafka.start, self.brokers))
-        # Topics created before the brokers know each other would have fewer replicas.
+        # Topics created before all brokers are registered would have fewer replicas.
         if not wait_until(lambda: all(serves(each, self._cluster, self._clients) for each in self._clients), CLUSTER_TIMEOUT_S):
             self.stop()
-            raise KafkaStartError(f"the brokers at {self.bootstrap} do not all know each other after {CLUSTER_TIMEOUT_S:g} s")
+            raise KafkaStartError(f"not all brokers at {self.bootstrap} are registered after {CLUSTER_TIMEOUT_S:g} s")
         return self
 
     def stop(self) -> None:

@@ -1,8 +1,8 @@
 """Finds free ports on 127.0.0.1.
 
 For servers whose port must be known beforehand. Only ports below the kernel's ephemeral range are used: a client that keeps
-reconnecting to a dead server in that range can be handed the server's own port as its source
-port, connect to itself, and so keep the server from coming back.
+reconnecting to a stopped server in that range can get the server's port as its source port, connect to itself, and so
+prevent the server from binding its port again.
 """
 
 import random

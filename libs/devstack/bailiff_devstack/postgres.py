@@ -30,7 +30,7 @@ INSTALL = "pginstall18"
 
 
 class PostgresStartError(RuntimeError):
-    """PostgreSQL did not start; the text says why, with the end of its log."""
+    """PostgreSQL did not start; the text has the reason and the end of its log."""
 
 
 class EmbeddedPostgres(Managed):
@@ -149,7 +149,7 @@ class EmbeddedPostgres(Managed):
 
 
 def _accepts_clients(port: int) -> bool:
-    """Whether the server asks for a password. Before that it reports that it is starting, or does not listen."""
+    """Whether the server requests a password. Before that it replies that it is starting, or does not listen."""
     packet = b"user\0" + USER.encode() + b"\0database\0" + USER.encode() + b"\0\0"
     message = (8 + len(packet)).to_bytes(4, "big") + (196_608).to_bytes(4, "big") + packet
     try:

@@ -206,7 +206,7 @@ def spawn(
 ) -> subprocess.Popen[bytes]:
     """Start a command in a session of its own, its output appended to the log.
 
-    With `die_with_parent` the kernel kills it when this process dies, however it dies.
+    With `die_with_parent` the kernel kills it when this process exits for any reason.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     command = list(argv)
@@ -235,10 +235,10 @@ _spawner_lock = threading.Lock()
 
 
 def _on_persistent_thread(start: _Start) -> subprocess.Popen[bytes]:
-    """Start from a thread that lives as long as the process.
+    """Start from a thread that runs until the process exits.
 
-    The "parent" whose death kills the child is, to the kernel, the *thread* that started it: a child started from a
-    worker thread (asyncio.to_thread, say) would die with that thread.
+    For the kernel, the parent is the *thread* that started the child: a child started from a worker thread (such as
+    asyncio.to_thread) would be killed when that thread ends.
     """
     global _spawner
     with _spawner_lock:

@@ -48,7 +48,7 @@ START_ERRORS = (
 
 @dataclass(frozen=True)
 class Plan:
-    """What to start. nodes: as the agent's settings have them. env: settings for all services, by variable.
+    """What to start. nodes: in the form of the agent's settings. env: settings for all services, by variable.
 
     archive: with the auditor and a PostgreSQL; api: with the HTTP API; rollup: with the live metrics; console: with the web
     console.

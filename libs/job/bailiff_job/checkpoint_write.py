@@ -31,7 +31,7 @@ class CheckpointWrite:
         return self._ended.is_set()
 
     def commit(self) -> Checkpoint:
-        """Make it durable and give it its name. Raises `OSError`, `ValueError`, `Superseded`; it is removed then."""
+        """Make it durable and rename it. Raises `OSError`, `ValueError`, `Superseded`; it is removed then."""
         with self._lock:
             if self.checkpoint is None:
                 if self.done:

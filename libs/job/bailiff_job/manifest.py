@@ -17,7 +17,7 @@ HASHERS = min(8, os.cpu_count() or 1)
 
 
 class DamagedCheckpoint(Exception):
-    """A checkpoint differs from its manifest. The message says how."""
+    """A checkpoint differs from its manifest. The message has the difference."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def verify(folder: Path, manifest: Manifest) -> None:
     """Read every file. Raises `DamagedCheckpoint` for the first one that is missing or differs in size or content."""
     for file in manifest.files:
         if ".." in Path(file.name).parts or Path(file.name).is_absolute():
-            raise DamagedCheckpoint(f"its manifest names a file outside of it, {file.name!r}")
+            raise DamagedCheckpoint(f"its manifest lists a file outside of its folder, {file.name!r}")
         try:
             size = (folder / file.name).stat().st_size
         except OSError as problem:

@@ -39,7 +39,7 @@ def clear(steps: memoryview) -> None:
 
 
 def open_steps(control: Path) -> memoryview | None:
-    """The task's steps; None where the node has none, or in a format that this release does not know."""
+    """The task's steps; None where the node has none, or in a format that this release does not support."""
     try:
         steps = map_words(control / "steps", WORDS)
     except (OSError, ValueError):

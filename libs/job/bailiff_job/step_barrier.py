@@ -2,8 +2,8 @@
 
 The node proposes a step. A rank that has not passed it confirms it; a rank that has passed it confirms a higher one. A
 confirmation binds the rank not to pass that step before the node has answered. So a step that all have confirmed is still
-ahead of all of them, or they have just done it. A rank that waits for long requests a later step: another rank may not have
-checked since the proposal, and may wait for this one inside its next step.
+ahead of all of them, or they have just done it. A rank that has waited for some time requests a later step: another rank may
+not have checked since the proposal, and may wait for this one inside its next step.
 """
 
 from __future__ import annotations

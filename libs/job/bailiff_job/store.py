@@ -32,7 +32,7 @@ _drafts = itertools.count()
 
 
 class CheckpointError(Exception):
-    """A checkpoint could not be written or found. The message says what to do."""
+    """A checkpoint could not be written or found. The message has the solution."""
 
 
 class Superseded(CheckpointError):
@@ -139,7 +139,7 @@ class Store:
         return folder
 
     def commit(self, draft: Path, step: int, *, agreed: bool, began: float) -> Checkpoint:
-        """Make the draft durable, then give it its name. Raises `Superseded`, `OSError`, `ValueError`.
+        """Make the draft durable, then rename it. Raises `Superseded`, `OSError`, `ValueError`.
 
         began: when saving began, monotonic seconds.
         """

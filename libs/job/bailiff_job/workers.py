@@ -1,7 +1,8 @@
 """Step agreement among several processes that share one control directory: all processes of torchrun are one task to the node.
 
-They share a file beside `steps`. The first of them, the leader, talks to the node for all: it forwards the node's proposals, and
-confirms to the node what all of them have confirmed. Where the task is the whole job, the leader proposes the step itself.
+They share a file beside `steps`. The first of them, the leader, communicates with the node for all: it forwards the node's
+proposals, and confirms to the node what all of them have confirmed. Where the task is the whole job, the leader proposes the
+step itself.
 """
 
 from __future__ import annotations

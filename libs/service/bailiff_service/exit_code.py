@@ -28,7 +28,7 @@ class ExitCode(ExplainedCode):
     UNREADABLE_RECORD = 5, "The log contains a record that this release cannot read and must not skip."
     STOP_TIMED_OUT = 6, "Did not stop within the stop timeout."
     STATE_DIVERGED = 7, "The folded state differs from the log's state digest: a fault in the program or in the log."
-    INTERNAL = 70, "Internal error. Restart the service, and please report it."
+    INTERNAL = 70, "Internal error. Restart the service, and report the error with its log."
 
 
 class MustStop(Exception):

@@ -1,6 +1,6 @@
 """Assigns pools to replicas: all replicas follow all pools, and a consumer group assigns each pool to one of them.
 
-The group only selects the replica that tries to write; the chain rule decides which one writes. Taking over a dead
+The group only selects the replica that tries to write; the hash chain accepts the records of one writer only. Taking over a dead
 replica's pool works like a restart: catch up, then begin.
 """
 

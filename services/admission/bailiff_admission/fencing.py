@@ -15,7 +15,7 @@ class Fencing:
         self._incarnations.setdefault(node, {}).setdefault(incarnation)
 
     def all(self, state: PoolState) -> list[Fence]:
-        """Fences for all nodes whose agent the log knows."""
+        """Fences for all nodes whose agent is in the log."""
         return [fence for name in state.node_numbers if (fence := self.of(state, name)) is not None]
 
     def of(self, state: PoolState, name: str) -> Fence | None:

@@ -41,7 +41,7 @@ BODIES: dict[str, tuple[type, ...]] = {
 class DecodedInput:
     """The result of one message. submitted: an accepted job; its spec must be stored with this salt first.
 
-    missed: a report that shows that admission has missed others of the agent.
+    missed: a report that shows that admission missed earlier reports of the agent.
     """
 
     facts: list[Fact] = field(default_factory=list)
@@ -136,7 +136,7 @@ class InputDecoder:
         else:
             joined = joined_node(state, report)
             if joined is not None and joined.state == "lost":
-                found.missed = report  # it is alive after all: its inventory lets it join again
+                found.missed = report  # the agent is alive: its inventory lets it join again
         number = self._numbers.take(report, joined_node(state, report))
         if not inventory_known or number == "gap" or not self._numbers.complete(report):
             found.missed = report

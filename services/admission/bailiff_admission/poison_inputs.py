@@ -14,7 +14,7 @@ At = tuple[str, int, int]
 
 
 def place(message: Message) -> At:
-    """The position of a message."""
+    """The position of a message in its topic."""
     return message.topic, message.partition, message.offset
 
 

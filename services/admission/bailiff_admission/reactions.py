@@ -1,4 +1,4 @@
-"""Reactions to single committed records: fences, inventory requests, alarms. Not retried; the recipient can ask again."""
+"""Reactions to single committed records: fences, inventory requests, alarms. Not retried; recipients can request them."""
 
 from collections.abc import Sequence
 

@@ -13,7 +13,7 @@ from .pending_commands import RESEND_AFTER, PendingStarts, pending_clears, start
 from .publisher import Publisher
 
 Orphan = tuple[str, str, int, int]
-"""Node, job, attempt and task of a task that an agent runs and the log does not know."""
+"""Node, job, attempt and task of a task that an agent runs and that is not in the log."""
 
 
 class Reconciler:

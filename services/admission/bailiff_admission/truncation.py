@@ -80,7 +80,7 @@ def check_command(state: PoolState, message: Message) -> None:
         order = data.get("ordered_by") or {"epoch": 0, "seq": 0}
         positions = [(int(order["epoch"]), int(order["seq"])), (int(data["sender_epoch"]), 0)]
     except (ValueError, TypeError, KeyError, AttributeError):
-        return  # not written by our services
+        return  # not written by a Bailiff service
     _raise_if_beyond(state, str(data.get("node")), positions)
 
 
@@ -136,9 +136,9 @@ class TruncationReconciliation:
 
     Earlier reports are read again meanwhile, so that the log recovers lost facts. Tasks unknown to the log are evicted.
 
-    If reports are lost as well, the log may lack an agent completely. A known agent is waited for until its lease and margin
-    are over: then none of its tasks runs. If the retained reports are younger than that, there may be unknown agents, which
-    are waited for in the same way.
+    If reports are lost as well, the log may lack an agent completely. Admission waits for a known agent until its lease and
+    margin are over: then none of its tasks runs. If the retained reports are younger than that, there may be unknown agents,
+    and admission waits for them in the same way.
 
     until: end of the reports when this writer started. oldest_append_time: reports before it may be lost. Times on the
     broker's clock, µs.

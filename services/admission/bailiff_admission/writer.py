@@ -1,7 +1,7 @@
 """One writer incarnation on one pool: begin, fence the nodes, then decision cycles.
 
 See docs/reference/log-protocol-fences.md#writer-start. The projection's state is ahead of the log while a cycle is appended.
-On any error this incarnation ends and the next one folds the log again: nothing is repaired in place.
+On any error this incarnation ends and the next one folds the log again: nothing is repaired in memory.
 """
 
 import asyncio
@@ -196,7 +196,7 @@ class Writer:
         stored: list[Batch] = []
         builder: CycleBuilder | None = None
         try:
-            # the clock may step in our own facts, which must come first
+            # the writer's own facts may step the clock, so they come first
             own = [ClockAdvanced()] if verify_jump else self._own_facts(lost, first, jumped)
             builder = CycleBuilder(self._state, self._clock.now())
             for fact in own:

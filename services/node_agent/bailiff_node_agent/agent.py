@@ -1,7 +1,7 @@
 """One node's agent, apart from Kafka: carries out commands, reports, and enforces deadlines whatever else happens.
 
 Commands are obeyed only where the fences on disk allow it (docs/reference/log-protocol-fences.md#fences). Reports go into a
-numbered spool that the link sends in order. The state on disk is enough for the next agent to carry on after a crash.
+numbered spool that the link sends in order. After a crash the next agent continues from the state on disk.
 """
 
 from collections.abc import Callable, Mapping
@@ -179,7 +179,7 @@ class Agent:
     def check_lease(self) -> None:
         """Once the lease has expired: evict all tasks, and join anew under another incarnation.
 
-        Commands that waited for the old incarnation came from a log that has declared the node lost, or is about to.
+        Pending commands to the old incarnation come from a log that has declared the node lost, or will soon.
         """
         if not self.lease.expire():
             return
@@ -247,6 +247,6 @@ class Agent:
         if "stale" in verdicts.values():
             devices = [device for each in tasks.values() for device in each]
             if self.context.fences.all_before(command.sender_epoch, command.job, devices):
-                return dict.fromkeys(tasks, "same")  # a truncated log no longer has what was obeyed since: answer it
+                return dict.fromkeys(tasks, "same")  # a truncated log lost the newer commands: reply with the present state
             self._refuse(command)
         return verdicts

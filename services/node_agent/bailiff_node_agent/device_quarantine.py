@@ -85,7 +85,7 @@ class DeviceQuarantine:
             if reading.device_id in self.quarantined:
                 continue
             if foreign:
-                self._add(_quarantined(reading, "foreign", f"{_pid_names(foreign)} of no task of this node", 0), foreign)
+                self._add(_quarantined(reading, "foreign", f"{_pid_names(foreign)} not started by this node", 0), foreign)
             elif reading.memory_used is not None and reading.memory_used > self._allowed_memory.get(
                 reading.device_id, IDLE_MEMORY_LIMIT
             ):
@@ -126,7 +126,7 @@ class DeviceQuarantine:
             foreign = self._foreign(reading) if exclusive else ()
             over = self._over(reading) if exclusive or reading.error is not None else ""
             if foreign or over:
-                detail = f"{_pid_names(foreign)} of no task of this node" if foreign else f"{over} before its task has started"
+                detail = f"{_pid_names(foreign)} not started by this node" if foreign else f"{over} before its task has started"
                 self.quarantine(reading, "foreign", detail, LastUser(pids=foreign))
                 return f"{reading.device_id} is quarantined: {detail}"[:1000]
         return None

@@ -27,7 +27,7 @@ def environment(
     device_bytes: int = 0,
     scratch: Path | None = None,
 ) -> dict[str, str]:
-    """The variables of the job's spec, then Bailiff's, which win. Raises `SecretMissing`.
+    """The variables of the job's spec; Bailiff's own take precedence. Raises `SecretMissing`.
 
     checkpoints: the job's directory. device_bytes: memory of the task's smallest device. scratch: the task's scratch folder.
     """

@@ -11,7 +11,7 @@ REPORT_AFTER_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class IdleChange:
-    """A task's GPUs have been idle for so long, or are busy again."""
+    """A task's GPUs have been idle for this time, or are busy again."""
 
     key: TaskKey
     idle: bool

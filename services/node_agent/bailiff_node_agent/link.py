@@ -1,6 +1,6 @@
 """The agents' link to Kafka: commands in, reports and heartbeats out; it reconnects when the connection is lost.
 
-One link serves all nodes of this process. While Kafka is unavailable the agents go on; when their lease expires they stop
+One link serves all nodes of this process. While Kafka is unavailable the agents continue; when their lease expires they stop
 their tasks.
 """
 
@@ -122,13 +122,13 @@ class Link:
     async def _send_reports(self, producer: Producer) -> NoReturn:
         while True:
             self._unsent.clear()
-            at_boot, parcels, newest_of = self._clock_and_ids.boot(), [], {}
+            at_boot, messages, newest_of = self._clock_and_ids.boot(), [], {}
             for at, agent in self._agents.items():
                 unsent = agent.context.reports.unsent()
                 if unsent:
-                    parcels += [self._parcel(agent, decode_report(report)) for _, report in unsent]
+                    messages += [self._outgoing(agent, decode_report(report)) for _, report in unsent]
                     newest_of[at] = unsent[-1][0]
-            await self._send(producer, parcels)
+            await self._send(producer, messages)
             for at, newest in newest_of.items():
                 agent = self._agents[at]
                 self._sent[at] = newest
@@ -141,16 +141,16 @@ class Link:
             await asyncio.sleep(self._heartbeat_s)
             at_boot = self._clock_and_ids.boot()
             joined = {at: agent for at, agent in self._agents.items() if at in self._sent}
-            await self._send(producer, [self._parcel(agent, agent.heartbeat(self._sent[at])) for at, agent in joined.items()])
+            await self._send(producer, [self._outgoing(agent, agent.heartbeat(self._sent[at])) for at, agent in joined.items()])
             for agent in joined.values():
                 agent.renew(at_boot)
 
-    async def _send(self, producer: Producer, parcels: Sequence[OutgoingMessage]) -> None:
+    async def _send(self, producer: Producer, messages: Sequence[OutgoingMessage]) -> None:
         """Returns once Kafka has all of them."""
-        for batch in await producer.send_many(topics.NODE_REPORTS.name, parcels) if parcels else ():
+        for batch in await producer.send_many(topics.NODE_REPORTS.name, messages) if messages else ():
             await batch.first
 
-    def _parcel(self, agent: Agent, body: ReportBody) -> OutgoingMessage:
+    def _outgoing(self, agent: Agent, body: ReportBody) -> OutgoingMessage:
         node = agent.context.node
         headers, value = wrap(
             body,

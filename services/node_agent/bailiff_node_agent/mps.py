@@ -8,7 +8,7 @@ PIPES = Path("/tmp/nvidia-mps")  # noqa: S108 - the daemon's default for CUDA_MP
 
 
 FOLDERS = ("CUDA_MPS_PIPE_DIRECTORY",)
-"""Variables that name folders which clients need."""
+"""Variables with the folders that clients need."""
 
 
 def daemon_runs(pipes: Path) -> bool:

@@ -50,7 +50,7 @@ class NodeAgentService:
         return {"adopted": self._adopted, **self._link.readiness()}
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until `stop` is set. Tasks go on without the agent."""
+        """Run until `stop` is set. Tasks continue without the agent."""
         with ExitStack() as locks:
             agents = []
             for node in (each for declared in self._settings.nodes for each in declared.each()):

@@ -67,9 +67,9 @@ class NodeDeclaration(BaseModel):
 
 
 class NodeAgentSettings(ServiceSettings):
-    """On top of the common ones. durable: keep fences and reports on disk; off only for simulated nodes in bulk.
+    """Settings in addition to the common ones. durable: keep fences and reports on disk; off only for simulated nodes in bulk.
 
-    release_timeout_s: a GPU that is not seen to be free so long after its task's exit is quarantined. device_poll_s: interval
+    release_timeout_s: a GPU that is not free this long after its task's exit is quarantined. device_poll_s: interval
     between checks of quarantined devices, and of the health of all. log_bytes: disk space of a task's log before its older half
     is moved to `<log>.1`; 0: no limit. cgroups: put each task into a cgroup v2 of its own, below cgroup_root or where this host
     permits. run_as: the user that tasks run as where the agent is root: `submitter`, the user of this machine with the

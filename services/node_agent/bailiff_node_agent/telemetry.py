@@ -30,10 +30,12 @@ async def send_telemetry(bus: Bus, agents: Sequence[Agent], every_s: float, cloc
                     now = clock_and_ids.boot()
                     interval_ms = min(now - measured_at, round(2 * every_s * SECOND)) // 1_000  # an outage is not measured
                     measured_at = now
-                    parcels = [
-                        parcel for agent in agents if (parcel := await _parcel(agent, interval_ms, clock_and_ids)) is not None
+                    messages = [
+                        message
+                        for agent in agents
+                        if (message := await _measurement(agent, interval_ms, clock_and_ids)) is not None
                     ]
-                    for batch in await producer.send_many(topics.TELEMETRY.name, parcels) if parcels else ():
+                    for batch in await producer.send_many(topics.TELEMETRY.name, messages) if messages else ():
                         await batch.first
             finally:
                 await producer.close(1.0)
@@ -44,7 +46,7 @@ async def send_telemetry(bus: Bus, agents: Sequence[Agent], every_s: float, cloc
         await asyncio.sleep(every_s)
 
 
-async def _parcel(agent: Agent, interval_ms: int, clock_and_ids: ClockAndIds) -> OutgoingMessage | None:
+async def _measurement(agent: Agent, interval_ms: int, clock_and_ids: ClockAndIds) -> OutgoingMessage | None:
     node, inventory = agent.context.node, agent.context.inventory
     jobs = agent.tasks.jobs_by_device()
     devices = await query(inventory, measure, inventory, jobs) if jobs else ()

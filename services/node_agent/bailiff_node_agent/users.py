@@ -14,7 +14,7 @@ RunAs = Literal["submitter", "agent"]
 
 
 class NotRunnable(Exception):
-    """There is no user that the task may run as; the message says why, and what to do."""
+    """There is no user that the task may run as; the message has the reason and the solution."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Builds traces of preemptions from records: one trace per preemption, from the request to the last victim's restart.
 
-The trace is the preemptor's, in log time. Open spans are stored with the aggregates, so that a job that restarts days later,
-or after a crash of the roll-up, ends its span. Ids are deterministic: exporting twice gives the same ids.
+The trace belongs to the preemptor's job; times are log time. Open spans are stored with the aggregates, so that a job that
+restarts days later, or after a crash of the roll-up, ends its span. Ids are deterministic: exporting twice gives the same ids.
 """
 
 from dataclasses import dataclass, field

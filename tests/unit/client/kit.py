@@ -48,7 +48,7 @@ MINUTE = 60 * SECOND
 GIB = 2**30
 
 
-class Scribe:
+class LogWriter:
     """Writes one pool's log into an in-memory cluster, cycle by cycle, as admission does."""
 
     def __init__(self, pool: str = "pool-a", partition: int = 0, cluster: MemoryCluster | None = None) -> None:
@@ -91,8 +91,8 @@ class Scribe:
         self._store(written)
         return written
 
-    def after(self, micros: int) -> "Scribe":
-        """Advances the clock, in microseconds. Returns the same scribe."""
+    def after(self, micros: int) -> "LogWriter":
+        """Advances the clock, in microseconds. Returns the same log_writer."""
         self.now += micros
         return self
 
@@ -199,37 +199,37 @@ def request_id(job: str, source: str = "laptop") -> facts.RequestId:
     return facts.RequestId(source=source, id=f"r-{job}", digest=hashlib.sha256(job.encode()).hexdigest())
 
 
-def quiet_story(scribe: Scribe) -> None:
+def quiet_story(log_writer: LogWriter) -> None:
     """A pool with two nodes, one job that runs and one that has ended."""
-    scribe.begin()
-    scribe.node("gpu-01")
-    scribe.node("gpu-02", gpus=4, model="A100-40GB")
-    scribe.after(MINUTE).submit("train-7", gpus=4)
-    scribe.start("train-7")
-    scribe.submit("done-1", gpus=1)
-    scribe.start("done-1")
-    scribe.after(MINUTE).finish("done-1")
+    log_writer.begin()
+    log_writer.node("gpu-01")
+    log_writer.node("gpu-02", gpus=4, model="A100-40GB")
+    log_writer.after(MINUTE).submit("train-7", gpus=4)
+    log_writer.start("train-7")
+    log_writer.submit("done-1", gpus=1)
+    log_writer.start("done-1")
+    log_writer.after(MINUTE).finish("done-1")
 
 
-def preemption_story(scribe: Scribe) -> None:
+def preemption_story(log_writer: LogWriter) -> None:
     """The quiet story and train-8; then serve-2 needs all twelve GPUs and preempts both; train-9 is pending."""
-    quiet_story(scribe)
-    scribe.submit("train-8", gpus=4)
-    scribe.start("train-8")
-    scribe.after(3 * MINUTE).submit("serve-2", gpus=4, tasks=3, class_="inference")
-    scribe.propose()
-    scribe.submit("train-9", gpus=8)
+    quiet_story(log_writer)
+    log_writer.submit("train-8", gpus=4)
+    log_writer.start("train-8")
+    log_writer.after(3 * MINUTE).submit("serve-2", gpus=4, tasks=3, class_="inference")
+    log_writer.propose()
+    log_writer.submit("train-9", gpus=8)
 
 
-def finished_story(scribe: Scribe) -> None:
+def finished_story(log_writer: LogWriter) -> None:
     """The preemption story to its end: both victims are evicted, serve-2 runs and ends, both victims resume."""
-    preemption_story(scribe)
-    scribe.evict("train-7")
-    scribe.evict("train-8")
-    scribe.start("serve-2")
-    scribe.after(MINUTE).finish("serve-2")
-    scribe.start("train-7")
-    scribe.start("train-8")
+    preemption_story(log_writer)
+    log_writer.evict("train-7")
+    log_writer.evict("train-8")
+    log_writer.start("serve-2")
+    log_writer.after(MINUTE).finish("serve-2")
+    log_writer.start("train-7")
+    log_writer.start("train-8")
 
 
 # --- the command
@@ -241,9 +241,9 @@ Run = Callable[..., Result]
 class AnsweringBus(MemoryBus):
     """A client's bus on a pool whose admission answers each request as soon as it is stored."""
 
-    def __init__(self, scribe: Scribe, then: Callable[[Scribe, str], None] = lambda scribe, job: None) -> None:
-        super().__init__(scribe.cluster, "client")
-        self.scribe, self.then = scribe, then
+    def __init__(self, log_writer: LogWriter, then: Callable[[LogWriter, str], None] = lambda log_writer, job: None) -> None:
+        super().__init__(log_writer.cluster, "client")
+        self.log_writer, self.then = log_writer, then
 
     async def reader(self, positions):  # type: ignore[no-untyped-def]
         self.answer()
@@ -265,42 +265,44 @@ class AnsweringBus(MemoryBus):
         _SEEN.add((envelope.source, envelope.id))
         request = facts.RequestId(source=envelope.source, id=envelope.id, digest=envelope.digest)
         body = envelope.body
-        if isinstance(body, SubmitJob) and body.demand.job not in self.scribe.state.jobs:
-            self.scribe.cycle(facts.JobSubmitted(request=request, demand=body.demand, spec_digest="a" * 64))
-            self.then(self.scribe, body.demand.job)
+        if isinstance(body, SubmitJob) and body.demand.job not in self.log_writer.state.jobs:
+            self.log_writer.cycle(facts.JobSubmitted(request=request, demand=body.demand, spec_digest="a" * 64))
+            self.then(self.log_writer, body.demand.job)
             return
-        if isinstance(body, ApplyPolicy) and body.expected_revision in (None, self.scribe.state.policy_revision):
-            self.scribe.cycle(facts.PolicyApplied(request=request, policy=body.policy.complete()))
+        if isinstance(body, ApplyPolicy) and body.expected_revision in (None, self.log_writer.state.policy_revision):
+            self.log_writer.cycle(facts.PolicyApplied(request=request, policy=body.policy.complete()))
             return
         if isinstance(body, ScaleJob):
             scaled = {"group": body.group, "tasks": body.tasks, "min_tasks": body.min_tasks}
-            self.scribe.cycle(facts.JobScaled(request=request, job=body.job, **scaled))
+            self.log_writer.cycle(facts.JobScaled(request=request, job=body.job, **scaled))
             return
         if isinstance(body, SetPriorityClass):
-            self.scribe.cycle(facts.JobPriorityClassChanged(request=request, job=body.job, priority_class=body.priority_class))
+            self.log_writer.cycle(
+                facts.JobPriorityClassChanged(request=request, job=body.job, priority_class=body.priority_class)
+            )
             return
         if isinstance(body, ReplaceNode):
-            self.scribe.cycle(facts.NodeReplaced(request=request, node=body.node, machine_id=body.machine_id))
+            self.log_writer.cycle(facts.NodeReplaced(request=request, node=body.node, machine_id=body.machine_id))
             return
         if isinstance(body, ReturnNode):
-            self.scribe.cycle(facts.NodeReturned(request=request, node=body.node))
+            self.log_writer.cycle(facts.NodeReturned(request=request, node=body.node))
             return
         if isinstance(body, ClearQuarantine):
-            node = self.scribe.state.nodes[self.scribe.state.node_numbers[body.node]]
+            node = self.log_writer.state.nodes[self.log_writer.state.node_numbers[body.node]]
             device = node.devices[int(body.device)].id
             fact = facts.DeviceClearRequested(request=request, node=body.node, device=device, reason=body.reason)
-            self.scribe.cycle(fact)
+            self.log_writer.cycle(fact)
             return
         if isinstance(body, AcceptTruncation):
-            self.scribe.cycle(facts.LogTruncated(request=request, epoch=body.epoch, seq=body.seq, reason=body.reason))
+            self.log_writer.cycle(facts.LogTruncated(request=request, epoch=body.epoch, seq=body.seq, reason=body.reason))
             return
-        if isinstance(body, CancelJob) and body.job in self.scribe.state.jobs:
-            self.scribe.cycle(facts.JobCancelled(request=request, job=body.job, reason=body.reason))
+        if isinstance(body, CancelJob) and body.job in self.log_writer.state.jobs:
+            self.log_writer.cycle(facts.JobCancelled(request=request, job=body.job, reason=body.reason))
             return
         operator_action = OPERATOR_ACTIONS.get(type(body))
-        known = {**self.scribe.state.jobs, **self.scribe.state.node_numbers}
+        known = {**self.log_writer.state.jobs, **self.log_writer.state.node_numbers}
         if operator_action is not None and (getattr(body, "job", None) or getattr(body, "node", None)) in known:
-            self.scribe.cycle(operator_action.model_validate({"request": request, **body.model_dump()}))
+            self.log_writer.cycle(operator_action.model_validate({"request": request, **body.model_dump()}))
             return
         where = {"topic": topics.REQUESTS.name, "partition": 0, "offset": 0, "digest": envelope.digest}
         reason = {"code": "no-such-job", "reason": "there is no such job"}
@@ -308,7 +310,7 @@ class AnsweringBus(MemoryBus):
             reason = {"code": "policy-changed", "reason": "another policy is in force by now"}
         if isinstance(body, SubmitJob):
             reason = {"code": "job-exists", "reason": "there is a job of that name already: choose another name"}
-        self.scribe.cycle(facts.InputRejected(**where, **reason, source=envelope.source, id=envelope.id))
+        self.log_writer.cycle(facts.InputRejected(**where, **reason, source=envelope.source, id=envelope.id))
 
 
 OPERATOR_ACTIONS = {

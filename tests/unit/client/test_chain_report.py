@@ -7,7 +7,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from tests.unit.client.kit import Scribe, finished_story, quiet_story
+from tests.unit.client.kit import LogWriter, finished_story, quiet_story
 
 from bailiff.audit import chain_report
 from bailiff.audit.log_files import LogFile, about_line, message_line, write_log
@@ -18,14 +18,14 @@ from bailiff_core.records import Wire, encode, facts, record_hash
 
 
 @pytest.fixture
-def scribe() -> Scribe:
-    made = Scribe()
+def log_writer() -> LogWriter:
+    made = LogWriter()
     finished_story(made)
     return made
 
 
-def log(scribe: Scribe) -> list[Message]:
-    return scribe.cluster.messages(AUDIT.name, scribe.partition)
+def log(log_writer: LogWriter) -> list[Message]:
+    return log_writer.cluster.messages(AUDIT.name, log_writer.partition)
 
 
 async def stream(messages: list[Message]) -> AsyncIterator[Message]:
@@ -52,20 +52,20 @@ def changed(original: Message, old: bytes, new: bytes) -> Message:
 # --- valid logs
 
 
-async def test_a_valid_log(scribe: Scribe) -> None:
-    found = await verified(log(scribe))
+async def test_a_valid_log(log_writer: LogWriter) -> None:
+    found = await verified(log(log_writer))
     assert found["ok"]
-    assert (found["records"], found["head_seq"]) == (len(scribe.records), len(scribe.records) - 1)
-    assert found["head_hash"] == scribe.head.hash
+    assert (found["records"], found["head_seq"]) == (len(log_writer.records), len(log_writer.records) - 1)
+    assert found["head_hash"] == log_writer.head.hash
     assert (found["orphans"], found["broken"]) == (0, None)
     assert [(epoch["epoch"], epoch["from_seq"], epoch["writer"]) for epoch in found["epochs"]] == [(0, 0, ""), (1, 2, "writer-1")]
 
 
-async def test_a_second_epoch_is_reported(scribe: Scribe) -> None:
-    scribe.writer("writer-2")
-    found = await verified(log(scribe))
+async def test_a_second_epoch_is_reported(log_writer: LogWriter) -> None:
+    log_writer.writer("writer-2")
+    found = await verified(log(log_writer))
     assert found["ok"]
-    assert found["epochs"][-1] == {"epoch": 2, "writer": "writer-2", "from_seq": len(scribe.records) - 1, "records": 1}
+    assert found["epochs"][-1] == {"epoch": 2, "writer": "writer-2", "from_seq": len(log_writer.records) - 1, "records": 1}
 
 
 async def test_an_empty_log_is_an_error() -> None:
@@ -78,12 +78,12 @@ async def test_an_empty_log_is_an_error() -> None:
 # --- harmless orphans
 
 
-def zombie_wires(scribe: Scribe, count: int) -> list[Wire]:
+def zombie_wires(log_writer: LogWriter, count: int) -> list[Wire]:
     """Records that the current writer would have appended next."""
-    wires, prev = [], scribe.head.hash
+    wires, prev = [], log_writer.head.hash
     for at in range(count):
         record = dataclasses.replace(
-            scribe.records[-1], seq=scribe.head.next_seq + at, prev=prev, time=scribe.now, data=facts.ClockAdvanced(),
+            log_writer.records[-1], seq=log_writer.head.next_seq + at, prev=prev, time=log_writer.now, data=facts.ClockAdvanced(),
             type=facts.ClockAdvanced.type_name(),
         )  # fmt: skip
         wires.append(encode(record))
@@ -91,39 +91,41 @@ def zombie_wires(scribe: Scribe, count: int) -> list[Wire]:
     return wires
 
 
-async def test_a_zombie_is_harmless(scribe: Scribe) -> None:
-    late = zombie_wires(scribe, 3)
-    scribe.writer("writer-2")
-    found = await verified([*log(scribe), *(message(wire, 1000 + at) for at, wire in enumerate(late))])
+async def test_a_zombie_is_harmless(log_writer: LogWriter) -> None:
+    late = zombie_wires(log_writer, 3)
+    log_writer.writer("writer-2")
+    found = await verified([*log(log_writer), *(message(wire, 1000 + at) for at, wire in enumerate(late))])
     assert found["ok"]
     assert found["orphans_by_kind"] == {"follows-orphan": 2, "superseded": 1}
     assert [orphan["offset"] for orphan in found["orphan_list"]] == [1000, 1001, 1002]
     assert found["unexplained"] == 0
 
 
-async def test_a_zombie_whose_first_records_were_lost_is_harmless(scribe: Scribe) -> None:
-    late = zombie_wires(scribe, 4)[2:]
-    scribe.writer("writer-2")
-    found = await verified([*log(scribe), *(message(wire) for wire in late)])
+async def test_a_zombie_whose_first_records_were_lost_is_harmless(log_writer: LogWriter) -> None:
+    late = zombie_wires(log_writer, 4)[2:]
+    log_writer.writer("writer-2")
+    found = await verified([*log(log_writer), *(message(wire) for wire in late)])
     assert found["ok"]
     assert found["orphans_by_kind"] == {"follows-orphan": 1, "old-epoch": 1}
 
 
-async def test_a_repeated_record_and_foreign_bytes_are_harmless(scribe: Scribe) -> None:
-    messages = log(scribe)
+async def test_a_repeated_record_and_foreign_bytes_are_harmless(log_writer: LogWriter) -> None:
+    messages = log(log_writer)
     foreign = Message(AUDIT.name, 0, 77, 0, None, (("x", b"\xff"),), b"hello")
-    other = message(encode(dataclasses.replace(scribe.records[3], pool="pool-b", prev="0" * 64)))
+    other = message(encode(dataclasses.replace(log_writer.records[3], pool="pool-b", prev="0" * 64)))
     found = await verified([*messages[:10], messages[9], foreign, other, *messages[10:]])
     assert found["ok"]
     assert found["orphans_by_kind"] == {"foreign": 2, "repeat": 1}
 
 
-async def test_a_writer_that_lost_the_race_to_start_is_harmless(scribe: Scribe) -> None:
-    loser = Scribe(cluster=scribe.cluster)
-    loser.state, loser.head, loser.records = scribe.state, scribe.head, list(scribe.records)
-    late_start = dataclasses.replace(scribe.records[2], seq=scribe.head.next_seq, prev=scribe.head.hash, epoch=2, time=scribe.now)
-    scribe.writer("writer-2")
-    found = await verified([*log(scribe), message(encode(late_start))])
+async def test_a_writer_that_lost_the_race_to_start_is_harmless(log_writer: LogWriter) -> None:
+    loser = LogWriter(cluster=log_writer.cluster)
+    loser.state, loser.head, loser.records = log_writer.state, log_writer.head, list(log_writer.records)
+    late_start = dataclasses.replace(
+        log_writer.records[2], seq=log_writer.head.next_seq, prev=log_writer.head.hash, epoch=2, time=log_writer.now
+    )
+    log_writer.writer("writer-2")
+    found = await verified([*log(log_writer), message(encode(late_start))])
     assert found["ok"]
     assert found["orphans_by_kind"] == {"superseded": 1}
 
@@ -146,22 +148,22 @@ CHANGES: list[tuple[str, Change, str, str]] = [
 
 
 @pytest.mark.parametrize(("change", "seq", "meaning"), [each[1:] for each in CHANGES], ids=[each[0] for each in CHANGES])
-async def test_the_first_break_is_named(scribe: Scribe, change: Change, seq: str, meaning: str) -> None:
-    found = await verified(change(log(scribe)))
+async def test_the_first_break_is_named(log_writer: LogWriter, change: Change, seq: str, meaning: str) -> None:
+    found = await verified(change(log(log_writer)))
     assert not found["ok"]
     assert found["broken"] is not None
     assert found["broken"]["seq"] == seq
     assert meaning in found["broken"]["meaning"]
 
 
-async def test_records_after_a_swap_are_unexplained_orphans(scribe: Scribe) -> None:
-    messages = log(scribe)
+async def test_records_after_a_swap_are_unexplained_orphans(log_writer: LogWriter) -> None:
+    messages = log(log_writer)
     found = await verified([*messages[:9], messages[10], messages[9], *messages[11:]])
     assert found["unexplained"] >= 1
 
 
-async def test_a_changed_header_breaks_the_chain_at_the_next_record(scribe: Scribe) -> None:
-    messages = log(scribe)
+async def test_a_changed_header_breaks_the_chain_at_the_next_record(log_writer: LogWriter) -> None:
+    messages = log(log_writer)
     headers = tuple((name, b"mallory" if name == "ce_actor" else value) for name, value in messages[5].headers)
     assert headers != messages[5].headers
     found = await verified([*messages[:5], dataclasses.replace(messages[5], headers=headers), *messages[6:]])
@@ -169,9 +171,9 @@ async def test_a_changed_header_breaks_the_chain_at_the_next_record(scribe: Scri
     assert found["broken"]["seq"] == "6"
 
 
-async def test_a_log_that_continues_after_a_break_is_still_broken(scribe: Scribe) -> None:
-    messages = log(scribe)
-    resumed = Scribe()
+async def test_a_log_that_continues_after_a_break_is_still_broken(log_writer: LogWriter) -> None:
+    messages = log(log_writer)
+    resumed = LogWriter()
     quiet_story(resumed)
     cut = len(resumed.records)
     resumed.writer("writer-2")
@@ -181,16 +183,18 @@ async def test_a_log_that_continues_after_a_break_is_still_broken(scribe: Scribe
     assert not found["ok"]
 
 
-async def test_an_unreadable_value_is_a_break(scribe: Scribe) -> None:
-    record = dataclasses.replace(scribe.records[-1], seq=scribe.head.next_seq, prev=scribe.head.hash, time=scribe.now)
+async def test_an_unreadable_value_is_a_break(log_writer: LogWriter) -> None:
+    record = dataclasses.replace(
+        log_writer.records[-1], seq=log_writer.head.next_seq, prev=log_writer.head.hash, time=log_writer.now
+    )
     wire = dataclasses.replace(encode(record), value=b"not json")
-    found = await verified([*log(scribe), message(wire)])
+    found = await verified([*log(log_writer), message(wire)])
     assert found["broken"] is not None
     assert "this release cannot read" in found["broken"]["meaning"]
 
 
-async def test_a_value_changed_into_an_unreadable_one_is_reported_as_changed(scribe: Scribe) -> None:
-    messages = log(scribe)
+async def test_a_value_changed_into_an_unreadable_one_is_reported_as_changed(log_writer: LogWriter) -> None:
+    messages = log(log_writer)
     at = next(at for at, each in enumerate(messages) if b'"exit_code":' in each.value)
     corrupted = [*messages[:at], changed(messages[at], b'"exit_code":', b'"exit_node":'), *messages[at + 1 :]]
     found = await verified(corrupted)
@@ -208,9 +212,9 @@ async def test_a_value_changed_into_an_unreadable_one_is_reported_as_changed(scr
 # --- exported logs
 
 
-async def test_an_exported_log_keeps_every_byte(scribe: Scribe, tmp_path: Path) -> None:
+async def test_an_exported_log_keeps_every_byte(log_writer: LogWriter, tmp_path: Path) -> None:
     odd = Message(AUDIT.name, 0, 1000, 5, None, (("ce_x", b"\xff\xfe"), ("ce_x", b"")), b"\x00\x80")
-    messages = [*log(scribe), odd]
+    messages = [*log(log_writer), odd]
     file = tmp_path / "log.jsonl"
     with file.open("w", encoding="utf-8") as out:
         assert await write_log(out, "pool-a", 0, stream(messages)) == len(messages)

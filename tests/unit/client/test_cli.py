@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from rich.console import Console
-from tests.unit.client.kit import SECOND, AnsweringBus, Run, Scribe, command_on, finished_story, preemption_story
+from tests.unit.client.kit import SECOND, AnsweringBus, LogWriter, Run, command_on, finished_story, preemption_story
 from typer.testing import CliRunner
 
 from bailiff.cli import app
@@ -33,23 +33,23 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def scribe() -> Scribe:
-    made = Scribe()
+def log_writer() -> LogWriter:
+    made = LogWriter()
     preemption_story(made)
     return made
 
 
-Bus = Callable[[Scribe], AnsweringBus]
+Bus = Callable[[LogWriter], AnsweringBus]
 
 
 @pytest.fixture
-def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    return command_for(scribe, monkeypatch, tmp_path)
+def bailiff(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    return command_for(log_writer, monkeypatch, tmp_path)
 
 
-def command_for(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bus: Bus = AnsweringBus) -> Run:
-    monkeypatch.setattr(time, "time_ns", lambda: (scribe.now + 5 * SECOND) * 1000)
-    return command_on(lambda: bus(scribe), monkeypatch, str(tmp_path / "cache"))
+def command_for(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bus: Bus = AnsweringBus) -> Run:
+    monkeypatch.setattr(time, "time_ns", lambda: (log_writer.now + 5 * SECOND) * 1000)
+    return command_on(lambda: bus(log_writer), monkeypatch, str(tmp_path / "cache"))
 
 
 def cells(output: str) -> list[list[str]]:
@@ -113,15 +113,15 @@ def test_an_unknown_job_is_reported(bailiff: Run) -> None:
     assert found.stdout == ""
 
 
-def test_submit_is_accepted(bailiff: Run, scribe: Scribe) -> None:
+def test_submit_is_accepted(bailiff: Run, log_writer: LogWriter) -> None:
     found = bailiff("submit", "--gpus", "1", "--name", "late", "--", "python", "train.py", "--lr", "3")
     assert found.exit_code == ExitCode.DONE
-    assert found.output == f"late accepted as pool-a#{scribe.state.jobs['late'].seq}, pending, 1 ahead\n"
+    assert found.output == f"late accepted as pool-a#{log_writer.state.jobs['late'].seq}, pending, 1 ahead\n"
 
 
-def test_submit_with_json_output(bailiff: Run, scribe: Scribe) -> None:
+def test_submit_with_json_output(bailiff: Run, log_writer: LogWriter) -> None:
     found = json.loads(bailiff("submit", "--name", "late", "-o", "json", "--", "true").output)
-    assert (found["job"], found["pool"], found["seq"]) == ("late", "pool-a", scribe.state.jobs["late"].seq)
+    assert (found["job"], found["pool"], found["seq"]) == ("late", "pool-a", log_writer.state.jobs["late"].seq)
 
 
 def test_submit_is_rejected(bailiff: Run) -> None:
@@ -130,17 +130,17 @@ def test_submit_is_rejected(bailiff: Run) -> None:
     assert "there is a job of that name already" in found.stderr
 
 
-def test_submit_without_a_response_from_admission(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def silent(scribe: Scribe) -> Any:
-        return scribe.cluster.client("silent")
+def test_submit_without_a_response_from_admission(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def silent(log_writer: LogWriter) -> Any:
+        return log_writer.cluster.client("silent")
 
-    run = command_for(scribe, monkeypatch, tmp_path, silent)
+    run = command_for(log_writer, monkeypatch, tmp_path, silent)
     found = run("submit", "--timeout", "0", "--", "true")
     assert found.exit_code == ExitCode.NO_ANSWER
     assert "the request was published, but admission of pool-a did not respond" in found.stderr
 
 
-def test_dry_run_prints_the_request_and_sends_nothing(bailiff: Run, scribe: Scribe) -> None:
+def test_dry_run_prints_the_request_and_sends_nothing(bailiff: Run, log_writer: LogWriter) -> None:
     options = ["--gpus", "4", "--tasks", "2", "--cpu", "500m", "--memory", "8GiB", "--class", "train", "--name", "x"]
     more = ["--env", "A=b", "--label", "team=nlp", "--node-label", "zone=a", "--gpu-model", "H100", "--grace", "1m"]
     last = ["--no-preemptible", "--max-failures", "2", "--secret", "TOKEN=hf", "--working-dir", "/w", "--dry-run"]
@@ -154,7 +154,7 @@ def test_dry_run_prints_the_request_and_sends_nothing(bailiff: Run, scribe: Scri
     assert job.demand.labels == {"team": "nlp"}
     assert job.spec.command == ("python", "-c", "pass")
     assert (job.spec.env, job.spec.secrets, job.spec.working_dir) == ({"A": "b"}, {"TOKEN": "hf"}, "/w")
-    assert not any(scribe.cluster.messages(topics.REQUESTS.name, at) for at in range(topics.REQUESTS.partition_count(1)))
+    assert not any(log_writer.cluster.messages(topics.REQUESTS.name, at) for at in range(topics.REQUESTS.partition_count(1)))
 
 
 def test_options_override_the_job_file(bailiff: Run, tmp_path: Path) -> None:
@@ -176,29 +176,29 @@ def test_each_fault_names_its_option_or_line(bailiff: Run, tmp_path: Path) -> No
 
 
 def ending(exit_code: int) -> Bus:
-    def then(scribe: Scribe, job: str) -> None:
-        scribe.start(job)
-        scribe.finish(job, exit_code)
+    def then(log_writer: LogWriter, job: str) -> None:
+        log_writer.start(job)
+        log_writer.finish(job, exit_code)
 
-    return lambda scribe: AnsweringBus(scribe, then)
+    return lambda log_writer: AnsweringBus(log_writer, then)
 
 
 @pytest.mark.parametrize(("exit_code", "code", "outcome"), [(0, ExitCode.DONE, "succeeded"), (3, ExitCode.JOB_FAILED, "failed")])
 def test_wait_exits_with_the_outcome_of_the_job(
     exit_code: int, code: ExitCode, outcome: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    scribe = Scribe()
-    finished_story(scribe)
-    run = command_for(scribe, monkeypatch, tmp_path, ending(exit_code))
+    log_writer = LogWriter()
+    finished_story(log_writer)
+    run = command_for(log_writer, monkeypatch, tmp_path, ending(exit_code))
     found = run("submit", "--name", "short", "--gpus", "1", "--wait", "--", "true")
     assert found.exit_code == code
     assert f"short {outcome}" in found.output
 
 
 def test_follow_prints_the_records_of_the_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    scribe = Scribe()
-    finished_story(scribe)
-    run = command_for(scribe, monkeypatch, tmp_path, ending(0))
+    log_writer = LogWriter()
+    finished_story(log_writer)
+    run = command_for(log_writer, monkeypatch, tmp_path, ending(0))
     found = run("submit", "--name", "short", "--gpus", "1", "--follow", "--", "true")
     assert found.exit_code == ExitCode.DONE
     output = [" ".join(line[2:4]) for line in cells(found.output)[1:]]
@@ -207,17 +207,17 @@ def test_follow_prints_the_records_of_the_job(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_wait_for_a_cancelled_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    scribe = Scribe()
-    preemption_story(scribe)
+    log_writer = LogWriter()
+    preemption_story(log_writer)
 
-    def then(scribe: Scribe, job: str) -> None:
+    def then(log_writer: LogWriter, job: str) -> None:
         from tests.unit.client.kit import request_id
 
         from bailiff_core.records.facts import JobCancelled
 
-        scribe.cycle(JobCancelled(request=request_id(f"cancel-{job}"), job=job))
+        log_writer.cycle(JobCancelled(request=request_id(f"cancel-{job}"), job=job))
 
-    run = command_for(scribe, monkeypatch, tmp_path, lambda scribe: AnsweringBus(scribe, then))
+    run = command_for(log_writer, monkeypatch, tmp_path, lambda log_writer: AnsweringBus(log_writer, then))
     assert run("submit", "--name", "never", "--wait", "--gpus", "8", "--", "true").exit_code == ExitCode.JOB_CANCELLED
 
 
@@ -247,41 +247,41 @@ def test_generated_job_names_are_valid(command: object, base: str) -> None:
 # --- job logs
 
 
-def store_output(scribe: Scribe, job: str, task: int, text: bytes, attempt: int = 1, offset: int | None = None) -> None:
+def store_output(log_writer: LogWriter, job: str, task: int, text: bytes, attempt: int = 1, offset: int | None = None) -> None:
     headers = {"ce_job": job, "ce_attempt": str(attempt), "ce_task": str(task), "ce_node": "gpu-01"}
     if offset is not None:
         headers["ce_offset"] = str(offset)
     wire = tuple((name, value.encode()) for name, value in headers.items())
-    scribe.cluster.store(topics.JOB_LOGS.name, 0, job.encode(), wire, text)
+    log_writer.cluster.store(topics.JOB_LOGS.name, 0, job.encode(), wire, text)
 
 
 @pytest.mark.slow
-def test_logs_of_one_task(bailiff: Run, scribe: Scribe) -> None:
-    store_output(scribe, "train-8", 0, "step 1\nstep 2 ✓\n".encode())
-    store_output(scribe, "train-7", 0, b"not mine\n")
-    store_output(scribe, "train-8", 0, b"again\n", attempt=2)
+def test_logs_of_one_task(bailiff: Run, log_writer: LogWriter) -> None:
+    store_output(log_writer, "train-8", 0, "step 1\nstep 2 ✓\n".encode())
+    store_output(log_writer, "train-7", 0, b"not mine\n")
+    store_output(log_writer, "train-8", 0, b"again\n", attempt=2)
     assert bailiff("logs", "train-8").output == "step 1\nstep 2 ✓\nagain\n"
     assert bailiff("logs", "train-8", "--attempt", "2").output == "again\n"
 
 
 @pytest.mark.slow
-def test_repeated_log_output_is_printed_once(bailiff: Run, scribe: Scribe) -> None:
+def test_repeated_log_output_is_printed_once(bailiff: Run, log_writer: LogWriter) -> None:
     for offset, text in ((0, b"one\ntwo\n"), (4, b"two\nthree\n"), (0, b"one\n"), (14, b"four\n")):
-        store_output(scribe, "train-8", 0, text, offset=offset)
+        store_output(log_writer, "train-8", 0, text, offset=offset)
     assert bailiff("logs", "train-8").output == "one\ntwo\nthree\nfour\n"
 
 
 @pytest.mark.slow
-def test_logs_of_a_gang_name_task_and_node(bailiff: Run, scribe: Scribe) -> None:
-    store_output(scribe, "serve-2", 0, b"a\nb\n")
-    store_output(scribe, "serve-2", 2, b"c\n")
+def test_logs_of_a_gang_name_task_and_node(bailiff: Run, log_writer: LogWriter) -> None:
+    store_output(log_writer, "serve-2", 0, b"a\nb\n")
+    store_output(log_writer, "serve-2", 2, b"c\n")
     assert set(bailiff("logs", "serve-2").output.splitlines()) == {"[0 gpu-01] a", "[0 gpu-01] b", "[2 gpu-01] c"}
     assert bailiff("logs", "serve-2", "--task", "2").output == "c\n"
 
 
 @pytest.mark.slow
-def test_following_logs_ends_with_the_job(bailiff: Run, scribe: Scribe) -> None:
-    store_output(scribe, "done-1", 0, b"bye\n")
+def test_following_logs_ends_with_the_job(bailiff: Run, log_writer: LogWriter) -> None:
+    store_output(log_writer, "done-1", 0, b"bye\n")
     assert bailiff("logs", "done-1", "-f").output == "bye\n"
 
 
@@ -308,44 +308,44 @@ def test_nodes_show_allocations_and_reservations(bailiff: Run) -> None:
     assert ["0", "GPU-gpu-01-0", "H100-80GB", "80GiB", "releasing", "train-8/0", "serve-2"] in cells(wide)
 
 
-def test_node_replace_and_return(bailiff: Run, scribe: Scribe) -> None:
+def test_node_replace_and_return(bailiff: Run, log_writer: LogWriter) -> None:
     assert bailiff("node", "replace", "gpu-02", "m-new").output.startswith("gpu-02 may register as machine m-new  (pool-a#")
-    assert scribe.state.nodes[1].machine_id == "m-new"
+    assert log_writer.state.nodes[1].machine_id == "m-new"
     assert bailiff("node", "return").output.startswith("lease expiry of the pool resumed")
 
 
-def test_accept_truncation(bailiff: Run, scribe: Scribe) -> None:
+def test_accept_truncation(bailiff: Run, log_writer: LogWriter) -> None:
     found = bailiff("log", "accept-truncation", "--epoch", "3", "--seq", "90", "--reason", "power loss")
     assert found.exit_code == ExitCode.DONE
-    assert scribe.state.accepted_truncation == (3, 90)
+    assert log_writer.state.accepted_truncation == (3, 90)
 
 
-def test_a_shown_policy_can_be_edited_and_applied(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
+def test_a_shown_policy_can_be_edited_and_applied(bailiff: Run, log_writer: LogWriter, tmp_path: Path) -> None:
     shown = bailiff("policy", "show", "-o", "yaml").output
     file = tmp_path / "policy.yaml"
     file.write_text(shown.replace("grace: 150s", "grace: 45s").replace("search_steps: 20000", "search_steps: 500"))
     assert bailiff("policy", "check", str(file)).output.startswith(str(file))
-    before = scribe.state.rules
+    before = log_writer.state.rules
     applied = bailiff("policy", "apply", str(file))
     assert applied.exit_code == ExitCode.DONE, applied.output
     assert [line.strip() for line in applied.output.splitlines()[1:]] == [
         "preemption.search_steps: 20000 → 500",
         "eviction.grace: 150s → 45s",
     ]
-    assert scribe.state.rules.eviction.grace == 45 * SECOND
-    assert scribe.state.rules.retention == before.retention
+    assert log_writer.state.rules.eviction.grace == 45 * SECOND
+    assert log_writer.state.rules.retention == before.retention
 
 
-def test_the_whole_policy_is_shown(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    data = scribe.state.rules.model_dump(mode="json")
+def test_the_whole_policy_is_shown(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    data = log_writer.state.rules.model_dump(mode="json")
     data |= {
         "projects": [{"name": "vision", "quota": {"gpus": 4}}, {"name": "speech"}],
         "topologies": [{"name": "racks", "levels": ["zone", "rack"]}],
         "protections": {"eviction_cap": {"evictions": 3, "window": "1h"}, "excluded": [{"keep": "yes"}]},
     }
-    scribe.state.policy = Policy.model_validate(data, strict=False)
-    scribe.cycle(PolicyApplied(policy=scribe.state.rules.complete()))
-    output = " ".join(command_for(scribe, monkeypatch, tmp_path)("policy", "show").output.split())
+    log_writer.state.policy = Policy.model_validate(data, strict=False)
+    log_writer.cycle(PolicyApplied(policy=log_writer.state.rules.complete()))
+    output = " ".join(command_for(log_writer, monkeypatch, tmp_path)("policy", "show").output.split())
     for part in (
         "backfill reserve",
         "projects vision, speech",
@@ -356,15 +356,15 @@ def test_the_whole_policy_is_shown(scribe: Scribe, monkeypatch: pytest.MonkeyPat
         assert part in output, part
 
 
-def test_a_policy_based_on_an_older_revision_is_rejected(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
+def test_a_policy_based_on_an_older_revision_is_rejected(bailiff: Run, log_writer: LogWriter, tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(bailiff("policy", "show", "-o", "yaml").output.replace("grace: 150s", "grace: 45s"))
     assert bailiff("project", "create", "vision", "--gpus", "4").exit_code == ExitCode.DONE  # a concurrent change
     late = bailiff("policy", "apply", str(file))
     assert (late.exit_code, "policy-changed" in late.stderr) == (ExitCode.REJECTED, True)
-    assert [project.name for project in scribe.state.rules.projects] == ["vision"]
+    assert [project.name for project in log_writer.state.rules.projects] == ["vision"]
     assert bailiff("policy", "apply", str(file), "--anyway").exit_code == ExitCode.DONE
-    assert scribe.state.rules.eviction.grace == 45 * SECOND
+    assert log_writer.state.rules.eviction.grace == 45 * SECOND
 
 
 def test_policy_check_names_line_and_field(bailiff: Run, tmp_path: Path) -> None:
@@ -394,12 +394,12 @@ def test_keys(bailiff: Run, tmp_path: Path) -> None:
 # --- audit log
 
 
-def test_audit_tail(bailiff: Run, scribe: Scribe) -> None:
+def test_audit_tail(bailiff: Run, log_writer: LogWriter) -> None:
     assert (
-        len(cells(bailiff("audit", "tail", "--from", "0").output)) == len(scribe.records) + 1 + 2
+        len(cells(bailiff("audit", "tail", "--from", "0").output)) == len(log_writer.records) + 1 + 2
     )  # a date; three lines for one
     latest = bailiff("audit", "tail", "-o", "json").output.splitlines()
-    assert [json.loads(line)["seq"] for line in latest] == list(range(scribe.state.seq - 19, scribe.state.seq + 1))
+    assert [json.loads(line)["seq"] for line in latest] == list(range(log_writer.state.seq - 19, log_writer.state.seq + 1))
     placed = bailiff("audit", "tail", "--from", "0", "--type", "jobplaced", "--job", "train-8").output
     assert [line[2:5] for line in cells(placed)[1:]] == [["job", "placed", "train-8"]]
     wrong = bailiff("audit", "tail", "--type", "nonsense")
@@ -419,13 +419,13 @@ def test_audit_show(bailiff: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_audit_verify_and_replay_online_and_offline(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
+def test_audit_verify_and_replay_online_and_offline(bailiff: Run, log_writer: LogWriter, tmp_path: Path) -> None:
     file = tmp_path / "log.jsonl"
     exported = bailiff("audit", "export", str(file))
-    assert exported.output == f"{file}: {len(scribe.records)} messages of pool-a\n"
+    assert exported.output == f"{file}: {len(log_writer.records)} messages of pool-a\n"
     for place in ([], ["--file", str(file)]):
         verified = bailiff("audit", "verify", "-o", "json", *place)
-        assert (verified.exit_code, json.loads(verified.output)["head_hash"]) == (ExitCode.DONE, scribe.head.hash)
+        assert (verified.exit_code, json.loads(verified.output)["head_hash"]) == (ExitCode.DONE, log_writer.head.hash)
         replayed = bailiff("audit", "replay", *place)
         assert replayed.exit_code == ExitCode.DONE
         assert "replayed, every byte is identical" in replayed.output
@@ -494,19 +494,19 @@ def test_an_invalid_setting_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_settings_come_from_the_settings_file_of_the_services(
-    scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     file = tmp_path / "bailiff.yaml"
     file.write_text("kafka: {bootstrap: 'h:1'}\npool: pool-z\ndigest_every: 100\n")
     monkeypatch.setenv("BAILIFF_SETTINGS", "")
-    run = command_for(scribe, monkeypatch, tmp_path)
+    run = command_for(log_writer, monkeypatch, tmp_path)
     found = run("list", "--settings", str(file))
     assert "there is no pool 'pool-z'" in found.stderr
     assert run("list", "--settings", str(file), "--pool", "pool-a").exit_code == ExitCode.DONE
 
 
-def test_with_two_pools_the_pool_must_be_named(bailiff: Run, scribe: Scribe) -> None:
-    preemption_story(Scribe("pool-b", 1, scribe.cluster))
+def test_with_two_pools_the_pool_must_be_named(bailiff: Run, log_writer: LogWriter) -> None:
+    preemption_story(LogWriter("pool-b", 1, log_writer.cluster))
     found = bailiff("list")
     assert found.exit_code == ExitCode.USAGE
     assert "choose one with --pool" in found.stderr

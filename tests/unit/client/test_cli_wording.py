@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on
+from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on
 
 from bailiff.render.record_text.phrases import demand_text
 from bailiff_bus.validation_errors import describe_errors
@@ -17,9 +17,9 @@ from bailiff_log.signatures import new_private_key
 
 
 @pytest.fixture
-def scribe() -> Scribe:
+def log_writer() -> LogWriter:
     """One node with 8 GPUs; an elastic job of four tasks with 2 GPUs each, shrunk to two tasks; a job that has ended."""
-    made = Scribe()
+    made = LogWriter()
     made.begin()
     made.node("gpu-01")
     made.submit("done", gpus=1)
@@ -39,8 +39,8 @@ def scribe() -> Scribe:
 
 
 @pytest.fixture
-def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    return command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path / "cache"))
+def bailiff(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    return command_on(lambda: AnsweringBus(log_writer), monkeypatch, str(tmp_path / "cache"))
 
 
 def row_of(output: str, job: str) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.unit.client.kit import NOON, AnsweringBus, Scribe, preemption_story, quiet_story
+from tests.unit.client.kit import NOON, AnsweringBus, LogWriter, preemption_story, quiet_story
 
 from bailiff import Client, ClientError, ExitCode
 from bailiff.client.client import request_of
@@ -22,15 +22,15 @@ from bailiff_log.signatures import key_id, new_private_key, verify
 
 
 @pytest.fixture
-def scribe() -> Scribe:
-    made = Scribe()
+def log_writer() -> LogWriter:
+    made = LogWriter()
     quiet_story(made)
     return made
 
 
 @pytest.fixture
-async def client(scribe: Scribe) -> AsyncIterator[Client]:
-    async with Client(AnsweringBus(scribe), source="test", now=lambda: NOON) as made:
+async def client(log_writer: LogWriter) -> AsyncIterator[Client]:
+    async with Client(AnsweringBus(log_writer), source="test", now=lambda: NOON) as made:
         yield made
 
 
@@ -41,12 +41,12 @@ def demand(job: str) -> JobDemand:
 SPEC = JobSpec(command=("true",))
 
 
-async def test_a_submitted_job_is_accepted(client: Client, scribe: Scribe) -> None:
+async def test_a_submitted_job_is_accepted(client: Client, log_writer: LogWriter) -> None:
     request = await client.submit(demand("new"), SPEC)
     outcome = await client.outcome_of(request, timeout=60)
     assert outcome is not None
     assert outcome.accepted
-    assert outcome.seq == scribe.state.jobs["new"].seq
+    assert outcome.seq == log_writer.state.jobs["new"].seq
     assert (request.pool, request.job) == ("pool-a", "new")
 
 
@@ -56,15 +56,15 @@ async def test_a_rejection_says_why(client: Client) -> None:
     assert (outcome.accepted, outcome.code) == (False, "job-exists")
 
 
-async def test_the_outcome_of_an_older_request_is_found(client: Client, scribe: Scribe) -> None:
+async def test_the_outcome_of_an_older_request_is_found(client: Client, log_writer: LogWriter) -> None:
     request = await client.cancel("train-7", reason="enough")
     first = await client.outcome_of(request, timeout=60)
-    async with Client(AnsweringBus(scribe), source="test") as later:
+    async with Client(AnsweringBus(log_writer), source="test") as later:
         assert await later.outcome_of(request, timeout=60) == first
 
 
-async def test_a_missing_outcome_is_none(scribe: Scribe) -> None:
-    async with Client(scribe.cluster.client("c"), source="test") as client:
+async def test_a_missing_outcome_is_none(log_writer: LogWriter) -> None:
+    async with Client(log_writer.cluster.client("c"), source="test") as client:
         assert await client.outcome_of(await client.cancel("train-7"), timeout=0.0) is None
 
 
@@ -74,12 +74,12 @@ async def test_a_request_that_is_too_large_is_not_sent(client: Client) -> None:
         await client.submit(demand("big"), spec)
 
 
-async def test_a_request_is_signed(scribe: Scribe) -> None:
+async def test_a_request_is_signed(log_writer: LogWriter) -> None:
     key = new_private_key()
-    async with Client(scribe.cluster.client("c"), source="test", actor="alice", private_key=key, now=lambda: NOON) as client:
+    async with Client(log_writer.cluster.client("c"), source="test", actor="alice", private_key=key, now=lambda: NOON) as client:
         await client.request("pool-a", CancelJob(job="train-7"), id="r-1")
     (message,) = [
-        each for at in range(topics.REQUESTS.partition_count(1)) for each in scribe.cluster.messages(topics.REQUESTS.name, at)
+        each for at in range(topics.REQUESTS.partition_count(1)) for each in log_writer.cluster.messages(topics.REQUESTS.name, at)
     ]
     assert message.key == b"pool-a"
     envelope = unwrap(message)
@@ -103,11 +103,11 @@ def test_keys_are_read_as_bytes_or_text(tmp_path: Path) -> None:
 # --- pools
 
 
-async def test_pools_are_found_in_the_log(scribe: Scribe) -> None:
-    other = Scribe("pool-b", 1, scribe.cluster)
-    scribe.cluster.store(topics.AUDIT.name, 1, None, (), b"noise before the first record")
+async def test_pools_are_found_in_the_log(log_writer: LogWriter) -> None:
+    other = LogWriter("pool-b", 1, log_writer.cluster)
+    log_writer.cluster.store(topics.AUDIT.name, 1, None, (), b"noise before the first record")
     quiet_story(other)
-    async with Client(scribe.cluster.client("c"), source="test") as client:
+    async with Client(log_writer.cluster.client("c"), source="test") as client:
         assert {name: pool.partition for name, pool in (await client.pools()).items()} == {"pool-a": 0, "pool-b": 1}
         assert (await client.pool("pool-b")).name == "pool-b"
         with pytest.raises(ClientError, match="there are 2 pools: pool-a, pool-b"):
@@ -116,11 +116,11 @@ async def test_pools_are_found_in_the_log(scribe: Scribe) -> None:
             await client.pool("pool-c")
 
 
-async def test_a_log_in_a_foreign_partition_is_not_a_pool(scribe: Scribe) -> None:
-    scribe.cluster.add_partitions(topics.AUDIT.name, 2)
-    for message in scribe.cluster.messages(topics.AUDIT.name, 0):
-        scribe.cluster.store(topics.AUDIT.name, 1, None, message.headers, message.value)
-    async with Client(scribe.cluster.client("c"), source="test") as client:
+async def test_a_log_in_a_foreign_partition_is_not_a_pool(log_writer: LogWriter) -> None:
+    log_writer.cluster.add_partitions(topics.AUDIT.name, 2)
+    for message in log_writer.cluster.messages(topics.AUDIT.name, 0):
+        log_writer.cluster.store(topics.AUDIT.name, 1, None, message.headers, message.value)
+    async with Client(log_writer.cluster.client("c"), source="test") as client:
         assert [pool.partition for pool in (await client.pools()).values()] == [0]
 
 
@@ -137,24 +137,24 @@ async def test_missing_topics_and_missing_pools_are_distinct_errors() -> None:
 # --- reading
 
 
-async def test_the_projection_follows_the_log(client: Client, scribe: Scribe) -> None:
-    assert (await client.projection()).state.seq == scribe.state.seq
-    scribe.submit("later", gpus=1)
+async def test_the_projection_follows_the_log(client: Client, log_writer: LogWriter) -> None:
+    assert (await client.projection()).state.seq == log_writer.state.seq
+    log_writer.submit("later", gpus=1)
     projection = await client.projection("pool-a")
     assert projection.state.jobs["later"].phase == "starting"
 
 
-async def test_follow_yields_each_entry_with_the_state_after_it(client: Client, scribe: Scribe) -> None:
+async def test_follow_yields_each_entry_with_the_state_after_it(client: Client, log_writer: LogWriter) -> None:
     state = PoolState()
     seen = [(entry.record.seq, state.seq) async for entry in client.follow(from_seq=5, state=state, on=False)]
-    assert seen == [(seq, seq) for seq in range(5, scribe.state.seq + 1)]
+    assert seen == [(seq, seq) for seq in range(5, log_writer.state.seq + 1)]
 
 
-async def test_follow_yields_later_records(client: Client, scribe: Scribe) -> None:
-    last = scribe.state.seq
+async def test_follow_yields_later_records(client: Client, log_writer: LogWriter) -> None:
+    last = log_writer.state.seq
     async for entry in client.follow(from_seq=last):
         if entry.record.seq == last:
-            scribe.submit("later", gpus=1)
+            log_writer.submit("later", gpus=1)
         request = request_of(entry)
         if request is not None and request.id == "r-later":
             break
@@ -163,29 +163,29 @@ async def test_follow_yields_later_records(client: Client, scribe: Scribe) -> No
 # --- snapshots between calls
 
 
-def with_digest(scribe: Scribe) -> None:
-    scribe.cycle(StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(scribe.state)))
+def with_digest(log_writer: LogWriter) -> None:
+    log_writer.cycle(StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(log_writer.state)))
 
 
 def snapshots_in(folder: Path) -> list[Path]:
     return list(folder.rglob("*.snapshot"))
 
 
-async def test_a_stored_snapshot_is_used_when_the_log_confirms_it(scribe: Scribe, tmp_path: Path) -> None:
-    with_digest(scribe)
-    async with Client(scribe.cluster.client("c"), source="test", cache=tmp_path) as client:
+async def test_a_stored_snapshot_is_used_when_the_log_confirms_it(log_writer: LogWriter, tmp_path: Path) -> None:
+    with_digest(log_writer)
+    async with Client(log_writer.cluster.client("c"), source="test", cache=tmp_path) as client:
         await client.projection()
     (kept,) = snapshots_in(tmp_path)
-    scribe.submit("later", gpus=1)
-    async with Client(scribe.cluster.client("c"), source="test", cache=tmp_path) as client:
+    log_writer.submit("later", gpus=1)
+    async with Client(log_writer.cluster.client("c"), source="test", cache=tmp_path) as client:
         projection = await client.projection()
-        assert state_digest(projection.state) == state_digest(scribe.state)
-    assert kept.parent.name == (await _identity(scribe))[:16]
+        assert state_digest(projection.state) == state_digest(log_writer.state)
+    assert kept.parent.name == (await _identity(log_writer))[:16]
 
 
-async def test_the_snapshot_of_a_truncated_log_is_not_used(scribe: Scribe, tmp_path: Path) -> None:
-    short = len(scribe.records)
-    preemption = Scribe()
+async def test_the_snapshot_of_a_truncated_log_is_not_used(log_writer: LogWriter, tmp_path: Path) -> None:
+    short = len(log_writer.records)
+    preemption = LogWriter()
     preemption_story(preemption)
     with_digest(preemption)
     async with Client(preemption.cluster.client("c"), source="test", cache=tmp_path) as client:
@@ -195,18 +195,18 @@ async def test_the_snapshot_of_a_truncated_log_is_not_used(scribe: Scribe, tmp_p
         assert (await client.projection()).state.seq == short - 1
 
 
-async def test_the_snapshot_of_a_replaced_log_is_not_used(scribe: Scribe, tmp_path: Path) -> None:
-    other = Scribe()
+async def test_the_snapshot_of_a_replaced_log_is_not_used(log_writer: LogWriter, tmp_path: Path) -> None:
+    other = LogWriter()
     quiet_story(other)
     with_digest(other)
     async with Client(other.cluster.client("c"), source="test", cache=tmp_path) as client:
         await client.projection()
     for number in range(5):
-        scribe.submit(f"job-{number}", gpus=1)
-    async with Client(scribe.cluster.client("c"), source="test", cache=tmp_path) as client:
+        log_writer.submit(f"job-{number}", gpus=1)
+    async with Client(log_writer.cluster.client("c"), source="test", cache=tmp_path) as client:
         assert "job-4" in (await client.projection()).state.jobs
 
 
-async def _identity(scribe: Scribe) -> str:
-    async with Client(scribe.cluster.client("c"), source="test") as client:
+async def _identity(log_writer: LogWriter) -> str:
+    async with Client(log_writer.cluster.client("c"), source="test") as client:
         return (await client.pool()).identity

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on, preemption_story
+from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on, preemption_story
 
 from bailiff.client.doctor import device_checks
 from bailiff.client.errors import ExitCode
@@ -12,8 +12,8 @@ from bailiff_core.records import facts
 
 
 @pytest.fixture
-def scribe() -> Scribe:
-    made = Scribe()
+def log_writer() -> LogWriter:
+    made = LogWriter()
     preemption_story(made)
     node = next(iter(made.state.nodes.values()))
     first, second = node.devices[:2]
@@ -28,13 +28,13 @@ def scribe() -> Scribe:
 
 
 @pytest.fixture
-def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    return command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path / "cache"))
+def bailiff(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    return command_on(lambda: AnsweringBus(log_writer), monkeypatch, str(tmp_path / "cache"))
 
 
-def test_node_list_shows_unusable_gpus_with_the_reason(bailiff: Run, scribe: Scribe) -> None:
+def test_node_list_shows_unusable_gpus_with_the_reason(bailiff: Run, log_writer: LogWriter) -> None:
     printed = bailiff("node", "list").output
-    name = scribe.state.nodes[0].name
+    name = log_writer.state.nodes[0].name
     assert [line.split()[:2] for line in printed.splitlines()[1:3]] == [[name, "0"], [name, "1"]]
     assert "1 GiB is left" in printed
     assert "bailiff node clear" in printed
@@ -45,35 +45,35 @@ def test_node_list_shows_unusable_gpus_with_the_reason(bailiff: Run, scribe: Scr
 
 
 @pytest.mark.slow
-def test_node_describe_and_cluster_info_show_unusable_gpus(bailiff: Run, scribe: Scribe) -> None:
-    printed = bailiff("node", "describe", scribe.state.nodes[0].name).output
+def test_node_describe_and_cluster_info_show_unusable_gpus(bailiff: Run, log_writer: LogWriter) -> None:
+    printed = bailiff("node", "describe", log_writer.state.nodes[0].name).output
     assert "GPU 0 is quarantined since" in printed
     assert "after low: 1 GiB is left" in printed
     assert bailiff("node", "describe", "nowhere").exit_code == ExitCode.NOT_FOUND
     assert "1 GPU quarantined, 1 unhealthy" in bailiff("cluster-info").output
 
 
-def test_the_doctor_warns_with_advice(scribe: Scribe) -> None:
-    name = scribe.state.nodes[0].name
-    checks = device_checks(scribe.state)
+def test_the_doctor_warns_with_advice(log_writer: LogWriter) -> None:
+    name = log_writer.state.nodes[0].name
+    checks = device_checks(log_writer.state)
     assert [check["found"] for check in checks] == [
         f"{name} GPU 0 is quarantined: 1 GiB is left", f"{name} GPU 1 is unhealthy: off the bus",
     ]  # fmt: skip
     assert f"bailiff node clear {name} 0 --reason WHY" in checks[0]["advice"]
 
 
-def test_node_list_without_unusable_gpus(bailiff: Run, scribe: Scribe) -> None:
-    for device in scribe.state.nodes[0].devices[:2]:
-        scribe.cycle(facts.DeviceHealthy(node=scribe.state.nodes[0].name, device=device.id))
-        scribe.cycle(facts.DeviceCleared(node=scribe.state.nodes[0].name, device=device.id))
+def test_node_list_without_unusable_gpus(bailiff: Run, log_writer: LogWriter) -> None:
+    for device in log_writer.state.nodes[0].devices[:2]:
+        log_writer.cycle(facts.DeviceHealthy(node=log_writer.state.nodes[0].name, device=device.id))
+        log_writer.cycle(facts.DeviceCleared(node=log_writer.state.nodes[0].name, device=device.id))
     assert "are in use or available" in bailiff("node", "list").output
 
 
-def test_node_clear_requests_the_device_with_a_reason(bailiff: Run, scribe: Scribe) -> None:
-    name = scribe.state.nodes[0].name
+def test_node_clear_requests_the_device_with_a_reason(bailiff: Run, log_writer: LogWriter) -> None:
+    name = log_writer.state.nodes[0].name
     result = bailiff("node", "clear", name, "0", "--reason", "reset it")
     assert result.exit_code == ExitCode.DONE, result.output
-    requested = scribe.records[-1].data
+    requested = log_writer.records[-1].data
     assert isinstance(requested, facts.DeviceClearRequested)
     assert requested.reason == "reset it"
     assert bailiff("node", "clear", name, "0").exit_code != ExitCode.DONE  # a reason is required

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.unit.client.kit import MINUTE, SECOND, Scribe, preemption_story, quiet_story
+from tests.unit.client.kit import MINUTE, SECOND, LogWriter, preemption_story, quiet_story
 
 from bailiff import Client, ClientSettings
 from bailiff.client.doctor import (
@@ -25,15 +25,15 @@ from bailiff_service.health import HealthServer
 
 
 @pytest.fixture
-def scribe() -> Scribe:
-    made = Scribe()
+def log_writer() -> LogWriter:
+    made = LogWriter()
     quiet_story(made)
     return made
 
 
 @pytest.fixture
-async def client(scribe: Scribe) -> AsyncIterator[Client]:
-    async with Client(scribe.cluster.client("c"), source="test", now=lambda: scribe.now + SECOND) as made:
+async def client(log_writer: LogWriter) -> AsyncIterator[Client]:
+    async with Client(log_writer.cluster.client("c"), source="test", now=lambda: log_writer.now + SECOND) as made:
         yield made
 
 
@@ -55,8 +55,8 @@ class NoKafka(MemoryBus):
         raise BusUnavailable("Kafka at h:1 did not answer")
 
 
-async def test_without_kafka_the_rest_is_skipped(scribe: Scribe) -> None:
-    async with Client(NoKafka(scribe.cluster, "c"), source="test") as client:
+async def test_without_kafka_the_rest_is_skipped(log_writer: LogWriter) -> None:
+    async with Client(NoKafka(log_writer.cluster, "c"), source="test") as client:
         found = await examine(client, ClientSettings())
     assert statuses(found)["kafka"] == "wrong"
     assert any("--kafka HOST:PORT" in check["advice"] for check in found)
@@ -85,25 +85,25 @@ class ShortRetention(MemoryBus):
         return {**await super().topic_settings(topic), "retention.ms": "1000"}
 
 
-async def test_wrong_topic_settings_are_errors_for_audit_and_warnings_for_others(scribe: Scribe) -> None:
-    async with Client(ShortRetention(scribe.cluster, "c"), source="test") as client:
+async def test_wrong_topic_settings_are_errors_for_audit_and_warnings_for_others(log_writer: LogWriter) -> None:
+    async with Client(ShortRetention(log_writer.cluster, "c"), source="test") as client:
         found = [check async for check in topic_checks(client, 1)]
     assert statuses(found)[f"topic {topics.AUDIT.name}"] == "wrong"
     assert statuses(found)[f"topic {topics.REQUESTS.name}"] == "warn"
     assert all(check["advice"] for check in found)
 
 
-async def test_pending_jobs_in_a_silent_log_are_a_warning(scribe: Scribe) -> None:
-    preemption = Scribe()
+async def test_pending_jobs_in_a_silent_log_are_a_warning(log_writer: LogWriter) -> None:
+    preemption = LogWriter()
     preemption_story(preemption)
     async with Client(preemption.cluster.client("c"), source="test", now=lambda: preemption.now + 20 * MINUTE) as client:
         (found, _) = [check async for check in pool_checks(client, ClientSettings(pools=Path("none.yaml")))]
     assert (found["status"], found["advice"]) == ("warn", "check that admission is running")
 
 
-async def test_clocks(scribe: Scribe) -> None:
+async def test_clocks(log_writer: LogWriter) -> None:
     async def clock(behind: int, *, probe: bool = False) -> Check:
-        async with Client(scribe.cluster.client("c"), source="test", now=lambda: scribe.now + behind) as client:
+        async with Client(log_writer.cluster.client("c"), source="test", now=lambda: log_writer.now + behind) as client:
             return await clock_check(client, probe=probe)
 
     assert (await clock(SECOND))["status"] == "ok"

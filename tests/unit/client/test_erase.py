@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on, quiet_story
+from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on, quiet_story
 
 from bailiff.client.errors import ExitCode
 from bailiff_bus import topics
@@ -13,8 +13,8 @@ ENDED, RUNNING = b"pool-a/done-1/" + b"a" * 64, b"pool-a/train-7/" + b"a" * 64
 
 
 @pytest.fixture
-def scribe() -> Scribe:
-    made = Scribe()
+def log_writer() -> LogWriter:
+    made = LogWriter()
     quiet_story(made)
     for key in (ENDED, RUNNING):
         spec = JobSpec(command=("train", "--for", "Ada")).to_json()
@@ -23,32 +23,32 @@ def scribe() -> Scribe:
 
 
 @pytest.fixture
-def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    return command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path))
+def bailiff(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    return command_on(lambda: AnsweringBus(log_writer), monkeypatch, str(tmp_path))
 
 
-def newest(scribe: Scribe) -> dict[bytes | None, bytes]:
+def newest(log_writer: LogWriter) -> dict[bytes | None, bytes]:
     """Messages that remain after Kafka has compacted the topic."""
     partitions = range(topics.JOB_SPECS.partition_count(1))
-    return {message.key: message.value for at in partitions for message in scribe.cluster.messages(topics.JOB_SPECS.name, at)}
+    return {message.key: message.value for at in partitions for message in log_writer.cluster.messages(topics.JOB_SPECS.name, at)}
 
 
-def test_the_spec_of_an_ended_job_is_erased_and_the_log_stays_valid(bailiff: Run, scribe: Scribe) -> None:
+def test_the_spec_of_an_ended_job_is_erased_and_the_log_stays_valid(bailiff: Run, log_writer: LogWriter) -> None:
     result = bailiff("audit", "erase", "--job", "done-1")
     assert result.exit_code == ExitCode.DONE
     assert "bailiff.requests (for 30d)" in result.output
-    assert newest(scribe)[ENDED] == b""
-    assert b"Ada" in newest(scribe)[RUNNING]
+    assert newest(log_writer)[ENDED] == b""
+    assert b"Ada" in newest(log_writer)[RUNNING]
     assert bailiff("audit", "verify").exit_code == ExitCode.DONE
     assert bailiff("audit", "replay").exit_code == ExitCode.DONE
     assert bailiff("audit", "erase", "--job", "done-1").exit_code == ExitCode.NOT_FOUND
 
 
-def test_the_spec_of_a_running_job_is_not_erased(bailiff: Run, scribe: Scribe) -> None:
+def test_the_spec_of_a_running_job_is_not_erased(bailiff: Run, log_writer: LogWriter) -> None:
     refused = bailiff("audit", "erase", "--job", "train-7")
     assert refused.exit_code == ExitCode.USAGE
     assert "bailiff cancel train-7" in refused.output
-    assert b"Ada" in newest(scribe)[RUNNING]
+    assert b"Ada" in newest(log_writer)[RUNNING]
     assert bailiff("audit", "erase", "--job", "nobody").exit_code == ExitCode.NOT_FOUND
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on, preemption_story
+from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on, preemption_story
 
 from bailiff.client.errors import ExitCode
 from bailiff.explain import explanations
@@ -15,15 +15,15 @@ from bailiff_core.records.payload import Payload
 
 
 @pytest.fixture
-def scribe() -> Scribe:
-    made = Scribe()
+def log_writer() -> LogWriter:
+    made = LogWriter()
     preemption_story(made)
     return made
 
 
 @pytest.fixture
-def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    return command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path / "cache"))
+def bailiff(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    return command_on(lambda: AnsweringBus(log_writer), monkeypatch, str(tmp_path / "cache"))
 
 
 def test_a_job_is_explained_with_record_numbers(bailiff: Run) -> None:
@@ -61,8 +61,8 @@ def test_any_other_record_is_explained_by_its_text(bailiff: Run) -> None:
 
 
 @pytest.mark.parametrize("kind", [decisions.JobPending, decisions.PreemptionRequested])
-def test_the_sentence_of_a_decision_is_the_text_of_its_record(bailiff: Run, scribe: Scribe, kind: type[Payload]) -> None:
-    record = next(each for each in scribe.records if isinstance(each.data, kind))
+def test_the_sentence_of_a_decision_is_the_text_of_its_record(bailiff: Run, log_writer: LogWriter, kind: type[Payload]) -> None:
+    record = next(each for each in log_writer.records if isinstance(each.data, kind))
     (section,) = json.loads(bailiff("explain", str(record.seq), "-o", "json").output)["sections"][:1]
     assert section["question"] == explanations.QUESTIONS[kind]
     assert section["sentences"][0]["text"].endswith(sentence(record))
@@ -91,23 +91,23 @@ def test_all_lists_every_candidate(bailiff: Run) -> None:
     assert ["train-7", "all", "train", "50", "-", "4", "20.0", "GPU-min", "yes"] in lines
 
 
-def test_a_rejected_job_is_reported_with_the_reason(bailiff: Run, scribe: Scribe) -> None:
+def test_a_rejected_job_is_reported_with_the_reason(bailiff: Run, log_writer: LogWriter) -> None:
     rejected = {"topic": "bailiff.requests", "partition": 0, "offset": 0, "digest": "d" * 64, "source": "x", "id": "y"}
-    scribe.cycle(facts.InputRejected(**rejected, code="never-fits", reason="it needs 99 GPUs", job="big"))
+    log_writer.cycle(facts.InputRejected(**rejected, code="never-fits", reason="it needs 99 GPUs", job="big"))
     for command in ("explain", "describe"):
         output = " ".join(bailiff(command, "big").stderr.split())
         assert "there is no job 'big' in pool-a: it was rejected at #" in output
         assert "it needs 99 GPUs" in output
 
 
-def test_only_related_records_are_decoded(bailiff: Run, scribe: Scribe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_related_records_are_decoded(bailiff: Run, log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(50):
-        scribe.submit(f"other-{number}", gpus=8)
+        log_writer.submit(f"other-{number}", gpus=8)
     decoded: list[object] = []
     decode = explanations.decode
     monkeypatch.setattr(explanations, "decode", lambda wire: decoded.append(wire) or decode(wire))
     assert bailiff("explain", "train-8").exit_code == ExitCode.DONE
-    assert 0 < len(decoded) < len(scribe.records) // 3
+    assert 0 < len(decoded) < len(log_writer.records) // 3
 
 
 @pytest.mark.parametrize("number", ["19", "21", "22"])
@@ -119,7 +119,7 @@ def test_a_record_is_explained_with_its_consequences(bailiff: Run, number: str) 
 # --- counterfactuals and next victims
 
 
-def test_why_not_searches_without_the_named_job(bailiff: Run, scribe: Scribe) -> None:
+def test_why_not_searches_without_the_named_job(bailiff: Run, log_writer: LogWriter) -> None:
     found = json.loads(bailiff("explain", "#21", "--not", "train-7", "-o", "json").output)
     assert found["counterfactual"]["chosen"]
     assert found["sections"][-1]["question"] == "What would have happened without train-7?"
@@ -143,7 +143,9 @@ def test_next_victims_are_given_for_a_decision_and_on_request_for_a_job(bailiff:
 # --- GPU allocation at a time
 
 
-def test_gpu_allocation_at_a_time_is_the_same_from_kafka_and_from_a_file(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
+def test_gpu_allocation_at_a_time_is_the_same_from_kafka_and_from_a_file(
+    bailiff: Run, log_writer: LogWriter, tmp_path: Path
+) -> None:
     file = tmp_path / "log.jsonl"
     bailiff("audit", "export", str(file))
     asked = "gpu-01/gpu2@2026-11-21T12:04:00Z"
@@ -151,7 +153,7 @@ def test_gpu_allocation_at_a_time_is_the_same_from_kafka_and_from_a_file(bailiff
     assert "Allocated to train-8 (attempt 1, task 0) since 11-21 12:02:00" in output
     assert bailiff("explain", asked, "--file", str(file)).output == output
     at_the_end = json.loads(bailiff("explain", "gpu-01@now", "--file", str(file), "-o", "json").output)
-    assert at_the_end["then"]["time"] == scribe.now
+    assert at_the_end["then"]["time"] == log_writer.now
     assert len(at_the_end["then"]["devices"]) == 8
     assert {stay["job"] for stay in at_the_end["then"]["devices"][0]["states"]} == {"train-8", "serve-2"}
 

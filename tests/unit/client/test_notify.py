@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on, finished_story
+from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on, finished_story
 
 from bailiff import Client
 from bailiff.client.errors import ClientError, ExitCode
@@ -58,8 +58,8 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def scribe() -> Scribe:
-    made = Scribe()
+def log_writer() -> LogWriter:
+    made = LogWriter()
     finished_story(made)
     return made
 
@@ -72,16 +72,16 @@ def hook(receiver: Receiver, name: str = "chat", **rest: Any) -> Hook:
     return Hook(name=name, webhook=receiver.url, **rest)
 
 
-async def deliver(scribe: Scribe, positions: Path, *hooks: Hook, errors: list[str] | None = None) -> int:
+async def deliver(log_writer: LogWriter, positions: Path, *hooks: Hook, errors: list[str] | None = None) -> int:
     """Delivers pending notifications, as `bailiff notify --once` does. Returns their number."""
-    async with Client(scribe.cluster.client("c"), source="test", now=lambda: scribe.now) as client:
+    async with Client(log_writer.cluster.client("c"), source="test", now=lambda: log_writer.now) as client:
         file = NotifyFile(positions=str(positions), hooks=hooks)
         return await Notifier(client, file, (errors if errors is not None else []).append, pause=0.01).run(once=True)
 
 
-async def from_the_start(scribe: Scribe, positions: Path, *names: str) -> None:
+async def from_the_start(log_writer: LogWriter, positions: Path, *names: str) -> None:
     """Sets the hooks' positions to the start of the log."""
-    async with Client(scribe.cluster.client("c"), source="test") as client:
+    async with Client(log_writer.cluster.client("c"), source="test") as client:
         log = (await client.pool()).identity
     stored = Positions(positions)
     for name in names:
@@ -90,10 +90,10 @@ async def from_the_start(scribe: Scribe, positions: Path, *names: str) -> None:
 
 @pytest.mark.slow
 async def test_evictions_and_resumes_are_delivered_with_an_id_in_header_and_body(
-    scribe: Scribe, receiver: Receiver, tmp_path: Path
+    log_writer: LogWriter, receiver: Receiver, tmp_path: Path
 ) -> None:
-    await from_the_start(scribe, tmp_path / "p", "chat")
-    assert await deliver(scribe, tmp_path / "p", hook(receiver)) == 4
+    await from_the_start(log_writer, tmp_path / "p", "chat")
+    assert await deliver(log_writer, tmp_path / "p", hook(receiver)) == 4
     assert [key.split(":")[2:] for key in receiver.ids] == [
         ["Preempted", "train-7"], ["Preempted", "train-8"], ["Resumed", "train-7"], ["Resumed", "train-8"],
     ]  # fmt: skip
@@ -109,37 +109,37 @@ async def test_evictions_and_resumes_are_delivered_with_an_id_in_header_and_body
 
 
 @pytest.mark.slow
-async def test_delivered_events_are_not_sent_again(scribe: Scribe, receiver: Receiver, tmp_path: Path) -> None:
-    await from_the_start(scribe, tmp_path / "p", "chat")
-    await deliver(scribe, tmp_path / "p", hook(receiver))
-    assert await deliver(scribe, tmp_path / "p", hook(receiver)) == 0
+async def test_delivered_events_are_not_sent_again(log_writer: LogWriter, receiver: Receiver, tmp_path: Path) -> None:
+    await from_the_start(log_writer, tmp_path / "p", "chat")
+    await deliver(log_writer, tmp_path / "p", hook(receiver))
+    assert await deliver(log_writer, tmp_path / "p", hook(receiver)) == 0
     assert len(receiver.received) == 4
 
 
 @pytest.mark.slow
-async def test_a_new_hook_receives_only_later_events(scribe: Scribe, receiver: Receiver, tmp_path: Path) -> None:
-    assert await deliver(scribe, tmp_path / "p", hook(receiver)) == 0
-    scribe.submit("serve-3", gpus=4, tasks=3, class_="inference")
-    scribe.propose()
-    assert await deliver(scribe, tmp_path / "p", hook(receiver)) == 2
+async def test_a_new_hook_receives_only_later_events(log_writer: LogWriter, receiver: Receiver, tmp_path: Path) -> None:
+    assert await deliver(log_writer, tmp_path / "p", hook(receiver)) == 0
+    log_writer.submit("serve-3", gpus=4, tasks=3, class_="inference")
+    log_writer.propose()
+    assert await deliver(log_writer, tmp_path / "p", hook(receiver)) == 2
     assert {body["by"] for _, body in receiver.received} == {"serve-3"}
 
 
 @pytest.mark.slow
-async def test_filters(scribe: Scribe, receiver: Receiver, tmp_path: Path) -> None:
-    await from_the_start(scribe, tmp_path / "p", "owner", "project", "words")
+async def test_filters(log_writer: LogWriter, receiver: Receiver, tmp_path: Path) -> None:
+    await from_the_start(log_writer, tmp_path / "p", "owner", "project", "words")
     hooks = [hook(receiver, "owner", owners=("bob",)), hook(receiver, "project", projects=("vision",))]
-    assert await deliver(scribe, tmp_path / "p", *hooks) == 0
-    assert await deliver(scribe, tmp_path / "p", hook(receiver, "words", events=("Succeeded",))) == 2
+    assert await deliver(log_writer, tmp_path / "p", *hooks) == 0
+    assert await deliver(log_writer, tmp_path / "p", hook(receiver, "words", events=("Succeeded",))) == 2
     assert {body["job"] for _, body in receiver.received} == {"done-1", "serve-2"}
 
 
 @pytest.mark.slow
-async def test_failed_deliveries_are_retried_in_order(scribe: Scribe, receiver: Receiver, tmp_path: Path) -> None:
-    await from_the_start(scribe, tmp_path / "p", "chat")
+async def test_failed_deliveries_are_retried_in_order(log_writer: LogWriter, receiver: Receiver, tmp_path: Path) -> None:
+    await from_the_start(log_writer, tmp_path / "p", "chat")
     receiver.answer = lambda number: {0: 500, 1: 404, 2: 302, 4: 429}.get(number, 200)
     errors: list[str] = []
-    assert await deliver(scribe, tmp_path / "p", hook(receiver), errors=errors) == 4
+    assert await deliver(log_writer, tmp_path / "p", hook(receiver), errors=errors) == 4
     assert [key.split(":")[3] for key in receiver.ids] == ["train-7", "train-8", "train-7", "train-8"]
     assert [text.split(": ")[-1].split()[0] for text in errors] == ["500", "404", "302", "429"]
     assert "next try in 0.01 s" in errors[0]
@@ -147,20 +147,20 @@ async def test_failed_deliveries_are_retried_in_order(scribe: Scribe, receiver: 
 
 
 @pytest.mark.slow
-async def test_an_unreachable_hook_does_not_delay_others(scribe: Scribe, receiver: Receiver, tmp_path: Path) -> None:
-    await from_the_start(scribe, tmp_path / "p", "down", "chat")
+async def test_an_unreachable_hook_does_not_delay_others(log_writer: LogWriter, receiver: Receiver, tmp_path: Path) -> None:
+    await from_the_start(log_writer, tmp_path / "p", "down", "chat")
     down = Hook(name="down", webhook="http://127.0.0.1:1/x", give_up_after=50_000)
     errors: list[str] = []
-    assert await deliver(scribe, tmp_path / "p", down, hook(receiver), errors=errors) == 4
+    assert await deliver(log_writer, tmp_path / "p", down, hook(receiver), errors=errors) == 4
     assert len(receiver.received) == 4
     assert sum("was given up" in text for text in errors) == 4
 
 
 @pytest.mark.slow
 async def test_a_crash_before_the_position_is_stored_repeats_the_same_id(
-    scribe: Scribe, receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    log_writer: LogWriter, receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await from_the_start(scribe, tmp_path / "p", "chat")
+    await from_the_start(log_writer, tmp_path / "p", "chat")
 
     def crash(self: Positions, log: str, name: str, seq: int) -> None:
         raise Crashed
@@ -168,19 +168,19 @@ async def test_a_crash_before_the_position_is_stored_repeats_the_same_id(
     with monkeypatch.context() as broken:
         broken.setattr(Positions, "move", crash)
         with pytest.raises(Crashed):
-            await deliver(scribe, tmp_path / "p", hook(receiver))
+            await deliver(log_writer, tmp_path / "p", hook(receiver))
     before = list(receiver.ids)
     assert before
-    await deliver(scribe, tmp_path / "p", hook(receiver))
+    await deliver(log_writer, tmp_path / "p", hook(receiver))
     assert receiver.ids[len(before) :][: len(before)] == before
     assert len(set(receiver.ids)) == 4
 
 
 @pytest.mark.slow
-async def test_an_unreadable_positions_file_is_an_error(scribe: Scribe, receiver: Receiver, tmp_path: Path) -> None:
+async def test_an_unreadable_positions_file_is_an_error(log_writer: LogWriter, receiver: Receiver, tmp_path: Path) -> None:
     (tmp_path / "p").write_text("{")
     with pytest.raises(ClientError, match="cannot be read"):
-        await deliver(scribe, tmp_path / "p", hook(receiver))
+        await deliver(log_writer, tmp_path / "p", hook(receiver))
 
 
 # --- commands
@@ -191,25 +191,25 @@ open(sys.argv[1], "a").write(f"{sys.argv[2]}|{sys.stdin.read().strip()}|{os.envi
 """
 
 
-async def test_a_command_gets_arguments_and_text(scribe: Scribe, tmp_path: Path) -> None:
-    await from_the_start(scribe, tmp_path / "p", "mail")
+async def test_a_command_gets_arguments_and_text(log_writer: LogWriter, tmp_path: Path) -> None:
+    await from_the_start(log_writer, tmp_path / "p", "mail")
     (tmp_path / "mail.py").write_text(SCRIPT)
     words = (sys.executable, str(tmp_path / "mail.py"), str(tmp_path / "out"), "{type} {job} for {owner}")
-    assert await deliver(scribe, tmp_path / "p", Hook(name="mail", command=words, events=("Resumed",))) == 2
+    assert await deliver(log_writer, tmp_path / "p", Hook(name="mail", command=words, events=("Resumed",))) == 2
     first, second = (tmp_path / "out").read_text().splitlines()
     assert first.startswith("Resumed train-7 for alice|train-7 on ")
     assert second.split("|")[2].endswith(":Resumed:train-8")
 
 
-async def test_a_command_that_fails_or_times_out_is_retried(scribe: Scribe, tmp_path: Path) -> None:
-    await from_the_start(scribe, tmp_path / "p", "fails", "hangs", "missing")
+async def test_a_command_that_fails_or_times_out_is_retried(log_writer: LogWriter, tmp_path: Path) -> None:
+    await from_the_start(log_writer, tmp_path / "p", "fails", "hangs", "missing")
     hooks = [
         Hook(name="fails", command=("sh", "-c", "echo no >&2; exit 3"), give_up_after=1, events=("Succeeded",)),
         Hook(name="hangs", command=("sleep", "9"), timeout=10_000, give_up_after=1, events=("Succeeded",)),
         Hook(name="missing", command=("/nowhere/mail",), give_up_after=1, events=("Succeeded",)),
     ]
     errors: list[str] = []
-    assert await deliver(scribe, tmp_path / "p", *hooks, errors=errors) == 0
+    assert await deliver(log_writer, tmp_path / "p", *hooks, errors=errors) == 0
     text = "\n".join(errors)
     assert "sh exited with 3: no" in text
     assert "sleep timed out" in text
@@ -248,8 +248,8 @@ def test_all_faults_of_the_notify_file_are_reported(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    return command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path / "cache"))
+def bailiff(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    return command_on(lambda: AnsweringBus(log_writer), monkeypatch, str(tmp_path / "cache"))
 
 
 @pytest.mark.slow

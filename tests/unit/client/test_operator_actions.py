@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.unit.client.kit import MINUTE, SECOND, AnsweringBus, Run, Scribe, command_on
+from tests.unit.client.kit import MINUTE, SECOND, AnsweringBus, LogWriter, Run, command_on
 
 from bailiff.client.doctor import drain_checks
 from bailiff.client.errors import ExitCode
@@ -16,8 +16,8 @@ from bailiff_service.metrics import NODES, PAUSED_JOBS
 
 
 @pytest.fixture
-def scribe() -> Scribe:
-    made = Scribe()
+def log_writer() -> LogWriter:
+    made = LogWriter()
     made.begin()
     made.node("gpu-01", gpus=4)
     made.submit("train-7", gpus=4)
@@ -27,12 +27,12 @@ def scribe() -> Scribe:
 
 
 @pytest.fixture
-def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    monkeypatch.setattr(time, "time_ns", lambda: (scribe.now + 5 * SECOND) * 1000)
-    return command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path / "cache"))
+def bailiff(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    monkeypatch.setattr(time, "time_ns", lambda: (log_writer.now + 5 * SECOND) * 1000)
+    return command_on(lambda: AnsweringBus(log_writer), monkeypatch, str(tmp_path / "cache"))
 
 
-def test_an_evicted_job_is_shown_as_evicting(bailiff: Run, scribe: Scribe) -> None:
+def test_an_evicted_job_is_shown_as_evicting(bailiff: Run, log_writer: LogWriter) -> None:
     result = bailiff("evict", "train-7", "--reason", "noon")
     assert result.exit_code == 0, result.output
     assert result.output.startswith("train-7: eviction requested  (pool-a#")
@@ -40,13 +40,13 @@ def test_an_evicted_job_is_shown_as_evicting(bailiff: Run, scribe: Scribe) -> No
     assert bailiff("evict", "nobody").exit_code == ExitCode.REJECTED
 
 
-def test_a_paused_job_is_shown_as_paused_until_resumed(bailiff: Run, scribe: Scribe) -> None:
-    scribe.submit("train-8", gpus=8)
+def test_a_paused_job_is_shown_as_paused_until_resumed(bailiff: Run, log_writer: LogWriter) -> None:
+    log_writer.submit("train-8", gpus=8)
     assert bailiff("pause", "train-7", "train-8", "--reason", "bad data").exit_code == 0
     rows = {row["job"]: row for row in json.loads(bailiff("list", "-o", "json").output)}
     assert (rows["train-7"]["state"], rows["train-8"]["state"]) == ("pausing", "paused")
     assert rows["train-8"]["note"].endswith(": bad data")
-    scribe.evict("train-7")
+    log_writer.evict("train-7")
     rows = {row["job"]: row for row in json.loads(bailiff("list", "-o", "json").output)}
     assert (rows["train-7"]["state"], rows["train-7"]["jobs_ahead"], rows["train-7"]["nodes"]) == ("paused", None, [])
     output = " ".join(bailiff("explain", "train-7").output.split())
@@ -56,13 +56,13 @@ def test_a_paused_job_is_shown_as_paused_until_resumed(bailiff: Run, scribe: Scr
     assert json.loads(bailiff("describe", "train-7", "-o", "json").output)["summary"]["state"] == "starting"
 
 
-def test_a_migrated_job_shows_its_nodes_and_the_pause(bailiff: Run, scribe: Scribe) -> None:
+def test_a_migrated_job_shows_its_nodes_and_the_pause(bailiff: Run, log_writer: LogWriter) -> None:
     result = bailiff("migrate", "train-7", "--to", "gpu-02", "--reason", "noise")
     assert result.output.startswith("train-7 migrates; reserved on gpu-02")
     assert "migrating to gpu-02" in bailiff("list").output
     assert "not finished" in " ".join(bailiff("describe", "train-7").output.split())
-    scribe.evict("train-7")
-    scribe.after(2 * SECOND).start("train-7")
+    log_writer.evict("train-7")
+    log_writer.after(2 * SECOND).start("train-7")
     output = " ".join(bailiff("describe", "train-7").output.split())
     assert "from gpu-01 to gpu-02" in output
     assert "5.0s from notice to running, 2.0s down" in output
@@ -71,39 +71,39 @@ def test_a_migrated_job_shows_its_nodes_and_the_pause(bailiff: Run, scribe: Scri
     assert "it was migrated, because that was requested: noise" in " ".join(bailiff("explain", "train-7").output.split())
 
 
-def test_drain_lists_affected_jobs_and_asks_for_confirmation(bailiff: Run, scribe: Scribe) -> None:
+def test_drain_lists_affected_jobs_and_asks_for_confirmation(bailiff: Run, log_writer: LogWriter) -> None:
     shown = bailiff("drain", "gpu-01", "--quick", "--dry-run")
     assert shown.exit_code == 0, shown.output
     assert ["train-7", "train", "50", "evicted", "the", "queue", "0", "4", "2m30s"] in [
         line.split()[:9] for line in shown.output.splitlines()
     ]
     assert "nothing was requested" in shown.output
-    assert scribe.state.nodes[0].drain is None
+    assert log_writer.state.nodes[0].drain is None
     assert bailiff("drain", "gpu-01").exit_code != 0  # no confirmation
-    assert scribe.state.nodes[0].drain is None
+    assert log_writer.state.nodes[0].drain is None
     done = bailiff("drain", "gpu-01", "--fast", "--reason", "driver", "--yes")
     assert done.exit_code == 0, done.output
-    drain = scribe.state.nodes[0].drain
+    drain = log_writer.state.nodes[0].drain
     assert drain is not None
     assert (drain.mode, drain.reason) == ("fast", "driver")
 
 
-def test_graceful_drain_moves_jobs_to_the_previewed_nodes(bailiff: Run, scribe: Scribe) -> None:
-    scribe.cycle(facts.TaskProgressed.model_validate({**scribe._at("train-7", 0), "step": 7}))  # it reports progress
+def test_graceful_drain_moves_jobs_to_the_previewed_nodes(bailiff: Run, log_writer: LogWriter) -> None:
+    log_writer.cycle(facts.TaskProgressed.model_validate({**log_writer._at("train-7", 0), "step": 7}))  # it reports progress
     shown = bailiff("drain", "gpu-01", "--dry-run")
     assert ["train-7", "train", "50", "migrates", "gpu-02", "0", "4"] in [line.split()[:7] for line in shown.output.splitlines()]
-    assert scribe.state.jobs["train-7"].phase == "running"
+    assert log_writer.state.jobs["train-7"].phase == "running"
     assert bailiff("drain", "gpu-01", "--yes").exit_code == 0
-    assert [scribe.state.nodes[task.node].name for task in scribe.state.jobs["train-7"].reservation] == ["gpu-02"]
+    assert [log_writer.state.nodes[task.node].name for task in log_writer.state.jobs["train-7"].reservation] == ["gpu-02"]
 
 
-def test_json_output_requires_yes(bailiff: Run, scribe: Scribe) -> None:
+def test_json_output_requires_yes(bailiff: Run, log_writer: LogWriter) -> None:
     assert bailiff("drain", "gpu-01", "-o", "json").exit_code == ExitCode.USAGE
     found = json.loads(bailiff("drain", "gpu-01", "--deadline", "10m", "--yes", "-o", "json").output)
     assert (found["mode"], [row["job"] for row in found["affected"]]) == ("graceful", ["train-7"])
-    drain = scribe.state.nodes[0].drain
+    drain = log_writer.state.nodes[0].drain
     assert drain is not None
-    assert drain.deadline == scribe.state.now + 10 * MINUTE
+    assert drain.deadline == log_writer.state.now + 10 * MINUTE
 
 
 @pytest.mark.parametrize(
@@ -119,24 +119,24 @@ def test_invalid_drain_requests_are_rejected(bailiff: Run, arguments: list[str],
     assert expected in " ".join(bailiff("drain", *arguments, "--yes").output.split())
 
 
-def test_a_drained_node_is_shown_by_every_command(bailiff: Run, scribe: Scribe) -> None:
+def test_a_drained_node_is_shown_by_every_command(bailiff: Run, log_writer: LogWriter) -> None:
     bailiff("drain", "gpu-01", "--reason", "driver", "--yes")
     assert "gpu-01 is drained: graceful, jobs may finish" in " ".join(bailiff("nodes").output.split())
     assert "draining" in bailiff("nodes").output
     assert "1 drained" in bailiff("cluster-info").output
-    (check,) = drain_checks(scribe.state)
+    (check,) = drain_checks(log_writer.state)
     assert (check["status"], "1 task remaining: driver" in check["found"]) == ("warn", True)
-    samples = [(labels, value) for metric, labels, value in pool_metrics.pool_samples(scribe.state) if metric is NODES]
+    samples = [(labels, value) for metric, labels, value in pool_metrics.pool_samples(log_writer.state) if metric is NODES]
     assert (("drained",), 1) in samples
-    scribe.finish("train-7")
-    assert [row["state"] for row in node_rows(scribe.state)] == ["drained", "ready"]
+    log_writer.finish("train-7")
+    assert [row["state"] for row in node_rows(log_writer.state)] == ["drained", "ready"]
     assert bailiff("undrain", "gpu-01").output.startswith("gpu-01 is schedulable again")
-    assert drain_checks(scribe.state) == []
+    assert drain_checks(log_writer.state) == []
 
 
-def test_paused_jobs_are_counted(bailiff: Run, scribe: Scribe) -> None:
-    scribe.submit("train-8", gpus=8)
+def test_paused_jobs_are_counted(bailiff: Run, log_writer: LogWriter) -> None:
+    log_writer.submit("train-8", gpus=8)
     bailiff("pause", "train-8")
     assert "1 paused" in bailiff("cluster-info").output
-    samples = [value for metric, _, value in pool_metrics.pool_samples(scribe.state) if metric is PAUSED_JOBS]
+    samples = [value for metric, _, value in pool_metrics.pool_samples(log_writer.state) if metric is PAUSED_JOBS]
     assert samples == [1]

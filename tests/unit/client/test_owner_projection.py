@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.client.kit import Scribe, finished_story
+from tests.unit.client.kit import LogWriter, finished_story
 
 from bailiff.client.client import Client
 from bailiff.notify.owner_projection import OwnerProjection
@@ -16,17 +16,17 @@ from bailiff_core.records import Record, facts
 
 
 @pytest.fixture
-def scribe() -> Scribe:
+def log_writer() -> LogWriter:
     """A log with two evictions, both finished."""
-    made = Scribe()
+    made = LogWriter()
     finished_story(made)
     return made
 
 
-def digest(scribe: Scribe) -> int:
+def digest(log_writer: LogWriter) -> int:
     """Appends a state digest. Returns its seq."""
-    scribe.cycle(facts.StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(scribe.state)))
-    return scribe.state.seq
+    log_writer.cycle(facts.StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(log_writer.state)))
+    return log_writer.state.seq
 
 
 class Reading:
@@ -48,9 +48,9 @@ def kept_file(folder: Path, name: str) -> Path:
     return found
 
 
-async def start(scribe: Scribe, folder: Path, since: int) -> Reading:
+async def start(log_writer: LogWriter, folder: Path, since: int) -> Reading:
     found = Reading()
-    async with Client(scribe.cluster.client("c"), source="test") as client:
+    async with Client(log_writer.cluster.client("c"), source="test") as client:
         place = await client.pool()
         reader = client.bus.reader
 
@@ -60,61 +60,61 @@ async def start(scribe: Scribe, folder: Path, since: int) -> Reading:
 
         client.bus.reader = recording_reader  # type: ignore[method-assign]
         head = await OwnerProjection(client.bus, place, folder, found.take).run(since, once=True)
-        assert head == scribe.state.seq
-    assert state_digest(found.state) == state_digest(scribe.state)
+        assert head == log_writer.state.seq
+    assert state_digest(found.state) == state_digest(log_writer.state)
     return found
 
 
-async def test_the_second_start_reads_from_the_digest(scribe: Scribe, tmp_path: Path) -> None:
-    at = digest(scribe)
-    first = await start(scribe, tmp_path, since=-1)
+async def test_the_second_start_reads_from_the_digest(log_writer: LogWriter, tmp_path: Path) -> None:
+    at = digest(log_writer)
+    first = await start(log_writer, tmp_path, since=-1)
     assert (first.seqs[0], first.seqs[-1]) == (0, at)
-    scribe.submit("late", gpus=1)
-    second = await start(scribe, tmp_path, since=at)
-    assert second.seqs == list(range(at, scribe.state.seq + 1))
+    log_writer.submit("late", gpus=1)
+    second = await start(log_writer, tmp_path, since=at)
+    assert second.seqs == list(range(at, log_writer.state.seq + 1))
     assert second.offsets == [at]
     assert (second.owners["train-7"], second.owners["late"]) == ("alice", "alice")
 
 
-async def test_a_pending_delivery_before_the_digest_requires_the_whole_log(scribe: Scribe, tmp_path: Path) -> None:
-    at = digest(scribe)
-    await start(scribe, tmp_path, since=-1)
-    assert (await start(scribe, tmp_path, since=at - 5)).seqs[0] == 0
+async def test_a_pending_delivery_before_the_digest_requires_the_whole_log(log_writer: LogWriter, tmp_path: Path) -> None:
+    at = digest(log_writer)
+    await start(log_writer, tmp_path, since=-1)
+    assert (await start(log_writer, tmp_path, since=at - 5)).seqs[0] == 0
 
 
 @pytest.mark.parametrize("file", ["owners.json", "pool-a.snapshot"])
 @pytest.mark.parametrize("content", [None, b"{", b"\x00\xff\n{}"])
 async def test_missing_or_damaged_files_are_rebuilt_from_the_log(
-    scribe: Scribe, tmp_path: Path, file: str, content: bytes | None
+    log_writer: LogWriter, tmp_path: Path, file: str, content: bytes | None
 ) -> None:
-    at = digest(scribe)
-    await start(scribe, tmp_path, since=-1)
+    at = digest(log_writer)
+    await start(log_writer, tmp_path, since=-1)
     if content is None:
         kept_file(tmp_path, file).unlink()
     else:
         kept_file(tmp_path, file).write_bytes(content)
-    again = await start(scribe, tmp_path, since=at)
+    again = await start(log_writer, tmp_path, since=at)
     assert again.seqs[0] == 0
     assert again.owners["train-7"] == "alice"
 
 
-async def test_owners_with_another_digest_than_the_snapshot_are_ignored(scribe: Scribe, tmp_path: Path) -> None:
-    digest(scribe)
-    await start(scribe, tmp_path, since=-1)
+async def test_owners_with_another_digest_than_the_snapshot_are_ignored(log_writer: LogWriter, tmp_path: Path) -> None:
+    digest(log_writer)
+    await start(log_writer, tmp_path, since=-1)
     owners = kept_file(tmp_path, "owners.json")
     before = owners.read_bytes()
-    scribe.submit("late", gpus=1)
-    at = digest(scribe)
-    await start(scribe, tmp_path, since=at - 2)
+    log_writer.submit("late", gpus=1)
+    at = digest(log_writer)
+    await start(log_writer, tmp_path, since=at - 2)
     owners.write_bytes(before)  # as after a crash between the two writes
-    again = await start(scribe, tmp_path, since=at)
+    again = await start(log_writer, tmp_path, since=at)
     assert (again.seqs[0], again.owners["late"]) == (0, "alice")
 
 
-async def test_a_snapshot_that_the_log_does_not_confirm_is_ignored(scribe: Scribe, tmp_path: Path) -> None:
-    at = digest(scribe)
-    await start(scribe, tmp_path, since=-1)
-    other = Scribe()
+async def test_a_snapshot_that_the_log_does_not_confirm_is_ignored(log_writer: LogWriter, tmp_path: Path) -> None:
+    at = digest(log_writer)
+    await start(log_writer, tmp_path, since=-1)
+    other = LogWriter()
     other.begin()
     found = await start(other, tmp_path, since=at)
     assert found.seqs == list(range(other.state.seq + 1))

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on, preemption_story, quiet_story
+from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on, preemption_story, quiet_story
 from tests.unit.client.test_plan_docs import FILE, PAGE
 from typer.testing import CliRunner
 
@@ -372,53 +372,55 @@ def test_the_schema_accepts_short_forms_and_rejects_what_the_reader_rejects() ->
 
 
 @pytest.fixture
-def scribe() -> Scribe:
-    return Scribe()
+def log_writer() -> LogWriter:
+    return LogWriter()
 
 
-def requests(scribe: Scribe) -> list[Any]:
+def requests(log_writer: LogWriter) -> list[Any]:
     """Messages of the requests topic."""
     partitions = range(topics.REQUESTS.partition_count(1))
-    return [message for each in partitions for message in scribe.cluster.messages(topics.REQUESTS.name, each)]
+    return [message for each in partitions for message in log_writer.cluster.messages(topics.REQUESTS.name, each)]
 
 
-def command_for(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Run:
-    return command_on(lambda: AnsweringBus(scribe), monkeypatch, str(folder / "cache"))
+def command_for(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Run:
+    return command_on(lambda: AnsweringBus(log_writer), monkeypatch, str(folder / "cache"))
 
 
-def plan_live(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, file: Path, text: str, *options: str) -> Any:
+def plan_live(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, file: Path, text: str, *options: str) -> Any:
     file.write_text(text)
-    before = len(requests(scribe))
-    found = command_for(scribe, monkeypatch, file.parent)("plan", "--live", str(file), *options)
+    before = len(requests(log_writer))
+    found = command_for(log_writer, monkeypatch, file.parent)("plan", "--live", str(file), *options)
     assert found.exit_code == ExitCode.DONE, found.output
-    assert len(requests(scribe)) == before
+    assert len(requests(log_writer)) == before
     return found.output
 
 
 def test_live_plan_names_the_node_of_a_job_that_would_start(
-    scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    quiet_story(scribe)
-    expected = plan_live(scribe, monkeypatch, tmp_path / "eval.yaml", "gpus: 2\n")
+    quiet_story(log_writer)
+    expected = plan_live(log_writer, monkeypatch, tmp_path / "eval.yaml", "gpus: 2\n")
     assert expected.splitlines()[0] == "eval (2 GPUs) would start immediately on gpu-01; no job is preempted"
-    assert expected.splitlines()[-1] == f"computed at pool-a#{scribe.state.seq}; nothing was submitted"
+    assert expected.splitlines()[-1] == f"computed at pool-a#{log_writer.state.seq}; nothing was submitted"
 
 
-def test_live_plan_names_victims_and_the_work_lost(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    quiet_story(scribe)
-    digest = repr(scribe.state.jobs)
-    expected = plan_live(scribe, monkeypatch, tmp_path / "serve.yaml", "gpus: 4\ntasks: 3\nclass: interactive\n")
+def test_live_plan_names_victims_and_the_work_lost(
+    log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    quiet_story(log_writer)
+    digest = repr(log_writer.state.jobs)
+    expected = plan_live(log_writer, monkeypatch, tmp_path / "serve.yaml", "gpus: 4\ntasks: 3\nclass: interactive\n")
     assert expected.splitlines()[0] == "serve (3 × 4 GPUs) would run on gpu-01 × 2, gpu-02 by preempt; it would preempt:"
     assert expected.splitlines()[1].startswith("  train-7 (train 50): 4 GPUs; loses ")
     assert "returns to the queue" in expected
-    assert repr(scribe.state.jobs) == digest
+    assert repr(log_writer.state.jobs) == digest
 
 
-def test_live_plan_explains_a_pending_job(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    preemption_story(scribe)
-    expected = plan_live(scribe, monkeypatch, tmp_path / "late.yaml", "gpus: 8\n")
+def test_live_plan_explains_a_pending_job(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    preemption_story(log_writer)
+    expected = plan_live(log_writer, monkeypatch, tmp_path / "late.yaml", "gpus: 8\n")
     assert "late (8 GPUs) would be pending" in expected
-    data = json.loads(plan_live(scribe, monkeypatch, tmp_path / "late.yaml", "gpus: 8\n", "-o", "json"))
+    data = json.loads(plan_live(log_writer, monkeypatch, tmp_path / "late.yaml", "gpus: 8\n", "-o", "json"))
     assert (data["outcome"], data["decision"]) == ("pending", None)
 
 
@@ -431,20 +433,20 @@ def test_live_plan_explains_a_pending_job(scribe: Scribe, monkeypatch: pytest.Mo
     ],
 )
 def test_live_plan_names_the_reason_of_a_rejection(
-    text: str, expected: str, scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    text: str, expected: str, log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    quiet_story(scribe)
-    assert expected in plan_live(scribe, monkeypatch, tmp_path / "job.yaml", text)
+    quiet_story(log_writer)
+    assert expected in plan_live(log_writer, monkeypatch, tmp_path / "job.yaml", text)
 
 
 # --- policies
 
 
-def test_policy_diff_lists_the_changes(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_policy_diff_lists_the_changes(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     before = Project.model_validate({"name": "vision", "quota": {"gpus": 8}})
-    scribe.begin(DEFAULT_POLICY.model_copy(update={"projects": (before,)}))
+    log_writer.begin(DEFAULT_POLICY.model_copy(update={"projects": (before,)}))
     file = tmp_path / "policy.yaml"
-    bailiff = command_for(scribe, monkeypatch, tmp_path)
+    bailiff = command_for(log_writer, monkeypatch, tmp_path)
     shown = yaml.safe_load(bailiff("policy", "show", "-o", "yaml").output)
     document = shown.get("policy", shown)
     document["projects"] = [
@@ -459,7 +461,7 @@ def test_policy_diff_lists_the_changes(scribe: Scribe, monkeypatch: pytest.Monke
         "projects.vision.quota.gpu_milli: 8 GPUs → 4 GPUs",
         "projects.speech: new, quota 4 GPUs and 64GiB, limit unlimited GPUs, over quota weight 1",
     ]
-    assert len(requests(scribe)) == 0
+    assert len(requests(log_writer)) == 0
 
 
 def test_policy_faults_in_the_project_tree_have_their_line(tmp_path: Path) -> None:
@@ -475,15 +477,15 @@ def test_policy_faults_in_the_project_tree_have_their_line(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_policy_apply_enforce_sets_the_flag_in_the_request(
-    scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    scribe.begin()
+    log_writer.begin()
     file = tmp_path / "policy.yaml"
-    bailiff = command_for(scribe, monkeypatch, tmp_path)
+    bailiff = command_for(log_writer, monkeypatch, tmp_path)
     file.write_text(bailiff("policy", "show", "-o", "yaml").output)
     found = json.loads(bailiff("policy", "apply", str(file), "--enforce", "-o", "json").output)
     assert found["enforce"] is True
-    bodies = [json.loads(message.value) for message in requests(scribe)]
+    bodies = [json.loads(message.value) for message in requests(log_writer)]
     assert [body["enforce"] for body in bodies] == [True]
 
 

@@ -3,19 +3,19 @@
 from typing import Any
 
 import pytest
-from tests.unit.client.kit import MINUTE, Scribe
+from tests.unit.client.kit import MINUTE, LogWriter
 
 from bailiff.client.doctor import policy_checks
 from bailiff.policy.policy_findings import all_findings
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 
 
-def pool_with(**parts: Any) -> Scribe:
-    scribe = Scribe()
+def pool_with(**parts: Any) -> LogWriter:
+    log_writer = LogWriter()
     data = DEFAULT_POLICY.model_dump(mode="json")
-    scribe.begin(Policy.model_validate({**data, **parts}, strict=False))
-    scribe.node("gpu-01")
-    return scribe
+    log_writer.begin(Policy.model_validate({**data, **parts}, strict=False))
+    log_writer.node("gpu-01")
+    return log_writer
 
 
 def test_the_default_policy_has_no_findings() -> None:
@@ -86,19 +86,19 @@ def test_likely_mistakes_in_a_policy_are_reported(parts: dict[str, Any], expecte
 
 
 def test_jobs_without_a_project_are_counted() -> None:
-    scribe = pool_with(projects=[{"name": "a", "quota": {"gpus": 4}}])
-    scribe.submit("stray", gpus=1)
-    assert [finding.found for finding in all_findings(scribe.state)] == [
+    log_writer = pool_with(projects=[{"name": "a", "quota": {"gpus": 4}}])
+    log_writer.submit("stray", gpus=1)
+    assert [finding.found for finding in all_findings(log_writer.state)] == [
         "1 job without a project: they have no quota and only borrow"
     ]
 
 
 def test_a_missed_start_slo_is_reported() -> None:
     web = {"name": "web", "value": 90, "preemptible": True, "start_slo": {"p95": "30s", "p99": "10m"}}
-    scribe = pool_with(priority_classes=[*DEFAULT_POLICY.model_dump(mode="json")["priority_classes"], web])
-    scribe.submit("first", gpus=8, class_="web")
-    scribe.start("first")
-    scribe.submit("second", gpus=8, class_="web")
-    scribe.after(2 * MINUTE).submit("third", gpus=8)
-    (found,) = all_findings(scribe.state)
+    log_writer = pool_with(priority_classes=[*DEFAULT_POLICY.model_dump(mode="json")["priority_classes"], web])
+    log_writer.submit("first", gpus=8, class_="web")
+    log_writer.start("first")
+    log_writer.submit("second", gpus=8, class_="web")
+    log_writer.after(2 * MINUTE).submit("third", gpus=8)
+    (found,) = all_findings(log_writer.state)
     assert found.found == "class web: 1 of 2 jobs started later, or are pending for longer; 95 of 100 should start within 30s"

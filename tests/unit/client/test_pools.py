@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on, preemption_story, quiet_story
+from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on, preemption_story, quiet_story
 
 from bailiff.client.errors import ExitCode
 from bailiff_core.model.policy import DEFAULT_POLICY, IdentityRules, PreemptionRules
@@ -12,23 +12,23 @@ from bailiff_service.settings import read_pools
 
 
 @pytest.fixture
-def scribe() -> Scribe:
-    made = Scribe()
+def log_writer() -> LogWriter:
+    made = LogWriter()
     preemption_story(made)
     return made
 
 
 @pytest.fixture
-def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    return command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path / "cache"))
+def bailiff(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    return command_on(lambda: AnsweringBus(log_writer), monkeypatch, str(tmp_path / "cache"))
 
 
 def cells(output: str) -> list[list[str]]:
     return [line.split() for line in output.splitlines() if line.strip()]
 
 
-def test_pools_show_disabled_actions(bailiff: Run, scribe: Scribe) -> None:
-    other = Scribe("pool-b", 1, scribe.cluster)
+def test_pools_show_disabled_actions(bailiff: Run, log_writer: LogWriter) -> None:
+    other = LogWriter("pool-b", 1, log_writer.cluster)
     careful = PreemptionRules(actions=("allocate", "consolidate"), max_migrations=3)
     other.begin(DEFAULT_POLICY.model_copy(update={"preemption": careful}))
     assert cells(bailiff("pool", "list").output) == [
@@ -42,12 +42,12 @@ def test_pools_show_disabled_actions(bailiff: Run, scribe: Scribe) -> None:
 
 
 def test_classes_with_their_jobs_and_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    scribe = Scribe()
-    quiet_story(scribe)
-    scribe.state.policy = scribe.state.rules.model_copy(
+    log_writer = LogWriter()
+    quiet_story(log_writer)
+    log_writer.state.policy = log_writer.state.rules.model_copy(
         update={"identity": IdentityRules(class_users={"inference": ("console",)})}
     )
-    run = command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path))
+    run = command_on(lambda: AnsweringBus(log_writer), monkeypatch, str(tmp_path))
     lines = cells(run("class", "list").output)
     assert ["inference", "125", "no", "yes", "2m30s", "all", "-", "-"] in lines
     assert ["train", "(default)", "50", "yes", "yes", "2m30s", "all", "1", "-"] in lines
@@ -68,10 +68,10 @@ def test_cluster_info_is_a_summary(bailiff: Run) -> None:
 FILE = "# ours\npools:\n- name: pool-a  # the first\n  partition: 0\n"
 
 
-def test_a_pool_is_declared_with_the_next_free_partition(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
+def test_a_pool_is_declared_with_the_next_free_partition(bailiff: Run, log_writer: LogWriter, tmp_path: Path) -> None:
     file = tmp_path / "pools.yaml"
     file.write_text(FILE)
-    quiet_story(Scribe("gone", 1, scribe.cluster))  # it has a log and is no longer declared
+    quiet_story(LogWriter("gone", 1, log_writer.cluster))  # it has a log and is no longer declared
     found = bailiff("pool", "create", "pool-b", "--pools", str(file), "--description", 'for "students": play')
     assert found.exit_code == ExitCode.DONE, found.output
     assert file.read_text().startswith(FILE)

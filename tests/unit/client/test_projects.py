@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on
+from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on
 
 from bailiff.client import projects
 from bailiff.client.errors import ClientError, ExitCode
@@ -25,9 +25,9 @@ def with_projects(*listed: dict[str, object]) -> Policy:
 
 
 @pytest.fixture
-def scribe() -> Scribe:
+def log_writer() -> LogWriter:
     """vision uses 8 GPUs with a quota of 4; speech is pending with a quota of 4; students run one job."""
-    made = Scribe()
+    made = LogWriter()
     made.begin(with_projects(*TREE))
     made.node("gpu-01")
     made.node("gpu-02", gpus=2)
@@ -39,8 +39,8 @@ def scribe() -> Scribe:
 
 
 @pytest.fixture
-def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    return command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path / "cache"))
+def bailiff(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    return command_on(lambda: AnsweringBus(log_writer), monkeypatch, str(tmp_path / "cache"))
 
 
 def test_project_list_is_a_tree_with_usage_over_quota(bailiff: Run) -> None:
@@ -64,8 +64,8 @@ def test_json_output_has_every_amount(bailiff: Run) -> None:
     assert (rows["research"]["jobs_running"], rows["research"]["jobs_pending"]) == (1, 1)
 
 
-def test_jobs_without_a_project_have_their_own_row(bailiff: Run, scribe: Scribe) -> None:
-    scribe.submit("stray", gpus=1)
+def test_jobs_without_a_project_have_their_own_row(bailiff: Run, log_writer: LogWriter) -> None:
+    log_writer.submit("stray", gpus=1)
     last = bailiff("project", "list").output.splitlines()[-1].split()
     assert last == ["(none)", "0/0", "0", "-", "-", "-", "1"]
     assert json.loads(bailiff("project", "list", "-o", "json").output)[-1]["project"] == ""
@@ -87,18 +87,18 @@ def test_an_unknown_project_is_reported(bailiff: Run) -> None:
     assert "research, vision, speech, students" in found.stderr.replace("\n", " ")
 
 
-def test_create_update_delete(bailiff: Run, scribe: Scribe) -> None:
+def test_create_update_delete(bailiff: Run, log_writer: LogWriter) -> None:
     options = ["--gpus", "4", "--memory", "64GiB", "--limit-gpus", "none", "--weight", "3", "--parent", "research"]
     made = bailiff("project", "create", "robots", *options, "--safe-from-reclaim", "10m", "--description", "arms")
-    assert made.output == f"project robots created  (pool-a#{scribe.state.policy_revision})\n"
-    robots = projects.find(scribe.state.rules, "robots")
+    assert made.output == f"project robots created  (pool-a#{log_writer.state.policy_revision})\n"
+    robots = projects.find(log_writer.state.rules, "robots")
     assert (robots.parent, robots.quota.gpu_milli, robots.quota.memory_bytes) == ("research", 4000, 64 * 2**30)
     assert (robots.limit.gpu_milli, robots.over_quota_weight.gpu, robots.min_runtime.reclaim) == (-1, 3, 600_000_000)
 
     assert (
         bailiff("project", "update", "robots", "--gpus", "0.5", "--priority", "2", "--parent", "none").exit_code == ExitCode.DONE
     )
-    robots = projects.find(scribe.state.rules, "robots")
+    robots = projects.find(log_writer.state.rules, "robots")
     assert (robots.parent, robots.quota.gpu_milli, robots.quota.memory_bytes) == (
         None,
         500,
@@ -107,7 +107,7 @@ def test_create_update_delete(bailiff: Run, scribe: Scribe) -> None:
     assert (robots.priority, robots.description) == (2, "arms")
 
     assert bailiff("project", "delete", "robots").exit_code == ExitCode.DONE
-    assert [project.name for project in scribe.state.rules.projects] == ["research", "vision", "speech", "students"]
+    assert [project.name for project in log_writer.state.rules.projects] == ["research", "vision", "speech", "students"]
 
 
 @pytest.mark.parametrize(
@@ -125,18 +125,18 @@ def test_create_update_delete(bailiff: Run, scribe: Scribe) -> None:
     ],
 )
 def test_invalid_project_changes_are_reported(
-    bailiff: Run, scribe: Scribe, arguments: list[str], code: ExitCode, printed: str
+    bailiff: Run, log_writer: LogWriter, arguments: list[str], code: ExitCode, printed: str
 ) -> None:
-    before = scribe.state.policy_revision
+    before = log_writer.state.policy_revision
     found = bailiff("project", *arguments)
     assert (found.exit_code, printed in found.stderr.replace("\n", " ")) == (code, True), found.stderr
-    assert scribe.state.policy_revision == before
+    assert log_writer.state.policy_revision == before
 
 
 def test_the_first_project_reports_the_new_preemption_scope(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    scribe = Scribe()
-    scribe.begin()
-    run = command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path))
+    log_writer = LogWriter()
+    log_writer.begin()
+    run = command_on(lambda: AnsweringBus(log_writer), monkeypatch, str(tmp_path))
     assert "jobs can now preempt jobs of its own project only" in run("project", "create", "first", "--gpus", "4").output
     assert "No projects" not in run("project", "list").output
 
@@ -144,30 +144,30 @@ def test_the_first_project_reports_the_new_preemption_scope(monkeypatch: pytest.
 class ConcurrentChanges(AnsweringBus):
     """Another client applies a policy just before each of the first requests."""
 
-    def __init__(self, scribe: Scribe, times: int) -> None:
-        super().__init__(scribe)
+    def __init__(self, log_writer: LogWriter, times: int) -> None:
+        super().__init__(log_writer)
         self.times = times
 
     async def producer(self):  # type: ignore[no-untyped-def]
         if self.times:
             self.times -= 1
-            policy = projects.with_new(self.scribe.state.rules, f"other-{self.times}", {})
-            self.scribe.cycle(PolicyApplied(policy=policy.complete()))
+            policy = projects.with_new(self.log_writer.state.rules, f"other-{self.times}", {})
+            self.log_writer.cycle(PolicyApplied(policy=policy.complete()))
         return await super().producer()
 
 
-def test_concurrent_policy_changes_are_retried(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    bus = ConcurrentChanges(scribe, 2)
+def test_concurrent_policy_changes_are_retried(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    bus = ConcurrentChanges(log_writer, 2)
     run = command_on(lambda: bus, monkeypatch, str(tmp_path))
     assert run("project", "create", "mine", "--gpus", "1").exit_code == ExitCode.DONE
-    assert [project.name for project in scribe.state.rules.projects][4:] == ["other-1", "other-0", "mine"]
+    assert [project.name for project in log_writer.state.rules.projects][4:] == ["other-1", "other-0", "mine"]
 
 
-def test_repeated_conflicts_are_reported(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    bus: MemoryBus = ConcurrentChanges(scribe, 99)
+def test_repeated_conflicts_are_reported(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    bus: MemoryBus = ConcurrentChanges(log_writer, 99)
     run = command_on(lambda: bus, monkeypatch, str(tmp_path))
     found = run("project", "create", "mine", "--gpus", "1")
     assert found.exit_code == ExitCode.REJECTED
     assert "policy-changed" in found.stderr
     with pytest.raises(ClientError):
-        projects.find(scribe.state.rules, "mine")
+        projects.find(log_writer.state.rules, "mine")

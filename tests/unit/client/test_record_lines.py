@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.client.kit import GIB, MINUTE, NOON, SECOND, Scribe, finished_story, preemption_story
+from tests.unit.client.kit import GIB, MINUTE, NOON, SECOND, LogWriter, finished_story, preemption_story
 
 from bailiff.render.record_text.line import styled
 from bailiff.render.record_text.lines import ENTRIES, lines, sentence
@@ -343,10 +343,10 @@ def test_the_coloured_line_has_the_same_text(name: str) -> None:
 
 
 def test_each_victim_has_a_line_with_both_priorities() -> None:
-    scribe = Scribe()
-    preemption_story(scribe)
-    decided = next(each for each in scribe.records if each.type.endswith("PreemptionDecided.v1"))
-    found = [str(line) for line in lines(decided, scribe.state)]
+    log_writer = LogWriter()
+    preemption_story(log_writer)
+    decided = next(each for each in log_writer.records if each.type.endswith("PreemptionDecided.v1"))
+    found = [str(line) for line in lines(decided, log_writer.state)]
     assert found == [
         "12:05:00 pool-a#21  preemption decided   train-7 → evict  for serve-2 (inference 125 > train 50), loses 20.0 GPU-min",
         "12:05:00 pool-a#21  preemption decided   train-8 → evict  for serve-2 (inference 125 > train 50), loses 16.0 GPU-min",
@@ -376,9 +376,9 @@ def test_a_record_type_of_a_later_release_is_named() -> None:
 
 
 def test_records_are_indexed_by_job() -> None:
-    scribe = Scribe()
-    finished_story(scribe)
-    line_text = [each.type.split(".")[2] for each in scribe.records if "train-8" in jobs_of(each)]
+    log_writer = LogWriter()
+    finished_story(log_writer)
+    line_text = [each.type.split(".")[2] for each in log_writer.records if "train-8" in jobs_of(each)]
     assert line_text[:3] == ["JobSubmitted", "JobPlaced", "TaskStarted"]
     assert "PreemptionDecided" in line_text
     assert line_text[-1] == "TaskStarted"

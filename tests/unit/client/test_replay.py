@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 from tests.property.busy_stories import Busy
-from tests.unit.client.kit import SECOND, AnsweringBus, Run, Scribe, command_on, finished_story, preemption_story
+from tests.unit.client.kit import SECOND, AnsweringBus, LogWriter, Run, command_on, finished_story, preemption_story
 from tests.unit.client.test_chain_report import log, message, stream
 
 from bailiff.audit import chain_report
@@ -25,8 +25,8 @@ from bailiff_log import engine_store
 
 
 @pytest.fixture
-def scribe() -> Scribe:
-    made = Scribe()
+def log_writer() -> LogWriter:
+    made = LogWriter()
     finished_story(made)
     return made
 
@@ -37,8 +37,8 @@ async def replayed(
     return await replay("pool-a", lambda: stream(messages), store=store, from_=from_, to=to)
 
 
-async def test_replay_of_a_valid_log_finds_the_same_bytes(scribe: Scribe) -> None:
-    found = await replayed(log(scribe))
+async def test_replay_of_a_valid_log_finds_the_same_bytes(log_writer: LogWriter) -> None:
+    found = await replayed(log(log_writer))
     assert found["ok"], found
     assert found["cycles_replayed"] == found["cycles"] > 20
     assert found["decisions"] > 10
@@ -46,10 +46,10 @@ async def test_replay_of_a_valid_log_finds_the_same_bytes(scribe: Scribe) -> Non
     assert (engine["decided_by"], engine["from_seq"], engine["to_seq"]) == ("this release", 0, found["records"] - 1)
 
 
-def forged(scribe: Scribe, seq: int, *more: int, **fields: object) -> list[Message]:
+def forged(log_writer: LogWriter, seq: int, *more: int, **fields: object) -> list[Message]:
     """The log with these records' data changed and the hashes recomputed from the first on: a valid chain, false data."""
-    messages, prev = log(scribe)[:seq], scribe_prev(scribe, seq)
-    for record in scribe.records[seq:]:
+    messages, prev = log(log_writer)[:seq], prev_hash_at(log_writer, seq)
+    for record in log_writer.records[seq:]:
         data = record.data
         if record.seq in (seq, *more) and data is not None:
             data = data.model_copy(update=fields)
@@ -59,20 +59,20 @@ def forged(scribe: Scribe, seq: int, *more: int, **fields: object) -> list[Messa
     return messages
 
 
-def scribe_prev(scribe: Scribe, seq: int) -> str:
-    before = log(scribe)[seq - 1]
+def prev_hash_at(log_writer: LogWriter, seq: int) -> str:
+    before = log(log_writer)[seq - 1]
     return record_hash(Wire(before.headers, before.value))
 
 
-def seq_of(scribe: Scribe, name: str) -> int:
-    return next(record.seq for record in scribe.records if record.data is not None and name == record.data.NAME)
+def seq_of(log_writer: LogWriter, name: str) -> int:
+    return next(record.seq for record in log_writer.records if record.data is not None and name == record.data.NAME)
 
 
 async def test_replay_names_the_forged_decision_and_its_fields() -> None:
-    scribe = Scribe()
-    preemption_story(scribe)
-    seq = seq_of(scribe, "PreemptionDecided")
-    messages = forged(scribe, seq, expires=1)
+    log_writer = LogWriter()
+    preemption_story(log_writer)
+    seq = seq_of(log_writer, "PreemptionDecided")
+    messages = forged(log_writer, seq, expires=1)
     assert (await chain_report.verify("pool-a", stream(messages)))["ok"]  # the chain alone cannot detect it
     found = await replayed(messages)
     assert not found["ok"]
@@ -85,8 +85,8 @@ async def test_replay_names_the_forged_decision_and_its_fields() -> None:
     assert all("train-7" in " ".join(sentences) for sentences in (difference["recorded"], difference["now"]))
 
 
-async def test_replay_of_a_broken_log_says_that_it_is_broken(scribe: Scribe) -> None:
-    messages = log(scribe)
+async def test_replay_of_a_broken_log_says_that_it_is_broken(log_writer: LogWriter) -> None:
+    messages = log(log_writer)
     found = await replayed([*messages[:9], *messages[10:]])
     assert not found["ok"]
     assert found["difference"] is None
@@ -94,10 +94,10 @@ async def test_replay_of_a_broken_log_says_that_it_is_broken(scribe: Scribe) -> 
 
 
 async def test_cycles_of_a_missing_engine_are_folded_only_with_advice(tmp_path: Path) -> None:
-    scribe = Scribe()
-    scribe.begin(logic=999)
-    scribe.node("gpu-01")
-    found = await replayed(log(scribe), store=tmp_path)
+    log_writer = LogWriter()
+    log_writer.begin(logic=999)
+    log_writer.node("gpu-01")
+    found = await replayed(log(log_writer), store=tmp_path)
     assert found["ok"]
     assert found["cycles_of_other_engines"] == found["cycles"] == 3
     assert found["cycles_replayed"] == 0
@@ -107,15 +107,20 @@ async def test_cycles_of_a_missing_engine_are_folded_only_with_advice(tmp_path: 
     assert "bailiff engine keep" in engine["advice"]
 
 
-async def test_a_log_that_cannot_be_folded_gives_a_one_line_error(scribe: Scribe) -> None:
+async def test_a_log_that_cannot_be_folded_gives_a_one_line_error(log_writer: LogWriter) -> None:
     record = Record(
-        **{**_fields(scribe.records[-1]), "seq": scribe.head.next_seq, "prev": scribe.head.hash, "time": scribe.now + SECOND}
+        **{
+            **_fields(log_writer.records[-1]),
+            "seq": log_writer.head.next_seq,
+            "prev": log_writer.head.hash,
+            "time": log_writer.now + SECOND,
+        }
     )
     odd = facts.TaskStarted(job="nobody", attempt=1, task=0, node="gpu-01")
-    wire = encode(dataclasses.replace(record, cycle=scribe.state.cycle + 1, data=odd, type=odd.type_name()))
-    found = await replayed([*log(scribe), message(wire)])
+    wire = encode(dataclasses.replace(record, cycle=log_writer.state.cycle + 1, data=odd, type=odd.type_name()))
+    found = await replayed([*log(log_writer), message(wire)])
     assert not found["ok"]
-    assert found["error"].startswith(f"#{scribe.head.next_seq}: KeyError")
+    assert found["error"].startswith(f"#{log_writer.head.next_seq}: KeyError")
 
 
 def _fields(record: Record) -> dict[str, object]:
@@ -132,26 +137,26 @@ def test_fields_are_compared_deeply() -> None:
 # --- ranges
 
 
-def last_release(scribe: Scribe, seq: int) -> int:
+def last_release(log_writer: LogWriter, seq: int) -> int:
     """First seq of the last cycle up to this record in which a task was released, a policy was applied or a writer started."""
     fresh = ("TaskReleased.v1", "PolicyApplied.v1", "WriterStarted.v1")
-    cycle = max(record.cycle for record in scribe.records[: seq + 1] if record.type.endswith(fresh))
-    return next(record.seq for record in scribe.records if record.cycle == cycle)
+    cycle = max(record.cycle for record in log_writer.records[: seq + 1] if record.type.endswith(fresh))
+    return next(record.seq for record in log_writer.records if record.cycle == cycle)
 
 
-async def test_a_range_covers_whole_cycles_on_the_folded_state(scribe: Scribe) -> None:
-    decided = scribe.records[seq_of(scribe, "PreemptionDecided")]
-    cycle = [record.seq for record in scribe.records if record.cycle == decided.cycle]
-    found = await replayed(log(scribe), from_=Point(seq=decided.seq), to=Point(seq=decided.seq))
+async def test_a_range_covers_whole_cycles_on_the_folded_state(log_writer: LogWriter) -> None:
+    decided = log_writer.records[seq_of(log_writer, "PreemptionDecided")]
+    cycle = [record.seq for record in log_writer.records if record.cycle == decided.cycle]
+    found = await replayed(log(log_writer), from_=Point(seq=decided.seq), to=Point(seq=decided.seq))
     assert found["ok"], found
-    assert (found["from_seq"], found["to_seq"]) == (last_release(scribe, decided.seq), cycle[-1])
+    assert (found["from_seq"], found["to_seq"]) == (last_release(log_writer, decided.seq), cycle[-1])
     assert 1 <= found["cycles"] == found["cycles_replayed"] < decided.cycle
 
 
-async def test_a_range_by_time_ends_with_the_last_cycle_of_that_time(scribe: Scribe) -> None:
-    decided = scribe.records[seq_of(scribe, "PreemptionDecided")]
-    found = await replayed(log(scribe), from_=Point(time=decided.time), to=Point(time=decided.time))
-    same = [record.seq for record in scribe.records if record.time == decided.time]
+async def test_a_range_by_time_ends_with_the_last_cycle_of_that_time(log_writer: LogWriter) -> None:
+    decided = log_writer.records[seq_of(log_writer, "PreemptionDecided")]
+    found = await replayed(log(log_writer), from_=Point(time=decided.time), to=Point(time=decided.time))
+    same = [record.seq for record in log_writer.records if record.time == decided.time]
     assert found["from_seq"] <= same[0]
     assert found["to_seq"] == same[-1]
 
@@ -161,7 +166,7 @@ async def test_a_range_by_time_ends_with_the_last_cycle_of_that_time(scribe: Scr
 async def test_cached_engine_state_does_not_affect_a_range(seed: int) -> None:
     """A full pool: the engine caches what did not fit, and why, until resources are released."""
     rng = Random(seed)
-    story = Busy().tell([(rng.randrange(16), rng.randrange(10), rng.randrange(8)) for _ in range(120)])
+    story = Busy().play([(rng.randrange(16), rng.randrange(10), rng.randrange(8)) for _ in range(120)])
     messages = [message(wire, seq) for seq, wire in enumerate(story.wires)]
     for seq in range(40, len(messages), 23):
         found = await replay(story.pool, lambda: stream(messages), from_=Point(seq=seq))
@@ -169,23 +174,23 @@ async def test_cached_engine_state_does_not_affect_a_range(seed: int) -> None:
         assert found["from_seq"] <= seq
 
 
-async def test_every_range_of_a_log_decides_the_same(scribe: Scribe) -> None:
+async def test_every_range_of_a_log_decides_the_same(log_writer: LogWriter) -> None:
     cycles = 0
-    for seq in range(0, len(scribe.records), 7):
-        found = await replayed(log(scribe), from_=Point(seq=seq), to=Point(seq=seq + 9))
+    for seq in range(0, len(log_writer.records), 7):
+        found = await replayed(log(log_writer), from_=Point(seq=seq), to=Point(seq=seq + 9))
         assert found["ok"], found
         assert found["from_seq"] <= seq
-        assert found["to_seq"] >= min(seq + 9, len(scribe.records) - 1)
+        assert found["to_seq"] >= min(seq + 9, len(log_writer.records) - 1)
         cycles += found["cycles_replayed"]
     assert cycles > 20
 
 
-async def test_records_before_a_range_are_not_replayed(scribe: Scribe) -> None:
-    seq = seq_of(scribe, "PreemptionDecided")
-    messages = forged(scribe, seq, explanation=scribe.records[seq].data.explanation.model_copy(update={"steps": 7}))
+async def test_records_before_a_range_are_not_replayed(log_writer: LogWriter) -> None:
+    seq = seq_of(log_writer, "PreemptionDecided")
+    messages = forged(log_writer, seq, explanation=log_writer.records[seq].data.explanation.model_copy(update={"steps": 7}))
     assert not (await replayed(messages))["ok"]
     assert not (await replayed(messages, from_=Point(seq=seq)))["ok"]
-    later = next(record.seq for record in scribe.records[seq:] if record.type.endswith("TaskReleased.v1"))
+    later = next(record.seq for record in log_writer.records[seq:] if record.type.endswith("TaskReleased.v1"))
     assert (await replayed(messages, from_=Point(seq=later)))["ok"]
     assert (await replayed(messages, to=Point(seq=seq - 4)))["ok"]
 
@@ -207,40 +212,40 @@ def _schema(text: bytes) -> bytes:
     return next(line for line in text.splitlines(keepends=True) if line.startswith(b"STATE_SCHEMA"))
 
 
-def two_releases(other: engine_store.Engine) -> Scribe:
+def two_releases(other: engine_store.Engine) -> LogWriter:
     """A log written by this engine and then by another."""
-    scribe = Scribe()
-    scribe.begin()
-    scribe.node("gpu-01")
-    scribe.submit("first", gpus=4)
-    scribe.engine, scribe.state.writer = str(other), "writer-2"
+    log_writer = LogWriter()
+    log_writer.begin()
+    log_writer.node("gpu-01")
+    log_writer.submit("first", gpus=4)
+    log_writer.engine, log_writer.state.writer = str(other), "writer-2"
     started = facts.WriterStarted(
         writer="writer-2", release=other.release, digest=other.digest, logic=other.logic, state_schema=STATE_SCHEMA
     )
-    scribe.cycle(started, epoch=scribe.state.epoch + 1)
-    scribe.submit("second", gpus=4)
-    scribe.start("second")
-    return scribe
+    log_writer.cycle(started, epoch=log_writer.state.epoch + 1)
+    log_writer.submit("second", gpus=4)
+    log_writer.start("second")
+    return log_writer
 
 
 @pytest.mark.slow
 async def test_each_part_is_replayed_by_its_own_engine(other: engine_store.Engine, tmp_path: Path) -> None:
     engine_store.store_engine(tmp_path, other)
-    scribe = two_releases(other)
-    found = await replayed(log(scribe), store=tmp_path)
+    log_writer = two_releases(other)
+    found = await replayed(log(log_writer), store=tmp_path)
     assert found["ok"], found
     assert [engine["decided_by"] for engine in found["engines"]] == ["this release", "its wheel"]
     assert found["cycles_replayed"] == found["cycles"]
     assert found["cycles_of_other_engines"] == 0
-    assert found["decisions"] == sum(record.data.KIND == "decision" for record in scribe.records if record.data is not None)
+    assert found["decisions"] == sum(record.data.KIND == "decision" for record in log_writer.records if record.data is not None)
 
 
 @pytest.mark.slow
 async def test_a_difference_under_another_engine_names_it(other: engine_store.Engine, tmp_path: Path) -> None:
     engine_store.store_engine(tmp_path, other)
-    scribe = two_releases(other)
-    seq = next(record.seq for record in scribe.records if getattr(record.data, "job", "") == "second")
-    found = await replayed(forged(scribe, seq, attempt=7), store=tmp_path)
+    log_writer = two_releases(other)
+    seq = next(record.seq for record in log_writer.records if getattr(record.data, "job", "") == "second")
+    found = await replayed(forged(log_writer, seq, attempt=7), store=tmp_path)
     assert found["difference"] is not None
     assert (found["difference"]["seq"], found["difference"]["engine"]) == (seq, str(other))
     assert found["difference"]["fields"] == ["attempt: 7 was decided, replay gives 1"]
@@ -249,13 +254,13 @@ async def test_a_difference_under_another_engine_names_it(other: engine_store.En
 @pytest.mark.slow
 async def test_the_first_difference_in_the_log_is_reported_across_engines(other: engine_store.Engine, tmp_path: Path) -> None:
     engine_store.store_engine(tmp_path, other)
-    scribe = two_releases(other)
-    scribe.submit("third", gpus=8)
-    scribe.engine = str(engine_store.running_engine())
-    scribe.writer("writer-3")
-    scribe.submit("fourth", gpus=8)
-    first, later = (record.seq for record in scribe.records if isinstance(record.data, decisions.JobPending))
-    found = await replayed(forged(scribe, first, later, reason="for no reason"), store=tmp_path)
+    log_writer = two_releases(other)
+    log_writer.submit("third", gpus=8)
+    log_writer.engine = str(engine_store.running_engine())
+    log_writer.writer("writer-3")
+    log_writer.submit("fourth", gpus=8)
+    first, later = (record.seq for record in log_writer.records if isinstance(record.data, decisions.JobPending))
+    found = await replayed(forged(log_writer, first, later, reason="for no reason"), store=tmp_path)
     assert found["difference"] is not None
     assert (found["difference"]["seq"], found["difference"]["engine"]) == (first, str(other))
 
@@ -297,19 +302,19 @@ async def test_an_engine_that_opens_a_file_is_stopped(other: engine_store.Engine
 
 
 @pytest.fixture
-def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+def bailiff(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     monkeypatch.setenv("BAILIFF_ENGINES", str(tmp_path / "engines"))
-    return command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path / "cache"))
+    return command_on(lambda: AnsweringBus(log_writer), monkeypatch, str(tmp_path / "cache"))
 
 
 @pytest.mark.slow
-def test_the_command_accepts_numbers_and_times(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
-    decided = scribe.records[seq_of(scribe, "PreemptionDecided")]
+def test_the_command_accepts_numbers_and_times(bailiff: Run, log_writer: LogWriter, tmp_path: Path) -> None:
+    decided = log_writer.records[seq_of(log_writer, "PreemptionDecided")]
     by_seq = json.loads(bailiff("audit", "replay", "--from", f"#{decided.seq}", "-o", "json").output)
     by_time = json.loads(bailiff("audit", "replay", "--from", time_text(decided.time), "-o", "json").output)
     assert by_seq["ok"]
     assert by_time["ok"]
-    assert by_seq["to_seq"] == by_time["to_seq"] == len(scribe.records) - 1
+    assert by_seq["to_seq"] == by_time["to_seq"] == len(log_writer.records) - 1
     assert by_time["from_seq"] <= by_seq["from_seq"] <= decided.seq
     file = tmp_path / "log.jsonl"
     bailiff("audit", "export", str(file))
@@ -335,39 +340,39 @@ def test_engines_are_kept_and_listed(bailiff: Run, other: engine_store.Engine, t
     assert (listed.exit_code, "it is not used" in " ".join(listed.output.split())) == (ExitCode.FOUND_WRONG, True)
 
 
-async def test_a_range_without_records_is_an_error(scribe: Scribe) -> None:
-    last = len(scribe.records) - 1
+async def test_a_range_without_records_is_an_error(log_writer: LogWriter) -> None:
+    last = len(log_writer.records) - 1
     for from_, to in ((Point(seq=last + 1), None), (Point(seq=9), Point(seq=3)), (None, Point(time=1))):
         with pytest.raises(ClientError, match="no record of pool-a is in the requested range") as refused:
-            await replayed(log(scribe), from_=from_, to=to)
+            await replayed(log(log_writer), from_=from_, to=to)
         assert refused.value.code == ExitCode.NOT_FOUND
 
 
-def test_a_log_without_replayed_decisions_is_not_called_identical(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
+def test_a_log_without_replayed_decisions_is_not_called_identical(bailiff: Run, log_writer: LogWriter, tmp_path: Path) -> None:
     def verdict(messages: list[Message]) -> tuple[int, str]:
         file = tmp_path / "log.jsonl"
         file.write_text(about_line("pool-a", 0) + "".join(map(message_line, messages)))
         found = bailiff("audit", "replay", "--file", str(file))
         return found.exit_code, found.output.splitlines()[0]
 
-    created, begun = log(scribe)[:1], log(scribe)[: seq_of(scribe, "JobSubmitted")]
+    created, begun = log(log_writer)[:1], log(log_writer)[: seq_of(log_writer, "JobSubmitted")]
     assert verdict(created) == (
         ExitCode.DONE, "pool-a: no decision cycle has ended yet, nothing to replay",
     )  # fmt: skip
     assert verdict(begun) == (ExitCode.DONE, "pool-a: no decision is recorded, and the replay gives none")
-    elsewhere = Scribe()
+    elsewhere = LogWriter()
     elsewhere.begin(logic=999)
     assert verdict(log(elsewhere)) == (
         ExitCode.ENGINE_MISSING, "pool-a: nothing was replayed: the engine of its decisions is not stored here",
     )  # fmt: skip
 
 
-async def test_a_log_that_changes_between_readings_is_an_error(scribe: Scribe) -> None:
+async def test_a_log_that_changes_between_readings_is_an_error(log_writer: LogWriter) -> None:
     """The second reading must have the bytes of the first, or the replay fails."""
-    readings = [log(scribe), forged(scribe, last_submission(scribe), spec_digest="f" * 64)]
+    readings = [log(log_writer), forged(log_writer, last_submission(log_writer), spec_digest="f" * 64)]
     with pytest.raises(ClientError, match="changed between its two readings"):
         await replay("pool-a", lambda: stream(readings.pop(0)))
 
 
-def last_submission(scribe: Scribe) -> int:
-    return max(record.seq for record in scribe.records if isinstance(record.data, facts.JobSubmitted))
+def last_submission(log_writer: LogWriter) -> int:
+    return max(record.seq for record in log_writer.records if isinstance(record.data, facts.JobSubmitted))

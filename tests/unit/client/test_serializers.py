@@ -8,7 +8,7 @@ import yaml
 from rich.console import Console
 from tests.builders import group
 from tests.log_builder import GIB, Story
-from tests.unit.client.kit import MINUTE, SECOND, Scribe, finished_story, preemption_story, quiet_story
+from tests.unit.client.kit import MINUTE, SECOND, LogWriter, finished_story, preemption_story, quiet_story
 
 from bailiff.cli.session import Output, as_text
 from bailiff.render.record_text.lines import lines
@@ -23,23 +23,23 @@ from bailiff_core.records import facts
 
 
 @pytest.fixture
-def scribe() -> Scribe:
-    made = Scribe()
+def log_writer() -> LogWriter:
+    made = LogWriter()
     preemption_story(made)
     return made
 
 
-def rows(scribe: Scribe, **options: bool) -> dict[str, JobRow]:
-    return {row["job"]: row for row in job_rows(scribe.state, scribe.now + 5 * SECOND, **options)}
+def rows(log_writer: LogWriter, **options: bool) -> dict[str, JobRow]:
+    return {row["job"]: row for row in job_rows(log_writer.state, log_writer.now + 5 * SECOND, **options)}
 
 
-def test_jobs_are_in_queue_order_and_ended_jobs_last(scribe: Scribe) -> None:
-    assert list(rows(scribe)) == ["serve-2", "train-7", "train-8", "train-9"]
-    assert list(rows(scribe, ended=True)) == ["serve-2", "train-7", "train-8", "train-9", "done-1"]
+def test_jobs_are_in_queue_order_and_ended_jobs_last(log_writer: LogWriter) -> None:
+    assert list(rows(log_writer)) == ["serve-2", "train-7", "train-8", "train-9"]
+    assert list(rows(log_writer, ended=True)) == ["serve-2", "train-7", "train-8", "train-9", "done-1"]
 
 
-def test_job_rows_have_state_note_and_times(scribe: Scribe) -> None:
-    found = rows(scribe, ended=True)
+def test_job_rows_have_state_note_and_times(log_writer: LogWriter) -> None:
+    found = rows(log_writer, ended=True)
     assert [found[job]["state"] for job in ("serve-2", "train-8", "train-9", "done-1")] == [
         "reserved", "evicting", "pending", "succeeded",
     ]  # fmt: skip
@@ -53,35 +53,35 @@ def test_job_rows_have_state_note_and_times(scribe: Scribe) -> None:
 
 
 def test_pending_time_counts_from_the_last_eviction() -> None:
-    scribe = Scribe()
-    preemption_story(scribe)
-    scribe.after(MINUTE).evict("train-8")
-    evicted_at = scribe.state.jobs["train-8"].last_eviction
+    log_writer = LogWriter()
+    preemption_story(log_writer)
+    log_writer.after(MINUTE).evict("train-8")
+    evicted_at = log_writer.state.jobs["train-8"].last_eviction
     assert evicted_at is not None
-    row = rows(scribe)["train-8"]
+    row = rows(log_writer)["train-8"]
     assert (row["state"], row["evictions"]) == ("pending", 1)
-    assert row["pending_s"] == (scribe.now + 5 * SECOND - evicted_at) // SECOND
+    assert row["pending_s"] == (log_writer.now + 5 * SECOND - evicted_at) // SECOND
 
 
-def test_cancelling_and_suspended_are_states(scribe: Scribe) -> None:
-    scribe.state.jobs["train-9"].suspended_reason = "KeyError: 3"
-    scribe.state.jobs["train-7"].cancelled = True
-    found = rows(scribe)
+def test_cancelling_and_suspended_are_states(log_writer: LogWriter) -> None:
+    log_writer.state.jobs["train-9"].suspended_reason = "KeyError: 3"
+    log_writer.state.jobs["train-7"].cancelled = True
+    found = rows(log_writer)
     assert (found["train-9"]["state"], found["train-7"]["state"]) == ("suspended", "cancelling")
     assert found["train-9"]["note"] == "decision failed: KeyError: 3"
 
 
-def test_a_pending_job_has_its_reason(scribe: Scribe) -> None:
-    job = scribe.state.jobs["train-9"]
-    history = [record for record in scribe.records if "train-9" in str(record.data)]
-    found = job_details(scribe.state, job, scribe.now, history, [])
+def test_a_pending_job_has_its_reason(log_writer: LogWriter) -> None:
+    job = log_writer.state.jobs["train-9"]
+    history = [record for record in log_writer.records if "train-9" in str(record.data)]
+    found = job_details(log_writer.state, job, log_writer.now, history, [])
     assert found["pending_reason"].startswith("needs ")
     assert found["pending_reason"].endswith(f"(#{history[-1].seq})")
     assert found["pending_reason_at"] == moment(history[-1].time), "the reason carries the time at which it was true"
 
 
-def test_details_of_a_victim(scribe: Scribe) -> None:
-    found = job_details(scribe.state, scribe.state.jobs["train-8"], scribe.now, [], ["an event"])
+def test_details_of_a_victim(log_writer: LogWriter) -> None:
+    found = job_details(log_writer.state, log_writer.state.jobs["train-8"], log_writer.now, [], ["an event"])
     assert found["eviction"] == {
         "decided_seq": 21, "cause": "preemption", "for_job": "serve-2", "grace_s": 150, "started_seq": None, "stuck": False,
     }  # fmt: skip
@@ -90,11 +90,14 @@ def test_details_of_a_victim(scribe: Scribe) -> None:
          "started_at": "2026-11-21T12:02:00Z", "stage": "", "step": None, "checkpoint_step": None, "checkpoint_at": None},
     ]  # fmt: skip
     assert found["events"] == ["an event"]
-    assert job_details(scribe.state, scribe.state.jobs["serve-2"], scribe.now, [], [])["victims"] == ["train-7", "train-8"]
+    assert job_details(log_writer.state, log_writer.state.jobs["serve-2"], log_writer.now, [], [])["victims"] == [
+        "train-7",
+        "train-8",
+    ]
 
 
-def test_node_rows_have_allocations_and_reservations(scribe: Scribe) -> None:
-    one, two = node_rows(scribe.state)
+def test_node_rows_have_allocations_and_reservations(log_writer: LogWriter) -> None:
+    one, two = node_rows(log_writer.state)
     assert (one["node"], one["gpus"], one["gpus_free"], one["gpus_releasing"], one["gpus_reserved"]) == ("gpu-01", 8, 0, 4, 4)
     assert {device["job"] for device in one["devices"]} == {"train-8", None}
     assert {device["reserved_for"] for device in one["devices"]} == {"serve-2"}
@@ -103,48 +106,48 @@ def test_node_rows_have_allocations_and_reservations(scribe: Scribe) -> None:
 
 
 def test_a_node_that_is_not_ready_has_no_free_gpus() -> None:
-    scribe = Scribe()
-    quiet_story(scribe)
-    scribe.cycle(facts.NodeUnreachable(node="gpu-02", last_contact=scribe.now))
-    one, two = node_rows(scribe.state)
+    log_writer = LogWriter()
+    quiet_story(log_writer)
+    log_writer.cycle(facts.NodeUnreachable(node="gpu-02", last_contact=log_writer.now))
+    one, two = node_rows(log_writer.state)
     assert (one["gpus_free"], two["gpus_free"], two["state"]) == (8, 0, "unreachable")
 
 
 def test_node_names_sort_numerically() -> None:
-    scribe = Scribe()
-    scribe.begin()
+    log_writer = LogWriter()
+    log_writer.begin()
     for name in ("gpu-10", "gpu-9", "cpu", "1"):
-        scribe.node(name, gpus=0)
-    assert [row["node"] for row in node_rows(scribe.state)] == ["1", "cpu", "gpu-9", "gpu-10"]
+        log_writer.node(name, gpus=0)
+    assert [row["node"] for row in node_rows(log_writer.state)] == ["1", "cpu", "gpu-9", "gpu-10"]
 
 
-def test_pools(scribe: Scribe) -> None:
-    row = pool_row(scribe.state, scribe.now + 7 * SECOND, orphans=2)
+def test_pools(log_writer: LogWriter) -> None:
+    row = pool_row(log_writer.state, log_writer.now + 7 * SECOND, orphans=2)
     assert (row["pool"], row["head_age_s"], row["orphans"], row["preempting"]) == ("pool-a", 7, 2, True)
     assert (row["nodes"], row["nodes_ready"], row["gpus"], row["gpus_free"]) == (2, 2, 12, 0)
     assert (row["jobs_running"], row["jobs_pending"], row["jobs_evicting"]) == (0, 2, 2)
 
 
-def test_rows_survive_json_and_yaml(scribe: Scribe) -> None:
+def test_rows_survive_json_and_yaml(log_writer: LogWriter) -> None:
     everything = {
-        "jobs": job_rows(scribe.state, scribe.now, ended=True),
-        "nodes": node_rows(scribe.state),
-        "pool": pool_row(scribe.state, scribe.now),
-        "policy": policy_in_force(scribe.state),
-        "job": job_details(scribe.state, scribe.state.jobs["train-8"], scribe.now, [], []),
+        "jobs": job_rows(log_writer.state, log_writer.now, ended=True),
+        "nodes": node_rows(log_writer.state),
+        "pool": pool_row(log_writer.state, log_writer.now),
+        "policy": policy_in_force(log_writer.state),
+        "job": job_details(log_writer.state, log_writer.state.jobs["train-8"], log_writer.now, [], []),
     }
     assert json.loads(as_text(everything, Output.JSON)) == everything
     assert yaml.safe_load(as_text(everything, Output.YAML)) == everything
 
 
 def test_a_finished_preemption_leaves_final_states() -> None:
-    scribe = Scribe()
-    finished_story(scribe)
-    found = rows(scribe, ended=True)
+    log_writer = LogWriter()
+    finished_story(log_writer)
+    found = rows(log_writer, ended=True)
     assert {job: row["state"] for job, row in found.items()} == {
         "train-7": "running", "train-8": "running", "train-9": "pending", "serve-2": "succeeded", "done-1": "succeeded",
     }  # fmt: skip
-    assert all(lines(record, scribe.state) for record in scribe.records)
+    assert all(lines(record, log_writer.state) for record in log_writer.records)
 
 
 def test_a_shared_gpu_has_its_tasks_and_free_share() -> None:

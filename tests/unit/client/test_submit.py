@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on, finished_story, preemption_story
+from tests.unit.client.kit import AnsweringBus, LogWriter, Run, command_on, finished_story, preemption_story
 
 from bailiff.client.errors import ExitCode
 from bailiff_bus import topics
@@ -15,30 +15,30 @@ from bailiff_core.records import facts
 
 
 @pytest.fixture
-def scribe() -> Scribe:
-    made = Scribe()
+def log_writer() -> LogWriter:
+    made = LogWriter()
     preemption_story(made)
     return made
 
 
 @pytest.fixture
-def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    return run_on(scribe, monkeypatch, tmp_path)
+def bailiff(log_writer: LogWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    return run_on(log_writer, monkeypatch, tmp_path)
 
 
 def run_on(
-    scribe: Scribe,
+    log_writer: LogWriter,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
-    then: Callable[[Scribe, str], None] = lambda scribe, job: None,
+    then: Callable[[LogWriter, str], None] = lambda log_writer, job: None,
 ) -> Run:
     monkeypatch.delenv("BAILIFF_PROJECT", raising=False)
-    return command_on(lambda: AnsweringBus(scribe, then), monkeypatch, str(tmp_path / "cache"))
+    return command_on(lambda: AnsweringBus(log_writer, then), monkeypatch, str(tmp_path / "cache"))
 
 
-def test_a_gang_across_nodes_gets_a_checkpoint_directory_warning(bailiff: Run, scribe: Scribe) -> None:
-    scribe.node("n8")
-    scribe.node("n9")
+def test_a_gang_across_nodes_gets_a_checkpoint_directory_warning(bailiff: Run, log_writer: LogWriter) -> None:
+    log_writer.node("n8")
+    log_writer.node("n9")
     found = bailiff("submit", "--tasks", "2", "--gpus", "8", "--name", "wide", "--", "x")
     assert found.exit_code == ExitCode.DONE
     assert "warning: this gang does not fit on one node" in found.stderr
@@ -48,11 +48,11 @@ def test_a_gang_across_nodes_gets_a_checkpoint_directory_warning(bailiff: Run, s
 # --- arrays
 
 
-def test_an_array_submits_numbered_jobs(bailiff: Run, scribe: Scribe) -> None:
+def test_an_array_submits_numbered_jobs(bailiff: Run, log_writer: LogWriter) -> None:
     found = bailiff("submit", "--array", "3", "--name", "sweep", "--gpus", "1", "--env", "LR=1", "--", "python", "try.py")
     assert found.exit_code == ExitCode.DONE
     assert [line.split()[0] for line in found.output.splitlines()] == ["sweep-0", "sweep-1", "sweep-2"]
-    assert all(name in scribe.state.jobs for name in ("sweep-0", "sweep-1", "sweep-2"))
+    assert all(name in log_writer.state.jobs for name in ("sweep-0", "sweep-1", "sweep-2"))
     dry = list(yaml.safe_load_all(bailiff("submit", "--array", "2", "--name", "s", "--dry-run", "--", "x").output))
     assert [each["data"]["spec"]["env"] for each in dry] == [
         {"BAILIFF_ARRAY_INDEX": "0", "BAILIFF_ARRAY_SIZE": "2"}, {"BAILIFF_ARRAY_INDEX": "1", "BAILIFF_ARRAY_SIZE": "2"},
@@ -64,24 +64,24 @@ def test_an_array_with_json_output_is_a_list(bailiff: Run) -> None:
     assert [row["job"] for row in found] == ["s-0"]
 
 
-def test_a_rejected_job_of_an_array_does_not_stop_the_others(bailiff: Run, scribe: Scribe) -> None:
-    scribe.submit("sweep-1", gpus=1)
+def test_a_rejected_job_of_an_array_does_not_stop_the_others(bailiff: Run, log_writer: LogWriter) -> None:
+    log_writer.submit("sweep-1", gpus=1)
     found = bailiff("submit", "--array", "3", "--name", "sweep", "--", "x")
     assert found.exit_code == ExitCode.REJECTED
     assert "sweep-1: rejected at pool-a#" in found.stderr
     assert "2 of 3 jobs were accepted" in found.stderr
-    assert "sweep-2" in scribe.state.jobs
+    assert "sweep-2" in log_writer.state.jobs
 
 
 def test_wait_for_an_array_exits_with_the_worst_outcome(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    scribe = Scribe()
-    finished_story(scribe)
+    log_writer = LogWriter()
+    finished_story(log_writer)
 
-    def then(scribe: Scribe, job: str) -> None:
-        scribe.start(job)
-        scribe.finish(job, 3 if job == "s-1" else 0)
+    def then(log_writer: LogWriter, job: str) -> None:
+        log_writer.start(job)
+        log_writer.finish(job, 3 if job == "s-1" else 0)
 
-    run = run_on(scribe, monkeypatch, tmp_path, then)
+    run = run_on(log_writer, monkeypatch, tmp_path, then)
     found = run("submit", "--array", "3", "--name", "s", "--gpus", "1", "--wait", "--", "x")
     assert found.exit_code == ExitCode.JOB_FAILED
     assert [word in found.output for word in ("s-0 succeeded", "s-1 failed", "s-2 succeeded")] == [True, True, True]
@@ -143,24 +143,24 @@ def test_the_project_may_be_a_setting(bailiff: Run, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.slow
 def test_an_interactive_job_prints_its_node_and_output(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    scribe = Scribe()
-    finished_story(scribe)
+    log_writer = LogWriter()
+    finished_story(log_writer)
 
-    def then(scribe: Scribe, job: str) -> None:
-        scribe.start(job)
+    def then(log_writer: LogWriter, job: str) -> None:
+        log_writer.start(job)
         headers = {"ce_job": job, "ce_attempt": "1", "ce_task": "0", "ce_node": "gpu-02", "ce_offset": "0"}
         wire = tuple((name, value.encode()) for name, value in headers.items())
-        scribe.cluster.store(topics.JOB_LOGS.name, 0, job.encode(), wire, b"serving\n")
-        scribe.finish(job)
+        log_writer.cluster.store(topics.JOB_LOGS.name, 0, job.encode(), wire, b"serving\n")
+        log_writer.finish(job)
 
-    run = run_on(scribe, monkeypatch, tmp_path, then)
+    run = run_on(log_writer, monkeypatch, tmp_path, then)
     found = run("submit", "--interactive", "--port", "8888", "--name", "notebook", "--gpus", "1", "--", "jupyter", "lab")
     assert found.exit_code == ExitCode.DONE, found.stderr
     assert found.stdout == "serving\n"
     assert "running on gpu-02; its port: gpu-02:8888" in found.stderr
     assert "is not reachable from here: ssh" in found.stderr
     assert "ssh -N -L 8888:localhost:8888 gpu-02" in found.stderr
-    job = scribe.state.jobs["notebook"]
+    job = log_writer.state.jobs["notebook"]
     assert job.class_name == "interactive"
 
 
@@ -175,39 +175,39 @@ def test_the_port_is_passed_in_the_environment(bailiff: Run) -> None:
 # --- existing jobs
 
 
-def elastic() -> Scribe:
-    scribe = Scribe()
-    scribe.begin()
-    scribe.node("gpu-01", gpus=4)
-    scribe.submit("elastic", gpus=1, tasks=4, min_tasks=2)
-    scribe.start("elastic")
-    return scribe
+def elastic() -> LogWriter:
+    log_writer = LogWriter()
+    log_writer.begin()
+    log_writer.node("gpu-01", gpus=4)
+    log_writer.submit("elastic", gpus=1, tasks=4, min_tasks=2)
+    log_writer.start("elastic")
+    return log_writer
 
 
 def test_scale(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    scribe = elastic()
-    run = run_on(scribe, monkeypatch, tmp_path)
+    log_writer = elastic()
+    run = run_on(log_writer, monkeypatch, tmp_path)
     found = run("scale", "elastic", "6", "--min", "3")
     assert found.exit_code == ExitCode.DONE, found.output
     assert found.output.startswith("elastic is scaled to 6 tasks, at least 3  (pool-a#")
-    assert (scribe.state.jobs["elastic"].size, scribe.state.jobs["elastic"].minimum) == (6, 3)
+    assert (log_writer.state.jobs["elastic"].size, log_writer.state.jobs["elastic"].minimum) == (6, 3)
     assert run("scale", "nobody", "2").exit_code == ExitCode.NOT_FOUND
 
 
-def test_set_priority_of_a_pending_job(bailiff: Run, scribe: Scribe) -> None:
+def test_set_priority_of_a_pending_job(bailiff: Run, log_writer: LogWriter) -> None:
     found = bailiff("set", "train-9", "--priority", "interactive")
     assert found.exit_code == ExitCode.DONE, found.output
-    assert scribe.state.jobs["train-9"].priority == 75
+    assert log_writer.state.jobs["train-9"].priority == 75
     nothing = bailiff("set", "train-9")
     assert (nothing.exit_code, "nothing to change" in nothing.stderr) == (ExitCode.USAGE, True)
 
 
-def test_delete_is_cancel(bailiff: Run, scribe: Scribe) -> None:
+def test_delete_is_cancel(bailiff: Run, log_writer: LogWriter) -> None:
     found = bailiff("delete", "train-9", "--reason", "old habits")
     assert found.exit_code == ExitCode.DONE
     assert "train-9: cancel accepted" in found.output
-    assert scribe.state.jobs["train-9"].phase == "cancelled"
-    cancelled = [record.data for record in scribe.records if isinstance(record.data, facts.JobCancelled)]
+    assert log_writer.state.jobs["train-9"].phase == "cancelled"
+    cancelled = [record.data for record in log_writer.records if isinstance(record.data, facts.JobCancelled)]
     assert [(fact.job, fact.reason) for fact in cancelled] == [("train-9", "old habits")]
 
 
@@ -215,9 +215,9 @@ def test_delete_is_cancel(bailiff: Run, scribe: Scribe) -> None:
 
 
 def test_the_wide_list_shows_project_tasks_and_reserved_nodes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    scribe = elastic()
+    log_writer = elastic()
     monkeypatch.setenv("COLUMNS", "200")
-    run = run_on(scribe, monkeypatch, tmp_path)
+    run = run_on(log_writer, monkeypatch, tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     lines = [line.split() for line in run("list", "-o", "wide").output.splitlines()]
     assert lines[0][:4] == ["#", "JOB", "PROJECT", "CLASS"]
@@ -233,13 +233,13 @@ def test_reserved_nodes_are_data(bailiff: Run) -> None:
 
 
 def test_the_list_of_a_project_includes_its_subprojects(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    scribe = Scribe()
+    log_writer = LogWriter()
     projects = [{"name": "research"}, {"name": "vision", "parent": "research"}, {"name": "students"}]
-    scribe.begin(Policy.model_validate({**DEFAULT_POLICY.model_dump(mode="json"), "projects": projects}, strict=False))
-    scribe.node("gpu-01")
+    log_writer.begin(Policy.model_validate({**DEFAULT_POLICY.model_dump(mode="json"), "projects": projects}, strict=False))
+    log_writer.node("gpu-01")
     for job, project in (("a", "vision"), ("b", "research"), ("c", "students")):
-        scribe.submit(job, gpus=1, project=project)
-    run = run_on(scribe, monkeypatch, tmp_path)
+        log_writer.submit(job, gpus=1, project=project)
+    run = run_on(log_writer, monkeypatch, tmp_path)
 
     def listed(*options: str) -> list[str]:
         return [row["job"] for row in json.loads(run("list", "-o", "json", *options).output)]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import pytest
-from tests.builders import HOUR, MINUTE, Sketch, asking, group
+from tests.builders import HOUR, MINUTE, Sketch, group, requested_unit
 
 from bailiff_core.model.demand import TopologyRule
 from bailiff_core.model.policy import DEFAULT_POLICY, Action, Policy
@@ -36,7 +36,7 @@ def of(project: str, job: Job) -> Job:
 
 def ask(sketch: Sketch, preemptor: Job, action: Action, steps: int = 20_000) -> Proposal:
     sketch.state.indices.snapshot = None
-    return select_victims(SelectionBatch.on(current_snapshot(sketch.state)), asking(preemptor), action, StepBudget(steps))
+    return select_victims(SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), action, StepBudget(steps))
 
 
 def verdict(sketch: Sketch, preemptor: Job, answer: Proposal) -> Accepted | Stale:

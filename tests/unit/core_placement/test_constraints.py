@@ -1,7 +1,7 @@
 """Constraints of each action on its preemptor, and on a set of victims as a whole."""
 
 import pytest
-from tests.builders import HOUR, Sketch, asking, group
+from tests.builders import HOUR, Sketch, group, requested_unit
 from tests.unit.core_placement.test_revalidate import policy
 
 from bailiff_core.model.policy import Action
@@ -35,12 +35,12 @@ def preemptor(sketch: Sketch) -> Job:
 
 def why(sketch: Sketch, preemptor: Job, action: Action) -> str | None:
     snapshot = current_snapshot(sketch.state)
-    return action_not_permitted(snapshot, shares_now(snapshot), asking(preemptor), action)
+    return action_not_permitted(snapshot, shares_now(snapshot), requested_unit(preemptor), action)
 
 
 def terms(sketch: Sketch, preemptor: Job, action: Action, *earlier: Unit) -> Constraints:
     snapshot = current_snapshot(sketch.state)
-    return Constraints(snapshot, shares_now(snapshot), asking(preemptor), action, earlier)
+    return Constraints(snapshot, shares_now(snapshot), requested_unit(preemptor), action, earlier)
 
 
 def test_without_projects_there_is_nothing_to_reclaim(sketch, preemptor):

@@ -1,7 +1,7 @@
 """Placement of gangs, node by node, and the reasons for those that do not fit."""
 
 import pytest
-from tests.builders import Sketch, asking, group
+from tests.builders import Sketch, group, requested_unit
 
 from bailiff_core.model.placement_ranges import NodeShare, bits
 from bailiff_core.model.policy import DEFAULT_POLICY
@@ -22,7 +22,9 @@ from bailiff_core.placement import (
 def places(sketch: Sketch, *groups, steps: int = 1000, **options):
     """(node, devices) per task, and whether it is later; or the reason."""
     cluster = ClusterResources.of(sketch.state)
-    found = place_unit(cluster, asking(sketch.job(f"new-{len(sketch.state.jobs)}", *groups)), StepBudget(steps), **options)
+    found = place_unit(
+        cluster, requested_unit(sketch.job(f"new-{len(sketch.state.jobs)}", *groups)), StepBudget(steps), **options
+    )
     if isinstance(found, NoFit):
         return f"{found.kind}: {found.why}"
     return [(sketch.state.nodes[task.node].name, bits(task.devices)) for task in found.tasks], found.future
@@ -155,7 +157,7 @@ def test_restoring_the_resources_undoes_each_step() -> None:
     cluster.evict(whole_job(job))
     assert cluster.original_place_is_free(whole_job(job))
     evicted = cluster.mark()
-    assert isinstance(place_unit(cluster, asking(sketch.job("y", group(gpus=3))), StepBudget(10)), GangPlacement)
+    assert isinstance(place_unit(cluster, requested_unit(sketch.job("y", group(gpus=3))), StepBudget(10)), GangPlacement)
     assert not cluster.original_place_is_free(whole_job(job))
     assert cluster.nodes[0].now().devices == 0
     cluster.rollback(evicted)
@@ -215,7 +217,7 @@ def test_spread_picks_the_node_with_most_free_gpus_for_each_task() -> None:
     spread = {"pack": "spread"}
     job = sketch.job("x", group(4, gpus=2))
     job.demand = job.demand.model_copy(update=spread)
-    found = place_unit(ClusterResources.of(sketch.state), asking(job), StepBudget(10))
+    found = place_unit(ClusterResources.of(sketch.state), requested_unit(job), StepBudget(10))
     assert isinstance(found, GangPlacement)
     assert [sketch.state.nodes[task.node].name for task in found.tasks] == ["c", "b", "c", "b"]
     sketch.state.policy = DEFAULT_POLICY.model_copy(update={"packing": "spread"})
@@ -245,7 +247,7 @@ def test_cluster_resources_follow_the_pool_node_by_node() -> None:
     for name in ("a", "b"):
         sketch.node(name, gpus=4)
     cluster = ClusterResources.of(sketch.state)
-    assert isinstance(place_unit(cluster, asking(sketch.job("trial", group(gpus=4))), StepBudget(10)), GangPlacement)
+    assert isinstance(place_unit(cluster, requested_unit(sketch.job("trial", group(gpus=4))), StepBudget(10)), GangPlacement)
     job = sketch.running("x", "a", range(3))
     cluster.refresh(sketch.state, [0])
     assert (cluster.nodes[0].future.devices, cluster.nodes[1].future.devices) == (0b1000, 0b1111), "the trial is taken back"
@@ -254,10 +256,10 @@ def test_cluster_resources_follow_the_pool_node_by_node() -> None:
     joined = sketch.node("c", gpus=2, labels={"zone": "z"})
     cluster.refresh(sketch.state, [1, joined.number])
     assert list(cluster.nodes) == [0, 2]
-    found = place_unit(cluster, asking(sketch.job("y", group(gpus=1, node_labels={"zone": "z"}))), StepBudget(10))
+    found = place_unit(cluster, requested_unit(sketch.job("y", group(gpus=1, node_labels={"zone": "z"}))), StepBudget(10))
     assert isinstance(found, GangPlacement)
     assert found.tasks[0].node == 2
     cluster.refresh(sketch.state, [])
     sketch.state.nodes[0].quarantined = 0b1000
     cluster.refresh(sketch.state, [0])
-    assert isinstance(place_unit(cluster, asking(sketch.job("z", group(3, gpus=1))), StepBudget(10)), NoFit)
+    assert isinstance(place_unit(cluster, requested_unit(sketch.job("z", group(3, gpus=1))), StepBudget(10)), NoFit)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.builders import Sketch, asking, group
+from tests.builders import Sketch, group, requested_unit
 
 from bailiff_core.model.placement_ranges import NodeShare
 from bailiff_core.model.policy import DEFAULT_POLICY, Action, Policy
@@ -22,7 +22,9 @@ def policy(*projects: dict[str, object], **rest: object) -> Policy:
 
 def ask(sketch: Sketch, preemptor: Job, action: Action = "preempt") -> Proposal:
     sketch.state.indices.snapshot = None
-    answer = select_victims(SelectionBatch.on(current_snapshot(sketch.state)), asking(preemptor), action, StepBudget(20_000))
+    answer = select_victims(
+        SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), action, StepBudget(20_000)
+    )
     assert answer.victims, answer.would_need
     assert isinstance(verdict(sketch, preemptor, answer), Accepted), "as nothing has changed, it holds"
     return answer

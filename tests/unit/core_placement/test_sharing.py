@@ -1,7 +1,7 @@
 """Parts of GPUs: thousandths and MiB, exactly, and on which device."""
 
 import pytest
-from tests.builders import GIB, Sketch, asking, group
+from tests.builders import GIB, Sketch, group, requested_unit
 
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.placement_ranges import NodeShare, bits
@@ -25,7 +25,7 @@ HALF = 80 * GIB * 500
 def places(sketch: Sketch, *groups, steps: int = 1000, **options):
     """(node, devices) per task, and whether it is later; or the reason."""
     job = sketch.job(f"new-{len(sketch.state.jobs)}", *groups)
-    found = place_unit(ClusterResources.of(sketch.state), asking(job), StepBudget(steps), **options)
+    found = place_unit(ClusterResources.of(sketch.state), requested_unit(job), StepBudget(steps), **options)
     if isinstance(found, NoFit):
         return f"{found.kind}: {found.why}"
     return [(sketch.state.nodes[task.node].name, bits(task.devices)) for task in found.tasks], found.future
@@ -205,7 +205,7 @@ def test_an_evicted_part_is_restored_to_its_device_only_while_it_fits() -> None:
     cluster.restore(whole_job(job))
     assert cluster.nodes[0].future.shares == {0: 80 * GIB * 400}
     cluster.evict(whole_job(job))
-    assert isinstance(place_unit(cluster, asking(sketch.job("y", part(500))), StepBudget(10)), GangPlacement)
+    assert isinstance(place_unit(cluster, requested_unit(sketch.job("y", part(500))), StepBudget(10)), GangPlacement)
     assert not cluster.original_place_is_free(whole_job(job))
     cluster.rollback(start)
     assert cluster.nodes[0].future.shares == {0: 80 * GIB * 400}

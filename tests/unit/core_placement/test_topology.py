@@ -1,7 +1,7 @@
 """Gangs placed in one topology domain: required, preferred, and by sub-group (semantics §1 "Topology")."""
 
 import pytest
-from tests.builders import Sketch, asking, group
+from tests.builders import Sketch, group, requested_unit
 
 from bailiff_core.model.demand import JobDemand, SubGroup, TopologyRule
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy, Topology
@@ -40,7 +40,7 @@ def job(sketch: Sketch, *groups, topology=None, sub_groups=(), **rest) -> Job:
 
 def nodes(sketch: Sketch, made: Job, steps: int = 1000, **options):
     """Node by task, and whether it is later; or the reason."""
-    found = place_unit(ClusterResources.of(sketch.state), asking(made), StepBudget(steps), **options)
+    found = place_unit(ClusterResources.of(sketch.state), requested_unit(made), StepBudget(steps), **options)
     if isinstance(found, NoFit):
         return f"{found.kind}: {found.why}"
     return [sketch.state.nodes[task.node].name for task in found.tasks], found.future

@@ -1,7 +1,7 @@
 """Stories of victim selection: victims, reprieved jobs, and reasons."""
 
 import pytest
-from tests.builders import HOUR, MINUTE, Sketch, asking, group
+from tests.builders import HOUR, MINUTE, Sketch, group, requested_unit
 
 from bailiff_core.model.policy import Action
 from bailiff_core.model.proposal import Proposal
@@ -27,7 +27,7 @@ def ask(sketch: Sketch, preemptor: Job, steps: int = 20_000, action: Action = "p
     sketch.state.indices.snapshot = None
     snapshot = current_snapshot(sketch.state)
     before = [(node.unallocated, node.future) for node in snapshot.cluster.nodes.values()]
-    answer = select_victims(SelectionBatch.on(snapshot), asking(preemptor), action, StepBudget(steps), request=7)
+    answer = select_victims(SelectionBatch.on(snapshot), requested_unit(preemptor), action, StepBudget(steps), request=7)
     assert [(node.unallocated, node.future) for node in snapshot.cluster.nodes.values()] == before
     assert (answer.request, answer.job) == (7, preemptor.id)
     return answer
@@ -223,7 +223,7 @@ def verdict(sketch: Sketch, preemptor: Job, answer: Proposal) -> Accepted | Stal
 def test_a_proposal_is_valid_on_an_unchanged_pool(answered) -> None:
     sketch, preemptor, answer = answered
     found = verdict(sketch, preemptor, answer)
-    assert found == Accepted(asking(preemptor), answer.victims, (), answer.placement)
+    assert found == Accepted(requested_unit(preemptor), answer.victims, (), answer.placement)
 
 
 def test_a_victim_that_ended_by_itself_is_dropped(answered) -> None:

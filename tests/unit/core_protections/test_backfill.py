@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.builders import HOUR, MINUTE, Sketch, asking, group
+from tests.builders import HOUR, MINUTE, Sketch, group, requested_unit
 
 from bailiff_core.fold.pending_queue import dequeue
 from bailiff_core.model.gpu_shares import task_resources
@@ -27,14 +27,14 @@ def limited(job: Job, limit: int) -> Job:
 
 def backfill(sketch: Sketch, head: Job) -> Backfill:
     sketch.state.indices.snapshot = sketch.state.indices.timers = None
-    return Backfill(current_snapshot(sketch.state), asking(head), StepBudget(STEPS))
+    return Backfill(current_snapshot(sketch.state), requested_unit(head), StepBudget(STEPS))
 
 
 def may_start(sketch: Sketch, head: Job, job: Job) -> bool:
     """Whether the job can be placed now, behind the head; the trial is undone."""
     found = backfill(sketch, head)
     before = {number: (node.unallocated, node.future) for number, node in found._snapshot.cluster.nodes.items()}
-    place = found.place(asking(job), StepBudget(STEPS))
+    place = found.place(requested_unit(job), StepBudget(STEPS))
     found._snapshot.cluster.rollback(0)
     assert {number: (node.unallocated, node.future) for number, node in found._snapshot.cluster.nodes.items()} == before
     return isinstance(place, GangPlacement) and not place.future
@@ -149,7 +149,7 @@ def test_a_head_that_does_not_fit_the_empty_pool_delays_no_job(sketch):
 
 def test_a_search_out_of_steps_delays_no_job(sketch):
     head = sketch.job("head", group(gpus=8))
-    found = Backfill(current_snapshot(sketch.state), asking(head), StepBudget(0))
+    found = Backfill(current_snapshot(sketch.state), requested_unit(head), StepBudget(0))
     assert found.reserved == {}
 
 
@@ -198,15 +198,15 @@ def run(nodes: int, gang: int, stream: list[tuple[int, int, bool]], *, reserve: 
         if says:
             limited(small, lasts * MINUTE)
         if head is not None:
-            place = place_unit(current_snapshot(sketch.state).cluster, asking(head), StepBudget(STEPS))
+            place = place_unit(current_snapshot(sketch.state).cluster, requested_unit(head), StepBudget(STEPS))
             if isinstance(place, GangPlacement):
                 return minute - 10
         snapshot = current_snapshot(sketch.state)
         snapshot.cluster.rollback(0)
         if head is not None and reserve:
-            place = Backfill(snapshot, asking(head), StepBudget(STEPS)).place(asking(small), StepBudget(STEPS))
+            place = Backfill(snapshot, requested_unit(head), StepBudget(STEPS)).place(requested_unit(small), StepBudget(STEPS))
         else:
-            place = place_unit(snapshot.cluster, asking(small), StepBudget(STEPS))
+            place = place_unit(snapshot.cluster, requested_unit(small), StepBudget(STEPS))
         if isinstance(place, GangPlacement):
             cluster.place(small, place, lasts * MINUTE)
         else:
@@ -271,7 +271,7 @@ def test_the_expected_start_of_the_head_never_moves_later(running, head, arrivin
         small = sketch.job(f"s{number}", group(gpus=gpus))
         if limit:
             limited(small, limit * MINUTE)
-        place = backfill(sketch, waiting).place(asking(small), StepBudget(STEPS))
+        place = backfill(sketch, waiting).place(requested_unit(small), StepBudget(STEPS))
         if isinstance(place, GangPlacement):
             cluster.place(small, place, 0)
         if kept:

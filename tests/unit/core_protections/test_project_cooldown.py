@@ -1,7 +1,7 @@
 """A project does not borrow during its cooldown after a reclaim."""
 
 import pytest
-from tests.builders import asking
+from tests.builders import requested_unit
 from tests.unit.core_protections.kit import MINUTE, Bench
 
 from bailiff_core.fold.displacements import note_reclaimed
@@ -22,7 +22,7 @@ def bench(cooldown="5m") -> Bench:
 
 def barred(bench: Bench, job) -> str | None:
     bench.state.indices.snapshot = None
-    return project_cooldown.cooldown_violation(current_snapshot(bench.state), asking(job))
+    return project_cooldown.cooldown_violation(current_snapshot(bench.state), requested_unit(job))
 
 
 def test_a_reclaimed_project_does_not_exceed_its_quota_during_its_cooldown():

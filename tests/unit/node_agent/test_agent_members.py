@@ -157,7 +157,7 @@ async def test_a_start_interrupted_by_an_agent_crash_is_not_answered_with_the_pr
     await node.fence()
     await node.agent.obey(start(node, "wide", 25, TaskAssignment(task=0)))
     assert [(report.ordered_by, report.reason) for report in messages(node, TaskStartRefusedReport)] == [
-        (25, "it was started here before, and is not here any more")
+        (25, "the task was started on this node before, and is gone")
     ]
     assert not [report for report in messages(node, TaskExitedReport) if report.ordered_by != 10]
 
@@ -206,5 +206,5 @@ async def test_a_task_is_not_taken_over_by_a_later_start_of_its_name(node: Node)
     again = start(node, "low", 8, TaskAssignment(task=0, devices=(GPU,)))
     await node.agent.obey(again.model_copy(update={"sender_epoch": 2, "ordered_by": RecordRef(epoch=2, seq=8)}))
     (refusal,) = messages(node, TaskStartRefusedReport)
-    assert refusal.reason == "attempt 1 of it is still here, from a command that the log no longer has"
+    assert refusal.reason == "attempt 1 of this task still runs here; its start is not in the log any more"
     assert len(messages(node, TaskStartedReport)) == 1

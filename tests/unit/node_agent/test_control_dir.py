@@ -184,7 +184,10 @@ os._exit(3)"""
         (b'{"type": "progress", "step": true}\n', "step of progress"),
         (b'{"type": "progress", "step": 1e3}\n', "step of progress"),
         (b'{"type": "progress", "step": 99999999999999999999}\n', "step of progress"),
-        (b'{"type": "progress", "step": 1, "total": "2"}\n', "total of progress: must be such a number or null"),
+        (
+            b'{"type": "progress", "step": 1, "total": "2"}\n',
+            f"total of progress: must be a whole number from 0 to {2**53 - 1}, or null",
+        ),
         (json.dumps({**COMMITTED, "sha256": "A" * 64}).encode() + b"\n", "sha256 of checkpoint_committed: must be 64 hex digits"),
         (json.dumps({**COMMITTED, "agreed": 1}).encode() + b"\n", "agreed of checkpoint_committed: must be true or false"),
         (b'{"type": "acknowledged", "step": 4}\n', "there is no eviction notice"),

@@ -1,7 +1,7 @@
 """The bus on Kafka, over aiokafka 0.14.
 
 Every call to a broker is limited by `request_timeout` and fails as `BusUnavailable`, whose text names the servers;
-aiokafka itself would retry without end. aiokafka's logs go to our log as one-line warnings.
+aiokafka itself would retry without end. aiokafka's logs go to the service's log as one-line warnings.
 """
 
 from .admin import configured_replication, connected_admin, raise_for_error

@@ -13,7 +13,7 @@ MAX_REMEMBERED_TEXTS = 100
 
 
 class RateLimitedHandler(logging.Handler):
-    """Forwards aiokafka's log records to our log, without tracebacks.
+    """Forwards aiokafka's log records to the service's log, without tracebacks.
 
     In an outage aiokafka repeats a message a hundred times a second: equal texts are logged once in `REPEAT_AFTER_S`,
     with the number of suppressed ones.
@@ -40,7 +40,7 @@ class RateLimitedHandler(logging.Handler):
 
 
 def redirect_client_logs() -> None:
-    """Forward aiokafka's warnings to our log."""
+    """Forward aiokafka's warnings to the service's log."""
     client_logger = logging.getLogger("aiokafka")
     if client_logger.propagate:
         client_logger.propagate = False

@@ -53,7 +53,7 @@ class KafkaProducer:
             raise BusUnavailable(f"this producer has stopped: {self._failure}")
         try:
             known = self._known(topic, partition)
-            async with broker_call(self._settings, f"take a message for {topic}", with_timeout=not known):
+            async with broker_call(self._settings, f"accept a message for {topic}", with_timeout=not known):
                 known = known or await self._look_up(topic, partition)
                 at = _partition_of(key, known) if partition is None else partition
                 stored = await self._producer.send(topic, value, key=key, headers=list(headers), partition=at)
@@ -71,7 +71,7 @@ class KafkaProducer:
         sent: list[Batch] = []
         try:
             known = self._known(topic, partition)
-            async with broker_call(self._settings, f"take messages for {topic}", with_timeout=not known):
+            async with broker_call(self._settings, f"accept messages for {topic}", with_timeout=not known):
                 known = known or await self._look_up(topic, partition)
                 groups: dict[int, list[OutgoingMessage]] = {}
                 for message in messages:

@@ -28,7 +28,7 @@ AUDIT_HEADERS = {
     "ce_cycle": "The decision cycle that the record belongs to.",
     "ce_cycleend": "`true` for the last record of a cycle.",
     "ce_prev": "SHA-256 of the previous record, in hex.",
-    "ce_essential": "`true`: a reader that does not know the type must stop.",
+    "ce_essential": "`true`: a reader that does not support the type must stop.",
     "ce_engine": "`release/digest/logic` of the engine.",
     "ce_policy": "The seq of the record that put the policy in force.",
     "ce_cause": "The cause: a seq, or `topic/partition/offset` of an input.",

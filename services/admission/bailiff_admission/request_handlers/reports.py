@@ -233,7 +233,7 @@ def _exit(at: dict[str, Any], code: int, fields: TaskExitedReport | TrackedTask)
 
 
 def orphans_of(state: PoolState, report: NodeInventory) -> list[TrackedTask]:
-    """Tasks that the agent tracks and the log does not: ended attempts, or lost records."""
+    """Tasks that the agent tracks and that are not in the log: ended attempts, or lost records."""
     found = []
     for entry in report.tasks:
         job = state.jobs.get(entry.job)

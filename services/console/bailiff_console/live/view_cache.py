@@ -13,7 +13,7 @@ from bailiff_core.records import Record, decisions, facts
 
 @dataclass(slots=True)
 class PendingReason:
-    """Why a job is pending, and the record that says so, with its time, µs. rule: the protection that excludes most candidates."""
+    """Why a job is pending: the record that says so, and its time, µs. rule: the protection that excludes most candidates."""
 
     text: str
     seq: int
@@ -95,7 +95,9 @@ class ViewCache:
         if isinstance(data, decisions.PreemptionRefused):
             excluded = data.explanation.excluded
             rule = max(excluded, key=lambda each: each.jobs).rule if excluded else None
-            self.pending[data.preemptor.job] = PendingReason(lines(record, state)[0].statement.detail, record.seq, record.time, rule)
+            self.pending[data.preemptor.job] = PendingReason(
+                lines(record, state)[0].statement.detail, record.seq, record.time, rule
+            )
         elif isinstance(data, decisions.JobPending | decisions.PreemptionRequested):
             self.pending[data.job] = PendingReason(data.reason, record.seq, record.time)
         elif isinstance(data, decisions.ReservationDropped):

@@ -1,4 +1,4 @@
-"""The inventory port: what is known of a node's devices, whatever knows it."""
+"""The inventory port: a node's devices, their usage and health, for every kind of driver."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -54,7 +54,7 @@ class DeviceInventory(Protocol):
     """A node's devices.
 
     blocking: calls may block for a while, so they belong into a thread. users: receives which process uses which device;
-    None where the driver knows it by itself.
+    None where the driver counts usage by process itself.
     """
 
     blocking: bool

@@ -1,4 +1,4 @@
-"""Which tasks have a part of a device, and how much of it: on disk, so that the next agent knows it."""
+"""Ledger of GPU shares: which tasks have a part of a device, and how much. On disk, so it survives a restart of the agent."""
 
 import json
 from collections.abc import Iterable, Sequence

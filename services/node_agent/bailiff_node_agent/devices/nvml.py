@@ -150,7 +150,7 @@ class NvmlInventory:
             model=_text(self._nvml.nvmlDeviceGetName(handle)),
             memory=self._memory(handle).total,
             parent=None,
-            healthy=self._memory_is_sound(handle),
+            healthy=self._memory_is_healthy(handle),
             labels={"driver": self._driver, "pci": _text(self._nvml.nvmlDeviceGetPciInfo(handle).busId)},
         )
 
@@ -161,7 +161,7 @@ class NvmlInventory:
         except self._nvml.NVMLError:
             return self._nvml.nvmlDeviceGetMemoryInfo(handle)
 
-    def _memory_is_sound(self, handle: Any) -> bool:
+    def _memory_is_healthy(self, handle: Any) -> bool:
         try:
             _, _, pending, failed = self._nvml.nvmlDeviceGetRemappedRows(handle)
         except (self._nvml.NVMLError_NotSupported, self._nvml.NVMLError_FunctionNotFound):

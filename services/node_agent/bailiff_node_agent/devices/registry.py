@@ -11,7 +11,7 @@ from .simulated import SimulatedInventory
 
 @dataclass(frozen=True)
 class InventoryContext:
-    """spec: the setting `gpus`. identify: what a pid's process is now, None once it is gone. faults: for simulated devices."""
+    """spec: the setting `gpus`. identify: identity of a pid's process, None once it has exited. faults: for simulated devices."""
 
     spec: str
     node: str

@@ -53,9 +53,9 @@ FAULTS = ("leak_bytes", "hang", "dead", "xid", "use_bytes", "busy_percent")
 
 
 class SimulatedInventory:
-    """identify: what a pid's process is now, None once it is gone, so that a reused pid uses no device.
+    """identify: identity of a pid's process, None once it has exited, so that a reused pid uses no device.
 
-    Faults of a device: `leak_bytes` are in use without a process; with `hang` no process ever leaves it; with `dead` it
+    Faults of a device: `leak_bytes` are in use without a process; with `hang` every process stays attached to it; with `dead` it
     cannot be read; `xid` is reported once; `use_bytes` is the memory that each process uses, instead of all. `busy_percent` is
     its
     utilization, which is unknown otherwise.

@@ -1,7 +1,7 @@
 """The agent's durable state in one folder: fences, unsent reports, running evictions, the machine's identity.
 
 All of it is written through `Storage`, which is a folder or, in a simulation, memory. When a call returns, its effect
-survives a power loss; a damaged file is an error and never taken for an empty one. No processes, devices, Kafka or message
+survives a power loss; a damaged file is an error and never read as empty. No processes, devices, Kafka or message
 types here: reports are bytes, jobs and devices are names. Calls block for a disk flush (a few milliseconds).
 """
 

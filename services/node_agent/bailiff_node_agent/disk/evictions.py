@@ -20,7 +20,7 @@ class RunningEviction:
     stage: str
     boot_id: str
     detail: Mapping[str, Any] = field(default_factory=dict)
-    """What the agent needs to carry on after a restart (reason, preemptor, …); JSON only."""
+    """What the agent needs to continue after a restart (reason, preemptor, …); JSON only."""
 
     @property
     def term_boottime_us(self) -> int:

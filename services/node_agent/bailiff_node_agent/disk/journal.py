@@ -21,7 +21,7 @@ class Journal:
         self._storage = storage
         self._name = name
         content = storage.read(name) or b""
-        # A last line without its end was being written when the machine went down; the write never returned.
+        # An incomplete last line was being written when the machine crashed; the write never returned.
         *lines, torn = content.split(b"\n")
         self.entries: Sequence[Entry] = [self._parsed(line, number) for number, line in enumerate(lines, start=1)]
         self._length = len(lines)
@@ -38,7 +38,7 @@ class Journal:
         try:
             self._storage.append(self._name, _line(entry))
         except OSError:
-            # How much of it was written is unknown, and the next line would be appended to it.
+            # Part of the line may be on disk; another line must not be appended to it.
             self._broken = True
             raise
         self._length += 1

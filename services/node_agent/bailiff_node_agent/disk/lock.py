@@ -12,7 +12,7 @@ class FolderInUse(Exception):
 
 
 class AgentLock:
-    """Held until `release`, the end of the `with` block, or the end of the process, however that comes."""
+    """Held until `release`, the end of the `with` block, or the end of the process, also by a crash."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class DamagedFile(Exception):
-    """A state file is not what was written. Taking it for an empty one could carry out a command twice."""
+    """A state file is corrupt. Reading it as empty could carry out a command twice."""
 
     def __init__(self, name: str, what: str) -> None:
         super().__init__(
@@ -77,7 +77,7 @@ class FolderStorage:
 
 
 class MemoryStorage:
-    """A machine's disk in a simulation: keep the object, and a restarted agent finds its state."""
+    """A machine's disk in a simulation: pass the same object to a restarted agent, and it finds its state."""
 
     def __init__(self) -> None:
         self._files: dict[str, bytearray] = {}

@@ -53,7 +53,7 @@ class Cgroups:
             _write(folder / "cpu.max", f"{max(1000, cpu_milli * PERIOD_US // 1000)} {PERIOD_US}")
         if memory_bytes:
             _write(folder / "memory.max", str(memory_bytes))
-            _write(folder / "memory.oom.group", "1")  # a task that lost one process to the OOM killer cannot go on
+            _write(folder / "memory.oom.group", "1")  # a task cannot continue without a process that the OOM killer killed
         return folder
 
     def pids(self, key: TaskKey) -> tuple[int, ...]:

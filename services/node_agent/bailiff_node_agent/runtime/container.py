@@ -4,8 +4,8 @@ Like `supervisor` for processes, it holds the task's lock, serves the socket, en
 only when nothing of the container is left. It also pulls the image, and copies the container's output to the task's log at the
 pace at which the disk accepts it.
 
-Every call to the engine runs in a thread, so that an unavailable engine delays no deadline. What the engine does not stop,
-this process kills by itself where it may.
+Every call to the engine runs in a thread, so that an unavailable engine delays no deadline. This
+process kills what the engine does not stop, where it has permission.
 """
 
 import calendar
@@ -38,7 +38,7 @@ Reply = TypeVar("Reply")
 
 
 class _CannotStart(Exception):
-    """The message says why."""
+    """The container cannot be started; the message has the reason."""
 
 
 class _Stopped(Exception):
@@ -46,10 +46,10 @@ class _Stopped(Exception):
 
 
 class Output:
-    """Copies the container's output to the task's log, each chunk once, also after the connection to the engine broke.
+    """Copies the container's output to the task's log, each chunk once, also when the connection to the engine is interrupted.
 
     The engine repeats all output since a given second; chunks that are in the log already are counted and skipped. Standard
-    output and errors are timed separately, so a chunk may follow a later one: the engine is asked for one second more.
+    output and errors are timed separately, so a chunk may follow a later one: one more second of output is requested.
     """
 
     def __init__(self, path: str) -> None:
@@ -90,10 +90,10 @@ class Container:
     started: it runs. is_slow: its start takes long, as with an image that is pulled. finished: it is gone.
     """
 
-    def __init__(self, task_dir: str, orders: dict[str, Any], wake: Callable[[], None]) -> None:
+    def __init__(self, task_dir: str, launch_input: dict[str, Any], wake: Callable[[], None]) -> None:
         self._task_dir, self._wake = task_dir, wake
-        self._url, self._name, self._config = orders["engine"], orders["name"], orders["config"]
-        self._log = orders["log"]
+        self._url, self._name, self._config = launch_input["engine"], launch_input["name"], launch_input["config"]
+        self._log = launch_input["log"]
         self.id: str | None = None
         self.pid: int | None = None
         self.code = -int(signal.SIGKILL)
@@ -103,7 +103,7 @@ class Container:
         self._killing: threading.Thread | None = None
 
     def run(self) -> None:
-        """The container's whole life; sets `finished`, whatever happens."""
+        """Run the container from start to removal; sets `finished` even if this fails."""
         engine = Engine(self._url)
         try:
             self._start(engine)
@@ -116,7 +116,7 @@ class Container:
         except Exception as problem:  # noqa: BLE001 - whatever it is, the container must not be left running
             self.error = f"its supervisor failed: {type(problem).__name__}: {problem}"[:900]
         with contextlib.suppress(EngineError, EngineUnavailable):
-            # A container that was created without our knowing was never started; the agent removes it with the task.
+            # A container whose creation was not confirmed was never started; the agent removes it with the task.
             self._retry(lambda: engine.remove(self._name), for_s=REMOVE_TIMEOUT_S if self.id else 0)
         self.kill_remaining()
         self.finished.set()
@@ -138,7 +138,7 @@ class Container:
             self._killing.start()
         return True
 
-    # --- its life, in a thread
+    # --- start and run, in a thread
 
     def _start(self, engine: Engine) -> None:
         image = self._config["Image"]
@@ -202,7 +202,7 @@ class Container:
                     return
                 output.write(engine.output(self._name, output.since))
                 unavailable_since = None
-            except (EngineUnavailable, EngineError):  # an engine that shuts down refuses what it has begun
+            except (EngineUnavailable, EngineError):  # an engine that shuts down aborts running calls
                 engine.close()
                 unavailable_since = unavailable_since or time.monotonic()
                 if not self.pids() and time.monotonic() - unavailable_since > LOST_AFTER_S:
@@ -224,7 +224,7 @@ class Container:
                     raise _Stopped from None
                 time.sleep(RETRY_S)
 
-    # --- its end, in threads of their own
+    # --- stop, each call in its own thread
 
     def _send_term(self) -> None:
         engine = Engine(self._url)
@@ -265,12 +265,14 @@ class Container:
                     send(process, signal.SIGKILL)
 
 
-def supervise(task_dir: str, orders: dict[str, Any], lease: Lease, ready: int) -> None:
+def supervise(task_dir: str, launch_input: dict[str, Any], lease: Lease, ready: int) -> None:
     """Run the container from its start to its exit."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    watchdog = Watchdog(ControlDir(task_dir, orders["control_dir"], orders["user"]), lease, orders["is_only_task"])
-    container = Container(task_dir, orders, lambda: os.kill(os.getpid(), signal.SIGCHLD))
+    watchdog = Watchdog(
+        ControlDir(task_dir, launch_input["control_dir"], launch_input["user"]), lease, launch_input["is_only_task"]
+    )
+    container = Container(task_dir, launch_input, lambda: os.kill(os.getpid(), signal.SIGCHLD))
     started = boottime_us()
     if lease.has_expired():
         lease.killed_at_start, container.error = True, LEASE_EXPIRED
@@ -318,5 +320,5 @@ def _second(timestamp: bytes) -> int:
 
 def main() -> None:
     task_dir, lock, lease = sys.argv[1], int(sys.argv[2]), Lease(sys.argv[3], sys.argv[1])
-    orders = json.load(sys.stdin)
-    supervise(task_dir, orders, lease, daemonize(lock))
+    launch_input = json.load(sys.stdin)
+    supervise(task_dir, launch_input, lease, daemonize(lock))

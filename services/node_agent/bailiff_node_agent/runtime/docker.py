@@ -42,7 +42,7 @@ _SUPERVISOR = f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from bailiff_nod
 class DockerRuntime(SupervisedRuntime):
     """labels: put on each container besides those of its task. network: as in `docker run --network`.
 
-    devices: records which process uses which device, for simulated ones, which the engine does not know.
+    devices: records which process uses which device, for simulated ones, which the engine does not have.
     """
 
     capabilities = Capabilities(images=True)
@@ -107,7 +107,7 @@ class DockerRuntime(SupervisedRuntime):
     def _has_own_control_dir(self, launch: Launch) -> bool:  # noqa: ARG002 - every container is given one
         return True
 
-    def _orders(self, launch: Launch, control: Path, log: Path) -> dict[str, Any]:
+    def _launch_input(self, launch: Launch, control: Path, log: Path) -> dict[str, Any]:
         return {
             "engine": self._url,
             "name": _name(launch.key),
@@ -119,7 +119,7 @@ class DockerRuntime(SupervisedRuntime):
         }
 
     def config(self, launch: Launch, control: Path) -> dict[str, Any]:
-        """The container, as the engine's API wants it."""
+        """The container, in the format of the engine's API."""
         key, real = launch.key, self._devices is None
         labels = {**self._labels, "job": key.job, "attempt": str(key.attempt), "task": key.task}
         labels |= {"folder": str(self._tasks), "task_dir": str(self.task_dir(key))}
@@ -245,7 +245,7 @@ def _ping_problem(url: str) -> str | None:
 
 
 def _name(key: TaskKey) -> str:
-    """For people; the labels identify the task."""
+    """A readable name; the labels identify the task."""
     return re.sub(r"[^a-zA-Z0-9_.-]", "-", f"bailiff-{key.job[:100]}-{key.attempt}-{key.task[:20]}-{secrets.token_hex(4)}")
 
 

@@ -20,7 +20,7 @@ class EngineUnavailable(Exception):
 
 
 class EngineError(Exception):
-    """The engine refused the call, in its own words. status: the HTTP status."""
+    """The engine refused the call; the text is the engine's. status: the HTTP status."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)

@@ -32,7 +32,7 @@ class RuntimeSettings(Protocol):
 class NodeParts:
     """What a runtime may use of its node.
 
-    folder: the node's state folder. devices: receives which process uses which device; None where a driver knows it.
+    folder: the node's state folder. devices: receives which process uses which device; None where a driver reports it.
     machine: the node's simulated tasks. labels: identify the node in another system, such as on containers.
     """
 

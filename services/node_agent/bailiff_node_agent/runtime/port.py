@@ -1,7 +1,7 @@
 """The runtime port: what every runtime offers the agent. tests/contract/test_runtime_contract.py tests each of them.
 
-Tasks are named by their `TaskKey` alone. How a runtime identifies what it started (a pid, a container, a pod) is its own
-matter; the agent passes `Running.instance` on and never interprets it. All times are µs on the agent's boot-time clock. A
+Tasks are named by their `TaskKey` alone. How a runtime identifies what it started (a pid, a container, a pod) is
+internal; the agent passes `Running.instance` on and never interprets it. All times are µs on the agent's boot-time clock. A
 runtime whose times come from another clock converts them by their age when it reads them.
 """
 
@@ -46,7 +46,7 @@ class Capabilities:
     images: runs the job's container image. host_resources: tasks use this machine's users, disk and memory, so they get
     a scratch folder and a user, and their host usage is measured. shares_gpus: a task may get a part of a GPU; `pids` must then
     name its processes, so that their memory can be counted. notices: delivers eviction notices, steps and messages between
-    node and job; without it a task gets TERM at once. outlives_agent: tasks go on without the agent, so the runtime must
+    node and job; without it a task gets TERM at once. outlives_agent: tasks continue without the agent, so the runtime must
     enforce the node's lease by itself.
     """
 
@@ -159,7 +159,7 @@ class Steps:
 
 
 class DeviceUsers(Protocol):
-    """Records which process uses which device, for simulated devices. A driver knows it by itself."""
+    """Records which process uses which device, for simulated devices. A real driver reports it itself."""
 
     def attach(self, device_id: str, pid: int) -> None:
         """The process uses the device from now on."""
@@ -218,7 +218,7 @@ class Runtime(Protocol):
         ...
 
     async def wait_message(self) -> TaskKey:
-        """Wait for a task that sent a message or confirmed a step. May return a task without news."""
+        """Wait for a task that sent a message or confirmed a step. May return a task without a new message."""
         ...
 
     async def terminate(self, key: TaskKey, grace_s: float = 30.0) -> None:
@@ -249,7 +249,7 @@ class Runtime(Protocol):
         ...
 
     def memory(self, key: TaskKey) -> int:
-        """Host memory in use by the task, bytes, as far as the host tells."""
+        """Host memory in use by the task, bytes, as far as the host reports it."""
         ...
 
     def log_path(self, key: TaskKey) -> Path | None:
@@ -264,5 +264,5 @@ class Runtime(Protocol):
         ...
 
     async def close(self) -> None:
-        """Stop watching. The tasks go on."""
+        """Stop watching. The tasks continue."""
         ...

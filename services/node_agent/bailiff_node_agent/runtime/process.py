@@ -21,7 +21,7 @@ from .supervised import POLL_S, SupervisedRuntime, ids_of
 from .task_record import read_json
 
 _SUPERVISOR = f"import sys; sys.path.append({str(Path(__file__).parent)!r}); from supervisor.main import main; main()"
-"""It finds nothing else of ours on its path: importing the whole package would cost each task tens of megabytes."""
+"""Only the supervisor package is on its path: importing the whole agent would cost each task tens of megabytes."""
 
 
 class ProcessRuntime(SupervisedRuntime):
@@ -64,7 +64,7 @@ class ProcessRuntime(SupervisedRuntime):
     def _has_own_control_dir(self, launch: Launch) -> bool:
         return launch.user is not None
 
-    def _orders(self, launch: Launch, control: Path, log: Path) -> dict[str, Any]:
+    def _launch_input(self, launch: Launch, control: Path, log: Path) -> dict[str, Any]:
         group = self._cgroups.make(launch.key, launch.cpu_milli, launch.memory_bytes) if self._cgroups else None
         inherited, user = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}, launch.user
         if user is not None:

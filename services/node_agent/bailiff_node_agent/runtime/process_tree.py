@@ -31,7 +31,7 @@ def task_processes(key: TaskKey, task_dir: Path, control_dir: Path, in_cgroup: C
     oldest = running["supervisor_started"] if running and this_boot else 0
     roots = [process for process in processes if process.started >= oldest and marks <= _environment_of(process.pid)] + in_group
     if running and not exited and this_boot:
-        # The main process dies with its supervisor. As long as its session lives, its pid is not reused.
+        # The main process is killed with its supervisor. While its session has processes, its pid is not reused.
         pid, started = running["pid"], running["started"]
         if not any(process.pid == pid and process.started != started for process in processes):
             roots += [process for process in processes if process.session == pid and process.started >= started]
@@ -57,7 +57,7 @@ def stray_processes(tasks: Path, control_dirs: Path, program: str) -> list[Proce
             roots.add(process.pid)
     children = descendants(roots, processes)
     found = {process for process in processes if process.pid in roots - supervisors} | set(children)
-    # Supervisors come last, since each holds its tree together; without a folder it exits by itself.
+    # Supervisors are killed last, because their tasks are found as their descendants; without a folder they exit by themselves.
     return sorted(found) or sorted(process for process in processes if process.pid in roots)
 
 

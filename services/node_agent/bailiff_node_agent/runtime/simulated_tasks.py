@@ -5,7 +5,7 @@ runs until it is stopped), and `BAILIFF_SIM_ON_TERM` and `BAILIFF_SIM_ON_NOTICE`
 with 85 on a notice), `ignore`, or `exit:CODE:AFTER_S`. By default TERM is obeyed and a notice ignored.
 `BAILIFF_SIM_CHECKPOINTS=PACE:SAVE_S` is a job that uses the job library: it does PACE steps a second, and a checkpoint takes
 SAVE_S seconds. It resumes from its newest checkpoint, acknowledges a notice, saves (a gang at the agreed step, or after the soft
-deadline without agreement) and exits with 85. It ignores TERM unless BAILIFF_SIM_ON_TERM says otherwise.
+deadline without agreement) and exits with 85. It ignores TERM unless BAILIFF_SIM_ON_TERM is set.
 
 A task with an invalid description exits at once with 126: a job's environment must not stop the agent.
 """
@@ -101,7 +101,7 @@ class SimulatedMachine:
     # --- for the runtime
 
     def listen(self, on_exit: Callable[[Exit], None] | None, on_message: Callable[[TaskKey], None] | None) -> None:
-        """Who is called from now on. There is one runtime at a time."""
+        """Set the callbacks. There is one runtime at a time."""
         self._on_exit, self._on_message = on_exit, on_message
 
     def states(self) -> list[Running | Exit]:

@@ -1,4 +1,4 @@
-"""What runtimes share whose tasks run under a supervisor: a small process beside each task that outlives the agent."""
+"""Base of runtimes whose tasks run under a supervisor: a small process beside each task that outlives the agent."""
 
 import asyncio
 import fcntl
@@ -41,7 +41,7 @@ POLL_S = 0.02
 
 
 class SupervisedRuntime(ABC):
-    """One folder `<state_dir>/tasks/<key>` per task, the task folder, is all that one agent hands to the next.
+    """One folder `<state_dir>/tasks/<key>` per task, the task folder, holds all state that the next agent needs.
 
     The job sees its control directory: steps, notice and socket. It is the task folder, or, for a task that runs as another
     user or in a container, `<state_dir>/control/<key>`, which is that user's.
@@ -68,14 +68,14 @@ class SupervisedRuntime(ABC):
         self._concluding: set[asyncio.Task[Exit]] = set()
         self._watcher = MessageWatcher(self.task_dir, self.control_dir)
 
-    # --- what each kind of task does its own way
+    # --- implemented by each runtime
 
     @abstractmethod
     def _has_own_control_dir(self, launch: Launch) -> bool:
         """Whether the job's control directory is apart from the task folder."""
 
     @abstractmethod
-    def _orders(self, launch: Launch, control: Path, log: Path) -> dict[str, Any]:
+    def _launch_input(self, launch: Launch, control: Path, log: Path) -> dict[str, Any]:
         """What the supervisor reads on standard input. control: the job's control directory."""
 
     @abstractmethod
@@ -207,7 +207,7 @@ class SupervisedRuntime(ABC):
         task = self.task_dir(launch.key)
         log = launch.log_dir.absolute() / f"{launch.key}.log" if launch.log_dir else task / "log"
         control = self._control_dirs / str(launch.key) if self._has_own_control_dir(launch) else task
-        orders = json.dumps(self._orders(launch, control, log)).encode()
+        launch_input = json.dumps(self._launch_input(launch, control, log)).encode()
         new = self._unfinished / f"{launch.key}-{secrets.token_hex(4)}"
         new.mkdir(mode=0o700)
         record = {
@@ -221,8 +221,8 @@ class SupervisedRuntime(ABC):
         write_durably(new / "task.json", json.dumps({**asdict(launch.key), **record}).encode())
         lock = os.open(new / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            # Taken before the folder has its name, and handed to the supervisor: from the first moment that others
-            # can see the folder, a free lock means that the task has no supervisor.
+            # Locked before the rename, and inherited by the supervisor: as soon as others can see the folder, a free
+            # lock means that the task has no supervisor.
             fcntl.flock(lock, fcntl.LOCK_EX)
             try:
                 new.rename(task)
@@ -234,7 +234,7 @@ class SupervisedRuntime(ABC):
             sync_folder(self._tasks)
             if control != task:
                 self._make_control_dir(control, launch.user)
-            self._spawn(orders, task, lock)
+            self._spawn(launch_input, task, lock)
             return True
         finally:
             os.close(lock)
@@ -268,27 +268,27 @@ class SupervisedRuntime(ABC):
         new.write_text(json.dumps(lease))
         new.replace(self._lease_file)
 
-    def _spawn(self, orders: bytes, task: Path, lock: int) -> None:
+    def _spawn(self, launch_input: bytes, task: Path, lock: int) -> None:
         self._write_lease()
         with (task / "supervisor.log").open("ab") as errors:
             subprocess.run(
                 [sys.executable, "-I", *self.supervisor, str(task), str(lock), str(self._lease_file)],
-                input=orders,
+                input=launch_input,
                 stdout=errors,
                 stderr=errors,
                 env={name: os.environ[name] for name in self.inherited if name in os.environ},
                 cwd="/",
                 pass_fds=(lock,),
                 start_new_session=True,
-                check=False,  # without a supervisor the lock is free, and the task is found lost
+                check=False,  # if no supervisor started, the lock is free, and the task counts as lost
             )
 
     def _wake(self, key: TaskKey) -> None:
-        """Have the supervisor read what was written for it."""
+        """Notify the supervisor of changed files: it reads them again."""
         running = read_json(self.task_dir(key) / "running.json")
         process = read_process(running["supervisor_pid"]) if running is not None else None
         if running is not None and process is not None and process.started == running["supervisor_started"]:
-            send(process, signal.SIGCHLD)  # a supervisor's wake-up; it has no other effect
+            send(process, signal.SIGCHLD)  # wakes a supervisor; it has no other effect
 
     # --- the state of a task
 
@@ -372,17 +372,17 @@ class SupervisedRuntime(ABC):
         return await asyncio.to_thread(stray_processes, self._tasks, self._control_dirs, self.supervisor[-1])
 
     async def _kill_strays(self) -> None:
-        """Kill tasks whose folder was removed: this agent no longer knows them, and their jobs will run elsewhere."""
+        """Kill tasks whose folder was removed: this agent does not track them any more, and their jobs will run elsewhere."""
         killed: set[Process] = set()
         while strays := await self._strays() or [*filter(is_alive, killed)]:
             for process in strays:
                 send(process, signal.SIGKILL)
-            killed.update(strays)  # a dying process has no environment to be found by, and may still hold a GPU
+            killed.update(strays)  # an exiting process has no environment to identify it, and may still use a GPU
             await asyncio.sleep(POLL_S)
 
 
 def ids_of(user: User | None) -> dict[str, Any] | None:
-    """The user as supervisors know it."""
+    """The user's ids, in the form that supervisors read."""
     return None if user is None else {"uid": user.uid, "gid": user.gid, "groups": user.groups}
 
 

@@ -66,7 +66,7 @@ class EvictionDriver:
                 self._begin(task, grace, default_term_after(grace), reason, None)
 
     def adopt(self) -> None:
-        """Load the evictions that earlier agents began; `resume` carries on with them. Those of unknown tasks are dropped."""
+        """Load the evictions that earlier agents began; `resume` continues them. Those of unknown tasks are dropped."""
         by_key = {str(task.key): task for task in self.tasks}
         for eviction in self.context.evictions.running():
             if eviction.key in by_key:
@@ -75,7 +75,7 @@ class EvictionDriver:
                 self.context.evictions.end(eviction.key)
 
     def resume(self, task: LocalTask) -> None:
-        """Carry on with the task's eviction, if an earlier agent has begun one."""
+        """Continue the task's eviction, if an earlier agent has begun one."""
         eviction = self.context.evictions.get(str(task.key))
         if eviction is not None:
             self.background.spawn(self._drive(task, eviction))

@@ -31,7 +31,7 @@ class Releaser:
     _forgetting: dict[TaskKey, asyncio.Task[None]] = field(default_factory=dict)
 
     async def release(self, task: LocalTask) -> None:
-        """Wait until the task's devices are seen to be free; quarantine those that are not in time; then report the release."""
+        """Wait until the task's devices are free; quarantine those that are not free in time; then report the release."""
         context = self.context
         runtime = context.runtimes[task.runtime]
         living = runtime.pids(task.key)

@@ -57,14 +57,14 @@ class TaskStarter:
         if name not in self.context.runtimes:
             return f"this node has no runtime {name!r}; it has {', '.join(self.context.runtimes)}"
         if part_of(assigned, ()) is not None and not self.context.runtimes[name].capabilities.shares_gpus:
-            return f"the runtime {name} cannot share a GPU: ask for whole GPUs"
+            return f"the runtime {name} cannot share a GPU: request whole GPUs"
         return None
 
     def _in_use(self, key: TaskKey, assigned: TaskAssignment) -> str | None:
         """Why the task's devices are not free."""
         earlier = self.tasks.get(key)
         if earlier is not None and earlier.state != "released":
-            return f"attempt {key.attempt} of it is still here, from a command that the log no longer has"
+            return f"attempt {key.attempt} of this task still runs here; its start is not in the log any more"
         part = part_of(assigned, self.context.inventory.list())
         for device in assigned.devices:
             others = [task for task in self.tasks.unreleased(device) if task.key != key]
@@ -74,7 +74,7 @@ class TaskStarter:
         return self.quarantine.refusal(assigned.devices, exclusive=part is None)
 
     async def _prepare(self, command: StartTask, assigned: TaskAssignment, key: TaskKey) -> Launch | None:
-        """From here on its devices are taken. None where it cannot be started, which is then reported."""
+        """Prepare the launch; allocates the devices. None where the task cannot be started, which is reported."""
         context = self.context
         await self.releaser.wait_forgotten(key)
         devices = [device for device in context.inventory.list() if device.id in assigned.devices]
@@ -136,12 +136,12 @@ class TaskStarter:
         return user
 
     def _report_again(self, key: TaskKey, order: int) -> None:
-        """The same command once more: report the present state. A start that was lost is not made up for."""
+        """A repeated command: report the present state. A lost start is not carried out again."""
         task = self.tasks.get(key)
         if task is None or (
             task.ordered_by is not None and task.ordered_by < order
-        ):  # what is here was started by an earlier command
-            reason = "it was started here before, and is not here any more"
+        ):  # the task here was started by an earlier command
+            reason = "the task was started on this node before, and is gone"
             self.reporter.report_task(key, order, TaskStartRefusedReport, reason=reason)
             return
         self.reporter.report_task(task.key, task.ordered_by, TaskStartedReport)

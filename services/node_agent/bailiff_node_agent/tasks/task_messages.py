@@ -11,7 +11,7 @@ CHECKPOINT_REPORT_S, PROGRESS_REPORT_S = 10.0, 60.0
 
 @dataclass(slots=True)
 class TaskMessages:
-    """attached: the job handles notices, as its `hello` says. newest: number of the newest message taken.
+    """attached: the job has sent `hello`, so it handles notices. newest: number of the newest message taken.
 
     checkpoint_at: boot time, µs. reported_at, report_at: last and next progress report, on the event loop's clock.
     """

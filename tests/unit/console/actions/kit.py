@@ -9,7 +9,7 @@ import httpx
 from tests.console_kit import Console, sign_in
 from tests.http_kit import problem
 from tests.log_builder import policy
-from tests.unit.client.kit import MINUTE, AnsweringBus, Scribe
+from tests.unit.client.kit import MINUTE, AnsweringBus, LogWriter
 
 from bailiff_bus.port import Producer, Receipt
 from bailiff_bus.testing import MemoryBus
@@ -38,8 +38,8 @@ class _Sending:
 class AnsweringInProcessBus(AnsweringBus):
     """Answers each request when its producer closes. mute: admission is down."""
 
-    def __init__(self, scribe: Scribe) -> None:
-        super().__init__(scribe)
+    def __init__(self, log_writer: LogWriter) -> None:
+        super().__init__(log_writer)
         self.mute = False
 
     async def producer(self) -> Any:
@@ -51,26 +51,26 @@ class AnsweringInProcessBus(AnsweringBus):
             super().answer()
 
 
-def story() -> Scribe:
+def story() -> LogWriter:
     """Two nodes of four GPUs: train-7 (vision) runs on the first, train-8 (speech) on the second, and train-9 is pending."""
-    scribe = Scribe()
-    scribe.begin(policy(projects=PROJECTS))
-    scribe.node("gpu-01", gpus=4)
-    scribe.node("gpu-02", gpus=4)
-    scribe.submit("train-7", gpus=4, project="vision")
-    scribe.start("train-7")
-    scribe.submit("train-8", gpus=4, project="speech")
-    scribe.start("train-8")
-    scribe.after(10 * MINUTE).submit("train-9", gpus=4, project="speech")
-    scribe.propose()
-    return scribe
+    log_writer = LogWriter()
+    log_writer.begin(policy(projects=PROJECTS))
+    log_writer.node("gpu-01", gpus=4)
+    log_writer.node("gpu-02", gpus=4)
+    log_writer.submit("train-7", gpus=4, project="vision")
+    log_writer.start("train-7")
+    log_writer.submit("train-8", gpus=4, project="speech")
+    log_writer.start("train-8")
+    log_writer.after(10 * MINUTE).submit("train-9", gpus=4, project="speech")
+    log_writer.propose()
+    return log_writer
 
 
 class RequestService:
     """A signed-in client of the console."""
 
-    def __init__(self, console: Console, scribe: Scribe, bus: AnsweringInProcessBus, headers: dict[str, str]) -> None:
-        self.console, self.scribe, self.bus, self.headers = console, scribe, bus, headers
+    def __init__(self, console: Console, log_writer: LogWriter, bus: AnsweringInProcessBus, headers: dict[str, str]) -> None:
+        self.console, self.log_writer, self.bus, self.headers = console, log_writer, bus, headers
 
     async def post(self, what: str, body: Any) -> httpx.Response:
         """Posts the request. Returns the response."""
@@ -88,9 +88,9 @@ class RequestService:
 
 
 @asynccontextmanager
-async def running_console(folder: Path, scribe: Scribe | None = None, **settings: Any) -> AsyncIterator[RequestService]:
+async def running_console(folder: Path, log_writer: LogWriter | None = None, **settings: Any) -> AsyncIterator[RequestService]:
     """Runs a console for the duration of the context."""
-    found = scribe or story()
+    found = log_writer or story()
     bus = AnsweringInProcessBus(found)
     settings_of_test = {
         "console_user": "ada",
@@ -103,6 +103,6 @@ async def running_console(folder: Path, scribe: Scribe | None = None, **settings
         yield RequestService(console, found, bus, await sign_in(console.http))
 
 
-def task_result(scribe: Scribe, question: str, **fields: Any) -> Any:
+def task_result(log_writer: LogWriter, question: str, **fields: Any) -> Any:
     """Returns the worker's result, computed in this process."""
-    return run_task(question, {"now": scribe.now, **fields}, scribe.state)
+    return run_task(question, {"now": log_writer.now, **fields}, log_writer.state)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.unit.client.kit import MINUTE, SECOND, Scribe, request_id
+from tests.unit.client.kit import MINUTE, SECOND, LogWriter, request_id
 from tests.unit.console.actions.kit import story, task_result
 
 from bailiff.client.errors import ClientError
@@ -16,11 +16,11 @@ from bailiff_core.fold.snapshot import state_digest
 from bailiff_core.records import facts
 
 
-def previewed(scribe: Scribe, kind: str, **fields: Any) -> Any:
+def previewed(log_writer: LogWriter, kind: str, **fields: Any) -> Any:
     body: RequestBody = KINDS[kind].model_validate(fields)
-    before = state_digest(scribe.state)
-    found = task_result(scribe, "preview", kind=kind, body=body.model_dump_json())
-    assert state_digest(scribe.state) == before  # a preview does not change the state
+    before = state_digest(log_writer.state)
+    found = task_result(log_writer, "preview", kind=kind, body=body.model_dump_json())
+    assert state_digest(log_writer.state) == before  # a preview does not change the state
     return found
 
 
@@ -32,20 +32,20 @@ def whom(found: Any) -> list[tuple[str, str, list[str]]]:
     return [(row["job"], row["effect"], row["to"]) for row in found["affected"]]
 
 
-def saves(scribe: Scribe, job: str, step: int) -> None:
+def saves(log_writer: LogWriter, job: str, step: int) -> None:
     """Reports progress with a committed checkpoint of this step."""
-    at = scribe._at(job, 0)
+    at = log_writer._at(job, 0)
     checkpoint = facts.Checkpoint(step=step, bytes=1, duration=1, sha256="0" * 64)
-    scribe.cycle(facts.TaskProgressed(**at, step=step, checkpoint=checkpoint))
+    log_writer.cycle(facts.TaskProgressed(**at, step=step, checkpoint=checkpoint))
 
 
 @pytest.fixture
-def scribe() -> Scribe:
+def log_writer() -> LogWriter:
     return story()
 
 
-def test_pause_names_lost_work_released_resources_and_requeue(scribe: Scribe) -> None:
-    found = previewed(scribe, "pause", job="train-7", reason="bad data")
+def test_pause_names_lost_work_released_resources_and_requeue(log_writer: LogWriter) -> None:
+    found = previewed(log_writer, "pause", job="train-7", reason="bad data")
     assert found["sentences"] == [
         "train-7 gets an eviction notice on gpu-01 and may save a checkpoint. Grace period: 2m30s; then its tasks are killed.",
         (
@@ -62,105 +62,105 @@ def test_pause_names_lost_work_released_resources_and_requeue(scribe: Scribe) ->
     assert found["errors"] == []
 
 
-def test_attached_job_saves_a_checkpoint_first(scribe: Scribe) -> None:
-    saves(scribe, "train-7", 400)
-    found = previewed(scribe.after(MINUTE), "pause", job="train-7")
+def test_attached_job_saves_a_checkpoint_first(log_writer: LogWriter) -> None:
+    saves(log_writer, "train-7", 400)
+    found = previewed(log_writer.after(MINUTE), "pause", job="train-7")
     assert "It receives eviction notices, so it saves a checkpoint first." in preview_text(found)
     assert "since its last checkpoint 1m ago" in preview_text(found)
 
 
-def test_pause_of_a_pending_job_loses_no_work(scribe: Scribe) -> None:
-    found = previewed(scribe, "pause", job="train-9")
+def test_pause_of_a_pending_job_loses_no_work(log_writer: LogWriter) -> None:
+    found = previewed(log_writer, "pause", job="train-9")
     assert "is removed from the queue; no work is lost" in preview_text(found)
     assert found["affected"] == []
 
 
-def test_released_gpus_are_named_when_no_job_is_pending(scribe: Scribe) -> None:
-    scribe.cycle(facts.JobCancelled(request=request_id("train-9", "x"), job="train-9"))
-    assert "No other job starts as a result: 4 GPUs become free" in preview_text(previewed(scribe, "evict", job="train-7"))
+def test_released_gpus_are_named_when_no_job_is_pending(log_writer: LogWriter) -> None:
+    log_writer.cycle(facts.JobCancelled(request=request_id("train-9", "x"), job="train-9"))
+    assert "No other job starts as a result: 4 GPUs become free" in preview_text(previewed(log_writer, "evict", job="train-7"))
 
 
-def test_evict_requeues(scribe: Scribe) -> None:
-    found = previewed(scribe, "evict", job="train-7")
+def test_evict_requeues(log_writer: LogWriter) -> None:
+    found = previewed(log_writer, "evict", job="train-7")
     assert "It is requeued" in preview_text(found)
     assert whom(found)[0] == ("train-7", "evicted", [])
 
 
-def test_cancel_ends_the_job(scribe: Scribe) -> None:
-    found = previewed(scribe, "cancel", job="train-7")
+def test_cancel_ends_the_job(log_writer: LogWriter) -> None:
+    found = previewed(log_writer, "cancel", job="train-7")
     assert found["sentences"][-1] == "train-7 ends. Its records stay in the log."
     assert ("train-9", "starts", ["gpu-01"]) in whom(found)
-    assert "removed from the queue at once" in preview_text(previewed(scribe, "cancel", job="train-9"))
+    assert "removed from the queue at once" in preview_text(previewed(log_writer, "cancel", job="train-9"))
 
 
-def test_migrate_names_the_target(scribe: Scribe) -> None:
-    scribe.node("gpu-03", gpus=8)
-    scribe.start("train-9")
-    found = previewed(scribe, "migrate", job="train-7", node="gpu-03")
+def test_migrate_names_the_target(log_writer: LogWriter) -> None:
+    log_writer.node("gpu-03", gpus=8)
+    log_writer.start("train-9")
+    found = previewed(log_writer, "migrate", job="train-7", node="gpu-03")
     assert preview_text(found).startswith("Resources are reserved for train-7 on gpu-03; no job is preempted.")
     assert whom(found) == [("train-7", "migrates", ["gpu-03"])]
-    assert previewed(scribe, "migrate", job="train-7", node="gpu-02")["errors"][0]["detail"].startswith(
+    assert previewed(log_writer, "migrate", job="train-7", node="gpu-02")["errors"][0]["detail"].startswith(
         "train-7 cannot migrate: "
     )
 
 
-def test_drain_names_the_effect_on_each_job(scribe: Scribe) -> None:
-    saves(scribe, "train-7", 10)
-    scribe.node("gpu-03", gpus=8)
-    scribe.start("train-9")
-    found = previewed(scribe, "drain", node="gpu-01", mode="graceful", deadline=30 * MINUTE)
+def test_drain_names_the_effect_on_each_job(log_writer: LogWriter) -> None:
+    saves(log_writer, "train-7", 10)
+    log_writer.node("gpu-03", gpus=8)
+    log_writer.start("train-9")
+    found = previewed(log_writer, "drain", node="gpu-01", mode="graceful", deadline=30 * MINUTE)
     assert found["sentences"][0].startswith(
         "No new tasks start on gpu-01; jobs that fit elsewhere migrate, the others may finish"
     )
     assert "within 30m" in found["sentences"][0]
     assert "train-7 (4 GPUs) migrates to gpu-03" in preview_text(found)
     assert whom(found) == [("train-7", "migrates", ["gpu-03"])]
-    quick = previewed(scribe, "drain", node="gpu-02", mode="quick")
+    quick = previewed(log_writer, "drain", node="gpu-02", mode="quick")
     assert (
         "train-8 (4 GPUs) is evicted and requeued, with a grace period of 150 s; without a checkpoint it loses"
         in preview_text(quick)
     )
-    scribe.node("gpu-04")
-    assert "drained at once" in preview_text(previewed(scribe, "drain", node="gpu-04"))
+    log_writer.node("gpu-04")
+    assert "drained at once" in preview_text(previewed(log_writer, "drain", node="gpu-04"))
 
 
-def test_undrain_names_jobs_that_can_start(scribe: Scribe) -> None:
-    scribe.cycle(facts.NodeDrained(request=request_id("drain"), node="gpu-01"))
-    assert previewed(scribe, "undrain", node="gpu-02")["errors"][0]["detail"].endswith("nothing to undrain")
-    assert preview_text(previewed(scribe, "undrain", node="gpu-01")).startswith("New tasks can start on gpu-01 again.")
+def test_undrain_names_jobs_that_can_start(log_writer: LogWriter) -> None:
+    log_writer.cycle(facts.NodeDrained(request=request_id("drain"), node="gpu-01"))
+    assert previewed(log_writer, "undrain", node="gpu-02")["errors"][0]["detail"].endswith("nothing to undrain")
+    assert preview_text(previewed(log_writer, "undrain", node="gpu-01")).startswith("New tasks can start on gpu-01 again.")
 
 
-def test_resume_says_whether_the_job_starts(scribe: Scribe) -> None:
-    scribe.cycle(facts.JobPaused(request=request_id("pause"), job="train-9"))
-    found = previewed(scribe, "resume", job="train-9")
+def test_resume_says_whether_the_job_starts(log_writer: LogWriter) -> None:
+    log_writer.cycle(facts.JobPaused(request=request_id("pause"), job="train-9"))
+    found = previewed(log_writer, "resume", job="train-9")
     assert "Now it would be pending" in preview_text(found)
-    scribe.node("gpu-03")
-    assert "Now it would start at once on gpu-03." in preview_text(previewed(scribe, "resume", job="train-9"))
+    log_writer.node("gpu-03")
+    assert "Now it would start at once on gpu-03." in preview_text(previewed(log_writer, "resume", job="train-9"))
 
 
-def test_scale_names_evicted_and_started_tasks(scribe: Scribe) -> None:
-    scribe.node("gpu-03", gpus=8)
-    scribe.start("train-9")
-    scribe.submit("many", gpus=1, tasks=4, min_tasks=1, project="vision")
-    scribe.start("many")
-    fewer = previewed(scribe, "scale", job="many", tasks=2)
+def test_scale_names_evicted_and_started_tasks(log_writer: LogWriter) -> None:
+    log_writer.node("gpu-03", gpus=8)
+    log_writer.start("train-9")
+    log_writer.submit("many", gpus=1, tasks=4, min_tasks=1, project="vision")
+    log_writer.start("many")
+    fewer = previewed(log_writer, "scale", job="many", tasks=2)
     assert "Its 2 tasks 2-3 are evicted" in preview_text(fewer)
     assert ("many", "shrinks", []) in whom(fewer)
     assert "train-9" not in preview_text(fewer)
-    assert "none are free now" in preview_text(previewed(scribe, "scale", job="many", tasks=6))
-    scribe.node("gpu-04", gpus=4)
-    assert "More of its tasks start on gpu-04." in preview_text(previewed(scribe, "scale", job="many", tasks=6))
-    assert previewed(scribe, "scale", job="many", tasks=2, group=3)["errors"]
-    assert previewed(scribe, "scale", job="many", tasks=2, min_tasks=5)["errors"]
+    assert "none are free now" in preview_text(previewed(log_writer, "scale", job="many", tasks=6))
+    log_writer.node("gpu-04", gpus=4)
+    assert "More of its tasks start on gpu-04." in preview_text(previewed(log_writer, "scale", job="many", tasks=6))
+    assert previewed(log_writer, "scale", job="many", tasks=2, group=3)["errors"]
+    assert previewed(log_writer, "scale", job="many", tasks=2, min_tasks=5)["errors"]
 
 
-def test_priority_class_change_names_victims(scribe: Scribe) -> None:
-    found = previewed(scribe, "set", job="train-9", priority_class="inference")
+def test_priority_class_change_names_victims(log_writer: LogWriter) -> None:
+    found = previewed(log_writer, "set", job="train-9", priority_class="inference")
     assert found["sentences"][0].startswith("train-9 gets priority class inference (priority 125) instead of train")
     assert "it would preempt train-8 and start on gpu-02 when their resources are released" in preview_text(found)
     ((job, what, _),) = whom(found)
     assert (job, what) == ("train-8", "evicted")  # of its own project
-    assert "no priority class 'gold'" in previewed(scribe, "set", job="train-9", priority_class="gold")["errors"][0]["detail"]
+    assert "no priority class 'gold'" in previewed(log_writer, "set", job="train-9", priority_class="gold")["errors"][0]["detail"]
 
 
 @pytest.mark.parametrize(
@@ -172,31 +172,31 @@ def test_priority_class_change_names_victims(scribe: Scribe) -> None:
         ("set", {"job": "train-7", "priority_class": "inference"}, "only be changed while it is pending or paused"),
     ],
 )
-def test_invalid_requests_have_errors(scribe: Scribe, kind: str, fields: dict[str, Any], why: str) -> None:
-    found = previewed(scribe, kind, **fields)
+def test_invalid_requests_have_errors(log_writer: LogWriter, kind: str, fields: dict[str, Any], why: str) -> None:
+    found = previewed(log_writer, kind, **fields)
     assert why in found["errors"][0]["detail"]
     assert found["sentences"] == []
 
 
-def test_unknown_job_or_node_is_a_problem(scribe: Scribe) -> None:
+def test_unknown_job_or_node_is_a_problem(log_writer: LogWriter) -> None:
     for kind in KINDS:
         about = {"node": "nowhere"} if kind in ("drain", "undrain") else {"job": "nobody"}
         more = {"scale": {"tasks": 2}, "set": {"priority_class": "train"}}.get(kind, {})
         with pytest.raises(ClientError, match=r"no (job 'nobody'|node 'nowhere') in pool-a"):
-            previewed(scribe, kind, **about, **more)
+            previewed(log_writer, kind, **about, **more)
 
 
-def test_ended_or_cancelled_job_has_no_preview(scribe: Scribe) -> None:
-    scribe.finish("train-8")
-    assert previewed(scribe, "pause", job="train-8")["errors"][0]["detail"] == "train-8 has succeeded already"
-    scribe.cycle(facts.JobCancelled(request=request_id("c"), job="train-7"))
-    assert previewed(scribe, "pause", job="train-7")["errors"][0]["detail"] == "train-7 is cancelled"
+def test_ended_or_cancelled_job_has_no_preview(log_writer: LogWriter) -> None:
+    log_writer.finish("train-8")
+    assert previewed(log_writer, "pause", job="train-8")["errors"][0]["detail"] == "train-8 has succeeded already"
+    log_writer.cycle(facts.JobCancelled(request=request_id("c"), job="train-7"))
+    assert previewed(log_writer, "pause", job="train-7")["errors"][0]["detail"] == "train-7 is cancelled"
 
 
-def test_preview_within_an_open_cycle(scribe: Scribe) -> None:
-    scribe.state.cycle_open = True
+def test_preview_within_an_open_cycle(log_writer: LogWriter) -> None:
+    log_writer.state.cycle_open = True
     body = KINDS["pause"].model_validate({"job": "train-7"}).model_dump_json()
-    assert task_result(scribe, "preview", kind="pause", body=body)["sentences"]
+    assert task_result(log_writer, "preview", kind="pause", body=body)["sentences"]
 
 
 # --- jobs and policies that nobody has submitted yet
@@ -204,65 +204,65 @@ def test_preview_within_an_open_cycle(scribe: Scribe) -> None:
 JOB = "name: new\nclass: inference\nproject: vision\ngpus: 4\ncommand: serve\n"
 
 
-def test_job_plan_has_sentences_and_data(scribe: Scribe) -> None:
-    found = task_result(scribe, "plan", yaml=JOB, project=None)
+def test_job_plan_has_sentences_and_data(log_writer: LogWriter) -> None:
+    found = task_result(log_writer, "plan", yaml=JOB, project=None)
     assert found["errors"] == []
     assert found["answer"]["outcome"] == "preempts"
     assert found["demand"] == "4 GPUs" or "4 GPU" in found["demand"]
     assert found["project"] == "vision"
     assert any("it would preempt:" in each for each in found["sentences"])
-    shown = task_result(scribe, "preview", kind="submit", yaml=JOB, project=None)
+    shown = task_result(log_writer, "preview", kind="submit", yaml=JOB, project=None)
     assert [row["effect"] for row in shown["affected"]] == ["evicted"]
 
 
-def test_job_errors_have_line_and_location(scribe: Scribe) -> None:
+def test_job_errors_have_line_and_location(log_writer: LogWriter) -> None:
     text = "name: NEW\ngpu: 4\nmemory: lots\nsub-groups:\n  - nam: x\ncommand: x\n"
-    found = task_result(scribe, "plan", yaml=text, project=None)
+    found = task_result(log_writer, "plan", yaml=text, project=None)
     places = {(each["line"], each["location"]) for each in found["errors"]}
     assert {(1, "name"), (2, "gpu"), (3, "memory")} <= places
     assert next(each["detail"] for each in found["errors"] if each["line"] == 2) == "no such field; did you mean gpus?"
-    assert task_result(scribe, "plan", yaml="a: [", project=None)["errors"][0]["line"] >= 1
-    assert task_result(scribe, "preview", kind="submit", yaml="- x", project=None)["errors"][0]["detail"].startswith(
+    assert task_result(log_writer, "plan", yaml="a: [", project=None)["errors"][0]["line"] >= 1
+    assert task_result(log_writer, "preview", kind="submit", yaml="- x", project=None)["errors"][0]["detail"].startswith(
         "expected the fields"
     )
 
 
-def test_only_project_is_the_default(scribe: Scribe) -> None:
-    found = task_result(scribe, "job", yaml="gpus: 1\ncommand: python train.py\n", project="speech")
+def test_only_project_is_the_default(log_writer: LogWriter) -> None:
+    found = task_result(log_writer, "job", yaml="gpus: 1\ncommand: python train.py\n", project="speech")
     assert found["project"] == "speech"
     assert '"project":"speech"' in found["job"]
     assert '"job":"train-' in found["job"]
 
 
-def test_job_that_would_be_rejected_has_a_fault(scribe: Scribe) -> None:
-    shown = task_result(scribe, "preview", kind="submit", yaml=JOB.replace("inference", "gold"), project=None)
+def test_job_that_would_be_rejected_has_a_fault(log_writer: LogWriter) -> None:
+    shown = task_result(log_writer, "preview", kind="submit", yaml=JOB.replace("inference", "gold"), project=None)
     assert "there is no priority class 'gold'" in shown["errors"][0]["detail"]
 
 
-def policy_text(scribe: Scribe) -> str:
-    return yaml.safe_dump(policy_in_force(scribe.state)["policy"], sort_keys=False)
+def policy_text(log_writer: LogWriter) -> str:
+    return yaml.safe_dump(policy_in_force(log_writer.state)["policy"], sort_keys=False)
 
 
-def test_policy_plan_has_diff_and_effects(scribe: Scribe) -> None:
-    text = policy_text(scribe)
-    same = task_result(scribe, "plan-policy", yaml=text)
+def test_policy_plan_has_diff_and_effects(log_writer: LogWriter) -> None:
+    text = policy_text(log_writer)
+    same = task_result(log_writer, "plan-policy", yaml=text)
     assert (same["errors"], same["diff"], same["sentences"]) == (
         [],
         [],
         ["It is identical to the policy in force: nothing would change."],
     )
-    other = task_result(scribe, "plan-policy", yaml=text.replace("  grace: 150s", "  grace: 151s"))
+    other = task_result(log_writer, "plan-policy", yaml=text.replace("  grace: 150s", "  grace: 151s"))
     assert other["diff"] == ["eviction.grace: 150s → 151s"]
     assert other["sentences"] == ["No job would start or stop at once."]
-    broken = task_result(scribe, "plan-policy", yaml=text.replace("priority_classes:", "priority_clases:"))
+    broken = task_result(log_writer, "plan-policy", yaml=text.replace("priority_classes:", "priority_clases:"))
     assert any("did you mean priority_classes?" in each["detail"] for each in broken["errors"])
-    without = task_result(scribe, "plan-policy", yaml=text.replace("- name: speech", "- name: spoken"))
+    without = task_result(log_writer, "plan-policy", yaml=text.replace("- name: speech", "- name: spoken"))
     assert without["sentences"][0].startswith("It would be rejected: job train-8 is in project speech")
 
 
-def test_preview_time_may_be_later_than_the_state(scribe: Scribe) -> None:
-    late = dataclasses.replace(scribe.state)
-    scribe.after(90 * SECOND)
-    found = previewed(scribe, "pause", job="train-7")
+def test_preview_time_may_be_later_than_the_state(log_writer: LogWriter) -> None:
+    late = dataclasses.replace(log_writer.state)
+    log_writer.after(90 * SECOND)
+    found = previewed(log_writer, "pause", job="train-7")
     assert "since its start 11m30s ago" in preview_text(found)
-    assert late.now == scribe.state.now
+    assert late.now == log_writer.state.now

@@ -20,15 +20,17 @@ def published(request_service: RequestService) -> list[Envelope]:
     """Requests published to Kafka."""
     partitions = range(topics.REQUESTS.partition_count(1))
     return [
-        unwrap(each) for number in partitions for each in request_service.scribe.cluster.messages(topics.REQUESTS.name, number)
+        unwrap(each)
+        for number in partitions
+        for each in request_service.log_writer.cluster.messages(topics.REQUESTS.name, number)
     ]
 
 
 @pytest.mark.slow
 async def test_each_action_is_published_with_the_actor_and_answered(tmp_path: Path) -> None:
-    scribe = story()
-    scribe.cycle(facts.NodeDrained(request=request_id("d"), node="gpu-02"))
-    async with running_console(tmp_path, scribe) as request_service:
+    log_writer = story()
+    log_writer.cycle(facts.NodeDrained(request=request_id("d"), node="gpu-02"))
+    async with running_console(tmp_path, log_writer) as request_service:
         for request in (
             {"kind": "set", "job": "train-9", "priority_class": "inference"},
             {"kind": "scale", "job": "train-9", "tasks": 2},
@@ -43,7 +45,7 @@ async def test_each_action_is_published_with_the_actor_and_answered(tmp_path: Pa
             answer = await request_service.posted("requests", **request)
             assert answer["accepted"] is True, (request, answer)
             assert answer["job"] == request.get("job", "")
-            record = scribe.records[answer["seq"]]
+            record = log_writer.records[answer["seq"]]
             assert record.data.request.id == answer["id"]
         sent = published(request_service)
         assert len(sent) == 9
@@ -150,7 +152,7 @@ async def test_a_submitter_of_one_project_need_not_name_it(tmp_path: Path) -> No
     async with running_console(tmp_path, console_user="sue", console_roles=roles) as request_service:
         answer = await request_service.posted("requests", kind="submit", yaml=JOB.replace("project: vision\n", ""))
         assert answer["accepted"] is True
-        assert request_service.scribe.state.jobs["new"].project == "vision"
+        assert request_service.log_writer.state.jobs["new"].project == "vision"
 
 
 @pytest.mark.slow
@@ -182,7 +184,7 @@ async def test_no_request_is_published_without_token_or_session(tmp_path: Path) 
 async def test_the_policy_in_force_is_returned_as_yaml(tmp_path: Path) -> None:
     async with running_console(tmp_path) as request_service:
         found = (await request_service.console.http.get("/api/pools/pool-a/policy")).json()
-        assert found["seq"] == request_service.scribe.state.policy_revision
+        assert found["seq"] == request_service.log_writer.state.policy_revision
         planned = await request_service.posted("plan-policy", yaml=found["yaml"])
         assert (planned["errors"], planned["diff"]) == ([], [])
 

@@ -130,14 +130,14 @@ async def test_random_requests_never_cause_a_server_error(tmp_path: Path) -> Non
 
 
 def test_random_jobs_and_policies_are_answered_or_have_errors() -> None:
-    scribe = story()
+    log_writer = story()
     rng = random.Random(8)
     policy = {"priority_classes": [{"name": "a", "value": 1, "global_default": True}]}
     for _ in range(SEEDS):
-        found = task_result(scribe, "plan", yaml=random_job(rng), project=None)
+        found = task_result(log_writer, "plan", yaml=random_job(rng), project=None)
         assert found["errors"] or found["answer"]
         text = json.dumps({**policy, rng.choice(["projects", "eviction", "preemption", "identity", "x"]): rng.choice(ODD_VALUES)})
-        assert set(task_result(scribe, "plan-policy", yaml=text)) == {"errors", "diff", "sentences"}
+        assert set(task_result(log_writer, "plan-policy", yaml=text)) == {"errors", "diff", "sentences"}
 
 
 @pytest.mark.parametrize(
@@ -149,9 +149,9 @@ def test_random_jobs_and_policies_are_answered_or_have_errors() -> None:
     ],
 )  # fmt: skip
 def test_deep_or_expanding_yaml_is_rejected(text: str) -> None:
-    scribe = story()
+    log_writer = story()
     for question in ("plan", "plan-policy", "job"):
-        found = task_result(scribe, question, yaml=text, project=None)
+        found = task_result(log_writer, question, yaml=text, project=None)
         assert found["errors"]
         assert found["errors"][0]["line"] >= 1
 

@@ -24,15 +24,15 @@ async def worker() -> AsyncIterator[Worker]:
 
 
 async def test_the_worker_answers_from_the_current_state(worker: Worker) -> None:
-    scribe = story()
-    first, second = await asyncio.gather(*(worker.run("preview", PAUSE, scribe.state) for _ in range(2)))
+    log_writer = story()
+    first, second = await asyncio.gather(*(worker.run("preview", PAUSE, log_writer.state) for _ in range(2)))
     assert first == second
     assert "train-9 (gpu-01) can start" in " ".join(first["sentences"])
-    scribe.node("gpu-03")
-    scribe.start("train-9")
-    assert "4 GPUs become free" in " ".join((await worker.run("preview", PAUSE, scribe.state))["sentences"])
+    log_writer.node("gpu-03")
+    log_writer.start("train-9")
+    assert "4 GPUs become free" in " ".join((await worker.run("preview", PAUSE, log_writer.state))["sentences"])
     with pytest.raises(ClientError, match="no job 'x'"):
-        await worker.run("preview", {**PAUSE, "body": PauseJob(job="x").model_dump_json()}, scribe.state)
+        await worker.run("preview", {**PAUSE, "body": PauseJob(job="x").model_dump_json()}, log_writer.state)
 
 
 async def test_a_killed_worker_is_restarted(worker: Worker) -> None:

@@ -5,7 +5,7 @@ standard input, so that command and environment appear in no argument list and o
 task leaves behind (child subreaper), kills what outlives the main process, and writes `exit.json` only when the whole process
 tree is gone. It keeps the agent's user where the task runs as another one; that user owns only the control directory.
 
-It holds the lock on `<task_dir>/lock` as long as it lives: a free lock means that the task has no supervisor.
+It holds the lock on `<task_dir>/lock` until it exits: a free lock means that the task has no supervisor.
 
 The agent renews the node's lease on disk while Kafka receives its reports. Once the lease has expired, the supervisor stops the
 task by itself, so that it is gone before the pool declares the node lost and runs the job elsewhere

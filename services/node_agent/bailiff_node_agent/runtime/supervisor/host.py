@@ -16,7 +16,7 @@ def boot_id() -> str:
 
 
 def write_json(path: str, content: dict[str, Any]) -> None:
-    """Atomically and durably. (The agent has its own function; a supervisor can import nothing of ours.)"""
+    """Atomically and durably. (The agent has its own function; a supervisor imports no Bailiff package.)"""
     with open(f"{path}.new", "w") as file:
         json.dump(content, file)
         file.flush()

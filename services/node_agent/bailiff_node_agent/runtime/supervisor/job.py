@@ -1,4 +1,4 @@
-"""The task as processes: started, waited for, and killed with all that it left behind."""
+"""Starts a task's processes, waits for them, and kills those that outlive the main process."""
 
 import ctypes
 import json
@@ -17,7 +17,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def start_job(launch: dict[str, Any], lease: Lease) -> tuple[int, str | None]:
-    """The job's pid, and why it could not be started."""
+    """The job's pid, and the error if it could not be started."""
     command = launch["command"]
     arguments = ["/bin/sh", "-c", command] if isinstance(command, str) else command
     lease.has_expired()  # read before there is a task to stop: a file that is missing later was removed

@@ -9,7 +9,8 @@ from .host import boottime_us
 
 MAX_JOURNAL_BYTES = 256 * 1024
 MAX_COUNT = 2**53 - 1
-COUNT, OPTIONAL, FLAG, DIGEST = f"a whole number from 0 to {MAX_COUNT}", "such a number or null", "true or false", "64 hex digits"
+COUNT, FLAG, DIGEST = f"a whole number from 0 to {MAX_COUNT}", "true or false", "64 hex digits"
+OPTIONAL = f"{COUNT}, or null"
 MESSAGE_FIELDS: dict[str, dict[str, str]] = {
     "hello": {"v": COUNT, "rank": COUNT, "pid": COUNT},
     "acknowledged": {"step": OPTIONAL},

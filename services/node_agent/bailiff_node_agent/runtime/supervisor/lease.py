@@ -51,10 +51,10 @@ class Lease:
                 return boottime_us()
             self._last = lease["until_boottime_us"], lease["grace_us"]
         except FileNotFoundError:
-            # A file that is gone was removed under a living task: it will not be renewed any more.
+            # The file was removed while the task runs: the lease is not renewed any more.
             return boottime_us() + self._last[1] if self._last else None
         except (OSError, ValueError):
-            pass  # a disk that fails: use what was read last
+            pass  # the disk fails: use what was read last
         return sum(self._last) if self._last and boottime_us() >= self._last[0] else None
 
     def _notice(self, kill_at: int, notify: Callable[[int, int], bool]) -> Stop:

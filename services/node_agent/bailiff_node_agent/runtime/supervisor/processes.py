@@ -1,4 +1,4 @@
-"""Processes of this machine, identified beyond reuse of their pid, and signals that reach no other process."""
+"""Processes of this machine, identified by pid and start time, so that a signal never reaches a process with a reused pid."""
 
 import os
 import signal

@@ -26,7 +26,7 @@ class ControlDir:
 
 
 class SocketServer:
-    """Rate-limited; an invalid message is answered with what is wrong with it. attached: the job has sent `hello`."""
+    """Rate-limited; an invalid message is answered with an error. attached: the job has sent `hello`."""
 
     def __init__(self, control_dir: ControlDir) -> None:
         self.control_dir = control_dir
@@ -84,7 +84,7 @@ class SocketServer:
             if user is not None:
                 os.chown("socket", user["uid"], user["gid"], dir_fd=self.folder, follow_symlinks=False)
             listener.listen(BACKLOG)
-        except OSError as problem:  # the job runs all the same
+        except OSError as problem:  # the job runs without it
             sys.stderr.write(f"no socket: {problem.strerror}\n")
             listener.close()
             return None
@@ -125,7 +125,7 @@ class SocketServer:
             data = b""
         buffer += data
         replies = b""
-        while (end := buffer.find(b"\n")) >= 0:  # what was received is answered; a client over the limit waits for its next read
+        while (end := buffer.find(b"\n")) >= 0:  # every received line gets a reply; a client over the limit is read again later
             self._tokens -= 1
             replies += self._reply(bytes(buffer[:end]))
             del buffer[: end + 1]

@@ -9,11 +9,11 @@ from typing import Protocol
 from .host import boottime_us, write_json
 from .processes import descendants, scan, send
 
-AGENT_LEAD_US = 1_000_000  # how much later than the agent, which enforces the same deadlines while it lives
+AGENT_LEAD_US = 1_000_000  # how much later than the agent, which enforces the same deadlines while it runs
 
 
 class Stoppable(Protocol):
-    """A task, as far as it can be stopped."""
+    """A task that can be stopped."""
 
     def terminate(self) -> None:
         """TERM."""
@@ -45,7 +45,7 @@ class Processes:
 
 
 class Stop:
-    """TERM and KILL for the task, each when it is due. stages: what was really done."""
+    """TERM and KILL for the task, each when it is due. stages: those that were carried out."""
 
     def __init__(self, task_dir: str, term_at: int, kill_at: int) -> None:
         self.task_dir, self.term_at, self.kill_at = task_dir, term_at, kill_at

@@ -1,4 +1,4 @@
-"""Enforces lease and deadlines, and serves the socket, while a task lives."""
+"""Enforces lease and deadlines, and serves the socket, while a task runs."""
 
 from .host import boottime_us
 from .lease import LEASE_EXPIRED, Lease
@@ -17,18 +17,18 @@ class Watchdog:
         self.server, self.is_only_task = SocketServer(control_dir), is_only_task
 
     def enforce(self, task: Stoppable) -> None:
-        """Do what is due now."""
+        """Carry out what is due now."""
         self.lease.enforce(task, self._notify)
         self.deadlines.enforce(task)
 
     def wait(self, longest_s: float = LEASE_POLL_S) -> None:
-        """Wait until something happens or is due, and serve the socket meanwhile."""
-        moments = [at for at in (self.lease.next_at(), self.deadlines.next_at()) if at is not None]
-        until = max(0.05, (min(moments) - boottime_us()) / 1_000_000) if moments else longest_s
+        """Wait for an event or the next deadline, and serve the socket meanwhile."""
+        due = [at for at in (self.lease.next_at(), self.deadlines.next_at()) if at is not None]
+        until = max(0.05, (min(due) - boottime_us()) / 1_000_000) if due else longest_s
         self.server.wait(min(longest_s, until))
 
     def _notify(self, soft_at: int, kill_at: int) -> bool:
-        """Publish an eviction notice, as the agent would; whether the job is known to handle notices."""
+        """Publish an eviction notice, as the agent would; whether the job handles notices."""
         at = self.server.control_dir
         payload = {"reason": LEASE_EXPIRED, "preemptor": None}
         write_notice(at.task_dir, at.folder, payload, soft_at, kill_at, is_only_task=self.is_only_task)

@@ -1,7 +1,6 @@
-"""The real services on the bus in memory, in virtual time, fed with almost valid messages.
+"""The real services on the in-memory bus, in virtual time, with almost valid messages as input.
 
-The world of the simulation without its faults; its witness checks every record. What admission makes of each message is
-noted as it reads it.
+The simulation without its faults; its checker checks every record. Admission's outcome for each message is recorded.
 """
 
 import asyncio
@@ -42,7 +41,7 @@ Sent = tuple[str, Headers, bytes]
 
 
 @dataclass
-class Tally:
+class Results:
     """Outcomes of the messages of one run."""
 
     seed: int
@@ -64,8 +63,8 @@ class Tally:
         )
 
 
-class Arena(World):
-    """A world where nothing goes wrong by itself."""
+class FuzzedSystem(World):
+    """The simulated system without injected faults."""
 
     def __init__(self, loop: VirtualLoop, folder: Path) -> None:
         rules = IdentityRules(keys={key_id(KEY): "console"}, operators=("console",))
@@ -73,9 +72,9 @@ class Arena(World):
         plan = replace(plan_of(WORLD), policy=policy, posts=(), events=(), digest_every=10_000, max_cycle_inputs=200)
         super().__init__(plan, loop, folder)
         self.cluster.faults = None
-        self.witness.living = list  # agents get false commands here, and what they run is not checked
-        self.witness.starts = lambda task: None  # type: ignore[method-assign]
-        self.witness.stops = lambda task, how, isolated: None  # type: ignore[method-assign]
+        self.checker.living = list  # agents get forged commands, so running tasks are not checked
+        self.checker.on_start = lambda task: None  # type: ignore[method-assign]
+        self.checker.on_stop = lambda task, how, isolated: None  # type: ignore[method-assign]
 
     async def begin(self) -> None:
         """Start everything, and wait until the nodes have joined."""
@@ -83,51 +82,51 @@ class Arena(World):
             self.start(name)
         for _ in range(20):
             await asyncio.sleep(0.5)
-        assert len(self.witness.state.nodes) == len(self.machines)
+        assert len(self.checker.state.nodes) == len(self.machines)
 
     async def feed(self, batch: Sequence[Sent]) -> None:
-        """Store these and let them be read."""
+        """Store these messages, and wait until they are read."""
         for topic, headers, value in batch:
             partitions = len(self.cluster.partitions(topic))
             self.cluster.store(topic, len(value) % partitions, POOL.encode(), headers, value)
         await asyncio.sleep(0.3)
 
-    def forget(self) -> None:
-        """As retention does: what was read from the inputs is gone, and the letters, too."""
+    def trim(self) -> None:
+        """Delete inputs and dead letters that were read, as retention does."""
         for topic in (*INPUTS, topics.DEAD_LETTERS.name, topics.NODE_COMMANDS.name, topics.ALARMS.name):
             for number, partition in enumerate(self.cluster.partitions(topic)):
                 self.cluster.trim(topic, number, partition.end)
-        self.witness.lines.clear()
+        self.checker.lines.clear()
 
-    def letters(self) -> list[Message]:
-        """The dead letters that are there now."""
+    def dead_letters(self) -> list[Message]:
+        """All dead letters."""
         count = len(self.cluster.partitions(topics.DEAD_LETTERS.name))
         return [message for number in range(count) for message in self.cluster.messages(topics.DEAD_LETTERS.name, number)]
 
-    async def still_works(self) -> None:
-        """A good job runs to its end; where the log was said to be cut short and reports are gone, after lease and margin."""
+    async def check_still_works(self) -> None:
+        """A valid job runs to its end; if a forged message reported a truncation, only after lease and margin."""
         spec = JobSpec(command=("true",), env={"BAILIFF_SIM_RUN_FOR": "1"}, runtime="simulated")
         group = TaskGroup(gpu_milli=1000, cpu_milli=1, memory_bytes=1)
         demand = JobDemand(job="good", tasks=(group,), priority_class="inference")
         await self.feed([(topics.REQUESTS.name, *plain(SubmitJob(demand=demand, spec=spec), POOL, "good"))])
         for _ in range(1_600):
             await asyncio.sleep(0.5)
-            job = self.witness.state.jobs.get("good")
+            job = self.checker.state.jobs.get("good")
             if job is not None and job.phase == "succeeded":
                 return
-        self.witness.violated(f"after all of it a good job does not run: {self.witness.state.jobs.get('good')}")
+        self.checker.violated(f"a valid job does not run at the end: {self.checker.state.jobs.get('good')}")
 
 
 def inputs(seed: int, node: str, incarnation: str, pool: str = POOL) -> "InputConsumer":
-    """The messages that the seed gives."""
+    """The messages of this seed."""
     return InputConsumer(Random(f"fuzz/{seed}"), valid_messages(node, incarnation), pool)
 
 
 @dataclass
 class InputConsumer:
-    """An endless row of them."""
+    """An endless sequence of messages."""
 
-    chance: Random
+    rng: Random
     valid: list[Valid]
     pool: str
     number: int = 0
@@ -145,34 +144,34 @@ class InputConsumer:
 
     def _next(self) -> Sent:
         self.number += 1
-        if self.wires and not self.chance.randrange(15):
-            return (topics.AUDIT.name, *next(forged_wires(self.chance, *self.chance.choice(self.wires))))
-        valid = self.chance.choice(self.valid)
-        return (valid.topic, *mutated(self.chance, valid, self.number, self.pool))
+        if self.wires and not self.rng.randrange(15):
+            return (topics.AUDIT.name, *next(forged_wires(self.rng, *self.rng.choice(self.wires))))
+        valid = self.rng.choice(self.valid)
+        return (valid.topic, *mutated(self.rng, valid, self.number, self.pool))
 
 
-async def _fuzz(arena: Arena, tally: Tally, count: int, only: Sequence[Sent] | None) -> None:
-    await arena.begin()
-    node = arena.witness.state.nodes[0]
-    source = inputs(tally.seed, node.name, node.incarnation)
-    source.wires = [(m.headers, m.value) for m in arena.cluster.messages(topics.AUDIT.name, 0)]
+async def _fuzz(system: FuzzedSystem, results: Results, count: int, only: Sequence[Sent] | None) -> None:
+    await system.begin()
+    node = system.checker.state.nodes[0]
+    source = inputs(results.seed, node.name, node.incarnation)
+    source.wires = [(m.headers, m.value) for m in system.cluster.messages(topics.AUDIT.name, 0)]
     batches = [only] if only is not None else (source.batch(BATCH) for _ in range(count // BATCH))
     tenth = max(1, count // BATCH // 10)
     for number, batch in enumerate(batches, 1):
-        tally.sent.update(topic for topic, _, _ in batch)
-        with noting() as read:
-            await arena.feed(batch)
-        _judge(arena, tally, batch, read)
-        if arena.witness.violation is not None:
-            tally.candidates = list(batch)
+        results.sent.update(topic for topic, _, _ in batch)
+        with recorded_outcomes() as read:
+            await system.feed(batch)
+        _check_outcomes(system, results, batch, read)
+        if system.checker.violation is not None:
+            results.candidates = list(batch)
             break
-        arena.forget()
+        system.trim()
         if number % tenth == 0:
-            tally.memory.append(_resident())
-            tally.log.append(_size(arena.cluster.messages(topics.AUDIT.name, 0)))
+            results.memory.append(_resident())
+            results.log.append(_size(system.cluster.messages(topics.AUDIT.name, 0)))
     else:
-        await arena.still_works()
-    tally.violation = arena.witness.violation
+        await system.check_still_works()
+    results.violation = system.checker.violation
 
 
 def _resident() -> int:
@@ -180,7 +179,7 @@ def _resident() -> int:
 
 
 def _size(log: Sequence[Message]) -> int:
-    """Bytes of memory. The names of headers are the same objects everywhere."""
+    """Bytes of memory. Header names are shared objects and not counted."""
     size = sys.getsizeof
     parts = (
         (message, message.headers, message.value, *(pair for pair in message.headers), *(value for _, value in message.headers))
@@ -189,8 +188,8 @@ def _size(log: Sequence[Message]) -> int:
     return sum(size(part) for each in parts for part in each)
 
 
-class noting:  # noqa: N801 - used as a context manager only
-    """What admission makes of each message while the block lasts: (message, outcome)."""
+class recorded_outcomes:  # noqa: N801 - used as a context manager only
+    """Admission's outcome of each message inside the context: (message, outcome)."""
 
     def __enter__(self) -> list[tuple[Message, DecodedInput]]:
         found: list[tuple[Message, DecodedInput]] = []
@@ -209,61 +208,63 @@ class noting:  # noqa: N801 - used as a context manager only
         InputDecoder.read = self._read  # type: ignore[method-assign]
 
 
-def _judge(arena: Arena, tally: Tally, batch: Sequence[Sent], read: list[tuple[Message, DecodedInput]]) -> None:
-    """Each input was read, and either has facts, or none for a good reason, or was rejected with a letter that says why."""
+def _check_outcomes(
+    system: FuzzedSystem, results: Results, batch: Sequence[Sent], read: list[tuple[Message, DecodedInput]]
+) -> None:
+    """Check that each input was read, and was accepted or rejected with a dead letter that has the reason."""
     sent = sum(topic in INPUTS for topic, _, _ in batch)
     mine = [(message, outcome) for message, outcome in read if message.headers or message.value]
     seen = {(message.topic, message.partition, message.offset) for message, _ in mine}
-    letters = {}
-    for message in arena.letters():
-        letter, _, value = unwrap_dead_letter(message)
-        letters[letter.topic, letter.partition, letter.offset] = (letter, value)
+    dead_letters = {}
+    for message in system.dead_letters():
+        dead_letter, _, value = unwrap_dead_letter(message)
+        dead_letters[dead_letter.topic, dead_letter.partition, dead_letter.offset] = (dead_letter, value)
     for message, outcome in mine:
         where = (message.topic, message.partition, message.offset)
         if outcome.rejected is None:
-            tally.accepted[message.topic] += 1
+            results.accepted[message.topic] += 1
             continue
-        tally.rejected[outcome.rejected.code] += 1
-        letter, value = letters.get(where, (None, b""))
-        if letter is None or value != message.value:
-            arena.witness.violated(f"{where} was rejected ({outcome.rejected.code}) and has no letter that holds it")
-        elif not letter.reason or len(letter.reason) > MAX_REASON or letter.code == "internal-error":
-            arena.witness.violated(f"{where}: {letter.code}: {letter.reason!r} is no reason")
-    if len(seen) < sent and arena.witness.violation is None:
-        arena.witness.violated(f"{sent} inputs were sent and {len(seen)} were read")
+        results.rejected[outcome.rejected.code] += 1
+        dead_letter, value = dead_letters.get(where, (None, b""))
+        if dead_letter is None or value != message.value:
+            system.checker.violated(f"{where} was rejected ({outcome.rejected.code}) and has no dead letter with its bytes")
+        elif not dead_letter.reason or len(dead_letter.reason) > MAX_REASON or dead_letter.code == "internal-error":
+            system.checker.violated(f"{where}: {dead_letter.code}: {dead_letter.reason!r} is not a valid reason")
+    if len(seen) < sent and system.checker.violation is None:
+        system.checker.violated(f"{sent} inputs were sent and {len(seen)} were read")
 
 
-def fuzz(seed: int, count: int, only: Sequence[Sent] | None = None) -> Tally:
-    """Feeds `count` messages of this seed, or just these."""
+def fuzz(seed: int, count: int, only: Sequence[Sent] | None = None) -> Results:
+    """Send `count` messages of this seed, or only these."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    loop, tally = VirtualLoop(), Tally(seed)
+    loop, results = VirtualLoop(), Results(seed)
     with tempfile.TemporaryDirectory(prefix="bailiff-fuzz-") as folder:
-        arena = Arena(loop, Path(folder))
+        system = FuzzedSystem(loop, Path(folder))
         try:
-            loop.run_until_complete(_fuzz(arena, tally, count, only))
-        except RuntimeError as error:  # nothing happens any more, or no time passes
-            tally.violation = str(error)
-        arena.witness.violation = arena.witness.violation or "over"
-        loop.run_until_complete(arena.tear_down())
+            loop.run_until_complete(_fuzz(system, results, count, only))
+        except RuntimeError as error:  # deadlock or endless loop
+            results.violation = str(error)
+        system.checker.violation = system.checker.violation or "over"
+        loop.run_until_complete(system.tear_down())
         loop.close()
-    return tally
+    return results
 
 
-def shortest(tally: Tally) -> list[Sent]:
-    """Returns the fewest candidates that reproduce the failure, by bisection; all of them where no half does."""
-    candidates = tally.candidates
+def shortest(results: Results) -> list[Sent]:
+    """The fewest candidates that reproduce the failure, by bisection; all of them if no half does."""
+    candidates = results.candidates
     while len(candidates) > 1:
         half = len(candidates) // 2
         halves = (candidates[:half], candidates[half:])
-        guilty = next((each for each in halves if fuzz(tally.seed, 0, each).violation is not None), None)
-        if guilty is None:
+        failing = next((each for each in halves if fuzz(results.seed, 0, each).violation is not None), None)
+        if failing is None:
             break
-        candidates = guilty
+        candidates = failing
     return candidates
 
 
 def listing(messages: Sequence[Sent]) -> str:
-    """For a person: what was sent, short."""
+    """The messages as shortened JSON lines."""
     return "\n".join(
         json.dumps({"topic": topic, "headers": [[name, repr(text)[:120]] for name, text in headers], "value": repr(value)[:600]})
         for topic, headers, value in messages[:5]

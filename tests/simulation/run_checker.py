@@ -1,8 +1,8 @@
-"""The witness sees every record in the moment in which it is stored, folds it, and checks everything after each one.
+"""The checker folds every record when it is stored, and checks all invariants after each.
 
-It is the only one who never crashes, lags or is lied to: what it has folded is the truth of the run. Where the log is cut
-short, what is left is the truth, and what agents do by orders that it has forgotten is let pass until it has settled. It
-also tells the story: one line for each record, fault, start and end.
+It never crashes or lags, so its state is the reference of the run. If the log is truncated, the rest is the reference, and
+effects of lost commands are permitted until the truncation is reconciled. It also writes the trace: one line for each record,
+fault, start and end.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from tests.invariants import (
     CYCLE_RULES,
     STATE_RULES,
     History,
-    Living,
+    LiveTask,
     Violated,
     check,
     free_devices_are_free,
@@ -41,8 +41,8 @@ Place = tuple[str, str, int, int]
 Position = tuple[int, int]
 
 
-class Witness:
-    """Knows the log as stored, and what lives on the machines. The first violation stands in `violation`."""
+class RunChecker:
+    """Has the log as stored, and the running tasks. violation: the first one."""
 
     def __init__(self, pool: str, now: Callable[[], float]) -> None:
         self.pool, self._now = pool, now
@@ -50,36 +50,36 @@ class Witness:
         self.head = ChainHead(pool)
         self.history = History()
         self.orphans = 0
-        self.kinds: Counter[str] = Counter()  # of records and orphans, to see what the seeds cover
+        self.kinds: Counter[str] = Counter()  # counts of records and orphans: the coverage of the seeds
         self.lines: list[Line] = []
         self.violation: str | None = None
-        self.living: Callable[[], list[Living]] = list
-        self.ends: Callable[[], None] = lambda: None
+        self.living: Callable[[], list[LiveTask]] = list
+        self.on_violation: Callable[[], None] = lambda: None
         self.may_fail: Callable[[DecisionFailed | InputRejected], bool] = lambda _: False
-        self.lost: Position | None = None  # the highest that agents had obeyed when the log lost it, until that is accepted
+        self.lost: Position | None = None  # the highest obeyed record that the log lost, until an operator accepts the loss
         self._started: set[tuple[str, int, int, int | None]] = set()
         self._obeyed: set[Position] = set()
-        self._ordered: dict[Place, int] = {}  # what the log ordered to start, and by which record, last
-        self._begun: dict[tuple[str, int], int] = {}  # evictions of attempts that began, and by which record, last
+        self._ordered: dict[Place, int] = {}  # tasks whose start the log ordered, and the last such record
+        self._begun: dict[tuple[str, int], int] = {}  # attempts whose eviction started, and the last such record
         self._read_anew: Mapping[str, int] = {}
-        self._forgotten: set[Place] = set()
-        self._forgotten_evictions: set[tuple[str, int]] = set()
+        self._lost_starts: set[Place] = set()
+        self._lost_evictions: set[tuple[str, int]] = set()
 
-    def tell(self, line: str) -> None:
-        """One more line of the story."""
+    def trace(self, line: str) -> None:
+        """Add a line to the trace."""
         self.lines.append((self._now(), line))
 
     def violated(self, what: str) -> None:
         """An invariant is violated; the first violation counts and ends the run."""
         if self.violation is None:
-            self.tell(f"VIOLATION {what}")
+            self.trace(f"VIOLATION {what}")
             self.violation = what
-            self.ends()
+            self.on_violation()
 
     # --- the log
 
     def stored(self, message: Message) -> None:
-        """A message has just been stored in some topic."""
+        """Called for each stored message of any topic."""
         if message.topic != topics.AUDIT.name or self.violation is not None:
             return
         wire = Wire(message.headers, message.value)
@@ -87,11 +87,11 @@ class Witness:
         if isinstance(after, Break):
             self.orphans += 1
             self.kinds["(orphan)"] += 1
-            self.tell(f"orphan at offset {message.offset}: {after.reason}")
+            self.trace(f"orphan at offset {message.offset}: {after.reason}")
             return
         self.head = after
         record = decode(wire)
-        self.tell(_line(record))
+        self.trace(_line(record))
         self.kinds[record.type.removeprefix("bailiff.audit.").removesuffix(".v1")] += 1
         try:
             self._fold(record)
@@ -101,7 +101,7 @@ class Witness:
     def _fold(self, record: Record) -> None:
         if self.lost is not None and not isinstance(record.data, WriterStarted | LogTruncated):
             raise Violated(
-                f"#{record.seq} {record.type}: agents have obeyed {self.lost}, which is gone, and nobody accepted that"
+                f"#{record.seq} {record.type}: agents obeyed the lost record {self.lost}, and no operator has accepted the loss"
             )
         self._take(record)
         check(STATE_RULES, self.state)
@@ -109,7 +109,7 @@ class Witness:
         living = self.living()
         _raise(no_device_runs_too_much(living), record)
         _raise(no_job_runs_twice(living), record)
-        _raise(free_devices_are_free(self.state, [task for task in living if _place(task) not in self._forgotten]), record)
+        _raise(free_devices_are_free(self.state, [task for task in living if _place(task) not in self._lost_starts]), record)
         data = record.data
         failed = isinstance(data, DecisionFailed) or (isinstance(data, InputRejected) and data.code == "internal-error")
         if failed and not self.may_fail(data):
@@ -134,12 +134,12 @@ class Witness:
             case LogTruncated() as accepted if self.lost is not None and self.lost <= (accepted.epoch, accepted.seq):
                 self.lost = None
 
-    # --- a log that is cut short
+    # --- truncation
 
     def cut(self, left: Sequence[Message], inputs: Mapping[str, int]) -> None:
-        """Only these messages are left of the log: go by them, and know what they have forgotten.
+        """The log was truncated to these messages: fold them anew, and note the lost commands.
 
-        inputs: where the inputs end now, that will be read anew up to there.
+        inputs: end offsets of the inputs, which admission reads again up to there.
         """
         self._read_anew = inputs
         ordered, begun = self._ordered, self._begun
@@ -154,30 +154,30 @@ class Witness:
             self.head = after
             self._take(decode(wire))
         end = self.state.seq
-        self._forgotten |= {place for place, seq in ordered.items() if seq > end}
-        self._forgotten_evictions |= {attempt for attempt, seq in begun.items() if seq > end}
+        self._lost_starts |= {place for place, seq in ordered.items() if seq > end}
+        self._lost_evictions |= {attempt for attempt, seq in begun.items() if seq > end}
         self._started = {key for key in self._started if key[3] is None or key[3] <= end}
         gone = [position for position in self._obeyed if beyond_log_end(self.state, *position)]
         self.lost = max(gone, default=None) if lost is None else max(lost, *gone)
-        self.tell(f"the log ends at #{end} again; agents have obeyed {self.lost or 'nothing'} of what is gone")
+        self.trace(f"the log ends at #{end} again; agents have obeyed {self.lost or 'none'} of the lost records")
         self.kinds["(cut)"] += 1
         self.kinds["(cut, obeyed)"] += self.lost is not None
 
-    def relearns(self) -> bool:
-        """Whether the log has still to read again what agents had said before it was cut."""
+    def is_reading_lost_reports(self) -> bool:
+        """Whether admission still reads again reports from before the truncation."""
         return any(self.state.inputs.get(name, 0) < end for name, end in self._read_anew.items())
 
-    def obeyed(self, position: Position) -> None:
-        """An agent carries out what this record orders."""
+    def on_command(self, position: Position) -> None:
+        """An agent carries out the command of this record."""
         self._obeyed.add(position)
 
-    def _settled(self, living: Sequence[Living], record: Record) -> None:
-        """From here on nothing is done any more by orders that the log has forgotten, but for evictions that go on."""
+    def _settled(self, living: Sequence[LiveTask], record: Record) -> None:
+        """From now on no effect of a lost command is permitted, except evictions that continue."""
         for task in living:
-            if _place(task) in self._forgotten:
-                raise Violated(f"#{record.seq} {record.type}: {task} lives, which the log has forgotten")
-        self._forgotten.clear()
-        self._forgotten_evictions = {(name, at) for name, at in self._forgotten_evictions if self._is_current(name, at)}
+            if _place(task) in self._lost_starts:
+                raise Violated(f"#{record.seq} {record.type}: {task} still runs, and its start is not in the log")
+        self._lost_starts.clear()
+        self._lost_evictions = {(name, at) for name, at in self._lost_evictions if self._is_current(name, at)}
 
     def _is_current(self, name: str, attempt: int) -> bool:
         job = self.state.jobs.get(name)
@@ -185,9 +185,9 @@ class Witness:
 
     # --- the machines
 
-    def starts(self, task: Living) -> None:
-        """A task is about to start; no command of the past may do that (§8.9, §8.10)."""
-        self.tell(f"{task.machine}: {task.job}/{task.attempt}/{task.task} starts on {','.join(task.devices) or 'no GPU'}")
+    def on_start(self, task: LiveTask) -> None:
+        """A task is about to start; an outdated command must not start it (§8.9, §8.10)."""
+        self.trace(f"{task.machine}: {task.job}/{task.attempt}/{task.task} starts on {','.join(task.devices) or 'no GPU'}")
         job = self.state.jobs.get(task.job)
         known = job.task(task.task) if job is not None else None
         key = (task.job, task.attempt, task.task, known.start_seq if known is not None else None)
@@ -196,35 +196,35 @@ class Witness:
         self._started.add(key)
         living = [*self.living(), task]
         wrong = [*no_device_runs_too_much(living), *no_job_runs_twice(living)]
-        if _place(task) not in self._forgotten:
+        if _place(task) not in self._lost_starts:
             wrong += free_devices_are_free(self.state, [task])
         for violation in wrong[:1]:
             self.violated(violation)
 
-    def stops(self, task: Living, how: str, *, isolated: bool) -> None:
-        """A task gets a notice or a signal; only an eviction that the log has as started may cause that (§8.3, §8.9)."""
-        self.tell(f"{task.machine}: {task.job}/{task.attempt}/{task.task} gets {how}")
+    def on_stop(self, task: LiveTask, how: str, *, isolated: bool) -> None:
+        """A task gets a notice or a signal; only an eviction that has started in the log may cause that (§8.3, §8.9)."""
+        self.trace(f"{task.machine}: {task.job}/{task.attempt}/{task.task} gets {how}")
         job = self.state.jobs.get(task.job)
         current = job is not None and job.attempt == task.attempt and bool(job.tasks)
-        if isolated or not current or _place(task) in self._forgotten or (task.job, task.attempt) in self._forgotten_evictions:
-            return  # its lease is over, or the log has forgotten this attempt, or why it leaves
+        if isolated or not current or _place(task) in self._lost_starts or (task.job, task.attempt) in self._lost_evictions:
+            return  # its lease expired, or the log lost this attempt or its eviction
         assert job is not None
         member = job.task(task.task)
         if member is None:
-            return  # the log has forgotten this member
+            return  # the log lost this task
         evictions = [eviction for eviction in (job.eviction, member.eviction) if eviction is not None]
         if not any(eviction.started_seq is not None for eviction in evictions):
-            self.violated(f"{task} gets {how}, and the log knows of no eviction that has begun: {evictions}")
+            self.violated(f"{task} gets {how}, and no eviction of it has started in the log: {evictions}")
         elif member.eviction_cancelled:
             self.violated(f"{task} gets {how}, although its agent has confirmed the cancellation of its eviction")
 
-    def ended(self, task: Living, code: int) -> None:
+    def on_exit(self, task: LiveTask, code: int) -> None:
         """A task has ended."""
-        self.tell(f"{task.machine}: {task.job}/{task.attempt}/{task.task} ended with {code}")
-        self._forgotten.discard(_place(task))
+        self.trace(f"{task.machine}: {task.job}/{task.attempt}/{task.task} ended with {code}")
+        self._lost_starts.discard(_place(task))
 
 
-def _place(task: Living) -> Place:
+def _place(task: LiveTask) -> Place:
     return task.machine, task.job, task.attempt, task.task
 
 
