@@ -315,8 +315,8 @@ def may_reclaim(state: PoolState, shares: Mapping, preemptor: Job, choice: Choic
 
     def may(job: Job, unit: list[int], gone: Mapping[str, set[int]]) -> bool:
         theirs = above(state, job.project)
-        if theirs[0] == mine[0]:
-            return False
+        if theirs[0] == mine[0] or not gpu_milli(job, set(unit)):
+            return False  # only GPUs have bounds here, and a unit without GPUs gives none back
         common = next(name for name in theirs if name in mine)
         loser, taker = theirs[theirs.index(common) - 1], mine[mine.index(common) - 1]
         remaining = used(state, loser, gone)

@@ -6,7 +6,7 @@ from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlacement, place_unit
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.placement.task_requirements import requirements_of_unit
-from bailiff_core.quota.quota_checks import Losses
+from bailiff_core.quota.reclaim import Losses
 
 from .branch_and_bound import SetConstraint, Test, branch_and_bound, reprieve_all, reprieve_order
 from .candidates import EvictionChain, EvictionStep
@@ -310,7 +310,8 @@ class GeneralSearch:
         return fits
 
     def _units(self, steps: Iterable[EvictionStep]) -> list[Unit]:
-        return [step.unit for step in steps]
+        """Units of the steps; those of one job in eviction order."""
+        return [step.unit for step in sorted(steps, key=lambda step: step.age_key)]
 
 
 class _FullSetConstraint:
