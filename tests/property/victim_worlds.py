@@ -219,6 +219,12 @@ def gpu_milli(job: Job, indices: set[int]) -> int:
     return total
 
 
+def counted(job: Job, indices: set[int]) -> int:
+    """What the objective counts for these members: GPUs; 16 CPUs of a member without GPUs are one, and no member is free."""
+    bare = [job.groups()[index] for index in indices if not gpu_milli(job, {index})]
+    return gpu_milli(job, indices) + sum(max(1, -(-asked.cpu_milli // 16)) for asked in bare)
+
+
 # --- the objective
 
 
@@ -239,7 +245,7 @@ def cost(state: PoolState, choice: Choice, under_share: Mapping[str, bool] | Non
         if job.phase == "reserved":
             promises += 1
             continue
-        gpus = gpu_milli(job, gone)
+        gpus = counted(job, gone)
         classes[job.priority] += gpus
         under += gpus if (under_share or {}).get(job.project) else 0
         since = max(job.last_start or 0, job.last_checkpoint or 0)

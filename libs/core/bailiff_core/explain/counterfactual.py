@@ -193,6 +193,7 @@ def sum_costs(one: Cost, other: Cost | None) -> Cost:
         jobs_stopped=one.jobs_stopped + other.jobs_stopped,
         tasks=one.tasks + other.tasks,
         fragmented_nodes=one.fragmented_nodes + other.fragmented_nodes,
+        cpu_milli=one.cpu_milli + other.cpu_milli,
     )
 
 

@@ -21,7 +21,10 @@ NO_LOSS = 1 << 60  # start of the work to lose, for jobs that have not started
 
 @dataclass(slots=True)
 class JobAllocation:
-    """Allocation of one job by node. since: start of the work that an eviction would lose. shrinks: it has surplus tasks."""
+    """Allocation of one job by node. since: start of the work that an eviction would lose. shrinks: it has surplus tasks.
+
+    cpu_milli: of its tasks without GPUs.
+    """
 
     group: EquivalenceClass
     seq: int
@@ -29,6 +32,7 @@ class JobAllocation:
     shrinks: bool
     tasks: int
     nodes: dict[int, "NodeAllocation"]
+    cpu_milli: int = 0
 
     @property
     def gpus(self) -> int:
@@ -192,7 +196,10 @@ def _min_count(counts: Ints, sizes: list[int]) -> None:
 
 @dataclass(slots=True)
 class AllocationIndex:
-    """Allocations of all active jobs. all_gpus: per node, of jobs that are not evicting. tasks, gpus: totals."""
+    """Allocations of all active jobs. all_gpus: per node, of jobs that are not evicting. tasks, gpus: totals.
+
+    cpu_milli: of all tasks without GPUs.
+    """
 
     of: dict[str, JobAllocation] = field(default_factory=dict)
     on: dict[int, dict[str, None]] = field(default_factory=dict)
@@ -201,6 +208,7 @@ class AllocationIndex:
     max_devices: int = 0
     tasks: int = 0
     gpus: int = 0
+    cpu_milli: int = 0
 
     @classmethod
     def of_pool(cls, state: PoolState) -> "AllocationIndex":
@@ -229,6 +237,7 @@ class AllocationIndex:
                 after = self.of[name] = _allocation_of_job(job)
                 self.tasks += after.tasks
                 self.gpus += after.gpus
+                self.cpu_milli += after.cpu_milli
                 for number in after.nodes:
                     self.on.setdefault(number, {})[name] = None
                 rows.update(dict.fromkeys(after.nodes))
@@ -243,6 +252,7 @@ class AllocationIndex:
             job_allocation = self.of[name] = _allocation_of_job(state.jobs[name])
             phase, priority, _, preemptible = job_allocation.group
             self.tasks += job_allocation.tasks
+            self.cpu_milli += job_allocation.cpu_milli
             for number, share in job_allocation.nodes.items():
                 self.gpus += share.gpus + share.cost_free
                 self.on.setdefault(number, {})[name] = None
@@ -257,6 +267,7 @@ class AllocationIndex:
     def _remove(self, name: str, before: JobAllocation) -> None:
         self.tasks -= before.tasks
         self.gpus -= before.gpus
+        self.cpu_milli -= before.cpu_milli
         for number in before.nodes:
             del self.on[number][name]
 
@@ -282,12 +293,14 @@ class AllocationIndex:
 
 def _allocation_of_job(job: Job) -> JobAllocation:
     nodes: dict[int, NodeAllocation] = {}
-    count = 0
+    count = cpu_milli = 0
     staying, shared = job.phase != "evicting", any(map(shares_devices, job.demand.tasks))
     for task in job.tasks:
         if not has_resources(task):
             continue
         count += 1
+        if not task.devices:
+            cpu_milli += job.group(task.index).cpu_milli
         share = nodes.get(task.node)
         if share is None:
             share = nodes[task.node] = NodeAllocation()
@@ -302,4 +315,6 @@ def _allocation_of_job(job: Job) -> JobAllocation:
             share.of_tasks.append(gpus)
     since = NO_LOSS if job.last_start is None else max(job.last_start, job.last_checkpoint or 0)
     shrinks = count > job.minimum or bool(job.demand.sub_groups)
-    return JobAllocation((job.phase, job.priority, job.project, job.preemptible), job.seq, since, shrinks, count, nodes)
+    return JobAllocation(
+        (job.phase, job.priority, job.project, job.preemptible), job.seq, since, shrinks, count, nodes, cpu_milli
+    )

@@ -2,7 +2,7 @@
 
 Every level is additive, so a set costs the sum of its units' costs, level by level:
 
-1. GPUs of victims, by priority from the highest down;
+1. GPUs of victims, by priority from the highest down; of tasks without GPUs, their CPUs as GPUs (`counted_gpu_milli`);
 2. under reclaim, GPUs taken from projects that are over their quota and within their fair share;
 3. work lost, in GPU-ms, per job at most the policy's bound; of a job that restarts to shrink, that of all its tasks;
 4. jobs stopped (a job that only shrinks is not); 5. tasks stopped; then reservations dropped;
@@ -20,7 +20,7 @@ from bailiff_core.model.gpu_shares import share_of, shares_devices
 from bailiff_core.model.placement_ranges import bits
 from bailiff_core.model.policy import PreemptionRules
 from bailiff_core.model.state import Job, Node, PoolState, Task
-from bailiff_core.model.work_lost import allocated_gpu_milli, lost_gpu_ms
+from bailiff_core.model.work_lost import counted_cpu_milli, counted_gpu_milli, lost_gpu_ms
 from bailiff_core.placement.allocation_index import AllocationIndex
 from bailiff_core.placement.equivalence_classes import EquivalenceClasses
 
@@ -29,7 +29,7 @@ MAX_CLASSES = 64
 
 @dataclass(frozen=True, slots=True, order=True)
 class EvictionCost:
-    """Levels 1 and 3 to 6 of the objective for units of one job."""
+    """Levels 1 and 3 to 6 of the objective for units of one job. cpu_milli: CPUs that gpu_milli counts as GPUs."""
 
     gpu_milli: int = 0
     lost_gpu_ms: int = 0
@@ -37,6 +37,7 @@ class EvictionCost:
     tasks: int = 0
     reservations: int = 0
     fragmented_nodes: int = 0
+    cpu_milli: int = 0
 
     def minus(self, other: "EvictionCost") -> "EvictionCost":
         """Difference by level. Fragmentation may be negative: evicting the last task of a node leaves it whole."""
@@ -47,6 +48,7 @@ class EvictionCost:
             self.tasks - other.tasks,
             self.reservations - other.reservations,
             self.fragmented_nodes - other.fragmented_nodes,
+            self.cpu_milli - other.cpu_milli,
         )
 
 
@@ -58,12 +60,9 @@ def eviction_cost(state: PoolState, job: Job, evicted: Sequence[Task], *, whole:
     started = _started(evicted)
     if not started:
         return EvictionCost(reservations=1)
-    if not any(map(shares_devices, job.demand.tasks)):
-        gpu_milli = sum(job.group(task.index).gpu_milli for task in started)
-    else:
-        gpu_milli = allocated_gpu_milli(state, job, started)
+    gpu_milli = counted_gpu_milli(state, job, started)
     stopped_gpu_milli = (
-        gpu_milli if whole or job.demand.elastic != "restart" else allocated_gpu_milli(state, job, _started(job.tasks))
+        gpu_milli if whole or job.demand.elastic != "restart" else counted_gpu_milli(state, job, _started(job.tasks))
     )
     return EvictionCost(
         gpu_milli,
@@ -72,6 +71,7 @@ def eviction_cost(state: PoolState, job: Job, evicted: Sequence[Task], *, whole:
         len(started),
         0,
         _count_fragmented_nodes(state, job, started),
+        counted_cpu_milli(job, started),
     )
 
 
@@ -119,19 +119,20 @@ class CostScale:
         cls, rules: PreemptionRules, allocation_index: AllocationIndex, equivalence_classes: EquivalenceClasses
     ) -> "CostScale":
         """A scale for victim sets among these jobs."""
-        gpus, tasks, count = allocation_index.gpus, allocation_index.tasks, len(allocation_index.of)
-        most_lost = 1000 * gpus * (rules.max_counted_loss + rules.restart_cost) // 1_000_000 + count
+        tasks, count = allocation_index.tasks, len(allocation_index.of)
+        gpu_milli = 1000 * allocation_index.gpus + allocation_index.cpu_milli // rules.cpus_per_gpu + tasks  # rounded up per task
+        most_lost = gpu_milli * (rules.max_counted_loss + rules.restart_cost) // 1_000_000 + count
         unit = 2 * tasks + 2  # lowest digit: number of victims whose grace exceeds the preemptor's short grace
         of_level = []
         for most in (2 * tasks + 2, count + 1, tasks + 1, count + 1, most_lost + 1):
             of_level.append(unit)
             unit *= 2 * most + 1
         of_share = unit
-        unit *= 2 * (1000 * gpus + 1) + 1
+        unit *= 2 * (gpu_milli + 1) + 1
         ranks = {}
         for priority in equivalence_classes.priorities():
             ranks[priority] = unit
-            unit *= 2 * (1000 * gpus + 1) + 1
+            unit *= 2 * (gpu_milli + 1) + 1
         return cls(ranks, of_share, tuple(of_level))
 
     def weight(self, priority: int, cost: EvictionCost, under_share_gpu_milli: int = 0, slow: int = 0) -> int:

@@ -149,6 +149,7 @@ def choices(steps: Iterable[EvictionStep], moved: Mapping[str, GangPlacement]) -
                 project=job.project,
                 tasks="" if any(step.whole for step in taken) else ranges(indices),
                 moved_to=encode_placement(place) if place is not None else (),
+                cpu_milli=sum(step.cost.cpu_milli for step in taken),
             )
         )
     return found
@@ -157,7 +158,7 @@ def choices(steps: Iterable[EvictionStep], moved: Mapping[str, GangPlacement]) -
 def cost_of(steps: Iterable[EvictionStep]) -> Cost:
     """Cost of the set, by level of the objective."""
     classes: dict[int, int] = {}
-    under = lost = jobs = tasks = broken = 0
+    under = lost = jobs = tasks = broken = cpu_milli = 0
     for step in steps:
         cost = step.cost
         if cost.gpu_milli:
@@ -167,6 +168,7 @@ def cost_of(steps: Iterable[EvictionStep]) -> Cost:
         jobs += cost.jobs
         tasks += cost.tasks
         broken += cost.fragmented_nodes
+        cpu_milli += cost.cpu_milli
     return Cost(
         classes=tuple(
             ClassGpus(priority=priority, gpu_milli=classes[priority]) for priority in sorted(classes, reverse=True)[:MAX_CLASSES]
@@ -176,6 +178,7 @@ def cost_of(steps: Iterable[EvictionStep]) -> Cost:
         jobs_stopped=jobs,
         tasks=tasks,
         fragmented_nodes=max(0, broken),
+        cpu_milli=cpu_milli,
     )
 
 
