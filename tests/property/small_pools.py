@@ -158,16 +158,15 @@ def cost(state: PoolState, victims: list[Job]) -> tuple:
     for job in running:
         lost += counted(job) * (min(state.now - job.last_start, HOUR) + MINUTE) // 1_000_000
     broken = 0
-    for job in running:
-        for node in state.nodes.values():
-            mine = sum(task.devices for task in job.tasks if task.node == node.number)
-            others = any(
-                task.devices and task.node == node.number
-                for other in state.jobs.values()
-                if other is not job and other.phase != "evicting"
-                for task in other.tasks
-            )
-            broken += bool(mine and others)
+    for node in state.nodes.values():  # each once, however many victims it has
+        released = any(task.devices and task.node == node.number for job in running for task in job.tasks)
+        stay = any(
+            task.devices and task.node == node.number
+            for other in state.jobs.values()
+            if other not in victims and other.phase != "evicting"
+            for task in other.tasks
+        )
+        broken += released and stay
     youngest_first = tuple(sorted(-job.seq for job in victims))
     return (
         by_class, lost, len(running), sum(job.size for job in running), len(victims) - len(running), broken,

@@ -42,6 +42,35 @@ def random_world(random: Random, action: str) -> tuple[Sketch, Job]:
     return sketch, preemptor
 
 
+def world_of_equals(random: Random, action: str) -> tuple[Sketch, Job]:
+    """Two to four nodes of jobs that differ in little but their nodes, so that fragmentation decides; some must stay."""
+    sketch = Sketch()
+    sketch.state.policy = random_policy(random, action)
+    names = [project.name for project in sketch.state.policy.projects if project.name != "dept"]
+    nodes = random.randint(2, 4)
+    free = {number: list(range(random.choice((2, 2, 3)))) for number in range(nodes)}
+    for number, devices in free.items():
+        sketch.node(f"n{number}", gpus=len(devices))
+    spare = random.choice((0, 0, 1, 2))
+    while len(sketch.state.jobs) < 9 and sum(map(len, free.values())) > spare:
+        size = random.choice((1, 1, 1, 2))
+        open_nodes = [number for number, devices in free.items() if devices]
+        places = [random.choice(open_nodes) for _ in range(size)]
+        if any(places.count(number) > len(free[number]) for number in places):
+            continue
+        job = sketch.job(f"j{len(sketch.state.jobs)}", group(size, gpus=1), priority=50, preemptible=random.random() < 0.8)
+        job.project = random.choice(names) if names else ""
+        if size > 1 and random.random() < 0.5:
+            job.demand = job.demand.model_copy(update={"min_tasks": 1})
+        phase = random.choice(("running",) * 8 + ("reserved", "evicting"))
+        sketch.at(job, *((f"n{number}", [free[number].pop()]) for number in places), phase=phase, age=2 * HOUR)
+    asked = group(random.choice((1, 2, 2, 3)), gpus=random.choice((1, 1, 2)), nodes=random.choice(((), (), ("n0", "n1"))))
+    preemptor = sketch.job("preemptor", asked, priority=75)
+    preemptor.project = random.choice(names) if names else ""
+    sketch.state.indices.snapshot = None
+    return sketch, preemptor
+
+
 def random_policy(random: Random, action: str) -> Policy:
     """No projects, two, or a small tree; quotas, limits and weights of all kinds."""
     projects: list[dict[str, object]] = []
@@ -138,6 +167,8 @@ def _ways(state: State, asked, allowed: set[int] | None) -> Iterator[tuple[int, 
     share = asked.gpu_share_milli or 1000
     count = (asked.gpu_devices or 1) if asked.gpu_share_milli else asked.gpu_milli // 1000
     for node, (devices, cpu, slots) in enumerate(state):
+        if asked.nodes and f"n{node}" not in asked.nodes:
+            continue
         if slots < 1 or cpu < asked.cpu_milli or (allowed is not None and node not in allowed):
             continue
         useful = [number for number, free in enumerate(devices) if free >= share]
@@ -232,7 +263,8 @@ def cost(state: PoolState, choice: Choice, under_share: Mapping[str, bool] | Non
     """DESIGN §5, level by level."""
     priorities = sorted({job.priority for job in state.jobs.values()}, reverse=True)
     classes = dict.fromkeys(priorities, 0)
-    under = lost = stopped = tasks = promises = broken = units = 0
+    under = lost = stopped = tasks = promises = units = 0
+    released: set[int] = set()
     young = []
     for name, count in choice.items():
         if not count:
@@ -252,13 +284,17 @@ def cost(state: PoolState, choice: Choice, under_share: Mapping[str, bool] | Non
         lost += gpus * (min(state.now - since, HOUR) + MINUTE) // 1_000_000
         stopped += count == len(steps)
         tasks += len(gone)
-        for number in {task.node for task in job.tasks if task.index in gone and task.devices}:
-            broken += any(
-                task.node == number and task.devices and not (other is job and task.index in gone)
-                for other in state.jobs.values()
-                if other.phase != "evicting"
-                for task in other.tasks
-            )
+        released |= {task.node for task in job.tasks if task.index in gone and task.devices}
+    left = leaving(state, choice)
+    broken = sum(  # each node once, however many of the victims run on it
+        any(
+            task.node == number and task.devices and task.index not in left.get(other.id, ())
+            for other in state.jobs.values()
+            if other.phase != "evicting"
+            for task in other.tasks
+        )
+        for number in released
+    )
     return (*classes.values(), under, lost, stopped, tasks, promises, broken, units, sorted(young))
 
 

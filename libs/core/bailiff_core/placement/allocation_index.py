@@ -64,7 +64,7 @@ class PriorityLevel:
     gpus: their number. since: start of the work on each, latest first. jobs_for, tasks_for: for each number of GPUs, the
     fewest jobs or tasks that have at least that number. shrinks: some job has surplus tasks. youngest: highest seq.
     cost_free: reserved and shared GPUs. least: for each number of GPUs, the fewest that must be evicted to free at least that
-    number, as jobs are evicted whole. largest: GPUs of the largest single job.
+    number, as jobs are evicted whole.
     """
 
     gpus: Ints
@@ -75,19 +75,17 @@ class PriorityLevel:
     youngest: Ints
     cost_free: Ints
     least: Ints
-    largest: Ints
 
     @classmethod
     def empty(cls, rows: int, max_devices: int) -> "PriorityLevel":
         """No allocation on any node."""
-        gpus, shrinks, youngest, cost_free, largest = (np.zeros(rows, np.int64) for _ in range(5))
+        gpus, shrinks, youngest, cost_free = (np.zeros(rows, np.int64) for _ in range(4))
         jobs_for, tasks_for, least = (np.zeros((rows, max_devices + 1), np.int64) for _ in range(3))
         since = np.full((rows, max_devices), NO_LOSS, np.int64)
-        return cls(gpus, since, jobs_for, tasks_for, shrinks, youngest, cost_free, least, largest)
+        return cls(gpus, since, jobs_for, tasks_for, shrinks, youngest, cost_free, least)
 
     def set(self, number: int, allocations: list[tuple[JobAllocation, NodeAllocation]]) -> None:
         """Set the row of one node."""
-        self.largest[number] = max((share.staying for _, share in allocations), default=0)
         self.cost_free[number] = sum(share.cost_free for _, share in allocations)
         gpus = [job_allocation.since for job_allocation, share in allocations for _ in range(share.gpus)]
         gpus.sort(reverse=True)
@@ -108,7 +106,6 @@ class PriorityLevel:
         width = self.least.shape[1]
         rows: Ints = np.fromiter(by_node, np.int64, len(by_node))
         counts: list[int] = []
-        largest: list[int] = []
         cost_free_counts: list[int] = []
         youngest: list[int] = []
         shrinks: list[bool] = []
@@ -128,7 +125,6 @@ class PriorityLevel:
             counts.append(len(gpus))
             since += gpus
             at += range(number * (width - 1), number * (width - 1) + len(gpus))
-            largest.append(max([share.staying for _, share in allocations]))
             cost_free_counts.append(sum([share.cost_free for _, share in allocations]))
             youngest.append(max([job_allocation.seq for job_allocation, _ in allocations]))
             shrinking = any(job_allocation.shrinks for job_allocation, _ in allocations)
@@ -140,7 +136,7 @@ class PriorityLevel:
                 if shrinking
                 else sizes
             )
-        self.gpus[rows], self.largest[rows], self.cost_free[rows] = counts, largest, cost_free_counts
+        self.gpus[rows], self.cost_free[rows] = counts, cost_free_counts
         self.shrinks[rows], self.youngest[rows] = shrinks, youngest
         self.since.reshape(-1)[at] = since
         self.jobs_for[rows], self.tasks_for[rows], self.least[rows] = fewest_jobs.all(), fewest_tasks.all(), least.all()

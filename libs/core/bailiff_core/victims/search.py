@@ -1,6 +1,6 @@
 """General solver for reclaim and preempt: a lower bound per task type, then branch and bound over all candidates."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlacement, place_unit
@@ -12,15 +12,15 @@ from .branch_and_bound import SetConstraint, Test, branch_and_bound, reprieve_al
 from .candidates import EvictionChain, EvictionStep
 from .constraints import Constraints
 from .fit_oracle import FitOracle, PlacementOracle, QuotaOracle, SlotOracle, cannot_fit, single_requirement
-from .knapsack import Knapsack, knapsack_for, tie_broken_weights
+from .knapsack import Knapsack, knapsack_for
 from .relocation import find_relocations, units_by_job, units_without_relocation
+from .set_weights import SetWeights
 from .solver_interface import Problem, Solution
 
 RUNNER_UP_TRIES = 2
 IMPROVEMENTS = 5
 PLACEMENT_STEPS = 10_000
 RELOCATION_STEPS = 2_000
-MAX_TIE_BROKEN = 2_000  # up to this number of candidates ties are broken by age; above it, sets of equal cost are equal
 
 
 class GeneralSolver:
@@ -39,6 +39,7 @@ class GeneralSearch:
         self.cluster = problem.snapshot.cluster
         self.unit = problem.unit
         self.candidates = problem.candidates()
+        self.fragmentation = problem.index.fragmentation
         self.constraints = problem.constraints
         self.budget = problem.budget
         self.knapsacks = problem.knapsacks
@@ -60,7 +61,7 @@ class GeneralSearch:
         slots: Knapsack | None = None
         short = 0
         for need, indices in self.needs.items():
-            slots, short = knapsack_for(self.knapsacks, self.cluster, need, self.candidates, len(indices))
+            slots, short = knapsack_for(self.knapsacks, self.cluster, need, self.candidates, self.fragmentation, len(indices))
             if short <= 0:
                 continue
             part = self.budget.part(self.budget.remaining // 2)
@@ -70,7 +71,7 @@ class GeneralSearch:
                 return Solution(self.candidates, proven=True)
             if steps is None:
                 certain = False
-            elif sum(step.weight for step in steps) > sum(step.weight for step in self.bound):
+            elif self.fragmentation.weight(steps) > self.fragmentation.weight(self.bound):
                 self.bound = steps
         if not self.bound or self.constraints.rejects(self._units(self.bound)):
             return None
@@ -92,7 +93,7 @@ class GeneralSearch:
                 continue
             if self.constraints.rejects(self._units(other)):
                 continue
-            if not best or sum(step.weight for step in other) < sum(step.weight for step in best):
+            if not best or self.fragmentation.weight(other) < self.fragmentation.weight(best):
                 best = other
         return best
 
@@ -166,13 +167,8 @@ class GeneralSearch:
         for step in useless:
             oracle.restore(step)
         all_steps = [step for chain in chains for step in chain]
-        weights: Mapping[EvictionStep, int] = (
-            tie_broken_weights(all_steps) if len(all_steps) <= MAX_TIE_BROKEN else {step: step.weight for step in all_steps}
-        )
-        order = reprieve_order(chains, weights)
-
-        def weight_of(steps: Sequence[EvictionStep]) -> int:
-            return sum(weights[step] for step in steps)
+        weights = SetWeights.of_steps(all_steps, self.fragmentation)
+        order = reprieve_order(chains, weights.of_step)
 
         def accept(steps: list[EvictionStep], budget: StepBudget) -> bool:
             return self._acceptable(steps, budget, with_relocations=with_relocations)
@@ -182,7 +178,7 @@ class GeneralSearch:
 
         constrained = self.constraints.constrains_set
         best = self._first(oracle, order, chains, accept)
-        limit = weight_of(best) if best else None
+        limit = weights.of(best) if best else None
         part = self.budget.part(self.budget.remaining * 3 // 4)
         better, finished = branch_and_bound(
             oracle,
@@ -204,7 +200,7 @@ class GeneralSearch:
             return Solution(self.candidates, proven=proven, why=why)
         runner_up = self._runner_up(oracle, order, best, weights, accept)
         for _ in range(0 if proven else IMPROVEMENTS):
-            if not runner_up or weight_of(runner_up) > weight_of(best):
+            if not runner_up or weights.of(runner_up) > weights.of(best):
                 break
             best, runner_up = runner_up, self._runner_up(oracle, order, runner_up, weights, accept) or best
         return Solution(self.candidates, best, proven=proven, runner_up=runner_up, bound=best if proven else self.bound)
@@ -247,16 +243,16 @@ class GeneralSearch:
         oracle: FitOracle,
         order: Sequence[EvictionStep],
         victims: Sequence[EvictionStep],
-        weights: Mapping[EvictionStep, int],
+        weights: SetWeights,
         accept: Test,
     ) -> list[EvictionStep]:
         """The lightest set found by reprieves if one of the heaviest victims, and the later steps of its job, are kept."""
         best: list[EvictionStep] = []
         tries = RUNNER_UP_TRIES if isinstance(oracle, SlotOracle) else 1
-        for reprieved in sorted(victims, key=lambda step: -weights[step])[:tries]:
+        for reprieved in sorted(victims, key=lambda step: -weights.of_step[step])[:tries]:
             kept_steps = [step for step in order if step.job is reprieved.job and _follows(step, reprieved)]
             others = self._runner_up_without(oracle, order, kept_steps, accept)
-            if others and (not best or sum(weights[step] for step in others) < sum(weights[step] for step in best)):
+            if others and (not best or weights.of(others) < weights.of(best)):
                 best = others
         return best
 
