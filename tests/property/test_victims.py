@@ -19,6 +19,7 @@ from tests.property.victim_worlds import (
     asked_first,
     best_choice,
     best_moves,
+    best_with_moves,
     chain,
     cost,
     free_room,
@@ -30,6 +31,7 @@ from tests.property.victim_worlds import (
     under_shares,
     within_limits,
     world_of_equals,
+    world_of_moves,
 )
 
 from bailiff_core.model.placement_ranges import numbers
@@ -205,19 +207,22 @@ def check_world(seed: int, action: Action, steps: int = 20_000, world: World = r
         if answer.refused == "impossible":
             best = best_choice(state, shares, preemptor, action)
             assert not best, f"{best} would do"
+            assert action == "preempt" or best_with_moves(state, shares, preemptor) is None
         return answer
     choice = chosen(state, answer)
     most = shares if action == "preempt" else None
     assert makes_room(state, preemptor, choice, most)
     taken = {name: count - len(units_moved(state, answer, name)) for name, count in choice.items()}
     best = best_choice(state, shares, preemptor, action)
-    if best is None:
+    if best is None or not allowed(state, shares, preemptor, action, choice):
         assert action == "reclaim"
-        assert taken != choice, "nobody may be taken, so somebody moves"
+        assert taken != choice, "these may not all be taken, so somebody moves"
         assert allowed(state, shares, preemptor, action, taken)
         assert not any(makes_room(state, preemptor, {**choice, name: 0}) for name in choice)
+        if answer.explanation.proven:
+            assert best is None, "it fits without moves"
+            assert choice == best_with_moves(state, shares, preemptor)
     else:
-        assert allowed(state, shares, preemptor, action, choice)
         assert irreducible(state, preemptor, choice, most)
         under = under_shares(state, shares) if action == "reclaim" else None
         assert cost(state, choice, under) >= cost(state, best, under)
@@ -321,6 +326,30 @@ def test_where_fragmentation_decides_against_every_set(action: Action, seed: int
 def test_where_fragmentation_decides_the_general_search_finds_the_same(seed: int) -> None:
     with patch("bailiff_core.victims.search.GeneralSearch._relaxed", lambda _: None):
         check_world(seed, "preempt", world=world_of_equals)
+
+
+@settings(max_examples=150, deadline=None)
+@example(seed=110, steps=20_000)  # new places beside another place of the preemptor
+@example(seed=137, steps=57)
+@example(seed=358, steps=49)  # the search with new places ends, the one without does not
+@given(seed=SEEDS, steps=st.integers(1, 300))
+def test_what_is_proven_of_a_reclaim_with_moves_is_the_best_of_all(seed: int, steps: int) -> None:
+    for each in (steps, 20_000):
+        check_world(seed, "reclaim", each, world_of_moves)
+
+
+def test_some_reclaims_move_jobs_and_are_proven() -> None:
+    proposals = [answer_in_a_world(seed, "reclaim", world=world_of_moves)[-1] for seed in range(150)]
+    found = [answer for answer in proposals if any(victim.moved_to for victim in answer.victims)]
+    assert sum(answer.explanation.proven for answer in found) > 10
+
+
+@pytest.mark.long
+@settings(max_examples=5_000, deadline=None)
+@given(seed=SEEDS, steps=st.integers(1, 300))
+def test_what_is_proven_of_a_reclaim_with_moves_is_the_best_of_all_at_length(seed: int, steps: int) -> None:
+    for each in (steps, 20_000):
+        check_world(seed, "reclaim", each, world_of_moves)
 
 
 def test_many_equal_slots_are_chosen_by_counting_at_the_same_cost(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from random import Random
 
 from tests.builders import HOUR, MINUTE, Sketch, group
 
-from bailiff_core.model.demand import TopologyRule
+from bailiff_core.model.demand import TaskGroup, TopologyRule
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.model.state import Job, PoolState
 
@@ -67,6 +67,33 @@ def world_of_equals(random: Random, action: str) -> tuple[Sketch, Job]:
     asked = group(random.choice((1, 2, 2, 3)), gpus=random.choice((1, 1, 2)), nodes=random.choice(((), (), ("n0", "n1"))))
     preemptor = sketch.job("preemptor", asked, priority=75)
     preemptor.project = random.choice(names) if names else ""
+    sketch.state.indices.snapshot = None
+    return sketch, preemptor
+
+
+def world_of_moves(random: Random, _action: str) -> tuple[Sketch, Job]:
+    """Two or three projects within their quotas on three to four nodes, with free GPUs in the wrong places for a reclaim."""
+    sketch = Sketch()
+    document = DEFAULT_POLICY.model_dump(mode="json")
+    quotas = {"a": random.choice((4, 6)), "b": random.choice((2, 3, 6)), "c": random.choice((1, 4))}
+    document.update(projects=[{"name": name, "quota": {"gpus": quota}} for name, quota in quotas.items()])
+    sketch.state.policy = Policy.model_validate_json(json.dumps(document))
+    free = {number: list(range(random.choice((2, 3, 4)))) for number in range(random.choice((3, 4)))}
+    for number, devices in free.items():
+        sketch.node(f"n{number}", gpus=len(devices))
+    asked = random.choice((2, 2, 3))
+    while len(sketch.state.jobs) < 9 and sum(map(len, free.values())) > asked:
+        size = random.choice((1, 1, 1, 2))
+        number = random.choice([number for number, devices in free.items() if devices])
+        if len(free[number]) < size:
+            continue
+        job = sketch.job(
+            f"j{len(sketch.state.jobs)}", group(gpus=size), priority=random.choice((25, 50)), preemptible=random.random() < 0.9
+        )
+        job.project = random.choice("bbc")
+        sketch.at(job, (f"n{number}", [free[number].pop() for _ in range(size)]), age=random.choice((MINUTE, HOUR, 2 * HOUR)))
+    preemptor = sketch.job("preemptor", group(random.choice((1, 1, 2)), gpus=asked), priority=50)
+    preemptor.project = "a"
     sketch.state.indices.snapshot = None
     return sketch, preemptor
 
@@ -595,3 +622,36 @@ def best_moves(state: PoolState, preemptor: Job, bound: Sequence[str] = ()) -> C
         elif all_stand_in_racks(free, tuple(tasks), racks, tuple(sorted(stay.items()))):
             return choice
     return None
+
+
+def best_with_moves(state: PoolState, shares: Mapping, preemptor: Job) -> Choice | None:
+    """The best set under reclaim of which some have a place elsewhere beside the preemptor, and the rest may be taken.
+
+    Units of one job are equal. A job that ends here moves whole or not at all, another one unit by unit.
+    """
+    under = under_shares(state, shares)
+    if not within_limits(state, preemptor, {}):
+        return None  # who moves uses as much as before
+    tasks = [preemptor.groups()[index] for index in asked_first(preemptor)]
+    for choice in sorted(choices(state, preemptor, "reclaim"), key=lambda choice: cost(state, choice, under)):
+        if not budgets_allow(state, choice) or not makes_room(state, preemptor, choice):
+            continue
+        if irreducible(state, preemptor, choice) and any(
+            allowed(state, shares, preemptor, "reclaim", {name: count - moved.get(name, 0) for name, count in choice.items()})
+            and all_stand(free_room(state, leaving(state, choice)), (*tasks, *tasks_of(state, moved)))
+            for moved in moves_of(state, choice)
+        ):
+            return choice
+    return None
+
+
+def moves_of(state: PoolState, choice: Choice) -> Iterator[Choice]:
+    """Every way to move some of these units."""
+    ways = [[0, count] if count == len(chain(state.jobs[name])) else list(range(count + 1)) for name, count in choice.items()]
+    for counts in product(*ways):
+        yield {name: count for name, count in zip(choice, counts, strict=True) if count}
+
+
+def tasks_of(state: PoolState, choice: Choice) -> list[TaskGroup]:
+    """What the tasks of these units ask for."""
+    return [state.jobs[name].groups()[index] for name, indices in leaving(state, choice).items() for index in indices]

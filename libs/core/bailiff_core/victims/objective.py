@@ -37,11 +37,11 @@ class EvictionCost:
     cpu_milli: int = 0
 
     def minus(self, other: "EvictionCost") -> "EvictionCost":
-        """The cost of more units of the job than in `other`, beyond that of `other`."""
+        """The cost of more units of the job than in `other`, beyond that of `other`, which does not stop the job."""
         return EvictionCost(
             self.gpu_milli - other.gpu_milli,
             self.lost_gpu_ms - other.lost_gpu_ms,
-            self.jobs - other.jobs,
+            self.jobs,
             self.tasks - other.tasks,
             self.reservations - other.reservations,
             self.cpu_milli - other.cpu_milli,

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlacement, place_unit
+from bailiff_core.placement.joint_placement import place_jointly
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.placement.task_requirements import requirements_of_unit
 from bailiff_core.quota.reclaim import Losses
@@ -45,6 +46,7 @@ class GeneralSearch:
         self.knapsacks = problem.knapsacks
         self.needs = requirements_of_unit(problem.unit)
         self.bound: list[EvictionStep] = []
+        self._certain = True  # no set was rejected that other new placements of its victims might permit
         self._simple = single_requirement(problem.unit) if not self.constraints.constrains_placement else None
 
     def run(self) -> Solution:
@@ -180,6 +182,7 @@ class GeneralSearch:
         best = self._first(oracle, order, chains, accept)
         limit = weights.of(best) if best else None
         part = self.budget.part(self.budget.remaining * 3 // 4)
+        self._certain = True
         better, finished = branch_and_bound(
             oracle,
             order,
@@ -190,7 +193,7 @@ class GeneralSearch:
             accept=accept_whole if constrained else None,
         )
         self.budget.join(part)
-        proven = finished and oracle.exact
+        proven = finished and oracle.exact and self._certain
         if better is not None:
             # The result of an incomplete search may contain a victim that is not needed.
             wanted = dict.fromkeys(better)
@@ -286,6 +289,7 @@ class GeneralSearch:
         budget.charge(len(steps) + place.used + moves.used)
         taken = units_without_relocation(units, moved)
         if not self.constraints.allows(units, taken) or self.constraints.imbalance(taken) is not None:
+            self._certain = self._certain and self._never_acceptable(steps, budget)
             return False
         whole = [unit for unit in units_by_job(steps) if unit.core and unit.job.id in moved]
         relocated = dict.fromkeys(unit.job.id for unit in whole)
@@ -293,6 +297,25 @@ class GeneralSearch:
         last = [step.unit for step in steps if step not in earlier and step.job.id not in relocated]
         # No victim may be evicted only to make another one relocatable.
         return not any(self._fits_with_restored(unit, budget) for unit in (*whole, *last))
+
+    def _never_acceptable(self, steps: Sequence[EvictionStep], budget: StepBudget) -> bool:
+        """Whether the constraints forbid the evicted set even if every victim is relocated that fits beside the preemptor alone.
+
+        New placements are sought one after the other, beside one placement of the preemptor: others may relocate more.
+        """
+        units = self._units(steps)
+        movable: dict[tuple[str, int], None] = {}
+        merged = units_by_job(steps)
+        whole = dict.fromkeys(unit.job.id for unit in merged if unit.core)
+        for unit in (*(each for each in merged if each.core), *(each for each in units if each.job.id not in whole)):
+            mark, part = self.cluster.mark(), budget.part(min(RELOCATION_STEPS, budget.remaining // 4))
+            found = place_jointly(self.cluster, [self.unit, unit], part)
+            budget.join(part)
+            self.cluster.rollback(mark)
+            if found != "impossible":
+                movable.update(((unit.job.id, index), None) for index in unit.indices)
+        taken = [unit for unit in units if not all((unit.job.id, index) in movable for index in unit.indices)]
+        return not movable or not self.constraints.allows(units, taken)
 
     def _fits_with_restored(self, unit: Unit, budget: StepBudget) -> bool:
         """Whether the preemptor fits with this unit restored."""
