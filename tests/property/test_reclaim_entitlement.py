@@ -23,7 +23,8 @@ def pool(rng: Random) -> tuple[Sketch, Job]:
     sketch = Sketch()
     projects = tuple(random_projects(rng)) or tuple(random_projects(Random(1)))
     sketch.state.policy = Policy.model_validate({**dict(DEFAULT_POLICY), "projects": projects})
-    names = [project.name for project in projects]
+    parents = {project.parent for project in projects}
+    names = [project.name for project in projects if project.name not in parents]  # jobs elsewhere count at an unnamed child
     for number in range(2):
         sketch.node(f"n{number}", gpus=rng.choice((0, 2, 4)), cpu=6)
     for node in sketch.state.nodes.values():
