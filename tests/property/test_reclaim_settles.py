@@ -14,7 +14,8 @@ from bailiff_core.model.resource_vector import ResourceVector
 from bailiff_core.model.state import Job, Task
 from bailiff_core.model.units import Unit
 from bailiff_core.queue.order import Pass
-from bailiff_core.quota.quota_checks import Reclaim, Shares, may_reclaim, over_limit
+from bailiff_core.quota.quota_checks import Shares, may_reclaim, over_limit
+from bailiff_core.quota.reclaim import Reclaim
 from bailiff_core.quota.usage import Usage
 
 MOST_ROUNDS = 40

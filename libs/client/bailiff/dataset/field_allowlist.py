@@ -189,12 +189,13 @@ DOCUMENTS: dict[type[Document], Fields] = {
     },
     proposal.VictimChoice: {
         "job": JOB, "class_name": class_name, "project": PROJECT, "tasks": ranges, "moved_to": inside,
-        **kept("attempt", "priority", "gpus", "lost_gpu_ms", "reserved"),
+        **kept("attempt", "priority", "gpus", "lost_gpu_ms", "reserved", "cpu_milli"),
     },
     proposal.Excluded: {"rule": EXCUSED, "examples": JOB, **kept("jobs")},
     proposal.ClassGpus: kept("priority", "gpu_milli"),
     proposal.Cost: {
-        "classes": inside, **kept("under_share_gpu_milli", "lost_gpu_ms", "jobs_stopped", "tasks", "fragmented_nodes"),
+        "classes": inside,
+        **kept("under_share_gpu_milli", "lost_gpu_ms", "jobs_stopped", "tasks", "fragmented_nodes", "cpu_milli"),
     },
     proposal.AttemptedAction: {"would_need": out, "excluded": inside, **kept("action", "refused", "candidates")},
     proposal.Explanation: {
@@ -240,7 +241,7 @@ DOCUMENTS: dict[type[Document], Fields] = {
     },
     policy.PreemptionRules: kept(
         "actions", "scope", "quota_shields", "cap_at_fair_share", "max_migrations", "reservation_expiry", "selection_timeout",
-        "selection_backoff", "search_steps", "restart_cost", "max_counted_loss",
+        "selection_backoff", "search_steps", "restart_cost", "max_counted_loss", "cpus_per_gpu",
     ),
     policy.EvictionRules: kept("grace", "short_grace", "kill_after", "stuck_after"),
     policy.RestartRules: kept("backoff", "max_backoff", "grow_after", "max_failures"),

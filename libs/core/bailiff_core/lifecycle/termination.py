@@ -10,7 +10,7 @@ from bailiff_core.model.grace import grace_of
 from bailiff_core.model.placement_ranges import ranges
 from bailiff_core.model.state import Job, PoolState, Task
 from bailiff_core.model.units import core_complete
-from bailiff_core.model.work_lost import allocated_gpu_milli, lost_gpu_ms
+from bailiff_core.model.work_lost import counted_gpu_milli, lost_gpu_ms
 from bailiff_core.records.decisions import EvictionDecided, JobEnded, JobRequeued, JobShrunk, ReservationDropped
 from bailiff_core.records.payload import Decision
 
@@ -45,7 +45,7 @@ def shrunk_gangs(state: PoolState) -> Iterator[Decision]:
                         "tasks": ranges(task.index for task in released),
                         "outcome": outcome,
                         "cause": eviction.cause if eviction is not None else "exit",
-                        "lost_gpu_ms": lost_gpu_ms(state, job, allocated_gpu_milli(state, job, released)),
+                        "lost_gpu_ms": lost_gpu_ms(state, job, counted_gpu_milli(state, job, released)),
                         "not_before": state.now + GROWTH_BACKOFF if eviction is None else 0,
                     }
                 )
@@ -87,7 +87,7 @@ def _end_or_requeue(state: PoolState, job: Job) -> Decision:
         attempt=job.attempt,
         outcome=outcome,
         cause=cause,
-        lost_gpu_ms=lost_gpu_ms(state, job, allocated_gpu_milli(state, job, job.tasks)),
+        lost_gpu_ms=lost_gpu_ms(state, job, counted_gpu_milli(state, job, job.tasks)),
         not_before=0 if preempted else state.now + _backoff(state, job),
     )
 

@@ -11,6 +11,7 @@ from .placement_ranges import NodeShare, numbers
 class VictimChoice(Document):
     """One victim and the work lost by evicting it, in GPU-ms (semantics §5). reserved: it had not started.
 
+    cpu_milli: CPUs of evicted tasks without GPUs; they are in lost_gpu_ms as GPUs (policy `preemption.cpus_per_gpu`).
     tasks: ranges of the surplus tasks to evict; empty: the whole job. moved_to: the reserved new placement of a relocated
     victim; of surplus tasks, possibly only some.
     """
@@ -25,6 +26,7 @@ class VictimChoice(Document):
     project: str = ""
     tasks: str = ""
     moved_to: tuple[NodeShare, ...] = ()
+    cpu_milli: Count = 0
 
     @property
     def relocated_tasks(self) -> list[int]:
@@ -53,7 +55,10 @@ class ClassGpus(Document):
 
 
 class Cost(Document):
-    """Cost of a set of victims (semantics §5). Compared field by field, in this order."""
+    """Cost of a set of victims (semantics §5). Compared field by field, in this order.
+
+    cpu_milli: CPUs of tasks without GPUs; the other fields count them as GPUs (policy `preemption.cpus_per_gpu`).
+    """
 
     classes: Annotated[tuple[ClassGpus, ...], Field(max_length=64)] = ()
     under_share_gpu_milli: Count = 0
@@ -61,6 +66,7 @@ class Cost(Document):
     jobs_stopped: Count = 0
     tasks: Count = 0
     fragmented_nodes: Count = 0
+    cpu_milli: Count = 0
 
 
 class AttemptedAction(Document):

@@ -80,6 +80,7 @@ class _Victim:
             project=job.project,
             tasks="" if self.units[-1].core else ranges(indices),
             moved_to=encode_placement(GangPlacement(tuple(self.moved.values()), future=True)),
+            cpu_milli=cost.cpu_milli,
         )
 
 
