@@ -20,8 +20,7 @@ RULES = {"scope": "pool", "reservation_expiry": "10m", "selection_timeout": "10m
 
 def until_gone(story: Story, job: str, grace: int) -> list[Decision]:
     """The victim is told to leave, uses all of its grace, and leaves."""
-    made = [*story.begin(job), *story.wait(grace), *story.ends(job, 85)]
-    return made
+    return [*story.begin(job), *story.wait(grace), *story.ends(job, 85)]
 
 
 @settings(max_examples=60)

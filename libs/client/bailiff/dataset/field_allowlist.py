@@ -189,7 +189,7 @@ DOCUMENTS: dict[type[Document], Fields] = {
     },
     proposal.VictimChoice: {
         "job": JOB, "class_name": class_name, "project": PROJECT, "tasks": ranges, "moved_to": inside,
-        **kept("attempt", "priority", "gpus", "lost_gpu_ms", "reserved"),
+        "not_relocated": ranges, **kept("attempt", "priority", "gpus", "lost_gpu_ms", "reserved"),
     },
     proposal.Excluded: {"rule": EXCUSED, "examples": JOB, **kept("jobs")},
     proposal.ClassGpus: kept("priority", "gpu_milli"),

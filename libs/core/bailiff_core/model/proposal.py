@@ -12,7 +12,8 @@ class VictimChoice(Document):
     """One victim and the work lost by evicting it, in GPU-ms (semantics §5). reserved: it had not started.
 
     tasks: ranges of the surplus tasks to evict; empty: the whole job. moved_to: the reserved new placement of a relocated
-    victim; of surplus tasks, possibly only some.
+    victim; of surplus tasks, possibly only some. not_relocated: ranges of the tasks of an elastic job that have no new place,
+    while the rest of the job, evicted whole, has one.
     """
 
     job: Name
@@ -25,6 +26,7 @@ class VictimChoice(Document):
     project: str = ""
     tasks: str = ""
     moved_to: tuple[NodeShare, ...] = ()
+    not_relocated: str = ""
 
     @property
     def relocated_tasks(self) -> list[int]:
@@ -34,7 +36,9 @@ class VictimChoice(Document):
     @property
     def relocated(self) -> bool:
         """Whether all evicted tasks have a new place, so that the job loses no resources."""
-        return bool(self.moved_to) and (not self.tasks or self.relocated_tasks == sorted(numbers(self.tasks)))
+        if self.not_relocated or not self.moved_to:
+            return False
+        return not self.tasks or self.relocated_tasks == sorted(numbers(self.tasks))
 
 
 class Excluded(Document):

@@ -266,7 +266,9 @@ def _condition_text(decision: decisions.PreemptionDecided) -> str:
     """`once night and 2 more have exited (lower priority)`."""
     moved = [_victim_text(choice, len(choice.relocated_tasks)) for choice in decision.victims if choice.moved_to]
     evicted_tasks = [
-        (choice, len(numbers(choice.tasks)) - len(choice.relocated_tasks)) for choice in decision.victims if not choice.relocated
+        (choice, len(numbers(choice.not_relocated)) or len(numbers(choice.tasks)) - len(choice.relocated_tasks))
+        for choice in decision.victims
+        if not choice.relocated
     ]
     evicted = [_victim_text(choice, count) for choice, count in evicted_tasks]
     parts = [f"{_names_with_predicate(evicted)} exited ({_REASONS[decision.action]})"] if evicted else []
@@ -275,7 +277,7 @@ def _condition_text(decision: decisions.PreemptionDecided) -> str:
 
 
 def _victim_text(choice: VictimChoice, count: int) -> str:
-    return f"{count_text(count, 'task')} of {choice.job}" if choice.tasks else choice.job
+    return f"{count_text(count, 'task')} of {choice.job}" if choice.tasks or choice.not_relocated else choice.job
 
 
 def _names_with_predicate(names: Sequence[str]) -> str:
