@@ -69,6 +69,52 @@ def test_no_cycle_ends_a_job_for_which_it_displaced_another(shared, data):
     Chance(check, shared=shared).tell(data.draw(steps(30)))
 
 
+PROJECTS = [
+    {"name": "a", "quota": {"gpus": 8}},
+    {"name": "b", "quota": {"gpus": 4}, "over_quota_weight": 2},
+    {"name": "c", "over_quota_weight": 0},
+]
+job = st.tuples(st.sampled_from("abc"), st.sampled_from((1, 2, 4, 8)), st.sampled_from(("train", "train", "interactive")))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(job, min_size=2, max_size=10), st.integers(0, 9), st.booleans(), st.booleans())
+def test_nobody_is_started_on_what_a_job_evicted_by_hand_takes_back(jobs, evicted, slow, pool):
+    story = Story(policy(projects=PROJECTS, preemption={"scope": "pool" if pool else "project", "selection_timeout": "10m"}))
+    story.node("n1")
+    story.node("n2")
+    for number, (project, gpus, cls) in enumerate(jobs):
+        story.submit(f"job-{number}", gpus=gpus, project=project, cls=cls)
+        at_rest(story)
+    running = [name for name in story.state.active if story.job(name).phase == "running"]
+    name = running[evicted % len(running)]
+    attempts = {each: story.job(each).attempt for each in story.state.jobs}
+    story.evict(name)
+    if slow:
+        at_rest(story, leaves=[])
+    made = [*story.yields(name), *at_rest(story)]
+    for decision in made:
+        if isinstance(decision, PreemptionDecided) and decision.preemptor.job == name:
+            started = [each.job for each in decision.victims if each.attempt > attempts[each.job]]
+            assert not started, f"{name} takes back what {started} were given while it was evicted"
+
+
+def at_rest(story: Story, leaves: list[str] | None = None) -> list[Decision]:
+    """Selections are answered, placed jobs start, victims (default: all) leave, until nothing is left to do at this time."""
+    made: list[Decision] = []
+    for _ in range(50):
+        before = story.state.seq
+        if story.state.selection is not None:
+            made += story.propose()
+        for name in list(story.state.starting):
+            made += story.started(name)
+        for name in list(story.state.evicting) if leaves is None else leaves:
+            made += story.yields(name)
+        if story.state.seq == before:
+            break
+    return made
+
+
 def test_a_job_that_is_paused_for_idleness_displaces_nobody_in_the_same_cycle():
     story = Story(policy(preemption=RULES, idle={"after": "1m", "action": "pause"}))
     story.node("n1")
