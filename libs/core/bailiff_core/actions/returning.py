@@ -15,7 +15,6 @@ from bailiff_core.protections import Shields
 from bailiff_core.queue.preemption_delay import delay_of
 from bailiff_core.quota.demand_vector import of_unit
 from bailiff_core.quota.fair_share import fair_shares
-from bailiff_core.quota.quota_checks import over_bounds
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot, current_snapshot
 from bailiff_core.victims.constraints import Constraints, action_not_permitted
 
@@ -69,16 +68,16 @@ class ReturningJobs:
         return reclaims or ("preempt" in self._actions and job.may_preempt and job.priority > other.priority)
 
     def _may_displace(self, snapshot: SchedulingSnapshot, again: Unit, unit: Unit) -> bool:
-        """Whether an action permits the job to evict the unit, which is placed in `snapshot`."""
+        """Whether an action permits the job to evict the unit, which is placed in `snapshot`, alone or among others."""
         shares = self._shares_on_return(snapshot)
         for action in self._actions:
-            if action_not_permitted(snapshot, shares, again, action) is not None or over_bounds(snapshot, again) is not None:
+            if action_not_permitted(snapshot, shares, again, action) is not None:
                 continue
             if Shields(self._state, action, again.job).excluded_by(unit) is not None:
                 continue
             constraints = Constraints(snapshot, shares, again, action)
             if constraints.allows([unit]) and constraints.imbalance([unit]) is None:
-                return constraints.over_limit_after([unit]) is None
+                return True
         return False
 
     def _shares_on_return(self, snapshot: SchedulingSnapshot) -> dict[str, ResourceVector]:
