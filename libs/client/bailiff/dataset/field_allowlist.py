@@ -173,7 +173,7 @@ DOCUMENTS: dict[type[Document], Fields] = {
         "sub_groups": inside, "topology": inside,
         **kept(
             "min_tasks", "preemptible", "grace", "kill_after", "run_time_limit", "preemption_delay", "stale_grace",
-            "on_eviction", "max_failures", "on_failure", "restart_backoff", "elastic", "pack",
+            "on_eviction", "on_term", "max_failures", "on_failure", "restart_backoff", "elastic", "pack",
         ),
     },
     demand.TaskGroup: {
@@ -302,7 +302,7 @@ RECORDS: dict[type[Payload], Fields] = {
     # tasks
     facts.TaskStarted: AT,
     facts.TaskStartRefused: {**AT, "reason": NO_TEXT},
-    facts.TaskExited: {**AT, "reason": out, **kept("exit_code", "step", "unobserved")},
+    facts.TaskExited: {**AT, "reason": out, **kept("exit_code", "step", "unobserved", "done")},
     facts.TaskProgressed: {**AT, "total_steps": out, "checkpoint": inside, **kept("step", "step_rate_milli", "checkpoint_age")},
     facts.TaskResumed: {**AT, **kept("step", "from_attempt", "skipped_checkpoints", "steps_lost")},
     facts.TaskReleased: {**AT, "before": inside, "after": inside, "host_before": out, "host_after": out},
@@ -348,7 +348,9 @@ RECORDS: dict[type[Payload], Fields] = {
     decisions.EvictionStuck: {"job": JOB, "tasks": ranges, **kept("attempt")},
     decisions.EvictionCancelled: {"job": JOB, "preemption": seq, "reason": NO_TEXT, "tasks": ranges, **kept("attempt",
     "notified")},
-    decisions.JobRequeued: {"job": JOB, "cause": CAUSE, "not_before": time, **kept("attempt", "outcome", "lost_gpu_ms")},
+    decisions.JobRequeued: {
+        "job": JOB, "cause": CAUSE, "not_before": time, **kept("attempt", "outcome", "lost_gpu_ms", "rule"),
+    },
     decisions.JobEnded: {"job": JOB, "exit_codes": codes, "reason": out, **kept("attempt", "outcome")},
     decisions.JobShrunk: {
         "job": JOB, "tasks": ranges, "cause": CAUSE, "not_before": time, **kept("attempt", "outcome", "lost_gpu_ms"),

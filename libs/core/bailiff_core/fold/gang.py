@@ -6,7 +6,7 @@ from bailiff_core.model.units import core_complete
 
 def is_done(task: Task) -> bool:
     """Whether the task succeeded."""
-    return task.exit_code == 0 and task.state in ("exited", "released")
+    return task.finished
 
 
 def active_tasks(job: Job) -> list[Task]:

@@ -230,7 +230,7 @@ def _tree(job: Job, allocated: list[Task]) -> _Leaf | _Group:
     """Returns the job's sub-group tree with these tasks as placed."""
     here = dict.fromkeys(task.index for task in allocated)
     taken = dict.fromkeys(task.index for task in job.tasks)
-    done = dict.fromkeys(task.index for task in job.tasks if task.state in ("exited", "released") and task.exit_code == 0)
+    done = dict.fromkeys(task.index for task in job.tasks if task.finished)
     members: dict[str, list[int]] = {}
     index = 0
     for part in job.demand.tasks:

@@ -75,7 +75,7 @@ def _state(state: PoolState, job: Job, index: int, since: int) -> TaskStatus:
         returns = job.demand.on_eviction == "requeue" and not job.cancelled
         return TaskStatus(state=("paused" if job.paused_seq is not None else "pending") if returns else "gone")
     if task.state == "released":
-        return TaskStatus(state="succeeded" if task.exit_code == 0 else "failed")
+        return TaskStatus(state="succeeded" if task.finished else "failed")
     if task.state == "reserved":
         return at_place(state, task, "reserved")
     eviction = task.eviction or job.eviction
