@@ -19,7 +19,7 @@ RULES = {"scope": "pool", "reservation_expiry": "10m", "selection_timeout": "10m
 
 
 def until_gone(story: Story, job: str, grace: int) -> list[Decision]:
-    """The victim is told to leave, uses all of its grace, and leaves."""
+    """The eviction of the victim starts; it uses all of its grace and exits."""
     return [*story.begin(job), *story.wait(grace), *story.ends(job, 85)]
 
 

@@ -18,7 +18,7 @@ def exits_with_0(story, job, *, stages=("noticed", "term_sent"), done=False):
 def preempted(story):
     """Four jobs of one GPU each, evicted for one of four; `also`: further demands of theirs."""
 
-    def told(**also):
+    def with_four_victims(**also):
         story.node("n1", gpus=4)
         for number in range(4):
             story.runs(f"low-{number}", gpus=1, **also)
@@ -26,7 +26,7 @@ def preempted(story):
         story.propose()
         return story
 
-    return told
+    return with_four_victims
 
 
 def test_every_victim_that_answers_term_with_0_comes_back(preempted):
@@ -42,7 +42,7 @@ def test_every_victim_that_answers_term_with_0_comes_back(preempted):
         assert story.job(f"low-{number}").phase == "starting"
 
 
-def test_a_job_that_said_it_was_done_has_finished(preempted):
+def test_a_job_that_reported_done_has_finished(preempted):
     story = preempted()
     exits_with_0(story, "low-0", done=True)
     story.expect("JobEnded", job="low-0", outcome="succeeded")

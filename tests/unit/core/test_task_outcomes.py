@@ -28,7 +28,7 @@ def expected(code, acknowledged, term, kill, done):
 @pytest.mark.parametrize("stages", [(), ("term_sent",), ("kill_sent",), ("term_sent", "kill_sent")])
 @pytest.mark.parametrize("done", [False, True])
 def test_the_outcome_table(code, stages, acknowledged, done):
-    task = Task(0, 0, 0, "exited", exit_code=code, acknowledged=acknowledged, said_done=done, **dict.fromkeys(stages, True))
+    task = Task(0, 0, 0, "exited", exit_code=code, acknowledged=acknowledged, reported_done=done, **dict.fromkeys(stages, True))
     assert verdict(task) == expected(code, acknowledged, "term_sent" in stages, "kill_sent" in stages, done)
 
 

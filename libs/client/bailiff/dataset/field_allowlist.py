@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from bailiff_core.engine import RELEASE
+from bailiff_core.lifecycle.outcome import EXIT_0_AFTER_NOTICE
 from bailiff_core.model import demand, placement_ranges, policy, proposal, state
 from bailiff_core.model.document import Document
 from bailiff_core.model.resource_vector import Bounds, Weights
@@ -150,6 +151,7 @@ DEVICE, TOPOLOGY, LABEL, MACHINE = named("device"), named("topology"), named("la
 NO_TEXT = fixed("")
 CAUSE = word_of(*get_args(state.EvictionCause), "exit")
 SHIELD = word_of(*(rule.name for rule in RULES))
+OUTCOME_RULE = word_of(EXIT_0_AFTER_NOTICE, "")
 EXCUSED = word_of(*(rule.name for rule in RULES), "idle", "preemption-delay", "cap-at-fair-share", "ageing", "schedule-timeout")
 
 Fields = Mapping[str, Rule]
@@ -349,7 +351,7 @@ RECORDS: dict[type[Payload], Fields] = {
     decisions.EvictionCancelled: {"job": JOB, "preemption": seq, "reason": NO_TEXT, "tasks": ranges, **kept("attempt",
     "notified")},
     decisions.JobRequeued: {
-        "job": JOB, "cause": CAUSE, "not_before": time, **kept("attempt", "outcome", "lost_gpu_ms", "rule"),
+        "job": JOB, "cause": CAUSE, "not_before": time, "rule": OUTCOME_RULE, **kept("attempt", "outcome", "lost_gpu_ms"),
     },
     decisions.JobEnded: {"job": JOB, "exit_codes": codes, "reason": out, **kept("attempt", "outcome")},
     decisions.JobShrunk: {

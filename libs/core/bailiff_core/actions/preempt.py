@@ -185,7 +185,7 @@ def _decide_on(state: PoolState, shares: Shares, job: Job, request: OpenRequest,
         return PreemptionRefused(request=request.seq, action=action, preemptor=preemptor, reason="not-needed", retry_at=retry_at)
     graces = tuple(0 if choice.reserved else grace_for(state, job, state.jobs[choice.job]) for choice in checked.victims)
     if _ends_within(state, job, max(graces)):
-        why = "its run-time limit is reached before its victims have to leave"
+        why = "its run-time limit is reached before the grace of its victims is over"
         return PreemptionRefused(
             request=request.seq, action=action, preemptor=preemptor, reason="impossible", would_need=why, retry_at=retry_at
         )

@@ -18,7 +18,7 @@ def verdict(task: Task) -> Verdict:
     evicted singly: preempted, unclean.
     """
     code = task.exit_code
-    if code == 0 and task.said_done:
+    if code == 0 and task.reported_done:
         return "finished"
     if code is None or (code not in (0, YIELDED) and task.device_failed):
         return "lost"
@@ -39,7 +39,7 @@ def rule_of(job: Job) -> str:
 
 
 def _exited_with_0_after_notice(task: Task) -> bool:
-    return task.exit_code == 0 and task.notified and not task.said_done and not task.acknowledged
+    return task.exit_code == 0 and task.notified and not task.reported_done and not task.acknowledged
 
 
 def gang_verdict(job: Job) -> Verdict:

@@ -131,8 +131,8 @@ class Task:
     checkpoint_at: its latest reported progress; notice_step, notice_step_rate_milli: its progress at the notice.
     confirmed_step: the step at which it can save together with its gang. resumed_step: the step it resumed from.
     device_failed: one of its devices became unhealthy. idle_since: since when its GPUs are idle. over_share: it used more
-    than its share of a device, and the policy evicts it. said_done: its job said so before it exited, or exit code 0 says so by
-    its `on_term`.
+    than its share of a device, and the policy evicts it. reported_done: its job said so before it
+    exited, or exit code 0 says so by its `on_term`.
     """
 
     index: int
@@ -162,7 +162,7 @@ class Task:
     device_failed: bool = False
     over_share: bool = False
     idle_since: int | None = None
-    said_done: bool = False
+    reported_done: bool = False
 
     @property
     def notified(self) -> bool:
@@ -172,7 +172,7 @@ class Task:
     @property
     def finished(self) -> bool:
         """Whether it exited with 0, and not because of its eviction: after a notice only if it said that it was done."""
-        return self.state in ("exited", "released") and self.exit_code == 0 and (self.said_done or not self.notified)
+        return self.state in ("exited", "released") and self.exit_code == 0 and (self.reported_done or not self.notified)
 
 
 @dataclass(slots=True)

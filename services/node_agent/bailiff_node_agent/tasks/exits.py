@@ -48,5 +48,5 @@ class ExitHandler:
 
     def _report_exit(self, task: LocalTask, **known: Any) -> None:
         end: dict[str, Any] = {"exit_code": task.exit_code, "unobserved": task.unobserved, "reason": task.reason}
-        end["done"] = task.messages.says_done
+        end["done"] = task.messages.is_done
         self.reporter.report_task(task.key, task.ordered_by, TaskExitedReport, **end, **known)

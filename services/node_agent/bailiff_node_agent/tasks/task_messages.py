@@ -30,8 +30,8 @@ class TaskMessages:
     report_at: float | None = None
 
     @property
-    def says_done(self) -> bool:
-        """Whether the job has said `done`, or done its last step."""
+    def is_done(self) -> bool:
+        """Whether the job has reported `done`, or its last step."""
         return self.done or (self.step is not None and self.total_steps is not None and self.step + 1 >= self.total_steps)
 
     def take(self, message: JobMessage) -> None:
