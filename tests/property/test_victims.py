@@ -192,7 +192,7 @@ def units_moved(state: PoolState, answer: Proposal, name: str) -> list[list[int]
     moved = [unit for unit in units if set(unit) <= set(victim.relocated_tasks)]
     assert sorted(index for unit in moved for index in unit) == sorted(victim.relocated_tasks), "a unit is relocated in part"
     if not victim.tasks:
-        assert len(moved) in (0, len(units)), "a job is relocated in part"
+        assert not moved or moved == units[-len(moved) :], "surplus is relocated without the core"
     return moved
 
 

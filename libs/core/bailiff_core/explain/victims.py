@@ -91,7 +91,7 @@ def preemption_sentences(record: Record) -> Iterable[Sentence]:
     subject = "it" if len(jobs) == 1 else "they"
     yield Sentence(f"Why {subject} may be preempted: {rule_text(data, data.victims[0])}.", seqs_of(record.seq))
     moved = [
-        f"{choice.job} ({ranges(choice.relocated_tasks)})" if choice.tasks else choice.job
+        f"{choice.job} ({ranges(choice.relocated_tasks)})" if choice.tasks or choice.not_relocated else choice.job
         for choice in data.victims
         if choice.moved_to
     ]

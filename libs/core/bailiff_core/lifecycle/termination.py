@@ -15,7 +15,7 @@ from bailiff_core.records.decisions import EvictionDecided, JobEnded, JobRequeue
 from bailiff_core.records.payload import Decision
 
 from . import stale_grace as stale_gang
-from .outcome import gang_verdict, verdict
+from .outcome import gang_verdict, rule_of, verdict
 
 GROWTH_BACKOFF = 16_000_000  # µs
 MAX_EXIT_CODES = 100
@@ -80,7 +80,9 @@ def _end_or_requeue(state: PoolState, job: Job) -> Decision:
         reason = f"task {first.index} ended with exit code {first.exit_code}"
         return JobEnded(job=job.id, attempt=job.attempt, outcome="failed", exit_codes=codes, reason=reason)
     if outcome.startswith("preempted") and job.demand.on_eviction == "end" and cause not in VOLUNTARY:
-        return JobEnded(job=job.id, attempt=job.attempt, outcome="evicted", exit_codes=codes)
+        rule = rule_of(job)
+        reason = f"it exited with 0 after its eviction notice (rule {rule})" if rule else ""
+        return JobEnded(job=job.id, attempt=job.attempt, outcome="evicted", exit_codes=codes, reason=reason)
     preempted = outcome.startswith("preempted")
     return JobRequeued(
         job=job.id,
@@ -89,6 +91,7 @@ def _end_or_requeue(state: PoolState, job: Job) -> Decision:
         cause=cause,
         lost_gpu_ms=lost_gpu_ms(state, job, counted_gpu_milli(state, job, job.tasks)),
         not_before=0 if preempted else state.now + _backoff(state, job),
+        rule=rule_of(job) if preempted else "",
     )
 
 

@@ -13,7 +13,8 @@ class VictimChoice(Document):
 
     cpu_milli: CPUs of evicted tasks without GPUs; they are in lost_gpu_ms as GPUs (policy `preemption.cpus_per_gpu`).
     tasks: ranges of the surplus tasks to evict; empty: the whole job. moved_to: the reserved new placement of a relocated
-    victim; of surplus tasks, possibly only some.
+    victim; of surplus tasks, possibly only some. not_relocated: ranges of the tasks of an elastic job that have no new place,
+    while the rest of the job, evicted whole, has one.
     """
 
     job: Name
@@ -27,6 +28,7 @@ class VictimChoice(Document):
     tasks: str = ""
     moved_to: tuple[NodeShare, ...] = ()
     cpu_milli: Count = 0
+    not_relocated: str = ""
 
     @property
     def relocated_tasks(self) -> list[int]:
@@ -36,7 +38,9 @@ class VictimChoice(Document):
     @property
     def relocated(self) -> bool:
         """Whether all evicted tasks have a new place, so that the job loses no resources."""
-        return bool(self.moved_to) and (not self.tasks or self.relocated_tasks == sorted(numbers(self.tasks)))
+        if self.not_relocated or not self.moved_to:
+            return False
+        return not self.tasks or self.relocated_tasks == sorted(numbers(self.tasks))
 
 
 class Excluded(Document):

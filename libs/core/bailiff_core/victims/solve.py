@@ -138,6 +138,8 @@ def choices(steps: Iterable[EvictionStep], moved: Mapping[str, GangPlacement]) -
         job = taken[0].job
         indices = [index for step in taken for index in step.unit.indices]
         place = moved.get(job.id)
+        whole = any(step.whole for step in taken)
+        placed = dict.fromkeys(task.index for task in place.tasks) if place is not None else {}
         found.append(
             VictimChoice(
                 job=job.id,
@@ -148,9 +150,10 @@ def choices(steps: Iterable[EvictionStep], moved: Mapping[str, GangPlacement]) -
                 reserved=all(not step.cost.tasks for step in taken),
                 class_name=job.class_name,
                 project=job.project,
-                tasks="" if any(step.whole for step in taken) else ranges(indices),
+                tasks="" if whole else ranges(indices),
                 moved_to=encode_placement(place) if place is not None else (),
                 cpu_milli=sum(step.cost.cpu_milli for step in taken),
+                not_relocated=ranges(index for index in indices if index not in placed) if whole and placed else "",
             )
         )
     return found
