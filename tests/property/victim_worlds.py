@@ -50,8 +50,8 @@ def world_of_equals(random: Random, action: str) -> tuple[Sketch, Job]:
     free = {number: list(range(random.choice((2, 2, 3)))) for number in range(nodes)}
     for number, devices in free.items():
         sketch.node(f"n{number}", gpus=len(devices))
-    spare = random.choice((0, 0, 1, 2))
-    while len(sketch.state.jobs) < 9 and sum(map(len, free.values())) > spare:
+    left_free = random.choice((0, 0, 1, 2))
+    while len(sketch.state.jobs) < 9 and sum(map(len, free.values())) > left_free:
         size = random.choice((1, 1, 1, 2))
         open_nodes = [number for number, devices in free.items() if devices]
         places = [random.choice(open_nodes) for _ in range(size)]
