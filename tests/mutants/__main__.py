@@ -28,6 +28,7 @@ def main() -> int:
     parser.add_argument("--sample", type=int, help="so many mutants, chosen by --seed; 100 if no package is named")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=1e9, help="processor time of the tests of a mutant, the quickest tests first")
     parser.add_argument("--judged", action="store_true", help="run the mutants that are judged equivalent, too, and only them")
     given = parser.parse_args()
     judged = _judged()
@@ -37,11 +38,9 @@ def main() -> int:
     elif given.sample or not given.package:
         mutants = Random(given.seed).sample(mutants, min(given.sample or 100, len(mutants)))
     coverage = current(given.workers)
-    survivors = [
-        mutant
-        for mutant, failure in _outcomes([m for m in mutants if given.judged or m.key() not in judged], coverage, given.workers)
-        if failure == ""
-    ]
+    tried = [mutant for mutant in mutants if given.judged or mutant.key() not in judged]
+    outcomes = _outcomes(tried, coverage, given.workers, given.seconds)
+    survivors = [mutant for mutant, failure in outcomes if failure == ""]
     if given.judged:
         killed = [mutant for mutant in mutants if mutant not in survivors]
         print(*(f"judged equivalent, but a test notices it: {mutant}" for mutant in killed), sep="\n")
@@ -49,10 +48,10 @@ def main() -> int:
     return _report(mutants, survivors, judged)
 
 
-def _outcomes(mutants: list[Mutant], coverage: Coverage, workers: int) -> Iterator[tuple[Mutant, str | None]]:
+def _outcomes(mutants: list[Mutant], coverage: Coverage, workers: int, most: float) -> Iterator[tuple[Mutant, str | None]]:
     """Each mutant with what failed: "" for a survivor, None for one that took too long."""
     imported = [mutant for mutant in mutants if mutant.scope is None or (mutant.file, mutant.statement) in coverage.at_import]
-    yield from _told(in_forks(workers, ((mutant, lambda mutant=mutant: at_import(mutant, coverage)) for mutant in imported)))
+    yield from _told(in_forks(workers, ((mutant, lambda mutant=mutant: at_import(mutant, coverage, most)) for mutant in imported)))
     found: list[tuple[Mutant, str | None]] = []
 
     def loop(items: list[pytest.Item]) -> None:
@@ -62,7 +61,7 @@ def _outcomes(mutants: list[Mutant], coverage: Coverage, workers: int) -> Iterat
             (mutant, lambda mutant=mutant, tests=tests: in_function(mutant, [named[test] for test in tests], coverage))
             for mutant in mutants
             if mutant not in imported
-            for tests in [coverage.quickest(coverage.tests.get((mutant.file, mutant.statement), []))]
+            for tests in [coverage.within(coverage.quickest(coverage.tests.get((mutant.file, mutant.statement), [])), most)]
         )
         found.extend(_told(in_forks(workers, works)))
 
@@ -71,9 +70,9 @@ def _outcomes(mutants: list[Mutant], coverage: Coverage, workers: int) -> Iterat
 
 
 def _told(outcomes: Iterable[tuple[Mutant, str | None]]) -> Iterator[tuple[Mutant, str | None]]:
-    for mutant, failure in outcomes:
+    for done, (mutant, failure) in enumerate(outcomes, 1):
         if failure == "":
-            print(f"survived: {mutant}", file=sys.stderr, flush=True)
+            print(f"{done}. survived: {mutant}", file=sys.stderr, flush=True)
         yield mutant, failure
 
 

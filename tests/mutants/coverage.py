@@ -8,8 +8,9 @@ import pickle
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -39,15 +40,21 @@ class Coverage:
         near = {test: None for (name, _), tests in self.tests.items() if name == file for test in self.quickest(tests)}
         return list(near | dict.fromkeys(self.quickest(self.seconds)))
 
-    def quickest(self, tests: object) -> list[str]:
+    def quickest(self, tests: Iterable[str]) -> list[str]:
         """The tests, quickest first."""
-        return sorted(tests, key=lambda test: (self.seconds[test], test))  # type: ignore[call-overload,no-any-return]
+        return sorted(tests, key=lambda test: (self.seconds[test], test))
+
+    def within(self, tests: Sequence[str], most: float) -> list[str]:
+        """The first of the tests, as many as take so many seconds together."""
+        ends = accumulate(self.seconds[test] for test in tests)
+        return [test for test, end in zip(tests, ends, strict=True) if end <= most]
 
 
 def current(workers: int) -> Coverage:
     """What was measured of these sources, measured now if there is none."""
-    digest = hashlib.sha256()
-    for path in sorted([*CORE.rglob("*.py"), *(p for p in (ROOT / "tests").rglob("*") if p.suffix in (".py", ".yaml", ".jsonl"))]):
+    digest, here = hashlib.sha256(), Path(__file__).parent
+    tests = (p for p in (ROOT / "tests").rglob("*") if p.suffix in (".py", ".yaml", ".json", ".jsonl") and here not in p.parents)
+    for path in sorted([*CORE.rglob("*.py"), *tests]):
         digest.update(f"{path.relative_to(ROOT)}".encode() + path.read_bytes())
     kept = KEPT.with_suffix(f".{digest.hexdigest()[:16]}")
     if not kept.exists():

@@ -38,14 +38,14 @@ def in_function(mutant: Mutant, items: list[pytest.Item], coverage: Coverage) ->
     return _run(items, coverage)
 
 
-def at_import(mutant: Mutant, coverage: Coverage) -> str:
+def at_import(mutant: Mutant, coverage: Coverage, most: float) -> str:
     """The same with the module imported in its changed form, in a fork of a process that has not imported the core yet."""
     rewrite_imports(lambda file, tree: mutant.tree() if file == mutant.file else tree)
     outcome = ["the tests are not collected"]
 
     def loop(items: list[pytest.Item]) -> None:
         named = {item.nodeid: item for item in items}
-        outcome[0] = _run([named[test] for test in coverage.of_file(mutant.file) if test in named], coverage)
+        outcome[0] = _run([named[test] for test in coverage.within(coverage.of_file(mutant.file), most) if test in named], coverage)
 
     try:
         collect(loop)
