@@ -28,7 +28,9 @@ def main() -> int:
     parser.add_argument("--sample", type=int, help="so many mutants, chosen by --seed; 100 if no package is named")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=1e9, help="processor time of the tests of a mutant, the quickest tests first")
+    parser.add_argument(
+        "--seconds", type=float, default=1e9, help="processor time of the tests of a mutant, the quickest tests first"
+    )
     parser.add_argument("--judged", action="store_true", help="run the mutants that are judged equivalent, too, and only them")
     given = parser.parse_args()
     judged = _judged()
@@ -51,7 +53,9 @@ def main() -> int:
 def _outcomes(mutants: list[Mutant], coverage: Coverage, workers: int, most: float) -> Iterator[tuple[Mutant, str | None]]:
     """Each mutant with what failed: "" for a survivor, None for one that took too long."""
     imported = [mutant for mutant in mutants if mutant.scope is None or (mutant.file, mutant.statement) in coverage.at_import]
-    yield from _told(in_forks(workers, ((mutant, lambda mutant=mutant: at_import(mutant, coverage, most)) for mutant in imported)))
+    yield from _told(
+        in_forks(workers, ((mutant, lambda mutant=mutant: at_import(mutant, coverage, most)) for mutant in imported))
+    )
     found: list[tuple[Mutant, str | None]] = []
 
     def loop(items: list[pytest.Item]) -> None:

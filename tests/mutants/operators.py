@@ -69,9 +69,7 @@ def mutants_in(path: Path) -> Iterator[Mutant]:
                 seen.add((node.lineno, before, shown))
                 text, function = lines[node.lineno - 1].strip(), ".".join(names) or "module"
                 file = path.relative_to(CORE).as_posix()
-                yield Mutant(
-                    file, node.lineno, statement.lineno, scope, function, text, before, shown, tree, node, changed
-                )
+                yield Mutant(file, node.lineno, statement.lineno, scope, function, text, before, shown, tree, node, changed)
 
 
 def _head(node: ast.AST) -> str:

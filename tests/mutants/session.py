@@ -56,7 +56,9 @@ def first_failure(items: Sequence[pytest.Item], around: Callable[[pytest.Item, C
     plugins.unregister(name="terminalreporter")
     plugins.register(Watch())
     for item, following in zip(items, [*items[1:], None], strict=True):
-        around(item, lambda item=item, following=following: item.config.hook.pytest_runtest_protocol(item=item, nextitem=following))
+        around(
+            item, lambda item=item, following=following: item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        )
         if failed:
             return failed[0]
     return ""

@@ -5,7 +5,6 @@ import os
 import resource
 import signal
 from collections.abc import Callable
-from pathlib import Path
 from types import CodeType, FunctionType
 
 import pytest
@@ -45,7 +44,9 @@ def at_import(mutant: Mutant, coverage: Coverage, most: float) -> str:
 
     def loop(items: list[pytest.Item]) -> None:
         named = {item.nodeid: item for item in items}
-        outcome[0] = _run([named[test] for test in coverage.within(coverage.of_file(mutant.file), most) if test in named], coverage)
+        outcome[0] = _run(
+            [named[test] for test in coverage.within(coverage.of_file(mutant.file), most) if test in named], coverage
+        )
 
     try:
         collect(loop)

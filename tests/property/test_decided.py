@@ -1,6 +1,6 @@
 """The same state, the same decisions: worlds made from seeds are decided as they were recorded under this `LOGIC`.
 
-This says nothing on what is right, which the other tests do. It notices each change of what is decided: a different order of equal
+This says nothing on what is right, which the other tests do. It notices each change of what is decided: another order of equal
 choices, a search that counts its steps otherwise, a wake-up at another time. Such a change is a fault, or it raises `LOGIC`.
 """
 

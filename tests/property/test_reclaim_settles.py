@@ -62,7 +62,9 @@ def victims_for(town: Town, snapshot: Trials, shares: Shares, unit: Unit, lacks:
                 admitted = allowed and test.admits(units) and test.imbalance(units) is None
                 choice = {job.id: 1 for job in chosen}
                 if only_leaves(town):
-                    by_words = within_limits(town.state, unit.job, {}) and may_reclaim_by_words(town.state, shares, unit.job, choice)
+                    by_words = within_limits(town.state, unit.job, {}) and may_reclaim_by_words(
+                        town.state, shares, unit.job, choice
+                    )
                     assert admitted == by_words, f"{unit.job.id} and {sorted(choice)}"
                 if admitted:
                     return list(chosen)

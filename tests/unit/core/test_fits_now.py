@@ -35,6 +35,17 @@ def test_it_fits_once_another_node_has_room(story):
     assert fits(story)
 
 
+def test_what_it_has_reserved_counts_as_its_own(story):
+    story.node("n1")
+    story.runs("low", gpus=4)
+    story.submit("high", gpus=4, tasks=2, cls="interactive")
+    story.propose()
+    assert story.job("high").phase == "reserved"
+    assert not fits(story)
+    story.node("n2", gpus=4)
+    assert fits(story), "one task on what n1 has left, which is reserved for it, and one on n2"
+
+
 def test_it_does_not_fit_where_another_job_is_only_leaving(story):
     reserved(story)
     story.node("n2")

@@ -57,8 +57,38 @@ def test_of_a_shared_gpu_the_difference_is_kept() -> None:
 def test_nothing_is_kept_of_a_shared_gpu_that_will_be_freer_than_the_head_needs() -> None:
     node = one_node(HALF)
     before = node.future.shares[0]
-    found = resources_to_reserve(node, Resources(0, node.future.cpu_milli, node.future.memory_bytes, node.future.slots, {0: before + 1}))
+    found = resources_to_reserve(
+        node, Resources(0, node.future.cpu_milli, node.future.memory_bytes, node.future.slots, {0: before + 1})
+    )
     assert found == Resources()
+
+
+def test_shares_of_the_second_gpu_are_kept_like_those_of_the_first() -> None:
+    sketch = Sketch()
+    sketch.node("n", gpus=3, cpu=10, gib=10, slots=10)
+    sketch.at(sketch.job("first", group(gpu_share_milli=HALF)), ("n", [0]))
+    sketch.at(sketch.job("second", group(gpu_share_milli=PART)), ("n", [1]))
+    node = current_snapshot(sketch.state).cluster.nodes[0]
+    future = node.future
+    shares = {0: future.shares[0], 1: units(node, HALF), 2: units(node, REST)}
+    after = Resources(0, future.cpu_milli, future.memory_bytes, future.slots, shares)
+    found = resources_to_reserve(node, after)
+    assert found == Resources(shares={1: units(node, REST), 2: units(node, 1000 - REST)})
+
+
+def test_of_a_gpu_that_has_left_the_pool_nothing_is_kept_and_the_others_still_are() -> None:
+    node = one_node(PART, gpus=2)
+    future = node.future
+    after = Resources(0, future.cpu_milli, future.memory_bytes, future.slots, {1: units(node, HALF)})
+    del node.units[0]
+    assert resources_to_reserve(node, after) == Resources(shares={1: units(node, HALF)})
+
+
+def test_of_equal_idle_gpus_the_head_gets_those_that_it_was_given() -> None:
+    node = one_node(gpus=3)
+    future = node.future
+    after = Resources(0b101, future.cpu_milli, future.memory_bytes, future.slots)
+    assert resources_to_reserve(node, after).devices == 0b010
 
 
 def test_a_whole_gpu_is_kept_whole_and_so_are_cpus_memory_and_slots() -> None:
