@@ -53,7 +53,7 @@ def main() -> int:
 def _outcomes(mutants: list[Mutant], coverage: Coverage, workers: int, most: float) -> Iterator[tuple[Mutant, str | None]]:
     """Each mutant with what failed: "" for a survivor, None for one that took too long."""
     imported = [mutant for mutant in mutants if mutant.scope is None or (mutant.file, mutant.statement) in coverage.at_import]
-    yield from _told(
+    yield from _printed(
         in_forks(workers, ((mutant, lambda mutant=mutant: at_import(mutant, coverage, most)) for mutant in imported))
     )
     found: list[tuple[Mutant, str | None]] = []
@@ -67,13 +67,13 @@ def _outcomes(mutants: list[Mutant], coverage: Coverage, workers: int, most: flo
             if mutant not in imported
             for tests in [coverage.within(coverage.quickest(coverage.tests.get((mutant.file, mutant.statement), [])), most)]
         )
-        found.extend(_told(in_forks(workers, works)))
+        found.extend(_printed(in_forks(workers, works)))
 
     collect(loop)
     yield from found
 
 
-def _told(outcomes: Iterable[tuple[Mutant, str | None]]) -> Iterator[tuple[Mutant, str | None]]:
+def _printed(outcomes: Iterable[tuple[Mutant, str | None]]) -> Iterator[tuple[Mutant, str | None]]:
     for done, (mutant, failure) in enumerate(outcomes, 1):
         if failure == "":
             print(f"{done}. survived: {mutant}", file=sys.stderr, flush=True)

@@ -34,27 +34,27 @@ FILE = Path(__file__).parent / "decided.json"
 CHARS = 4
 MOST_ROUNDS = 40
 ACTIONS = ("preempt", "reclaim", "consolidate")
-Told = Iterator[str]
+Texts = Iterator[str]
 
 
-def _told(story: Story, seen: list[str]) -> None:
+def _note(story: Story, seen: list[str]) -> None:
     decisions = [(type(each).NAME, each.model_dump_json()) for each in story.last_decisions]
     seen.append(repr((decisions, wake_at(story.state))))
 
 
-def shared(random: Random) -> Told:
+def shared(random: Random) -> Texts:
     """A history of pools with projects, elastic gangs and parts of GPUs, one text per cycle."""
     return _chance(random, shared=True)
 
 
-def plain(random: Random) -> Told:
+def plain(random: Random) -> Texts:
     """The same without projects."""
     return _chance(random, shared=False)
 
 
-def _chance(random: Random, *, shared: bool) -> Told:
+def _chance(random: Random, *, shared: bool) -> Texts:
     seen: list[str] = []
-    chance = Chance(lambda story: _told(story, seen), shared=shared)
+    chance = Chance(lambda story: _note(story, seen), shared=shared)
     for _ in range(60):
         chance.cycle([_step(random) for _ in range(random.randint(1, 3))])
     yield from seen
@@ -66,25 +66,25 @@ def _step(random: Random) -> tuple[int, int, int]:
     return random.randint(*random.choice(kinds)), random.randint(0, 11), random.randint(0, 23)
 
 
-def busy(random: Random) -> Told:
+def busy(random: Random) -> Texts:
     """A history of a crowded pool with run-time limits."""
     seen: list[str] = []
     steps = [(random.randint(0, 15), random.randint(0, 9), random.randint(0, 7)) for _ in range(60)]
-    Busy(lambda story: _told(story, seen)).tell(steps)
+    Busy(lambda story: _note(story, seen)).tell(steps)
     yield from seen
 
 
-def small(random: Random) -> Told:
+def small(random: Random) -> Texts:
     """Rounds of a small pool whose projects claim more than there is."""
     return _rounds(*small_world(random), step=random.choice((0, 1_000_000, 600_000_000)))
 
 
-def tight(random: Random) -> Told:
+def tight(random: Random) -> Texts:
     """Rounds of one node that is promised more than once."""
     return _rounds(*tight_world(random), step=0)
 
 
-def _rounds(document: Fields, waves: Waves, step: int) -> Told:
+def _rounds(document: Fields, waves: Waves, step: int) -> Texts:
     def snapshot(jobs: list[Fields]) -> object:
         source = Source("world", "")
         source.value = {**document, "jobs": jobs}
@@ -105,7 +105,7 @@ def _rounds(document: Fields, waves: Waves, step: int) -> Told:
                 break
 
 
-def victims(random: Random) -> Told:
+def victims(random: Random) -> Texts:
     """Answers of the victim search in ten small pools, whatever they cost."""
     for number in range(10):
         sketch, preemptor = random_pool(random)
@@ -114,7 +114,7 @@ def victims(random: Random) -> Told:
         yield repr((answer, budget))
 
 
-def sharing_victims(random: Random) -> Told:
+def sharing_victims(random: Random) -> Texts:
     """The same with projects, elastic gangs and shared devices, for each action."""
     for number in range(12):
         action = ACTIONS[number % 3]
@@ -126,7 +126,7 @@ def sharing_victims(random: Random) -> Told:
         yield repr((answer, budget))
 
 
-def places(random: Random) -> Told:
+def places(random: Random) -> Texts:
     """Placements in twenty tiny pools."""
     for number in range(20):
         sketch, job = tiny_pool(random, topology=number % 2 == 1)
@@ -134,7 +134,7 @@ def places(random: Random) -> Told:
         yield repr((place_unit(current_snapshot(sketch.state).cluster, asking(job), budget), budget))
 
 
-KINDS: dict[str, tuple[Callable[[Random], Told], int]] = {
+KINDS: dict[str, tuple[Callable[[Random], Texts], int]] = {
     "shared": (shared, 60),
     "plain": (plain, 30),
     "busy": (busy, 30),
@@ -153,9 +153,9 @@ def texts(name: str) -> list[str]:
     return list(KINDS[kind][0](Random(int(seed))))
 
 
-def digest(told: list[str]) -> str:
+def digest(seen: list[str]) -> str:
     """A few characters per step."""
-    return " ".join(hashlib.sha256(text.encode()).hexdigest()[:CHARS] for text in told)
+    return " ".join(hashlib.sha256(text.encode()).hexdigest()[:CHARS] for text in seen)
 
 
 def main() -> int:

@@ -21,7 +21,7 @@ def test_the_record_is_of_this_logic() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_decided_as_recorded(name: str) -> None:
-    told, recorded = texts(name), RECORDED["decided"][name].split()
-    for number, (text, expected) in enumerate(zip(told, recorded, strict=False)):
+    decided, recorded = texts(name), RECORDED["decided"][name].split()
+    for number, (text, expected) in enumerate(zip(decided, recorded, strict=False)):
         assert digest([text]) == expected, f"{name}, step {number}: raise LOGIC, or this is a fault: {text}"
-    assert len(told) == len(recorded)
+    assert len(decided) == len(recorded)

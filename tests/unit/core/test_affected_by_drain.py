@@ -1,4 +1,4 @@
-"""What an operator is told before a drain: the jobs it would evict or take a reservation from."""
+"""What a drain would do: the jobs that it would evict or take a reservation from."""
 
 from bailiff_core.lifecycle.operator_actions import affected_by_drain
 
