@@ -60,16 +60,20 @@ def mutants_of(package: str) -> tuple[Mutant, ...]:
 def mutants_in(path: Path) -> Iterator[Mutant]:
     """All changes of one file."""
     source = path.read_text()
-    lines, tree, seen = source.splitlines(), ast.parse(source), set()
+    lines, tree = source.splitlines(), ast.parse(source)
+    seen: dict[tuple[int, str, str], list[ast.AST]] = {}
     for node, statement, names, scope in _walk(tree, tree, [], None):
         for changed in _changes(node, in_function=scope is not None):
-            shown = ast.unparse(changed) if isinstance(changed, ast.expr) else _head(changed)
-            before = ast.unparse(node) if isinstance(node, ast.expr) else _head(node)
-            if (node.lineno, before, shown) not in seen:
-                seen.add((node.lineno, before, shown))
-                text, function = lines[node.lineno - 1].strip(), ".".join(names) or "module"
-                file = path.relative_to(CORE).as_posix()
-                yield Mutant(file, node.lineno, statement.lineno, scope, function, text, before, shown, tree, node, changed)
+            before, after = (ast.unparse(each) if isinstance(each, ast.expr) else _head(each) for each in (node, changed))
+            same = seen.setdefault((node.lineno, before, after), [])
+            if node in same:
+                continue
+            same.append(node)
+            if len(same) > 1:
+                after += f" (no. {len(same)} of the line)"
+            text, function = lines[node.lineno - 1].strip(), ".".join(names) or "module"
+            file = path.relative_to(CORE).as_posix()
+            yield Mutant(file, node.lineno, statement.lineno, scope, function, text, before, after, tree, node, changed)
 
 
 def _head(node: ast.AST) -> str:
