@@ -10,7 +10,10 @@ from bailiff_core.model.state import Job, OpenRequest, PoolState
 from bailiff_core.model.units import Unit, next_unit
 from bailiff_core.placement.gang import GangPlacement
 from bailiff_core.placement.placement_codec import decode_placement
+from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.protections import next_protection_end
+from bailiff_core.queue.backfill import Backfill
+from bailiff_core.queue.head import head_of_queue, is_schedulable
 from bailiff_core.queue.order import Pass, shares_now
 from bailiff_core.queue.preemption_delay import may_preempt_from
 from bailiff_core.quota.quota_checks import Shares
@@ -29,7 +32,7 @@ from bailiff_core.victims.constraints import action_not_permitted
 from bailiff_core.victims.reprieve import evictions_to_cancel
 from bailiff_core.victims.revalidate import Accepted, revalidate_proposal
 
-from .allocate import is_schedulable, pending_reason
+from .allocate import pending_reason
 from .failure import attribute_errors_to
 
 MAX_SELECTION_REQUESTS = 64
@@ -71,17 +74,42 @@ def request_preemptions(state: PoolState, limit: int = MAX_SELECTION_REQUESTS) -
 
 def _preemptors(state: PoolState, victims: "PossibleVictims", limit: int) -> list[tuple[Unit, tuple[Action, ...]]]:
     """The first `limit` units that may request preemption, in the order of a pass, each with the actions that may help."""
-    ready = [job for job in map(state.jobs.__getitem__, state.queue) if victims.exist_for(job) and _may_request(state, job)]
+    head = _head_with_backfilled_victims(state)
+    jobs = map(state.jobs.__getitem__, state.queue)
+    ready = [job for job in jobs if job is head or (victims.exist_for(job) and _may_request(state, job))]
     if not ready:
         return []
     snapshot = current_snapshot(state)
     order = Pass(snapshot, ready)
     found: list[tuple[Unit, tuple[Action, ...]]] = []
     while len(found) < limit and (unit := order.next()) is not None:
-        actions = possible_actions(snapshot, order.shares, unit, victims)
+        actions = possible_actions(snapshot, order.shares, unit, victims) if _may_request(state, unit.job) else ()
+        if (
+            unit.job is head
+            and "preempt" not in actions
+            and action_not_permitted(snapshot, order.shares, unit, "preempt") is None
+        ):
+            actions = (*actions, "preempt")
         if actions:
             found.append((unit, actions))
     return found
+
+
+def _head_with_backfilled_victims(state: PoolState) -> Job | None:
+    """The head of the queue, if it fits once backfilled jobs are evicted for it.
+
+    It need not wait for `preemption-delay`, nor, if resources came free since its last refusal, for the backoff: without the
+    backfilled jobs it would have started on them.
+    """
+    if not state.backfilled or "preempt" not in state.rules.preemption.actions:
+        return None
+    head = head_of_queue(state)
+    if head is None or (state.now < head.next_request_at and state.freed_seq <= head.refused_seq):
+        return None
+    unit = next_unit(head)
+    assert unit is not None, "the head of the queue has a unit to place"
+    budget = StepBudget(state.rules.preemption.search_steps)
+    return head if Backfill(current_snapshot(state), unit, budget).starts_by_evictions else None
 
 
 def _may_request(state: PoolState, job: Job) -> bool:
