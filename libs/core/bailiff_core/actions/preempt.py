@@ -83,12 +83,11 @@ def _preemptors(state: PoolState, victims: "PossibleVictims", limit: int) -> lis
     order = Pass(snapshot, ready)
     found: list[tuple[Unit, tuple[Action, ...]]] = []
     while len(found) < limit and (unit := order.next()) is not None:
-        actions = possible_actions(snapshot, order.shares, unit, victims) if _may_request(state, unit.job) else ()
-        if (
-            unit.job is head
-            and "preempt" not in actions
-            and action_not_permitted(snapshot, order.shares, unit, "preempt") is None
-        ):
+        job = unit.job
+        actions: tuple[Action, ...] = ()
+        if job is not head or (victims.exist_for(job) and _may_request(state, job)):
+            actions = possible_actions(snapshot, order.shares, unit, victims)
+        if job is head and "preempt" not in actions and action_not_permitted(snapshot, order.shares, unit, "preempt") is None:
             actions = (*actions, "preempt")
         if actions:
             found.append((unit, actions))

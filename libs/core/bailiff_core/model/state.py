@@ -181,10 +181,11 @@ class Job:
     attempt, by index; an elastic job may have fewer than it requests. reservation, reservation_until, reservation_action: the
     places reserved for its next attempt, or for single tasks, while the present ones are evicted; their expiry; the action
     (of a relocated job). eviction_times: times of recent involuntary evictions. stale_since: since when the running gang is
-    below its minimum. pending_since: when it last joined the queue; a dropped reservation does not change it. first_wait: time
-    from submission to its first start. step: last known step of earlier attempts. paused_seq: the record that paused it; None:
-    not paused. refused_seq: the record that last refused its request for preemption, or timed it out. backfilled: its present
-    attempt was started while a job ahead of it in the queue was waiting for resources there. restart_pending: tasks are gone, and the others restart without them. idle_recorded: `JobIdle` was recorded.
+    below its minimum. pending_since: when it last joined the queue; a dropped reservation does not change it. first_wait:
+    time from submission to its first start. step: last known step of earlier attempts. paused_seq: the record that paused it;
+    None: not paused. refused_seq: the record that last refused its request for preemption, or timed it out. backfilled: its
+    present attempt was started while a job ahead of it in the queue was waiting for resources there. restart_pending: tasks
+    are gone, and the others restart without them. idle_recorded: `JobIdle` was recorded.
     user: who submitted it.
     """
 
