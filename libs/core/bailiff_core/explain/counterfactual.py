@@ -10,9 +10,8 @@ from bailiff_core.model.units import Unit, next_unit
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue.order import shares_now
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot, current_snapshot
-from bailiff_core.victims.batch import PREEMPTING_ACTIONS, apply_proposal, units_of_choice
+from bailiff_core.victims.batch import PREEMPTING_ACTIONS, apply_proposal
 from bailiff_core.victims.candidates import EvictionStep
-from bailiff_core.victims.fragmentation import Uses, node_uses
 from bailiff_core.victims.solve import SelectionBatch, cost_of, select_victims
 
 from .candidate_report import Decided, candidates, earlier_proposals
