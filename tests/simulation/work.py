@@ -89,7 +89,7 @@ def some_policy(random: Random) -> Policy:
     """Short times, so that a run sees them pass. Half of the pools are shared by projects."""
     return Policy(
         projects=some_projects(random) if random.randrange(2) else (),
-        backfill=random.choice(["reserve", "greedy"]),
+        backfill=random.choice(["reserve", "greedy", "preemptible"]),
         protections=Protections(
             cooldown=Cooldown(job=random.choice([0, 3 * SECOND]), project=random.choice([0, 5 * SECOND])),
         ),
