@@ -79,7 +79,7 @@ def asked(state: PoolState) -> Iterator[Job]:
 
 
 def agree(story: Story) -> None:
-    """After a cycle: for each pending job the count equals that of a step-by-step simulation, once per equal demand and victims."""
+    """After a cycle: for each pending job the count equals that of a step-by-step simulation, once per demand and victims."""
     expected: dict[tuple[str, ...], tuple[dict[int, Resources], int | None]] = {}
     for job in asked(story.state):
         shape = (scheduling_class_of(job.demand), *BackfilledVictims(current_snapshot(story.state), asking(job)).now())

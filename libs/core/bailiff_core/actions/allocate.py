@@ -12,7 +12,7 @@ from bailiff_core.placement.placement_codec import encode_placement
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue.backfill import Backfill
 from bailiff_core.queue.head import head_of_queue, is_schedulable
-from bailiff_core.queue.order import Pass
+from bailiff_core.queue.order import Pass, shares_now
 from bailiff_core.quota.project_cooldown import cooldown_violation
 from bailiff_core.quota.quota_aware_placement import place_within_bounds
 from bailiff_core.quota.quota_checks import over_bounds
@@ -21,6 +21,7 @@ from bailiff_core.records.payload import Decision
 from bailiff_core.scheduling_snapshot import current_snapshot
 
 from .failure import attribute_errors_to
+from .possible_victims import PossibleVictims, may_request, possible_actions
 
 MAX_REASON_CHARS = 2000
 
@@ -101,7 +102,7 @@ def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacem
         backfill is not None
         and may_delay_head
         and scheduling_class in backfill.unplaceable
-        and not (unit.job.phase == "pending" and backfill.admits(unit.job))
+        and not _may_be_evicted_for_head(state, unit, backfill)
     ):
         return _block(state, unit, backfill)
     mark = snapshot.mark()
@@ -123,11 +124,23 @@ def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacem
         snapshot.rollback(mark)
         if not isinstance(outside, GangPlacement):
             backfill.unplaceable[scheduling_class] = None
-            if unit.job.phase == "pending" and backfill.admits(unit.job):
+            if _may_be_evicted_for_head(state, unit, backfill):
                 return place
             return _block(state, unit, backfill)
         return over_bounds(snapshot, unit, outside) or outside
     return place
+
+
+def _may_be_evicted_for_head(state: PoolState, unit: Unit, backfill: Backfill) -> bool:
+    """Whether the job may start on what is reserved for the head. Not while the head is about to ask for victims: with those it
+    may start soon, and the job would be evicted at once.
+    """
+    if unit.job.phase != "pending" or not backfill.admits(unit.job):
+        return False
+    if not may_request(state, backfill.head):
+        return True
+    snapshot, head = current_snapshot(state), next_unit(backfill.head)
+    return head is not None and not possible_actions(snapshot, shares_now(snapshot), head, PossibleVictims(state))
 
 
 def _block(state: PoolState, unit: Unit, backfill: Backfill) -> str:

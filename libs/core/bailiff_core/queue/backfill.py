@@ -30,11 +30,15 @@ Reserved = tuple[str, dict[int, Resources], int | None]
 
 @dataclass(frozen=True, slots=True)
 class _FuturePlace:
-    """What is reserved for the head, by node; when it can start; whether it needs no more than evictions of backfilled jobs."""
+    """What is reserved for the head, by node; when it can start; whether it needs no more than evictions of backfilled jobs.
+
+    ended: what is expected to be gone by then.
+    """
 
     reserved: dict[int, Resources]
     starts: int | None = None
     by_evictions: bool = False
+    ended: tuple[Unit, ...] = ()
 
 
 NOTHING = _FuturePlace({})
@@ -97,7 +101,11 @@ class Backfill:
 
     def admits(self, job: Job) -> bool:
         """Whether this job may start on what is reserved: nothing says when the head starts, and it may evict the job then."""
-        return self._snapshot.state.rules.backfill == "preemptible" and self.starts is None and self.victims.permits(job)
+        return (
+            self._snapshot.state.rules.backfill == "preemptible"
+            and self.starts is None
+            and self.victims.would_permit(job, self._future.ended)
+        )
 
     def is_backfilled(self, job: Job, place: GangPlacement) -> bool:
         """Whether the job, once it is placed there, may be evicted for the head, which could use one of these nodes."""
@@ -105,7 +113,7 @@ class Backfill:
         return (
             self._snapshot.state.rules.backfill == "preemptible"
             and any(is_eligible(need, node) for need in self._wanted for node in nodes)
-            and self.victims.permits(job)
+            and self.victims.covers(job)
         )
 
     def reservation(self) -> Reserved:
@@ -153,31 +161,32 @@ class Backfill:
         found = self._count(next(iter(self._wanted)), last) if uniform else self._search(forecast.count_until(last))
         if found is None:
             return NOTHING
-        place, starts, by_evictions = found
+        place, starts, by_evictions, ended = found
         cluster = self._snapshot.cluster
         cluster.place(self._head, place)
         nodes = [cluster.nodes[number] for number in dict.fromkeys(task.node for task in place.tasks)]
         after = [node.future for node in nodes]
         cluster.rollback(before)
         reserved = {node.number: resources_to_reserve(node, future) for node, future in zip(nodes, after, strict=True)}
-        return _FuturePlace(reserved, starts, by_evictions)
+        return _FuturePlace(reserved, starts, by_evictions, tuple(ended))
 
-    def _count(self, need: TaskRequirements, last: End) -> tuple[GangPlacement, int | None, bool] | None:
-        """Placement of equal tasks after `last`, the first completion after which they fit, its time, µs, if known, and whether
-        it is an eviction of a backfilled job.
+    def _count(self, need: TaskRequirements, last: End) -> tuple[GangPlacement, int | None, bool, list[Unit]] | None:
+        """Placement of equal tasks after `last`, the first completion after which they fit, its time, µs, if known, whether it is
+        an eviction of a backfilled job, and the jobs that have ended.
         """
         forecast = self._snapshot.completion_forecast
         if not self._budget.spend(forecast.count_until(last)):
             return None
-        for unit in forecast.completing(need, last):
+        ended = forecast.completing(need, last)
+        for unit in ended:
             self._snapshot.cluster.evict(unit)
         place = self._fits()
         if place is None:
             return None
         end = self._snapshot.state.now if last == NO_COMPLETION else last.when()
-        return place, None if end is None else max(end, self._snapshot.state.now), last.moment == ASSUMED_EVICTED
+        return place, None if end is None else max(end, self._snapshot.state.now), last.moment == ASSUMED_EVICTED, ended
 
-    def _search(self, least: int) -> tuple[GangPlacement, int | None, bool] | None:
+    def _search(self, least: int) -> tuple[GangPlacement, int | None, bool, list[Unit]] | None:
         """The same for other units, which need at least `least` completions: the number is doubled, then bisected."""
         completions = _SimulatedCompletions(self._snapshot, self._budget)
         low = high = least
@@ -199,7 +208,7 @@ class Backfill:
             else:
                 place, high = found, middle
         completions.simulate(high)
-        return place, *completions.last_completion()
+        return place, *completions.last_completion(), completions.ended()
 
     def _fits(self) -> GangPlacement | None:
         cluster = self._snapshot.cluster
@@ -236,6 +245,10 @@ class _SimulatedCompletions:
             self._snapshot.cluster.evict(whole_job(self._known[at]))
             self._marks.append(self._snapshot.cluster.mark())
         return len(self._marks) - 1
+
+    def ended(self) -> list[Unit]:
+        """The jobs that have completed."""
+        return [whole_job(job) for job in self._known[: len(self._marks) - 1]]
 
     def last_completion(self) -> tuple[int | None, bool]:
         """Time of the last simulated completion, µs, now if there is none, `None` if it is not known; and whether it is an

@@ -5,7 +5,7 @@ eviction for that head. Under `preempt`, the head may evict such jobs whatever i
 protection that depends on time, on a quota or on a budget holds against it (docs/concepts/semantics/placement.md).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from bailiff_core.fold.pending_queue import queue_key
@@ -13,7 +13,7 @@ from bailiff_core.model.job_labels import is_excluded
 from bailiff_core.model.policy import Action
 from bailiff_core.model.resource_vector import ResourceVector
 from bailiff_core.model.state import Job, PoolState
-from bailiff_core.model.units import Unit, next_unit
+from bailiff_core.model.units import Unit, next_unit, whole_job
 from bailiff_core.quota.cap_at_fair_share import CapAtFairShare
 from bailiff_core.quota.quota_checks import may_reclaim
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot, current_snapshot
@@ -31,21 +31,38 @@ class BackfilledVictims:
         self._key = queue_key(head.job)
         self._rules = snapshot.state.rules
         self._by_preempt = "preempt" in self._rules.preemption.actions
-        self._checked: tuple[int, tuple[bool, bool]] | None = None
+        self._checked: dict[tuple[int, bool], tuple[bool, bool]] = {}
 
-    def permits(self, job: Job) -> bool:
-        """Whether the head may evict this job if it is backfilled: it is preemptible, not excluded, and behind the head.
-
-        Where there are projects, the head must be within what its project may take by preempt, and for jobs of other projects
-        within its fair share: otherwise the victim's project could reclaim the resources again.
-        """
+    def covers(self, job: Job) -> bool:
+        """Whether the job may be evicted for the head at some time: it is preemptible, not excluded, and behind the head."""
         if not self._by_preempt or not job.preemptible or queue_key(job) <= self._key:
             return False
-        if is_excluded(job, self._rules.protections.excluded):
-            return False
+        return not is_excluded(job, self._rules.protections.excluded)
+
+    def permits(self, job: Job) -> bool:
+        """Whether the head may evict this job now if it is backfilled.
+
+        Where there are projects, the head must be within what its project may take by preempt, and for jobs of other projects
+        within its fair share, once the backfilled jobs are gone: otherwise these could reclaim the resources again.
+        """
+        return self.covers(job) and self._projects_permit(job)
+
+    def would_permit(self, job: Job, ended: Sequence[Unit]) -> bool:
+        """Whether the head may evict this job once these units have ended."""
+        return self.covers(job) and self._projects_permit(job, ended)
+
+    def _projects_permit(self, job: Job, ended: Sequence[Unit] = ()) -> bool:
         if not self._rules.projects:
             return True
-        own, others = self._of_projects()
+        usage, state = self._snapshot.usage, self._snapshot.state
+        key = usage.changes_since(0)[0], bool(ended)
+        if key not in self._checked:
+            backfilled = (state.jobs[name] for name in state.backfilled)
+            gone = {other.id: whole_job(other) for other in backfilled if other.phase != "evicting" and self.covers(other)}
+            gone |= {unit.job.id: unit for unit in ended}
+            with usage.without(gone.values()):
+                self._checked[key] = self._check_projects()
+        own, others = self._checked[key]
         return own if job.project == self._head.job.project else others
 
     def now(self) -> dict[str, None]:
@@ -53,15 +70,11 @@ class BackfilledVictims:
         jobs = (self._snapshot.state.jobs[name] for name in self._snapshot.state.backfilled)
         return {job.id: None for job in jobs if job.phase != "evicting" and self.permits(job)}
 
-    def _of_projects(self) -> tuple[bool, bool]:
+    def _check_projects(self) -> tuple[bool, bool]:
         """Whether the head may evict jobs of its own project, and those of others, with the present use of the projects."""
-        position = self._snapshot.usage.changes_since(0)[0]
-        if self._checked is None or self._checked[0] != position:
-            cap = CapAtFairShare.of(self._snapshot, self._shares, self._head, "preempt")
-            own = cap is None or cap.forbids() is None
-            others = own and may_reclaim(self._snapshot, self._shares, self._head) is None
-            self._checked = position, (own, others)
-        return self._checked[1]
+        cap = CapAtFairShare.of(self._snapshot, self._shares, self._head, "preempt")
+        own = cap is None or cap.forbids() is None
+        return own, own and may_reclaim(self._snapshot, self._shares, self._head) is None
 
     @cached_property
     def _shares(self) -> Mapping[str, ResourceVector]:

@@ -78,6 +78,7 @@ class _Victim:
             reserved=bool(cost.reservations),
             class_name=job.class_name,
             project=job.project,
+            backfilled=job.backfilled,
             tasks="" if self.units[-1].core else ranges(indices),
             moved_to=encode_placement(GangPlacement(tuple(self.moved.values()), future=True)),
         )

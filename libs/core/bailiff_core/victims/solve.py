@@ -147,6 +147,7 @@ def choices(steps: Iterable[EvictionStep], moved: Mapping[str, GangPlacement]) -
                 reserved=all(not step.cost.tasks for step in taken),
                 class_name=job.class_name,
                 project=job.project,
+                backfilled=job.backfilled,
                 tasks="" if any(step.whole for step in taken) else ranges(indices),
                 moved_to=encode_placement(place) if place is not None else (),
             )
