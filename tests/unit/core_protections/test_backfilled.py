@@ -1,5 +1,7 @@
 """Backfilled jobs: who evicts them, when the head asks, and what the records and explanations say."""
 
+import json
+
 from tests.log_builder import HOUR, MINUTE, SECOND, policy
 
 from bailiff_core.explain import explain_job
@@ -156,9 +158,8 @@ def test_explanations_name_the_policy_field(tell):
 
 def test_a_policy_that_was_recorded_without_the_field_means_reserve(tell):
     story = tell()
-    recorded = PolicyApplied.model_validate_json(
-        b'{"policy":{"priority_classes":[{"name":"a","value":1,"preemptible":true,"global_default":true}]}}'
-    )
+    entry = {"name": "a", "value": 1, "preemptible": True, "global_default": True}
+    recorded = PolicyApplied.model_validate_json(json.dumps({"policy": {"priority_classes": [entry]}}))
     assert recorded.policy.backfill == "preemptible"
     story.cycle(recorded)
     assert story.state.rules.backfill == "reserve"
