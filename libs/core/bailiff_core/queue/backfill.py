@@ -97,7 +97,8 @@ class Backfill:
     @property
     def starts_by_evictions(self) -> bool:
         """Whether the head fits once backfilled jobs are evicted for it, and not before."""
-        return self._future.by_evictions
+        least = self._least_completion()  # cheap, and in most cases enough
+        return least is not None and least.moment <= ASSUMED_EVICTED and self._future.by_evictions
 
     def admits(self, job: Job) -> bool:
         """Whether this job may start on what is reserved: nothing says when the head starts, and it may evict the job then."""
@@ -149,14 +150,10 @@ class Backfill:
         """Find the fewest completions that the head needs, and its resources then. The cluster resources are left changed."""
         if could_ever_fit(self._snapshot.state, self._head.job.demand) is not None:
             return NOTHING
-        self._snapshot.assume_evicted(self.victims.now())
+        last = self._least_completion()
+        if last is None:
+            return NOTHING
         forecast = self._snapshot.completion_forecast
-        last = NO_COMPLETION
-        for need, count in self._wanted.items():
-            end = NO_COMPLETION if need.shared else forecast.first_fit(need, count)
-            if end is None:
-                return NOTHING
-            last = max(last, end)
         uniform = has_uniform_tasks(self._head)
         found = self._count(next(iter(self._wanted)), last) if uniform else self._search(forecast.count_until(last))
         if found is None:
@@ -169,6 +166,18 @@ class Backfill:
         cluster.rollback(before)
         reserved = {node.number: resources_to_reserve(node, future) for node, future in zip(nodes, after, strict=True)}
         return _FuturePlace(reserved, starts, by_evictions, tuple(ended))
+
+    def _least_completion(self) -> End | None:
+        """The first completion after which the head can fit; that it does is certain for equal tasks only. `None`: never."""
+        self._snapshot.assume_evicted(self.victims.now())
+        forecast = self._snapshot.completion_forecast
+        last = NO_COMPLETION
+        for need, count in self._wanted.items():
+            end = NO_COMPLETION if need.shared else forecast.first_fit(need, count)
+            if end is None:
+                return None
+            last = max(last, end)
+        return last
 
     def _count(self, need: TaskRequirements, last: End) -> tuple[GangPlacement, int | None, bool, list[Unit]] | None:
         """Placement of equal tasks after `last`, the first completion after which they fit, its time, µs, if known, whether it is

@@ -30,6 +30,7 @@ class BackfilledVictims:
         self._head = head
         self._key = queue_key(head.job)
         self._rules = snapshot.state.rules
+        self._excluded = self._rules.protections.excluded
         self._by_preempt = "preempt" in self._rules.preemption.actions
         self._checked: dict[tuple[int, bool], tuple[bool, bool]] = {}
 
@@ -37,7 +38,7 @@ class BackfilledVictims:
         """Whether the job may be evicted for the head at some time: it is preemptible, not excluded, and behind the head."""
         if not self._by_preempt or not job.preemptible or queue_key(job) <= self._key:
             return False
-        return not is_excluded(job, self._rules.protections.excluded)
+        return not self._excluded or not is_excluded(job, self._excluded)
 
     def permits(self, job: Job) -> bool:
         """Whether the head may evict this job now if it is backfilled.
