@@ -20,7 +20,7 @@ from bailiff_sim.workload import Outcome, WorkloadEvent
 GRACE = 150 * SECOND
 SUBMITTED = 10 * MINUTE  # the head
 CLASSES = ("train", "modest", "interactive")
-QUICK = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+QUICK = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 PARTS = 8
 
 
@@ -52,7 +52,7 @@ def played(random: Random, *, stream: bool, backfill: str = "preemptible") -> Re
     modest = PriorityClass(name="modest", value=50, preemptible=True, preemption_policy="Never")
     default = policy(backfill=backfill, protections={"min_runtime": {"preempt": "30m"}, "cooldown": {"job": "1h"}})
     rules = default.model_copy(update={"priority_classes": (*default.priority_classes, modest)})
-    return Simulation(world.workload(), rules, until=world.workload().begin + 12 * HOUR, check=check_pool).run()
+    return Simulation(world.workload(), rules, until=BEGIN + 4 * HOUR, check=check_pool).run()
 
 
 def add(world: World, random: Random, name: str, *, at: int, gpus: int, tasks: int = 1) -> None:
@@ -85,17 +85,17 @@ def test_the_head_starts_no_later_than_without_the_jobs_behind_it(seed):
 
 
 def test_the_examples_hold_evictions_for_the_head_and_later_starts_under_greedy():
-    assert sum(holds(seed) for seed in range(20)) >= 5
+    assert sum(holds(seed) for seed in range(10)) >= 3
     late = [
         started(played(Random(seed), stream=True, backfill="greedy")) > started(played(Random(seed), stream=False)) + GRACE
-        for seed in range(20)
+        for seed in range(10)
     ]
-    assert sum(late) >= 3
+    assert sum(late) >= 2
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_the_head_starts_no_later_than_without_the_jobs_behind_it_in_thousands_of_pools(part):
-    for number in range(500):
-        holds(1_000_000 + 500 * part + number)
+    for number in range(250):
+        holds(1_000_000 + 250 * part + number)
