@@ -347,7 +347,7 @@ def test_the_whole_policy_is_shown(scribe: Scribe, monkeypatch: pytest.MonkeyPat
     scribe.cycle(PolicyApplied(policy=scribe.state.rules.complete()))
     output = " ".join(command_for(scribe, monkeypatch, tmp_path)("policy", "show").output.split())
     for part in (
-        "backfill reserve",
+        "backfill preemptible",
         "projects vision, speech",
         "topology racks zone > rack",
         "evictions → 3; window → 1h",

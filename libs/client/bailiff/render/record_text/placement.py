@@ -35,8 +35,8 @@ def _job_placed(decision: decisions.JobPlaced, state: PoolState) -> Statement:
     backfilled = "backfilled" if decision.backfilled else ""
     if decision.reserved:
         held = until(decision.expires, "reserved until")
-        told = joined(f"→ {places}", again, backfilled, "resources are being released", held)
-        return Statement("job reserved", decision.job, told)
+        detail = joined(f"→ {places}", again, backfilled, "resources are being released", held)
+        return Statement("job reserved", decision.job, detail)
     return Statement("job placed", decision.job, joined(f"→ {places}", again, backfilled), "good")
 
 
