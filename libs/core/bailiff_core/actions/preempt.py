@@ -10,9 +10,11 @@ from bailiff_core.model.state import Job, OpenRequest, PoolState
 from bailiff_core.model.units import Unit, next_unit
 from bailiff_core.placement.gang import GangPlacement
 from bailiff_core.placement.placement_codec import decode_placement
+from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.protections import next_protection_end
+from bailiff_core.queue.backfill import Backfill
+from bailiff_core.queue.head import head_of_queue, is_schedulable
 from bailiff_core.queue.order import Pass, shares_now
-from bailiff_core.queue.preemption_delay import may_preempt_from
 from bailiff_core.quota.quota_checks import Shares
 from bailiff_core.records.decisions import (
     PreemptionDecided,
@@ -22,15 +24,15 @@ from bailiff_core.records.decisions import (
     SelectionTimedOut,
 )
 from bailiff_core.records.payload import Decision
-from bailiff_core.scheduling_snapshot import SchedulingSnapshot, current_snapshot
+from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims.batch import PREEMPTING_ACTIONS, units_of_choice
-from bailiff_core.victims.consolidation import FreeTotals
 from bailiff_core.victims.constraints import action_not_permitted
 from bailiff_core.victims.reprieve import evictions_to_cancel
 from bailiff_core.victims.revalidate import Accepted, revalidate_proposal
 
-from .allocate import is_schedulable, pending_reason
+from .allocate import pending_reason
 from .failure import attribute_errors_to
+from .possible_victims import PossibleVictims, may_request, possible_actions
 
 MAX_SELECTION_REQUESTS = 64
 MAX_SELECTION_TIMEOUTS = 3  # in a row; further selections have no deadline
@@ -69,76 +71,43 @@ def request_preemptions(state: PoolState, limit: int = MAX_SELECTION_REQUESTS) -
         )
 
 
-def _preemptors(state: PoolState, victims: "PossibleVictims", limit: int) -> list[tuple[Unit, tuple[Action, ...]]]:
+def _preemptors(state: PoolState, victims: PossibleVictims, limit: int) -> list[tuple[Unit, tuple[Action, ...]]]:
     """The first `limit` units that may request preemption, in the order of a pass, each with the actions that may help."""
-    ready = [job for job in map(state.jobs.__getitem__, state.queue) if victims.exist_for(job) and _may_request(state, job)]
+    head = _head_with_backfilled_victims(state)
+    jobs = map(state.jobs.__getitem__, state.queue)
+    ready = [job for job in jobs if job is head or (victims.exist_for(job) and may_request(state, job))]
     if not ready:
         return []
     snapshot = current_snapshot(state)
     order = Pass(snapshot, ready)
     found: list[tuple[Unit, tuple[Action, ...]]] = []
     while len(found) < limit and (unit := order.next()) is not None:
-        actions = possible_actions(snapshot, order.shares, unit, victims)
+        job = unit.job
+        actions: tuple[Action, ...] = ()
+        if job is not head or (victims.exist_for(job) and may_request(state, job)):
+            actions = possible_actions(snapshot, order.shares, unit, victims)
+        if job is head and "preempt" not in actions and action_not_permitted(snapshot, order.shares, unit, "preempt") is None:
+            actions = (*actions, "preempt")
         if actions:
             found.append((unit, actions))
     return found
 
 
-def _may_request(state: PoolState, job: Job) -> bool:
-    return is_schedulable(state, job) and state.now >= job.next_request_at and state.now >= may_preempt_from(state, job)
+def _head_with_backfilled_victims(state: PoolState) -> Job | None:
+    """The head of the queue, if it fits once backfilled jobs are evicted for it.
 
-
-class PossibleVictims:
-    """Whether any job could be a victim, by priority and project: a cheap test before a request is made.
-
-    lowest: the lowest priority of preemptible jobs, by project. exist: whether there is any such job. free_totals: for
-    consolidation; `None` where it may not migrate any job.
+    It need not wait for `preemption-delay`, nor, if resources came free since its last refusal, for the backoff: without the
+    backfilled jobs it would have started on them.
     """
-
-    def __init__(self, state: PoolState) -> None:
-        self.state = state
-        self.lowest: dict[str, int] = {}
-        for phase, priority, project, preemptible in current_snapshot(state).equivalence_classes.groups:
-            if preemptible and phase != "evicting":
-                self.lowest[project] = min(priority, self.lowest.get(project, priority))
-        self.exist = bool(self.lowest)
-        self.free_totals = (
-            FreeTotals.of(current_snapshot(state).cluster) if self.exist and state.rules.preemption.max_migrations != 0 else None
-        )
-        self._lowest_in_pool = min(self.lowest.values(), default=0)
-        self._by_group: dict[tuple[int, str, bool], bool] = {}
-
-    def exist_under(self, job: Job, action: Action) -> bool:
-        """Whether any job might be a victim for this job under the action."""
-        if action == "consolidate":
-            return self.free_totals is not None
-        if action == "reclaim":
-            return bool(self.state.rules.projects) and any(project != job.project for project in self.lowest)
-        if not job.may_preempt:
-            return False
-        if self.state.rules.scope == "pool":
-            return self.exist and self._lowest_in_pool < job.priority
-        return self.lowest.get(job.project, job.priority) < job.priority
-
-    def exist_for(self, job: Job) -> bool:
-        """Whether any action of the policy might help this job. Cached by priority, project and `may_preempt`."""
-        group = (job.priority, job.project, job.may_preempt)
-        if group not in self._by_group:
-            actions = self.state.rules.preemption.actions
-            self._by_group[group] = any(action in actions and self.exist_under(job, action) for action in PREEMPTING_ACTIONS)
-        return self._by_group[group]
-
-
-def possible_actions(snapshot: SchedulingSnapshot, shares: Shares, unit: Unit, victims: PossibleVictims) -> tuple[Action, ...]:
-    """The actions that may free resources for the unit, as far as is known without a search for victims."""
-    possible = [
-        action
-        for action in PREEMPTING_ACTIONS
-        if victims.exist_under(unit.job, action) and action_not_permitted(snapshot, shares, unit, action) is None
-    ]
-    if victims.free_totals is None or victims.free_totals.missing(unit) is not None:
-        possible = [action for action in possible if action != "consolidate"]
-    return tuple(possible)
+    if not state.backfilled or "preempt" not in state.rules.preemption.actions:
+        return None
+    head = head_of_queue(state)
+    if head is None or (state.now < head.next_request_at and state.freed_seq <= head.refused_seq):
+        return None
+    unit = next_unit(head)
+    assert unit is not None, "the head of the queue has a unit to place"
+    budget = StepBudget(state.rules.preemption.search_steps)
+    return head if Backfill(current_snapshot(state), unit, budget).starts_by_evictions else None
 
 
 def proposal_decisions(state: PoolState) -> Iterator[Decision]:

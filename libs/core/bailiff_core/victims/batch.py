@@ -12,6 +12,7 @@ from bailiff_core.placement.gang import GangPlacement
 from bailiff_core.placement.placement_codec import decode_placement
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue.order import Pass
+from bailiff_core.queue.preemption_delay import may_preempt_from
 from bailiff_core.scheduling_snapshot import current_snapshot
 
 from .candidates import evictable_units
@@ -44,6 +45,8 @@ def _proposals(batch: SelectionBatch, requests: Sequence[OpenRequest], steps: in
             request = of_job[unit.job.id]
             if unit.job.suspended_reason is not None or unit.job.phase not in ("pending", "starting", "running"):
                 continue
+            if action != "preempt" and state.now < may_preempt_from(state, unit.job):
+                continue  # the head of the queue, which may evict backfilled jobs only
             proposal = select_victims(batch, unit, action, StepBudget(steps), request=request.seq)
             if proposal.refused is None:
                 proposals[request.seq] = proposal
