@@ -294,7 +294,7 @@ def check_pool(state: PoolState) -> None:
 
 
 def victims_may_go(before: PoolState, cycle_decisions: Sequence[Decision]) -> None:
-    """Victims were preemptible, each at most once; of lower priority under preempt, of other projects under reclaim.
+    """Victims were preemptible, each at most once; under preempt of lower priority or backfilled, under reclaim of other projects.
 
     before: the state before the cycle.
     """
@@ -305,7 +305,10 @@ def victims_may_go(before: PoolState, cycle_decisions: Sequence[Decision]) -> No
                 victim = before.jobs[choice.job]
                 assert victim.preemptible, f"{choice.job} is not preemptible"
                 if decision.action == "preempt":
-                    assert victim.priority < decision.preemptor.priority, f"{choice.job} does not have lower priority"
+                    behind = queue_key(before.jobs[decision.preemptor.job]) < queue_key(victim)
+                    backfilled = choice.backfilled and victim.backfilled and behind
+                    lower = victim.priority < decision.preemptor.priority
+                    assert lower or backfilled, f"{choice.job} has no lower priority, and was not backfilled behind the preemptor"
                 if decision.action == "reclaim" and not choice.relocated:
                     assert victim.project != decision.preemptor.project, f"{choice.job} is of the same project"
                 if decision.action == "consolidate" and not choice.reserved:
