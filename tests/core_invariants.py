@@ -291,7 +291,7 @@ def check_pool(state: PoolState) -> None:
 
 
 def victims_may_go(before: PoolState, cycle_decisions: Sequence[Decision]) -> None:
-    """Victims were preemptible, each named once; of lower priority under preempt, of others under reclaim.
+    """Victims were preemptible, each named once; under preempt of lower priority or backfilled, under reclaim of others.
 
     before: what jobs were like then.
     """
@@ -302,7 +302,9 @@ def victims_may_go(before: PoolState, cycle_decisions: Sequence[Decision]) -> No
                 victim = before.jobs[choice.job]
                 assert victim.preemptible, f"{choice.job} is not preemptible"
                 if decision.action == "preempt":
-                    assert victim.priority < decision.preemptor.priority, f"{choice.job} does not have lower priority"
+                    lower = victim.priority < decision.preemptor.priority
+                    backfilled = choice.backfilled and victim.seq > before.jobs[decision.preemptor.job].seq
+                    assert lower or (backfilled and victim.priority == decision.preemptor.priority), f"{choice.job} is not lower"
                 if decision.action == "reclaim" and not choice.relocated:
                     assert victim.project != decision.preemptor.project, f"{choice.job} is of the same project"
                 if decision.action == "consolidate" and not choice.reserved:
