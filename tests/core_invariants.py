@@ -121,6 +121,7 @@ def every_job_in_one_index(state: PoolState) -> None:
             "reserved": name in state.reserved,
             "starting": name in state.starting,
             "evicting": name in state.evicting,
+            "backfilled": name in state.backfilled,
         }
         expected = {
             "queue": job.phase == "pending" or lacks_surplus(job),
@@ -130,9 +131,10 @@ def every_job_in_one_index(state: PoolState) -> None:
             "starting": job.phase in ("starting", "running")
             and any(task.state == "starting" and task.eviction is None for task in job.tasks),
             "evicting": job.eviction is not None or any(task.eviction is not None for task in job.tasks),
+            "backfilled": job.backfilled and job.phase in ("reserved", "starting", "running", "evicting"),
         }
         assert where == expected, f"{name} is {job.phase}: {where}"
-    for index in (state.queue, state.active, state.ended, state.reserved, state.starting, state.evicting):
+    for index in (state.queue, state.active, state.ended, state.reserved, state.starting, state.evicting, state.backfilled):
         assert all(name in state.jobs for name in index)
     assert state.queue == sorted(state.queue, key=lambda name: queue_key(state.jobs[name]))
 

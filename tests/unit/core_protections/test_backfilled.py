@@ -141,6 +141,16 @@ def test_a_job_that_starts_again_in_its_turn_is_no_longer_backfilled(tell):
     assert not story.state.backfilled
 
 
+def test_a_backfilled_job_that_is_moved_stays_one(tell):
+    story = half_full(tell)
+    story.runs("small", gpus=2)
+    story.node("n2", gpus=2)
+    story.migrate("small", node="n2")
+    story.begin("small")
+    story.ends("small", 85)
+    assert story.expect("JobPlaced", job="small", action="migrate").backfilled
+
+
 def test_explanations_name_the_policy_field(tell):
     story = half_full(tell)
     story.runs("small", gpus=3)

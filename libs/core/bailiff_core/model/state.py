@@ -196,8 +196,8 @@ class Job:
     below its minimum. pending_since: when it last joined the queue; a dropped reservation does not change it. first_wait:
     time from submission to its first start. step: last known step of earlier attempts. paused_seq: the record that paused it;
     None: not paused. refused_seq: the record that last refused its request for preemption, or timed it out. backfilled: its
-    present attempt was started while a job ahead of it in the queue was waiting for resources there. restart_pending: tasks
-    are gone, and the others restart without them. idle_recorded: `JobIdle` was recorded.
+    last attempt was started, or moved after it was started, while a job ahead of it in the queue was waiting for resources
+    there. restart_pending: tasks are gone, and the others restart without them. idle_recorded: `JobIdle` was recorded.
     user: who submitted it.
     """
 
