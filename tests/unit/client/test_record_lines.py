@@ -306,7 +306,7 @@ def test_line(name: str) -> None:
             "Preemption refused: serve-2, no permitted set of victims is sufficient, and that is proven, it would need: 8 more GPUs.",
         ),
         ("JobPending", {}, "Job pending: train-9 needs 8 GPUs."),
-        ("JobPlaced", {}, "Job placed: train-7 → node 0 [0-3], attempt 2."),
+        ("JobPlaced", {}, "Job placed: train-7 → node 0 [0-3], attempt 2, backfilled."),
         ("NodeUndrained", {"reason": "done"}, "Node undrained: gpu-01, schedulable again: done."),
         (
             "EvictionDecided",

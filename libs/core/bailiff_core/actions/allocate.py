@@ -22,6 +22,7 @@ from bailiff_core.scheduling_snapshot import current_snapshot
 
 from .failure import attribute_errors_to
 from .possible_victims import PossibleVictims, may_request, possible_actions
+from .requesting import RequestingJobs
 from .returning import ReturningJobs
 
 MAX_REASON_CHARS = 2000
@@ -56,12 +57,16 @@ def allocate(state: PoolState) -> Iterator[Decision]:
     order = Pass(current_snapshot(state), pending)
     backfill: Backfill | None = None
     returning = ReturningJobs(state) if state.evicting else None
+    requesting = RequestingJobs(state)
     while (unit := order.next()) is not None:
         job = unit.job
         with attribute_errors_to(job):
             found = _find(state, unit, backfill if job is not head else None)
             if returning is not None and isinstance(found, GangPlacement):
                 found = _unless_taken_back(state, returning, unit, found)
+            if isinstance(found, GangPlacement) and job is not head and requesting.may_evict(unit) is not None:
+                _withhold(state, job)
+                continue
             if isinstance(found, GangPlacement):
                 yield _placed(state, unit, found, backfill if job is not head else None)
                 current_snapshot(state)  # updates the snapshot: the pass reads project usage from it
@@ -71,6 +76,7 @@ def allocate(state: PoolState) -> Iterator[Decision]:
                     if head is not None:
                         order.put_back(head)
                 continue
+            requesting.did_not_fit(unit)
             if whole_queue:  # the pass has all jobs in queue order, so the head is needed only once a job does not fit
                 whole_queue, head = False, _head(state)
             if job is head:
@@ -86,8 +92,13 @@ def _unless_taken_back(state: PoolState, returning: ReturningJobs, unit: Unit, p
     rival = returning.taking_back(unit, place)
     if rival is None:
         return place
-    state.indices.to_schedule[unit.job.id] = None
+    _withhold(state, unit.job)
     return f"{rival.id}, which is being evicted, would take these resources back"
+
+
+def _withhold(state: PoolState, job: Job) -> None:
+    """The job is not started, since it might be evicted at once. It is tried again every cycle."""
+    state.indices.to_schedule[job.id] = state.indices.withheld[job.id] = None
 
 
 def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacement | str:
@@ -102,6 +113,7 @@ def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacem
     if too_soon is not None:
         return too_soon
     state.indices.to_schedule.pop(unit.job.id, None)
+    state.indices.withheld.pop(unit.job.id, None)
     scheduling_class = scheduling_class_of(unit)
     if scheduling_class in state.indices.unschedulable and (unit.job.pending_recorded or not unit.core):
         return state.indices.unschedulable[scheduling_class]  # the reason is not recorded, so bounds need no check

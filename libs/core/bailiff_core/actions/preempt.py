@@ -7,14 +7,12 @@ from bailiff_core.model.placement_ranges import ranges
 from bailiff_core.model.policy import Action
 from bailiff_core.model.proposal import Proposal
 from bailiff_core.model.state import Job, OpenRequest, PoolState
-from bailiff_core.model.units import Unit, next_unit
+from bailiff_core.model.units import next_unit
 from bailiff_core.placement.gang import GangPlacement
 from bailiff_core.placement.placement_codec import decode_placement
-from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.protections import next_protection_end
-from bailiff_core.queue.backfill import Backfill
-from bailiff_core.queue.head import head_of_queue, is_schedulable
-from bailiff_core.queue.order import Pass, shares_now
+from bailiff_core.queue.head import is_schedulable
+from bailiff_core.queue.order import shares_now
 from bailiff_core.quota.quota_checks import Shares
 from bailiff_core.records.decisions import (
     PreemptionDecided,
@@ -26,16 +24,14 @@ from bailiff_core.records.decisions import (
 from bailiff_core.records.payload import Decision
 from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims.batch import PREEMPTING_ACTIONS, units_of_choice
-from bailiff_core.victims.constraints import action_not_permitted
 from bailiff_core.victims.reprieve import evictions_to_cancel
 from bailiff_core.victims.revalidate import Accepted, revalidate_proposal
 
 from .allocate import pending_reason
 from .failure import attribute_errors_to
-from .possible_victims import PossibleVictims, may_request, possible_actions
+from .possible_victims import PossibleVictims
+from .requesting import MAX_SELECTION_REQUESTS, MAX_SELECTION_TIMEOUTS, requesting_units
 
-MAX_SELECTION_REQUESTS = 64
-MAX_SELECTION_TIMEOUTS = 3  # in a row; further selections have no deadline
 MAX_REASON_CHARS = 2000  # of `would_need`, which may contain text of a proposal
 
 
@@ -56,7 +52,7 @@ def request_preemptions(state: PoolState, limit: int = MAX_SELECTION_REQUESTS) -
     number = state.selections + 1
     unlimited = state.selection_failures >= MAX_SELECTION_TIMEOUTS
     deadline = None if unlimited else state.now + rules.selection_timeout
-    for unit, actions in _preemptors(state, victims, limit):
+    for unit, actions in requesting_units(state, victims, limit):
         job = unit.job
         yield PreemptionRequested(
             job=job.id,
@@ -69,45 +65,6 @@ def request_preemptions(state: PoolState, limit: int = MAX_SELECTION_REQUESTS) -
             actions=actions,
             tasks=ranges(unit.indices) if job.tasks else "",
         )
-
-
-def _preemptors(state: PoolState, victims: PossibleVictims, limit: int) -> list[tuple[Unit, tuple[Action, ...]]]:
-    """The first `limit` units that may request preemption, in the order of a pass, each with the actions that may help."""
-    head = _head_with_backfilled_victims(state)
-    jobs = map(state.jobs.__getitem__, state.queue)
-    ready = [job for job in jobs if job is head or (victims.exist_for(job) and may_request(state, job))]
-    if not ready:
-        return []
-    snapshot = current_snapshot(state)
-    order = Pass(snapshot, ready)
-    found: list[tuple[Unit, tuple[Action, ...]]] = []
-    while len(found) < limit and (unit := order.next()) is not None:
-        job = unit.job
-        actions: tuple[Action, ...] = ()
-        if job is not head or (victims.exist_for(job) and may_request(state, job)):
-            actions = possible_actions(snapshot, order.shares, unit, victims)
-        if job is head and "preempt" not in actions and action_not_permitted(snapshot, order.shares, unit, "preempt") is None:
-            actions = (*actions, "preempt")
-        if actions:
-            found.append((unit, actions))
-    return found
-
-
-def _head_with_backfilled_victims(state: PoolState) -> Job | None:
-    """The head of the queue, if it fits once backfilled jobs are evicted for it.
-
-    It need not wait for `preemption-delay`, nor, if resources came free since its last refusal, for the backoff: without the
-    backfilled jobs it would have started on them.
-    """
-    if not state.backfilled or "preempt" not in state.rules.preemption.actions:
-        return None
-    head = head_of_queue(state)
-    if head is None or (state.now < head.next_request_at and state.freed_seq <= head.refused_seq):
-        return None
-    unit = next_unit(head)
-    assert unit is not None, "the head of the queue has a unit to place"
-    budget = StepBudget(state.rules.preemption.search_steps)
-    return head if Backfill(current_snapshot(state), unit, budget).starts_by_evictions else None
 
 
 def proposal_decisions(state: PoolState) -> Iterator[Decision]:
