@@ -17,6 +17,7 @@ from bailiff_core.scheduling_snapshot import current_snapshot
 
 from .candidates import evictable_units
 from .solve import SelectionBatch, select_victims
+from .unneeded_victims import proposals_without_victims
 
 PREEMPTING_ACTIONS: tuple[Action, ...] = ACTIONS[1:]
 MAX_NEED_LENGTH = 600
@@ -36,6 +37,7 @@ def _proposals(batch: SelectionBatch, requests: Sequence[OpenRequest], steps: in
     state = batch.snapshot.state
     of_job = {request.job: request for request in requests}
     proposals: dict[int, Proposal] = {}
+    units: dict[int, Unit] = {}
     refusals: dict[int, list[Proposal]] = {}
     actions = [action for action in PREEMPTING_ACTIONS if action in state.rules.preemption.actions] or ["preempt"]
     pending = [state.jobs[request.job] for request in requests if request.job in state.jobs]
@@ -50,9 +52,12 @@ def _proposals(batch: SelectionBatch, requests: Sequence[OpenRequest], steps: in
             proposal = select_victims(batch, unit, action, StepBudget(steps), request=request.seq)
             if proposal.refused is None:
                 proposals[request.seq] = proposal
+                units[request.seq] = unit
                 apply_proposal(batch, unit, proposal)
             else:
                 refusals.setdefault(request.seq, []).append(proposal)
+    answers = {seq: (units[seq], proposal) for seq, proposal in proposals.items()}
+    proposals.update(proposals_without_victims(batch.snapshot, answers, steps))
     return [_merged(request, proposals.get(request.seq), refusals.get(request.seq, [])) for request in requests]
 
 
