@@ -64,8 +64,11 @@ def allocate(state: PoolState) -> Iterator[Decision]:
             found = _find(state, unit, backfill if job is not head else None)
             if returning is not None and isinstance(found, GangPlacement):
                 found = _unless_taken_back(state, returning, unit, found)
-            if isinstance(found, GangPlacement) and job is not head and requesting.may_evict(unit) is not None:
+            rival = requesting.may_evict(unit) if isinstance(found, GangPlacement) and job is not head else None
+            if rival is not None:
                 _withhold(state, job)
+                if unit.core and not job.pending_recorded:
+                    yield JobPending(job=job.id, reason=f"{rival.id} requests preemption first, and might evict it")
                 continue
             if isinstance(found, GangPlacement):
                 yield _placed(state, unit, found, backfill if job is not head else None)

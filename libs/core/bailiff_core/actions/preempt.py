@@ -52,7 +52,7 @@ def request_preemptions(state: PoolState, limit: int = MAX_SELECTION_REQUESTS) -
     number = state.selections + 1
     unlimited = state.selection_failures >= MAX_SELECTION_TIMEOUTS
     deadline = None if unlimited else state.now + rules.selection_timeout
-    for unit, actions in requesting_units(state, victims, limit):
+    for unit, actions in requesting_units(state, victims, limit, state.indices.withheld):
         job = unit.job
         yield PreemptionRequested(
             job=job.id,

@@ -5,10 +5,13 @@ from collections.abc import Container
 from bailiff_core.model.policy import Action
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit, next_unit
+from bailiff_core.placement.gang import GangPlacement
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue.backfill import Backfill
 from bailiff_core.queue.head import head_of_queue
 from bailiff_core.queue.order import Pass, shares_now
+from bailiff_core.quota.quota_aware_placement import place_within_bounds
+from bailiff_core.quota.quota_checks import over_bounds
 from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims.batch import PREEMPTING_ACTIONS
 from bailiff_core.victims.constraints import action_not_permitted
@@ -22,8 +25,8 @@ MAX_SELECTION_TIMEOUTS = 3  # in a row; further selections have no deadline
 class RequestingJobs:
     """Jobs that request preemption in this cycle, or whose request is open: nobody is started whom they may evict.
 
-    Otherwise a job would start and be evicted a moment later. Once the requests are answered, it may start. Jobs that are
-    still to be tried in the pass (`to_schedule`) may find a place and do not count.
+    Otherwise a job would start and be evicted a moment later. Once the requests are answered, it may start. Jobs that backfill
+    blocks do not count: they fit.
     """
 
     def __init__(self, state: PoolState) -> None:
@@ -33,11 +36,14 @@ class RequestingJobs:
 
     def did_not_fit(self, unit: Unit) -> None:
         """Note that the pass found no place for this unit."""
-        if self._requesting is None:
-            return  # the jobs were not looked at yet: this one will be among them
-        actions = self._actions_of(unit)
-        if actions:
-            self._requesting[unit.job.id] = actions
+        state = self._state
+        if self._requesting is None or unit.job.id in state.indices.backfill_blocked:
+            return  # not looked at the jobs yet: this one will be among them
+        if state.selection is None and may_request(state, unit.job):
+            snapshot = current_snapshot(state)
+            actions = possible_actions(snapshot, shares_now(snapshot), unit, self._possible())
+            if actions:
+                self._requesting[unit.job.id] = actions
 
     def may_evict(self, unit: Unit) -> Job | None:
         """A requesting job that may have the unit, once placed, as a victim; `None`: there is none."""
@@ -51,32 +57,29 @@ class RequestingJobs:
         return None
 
     def _look(self) -> dict[str, tuple[Action, ...]]:
-        state = self._state
-        if not any(action in state.rules.preemption.actions for action in PREEMPTING_ACTIONS):
-            return {}
+        state, allowed = self._state, self._state.rules.preemption.actions
         if state.selection is not None:
-            if state.selection.deadline is None:
-                return {}
-            units = ((name, next_unit(state.jobs[name])) for name in (request.job for request in state.selection.requests))
-            return {name: self._actions_of(unit, asked=True) for name, unit in units if unit is not None}
-        if state.selection_failures >= MAX_SELECTION_TIMEOUTS:
+            actions = tuple(action for action in PREEMPTING_ACTIONS if action in allowed)
+            return {request.job: actions for request in state.selection.requests if state.selection.deadline is not None}
+        if state.selection_failures >= MAX_SELECTION_TIMEOUTS or not any(action in allowed for action in PREEMPTING_ACTIONS):
             return {}
-        found = requesting_units(state, self._possible(), MAX_SELECTION_REQUESTS, state.indices.to_schedule)
-        return {unit.job.id: actions for unit, actions in found}
+        found = requesting_units(state, self._possible(), MAX_SELECTION_REQUESTS, state.indices.backfill_blocked)
+        return {unit.job.id: actions for unit, actions in found if not self._fits(unit)}
+
+    def _fits(self, unit: Unit) -> bool:
+        """Whether the unit has a place now. Jobs outside `to_schedule` were tried before and have none."""
+        state, snapshot = self._state, current_snapshot(self._state)
+        if unit.job.id not in state.indices.to_schedule:
+            return False
+        mark = snapshot.mark()
+        place = place_within_bounds(snapshot, unit, StepBudget(state.rules.preemption.search_steps))
+        snapshot.rollback(mark)
+        return isinstance(place, GangPlacement) and over_bounds(snapshot, unit, place) is None
 
     def _possible(self) -> PossibleVictims:
         if self._victims is None:
             self._victims = PossibleVictims(self._state)
         return self._victims
-
-    def _actions_of(self, unit: Unit, *, asked: bool = False) -> tuple[Action, ...]:
-        """Actions for which the unit's job requests victims. asked: it has."""
-        state, snapshot = self._state, current_snapshot(self._state)
-        if asked:
-            return tuple(action for action in PREEMPTING_ACTIONS if action in state.rules.preemption.actions)
-        if state.selection is not None or not may_request(state, unit.job):
-            return ()
-        return possible_actions(snapshot, shares_now(snapshot), unit, self._possible())
 
     def _permits(self, job: Job, actions: tuple[Action, ...], other: Job) -> bool:
         """Whether one of the actions may take such a job, as far as priorities and projects decide."""
@@ -98,8 +101,8 @@ def requesting_units(
 
     besides: jobs that are left out.
     """
-    head, withheld = _head_with_backfilled_victims(state), state.indices.withheld
-    jobs = (state.jobs[name] for name in state.queue if name not in besides and name not in withheld)
+    head = _head_with_backfilled_victims(state)
+    jobs = (state.jobs[name] for name in state.queue if name not in besides)
     ready = [job for job in jobs if job is head or (victims.exist_for(job) and may_request(state, job))]
     if not ready:
         return []
