@@ -15,6 +15,7 @@ import yaml
 
 from bailiff_bus.port import BusUnavailable
 from bailiff_bus.topic_admin import create_topics
+from bailiff_service.access_tokens import API_TOKEN_FILE, service_token
 
 from .jars import JarMismatchError, JarUnavailableError
 from .jobs import end_jobs
@@ -174,6 +175,17 @@ class Stack(Managed):
     def console(self) -> str:
         """The URL of the web console, the same at every start from one folder."""
         return f"http://127.0.0.1:{persistent_port(self.folder / 'console.port')}"
+
+    @property
+    def api_token(self) -> str:
+        """The token that the HTTP API asks for."""
+        return service_token(None, self.folder / "state" / API_TOKEN_FILE, "api_token")
+
+    @property
+    def console_link(self) -> str:
+        """The URL that signs in to the web console: it contains the console's token."""
+        token = service_token(None, self.folder / "state" / "console.token", "console_token")
+        return f"{self.console}/auth/sign-in?token={token}"
 
     def address(self, process: str) -> str:
         """The process's URL."""

@@ -5,6 +5,8 @@ import json
 import sys
 from pathlib import Path
 
+from bailiff_service.access_tokens import API_TOKEN_FILE
+
 from .identity import stop_recorded
 from .jobs import end_jobs
 from .ports import free_port
@@ -34,7 +36,7 @@ def up(state: Path, gpus: str) -> int:
     _private(state / "archive", stack.postgres.dsn + "\n")
     print(
         f"""
-Bailiff is running. Console: {stack.console}
+Bailiff is running. Console: {stack.console_link}
 Kafka: {stack.kafka.bootstrap}; state and logs: {state}/
 
   export BAILIFF_KAFKA__BOOTSTRAP={stack.kafka.bootstrap} PATH=$PWD/.venv/bin:$PATH
@@ -43,7 +45,10 @@ Kafka: {stack.kafka.bootstrap}; state and logs: {state}/
   bailiff list                                            running and pending jobs
   bailiff audit tail -f                                   decisions as they are made
   bailiff audit verify --archive $(cat {state}/archive)   verify the archived log in PostgreSQL
-  curl -s {stack.api}/v1/pools                  the HTTP API; with BAILIFF_API={stack.api} `bailiff` reads there
+  export BAILIFF_API={stack.api} BAILIFF_API_TOKEN_FILE={state}/state/{API_TOKEN_FILE}     let `bailiff` read from the archive
+  curl -s -H "Authorization: Bearer $(cat $BAILIFF_API_TOKEN_FILE)" $BAILIFF_API/v1/pools     the same from anywhere
+
+The link signs in to the console: whoever has it is its user.
 
   make down                                               stop it; `make up` continues from its state"""
     )
