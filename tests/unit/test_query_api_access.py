@@ -49,7 +49,7 @@ async def test_names_of_others_are_refused_against_dns_rebinding() -> None:
         assert (await http.get(AT, headers={"host": "a b"})).status_code == 400
 
 
-async def test_the_api_makes_its_token_and_its_clients_on_this_machine_find_it(tmp_path: Path) -> None:
+def test_the_api_makes_its_token_and_its_clients_on_this_machine_find_it(tmp_path: Path) -> None:
     here = ("http://127.0.0.1:8620", None, None, tmp_path)
     assert client_token(*here) is None
     for _ in range(2):  # a restart keeps it
