@@ -13,7 +13,7 @@ from bailiff_core.model.resources import add
 from bailiff_core.model.state import ENDED, Job, PoolState, Resources, Task
 from bailiff_core.model.units import core_complete
 from bailiff_core.placement.cluster_resources import ClusterResources
-from bailiff_core.records.decisions import PreemptionDecided
+from bailiff_core.records.decisions import EvictionDecided, JobEnded, PreemptionDecided
 from bailiff_core.records.payload import Decision
 from bailiff_core.scheduling_snapshot import current_snapshot
 
@@ -310,3 +310,13 @@ def victims_may_go(before: PoolState, cycle_decisions: Sequence[Decision]) -> No
                     assert victim.project != decision.preemptor.project, f"{choice.job} is of the same project"
                 if decision.action == "consolidate" and not choice.reserved:
                     assert choice.relocated, f"{choice.job} has no place to move to"
+
+
+def nobody_is_displaced_for_a_job_that_ends(cycle_decisions: Sequence[Decision]) -> None:
+    """No job for which others are displaced is evicted or ended by the same cycle."""
+    preemptors: dict[str, None] = {}
+    for decision in cycle_decisions:
+        if isinstance(decision, PreemptionDecided):
+            preemptors[decision.preemptor.job] = None
+        if isinstance(decision, EvictionDecided | JobEnded):
+            assert decision.job not in preemptors, f"others were displaced for {decision.job}, which the same cycle ends"

@@ -24,6 +24,7 @@ MESSAGE_FIELDS: dict[str, tuple[str, ...]] = {
     "checkpoint_committed": ("step", "bytes", "microseconds", "sha256", "agreed"),
     "saving_in_flight": ("step",),
     "yielding": (),
+    "done": (),
     "resumed": ("step", "from_attempt", "skipped_checkpoints"),
 }
 

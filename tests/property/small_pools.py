@@ -145,24 +145,28 @@ def fits(state: PoolState, preemptor: Job, gone: frozenset[str], now: bool = Fal
     return place(0)
 
 
+def counted(job: Job) -> int:
+    """Thousandths of GPUs; of tasks without GPUs, 16 CPUs are one, and no task is free."""
+    return sum(need.gpu_milli or max(1, -(-need.cpu_milli // 16)) for need in job.groups())
+
+
 def cost(state: PoolState, victims: list[Job]) -> tuple:
     """The objective of DESIGN §5 for one set, literally."""
     running = [job for job in victims if job.phase != "reserved"]
-    by_class = tuple(sum(job.gpus for job in running if job.priority == value) for value in (75, 50, 25))
+    by_class = tuple(sum(counted(job) for job in running if job.priority == value) for value in (75, 50, 25))
     lost = 0
     for job in running:
-        lost += job.gpus * (min(state.now - job.last_start, HOUR) + MINUTE) // 1000
+        lost += counted(job) * (min(state.now - job.last_start, HOUR) + MINUTE) // 1_000_000
     broken = 0
-    for job in running:
-        for node in state.nodes.values():
-            mine = sum(task.devices for task in job.tasks if task.node == node.number)
-            others = any(
-                task.devices and task.node == node.number
-                for other in state.jobs.values()
-                if other is not job and other.phase != "evicting"
-                for task in other.tasks
-            )
-            broken += bool(mine and others)
+    for node in state.nodes.values():  # each once, however many victims it has
+        released = any(task.devices and task.node == node.number for job in running for task in job.tasks)
+        stay = any(
+            task.devices and task.node == node.number
+            for other in state.jobs.values()
+            if other not in victims and other.phase != "evicting"
+            for task in other.tasks
+        )
+        broken += released and stay
     youngest_first = tuple(sorted(-job.seq for job in victims))
     return (
         by_class, lost, len(running), sum(job.size for job in running), len(victims) - len(running), broken,

@@ -205,7 +205,31 @@ class Model:
         found.append(sum(self._lost(unit) * unit.gone for unit in running))
         found.append(sum(unit.last * unit.gone for unit in running))
         found.append(sum(len(unit.tasks) * unit.gone for unit in running))
+        found.append(sum(unit.gone for unit in self.units if unit.job.phase == "reserved"))
+        found.append(sum(self._broken(number) for number in self.state.nodes))
         return found
+
+    def _broken(self, number: int) -> object:
+        """Whether victims release GPUs of the node while others stay on it: once, however many victims it has."""
+        broken = self.cp.new_bool_var(f"broken-{number}")
+        here = [unit for unit in self.units if self._uses(unit.job, unit.tasks, number)]
+        of_unit = {(unit.job.id, index) for unit in self.units for index in unit.tasks}
+        firm = any(
+            task.node == number and task.devices and (job.id, task.index) not in of_unit
+            for job in self.state.jobs.values()
+            for task in job.tasks
+        )
+        for unit in here:
+            if unit.job.phase == "reserved":
+                continue
+            if firm:
+                self.cp.add_implication(unit.gone, broken)
+            for other in here:
+                self.cp.add(broken >= unit.gone - other.gone)
+        return broken
+
+    def _uses(self, job: Job, tasks: list[int], number: int) -> bool:
+        return any(task.node == number and task.devices and task.index in tasks for task in job.tasks)
 
     def _under_share(self, job: Job) -> bool:
         if self.action != "reclaim":
@@ -281,12 +305,14 @@ def check(seed: int, action: Action) -> Proposal:
     assert answer.explanation.cost is not None
     found = cost_vector(answer.explanation.cost, priorities)
     assert all(numbers(victim.tasks) for victim in answer.victims if victim.tasks)
+    upper = len(found)
+    found += [sum(victim.reserved for victim in answer.victims), answer.explanation.cost.fragmented_nodes]
     if best is not None:
         assert found >= best
         if answer.explanation.proven:
             assert found == best, "the solver found a cheaper set"
         elif answer.explanation.lower_bound is not None:
-            assert cost_vector(answer.explanation.lower_bound, priorities) <= best
+            assert cost_vector(answer.explanation.lower_bound, priorities) <= best[:upper]
     return answer
 
 

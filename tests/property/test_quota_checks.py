@@ -14,7 +14,7 @@ from tests.unit.core_queue.kit import Town, Trials, whole
 from bailiff_core.model.resource_vector import UNLIMITED, ZERO, ResourceVector
 from bailiff_core.model.units import Unit, victim_units
 from bailiff_core.queue.order import shares_now
-from bailiff_core.quota.quota_checks import Losses, Reclaim
+from bailiff_core.quota.reclaim import Losses, Reclaim
 
 
 def taken(unit: Unit) -> ResourceVector:
@@ -44,8 +44,9 @@ def in_this_order(snapshot: Trials, shares: dict[str, ResourceVector], preemptor
         quota, limit = bounds(tree.branches[theirs].quota), bounds(tree.branches[theirs].limit)
         allocatable = [min(limit[at], max(quota[at], shares[theirs][at])) for at in RESOURCES]
         with_unit = usage.allocated(mine).plus(taken(preemptor))
-        above_share = any(remaining[theirs][at] > allocatable[at] for at in RESOURCES)
-        above_quota = any(remaining[theirs][at] > quota[at] for at in RESOURCES)
+        returned = [at for at in RESOURCES if taken(unit)[at] > 0]  # only what the unit gives back counts
+        above_share = any(remaining[theirs][at] > allocatable[at] for at in returned)
+        above_quota = any(remaining[theirs][at] > quota[at] for at in returned)
         preemptor_within = all(with_unit[at] <= bounds(tree.branches[mine].quota)[at] for at in RESOURCES)
         if not above_share and not (above_quota and preemptor_within):
             return False
@@ -103,9 +104,11 @@ def check(seed: int) -> None:
     names = ["", *[entry.name for entry in town.state.rules.projects]]
     possible: list[Unit] = []
     for number in range(rng.randrange(1, 7)):
-        size = rng.randrange(1, 4)
-        task = group(count=size, gpus=rng.randrange(3), cpu=rng.randrange(2))
-        job = town.runs(f"r{number}", rng.choice(names), task, minimum=rng.randrange(1, size + 1))
+        tasks = [
+            group(count=rng.randrange(1, 4), gpus=rng.randrange(3), cpu=rng.randrange(2)) for _ in range(rng.choice((1, 1, 2)))
+        ]
+        size = sum(task.count for task in tasks)
+        job = town.runs(f"r{number}", rng.choice(names), *tasks, minimum=rng.randrange(1, size + 1))
         units = victim_units(job)
         possible += units[: rng.randrange(len(units) + 1)]
     preemptor = whole(town.waits("preemptor", rng.choice(names), group(gpus=rng.randrange(1, 4), cpu=rng.randrange(2))))

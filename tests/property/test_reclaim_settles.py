@@ -1,4 +1,8 @@
-"""Jobs of random projects on one big node, with only the order and the quota checks of reclaim: it converges."""
+"""Jobs of random projects on one big node, with only the order and the quota checks of reclaim: it converges.
+
+Each set of victims that is tried is also judged by the reference of victim_worlds.py, so that a check that admits too much, or
+too little, is noticed even where the jobs come to rest all the same.
+"""
 
 from itertools import combinations
 from random import Random
@@ -8,13 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.builders import group
 from tests.property.test_order import random_projects
+from tests.property.victim_worlds import may_reclaim as reference_may_reclaim
+from tests.property.victim_worlds import within_limits
 from tests.unit.core_queue.kit import Town, Trials, whole
 
 from bailiff_core.model.resource_vector import ResourceVector
 from bailiff_core.model.state import Job, Task
 from bailiff_core.model.units import Unit
 from bailiff_core.queue.order import Pass
-from bailiff_core.quota.quota_checks import Reclaim, Shares, may_reclaim, over_limit
+from bailiff_core.quota.quota_checks import Shares, may_reclaim, over_limit
+from bailiff_core.quota.reclaim import Reclaim
 from bailiff_core.quota.usage import Usage
 
 MOST_ROUNDS = 40
@@ -38,17 +45,30 @@ def idle(town: Town, gpus: int) -> int:
     return gpus - sum(job.gpus for job in jobs(town, "running"))
 
 
+def only_leaves(town: Town) -> bool:
+    """Whether no project has both jobs and children: such jobs form a project of their own that the reference does not model."""
+    parents = [entry.parent for entry in town.state.rules.projects]
+    return not any(job.project in parents for job in town.state.jobs.values())
+
+
 def victims_for(town: Town, snapshot: Trials, shares: Shares, unit: Unit, lacks: int) -> list[Job] | None:
     """The first jobs from which the unit may reclaim enough GPUs, without unnecessary ones."""
-    if over_limit(snapshot, unit) is not None or may_reclaim(snapshot, shares, unit) is not None:
-        return None
+    allowed = over_limit(snapshot, unit) is None and may_reclaim(snapshot, shares, unit) is None
     test = Reclaim(snapshot, shares, unit)
     for count in range(1, lacks + 1):
         for chosen in combinations(jobs(town, "running"), count):
             sizes = [job.gpus for job in chosen]
             units = [whole(job) for job in chosen]
-            if sum(sizes) - min(sizes) < lacks <= sum(sizes) and test.admits(units) and test.imbalance(units) is None:
-                return list(chosen)
+            if sum(sizes) - min(sizes) < lacks <= sum(sizes):
+                admitted = allowed and test.admits(units) and test.imbalance(units) is None
+                choice = {job.id: 1 for job in chosen}
+                if only_leaves(town):
+                    by_reference = within_limits(town.state, unit.job, {}) and reference_may_reclaim(
+                        town.state, shares, unit.job, choice
+                    )
+                    assert admitted == by_reference, f"{unit.job.id} and {sorted(choice)}"
+                if admitted:
+                    return list(chosen)
     return None
 
 
@@ -79,9 +99,11 @@ def check(seed: int) -> None:
     rng = Random(seed)
     gpus = rng.choice([3, 5, 8])
     town = Town(*random_projects(rng), gpus=gpus)
-    leaves = [entry.name for entry in town.state.rules.projects]
-    if not leaves:
+    projects = town.state.rules.projects
+    if not projects:
         return
+    parents = [entry.parent for entry in projects] if rng.randrange(4) else []
+    leaves = [entry.name for entry in projects if entry.name not in parents]
     for number in range(rng.randrange(4, 16)):
         town.waits(f"j{number}", rng.choice(leaves), group(gpus=rng.choice([1, 1, 2, 3])))
     usage = Usage.of(town.state)

@@ -4,7 +4,7 @@ import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 from unittest.mock import patch
 
@@ -18,6 +18,7 @@ from tests.property.victim_worlds import (
     allowed,
     best_choice,
     best_moves,
+    best_with_moves,
     chain,
     cost,
     free_resources,
@@ -29,6 +30,8 @@ from tests.property.victim_worlds import (
     random_world,
     under_shares,
     within_limits,
+    world_of_equals,
+    world_of_moves,
 )
 
 from bailiff_core.model.placement_ranges import numbers
@@ -39,9 +42,17 @@ from bailiff_core.model.state import Job, OpenRequest, PoolState
 from bailiff_core.placement import GangPlacement, StepBudget, decode_placement
 from bailiff_core.queue.order import shares_now
 from bailiff_core.scheduling_snapshot import current_snapshot
-from bailiff_core.victims import Accepted, SelectionBatch, revalidate_proposal, select_batch, select_victims
+from bailiff_core.victims import (
+    Accepted,
+    SelectionBatch,
+    revalidate_proposal,
+    select_batch,
+    select_victims,
+    slot_combinations,
+)
 
 SEEDS = st.integers(0, 2**48)
+World = Callable[[Random, str], tuple[Sketch, Job]]
 
 
 def answer_for(seed: int, steps: int = 20_000, shuffled: int | None = None) -> Proposal:
@@ -153,9 +164,9 @@ def test_the_hash_seed_does_not_matter() -> None:
 
 
 def answer_in_a_world(
-    seed: int, action: Action, steps: int = 20_000
+    seed: int, action: Action, steps: int = 20_000, world: World = random_world
 ) -> tuple[Sketch, Job, Mapping[str, ResourceVector], Proposal]:
-    sketch, preemptor = random_world(Random(seed), action)
+    sketch, preemptor = world(Random(seed), action)
     snapshot = current_snapshot(sketch.state)
     batch = SelectionBatch.on(snapshot)
     return sketch, preemptor, batch.shares, select_victims(batch, requested_unit(preemptor), action, StepBudget(steps))
@@ -181,13 +192,13 @@ def units_moved(state: PoolState, answer: Proposal, name: str) -> list[list[int]
     moved = [unit for unit in units if set(unit) <= set(victim.relocated_tasks)]
     assert sorted(index for unit in moved for index in unit) == sorted(victim.relocated_tasks), "a unit is relocated in part"
     if not victim.tasks:
-        assert len(moved) in (0, len(units)), "a job is relocated in part"
+        assert not moved or moved == units[-len(moved) :], "surplus is relocated without the core"
     return moved
 
 
-def check_world(seed: int, action: Action, steps: int = 20_000) -> Proposal:
+def check_world(seed: int, action: Action, steps: int = 20_000, world: World = random_world) -> Proposal:
     """An answer under preempt or reclaim against all sets of victims."""
-    sketch, preemptor, shares, answer = answer_in_a_world(seed, action, steps)
+    sketch, preemptor, shares, answer = answer_in_a_world(seed, action, steps, world)
     state = sketch.state
     no_victims = {}
     if answer.refused is None and not answer.victims:
@@ -198,19 +209,22 @@ def check_world(seed: int, action: Action, steps: int = 20_000) -> Proposal:
         if answer.refused == "impossible":
             best = best_choice(state, shares, preemptor, action)
             assert not best, f"{best} would do"
+            assert action == "preempt" or best_with_moves(state, shares, preemptor) is None
         return answer
     choice = chosen(state, answer)
     most = shares if action == "preempt" else None
     assert frees_enough(state, preemptor, choice, most)
     taken = {name: count - len(units_moved(state, answer, name)) for name, count in choice.items()}
     best = best_choice(state, shares, preemptor, action)
-    if best is None:
+    if best is None or not allowed(state, shares, preemptor, action, choice):
         assert action == "reclaim"
         assert taken != choice, "no job may be evicted, so one must be relocated"
         assert allowed(state, shares, preemptor, action, taken)
         assert not any(frees_enough(state, preemptor, {**choice, name: 0}) for name in choice)
+        if answer.explanation.proven:
+            assert best is None, "it fits without moves"
+            assert choice == best_with_moves(state, shares, preemptor)
     else:
-        assert allowed(state, shares, preemptor, action, choice)
         assert irreducible(state, preemptor, choice, most)
         under = under_shares(state, shares) if action == "reclaim" else None
         assert cost(state, choice, under) >= cost(state, best, under)
@@ -227,6 +241,7 @@ def check_world(seed: int, action: Action, steps: int = 20_000) -> Proposal:
         classes = len({job.priority for job in state.jobs.values()})
         assert ours == [sum(levels[:classes]), *levels[classes : classes + 2]]
         assert [reported_cost.jobs_stopped, reported_cost.tasks] == list(levels[classes + 2 : classes + 4])
+        assert reported_cost.fragmented_nodes == levels[classes + 5]
     everyone_stands(state, preemptor, answer)
     checked = revalidate_proposal(current_snapshot(state), shares, preemptor, answer)
     assert isinstance(checked, Accepted), checked
@@ -235,9 +250,9 @@ def check_world(seed: int, action: Action, steps: int = 20_000) -> Proposal:
     return answer
 
 
-def check_moves(seed: int, steps: int = 20_000) -> Proposal:
+def check_moves(seed: int, steps: int = 20_000, world: World = random_world) -> Proposal:
     """An answer under consolidate against all sets of jobs that may move."""
-    sketch, preemptor, shares, answer = answer_in_a_world(seed, "consolidate", steps)
+    sketch, preemptor, shares, answer = answer_in_a_world(seed, "consolidate", steps, world)
     state = sketch.state
     if answer.refused is not None:
         if answer.refused == "impossible":
@@ -297,10 +312,67 @@ def test_projects_surplus_and_shared_devices_against_every_set(action: Action, s
     check_world(seed, action)
 
 
+@pytest.mark.parametrize("action", ["preempt", "reclaim", "consolidate"])
+@settings(max_examples=250, deadline=None)
+@example(seed=62)  # two victims on one node break one node; counted per victim, two
+@given(seed=SEEDS)
+def test_where_fragmentation_decides_against_every_set(action: Action, seed: int) -> None:
+    if action == "consolidate":
+        check_moves(seed, world=world_of_equals)
+    else:
+        check_world(seed, action, world=world_of_equals)
+
+
+@settings(max_examples=250, deadline=None)
+@given(seed=SEEDS)
+def test_where_fragmentation_decides_the_general_search_finds_the_same(seed: int) -> None:
+    with patch("bailiff_core.victims.search.GeneralSearch._relaxed", lambda _: None):
+        check_world(seed, "preempt", world=world_of_equals)
+
+
+@settings(max_examples=150, deadline=None)
+@example(seed=110, steps=20_000)  # new places beside another place of the preemptor
+@example(seed=137, steps=57)
+@example(seed=358, steps=49)  # the search with new places ends, the one without does not
+@given(seed=SEEDS, steps=st.integers(1, 300))
+def test_what_is_proven_of_a_reclaim_with_moves_is_the_best_of_all(seed: int, steps: int) -> None:
+    for each in (steps, 20_000):
+        check_world(seed, "reclaim", each, world_of_moves)
+
+
+def test_some_reclaims_move_jobs_and_are_proven() -> None:
+    proposals = [answer_in_a_world(seed, "reclaim", world=world_of_moves)[-1] for seed in range(150)]
+    found = [answer for answer in proposals if any(victim.moved_to for victim in answer.victims)]
+    assert sum(answer.explanation.proven for answer in found) > 10
+
+
+@pytest.mark.long
+@settings(max_examples=5_000, deadline=None)
+@given(seed=SEEDS, steps=st.integers(1, 300))
+def test_what_is_proven_of_a_reclaim_with_moves_is_the_best_of_all_at_length(seed: int, steps: int) -> None:
+    for each in (steps, 20_000):
+        check_world(seed, "reclaim", each, world_of_moves)
+
+
+def test_many_equal_slots_are_chosen_by_counting_at_the_same_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above an effort, ties are not broken by age; down to fragmentation the result is the same."""
+    counted = []
+    by_counting = slot_combinations._lightest_of_tied
+    for seed in range(250):
+        by_age = answer_in_a_world(seed, "preempt", world=world_of_equals)[-1]
+        with monkeypatch.context() as patched:
+            patched.setattr(slot_combinations, "MAX_TIED_EFFORT", 0)
+            patched.setattr(slot_combinations, "_lightest_of_tied", lambda *given: counted.append(given) or by_counting(*given))
+            by_count = answer_in_a_world(seed, "preempt", world=world_of_equals)[-1]
+        assert by_count.explanation.cost == by_age.explanation.cost, seed
+        assert by_count.explanation.proven == by_age.explanation.proven
+    assert len(counted) > 5
+
+
 def test_nearly_all_proposals_are_proven() -> None:
     proposals = [check_world(seed, action) for seed in range(150) for action in ("preempt", "reclaim")]
     found = [answer for answer in proposals if answer.victims or answer.refused is not None]
-    assert sum(answer.explanation.proven for answer in found) > len(found) * 98 // 100
+    assert sum(answer.explanation.proven for answer in found) > len(found) * 97 // 100
 
 
 @settings(max_examples=250, deadline=None)
@@ -327,7 +399,8 @@ def test_in_such_pools_a_small_budget_costs_the_proof_and_nothing_else(seed: int
 @settings(max_examples=15_000, deadline=None)
 @given(seed=SEEDS)
 def test_all_actions_against_every_set_at_length(action: Action, seed: int) -> None:
-    check_moves(seed) if action == "consolidate" else check_world(seed, action)
+    for world in (random_world, world_of_equals):
+        check_moves(seed, world=world) if action == "consolidate" else check_world(seed, action, world=world)
 
 
 @pytest.mark.long

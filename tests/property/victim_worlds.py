@@ -11,7 +11,7 @@ from random import Random
 
 from tests.builders import HOUR, MINUTE, Sketch, group
 
-from bailiff_core.model.demand import TopologyRule
+from bailiff_core.model.demand import TaskGroup, TopologyRule
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.model.state import Job, PoolState
 
@@ -37,6 +37,62 @@ def random_world(random: Random, action: str) -> tuple[Sketch, Job]:
     total = sum(entry.count for entry in groups)
     if total > 1 and random.random() < 0.3:
         preemptor.demand = preemptor.demand.model_copy(update={"min_tasks": random.randint(1, total)})
+    sketch.state.indices.snapshot = None
+    return sketch, preemptor
+
+
+def world_of_equals(random: Random, action: str) -> tuple[Sketch, Job]:
+    """Two to four nodes of jobs that differ in little but their nodes, so that fragmentation decides; some must stay."""
+    sketch = Sketch()
+    sketch.state.policy = random_policy(random, action)
+    names = [project.name for project in sketch.state.policy.projects if project.name != "dept"]
+    nodes = random.randint(2, 4)
+    free = {number: list(range(random.choice((2, 2, 3)))) for number in range(nodes)}
+    for number, devices in free.items():
+        sketch.node(f"n{number}", gpus=len(devices))
+    left_free = random.choice((0, 0, 1, 2))
+    while len(sketch.state.jobs) < 9 and sum(map(len, free.values())) > left_free:
+        size = random.choice((1, 1, 1, 2))
+        open_nodes = [number for number, devices in free.items() if devices]
+        places = [random.choice(open_nodes) for _ in range(size)]
+        if any(places.count(number) > len(free[number]) for number in places):
+            continue
+        job = sketch.job(f"j{len(sketch.state.jobs)}", group(size, gpus=1), priority=50, preemptible=random.random() < 0.8)
+        job.project = random.choice(names) if names else ""
+        if size > 1 and random.random() < 0.5:
+            job.demand = job.demand.model_copy(update={"min_tasks": 1})
+        phase = random.choice(("running",) * 8 + ("reserved", "evicting"))
+        sketch.at(job, *((f"n{number}", [free[number].pop()]) for number in places), phase=phase, age=2 * HOUR)
+    asked = group(random.choice((1, 2, 2, 3)), gpus=random.choice((1, 1, 2)), nodes=random.choice(((), (), ("n0", "n1"))))
+    preemptor = sketch.job("preemptor", asked, priority=75)
+    preemptor.project = random.choice(names) if names else ""
+    sketch.state.indices.snapshot = None
+    return sketch, preemptor
+
+
+def world_of_moves(random: Random, _action: str) -> tuple[Sketch, Job]:
+    """Two or three projects within their quotas on three to four nodes, with free GPUs in the wrong places for a reclaim."""
+    sketch = Sketch()
+    document = DEFAULT_POLICY.model_dump(mode="json")
+    quotas = {"a": random.choice((4, 6)), "b": random.choice((2, 3, 6)), "c": random.choice((1, 4))}
+    document.update(projects=[{"name": name, "quota": {"gpus": quota}} for name, quota in quotas.items()])
+    sketch.state.policy = Policy.model_validate_json(json.dumps(document))
+    free = {number: list(range(random.choice((2, 3, 4)))) for number in range(random.choice((3, 4)))}
+    for number, devices in free.items():
+        sketch.node(f"n{number}", gpus=len(devices))
+    asked = random.choice((2, 2, 3))
+    while len(sketch.state.jobs) < 9 and sum(map(len, free.values())) > asked:
+        size = random.choice((1, 1, 1, 2))
+        number = random.choice([number for number, devices in free.items() if devices])
+        if len(free[number]) < size:
+            continue
+        job = sketch.job(
+            f"j{len(sketch.state.jobs)}", group(gpus=size), priority=random.choice((25, 50)), preemptible=random.random() < 0.9
+        )
+        job.project = random.choice("bbc")
+        sketch.at(job, (f"n{number}", [free[number].pop() for _ in range(size)]), age=random.choice((MINUTE, HOUR, 2 * HOUR)))
+    preemptor = sketch.job("preemptor", group(random.choice((1, 1, 2)), gpus=asked), priority=50)
+    preemptor.project = "a"
     sketch.state.indices.snapshot = None
     return sketch, preemptor
 
@@ -137,6 +193,8 @@ def _ways(state: State, requested, allowed: set[int] | None) -> Iterator[tuple[i
     share = requested.gpu_share_milli or 1000
     count = (requested.gpu_devices or 1) if requested.gpu_share_milli else requested.gpu_milli // 1000
     for node, (devices, cpu, slots) in enumerate(state):
+        if requested.nodes and f"n{node}" not in requested.nodes:
+            continue
         if slots < 1 or cpu < requested.cpu_milli or (allowed is not None and node not in allowed):
             continue
         useful = [number for number, free in enumerate(devices) if free >= share]
@@ -218,6 +276,12 @@ def gpu_milli(job: Job, indices: set[int]) -> int:
     return total
 
 
+def counted(job: Job, indices: set[int]) -> int:
+    """What the objective counts for these members: GPUs; 16 CPUs of a member without GPUs are one, and no member is free."""
+    bare = [job.groups()[index] for index in indices if not gpu_milli(job, {index})]
+    return gpu_milli(job, indices) + sum(max(1, -(-asked.cpu_milli // 16)) for asked in bare)
+
+
 # --- the objective
 
 
@@ -225,7 +289,8 @@ def cost(state: PoolState, choice: Choice, under_share: Mapping[str, bool] | Non
     """DESIGN §5, level by level."""
     priorities = sorted({job.priority for job in state.jobs.values()}, reverse=True)
     classes = dict.fromkeys(priorities, 0)
-    under = lost = stopped = tasks = promises = broken = units = 0
+    under = lost = stopped = tasks = promises = units = 0
+    released: set[int] = set()
     young = []
     for name, count in choice.items():
         if not count:
@@ -238,20 +303,24 @@ def cost(state: PoolState, choice: Choice, under_share: Mapping[str, bool] | Non
         if job.phase == "reserved":
             promises += 1
             continue
-        gpus = gpu_milli(job, gone)
+        gpus = counted(job, gone)
         classes[job.priority] += gpus
         under += gpus if (under_share or {}).get(job.project) else 0
         since = max(job.last_start or 0, job.last_checkpoint or 0)
         lost += gpus * (min(state.now - since, HOUR) + MINUTE) // 1_000_000
         stopped += count == len(steps)
         tasks += len(gone)
-        for number in {task.node for task in job.tasks if task.index in gone and task.devices}:
-            broken += any(
-                task.node == number and task.devices and not (other is job and task.index in gone)
-                for other in state.jobs.values()
-                if other.phase != "evicting"
-                for task in other.tasks
-            )
+        released |= {task.node for task in job.tasks if task.index in gone and task.devices}
+    left = leaving(state, choice)
+    broken = sum(  # each node once, however many of the victims run on it
+        any(
+            task.node == number and task.devices and task.index not in left.get(other.id, ())
+            for other in state.jobs.values()
+            if other.phase != "evicting"
+            for task in other.tasks
+        )
+        for number in released
+    )
     return (*classes.values(), under, lost, stopped, tasks, promises, broken, units, sorted(young))
 
 
@@ -314,8 +383,8 @@ def may_reclaim(state: PoolState, shares: Mapping, preemptor: Job, choice: Choic
 
     def may(job: Job, unit: list[int], gone: Mapping[str, set[int]]) -> bool:
         theirs = above(state, job.project)
-        if theirs[0] == mine[0]:
-            return False
+        if theirs[0] == mine[0] or not gpu_milli(job, set(unit)):
+            return False  # only GPUs have bounds here, and a unit without GPUs gives none back
         common = next(name for name in theirs if name in mine)
         loser, taker = theirs[theirs.index(common) - 1], mine[mine.index(common) - 1]
         remaining = used(state, loser, gone)
@@ -554,3 +623,36 @@ def best_moves(state: PoolState, preemptor: Job, bound: Sequence[str] = ()) -> C
         elif all_stand_in_racks(free, tuple(tasks), racks, tuple(sorted(stay.items()))):
             return choice
     return None
+
+
+def best_with_moves(state: PoolState, shares: Mapping, preemptor: Job) -> Choice | None:
+    """The best set under reclaim of which some have a place elsewhere beside the preemptor, and the rest may be taken.
+
+    Units of one job are equal. A job that ends here moves whole or not at all, another one unit by unit.
+    """
+    under = under_shares(state, shares)
+    if not within_limits(state, preemptor, {}):
+        return None  # who moves uses as much as before
+    tasks = [preemptor.groups()[index] for index in preemptor_unit(preemptor)]
+    for choice in sorted(choices(state, preemptor, "reclaim"), key=lambda choice: cost(state, choice, under)):
+        if not budgets_allow(state, choice) or not frees_enough(state, preemptor, choice):
+            continue
+        if irreducible(state, preemptor, choice) and any(
+            allowed(state, shares, preemptor, "reclaim", {name: count - moved.get(name, 0) for name, count in choice.items()})
+            and all_stand(free_resources(state, leaving(state, choice)), (*tasks, *tasks_of(state, moved)))
+            for moved in moves_of(state, choice)
+        ):
+            return choice
+    return None
+
+
+def moves_of(state: PoolState, choice: Choice) -> Iterator[Choice]:
+    """Every way to move some of these units."""
+    ways = [[0, count] if count == len(chain(state.jobs[name])) else list(range(count + 1)) for name, count in choice.items()]
+    for counts in product(*ways):
+        yield {name: count for name, count in zip(choice, counts, strict=True) if count}
+
+
+def tasks_of(state: PoolState, choice: Choice) -> list[TaskGroup]:
+    """What the tasks of these units ask for."""
+    return [state.jobs[name].groups()[index] for name, indices in leaving(state, choice).items() for index in indices]

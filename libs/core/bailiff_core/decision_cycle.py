@@ -60,6 +60,7 @@ RULES: tuple[tuple[Rule, int], ...] = (
     (stuck_evictions, EVICTING),
     (enforcement, ENFORCING),
     (ageing, ALWAYS),
+    (idle_jobs, ALWAYS),  # before proposals: nobody is displaced for a job that is paused
     (proposal_decisions, SELECTING),
     (cancelled_evictions_of_preemptions, EVICTING),  # before allocate: cancelled victims keep their resources
     (timed_out_selection, SELECTING),
@@ -67,7 +68,6 @@ RULES: tuple[tuple[Rule, int], ...] = (
     (request_preemptions, ALWAYS),
     (schedule_timeouts, ALWAYS),
     (stale_gangs, ALWAYS),
-    (idle_jobs, ALWAYS),
 )
 MAX_ROUNDS = 1000
 

@@ -58,6 +58,11 @@ def gpus_text(milli: int) -> str:
     return "1 GPU" if milli == 1000 else f"{thousandths_text(milli)} GPUs"
 
 
+def cpus_counted_text(milli: int) -> str:
+    """`4 CPUs of tasks without GPUs counted as GPUs`."""
+    return f"{thousandths_text(milli)} CPU{'' if milli == 1000 else 's'} of tasks without GPUs counted as GPUs"
+
+
 def count_text(number: int, thing: str) -> str:
     """`1 job`, `2 jobs`, `2 processes`, `2 batches`."""
     return f"{number} {thing}" if number == 1 else f"{number} {thing}{'es' if thing.endswith(('s', 'ch')) else 's'}"

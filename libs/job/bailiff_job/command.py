@@ -72,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
         "preempted", _preempted, "exit 0: the job is preempted and its last step is saved, so it should exit; exit 1: continue"
     )
     command("notice", _notice, "print the eviction notice as JSON; exit 1 if there is none")
+    command("done", _done, "report that the job is at its end: exit code 0 then counts as its end, also after an eviction notice")
     command("yielding", _yielding, "report that the program exits now; exit 85, with which the program should exit, too")
     return parser
 
@@ -261,6 +262,11 @@ def _notice(job: _Job, _: argparse.Namespace) -> int:
     if notice is None:
         return NO
     print(json.dumps(vars(notice)))
+    return YES
+
+
+def _done(job: _Job, _options: argparse.Namespace) -> int:
+    job.socket.send("done")
     return YES
 
 

@@ -187,6 +187,13 @@ class Job:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Python removes handlers while it exits, and TERM often arrives then
         sys.exit(YIELDED)
 
+    def done(self) -> None:
+        """Report that the job is at its end: exit code 0 then means that it has finished, also after an eviction notice.
+
+        Not needed after the last step of `progress(step, total)`.
+        """
+        self._socket.send("done")
+
     # --- checkpoints
 
     def restore(self, load: Callable[[Path], object]) -> int:

@@ -8,7 +8,7 @@ from bailiff_core.explain.sentences import jobs_of
 from bailiff_core.model.project_tree import ProjectTree
 from bailiff_core.model.resource_vector import UNLIMITED
 from bailiff_core.model.state import Job, PoolState
-from bailiff_core.model.work_lost import allocated_gpu_milli
+from bailiff_core.model.work_lost import allocated_gpu_milli, counted_gpu_milli
 from bailiff_core.queue import start_slo
 from bailiff_core.queue.order import shares_now
 from bailiff_core.records import Record, decisions, facts
@@ -28,7 +28,10 @@ MILLISECOND, SECOND, MINUTE = 1_000, 1_000_000, 60_000_000
 
 @dataclass(slots=True)
 class JobLevels:
-    """A job's levels after the previous record. gpu_milli: allocated; idle: by idle tasks; placed: of all placed tasks."""
+    """A job's levels after the previous record. gpu_milli: allocated; idle: by idle tasks.
+
+    placed: of all placed tasks, as work lost counts them.
+    """
 
     pending_class: str = ""
     projects: tuple[str, ...] = ()
@@ -167,7 +170,7 @@ class Aggregator:
             projects=tree.branches[tree.leaf_of(job.project)].path,
             gpu_milli=allocated_gpu_milli(state, job, allocated) if allocated else 0,
             idle=allocated_gpu_milli(state, job, idle) if idle else 0,
-            placed=allocated_gpu_milli(state, job, job.tasks) if job.tasks else 0,
+            placed=counted_gpu_milli(state, job, job.tasks) if job.tasks else 0,
             last_start=job.last_start,
             started=job.first_wait is not None,
         )

@@ -1,6 +1,6 @@
 """Devices that are not allocated: quarantined and broken ones; and jobs that use more than their share of one."""
 
-from tests.log_builder import Story, policy
+from tests.log_builder import HOUR, Story, policy
 
 from bailiff_core.model.demand import TaskGroup
 from bailiff_core.records import facts
@@ -115,3 +115,25 @@ def test_a_job_over_its_share_is_evicted_where_the_policy_says_so() -> None:
     over_share(story)
     story.expect("EvictionDecided", job="greedy", cause="over-share")
     assert story.job("modest").phase == "running"
+
+
+def test_a_fault_dates_from_its_first_report(story: Story) -> None:
+    story.node("n1", gpus=2)
+    story.breaks("n1", 0)
+    first = story.state.nodes[0].devices[0].fault_since
+    story.wait(HOUR)
+    story.breaks("n1", 0)
+    assert story.state.nodes[0].devices[0].fault_since == first, "it has been broken all the time"
+    story.repaired("n1", 0)
+    story.wait(HOUR)
+    story.breaks("n1", 0)
+    assert story.state.nodes[0].devices[0].fault_since == story.time
+
+
+def test_a_device_that_breaks_while_quarantined_is_at_fault_since_its_quarantine(story: Story) -> None:
+    story.node("n1", gpus=2)
+    story.quarantined("n1", 0)
+    first = story.state.nodes[0].devices[0].fault_since
+    story.wait(HOUR)
+    story.breaks("n1", 0)
+    assert story.state.nodes[0].devices[0].fault_since == first

@@ -10,23 +10,26 @@ from bailiff_core.records.facts import TaskExited
 EVERY_CODE = (0, 1, 2, 85, 127, 137, 139, 143, -9, -15, -11, 255)
 
 
-def expected(code, acknowledged, term, kill):
+def expected(code, acknowledged, term, kill, done):
     """The table, in its own words; codes of a kill that we sent count as unclean like those of TERM."""
+    if code == 0:
+        return "preempted" if (acknowledged or term or kill) and not done else "finished"
     if acknowledged or code == 85:
         return "preempted"
     if code in (143, -15) and term:
         return "preempted-unclean"
     if code in (137, -9) and kill:
         return "preempted-unclean"
-    return "finished" if code == 0 else "failed"
+    return "failed"
 
 
 @pytest.mark.parametrize("code", EVERY_CODE)
 @pytest.mark.parametrize("acknowledged", [False, True])
 @pytest.mark.parametrize("stages", [(), ("term_sent",), ("kill_sent",), ("term_sent", "kill_sent")])
-def test_the_outcome_table(code, stages, acknowledged):
-    task = Task(0, 0, 0, "exited", exit_code=code, acknowledged=acknowledged, **dict.fromkeys(stages, True))
-    assert verdict(task) == expected(code, acknowledged, "term_sent" in stages, "kill_sent" in stages)
+@pytest.mark.parametrize("done", [False, True])
+def test_the_outcome_table(code, stages, acknowledged, done):
+    task = Task(0, 0, 0, "exited", exit_code=code, acknowledged=acknowledged, reported_done=done, **dict.fromkeys(stages, True))
+    assert verdict(task) == expected(code, acknowledged, "term_sent" in stages, "kill_sent" in stages, done)
 
 
 def test_an_unobserved_exit_is_a_loss():
@@ -36,7 +39,7 @@ def test_an_unobserved_exit_is_a_loss():
 @pytest.mark.parametrize(
     ("codes", "means"),
     [
-        ((0, 0), "finished"),
+        ((0, 0), "preempted"),
         ((0, 85), "preempted"),
         ((85, 143), "preempted-unclean"),
         ((0, None), "lost"),

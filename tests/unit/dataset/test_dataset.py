@@ -25,7 +25,14 @@ PROJECTS = [{"name": "apollo", "quota": {"gpus": 4}, "created": 1_795_262_400}, 
 
 def moonshot() -> Story:
     """A pool whose every name would identify a person: a preemption from request to resumed, and jobs that end."""
-    story = Story(policy(projects=PROJECTS, preemption={"scope": "pool", "quota_shields": False}), pool="houston")
+    rules = policy(
+        projects=PROJECTS,
+        preemption={"scope": "pool", "quota_shields": False},
+        protections={
+            "min_runtime": {"preempt": "1m", "reclaim": "1m"}
+        },  # so that lander, just started, is not displaced by docking on its return
+    )
+    story = Story(rules, pool="houston")
     story.node("eagle-07", gpus=8, labels={"rack": "tranquility"}, model="NVIDIA H100 80GB s/n july", checkpoints="armstrong")
     story.runs("lander", gpus=8, project="apollo", user="neil", labels={"grant": "NAS-9"}, after=5 * DAY)
     story.submit("docking", gpus=4, cls="interactive", project="gemini", user="buzz", after=10 * MINUTE)

@@ -79,6 +79,13 @@ def test_one_preemption(tmp_path: Path, node: JobNode) -> None:
     assert state.read_text() == "weights of 7"
 
 
+def test_a_program_at_its_end_reports_done(tmp_path: Path, node: JobNode) -> None:
+    shell = Shell(tmp_path, node)
+    node.notice(agreed=0)
+    assert shell.code("done") == 0
+    node.wait_for(lambda: node.stages() == ["done"])
+
+
 def test_a_program_that_keeps_its_own_checkpoints(tmp_path: Path, node: JobNode) -> None:
     shell = Shell(tmp_path, node)
     (tmp_path / "mine").mkdir()

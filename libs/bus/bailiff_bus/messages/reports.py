@@ -25,7 +25,7 @@ class TrackedTask(Document):
     """One task in an inventory. `stages`: those that its eviction has reached, in order. step: the last one published.
 
     ordered_by: seq of the record that ordered its start; a task of an earlier start with the same index may still be present.
-    unobserved: it ended while the agent was not running.
+    unobserved: it ended while the agent was not running. done: it had said that this was its end.
     """
 
     job: Name
@@ -42,6 +42,7 @@ class TrackedTask(Document):
     step: Count | None = None
     ordered_by: Count | None = None
     unobserved: bool = False
+    done: bool = False
 
 
 class QuarantinedDevice(Document):
@@ -147,13 +148,17 @@ class TaskResumedReport(TaskReport):
 
 
 class TaskExitedReport(TaskReport):
-    """The main process ended. Negative codes are signals. `step`: the last one published. unobserved: the agent missed it."""
+    """The main process ended. Negative codes are signals. `step`: the last one published. unobserved: the agent missed it.
+
+    done: the job had said that this was its end.
+    """
 
     TYPE: ClassVar[str] = "bailiff.TaskExitedReport.v1"
     exit_code: Integer
     reason: Annotated[str, Field(max_length=1000)] = ""
     step: Count | None = None
     unobserved: bool = False
+    done: bool = False
 
 
 class TaskReleasedReport(TaskReport):

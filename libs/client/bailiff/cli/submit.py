@@ -83,6 +83,9 @@ async def submit(
         bool | None, typer.Option(help="Whether the job may be preempted. Default: that of its class.")
     ] = None,
     on_eviction: Annotated[str | None, typer.Option(help="requeue (default) or end.")] = None,
+    on_term: Annotated[
+        str | None, typer.Option(help="What exit code 0 after an eviction notice means: restart (default) or finish.")
+    ] = None,
     max_failures: Annotated[
         int | None, typer.Option(help="Maximum number of retries after failures. Default: that of the policy.")
     ] = None,
@@ -113,6 +116,7 @@ async def submit(
         "gpu_devices": gpu_devices, "cpu": cpu, "memory": memory, "tasks": tasks, "min_tasks": min_tasks,
         "gpu_model": gpu_model or None, "topology": _topology(topology, near), "pack": pack, "run_time_limit": run_time_limit,
         "grace": grace, "kill_after": kill_after, "preemptible": preemptible, "on_eviction": on_eviction,
+        "on_term": on_term,
         "max_failures": max_failures, "on_failure": on_failure, "working_dir": working_dir, "image": image,
         "sim_run_for": sim_run_for,
         "command": command or None,

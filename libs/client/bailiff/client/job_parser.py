@@ -187,6 +187,7 @@ JOB_FIELDS: Mapping[str, Field] = {
     "preemption_delay": Field(("demand", "preemption_delay"), duration),
     "stale_grace": Field(("demand", "stale_grace"), duration),
     "on_eviction": Field(("demand", "on_eviction")),
+    "on_term": Field(("demand", "on_term")),
     "pack": Field(("demand", "pack")),
     "command": Field(("spec", "command")),
     "env": Field(("spec", "env")),

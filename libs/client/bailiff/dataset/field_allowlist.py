@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from bailiff_core.engine import RELEASE
+from bailiff_core.lifecycle.outcome import EXIT_0_AFTER_NOTICE
 from bailiff_core.model import demand, placement_ranges, policy, proposal, state
 from bailiff_core.model.document import Document
 from bailiff_core.model.resource_vector import Bounds, Weights
@@ -150,6 +151,7 @@ DEVICE, TOPOLOGY, LABEL, MACHINE = named("device"), named("topology"), named("la
 NO_TEXT = fixed("")
 CAUSE = word_of(*get_args(state.EvictionCause), "exit")
 SHIELD = word_of(*(rule.name for rule in RULES))
+OUTCOME_RULE = word_of(EXIT_0_AFTER_NOTICE, "")
 EXCUSED = word_of(*(rule.name for rule in RULES), "idle", "preemption-delay", "cap-at-fair-share", "ageing", "schedule-timeout")
 
 Fields = Mapping[str, Rule]
@@ -173,7 +175,7 @@ DOCUMENTS: dict[type[Document], Fields] = {
         "sub_groups": inside, "topology": inside,
         **kept(
             "min_tasks", "preemptible", "grace", "kill_after", "run_time_limit", "preemption_delay", "stale_grace",
-            "on_eviction", "max_failures", "on_failure", "restart_backoff", "elastic", "pack",
+            "on_eviction", "on_term", "max_failures", "on_failure", "restart_backoff", "elastic", "pack",
         ),
     },
     demand.TaskGroup: {
@@ -189,12 +191,13 @@ DOCUMENTS: dict[type[Document], Fields] = {
     },
     proposal.VictimChoice: {
         "job": JOB, "class_name": class_name, "project": PROJECT, "tasks": ranges, "moved_to": inside,
-        **kept("attempt", "priority", "gpus", "lost_gpu_ms", "reserved"),
+        "not_relocated": ranges, **kept("attempt", "priority", "gpus", "lost_gpu_ms", "reserved", "cpu_milli"),
     },
     proposal.Excluded: {"rule": EXCUSED, "examples": JOB, **kept("jobs")},
     proposal.ClassGpus: kept("priority", "gpu_milli"),
     proposal.Cost: {
-        "classes": inside, **kept("under_share_gpu_milli", "lost_gpu_ms", "jobs_stopped", "tasks", "fragmented_nodes"),
+        "classes": inside,
+        **kept("under_share_gpu_milli", "lost_gpu_ms", "jobs_stopped", "tasks", "fragmented_nodes", "cpu_milli"),
     },
     proposal.AttemptedAction: {"would_need": out, "excluded": inside, **kept("action", "refused", "candidates")},
     proposal.Explanation: {
@@ -240,7 +243,7 @@ DOCUMENTS: dict[type[Document], Fields] = {
     },
     policy.PreemptionRules: kept(
         "actions", "scope", "quota_shields", "cap_at_fair_share", "max_migrations", "reservation_expiry", "selection_timeout",
-        "selection_backoff", "search_steps", "restart_cost", "max_counted_loss",
+        "selection_backoff", "search_steps", "restart_cost", "max_counted_loss", "cpus_per_gpu",
     ),
     policy.EvictionRules: kept("grace", "short_grace", "kill_after", "stuck_after"),
     policy.RestartRules: kept("backoff", "max_backoff", "grow_after", "max_failures"),
@@ -302,7 +305,7 @@ RECORDS: dict[type[Payload], Fields] = {
     # tasks
     facts.TaskStarted: AT,
     facts.TaskStartRefused: {**AT, "reason": NO_TEXT},
-    facts.TaskExited: {**AT, "reason": out, **kept("exit_code", "step", "unobserved")},
+    facts.TaskExited: {**AT, "reason": out, **kept("exit_code", "step", "unobserved", "done")},
     facts.TaskProgressed: {**AT, "total_steps": out, "checkpoint": inside, **kept("step", "step_rate_milli", "checkpoint_age")},
     facts.TaskResumed: {**AT, **kept("step", "from_attempt", "skipped_checkpoints", "steps_lost")},
     facts.TaskReleased: {**AT, "before": inside, "after": inside, "host_before": out, "host_after": out},
@@ -348,7 +351,9 @@ RECORDS: dict[type[Payload], Fields] = {
     decisions.EvictionStuck: {"job": JOB, "tasks": ranges, **kept("attempt")},
     decisions.EvictionCancelled: {"job": JOB, "preemption": seq, "reason": NO_TEXT, "tasks": ranges, **kept("attempt",
     "notified")},
-    decisions.JobRequeued: {"job": JOB, "cause": CAUSE, "not_before": time, **kept("attempt", "outcome", "lost_gpu_ms")},
+    decisions.JobRequeued: {
+        "job": JOB, "cause": CAUSE, "not_before": time, "rule": OUTCOME_RULE, **kept("attempt", "outcome", "lost_gpu_ms"),
+    },
     decisions.JobEnded: {"job": JOB, "exit_codes": codes, "reason": out, **kept("attempt", "outcome")},
     decisions.JobShrunk: {
         "job": JOB, "tasks": ranges, "cause": CAUSE, "not_before": time, **kept("attempt", "outcome", "lost_gpu_ms"),

@@ -22,6 +22,7 @@ from bailiff_core.records.payload import Decision
 from bailiff_core.scheduling_snapshot import current_snapshot
 
 from .failure import attribute_errors_to
+from .returning import ReturningJobs
 
 MAX_REASON_CHARS = 2000
 
@@ -54,10 +55,13 @@ def allocate(state: PoolState) -> Iterator[Decision]:
     began = current_snapshot(state).usage.changes_since(0)[0]
     order = Pass(current_snapshot(state), pending)
     backfill: Backfill | None = None
+    returning = ReturningJobs(state) if state.evicting else None
     while (unit := order.next()) is not None:
         job = unit.job
         with attribute_errors_to(job):
             found = _find(state, unit, backfill if job is not head else None)
+            if returning is not None and isinstance(found, GangPlacement):
+                found = _unless_taken_back(state, returning, unit, found)
             if isinstance(found, GangPlacement):
                 yield _placed(state, unit, found)
                 current_snapshot(state)  # updates the snapshot: the pass reads project usage from it
@@ -75,6 +79,15 @@ def allocate(state: PoolState) -> Iterator[Decision]:
                 yield JobPending(job=job.id, reason=found[:MAX_REASON_CHARS])
     if backfill is not None and state.indices.backfill_blocked:
         state.indices.head_reservation = (began, backfill.reservation())
+
+
+def _unless_taken_back(state: PoolState, returning: ReturningJobs, unit: Unit, place: GangPlacement) -> GangPlacement | str:
+    """The placement; a sentence if a job that is being evicted would evict the unit on its return. Tried again every cycle."""
+    rival = returning.taking_back(unit, place)
+    if rival is None:
+        return place
+    state.indices.to_schedule[unit.job.id] = None
+    return f"{rival.id}, which is being evicted, would take these resources back"
 
 
 def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacement | str:

@@ -184,6 +184,11 @@ def _decide_on(state: PoolState, shares: Shares, job: Job, request: OpenRequest,
     if not checked.victims:  # allocate places it in this cycle, unless the policy or the step budget prevents that
         return PreemptionRefused(request=request.seq, action=action, preemptor=preemptor, reason="not-needed", retry_at=retry_at)
     graces = tuple(0 if choice.reserved else grace_for(state, job, state.jobs[choice.job]) for choice in checked.victims)
+    if _ends_within(state, job, max(graces)):
+        why = "its run-time limit is reached before the grace of its victims is over"
+        return PreemptionRefused(
+            request=request.seq, action=action, preemptor=preemptor, reason="impossible", would_need=why, retry_at=retry_at
+        )
     return PreemptionDecided(
         request=request.seq,
         action=action,
@@ -198,6 +203,12 @@ def _decide_on(state: PoolState, shares: Shares, job: Job, request: OpenRequest,
         cancelled_evictions=_cancelled_evictions(state, checked),
         tasks=ranges(checked.unit.indices) if job.tasks else "",
     )
+
+
+def _ends_within(state: PoolState, job: Job, duration: int) -> bool:
+    """Whether the running job reaches its run-time limit within that time, µs."""
+    limit = job.demand.run_time_limit
+    return limit is not None and job.last_start is not None and job.last_start + limit <= state.now + duration
 
 
 def _cancelled_evictions(state: PoolState, checked: Accepted) -> tuple[str, ...]:

@@ -10,8 +10,9 @@ from bailiff_core.model.units import Unit, next_unit
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue.order import shares_now
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot, current_snapshot
-from bailiff_core.victims.batch import PREEMPTING_ACTIONS, apply_proposal
+from bailiff_core.victims.batch import PREEMPTING_ACTIONS, apply_proposal, units_of_choice
 from bailiff_core.victims.candidates import EvictionStep
+from bailiff_core.victims.fragmentation import Uses, node_uses
 from bailiff_core.victims.solve import SelectionBatch, cost_of, select_victims
 
 from .candidate_report import Decided, candidates, earlier_proposals
@@ -106,7 +107,9 @@ def _with_victim(
             best = best or Counterfactual(other, decision.action, chosen_cost=decision.explanation.cost, why=proposal.would_need)
             continue
         others = dict.fromkeys(choice.job for choice in proposal.victims)
-        cost = sum_costs(cost_of(steps), proposal.explanation.cost)
+        nodes = batch.index.fragmentation.count([*(step.uses for step in steps), *_uses_of(state, proposal, job, steps)])
+        cost = sum_costs(cost_of(steps, batch.index.fragmentation), proposal.explanation.cost)
+        cost = cost.model_copy(update={"fragmented_nodes": nodes})
         if best is None or best.cost is None or cheaper(cost, best.cost):
             proven = proposal.explanation.proven or not others
             jobs = (other, *[name for name in others if name != other])
@@ -122,6 +125,16 @@ def _with_victim(
             )
     assert best is not None
     return best
+
+
+def _uses_of(state: PoolState, proposal: Proposal, job: Job, steps: Sequence[EvictionStep]) -> Iterator[Uses]:
+    """Devices that the victims of the proposal use; `steps` of the job are evicted before."""
+    before = {index: None for step in steps for index in step.unit.indices}
+    for choice in proposal.victims:
+        victim = state.jobs[choice.job]
+        for unit in units_of_choice(victim, choice, before if victim is job else {}):
+            tasks = [victim.task(index) for index in unit.indices]
+            yield node_uses(state, victim, [task for task in tasks if task is not None])
 
 
 def _chain_prefixes(chain: Sequence[EvictionStep]) -> Iterator[Sequence[EvictionStep]]:
@@ -193,6 +206,7 @@ def sum_costs(one: Cost, other: Cost | None) -> Cost:
         jobs_stopped=one.jobs_stopped + other.jobs_stopped,
         tasks=one.tasks + other.tasks,
         fragmented_nodes=one.fragmented_nodes + other.fragmented_nodes,
+        cpu_milli=one.cpu_milli + other.cpu_milli,
     )
 
 

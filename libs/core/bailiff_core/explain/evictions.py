@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from bailiff_core.humanize import cost_text, count_text, duration_text
+from bailiff_core.humanize import cost_text, count_text, cpus_counted_text, duration_text
 from bailiff_core.model.placement_ranges import ranges
 from bailiff_core.model.state import ENDED, Job, PoolState
 from bailiff_core.records import Record, decisions
@@ -66,11 +66,15 @@ def _as_victim(job: str, record: Record, data: decisions.PreemptionDecided, hist
     if choice.reserved:
         yield Sentence("It had not started: only its reservation is lost.", seqs_of(record.seq))
     else:
-        yield Sentence(
-            f"Lost: {cost_text(choice.lost_gpu_ms)}, for the work since its last checkpoint and the restart.", seqs_of(record.seq)
-        )
+        counted = f", with {cpus_counted_text(choice.cpu_milli)}" if choice.cpu_milli else ""
+        text = f"Lost: {cost_text(choice.lost_gpu_ms)}{counted}, for the work since its last checkpoint and the restart."
+        yield Sentence(text, seqs_of(record.seq))
     nodes = count_text(len({share.node for share in choice.moved_to}), "node")
-    if choice.moved_to and not choice.tasks:
+    if choice.not_relocated:
+        kept, lost = count_text(len(choice.relocated_tasks), "task"), tasks_text(choice.not_relocated)
+        text = f"It restarts with {kept}: resources on {nodes} are reserved for them, and there is no other place for {lost}."
+        yield Sentence(text, seqs_of(record.seq))
+    elif choice.moved_to and not choice.tasks:
         yield Sentence(f"It is relocated, not stopped: resources on {nodes} are reserved for it.", seqs_of(record.seq))
     elif choice.moved_to:
         moved_tasks = tasks_text(ranges(choice.relocated_tasks)).capitalize()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from bailiff_core.humanize import cost_text, count_text, exact_cost_text, gpus_text
+from bailiff_core.humanize import cost_text, count_text, cpus_counted_text, exact_cost_text, gpus_text
 from bailiff_core.model.placement_ranges import ranges
 from bailiff_core.model.proposal import Cost, Excluded, Explanation, VictimChoice
 from bailiff_core.protections import RULES
@@ -91,7 +91,7 @@ def preemption_sentences(record: Record) -> Iterable[Sentence]:
     subject = "it" if len(jobs) == 1 else "they"
     yield Sentence(f"Why {subject} may be preempted: {rule_text(data, data.victims[0])}.", seqs_of(record.seq))
     moved = [
-        f"{choice.job} ({ranges(choice.relocated_tasks)})" if choice.tasks else choice.job
+        f"{choice.job} ({ranges(choice.relocated_tasks)})" if choice.tasks or choice.not_relocated else choice.job
         for choice in data.victims
         if choice.moved_to
     ]
@@ -208,6 +208,7 @@ def predicate_of(rule: str) -> str:
 def cost_list(cost: Cost) -> str:
     """`4 GPUs of priority 50, 16.0 GPU-min of work lost, 2 jobs stopped, 2 tasks`."""
     parts = [f"{gpus_text(each.gpu_milli)} of priority {each.priority}" for each in cost.classes if each.gpu_milli]
+    parts += [f"of these {cpus_counted_text(cost.cpu_milli)}"] if cost.cpu_milli else []
     parts += [f"{gpus_text(cost.under_share_gpu_milli)} of projects within their share"] if cost.under_share_gpu_milli else []
     parts.append(f"{cost_text(cost.lost_gpu_ms)} of work lost")
     parts += [f"{count_text(cost.jobs_stopped, 'job')} stopped" if cost.jobs_stopped else "no job stopped"]

@@ -10,6 +10,7 @@ from bailiff_core.model.placement_ranges import NodeShare, numbers
 from bailiff_core.model.resources import add, remove
 from bailiff_core.model.state import ENDED, Eviction, Job, JobPhase, Node, PoolState, Resources, Task
 
+from .gang import note_stale
 from .pending_queue import dequeue, enqueue
 
 # --- sums
@@ -37,9 +38,13 @@ def set_reservation(state: PoolState, job: Job, places: list[Task], until: int |
     if job.reservation:
         _count(state, job, job.reservation, remove)
         state.indices.retry_unschedulable = True
+    changed = bool(job.reservation or places)
     job.reservation, job.reservation_until, job.reservation_action = places, until, action
     if places:
         _count(state, job, places, add)
+    if changed:
+        note_stale(state, job)
+        state.indices.changed_times[job.id] = None
 
 
 def drop_reservation(state: PoolState, job: Job, indices: Iterable[int]) -> None:

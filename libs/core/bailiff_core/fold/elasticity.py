@@ -40,6 +40,7 @@ def drop_reserved(state: PoolState, job: Job, indices: list[int]) -> None:
         job.reserved_until = None
         close_preemption(state, job)
     state.indices.retry_unschedulable = True
+    note_stale(state, job)
     reindex(state, job)
 
 

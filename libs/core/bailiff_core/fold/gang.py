@@ -1,4 +1,4 @@
-"""Whether a gang has its minimum of tasks, and since when it does not."""
+"""Whether a gang has its minimum of tasks, placed or reserved, and since when it does not."""
 
 from bailiff_core.model.state import Job, PoolState, Task
 from bailiff_core.model.units import core_complete
@@ -6,7 +6,7 @@ from bailiff_core.model.units import core_complete
 
 def is_done(task: Task) -> bool:
     """Whether the task succeeded."""
-    return task.exit_code == 0 and task.state in ("exited", "released")
+    return task.finished
 
 
 def active_tasks(job: Job) -> list[Task]:
@@ -15,9 +15,10 @@ def active_tasks(job: Job) -> list[Task]:
 
 
 def note_stale(state: PoolState, job: Job) -> None:
-    """Updates `stale_since` after tasks joined or left."""
+    """Updates `stale_since` after tasks or reservations joined or left. Tasks with a reservation count as present."""
     active = active_tasks(job)
-    lacks = job.phase in ("starting", "running") and bool(active) and not core_complete(job, active)
+    reserved = [task for task in (*job.tasks, *job.reservation) if task.state == "reserved"]
+    lacks = job.phase in ("starting", "running") and bool(active) and not core_complete(job, [*active, *reserved])
     if not lacks or any(is_done(task) for task in job.tasks):
         job.stale_since = None
     elif job.stale_since is None:

@@ -5,6 +5,7 @@ from bailiff_core.records import decisions, facts
 
 from .allocation import reindex, set_reservation
 from .registry import folds
+from .selection import close_requests_of
 
 
 @folds(facts.TaskIdle)
@@ -28,5 +29,6 @@ def job_idle(state: PoolState, decision: decisions.JobIdle) -> None:
     if decision.action == "pause":
         job.paused_seq, job.pause_reason = state.seq, f"its GPUs were idle for {decision.duration // 1_000_000} s"
         set_reservation(state, job, [])
+        close_requests_of(state, job.id)
         state.indices.touched[job.id] = None
         reindex(state, job)

@@ -53,7 +53,7 @@ def preemption_decided(state: PoolState, decision: decisions.PreemptionDecided) 
         note_reclaimed(state, preemptor.project, (choice.project for choice in decision.victims if not choice.relocated))
     for choice in decision.victims:
         if decision.action in ("reclaim", "preempt") and not choice.relocated:
-            scope = {"asks_surplus": bool(decision.tasks), "loses_surplus": bool(choice.tasks)}
+            scope = {"asks_surplus": bool(decision.tasks), "loses_surplus": bool(choice.tasks or choice.not_relocated)}
             note_displacement(state, preemptor.id, choice.job, **scope)
     if decision.tasks:
         grow(state, preemptor, decision.placement, True, decision.expires)

@@ -49,6 +49,7 @@ def task_exited(state: PoolState, fact: facts.TaskExited) -> None:
     job, task = _find(state, fact)
     with changing(state, job, task):
         task.state, task.exit_code = "exited", None if fact.unobserved else fact.exit_code
+        task.reported_done = fact.done or job.demand.on_term == "finish"
     _advance_step(task, fact.step)
     _after_loss(state, job)
 

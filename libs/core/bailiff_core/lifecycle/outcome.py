@@ -5,6 +5,7 @@ from typing import Literal
 from bailiff_core.model.state import Job, Task
 
 YIELDED = 85
+EXIT_0_AFTER_NOTICE = "exit-0-after-notice"
 Verdict = Literal["finished", "preempted", "preempted-unclean", "failed", "lost"]
 
 
@@ -12,19 +13,33 @@ def verdict(task: Task) -> Verdict:
     """The outcome of one exited task.
 
     Acknowledged, then any code: preempted; 85: preempted, as reported by the task; 143 or -15 after TERM, 137 or -9 after
-    KILL: preempted, unclean. No exit code, or a failure on a broken device: lost. Any other nonzero code of a notified task
-    that is evicted singly: preempted, unclean.
+    KILL: preempted, unclean. 0: finished; after a notice preempted, unless the task said that it was done: shells and servers
+    answer TERM with 0. No exit code, or a failure on a broken device: lost. Any other nonzero code of a notified task that is
+    evicted singly: preempted, unclean.
     """
     code = task.exit_code
+    if code == 0 and task.reported_done:
+        return "finished"
     if code is None or (code not in (0, YIELDED) and task.device_failed):
         return "lost"
     if task.acknowledged or code == YIELDED:
         return "preempted"
     if (task.term_sent and code in (143, -15)) or (task.kill_sent and code in (137, -9)):
         return "preempted-unclean"
-    if code and task.eviction is not None and _notified(task):
+    if code and task.eviction is not None and task.notified:
         return "preempted-unclean"
-    return "finished" if code == 0 else "failed"
+    if code == 0:
+        return "preempted" if task.notified else "finished"
+    return "failed"
+
+
+def rule_of(job: Job) -> str:
+    """`exit-0-after-notice`, if that rule made the outcome of one of the job's tasks; else empty."""
+    return EXIT_0_AFTER_NOTICE if any(_exited_with_0_after_notice(task) for task in job.tasks) else ""
+
+
+def _exited_with_0_after_notice(task: Task) -> bool:
+    return task.exit_code == 0 and task.notified and not task.reported_done and not task.acknowledged
 
 
 def gang_verdict(job: Job) -> Verdict:
@@ -43,8 +58,4 @@ def gang_verdict(job: Job) -> Verdict:
 
 def _verdict_in_gang(task: Task, yielding: bool) -> Verdict:
     found = verdict(task)
-    return "preempted-unclean" if found == "failed" and yielding and _notified(task) else found
-
-
-def _notified(task: Task) -> bool:
-    return task.noticed or task.term_sent or task.kill_sent
+    return "preempted-unclean" if found == "failed" and yielding and task.notified else found

@@ -1,6 +1,7 @@
 """`stale-gang`: how long a gang may run below its minimum before it is evicted whole.
 
-A gang is stale while some of its tasks run, none has succeeded, and fewer than its minimum are left (`fold/gang.py`).
+A gang is stale while some of its tasks run, none has succeeded, and fewer than its minimum run or have a reservation
+(`fold/gang.py`).
 """
 
 from bailiff_core.model.state import Job, PoolState

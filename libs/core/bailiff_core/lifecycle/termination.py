@@ -10,12 +10,12 @@ from bailiff_core.model.grace import grace_of
 from bailiff_core.model.placement_ranges import ranges
 from bailiff_core.model.state import Job, PoolState, Task
 from bailiff_core.model.units import core_complete
-from bailiff_core.model.work_lost import allocated_gpu_milli, lost_gpu_ms
+from bailiff_core.model.work_lost import counted_gpu_milli, lost_gpu_ms
 from bailiff_core.records.decisions import EvictionDecided, JobEnded, JobRequeued, JobShrunk, ReservationDropped
 from bailiff_core.records.payload import Decision
 
 from . import stale_grace as stale_gang
-from .outcome import gang_verdict, verdict
+from .outcome import gang_verdict, rule_of, verdict
 
 GROWTH_BACKOFF = 16_000_000  # µs
 MAX_EXIT_CODES = 100
@@ -45,7 +45,7 @@ def shrunk_gangs(state: PoolState) -> Iterator[Decision]:
                         "tasks": ranges(task.index for task in released),
                         "outcome": outcome,
                         "cause": eviction.cause if eviction is not None else "exit",
-                        "lost_gpu_ms": lost_gpu_ms(state, job, allocated_gpu_milli(state, job, released)),
+                        "lost_gpu_ms": lost_gpu_ms(state, job, counted_gpu_milli(state, job, released)),
                         "not_before": state.now + GROWTH_BACKOFF if eviction is None else 0,
                     }
                 )
@@ -80,15 +80,18 @@ def _end_or_requeue(state: PoolState, job: Job) -> Decision:
         reason = f"task {first.index} ended with exit code {first.exit_code}"
         return JobEnded(job=job.id, attempt=job.attempt, outcome="failed", exit_codes=codes, reason=reason)
     if outcome.startswith("preempted") and job.demand.on_eviction == "end" and cause not in VOLUNTARY:
-        return JobEnded(job=job.id, attempt=job.attempt, outcome="evicted", exit_codes=codes)
+        rule = rule_of(job)
+        reason = f"it exited with 0 after its eviction notice (rule {rule})" if rule else ""
+        return JobEnded(job=job.id, attempt=job.attempt, outcome="evicted", exit_codes=codes, reason=reason)
     preempted = outcome.startswith("preempted")
     return JobRequeued(
         job=job.id,
         attempt=job.attempt,
         outcome=outcome,
         cause=cause,
-        lost_gpu_ms=lost_gpu_ms(state, job, allocated_gpu_milli(state, job, job.tasks)),
+        lost_gpu_ms=lost_gpu_ms(state, job, counted_gpu_milli(state, job, job.tasks)),
         not_before=0 if preempted else state.now + _backoff(state, job),
+        rule=rule_of(job) if preempted else "",
     )
 
 

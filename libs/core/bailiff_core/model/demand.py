@@ -51,7 +51,8 @@ class JobDemand(Document):
     grace: time from eviction notice to KILL; kill_after: the part of it from TERM to KILL. stale_grace: how long the gang may
     run below its minimum; never: it is not evicted for that. on_failure: after a task fails or is lost, the gang restarts
     (after failures at most `max_failures` times) or ends. restart_backoff: delay before the first restart, doubled for each
-    further one. elastic: how the number of tasks of a job with a minimum changes: live, or by restarting all tasks. The
+    further one. on_term: what exit code 0 after an eviction notice means: the task was preempted and starts again, or it has
+    finished. elastic: how the number of tasks of a job with a minimum changes: live, or by restarting all tasks. The
     records of accepted jobs state both; where records of the first release lack them, they are 0 and live.
     """
 
@@ -71,6 +72,7 @@ class JobDemand(Document):
     preemption_delay: Duration | None = None
     stale_grace: Duration | Literal["never"] | None = None
     on_eviction: Literal["requeue", "end"] = "requeue"
+    on_term: Literal["restart", "finish"] = "restart"
     max_failures: Annotated[Integer, Field(ge=0, le=1000)] | None = None
     on_failure: Literal["restart", "end"] = "restart"
     restart_backoff: Duration | None = None

@@ -136,6 +136,7 @@ class PreemptionRules(Document):
     quota_shields: under scope `pool`, jobs within their project's quota are protected.
     cap_at_fair_share: `preempt` does not take the preemptor's project beyond its fair share, where `reclaim` is on.
     max_migrations: how many jobs one consolidation may move; 0: none, null: unlimited.
+    cpus_per_gpu: how many CPUs of tasks without GPUs count as one GPU in the cost of victims and in work lost.
     """
 
     actions: tuple[Action, ...] = ACTIONS
@@ -149,6 +150,7 @@ class PreemptionRules(Document):
     search_steps: Annotated[Integer, Field(ge=1)] = 20_000
     restart_cost: Duration = 60_000_000
     max_counted_loss: Duration = 3_600_000_000
+    cpus_per_gpu: Annotated[Integer, Field(ge=1)] = 16
 
 
 class EvictionRules(Document):

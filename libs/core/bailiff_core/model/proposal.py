@@ -11,8 +11,10 @@ from .placement_ranges import NodeShare, numbers
 class VictimChoice(Document):
     """One victim and the work lost by evicting it, in GPU-ms (semantics §5). reserved: it had not started.
 
+    cpu_milli: CPUs of evicted tasks without GPUs; they are in lost_gpu_ms as GPUs (policy `preemption.cpus_per_gpu`).
     tasks: ranges of the surplus tasks to evict; empty: the whole job. moved_to: the reserved new placement of a relocated
-    victim; of surplus tasks, possibly only some.
+    victim; of surplus tasks, possibly only some. not_relocated: ranges of the tasks of an elastic job that have no new place,
+    while the rest of the job, evicted whole, has one.
     """
 
     job: Name
@@ -25,6 +27,8 @@ class VictimChoice(Document):
     project: str = ""
     tasks: str = ""
     moved_to: tuple[NodeShare, ...] = ()
+    cpu_milli: Count = 0
+    not_relocated: str = ""
 
     @property
     def relocated_tasks(self) -> list[int]:
@@ -34,7 +38,9 @@ class VictimChoice(Document):
     @property
     def relocated(self) -> bool:
         """Whether all evicted tasks have a new place, so that the job loses no resources."""
-        return bool(self.moved_to) and (not self.tasks or self.relocated_tasks == sorted(numbers(self.tasks)))
+        if self.not_relocated or not self.moved_to:
+            return False
+        return not self.tasks or self.relocated_tasks == sorted(numbers(self.tasks))
 
 
 class Excluded(Document):
@@ -53,7 +59,10 @@ class ClassGpus(Document):
 
 
 class Cost(Document):
-    """Cost of a set of victims (semantics §5). Compared field by field, in this order."""
+    """Cost of a set of victims (semantics §5). Compared field by field, in this order.
+
+    cpu_milli: CPUs of tasks without GPUs; the other fields count them as GPUs (policy `preemption.cpus_per_gpu`).
+    """
 
     classes: Annotated[tuple[ClassGpus, ...], Field(max_length=64)] = ()
     under_share_gpu_milli: Count = 0
@@ -61,6 +70,7 @@ class Cost(Document):
     jobs_stopped: Count = 0
     tasks: Count = 0
     fragmented_nodes: Count = 0
+    cpu_milli: Count = 0
 
 
 class AttemptedAction(Document):

@@ -131,7 +131,8 @@ class Task:
     checkpoint_at: its latest reported progress; notice_step, notice_step_rate_milli: its progress at the notice.
     confirmed_step: the step at which it can save together with its gang. resumed_step: the step it resumed from.
     device_failed: one of its devices became unhealthy. idle_since: since when its GPUs are idle. over_share: it used more
-    than its share of a device, and the policy evicts it.
+    than its share of a device, and the policy evicts it. reported_done: its job said so before it
+    exited, or exit code 0 says so by its `on_term`.
     """
 
     index: int
@@ -161,6 +162,17 @@ class Task:
     device_failed: bool = False
     over_share: bool = False
     idle_since: int | None = None
+    reported_done: bool = False
+
+    @property
+    def notified(self) -> bool:
+        """Whether it got an eviction notice, TERM or KILL."""
+        return self.noticed or self.term_sent or self.kill_sent
+
+    @property
+    def finished(self) -> bool:
+        """Whether it exited with 0, and not because of its eviction: after a notice only if it said that it was done."""
+        return self.state in ("exited", "released") and self.exit_code == 0 and (self.reported_done or not self.notified)
 
 
 @dataclass(slots=True)

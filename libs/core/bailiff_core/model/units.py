@@ -5,7 +5,7 @@ time, then surplus sub-groups, then its whole core.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 
@@ -62,6 +62,12 @@ def victim_units(job: Job) -> list[Unit]:
 def whole_job(job: Job) -> Unit:
     """Returns all tasks with allocated or reserved resources, except those with an eviction of their own."""
     return Unit(job, tuple(task.index for task in job.tasks if task.eviction is None and has_resources(task)), core=True)
+
+
+def reduced_to(job: Job, indices: Iterable[int]) -> Job:
+    """Returns a copy of the job that has only these of its placed tasks."""
+    kept = dict.fromkeys(indices)
+    return replace(job, tasks=[task for task in job.tasks if task.index in kept])
 
 
 def core_complete(job: Job, members: Iterable[Task]) -> bool:
@@ -224,7 +230,7 @@ def _tree(job: Job, allocated: list[Task]) -> _Leaf | _Group:
     """Returns the job's sub-group tree with these tasks as placed."""
     here = dict.fromkeys(task.index for task in allocated)
     taken = dict.fromkeys(task.index for task in job.tasks)
-    done = dict.fromkeys(task.index for task in job.tasks if task.state in ("exited", "released") and task.exit_code == 0)
+    done = dict.fromkeys(task.index for task in job.tasks if task.finished)
     members: dict[str, list[int]] = {}
     index = 0
     for part in job.demand.tasks:

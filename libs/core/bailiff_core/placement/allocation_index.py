@@ -21,7 +21,10 @@ NO_LOSS = 1 << 60  # start of the work to lose, for jobs that have not started
 
 @dataclass(slots=True)
 class JobAllocation:
-    """Allocation of one job by node. since: start of the work that an eviction would lose. shrinks: it has surplus tasks."""
+    """Allocation of one job by node. since: start of the work that an eviction would lose. shrinks: it has surplus tasks.
+
+    cpu_milli: of its tasks without GPUs.
+    """
 
     group: EquivalenceClass
     seq: int
@@ -29,6 +32,7 @@ class JobAllocation:
     shrinks: bool
     tasks: int
     nodes: dict[int, "NodeAllocation"]
+    cpu_milli: int = 0
 
     @property
     def gpus(self) -> int:
@@ -60,7 +64,7 @@ class PriorityLevel:
     gpus: their number. since: start of the work on each, latest first. jobs_for, tasks_for: for each number of GPUs, the
     fewest jobs or tasks that have at least that number. shrinks: some job has surplus tasks. youngest: highest seq.
     cost_free: reserved and shared GPUs. least: for each number of GPUs, the fewest that must be evicted to free at least that
-    number, as jobs are evicted whole. largest: GPUs of the largest single job.
+    number, as jobs are evicted whole.
     """
 
     gpus: Ints
@@ -71,19 +75,17 @@ class PriorityLevel:
     youngest: Ints
     cost_free: Ints
     least: Ints
-    largest: Ints
 
     @classmethod
     def empty(cls, rows: int, max_devices: int) -> "PriorityLevel":
         """No allocation on any node."""
-        gpus, shrinks, youngest, cost_free, largest = (np.zeros(rows, np.int64) for _ in range(5))
+        gpus, shrinks, youngest, cost_free = (np.zeros(rows, np.int64) for _ in range(4))
         jobs_for, tasks_for, least = (np.zeros((rows, max_devices + 1), np.int64) for _ in range(3))
         since = np.full((rows, max_devices), NO_LOSS, np.int64)
-        return cls(gpus, since, jobs_for, tasks_for, shrinks, youngest, cost_free, least, largest)
+        return cls(gpus, since, jobs_for, tasks_for, shrinks, youngest, cost_free, least)
 
     def set(self, number: int, allocations: list[tuple[JobAllocation, NodeAllocation]]) -> None:
         """Set the row of one node."""
-        self.largest[number] = max((share.staying for _, share in allocations), default=0)
         self.cost_free[number] = sum(share.cost_free for _, share in allocations)
         gpus = [job_allocation.since for job_allocation, share in allocations for _ in range(share.gpus)]
         gpus.sort(reverse=True)
@@ -104,7 +106,6 @@ class PriorityLevel:
         width = self.least.shape[1]
         rows: Ints = np.fromiter(by_node, np.int64, len(by_node))
         counts: list[int] = []
-        largest: list[int] = []
         cost_free_counts: list[int] = []
         youngest: list[int] = []
         shrinks: list[bool] = []
@@ -124,7 +125,6 @@ class PriorityLevel:
             counts.append(len(gpus))
             since += gpus
             at += range(number * (width - 1), number * (width - 1) + len(gpus))
-            largest.append(max([share.staying for _, share in allocations]))
             cost_free_counts.append(sum([share.cost_free for _, share in allocations]))
             youngest.append(max([job_allocation.seq for job_allocation, _ in allocations]))
             shrinking = any(job_allocation.shrinks for job_allocation, _ in allocations)
@@ -136,7 +136,7 @@ class PriorityLevel:
                 if shrinking
                 else sizes
             )
-        self.gpus[rows], self.largest[rows], self.cost_free[rows] = counts, largest, cost_free_counts
+        self.gpus[rows], self.cost_free[rows] = counts, cost_free_counts
         self.shrinks[rows], self.youngest[rows] = shrinks, youngest
         self.since.reshape(-1)[at] = since
         self.jobs_for[rows], self.tasks_for[rows], self.least[rows] = fewest_jobs.all(), fewest_tasks.all(), least.all()
@@ -192,7 +192,10 @@ def _min_count(counts: Ints, sizes: list[int]) -> None:
 
 @dataclass(slots=True)
 class AllocationIndex:
-    """Allocations of all active jobs. all_gpus: per node, of jobs that are not evicting. tasks, gpus: totals."""
+    """Allocations of all active jobs. all_gpus: per node, of jobs that are not evicting. tasks, gpus: totals.
+
+    cpu_milli: of all tasks without GPUs.
+    """
 
     of: dict[str, JobAllocation] = field(default_factory=dict)
     on: dict[int, dict[str, None]] = field(default_factory=dict)
@@ -201,6 +204,7 @@ class AllocationIndex:
     max_devices: int = 0
     tasks: int = 0
     gpus: int = 0
+    cpu_milli: int = 0
 
     @classmethod
     def of_pool(cls, state: PoolState) -> "AllocationIndex":
@@ -229,6 +233,7 @@ class AllocationIndex:
                 after = self.of[name] = _allocation_of_job(job)
                 self.tasks += after.tasks
                 self.gpus += after.gpus
+                self.cpu_milli += after.cpu_milli
                 for number in after.nodes:
                     self.on.setdefault(number, {})[name] = None
                 rows.update(dict.fromkeys(after.nodes))
@@ -243,6 +248,7 @@ class AllocationIndex:
             job_allocation = self.of[name] = _allocation_of_job(state.jobs[name])
             phase, priority, _, preemptible = job_allocation.group
             self.tasks += job_allocation.tasks
+            self.cpu_milli += job_allocation.cpu_milli
             for number, share in job_allocation.nodes.items():
                 self.gpus += share.gpus + share.cost_free
                 self.on.setdefault(number, {})[name] = None
@@ -257,6 +263,7 @@ class AllocationIndex:
     def _remove(self, name: str, before: JobAllocation) -> None:
         self.tasks -= before.tasks
         self.gpus -= before.gpus
+        self.cpu_milli -= before.cpu_milli
         for number in before.nodes:
             del self.on[number][name]
 
@@ -282,12 +289,14 @@ class AllocationIndex:
 
 def _allocation_of_job(job: Job) -> JobAllocation:
     nodes: dict[int, NodeAllocation] = {}
-    count = 0
+    count = cpu_milli = 0
     staying, shared = job.phase != "evicting", any(map(shares_devices, job.demand.tasks))
     for task in job.tasks:
         if not has_resources(task):
             continue
         count += 1
+        if not task.devices:
+            cpu_milli += job.group(task.index).cpu_milli
         share = nodes.get(task.node)
         if share is None:
             share = nodes[task.node] = NodeAllocation()
@@ -302,4 +311,6 @@ def _allocation_of_job(job: Job) -> JobAllocation:
             share.of_tasks.append(gpus)
     since = NO_LOSS if job.last_start is None else max(job.last_start, job.last_checkpoint or 0)
     shrinks = count > job.minimum or bool(job.demand.sub_groups)
-    return JobAllocation((job.phase, job.priority, job.project, job.preemptible), job.seq, since, shrinks, count, nodes)
+    return JobAllocation(
+        (job.phase, job.priority, job.project, job.preemptible), job.seq, since, shrinks, count, nodes, cpu_milli
+    )

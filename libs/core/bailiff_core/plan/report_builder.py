@@ -5,6 +5,7 @@ from fractions import Fraction
 
 from bailiff_core.explain import missing_text
 from bailiff_core.humanize import count_text
+from bailiff_core.lifecycle.outcome import verdict
 from bailiff_core.model.gpu_shares import units_of
 from bailiff_core.model.placement_ranges import NodeShare, bits, numbers
 from bailiff_core.model.proposal import Excluded, Explanation, VictimChoice
@@ -70,8 +71,11 @@ def _state(state: PoolState, job: Job, index: int, since: int) -> TaskStatus:
     task = job.task(index)
     if task is None:
         return TaskStatus(state="paused" if job.phase == "paused" else "pending")
+    if task.state == "released" and verdict(task).startswith("preempted"):  # it is requeued once all of its gang is released
+        returns = job.demand.on_eviction == "requeue" and not job.cancelled
+        return TaskStatus(state=("paused" if job.paused_seq is not None else "pending") if returns else "gone")
     if task.state == "released":
-        return TaskStatus(state="succeeded" if task.exit_code == 0 else "failed")
+        return TaskStatus(state="succeeded" if task.finished else "failed")
     if task.state == "reserved":
         return at_place(state, task, "reserved")
     eviction = task.eviction or job.eviction
@@ -266,7 +270,9 @@ def _condition_text(decision: decisions.PreemptionDecided) -> str:
     """`once night and 2 more have exited (lower priority)`."""
     moved = [_victim_text(choice, len(choice.relocated_tasks)) for choice in decision.victims if choice.moved_to]
     evicted_tasks = [
-        (choice, len(numbers(choice.tasks)) - len(choice.relocated_tasks)) for choice in decision.victims if not choice.relocated
+        (choice, len(numbers(choice.not_relocated)) or len(numbers(choice.tasks)) - len(choice.relocated_tasks))
+        for choice in decision.victims
+        if not choice.relocated
     ]
     evicted = [_victim_text(choice, count) for choice, count in evicted_tasks]
     parts = [f"{_names_with_predicate(evicted)} exited ({_REASONS[decision.action]})"] if evicted else []
@@ -275,7 +281,7 @@ def _condition_text(decision: decisions.PreemptionDecided) -> str:
 
 
 def _victim_text(choice: VictimChoice, count: int) -> str:
-    return f"{count_text(count, 'task')} of {choice.job}" if choice.tasks else choice.job
+    return f"{count_text(count, 'task')} of {choice.job}" if choice.tasks or choice.not_relocated else choice.job
 
 
 def _names_with_predicate(names: Sequence[str]) -> str:

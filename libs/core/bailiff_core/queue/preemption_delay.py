@@ -7,9 +7,13 @@ NAME = "preemption-delay"
 
 def may_preempt_from(state: PoolState, job: Job) -> int:
     """Time, µs, from which the job may preempt: its own delay, or the policy's, after submission or its last eviction."""
+    return max(job.submitted_at, job.last_eviction or 0) + delay_of(state, job)
+
+
+def delay_of(state: PoolState, job: Job) -> int:
+    """The job's own delay, or the policy's, µs."""
     stated = job.demand.preemption_delay
-    delay = state.rules.protections.preemption_delay if stated is None else stated
-    return max(job.submitted_at, job.last_eviction or 0) + delay
+    return state.rules.protections.preemption_delay if stated is None else stated
 
 
 def due(state: PoolState, job: Job) -> int | None:

@@ -205,7 +205,10 @@ class EvictionCancelled(Decision):
 
 
 class JobRequeued(Decision):
-    """The attempt is over and the job is back in the queue, at its old place; a paused job is paused instead."""
+    """The attempt is over and the job is back in the queue, at its old place; a paused job is paused instead.
+
+    rule: the rule that made the outcome, where it does not follow from the exit codes alone: `exit-0-after-notice`.
+    """
 
     job: Name
     attempt: Count
@@ -213,6 +216,7 @@ class JobRequeued(Decision):
     cause: str
     lost_gpu_ms: Count = 0
     not_before: Time = 0
+    rule: str = ""
 
 
 class JobEnded(Decision):

@@ -408,13 +408,15 @@ class TaskStartRefused(TaskFact):
 class TaskExited(TaskFact):
     """The task's main process ended. Its resources are not free before `TaskReleased`. `step`: the last one that it published.
 
-    unobserved: the exit was not observed, as after a reboot; remaining processes were killed. It counts as lost.
+    unobserved: the exit was not observed, as after a reboot; remaining processes were killed. It counts as lost. done: the job
+    had said that this was its end: its last step, or `done`.
     """
 
     exit_code: Integer
     reason: Annotated[str, Field(max_length=1000)] = ""
     step: Count | None = None
     unobserved: bool = False
+    done: bool = False
 
 
 class Checkpoint(Document):

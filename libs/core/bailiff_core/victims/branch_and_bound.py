@@ -7,6 +7,8 @@ from bailiff_core.placement.step_budget import StepBudget
 
 from .candidates import EvictionChain, EvictionStep
 from .fit_oracle import FitOracle
+from .fragmentation import FragmentationBound
+from .set_weights import SetWeights
 
 Test = Callable[[list[EvictionStep], StepBudget], bool]
 
@@ -44,7 +46,7 @@ def reprieve_all(oracle: FitOracle, evicted: Sequence[EvictionStep]) -> list[Evi
 def branch_and_bound(
     oracle: FitOracle,
     order: Sequence[EvictionStep],
-    weights: Mapping[EvictionStep, int],
+    weights: SetWeights,
     limit: int | None,
     budget: StepBudget,
     *,
@@ -62,13 +64,15 @@ def branch_and_bound(
     evicted: list[EvictionStep] = []
     needed: dict[EvictionStep, int] = {}
     cost = 0
+    fragmented = FragmentationBound(weights.fragmentation, order)
     finished = True
     forbidden = False  # the current set violates the constraint
 
     def add_victim(step: EvictionStep) -> None:
         nonlocal cost, forbidden
         evicted.append(step)
-        cost += weights[step]
+        cost += weights.of_step[step]
+        fragmented.change(step, evicted=True, by=1)
         if step.before is not None:
             needed[step.before] = needed.get(step.before, 0) + 1
         forbidden = set_constraint is not None and not set_constraint.push(step)
@@ -78,23 +82,27 @@ def branch_and_bound(
         step = evicted.pop()
         if set_constraint is not None:
             set_constraint.pop()
-        cost -= weights[step]
+        cost -= weights.of_step[step]
+        fragmented.change(step, evicted=True, by=-1)
         if step.before is not None:
             needed[step.before] -= 1
 
     while True:
-        if len(reprieved) < len(order) and not forbidden and (limit is None or cost < limit):
+        lighter = limit is None or cost + weights.per_node * fragmented.nodes < limit
+        if len(reprieved) < len(order) and not forbidden and lighter:
             step = order[len(reprieved)]
             if not budget.spend(oracle.effort(step)):
                 finished = False
                 break
             is_reprieved = not needed.get(step) and oracle.reprieve(step)
             reprieved.append(is_reprieved)
-            if not is_reprieved:
+            if is_reprieved:
+                fragmented.change(step, evicted=False, by=1)
+            else:
                 add_victim(step)
             continue
-        if not forbidden and (limit is None or cost < limit) and (accept is None or accept(list(evicted), budget)):
-            best, limit = list(evicted), cost
+        if not forbidden and lighter and (accept is None or accept(list(evicted), budget)):
+            best, limit = list(evicted), cost + weights.per_node * fragmented.nodes
         forbidden = False
         while reprieved and not reprieved[-1]:
             reprieved.pop()
@@ -103,6 +111,7 @@ def branch_and_bound(
             break
         step = order[len(reprieved) - 1]
         oracle.evict(step)
+        fragmented.change(step, evicted=False, by=-1)
         reprieved[-1] = False
         add_victim(step)
     for step, is_reprieved in zip(order, reprieved, strict=False):

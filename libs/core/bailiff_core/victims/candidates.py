@@ -15,13 +15,15 @@ from bailiff_core.placement.equivalence_classes import EquivalenceClass
 from bailiff_core.protections import Shields, already_evicting, no_counter_reclaim
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot
 
-from .objective import NO_COST, CostScale, EvictionCost, eviction_cost
+from .fragmentation import Fragmentation, Uses, node_uses
+from .objective import NO_COST, RESERVATION_COST, CostScale, EvictionCost, started_cost
 
 
 @dataclass(slots=True, eq=False)
 class EvictionStep:
     """One unit that may be evicted, after the step `before` it of the same job. cost, weight: of this step alone.
 
+    The weight is without fragmentation, which depends on the whole set. uses: devices that its tasks use, by node.
     age_key: sort key, youngest job first. whole: it is the last step, with which the whole job is evicted.
     """
 
@@ -33,6 +35,7 @@ class EvictionStep:
     age_key: tuple[int, str, int]
     whole: bool
     under_share: int = 0
+    uses: Uses = ()
 
 
 EvictionChain = list[EvictionStep]
@@ -85,8 +88,9 @@ class CandidateIndex:
         self._expected_scans = SHORTLIST_JOBS * (preemptors - 1)
         self.snapshot = snapshot
         self.scale = CostScale.of(snapshot.state.rules.preemption, snapshot.allocation_index, snapshot.equivalence_classes)
+        self.fragmentation = Fragmentation(snapshot.state, self.scale)
         self._jobs: list[Job] | None = None
-        self._units: dict[str, list[tuple[Unit, EvictionCost, bool]]] = {}
+        self._units: dict[str, list[tuple[Unit, EvictionCost, Uses]]] = {}
         self._units_evicted: dict[str, int] = {}
         self._by_preemptor: dict[tuple[object, ...], Candidates] = {}
         self._jobs_scanned: dict[tuple[object, ...], int] = {}
@@ -185,7 +189,7 @@ class CandidateIndex:
             slow = int(short_grace is not None and job.phase != "reserved" and grace_of(pool, job) > short_grace)
             chain: EvictionChain = []
             for at in range(evicted_count, len(steps)):
-                unit, cost, whole = steps[at]
+                unit, cost, uses = steps[at]
                 rule = shields.excluded_by(unit)
                 if rule is not None:
                     found.exclude(rule, [unit for unit, _, _ in steps[at:]])
@@ -193,13 +197,14 @@ class CandidateIndex:
                 under_share_gpus = cost.gpu_milli if under_share.get(job.project) else 0
                 weight = scale.weight(job.priority, cost, under_share_gpus, 0 if chain else slow)
                 before = chain[-1] if chain else None
-                chain.append(EvictionStep(job, unit, before, cost, weight, (-job.seq, job.id, at), whole, under_share_gpus))
+                age_key = (-job.seq, job.id, at)
+                chain.append(EvictionStep(job, unit, before, cost, weight, age_key, unit.core, under_share_gpus, uses))
             if chain:
                 found.chains[job.id] = chain
         return found
 
-    def _steps_of(self, job: Job) -> list[tuple[Unit, EvictionCost, bool]]:
-        """Evictable units of the job, the cost that each adds, and whether the whole job is evicted with it."""
+    def _steps_of(self, job: Job) -> list[tuple[Unit, EvictionCost, Uses]]:
+        """Evictable units of the job, the cost that each adds, which is never nothing, and the devices that it uses."""
         if job.id not in self._units:
             steps = []
             evicted: list[Task] = []
@@ -209,9 +214,11 @@ class CandidateIndex:
             if len(units) > 1:
                 of_index = {task.index: task for task in allocated}
             for unit in units:
-                evicted += [of_index[index] for index in unit.indices if index in of_index] if len(units) > 1 else allocated
-                cost = eviction_cost(self.state, job, evicted, whole=unit.core)
-                steps.append((unit, cost if before is NO_COST else cost.minus(before), unit.core))
+                tasks = [of_index[index] for index in unit.indices if index in of_index] if len(units) > 1 else allocated
+                evicted += tasks
+                cost = started_cost(self.state, job, evicted, whole=unit.core)
+                step_cost = cost.minus(before) if cost != before else RESERVATION_COST
+                steps.append((unit, step_cost, node_uses(self.state, job, tasks)))
                 before = cost
             self._units[job.id] = steps
         return self._units[job.id]

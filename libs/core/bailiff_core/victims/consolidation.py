@@ -1,7 +1,7 @@
 """Solver for consolidate: relocates jobs, or their surplus tasks, so that a unit fits; every relocated task has a new placement.
 
 Whether a set of relocated jobs and the preemptor fit together is one packing problem, and a superset of a set that fits also
-fits. So sets are tried in order of cost, and the first that fits is optimal.
+fits. So sets are tried in order of cost without fragmentation, until no further set can cost less than the best that fits.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,14 +17,14 @@ from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.placement.task_requirements import requirements_of_unit
 
 from .candidates import Candidates, EvictionChain, EvictionStep
-from .knapsack import knapsack_for, tie_broken_weights
+from .knapsack import knapsack_for
 from .relocation import relocate, units_by_job
+from .set_weights import SetWeights
 from .solver_interface import Problem, Solution
 
 JOINT_STEPS = 300
 JOINT_PLACEMENT_STEPS = 5_000
 MAX_OPTIONS = 200
-MAX_TIE_BROKEN = 2_000
 
 
 class ConsolidationSolver:
@@ -61,18 +61,19 @@ def _consolidate(problem: Problem) -> Solution:
             break
     if best is not None and best.proven:
         return best
-    steps = candidates.steps()
-    weights = tie_broken_weights(steps) if len(steps) <= MAX_TIE_BROKEN else {step: step.weight for step in steps}
-    chains.sort(key=lambda chain: (weights[chain[0]], chain[0].age_key))
-    limit = None if best is None or best.victims is None else sum(weights[step] for step in best.victims)
-    for weight, chosen in _by_cost(chains, weights, max_jobs):
+    weights = SetWeights.of_steps(candidates.steps(), problem.index.fragmentation)
+    chains.sort(key=lambda chain: (weights.of_step[chain[0]], chain[0].age_key))
+    limit = None if best is None or best.victims is None else weights.of(best.victims)
+    for weight, chosen in _by_cost(chains, weights.of_step, max_jobs):
         if limit is not None and weight >= limit:
             break
         if not budget.spend():
             return best or Solution(candidates, why="found no jobs to relocate within the step budget")
+        if limit is not None and weights.of(chosen) >= limit:
+            continue
         found = search.places(chosen)
         if found is not None:
-            return Solution(candidates, chosen, proven=search.certain, place=found[0], relocations=found[1])
+            best, limit = Solution(candidates, chosen, place=found[0], relocations=found[1]), weights.of(chosen)
     if best is None:
         why = "found no new placements for the jobs to relocate within the step budget"
         return infeasible if search.certain else Solution(candidates, why=why)
@@ -90,7 +91,8 @@ def _promising_sets(problem: Problem, candidates: Candidates, max_jobs: int) -> 
     cheapest: list[EvictionStep] = []
     certain = True
     for need, indices in requirements_of_unit(problem.unit).items():
-        knapsack, short = knapsack_for(problem.knapsacks, problem.snapshot.cluster, need, candidates, len(indices))
+        fragmentation = problem.index.fragmentation
+        knapsack, short = knapsack_for(problem.knapsacks, problem.snapshot.cluster, need, candidates, fragmentation, len(indices))
         if short <= 0:
             continue
         part = budget.part(budget.remaining // 2)
@@ -101,7 +103,7 @@ def _promising_sets(problem: Problem, candidates: Candidates, max_jobs: int) -> 
                 return None, True
             certain = False
             continue
-        if sum(step.weight for step in steps) > sum(step.weight for step in cheapest):
+        if fragmentation.weight(steps) > fragmentation.weight(cheapest):
             cheapest = steps
         options = [option for each in knapsack.parts for option in knapsack.options(each, budget) or () if option.gain >= short]
         options.sort(key=lambda option: option.key)
@@ -146,7 +148,10 @@ class FreeTotals:
 def _by_cost(
     chains: Sequence[EvictionChain], weights: Mapping[EvictionStep, int], max_jobs: int
 ) -> Iterator[tuple[int, list[EvictionStep]]]:
-    """Sets of steps of at most `most` jobs with their weights, cheapest first. `chains` are sorted by their first weight."""
+    """Sets of steps of at most `max_jobs` jobs with the sums of their weights, lightest first.
+
+    `chains` are sorted by their first weight.
+    """
     if not chains or max_jobs < 1:
         return
     heap: list[tuple[int, tuple[tuple[int, int], ...]]] = [(weights[chains[0][0]], ((0, 1),))]

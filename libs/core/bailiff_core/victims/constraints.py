@@ -12,7 +12,8 @@ from bailiff_core.quota.cap_at_fair_share import CapAtFairShare
 from bailiff_core.quota.demand_vector import by_bytes
 from bailiff_core.quota.project_cooldown import cooldown_violation
 from bailiff_core.quota.quota_aware_placement import place_within_bounds
-from bailiff_core.quota.quota_checks import Reclaim, Shares, may_reclaim, over_limit, over_quota
+from bailiff_core.quota.quota_checks import Shares, may_reclaim, over_limit, over_quota
+from bailiff_core.quota.reclaim import Reclaim
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot
 
 

@@ -56,7 +56,7 @@ class HeterogeneousGangSolver:
             if found is None or found.victims is None:
                 return found
             types.append(_TaskType(part, found.victims, found.candidates))
-        types.sort(key=lambda each: -sum(step.weight for step in each.victims))
+        types.sort(key=lambda each: -problem.index.fragmentation.weight(each.victims))
         first = types[0]
         if first.candidates is None:
             return None

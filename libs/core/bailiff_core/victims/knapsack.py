@@ -5,9 +5,9 @@ set is tried once and cached for later preemptors with the same requirements; ov
 is found by dynamic programming over slots. If one additional slot suffices, every node is a component of its own.
 """
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
-from heapq import heappop, heappush, nsmallest
+from heapq import heappop, heappush
 from itertools import groupby
 
 from bailiff_core.model.resources import release
@@ -17,22 +17,11 @@ from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.placement.task_requirements import TaskRequirements
 
 from .candidates import Candidates, EvictionChain, EvictionStep
+from .fragmentation import Fragmentation
+from .slot_combinations import Option, OptionKey, best_combination
 
-COMBINATIONS_PER_STEP = 50
 SETS_PER_STEP = 16
 MAX_SETS_PER_COMPONENT = 3_000
-
-
-OptionKey = tuple[int, int, tuple[tuple[int, str, int], ...]]  # weight, number of steps, their age keys
-
-
-@dataclass(slots=True)
-class Option:
-    """Evicting these steps of one component gains `gain` slots. key: total order, cheapest first."""
-
-    gain: int
-    key: OptionKey
-    steps: tuple[EvictionStep, ...]
 
 
 @dataclass(slots=True)
@@ -64,6 +53,7 @@ class Knapsack:
         cluster: ClusterResources,
         need: TaskRequirements,
         candidates: Candidates,
+        fragmentation: Fragmentation,
         *,
         single: bool,
         eligible: dict[NodeResources, int] | None = None,
@@ -71,6 +61,7 @@ class Knapsack:
         self.cluster = cluster
         self.need = need
         self.candidates = candidates
+        self.fragmentation = fragmentation
         self.single = single
         self.eligible_nodes = dict(cluster.eligible_nodes(need)) if eligible is None else eligible
         self.parts = self._parts()
@@ -113,7 +104,7 @@ class Knapsack:
             if options:
                 found.append(options)
                 gains += options[-1].gain
-        return (None, True) if gains < short else _best_combination(found, short, budget)
+        return (None, True) if gains < short else best_combination(found, short, self.fragmentation, budget)
 
     def _cheapest_single(self, budget: StepBudget, without: EvictionStep | None) -> tuple[list[EvictionStep] | None, bool]:
         """The cheapest option for one additional slot; only nodes whose lower bound is low enough are searched."""
@@ -155,7 +146,7 @@ class Knapsack:
             heappush(self._queue, ((bound, 0, ()), at, self._version[at], False))
 
     def _bound(self, part: Component) -> int | None:
-        """Lower bound of the weight for one additional slot on the node; `None`: impossible."""
+        """Lower bound of the weight for one additional slot on the node, without fragmentation; `None`: impossible."""
         weights: list[int] = []
         max_freed = 1
         for name in part.names:
@@ -183,7 +174,10 @@ class Knapsack:
         return slots_for(self.need, node, node.future, self.eligible_nodes[node])
 
     def _parts(self) -> list[Component]:
-        """Connected components of eligible nodes; two nodes are connected if a candidate runs on both."""
+        """Connected components of eligible nodes; two nodes are connected if a candidate runs on both.
+
+        They may be connected by other nodes with devices as well, which count for fragmentation.
+        """
         root: dict[int, int] = {node.number: node.number for node in self.eligible_nodes}
 
         def find(number: int) -> int:
@@ -199,8 +193,10 @@ class Knapsack:
                     if node in self.eligible_nodes:
                         nodes_of_job[node.number] = None
             numbers = nodes_of[name] = list(nodes_of_job)
-            if not self.single:
-                for number in numbers[1:]:
+            if numbers and not self.single:
+                used = dict.fromkeys(use.node for step in chain for use in step.uses)
+                for number in (*numbers[1:], *used):
+                    root.setdefault(number, number)
                     root[find(number)] = find(numbers[0])
         parts: dict[int, Component] = {}
         for node in self.eligible_nodes:
@@ -236,7 +232,10 @@ class Knapsack:
                 return []
             free[:], counts[:] = before
         tries: list[Option] = []
-        limit: list[int | None] = [None]  # lowest weight of a set with the maximum gain
+        limit: list[int | None] = [
+            None
+        ]  # lowest weight of a set with the maximum gain, and of all that fragmentation may undercut
+        above = self.fragmentation.above
         allowed = min(MAX_SETS_PER_COMPONENT, budget.remaining * SETS_PER_STEP)
 
         def try_sets(at: int, gain: int, weight: int, chosen: tuple[EvictionStep, ...]) -> bool:
@@ -253,7 +252,8 @@ class Knapsack:
                     if len(tries) > allowed:
                         return False
                     if gained == most:
-                        limit[0] = total_weight if limit[0] is None else min(limit[0], total_weight)
+                        highest = (total_weight // above + 1) * above - 1
+                        limit[0] = highest if limit[0] is None else min(limit[0], highest)
                         break
                     if not try_sets(number + 1, gained, total_weight, evicted):
                         return False
@@ -262,7 +262,7 @@ class Knapsack:
 
         if not try_sets(0, 0, 0, ()) or not budget.spend(len(tries) // SETS_PER_STEP):
             return None
-        return _best_of(tries)
+        return _best_of(tries, self.fragmentation)
 
     def _increment(self, steps: tuple[EvictionStep, ...], place: dict[NodeResources, int]) -> "_Increment":
         allocations = [self.cluster.allocation_of(step.unit) for step in steps]
@@ -306,21 +306,26 @@ class Knapsack:
         return increments
 
     def _footprint(self, step: EvictionStep, nodes: Container[NodeResources]) -> object:
-        """Resources that its eviction frees, as far as the requirements depend on them."""
+        """Resources that its eviction frees, as far as the requirements and the fragmentation depend on them."""
         footprint = []
         for node, freed in self.cluster.allocation_of(step.unit):
             if node in nodes:
                 devices = (freed.devices & self.eligible_nodes[node]).bit_count()
                 shares = tuple(sorted(freed.shares.items()))
                 footprint.append((node.number, devices, freed.cpu_milli, freed.memory_bytes, freed.slots, shares))
-        return tuple(sorted(footprint))
+        return tuple(sorted(footprint)), tuple((use.node, use.amount) for use in step.uses)
 
 
 KnapsackCache = dict[tuple[int, TaskRequirements, bool], Knapsack]
 
 
 def knapsack_for(
-    cache: KnapsackCache, cluster: ClusterResources, need: TaskRequirements, candidates: Candidates, wanted: int
+    cache: KnapsackCache,
+    cluster: ClusterResources,
+    need: TaskRequirements,
+    candidates: Candidates,
+    fragmentation: Fragmentation,
+    wanted: int,
 ) -> tuple[Knapsack, int]:
     """The knapsack for these requirements, and how many slots `wanted` tasks lack. Fills `cache`."""
     known = cache.get((id(candidates), need, True)) or cache.get((id(candidates), need, False))
@@ -330,19 +335,20 @@ def knapsack_for(
         short = wanted - sum(slots_for(need, node, node.future, eligible) for node, eligible in cluster.eligible_nodes(need))
     key = (id(candidates), need, short == 1)
     if key not in cache:
-        cache[key] = Knapsack(cluster, need, candidates, single=short == 1)
+        cache[key] = Knapsack(cluster, need, candidates, fragmentation, single=short == 1)
     return cache[key], short
 
 
-def _best_of(tries: list[Option]) -> list[Option]:
+def _best_of(tries: list[Option], fragmentation: Fragmentation) -> list[Option]:
     """Options whose gain no cheaper option reaches."""
     found: list[Option] = []
     most = 0
     tries.sort(key=_cost)
-    for _, equal_cost in groupby(tries, key=_cost):
-        better = [option for option in equal_cost if option.gain > most]
-        for option in better:
-            option.key = (*option.key[:2], tuple(sorted([step.age_key for step in option.steps])))
+    for _, equal_above in groupby(tries, key=lambda option: option.key[0] // fragmentation.above):
+        better = [option for option in equal_above if option.gain > most]
+        for option in better:  # only these need the levels from fragmentation down
+            weight = option.key[0] + fragmentation.per_node * fragmentation.count([step.uses for step in option.steps])
+            option.key = (weight, option.key[1], tuple(sorted([step.age_key for step in option.steps])))
         better.sort(key=lambda option: option.key)
         for option in better:
             if option.gain > most:
@@ -352,89 +358,5 @@ def _best_of(tries: list[Option]) -> list[Option]:
 
 
 def _cost(option: Option) -> OptionKey:
-    """Sort key before the age keys are filled in."""
+    """Sort key before fragmentation and the age keys are filled in."""
     return option.key
-
-
-def _best_combination(parts: list[list[Option]], short: int, budget: StepBudget) -> tuple[list[EvictionStep] | None, bool]:
-    parts = _relevant(parts, short)
-    if sum(options[-1].gain for options in parts) == short:
-        return [step for options in parts for step in options[-1].steps], True
-    if all(len(options) == 1 and options[0].gain == 1 for options in parts):
-        singles = sorted((options[0] for options in parts), key=lambda option: option.key)
-        return [step for option in singles[:short] for step in option.steps], True
-    marginals = _marginals(parts)
-    if marginals is not None:
-        marginals.sort(key=lambda entry: entry[0])
-        return [step for _, steps in marginals[:short] for step in steps], True
-    return _knapsack(parts, short, budget)
-
-
-def _relevant(parts: list[list[Option]], short: int) -> list[list[Option]]:
-    """The `short` cheapest components for each gain: at most `short` components are used."""
-    if len(parts) <= short:
-        return parts
-    most = min(short, max(options[-1].gain for options in parts))
-    by_gain: list[list[tuple[OptionKey, int]]] = [[] for _ in range(most)]
-    for at, options in enumerate(parts):
-        enough = 0  # gain covered by the options before
-        for option in options:
-            for gain in range(enough, min(option.gain, most)):
-                by_gain[gain].append((option.key, at))
-            enough = option.gain
-    kept = {at: None for options_of_gain in by_gain for _, at in nsmallest(short, options_of_gain)}
-    return [parts[at] for at in sorted(kept)]
-
-
-def _marginals(parts: list[list[Option]]) -> list[tuple[OptionKey, tuple[EvictionStep, ...]]] | None:
-    """Cost of each additional slot, if it never decreases within a component: then the cheapest slots are the optimum."""
-    found = []
-    for options in parts:
-        before: tuple[EvictionStep, ...] = ()
-        last = None
-        for number, option in enumerate(options, start=1):
-            if option.gain != number or option.steps[: len(before)] != before:
-                return None
-            steps = option.steps[len(before) :]
-            key = (sum(step.weight for step in steps), len(steps), tuple(sorted(step.age_key for step in steps)))
-            if last is not None and key < last:
-                return None
-            found.append((key, steps))
-            before, last = option.steps, key
-    return found
-
-
-def _knapsack(parts: list[list[Option]], short: int, budget: StepBudget) -> tuple[list[EvictionStep] | None, bool]:
-    """Dynamic program over components: the best combination per number of slots gained."""
-    weights = tie_broken_weights([step for options in parts for option in options for step in option.steps])
-    best: list[tuple[int, object] | None] = [(0, None)] + [None] * short
-    for options in parts:
-        if not budget.spend(1 + len(options) * short // COMBINATIONS_PER_STEP):
-            return None, False
-        before = list(best)
-        for option in options:
-            weight = sum(weights[step] for step in option.steps)
-            for gained in range(1, short + 1):
-                base = before[gained - option.gain] if gained > option.gain else before[0]
-                if base is None:
-                    break  # a larger gain is impossible as well
-                known = best[gained]
-                if known is None or base[0] + weight < known[0]:
-                    best[gained] = (base[0] + weight, (base[1], option))
-    found = best[short]
-    if found is None:
-        return None, True
-    steps: list[EvictionStep] = []
-    chain = found[1]
-    while chain is not None:
-        chain, option = chain  # type: ignore[misc]
-        steps += option.steps
-    return steps, True
-
-
-def tie_broken_weights(steps: Sequence[EvictionStep]) -> dict[EvictionStep, int]:
-    """Weights for which no two sets of these steps are equal: ties are broken in favour of evicting younger jobs."""
-    order = sorted(dict.fromkeys(steps), key=lambda step: step.age_key, reverse=True)  # oldest first
-    size = len(order)
-    # Of sets of equal size the youngest has the smallest sum, and fewer steps are always less.
-    return {step: (step.weight * (size + 1) << size) + (1 << size) - (1 << rank) for rank, step in enumerate(order)}

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from bailiff_core.model.state import Job
-from bailiff_core.model.units import Unit
+from bailiff_core.model.units import Unit, reduced_to
 from bailiff_core.placement.cluster_resources import ClusterResources
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement, place_unit
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.placement.task_requirements import requirements_of_unit
 from bailiff_core.placement.topology_parts import has_topology_constraints
 
-from .candidates import EvictionStep
+from .candidates import EvictionStep, evictable_units
 from .fit_oracle import cannot_fit
 
 STEPS_PER_MOVE = 200
@@ -30,8 +30,9 @@ def find_relocations(cluster: ClusterResources, steps: Sequence[EvictionStep], b
     """New placements of victims, by job, most valuable first; victims without one are left out.
 
     The victims are evicted and the preemptor is placed in `cluster`; new placements are taken there. A gang is relocated as
-    a whole; tasks whose original place is free keep it. Surplus tasks of a job that continues are relocated one by one, the
-    last step first: some of them may have no new placement.
+    a whole; tasks whose original place is free keep it. An elastic gang that has no place for all of its tasks gets the
+    largest size that fits, at least its minimum. Surplus tasks of a job that continues are relocated one by one, the last
+    step first: some of them may have no new placement.
     """
     value: dict[str, int] = {}
     parts: dict[str, list[Unit]] = {}
@@ -47,10 +48,37 @@ def find_relocations(cluster: ClusterResources, steps: Sequence[EvictionStep], b
             place = relocate(cluster, each, budget) if shape not in dead_ends else None
             if place is None:
                 dead_ends[shape] = None
-            else:
+                place = _relocate_fewer(cluster, unit, budget) if unit.core else None
+            if place is not None:
                 places += place.tasks
         if places:
             found[unit.job.id] = GangPlacement(tuple(sorted(places, key=lambda task: task.index)), future=True)
+    return found
+
+
+def _relocate_fewer(cluster: ClusterResources, gang: Unit, budget: StepBudget) -> GangPlacement | None:
+    """A new placement of the gang without its first units, in eviction order: as few of them as possible, never the core.
+
+    Where a gang fits, it fits with fewer tasks, too; so the size is found by bisection.
+    """
+    evicted = dict.fromkeys(gang.indices)
+    units = [unit for unit in evictable_units(gang.job) if all(index in evicted for index in unit.indices)]
+    found: GangPlacement | None = None
+    fewest, most = 1, len(units) - 1  # units that are left out
+    while fewest <= most:
+        left_out = (fewest + most) // 2
+        indices = sorted(index for unit in units[left_out:] for index in unit.indices)
+        rest = Unit(reduced_to(gang.job, indices), tuple(indices), core=True)
+        mark = cluster.mark()
+        place = relocate(cluster, rest, budget)
+        cluster.rollback(mark)
+        if place is None:
+            fewest = left_out + 1
+        else:
+            found, most = place, left_out - 1
+    if found is not None:
+        indices = [task.index for task in found.tasks]
+        cluster.place(Unit(reduced_to(gang.job, indices), tuple(indices), core=True), found)
     return found
 
 

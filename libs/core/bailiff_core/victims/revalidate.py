@@ -7,7 +7,7 @@ from bailiff_core.model.placement_ranges import NodeShare, numbers, ranges
 from bailiff_core.model.proposal import Proposal, VictimChoice
 from bailiff_core.model.resources import contains
 from bailiff_core.model.state import Job, PoolState, Task
-from bailiff_core.model.units import Unit, next_unit
+from bailiff_core.model.units import Unit, core_complete, next_unit, reduced_to
 from bailiff_core.placement.cluster_resources import ClusterResources, is_eligible
 from bailiff_core.placement.gang import GangPlacement, TaskPlacement
 from bailiff_core.placement.placement_codec import decode_placement, encode_placement
@@ -54,8 +54,19 @@ class _Victim:
         return Unit(self.job, tuple(sorted(index for unit in self.units for index in unit.indices)), self.units[-1].core)
 
     def relocation_units(self) -> list[Unit]:
-        """Units that are relocated or not as a whole, last step first: the whole job, or each surplus unit."""
-        return [self.whole()] if self.units[-1].core else self.units[::-1]
+        """Units that are relocated or not as a whole, last step first: the job, or each surplus unit.
+
+        An elastic job may be relocated without some of its tasks, if the others reach its minimum.
+        """
+        if not self.units[-1].core:
+            return self.units[::-1]
+        whole = self.whole()
+        rest = tuple(index for index in whole.indices if index in self.moved)
+        if rest and len(rest) < len(whole.indices):
+            reduced = reduced_to(self.job, rest)
+            if core_complete(reduced, reduced.tasks):
+                return [Unit(reduced, rest, core=True)]
+        return [whole]
 
     def eviction_cost(self) -> EvictionCost:
         """Current cost of its eviction."""
@@ -68,7 +79,7 @@ class _Victim:
     def choice(self) -> VictimChoice:
         """The victim as it is recorded."""
         job, indices = self.job, [index for unit in self.units for index in unit.indices]
-        cost = self.eviction_cost()
+        cost, whole = self.eviction_cost(), self.units[-1].core
         return VictimChoice(
             job=job.id,
             attempt=job.attempt,
@@ -78,8 +89,10 @@ class _Victim:
             reserved=bool(cost.reservations),
             class_name=job.class_name,
             project=job.project,
-            tasks="" if self.units[-1].core else ranges(indices),
+            tasks="" if whole else ranges(indices),
             moved_to=encode_placement(GangPlacement(tuple(self.moved.values()), future=True)),
+            cpu_milli=cost.cpu_milli,
+            not_relocated=ranges(index for index in indices if index not in self.moved) if whole and self.moved else "",
         )
 
 

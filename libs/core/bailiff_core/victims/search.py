@@ -1,26 +1,27 @@
 """General solver for reclaim and preempt: a lower bound per task type, then branch and bound over all candidates."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlacement, place_unit
+from bailiff_core.placement.joint_placement import place_jointly
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.placement.task_requirements import requirements_of_unit
-from bailiff_core.quota.quota_checks import Losses
+from bailiff_core.quota.reclaim import Losses
 
 from .branch_and_bound import SetConstraint, Test, branch_and_bound, reprieve_all, reprieve_order
 from .candidates import EvictionChain, EvictionStep
 from .constraints import Constraints
 from .fit_oracle import FitOracle, PlacementOracle, QuotaOracle, SlotOracle, cannot_fit, single_requirement
-from .knapsack import Knapsack, knapsack_for, tie_broken_weights
+from .knapsack import Knapsack, knapsack_for
 from .relocation import find_relocations, units_by_job, units_without_relocation
+from .set_weights import SetWeights
 from .solver_interface import Problem, Solution
 
 RUNNER_UP_TRIES = 2
 IMPROVEMENTS = 5
 PLACEMENT_STEPS = 10_000
 RELOCATION_STEPS = 2_000
-MAX_TIE_BROKEN = 2_000  # up to this number of candidates ties are broken by age; above it, sets of equal cost are equal
 
 
 class GeneralSolver:
@@ -39,11 +40,13 @@ class GeneralSearch:
         self.cluster = problem.snapshot.cluster
         self.unit = problem.unit
         self.candidates = problem.candidates()
+        self.fragmentation = problem.index.fragmentation
         self.constraints = problem.constraints
         self.budget = problem.budget
         self.knapsacks = problem.knapsacks
         self.needs = requirements_of_unit(problem.unit)
         self.bound: list[EvictionStep] = []
+        self._certain = True  # no set was rejected that other new placements of its victims might permit
         self._simple = single_requirement(problem.unit) if not self.constraints.constrains_placement else None
 
     def run(self) -> Solution:
@@ -60,7 +63,7 @@ class GeneralSearch:
         slots: Knapsack | None = None
         short = 0
         for need, indices in self.needs.items():
-            slots, short = knapsack_for(self.knapsacks, self.cluster, need, self.candidates, len(indices))
+            slots, short = knapsack_for(self.knapsacks, self.cluster, need, self.candidates, self.fragmentation, len(indices))
             if short <= 0:
                 continue
             part = self.budget.part(self.budget.remaining // 2)
@@ -70,7 +73,7 @@ class GeneralSearch:
                 return Solution(self.candidates, proven=True)
             if steps is None:
                 certain = False
-            elif sum(step.weight for step in steps) > sum(step.weight for step in self.bound):
+            elif self.fragmentation.weight(steps) > self.fragmentation.weight(self.bound):
                 self.bound = steps
         if not self.bound or self.constraints.rejects(self._units(self.bound)):
             return None
@@ -92,7 +95,7 @@ class GeneralSearch:
                 continue
             if self.constraints.rejects(self._units(other)):
                 continue
-            if not best or sum(step.weight for step in other) < sum(step.weight for step in best):
+            if not best or self.fragmentation.weight(other) < self.fragmentation.weight(best):
                 best = other
         return best
 
@@ -166,13 +169,8 @@ class GeneralSearch:
         for step in useless:
             oracle.restore(step)
         all_steps = [step for chain in chains for step in chain]
-        weights: Mapping[EvictionStep, int] = (
-            tie_broken_weights(all_steps) if len(all_steps) <= MAX_TIE_BROKEN else {step: step.weight for step in all_steps}
-        )
-        order = reprieve_order(chains, weights)
-
-        def weight_of(steps: Sequence[EvictionStep]) -> int:
-            return sum(weights[step] for step in steps)
+        weights = SetWeights.of_steps(all_steps, self.fragmentation)
+        order = reprieve_order(chains, weights.of_step)
 
         def accept(steps: list[EvictionStep], budget: StepBudget) -> bool:
             return self._acceptable(steps, budget, with_relocations=with_relocations)
@@ -182,8 +180,9 @@ class GeneralSearch:
 
         constrained = self.constraints.constrains_set
         best = self._first(oracle, order, chains, accept)
-        limit = weight_of(best) if best else None
+        limit = weights.of(best) if best else None
         part = self.budget.part(self.budget.remaining * 3 // 4)
+        self._certain = True
         better, finished = branch_and_bound(
             oracle,
             order,
@@ -194,7 +193,7 @@ class GeneralSearch:
             accept=accept_whole if constrained else None,
         )
         self.budget.join(part)
-        proven = finished and oracle.exact
+        proven = finished and oracle.exact and self._certain
         if better is not None:
             # The result of an incomplete search may contain a victim that is not needed.
             wanted = dict.fromkeys(better)
@@ -204,7 +203,7 @@ class GeneralSearch:
             return Solution(self.candidates, proven=proven, why=why)
         runner_up = self._runner_up(oracle, order, best, weights, accept)
         for _ in range(0 if proven else IMPROVEMENTS):
-            if not runner_up or weight_of(runner_up) > weight_of(best):
+            if not runner_up or weights.of(runner_up) > weights.of(best):
                 break
             best, runner_up = runner_up, self._runner_up(oracle, order, runner_up, weights, accept) or best
         return Solution(self.candidates, best, proven=proven, runner_up=runner_up, bound=best if proven else self.bound)
@@ -247,16 +246,16 @@ class GeneralSearch:
         oracle: FitOracle,
         order: Sequence[EvictionStep],
         victims: Sequence[EvictionStep],
-        weights: Mapping[EvictionStep, int],
+        weights: SetWeights,
         accept: Test,
     ) -> list[EvictionStep]:
         """The lightest set found by reprieves if one of the heaviest victims, and the later steps of its job, are kept."""
         best: list[EvictionStep] = []
         tries = RUNNER_UP_TRIES if isinstance(oracle, SlotOracle) else 1
-        for reprieved in sorted(victims, key=lambda step: -weights[step])[:tries]:
+        for reprieved in sorted(victims, key=lambda step: -weights.of_step[step])[:tries]:
             kept_steps = [step for step in order if step.job is reprieved.job and _follows(step, reprieved)]
             others = self._runner_up_without(oracle, order, kept_steps, accept)
-            if others and (not best or sum(weights[step] for step in others) < sum(weights[step] for step in best)):
+            if others and (not best or weights.of(others) < weights.of(best)):
                 best = others
         return best
 
@@ -290,6 +289,7 @@ class GeneralSearch:
         budget.charge(len(steps) + place.used + moves.used)
         taken = units_without_relocation(units, moved)
         if not self.constraints.allows(units, taken) or self.constraints.imbalance(taken) is not None:
+            self._certain = self._certain and self._never_acceptable(steps, budget)
             return False
         whole = [unit for unit in units_by_job(steps) if unit.core and unit.job.id in moved]
         relocated = dict.fromkeys(unit.job.id for unit in whole)
@@ -297,6 +297,25 @@ class GeneralSearch:
         last = [step.unit for step in steps if step not in earlier and step.job.id not in relocated]
         # No victim may be evicted only to make another one relocatable.
         return not any(self._fits_with_restored(unit, budget) for unit in (*whole, *last))
+
+    def _never_acceptable(self, steps: Sequence[EvictionStep], budget: StepBudget) -> bool:
+        """Whether the constraints forbid the evicted set even if every victim is relocated that fits beside the preemptor alone.
+
+        New placements are sought one after the other, beside one placement of the preemptor: others may relocate more.
+        """
+        units = self._units(steps)
+        movable: dict[tuple[str, int], None] = {}
+        merged = units_by_job(steps)
+        whole = dict.fromkeys(unit.job.id for unit in merged if unit.core)
+        for unit in (*(each for each in merged if each.core), *(each for each in units if each.job.id not in whole)):
+            mark, part = self.cluster.mark(), budget.part(min(RELOCATION_STEPS, budget.remaining // 4))
+            found = place_jointly(self.cluster, [self.unit, unit], part)
+            budget.join(part)
+            self.cluster.rollback(mark)
+            if found != "impossible":
+                movable.update(((unit.job.id, index), None) for index in unit.indices)
+        taken = [unit for unit in units if not all((unit.job.id, index) in movable for index in unit.indices)]
+        return not movable or not self.constraints.allows(units, taken)
 
     def _fits_with_restored(self, unit: Unit, budget: StepBudget) -> bool:
         """Whether the preemptor fits with this unit restored."""
@@ -310,7 +329,8 @@ class GeneralSearch:
         return fits
 
     def _units(self, steps: Iterable[EvictionStep]) -> list[Unit]:
-        return [step.unit for step in steps]
+        """Units of the steps; those of one job in eviction order."""
+        return [step.unit for step in sorted(steps, key=lambda step: step.age_key)]
 
 
 class _FullSetConstraint:

@@ -22,8 +22,9 @@ from .candidates import EvictionStep
 from .constraints import Constraints
 from .fit_oracle import single_requirement
 from .infeasibility import nearest_solution_on
-from .knapsack import Knapsack, Option
+from .knapsack import Knapsack
 from .objective import CostScale, EvictionCost
+from .slot_combinations import Option
 from .solver_interface import Problem, Solution
 
 MIN_ACTIVE_JOBS = 200  # with fewer active jobs, all of them are candidates of an exact search
@@ -60,7 +61,7 @@ class PriceBounds:
     """Lower bounds for a number of additional slots on each node: GPUs by priority, then work lost, as one integer.
 
     `IMPOSSIBLE`: the node cannot gain them. taken: GPUs taken per priority. whole: nodes whose jobs are evicted whole.
-    breaks: nodes that may become partially used.
+    broken: 1 for nodes that stay in use if no more GPUs than these are taken.
     """
 
     prices: Ints
@@ -68,7 +69,7 @@ class PriceBounds:
     shift: int
     taken: list[tuple[_LevelColumns, Ints]]
     whole: Flags
-    breaks: Flags
+    broken: Ints
     age: Ints
 
     def tie_breakers(self, places: Ints) -> Ints:
@@ -79,8 +80,7 @@ class PriceBounds:
             jobs += column.jobs.take(at)
             tasks += column.tasks.take(at)
         jobs *= self.whole[places]
-        broken = jobs * self.breaks[places]  # each job that is evicted while others remain leaves the node partially used
-        tie_breakers: Ints = ((((jobs * COUNT_BASE) + tasks) * COUNT_BASE + broken) << SEQ_BITS) + self.age[places]
+        tie_breakers: Ints = ((((jobs * COUNT_BASE) + tasks) * COUNT_BASE + self.broken[places]) << SEQ_BITS) + self.age[places]
         return tie_breakers
 
 
@@ -105,9 +105,6 @@ class Shortlist:
             self.slots[at] = slots_for(need, node, node.future, devices)
         self._all_gpus = allocation_index.all_gpus[self.rows]
         self._levels = [allocation_index.levels[priority] for priority in priorities]
-        self._largest = np.zeros(len(self.rows), np.int64)
-        for level in self._levels:
-            self._largest = np.maximum(self._largest, level.largest[self.rows])
         self._cost_free = sum((level.cost_free[self.rows] for level in self._levels), np.zeros(len(self.rows), np.int64))
         self._widest = max(int((self.free + self._cost_free).max(initial=0)), allocation_index.max_devices)
         self._devices = gpu_index.devices
@@ -144,18 +141,15 @@ class Shortlist:
             shrinks |= level.shrinks[self.rows] > 0
             youngest = np.maximum(youngest, level.youngest[self.rows])
         age = (1 << SEQ_BITS) - 1 - np.minimum(youngest, (1 << SEQ_BITS) - 1)
-        breaks: Flags = self._all_gpus > self._largest
         found = []
         for gained in range(1, most + 1):
-            bounds = self._price_bounds(gained, columns, ~shrinks, breaks, age)
+            bounds = self._price_bounds(gained, columns, ~shrinks, age)
             if bounds is None:
                 return None
             found.append(bounds)
         return found
 
-    def _price_bounds(
-        self, gained: int, columns: list[_LevelColumns], whole: Flags, breaks: Flags, age: Ints
-    ) -> PriceBounds | None:
+    def _price_bounds(self, gained: int, columns: list[_LevelColumns], whole: Flags, age: Ints) -> PriceBounds | None:
         missing = np.maximum(0, (self.slots + gained) * self.need.gpus - self.free - self._cost_free)
         count = len(self.rows)
         lost = np.zeros(count, np.int64)
@@ -179,7 +173,9 @@ class Shortlist:
             prices = prices * (self._widest + 1) + part
         unit = (most >> shift) + 1
         prices = np.where(impossible, IMPOSSIBLE, prices * unit + (lost >> shift))
-        return PriceBounds(prices, unit, shift, taken, whole, breaks, age)
+        gpus = sum((part for _, part in taken), np.zeros(count, np.int64))
+        broken: Ints = ((gpus > 0) & (self._all_gpus > gpus)).astype(np.int64)
+        return PriceBounds(prices, unit, shift, taken, whole, broken, age)
 
     def first(self, size: int, bounds: list[PriceBounds]) -> EligibleNodes:
         """The `size` nodes with the lowest bounds, for each number of slots."""
@@ -205,9 +201,9 @@ class Shortlist:
         tail, broken = divmod(tail, COUNT_BASE)
         jobs, tasks = divmod(tail, COUNT_BASE)
         classes, lost = divmod(price, bound.unit)
-        exact = EvictionCost(lost_gpu_ms=lost << bound.shift, jobs=jobs, tasks=tasks, fragmented_nodes=broken)
-        least = exact if not bound.shift else EvictionCost(lost_gpu_ms=lost << bound.shift)
-        weight = scale.weight(self.priorities[0], least)
+        weight = scale.weight(self.priorities[0], EvictionCost(lost_gpu_ms=lost << bound.shift))
+        if not bound.shift:
+            weight += scale.weight(self.priorities[0], EvictionCost(jobs=jobs, tasks=tasks)) + broken * scale.of_level[0]
         for priority in self.priorities:
             classes, gpus = divmod(classes, self._widest + 1)
             weight += scale.weight(priority, EvictionCost(gpu_milli=1000 * gpus))
@@ -259,7 +255,8 @@ def search_shortlist(problem: Problem) -> Solution | None:
             _add_connected(snapshot.allocation_index, shortlist, chosen)
         names = [name for node in chosen for name in snapshot.allocation_index.on.get(node.number, ())]
         candidates = problem.index.candidates_among(action, unit.job, names, groups, problem.under_share)
-        knapsack = Knapsack(snapshot.cluster, need, candidates, single=short == 1, eligible=chosen)
+        fragmentation = problem.index.fragmentation
+        knapsack = Knapsack(snapshot.cluster, need, candidates, fragmentation, single=short == 1, eligible=chosen)
         part = budget.part(budget.remaining // 2)
         victims, certain = knapsack.cheapest(short, part)
         budget.join(part)

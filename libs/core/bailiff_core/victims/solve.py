@@ -1,6 +1,6 @@
 """Solves one preemption request: a cascade of solvers, for each of the actions (docs/concepts/semantics/victims.md)."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bailiff_core.model.placement_ranges import ranges
@@ -20,6 +20,7 @@ from .candidates import MAX_EXAMPLES, CandidateIndex, Candidates, EvictionStep
 from .consolidation import ConsolidationSolver
 from .constraints import Constraints, action_not_permitted
 from .fit_oracle import cannot_fit
+from .fragmentation import Fragmentation
 from .heterogeneous_gangs import HeterogeneousGangSolver
 from .infeasibility import nearest_solution
 from .knapsack import KnapsackCache
@@ -91,7 +92,7 @@ def _select(batch: SelectionBatch, unit: Unit, action: Action, budget: StepBudge
     problem = Problem(snapshot, batch.index, unit, action, constraints, under_share, budget, batch.knapsacks)
     solution = next(found for solver in SOLVERS if (found := solver.solve(problem)) is not None)
     if solution.victims is None:
-        explanation = _explanation(budget, solution)
+        explanation = _explanation(problem, solution)
         if not solution.proven:
             return _refused(proposal, "gave-up", solution.why, explanation)
         would_need = solution.why or nearest_solution(
@@ -112,7 +113,7 @@ def _accepted(proposal: Proposal, problem: Problem, solution: Solution) -> Propo
         found = constraints.place(StepBudget(PLACEMENT_STEPS))
         if not isinstance(found, GangPlacement):
             why = found.why if isinstance(found, NoFit) else found
-            return _refused(proposal, "gave-up", why, _explanation(problem.budget, solution))
+            return _refused(proposal, "gave-up", why, _explanation(problem, solution))
         place = found
     else:
         snapshot.cluster.place(problem.unit, place)
@@ -122,7 +123,7 @@ def _accepted(proposal: Proposal, problem: Problem, solution: Solution) -> Propo
         update={
             "victims": tuple(choices(solution.victims, relocations)),
             "placement": encode_placement(place),
-            "explanation": _explanation(problem.budget, solution),
+            "explanation": _explanation(problem, solution),
         }
     )
 
@@ -137,6 +138,8 @@ def choices(steps: Iterable[EvictionStep], moved: Mapping[str, GangPlacement]) -
         job = taken[0].job
         indices = [index for step in taken for index in step.unit.indices]
         place = moved.get(job.id)
+        whole = any(step.whole for step in taken)
+        placed = dict.fromkeys(task.index for task in place.tasks) if place is not None else {}
         found.append(
             VictimChoice(
                 job=job.id,
@@ -147,17 +150,19 @@ def choices(steps: Iterable[EvictionStep], moved: Mapping[str, GangPlacement]) -
                 reserved=all(not step.cost.tasks for step in taken),
                 class_name=job.class_name,
                 project=job.project,
-                tasks="" if any(step.whole for step in taken) else ranges(indices),
+                tasks="" if whole else ranges(indices),
                 moved_to=encode_placement(place) if place is not None else (),
+                cpu_milli=sum(step.cost.cpu_milli for step in taken),
+                not_relocated=ranges(index for index in indices if index not in placed) if whole and placed else "",
             )
         )
     return found
 
 
-def cost_of(steps: Iterable[EvictionStep]) -> Cost:
+def cost_of(steps: Sequence[EvictionStep], fragmentation: Fragmentation) -> Cost:
     """Cost of the set, by level of the objective."""
     classes: dict[int, int] = {}
-    under = lost = jobs = tasks = broken = 0
+    under = lost = jobs = tasks = cpu_milli = 0
     for step in steps:
         cost = step.cost
         if cost.gpu_milli:
@@ -166,7 +171,7 @@ def cost_of(steps: Iterable[EvictionStep]) -> Cost:
         lost += cost.lost_gpu_ms
         jobs += cost.jobs
         tasks += cost.tasks
-        broken += cost.fragmented_nodes
+        cpu_milli += cost.cpu_milli
     return Cost(
         classes=tuple(
             ClassGpus(priority=priority, gpu_milli=classes[priority]) for priority in sorted(classes, reverse=True)[:MAX_CLASSES]
@@ -175,7 +180,8 @@ def cost_of(steps: Iterable[EvictionStep]) -> Cost:
         lost_gpu_ms=lost,
         jobs_stopped=jobs,
         tasks=tasks,
-        fragmented_nodes=max(0, broken),
+        fragmented_nodes=fragmentation.count([step.uses for step in steps]),
+        cpu_milli=cpu_milli,
     )
 
 
@@ -195,19 +201,19 @@ def _refused(proposal: Proposal, kind: str, would_need: str, explanation: Explan
     return proposal.model_copy(update={"refused": kind, "would_need": would_need[:2000], "explanation": explanation})
 
 
-def _explanation(budget: StepBudget, solution: Solution) -> Explanation:
-    runner_up, candidates = solution.runner_up, solution.candidates
+def _explanation(problem: Problem, solution: Solution) -> Explanation:
+    runner_up, candidates, fragmentation = solution.runner_up, solution.candidates, problem.index.fragmentation
     names = list(dict.fromkeys(step.job.id for step in sorted(runner_up, key=lambda step: (step.job.seq, step.job.id))))
     return Explanation(
         candidates=len(candidates.chains) if candidates.groups is None else candidates.groups.candidates,
         excluded=tuple(_excluded(candidates)),
-        steps=budget.used,
+        steps=problem.budget.used,
         proven=solution.proven,
         runner_up=tuple(names[:MAX_JOBS_NAMED]),
         runner_up_lost_gpu_ms=sum(step.cost.lost_gpu_ms for step in runner_up),
-        runner_up_cost=cost_of(runner_up) if runner_up else None,
-        cost=cost_of(solution.victims) if solution.victims is not None else None,
-        lower_bound=None if solution.proven or solution.victims is None else cost_of(solution.bound),
+        runner_up_cost=cost_of(runner_up, fragmentation) if runner_up else None,
+        cost=cost_of(solution.victims, fragmentation) if solution.victims is not None else None,
+        lower_bound=None if solution.proven or solution.victims is None else cost_of(solution.bound, fragmentation),
     )
 
 

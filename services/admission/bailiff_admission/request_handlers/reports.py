@@ -229,7 +229,8 @@ def _caught_up(job: Job, task: Task, node: Node, entry: TrackedTask) -> list[Fac
 
 
 def _exit(at: dict[str, Any], code: int, fields: TaskExitedReport | TrackedTask) -> TaskExited:
-    return TaskExited(**at, exit_code=code, reason=fields.reason, step=fields.step, unobserved=fields.unobserved)
+    known = {name: getattr(fields, name) for name in ("reason", "step", "unobserved", "done")}
+    return TaskExited(**at, exit_code=code, **known)
 
 
 def orphans_of(state: PoolState, report: NodeInventory) -> list[TrackedTask]:

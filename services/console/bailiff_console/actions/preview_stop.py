@@ -8,7 +8,7 @@ from bailiff_bus.messages import MigrateJob, RequestBody
 from bailiff_core.humanize import cost_text, duration_text, gpus_text
 from bailiff_core.model.grace import grace_of
 from bailiff_core.model.state import Job, PoolState
-from bailiff_core.model.work_lost import allocated_gpu_milli, lost_gpu_ms
+from bailiff_core.model.work_lost import allocated_gpu_milli, counted_gpu_milli, lost_gpu_ms
 from bailiff_core.records import decisions
 
 from .preview_text import Preview, first_of, jobs_ahead, listed, newly_placed, node_of, row, starting
@@ -77,7 +77,7 @@ def _eviction(state: PoolState, job: Job) -> Iterator[str]:
 
 def _loss(state: PoolState, job: Job) -> str:
     """The work lost without a checkpoint, and whether the job saves one."""
-    lost = cost_text(lost_gpu_ms(state, job, allocated_gpu_milli(state, job, job.tasks)))
+    lost = cost_text(lost_gpu_ms(state, job, counted_gpu_milli(state, job, job.tasks)))
     since = job.last_checkpoint if job.last_checkpoint is not None else job.last_start
     ago = f" {duration_text(max(0, state.now - since))} ago" if since is not None else ""
     what = f"the work since its last checkpoint{ago}" if job.last_checkpoint is not None else f"the work since its start{ago}"

@@ -12,7 +12,7 @@ from bailiff_core.humanize import count_text
 from bailiff_core.model.grace import grace_of
 from bailiff_core.model.placement_ranges import numbers, ranges
 from bailiff_core.model.state import Job, Node, PoolState
-from bailiff_core.model.work_lost import allocated_gpu_milli, lost_gpu_ms
+from bailiff_core.model.work_lost import counted_gpu_milli, lost_gpu_ms
 from bailiff_core.records import decisions
 
 MOST_NAMED = 8
@@ -64,7 +64,7 @@ def row(state: PoolState, job: Job, effect: str, to: Sequence[str] = (), tasks: 
         "tasks": ranges(task.index for task in members),
         "gpus": gpus_of_tasks(job.group(task.index) for task in members),
         "grace_s": grace_of(state, job) // 1_000_000,
-        "lost_gpu_ms": lost_gpu_ms(state, job, allocated_gpu_milli(state, job, members)),
+        "lost_gpu_ms": lost_gpu_ms(state, job, counted_gpu_milli(state, job, members)),
     }
 
 

@@ -47,5 +47,6 @@ class ExitHandler:
             task.last_report = self.reporter.report_task(task.key, task.ordered_by, TaskReleasedReport)
 
     def _report_exit(self, task: LocalTask, **known: Any) -> None:
-        end = {"exit_code": task.exit_code, "unobserved": task.unobserved, "reason": task.reason}
+        end: dict[str, Any] = {"exit_code": task.exit_code, "unobserved": task.unobserved, "reason": task.reason}
+        end["done"] = task.messages.is_done
         self.reporter.report_task(task.key, task.ordered_by, TaskExitedReport, **end, **known)

@@ -17,6 +17,7 @@ class TaskMessages:
     """
 
     attached: bool = False
+    done: bool = False
     newest: int = 0
     step: int | None = None
     total_steps: int | None = None
@@ -27,6 +28,11 @@ class TaskMessages:
     resumed: JobMessage | None = None
     reported_at: float | None = None
     report_at: float | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the job has reported `done`, or its last step."""
+        return self.done or (self.step is not None and self.total_steps is not None and self.step + 1 >= self.total_steps)
 
     def take(self, message: JobMessage) -> None:
         """Take one more message."""
@@ -39,6 +45,8 @@ class TaskMessages:
             case "checkpoint_committed":
                 self.checkpoint, self.checkpoint_at = checkpoint_of(message), message.at
                 self.checkpoint_unreported = self.unreported = True
+            case "done":
+                self.done = True
             case "resumed":
                 self.resumed = message
 

@@ -56,6 +56,7 @@ class LocalTask:
                 "stages": tuple(stage for stage in self.stages.values() if stage is not None),
                 "step": step,
                 "ordered_by": self.ordered_by,
+                "done": self.state != "running" and self.messages.is_done,
             }
         )
 

@@ -114,7 +114,8 @@ def _job_requeued(decision: decisions.JobRequeued, _state: PoolState) -> Stateme
     lost = f"lost {cost_text(decision.lost_gpu_ms)}" if decision.lost_gpu_ms else ""
     later = until(decision.not_before or None, "not before")
     how = f"attempt {decision.attempt} {decision.outcome}"
-    return Statement("job requeued", decision.job, joined(f"{how}: {decision.cause}", lost, later), "warn")
+    rule = f"rule {decision.rule}" if decision.rule else ""
+    return Statement("job requeued", decision.job, joined(f"{how}: {decision.cause}", rule, lost, later), "warn")
 
 
 def how_it_ended(decision: decisions.JobEnded) -> str:

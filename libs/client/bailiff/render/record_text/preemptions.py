@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from bailiff_core.explain import missing_text
 from bailiff_core.explain.victims import REFUSAL_REASONS
-from bailiff_core.humanize import cost_text, count_text
+from bailiff_core.humanize import cost_text, count_text, cpus_counted_text
 from bailiff_core.model.proposal import VictimChoice
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import Record, decisions, facts
@@ -63,7 +63,8 @@ def _preemption_decided(decision: decisions.PreemptionDecided, state: PoolState)
         )
         if choice.moved_to and not choice.relocated:
             action = f"evict, of these {action}"
-        loses = "" if choice.reserved else f"loses {cost_text(choice.lost_gpu_ms)}"
+        counted = f" ({cpus_counted_text(choice.cpu_milli)})" if choice.cpu_milli else ""
+        loses = "" if choice.reserved else f"loses {cost_text(choice.lost_gpu_ms)}{counted}"
         who = f"{members(choice.job, choice.tasks)} → {action}"
         found.append(Statement("preemption decided", who, joined(f"for {preemptor.job} {sides}", loses), "preempt"))
     if len(found) > 1 or decision.unneeded_victims or decision.cancelled_evictions:

@@ -6,7 +6,7 @@ from bailiff.client.drain_preview import drain_targets
 from bailiff_core.lifecycle.operator_actions import affected_by_drain, drain_grace
 from bailiff_core.model.placement_ranges import ranges
 from bailiff_core.model.state import Drain, Node, PoolState
-from bailiff_core.model.work_lost import allocated_gpu_milli, lost_gpu_ms
+from bailiff_core.model.work_lost import counted_gpu_milli, lost_gpu_ms
 
 from .jobs import gpus_of_tasks
 
@@ -47,7 +47,7 @@ def affected_rows(state: PoolState, node: Node, drain: Drain) -> list[AffectedRo
                 "tasks": ranges(each.tasks),
                 "gpus": gpus_of_tasks(job.group(index) for index in each.tasks),
                 "grace_s": drain_grace(state, job, drain) // 1_000_000,
-                "lost_gpu_ms": 0 if each.reserved else lost_gpu_ms(state, job, allocated_gpu_milli(state, job, tasks)),
+                "lost_gpu_ms": 0 if each.reserved else lost_gpu_ms(state, job, counted_gpu_milli(state, job, tasks)),
             }
         )
     return rows

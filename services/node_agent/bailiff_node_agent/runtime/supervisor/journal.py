@@ -19,6 +19,7 @@ MESSAGE_FIELDS: dict[str, dict[str, str]] = {
     "checkpoint_committed": {"step": COUNT, "bytes": COUNT, "microseconds": COUNT, "sha256": DIGEST, "agreed": FLAG},
     "saving_in_flight": {"step": OPTIONAL},
     "yielding": {},
+    "done": {},
     "resumed": {"step": COUNT, "from_attempt": OPTIONAL, "skipped_checkpoints": COUNT},
 }
 

@@ -1,0 +1,1 @@
+"""One-operator changes of the core: the tests must notice each of them (`make mutants`)."""

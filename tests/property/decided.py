@@ -1,0 +1,172 @@
+"""Worlds made from seeds, and a short digest of all that is decided in them, step by step.
+
+`python -m tests.property.decided` writes what the engine decides now to decided.json. It refuses while that file is of the same
+`LOGIC`: other decisions for the same state are a fault, or they raise `LOGIC`.
+"""
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+from tests.builders import requested_unit
+from tests.log_builder import Story
+from tests.property.busy_stories import Busy
+from tests.property.random_stories import Chance
+from tests.property.small_pools import random_pool
+from tests.property.small_worlds import Fields, Waves, small_world, tight_world
+from tests.property.tiny_pools import tiny_pool
+from tests.property.victim_worlds import in_racks, random_world
+
+from bailiff.client.plan_files import Source, snapshot_from
+from bailiff_core.decision_cycle import wake_at
+from bailiff_core.engine import LOGIC
+from bailiff_core.placement import StepBudget, place_unit
+from bailiff_core.plan import Planning
+from bailiff_core.plan.build import append_facts, submission
+from bailiff_core.plan.snapshot_validation import validate_snapshot
+from bailiff_core.scheduling_snapshot import current_snapshot
+from bailiff_core.victims import SelectionBatch, select_victims
+
+FILE = Path(__file__).parent / "decided.json"
+CHARS = 4
+MOST_ROUNDS = 40
+ACTIONS = ("preempt", "reclaim", "consolidate")
+Texts = Iterator[str]
+
+
+def _note(story: Story, seen: list[str]) -> None:
+    decisions = [(type(each).NAME, each.model_dump_json()) for each in story.last_decisions]
+    seen.append(repr((decisions, wake_at(story.state))))
+
+
+def shared(random: Random) -> Texts:
+    """A history of pools with projects, elastic gangs and parts of GPUs, one text per cycle."""
+    return _chance(random, shared=True)
+
+
+def plain(random: Random) -> Texts:
+    """The same without projects."""
+    return _chance(random, shared=False)
+
+
+def _chance(random: Random, *, shared: bool) -> Texts:
+    seen: list[str] = []
+    chance = Chance(lambda story: _note(story, seen), shared=shared)
+    for _ in range(60):
+        chance.cycle([_step(random) for _ in range(random.randint(1, 3))])
+    yield from seen
+
+
+def _step(random: Random) -> tuple[int, int, int]:
+    """Often what has to come for jobs to run and to be evicted; a short story of equally likely steps gets nowhere."""
+    kinds = ((0, 11), (12, 33), (12, 33), (34, 46), (34, 46), (0, 59))
+    return random.randint(*random.choice(kinds)), random.randint(0, 11), random.randint(0, 23)
+
+
+def busy(random: Random) -> Texts:
+    """A history of a crowded pool with run-time limits."""
+    seen: list[str] = []
+    steps = [(random.randint(0, 15), random.randint(0, 9), random.randint(0, 7)) for _ in range(60)]
+    Busy(lambda story: _note(story, seen)).play(steps)
+    yield from seen
+
+
+def small(random: Random) -> Texts:
+    """Rounds of a small pool whose projects claim more than there is."""
+    return _rounds(*small_world(random), step=random.choice((0, 1_000_000, 600_000_000)))
+
+
+def tight(random: Random) -> Texts:
+    """Rounds of one node that is promised more than once."""
+    return _rounds(*tight_world(random), step=0)
+
+
+def _rounds(document: Fields, waves: Waves, step: int) -> Texts:
+    def snapshot(jobs: list[Fields]) -> object:
+        source = Source("world", "")
+        source.value = {**document, "jobs": jobs}
+        return validate_snapshot(snapshot_from(source))
+
+    source = Source("world", "")
+    source.value = {**document, "jobs": []}
+    planning = Planning(snapshot_from(source))
+    for wave in waves:
+        planning.advance()
+        for entry in snapshot(wave).jobs:  # type: ignore[attr-defined]
+            append_facts(planning.state, submission(entry))
+            planning.names[entry.doc.name] = [f"{entry.doc.name}-{index}" for index in range(len(entry.tasks))]
+        for _ in range(MOST_ROUNDS):
+            found = planning.round(step=step)
+            yield repr(found)
+            if not found.changed:
+                break
+
+
+def victims(random: Random) -> Texts:
+    """Answers of the victim search in ten small pools, whatever they cost."""
+    for number in range(10):
+        sketch, preemptor = random_pool(random)
+        budget = StepBudget(20_000 if number % 3 else random.randint(1, 200))
+        answer = select_victims(SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), "preempt", budget)
+        yield repr((answer, budget))
+
+
+def sharing_victims(random: Random) -> Texts:
+    """The same with projects, elastic gangs and shared devices, for each action."""
+    for number in range(12):
+        action = ACTIONS[number % 3]
+        sketch, preemptor = random_world(random, action)
+        if number % 4 == 3:
+            in_racks(random, sketch)
+        budget = StepBudget(20_000 if number % 5 else random.randint(1, 200))
+        answer = select_victims(SelectionBatch.on(current_snapshot(sketch.state)), requested_unit(preemptor), action, budget)  # type: ignore[arg-type]
+        yield repr((answer, budget))
+
+
+def places(random: Random) -> Texts:
+    """Placements in twenty tiny pools."""
+    for number in range(20):
+        sketch, job = tiny_pool(random, topology=number % 2 == 1)
+        budget = StepBudget(20_000)
+        yield repr((place_unit(current_snapshot(sketch.state).cluster, requested_unit(job), budget), budget))
+
+
+KINDS: dict[str, tuple[Callable[[Random], Texts], int]] = {
+    "shared": (shared, 60),
+    "plain": (plain, 30),
+    "busy": (busy, 30),
+    "small": (small, 60),
+    "tight": (tight, 30),
+    "victims": (victims, 30),
+    "sharing-victims": (sharing_victims, 40),
+    "places": (places, 20),
+}
+NAMES = [f"{kind}-{seed}" for kind, (_, count) in KINDS.items() for seed in range(count)]
+
+
+def texts(name: str) -> list[str]:
+    """What is decided in the world of that name, step by step."""
+    kind, _, seed = name.rpartition("-")
+    return list(KINDS[kind][0](Random(int(seed))))
+
+
+def digest(seen: list[str]) -> str:
+    """A few characters per step."""
+    return " ".join(hashlib.sha256(text.encode()).hexdigest()[:CHARS] for text in seen)
+
+
+def main() -> int:
+    """0 when the file was written."""
+    if FILE.exists() and json.loads(FILE.read_text())["logic"] == LOGIC:
+        print(f"{FILE.name} is of LOGIC {LOGIC} already: what is decided differently raises LOGIC first", file=sys.stderr)
+        return 1
+    document = {"logic": LOGIC, "decided": {name: digest(texts(name)) for name in NAMES}}
+    FILE.write_text(json.dumps(document, indent=0) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""No decision displaces anybody for a job that the same cycle, or time alone, ends."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.core_invariants import nobody_is_displaced_for_a_job_that_ends
+from tests.log_builder import MINUTE, SECOND, Story, policy
+from tests.property.random_stories import Chance, steps
+
+from bailiff_core.lifecycle.termination import GROWTH_BACKOFF
+from bailiff_core.records import facts
+from bailiff_core.records.decisions import EvictionDecided, JobPlaced, PreemptionDecided
+from bailiff_core.records.payload import Decision
+
+STALE = st.integers(17, 200)  # s
+GRACE = st.integers(1, 200)  # s
+WAITED = st.integers(0, 99)  # percent of the stale grace
+RULES = {"scope": "pool", "reservation_expiry": "10m", "selection_timeout": "10m"}
+
+
+def until_gone(story: Story, job: str, grace: int) -> list[Decision]:
+    """The eviction of the victim starts; it uses all of its grace and exits."""
+    return [*story.begin(job), *story.wait(grace), *story.ends(job, 85)]
+
+
+@settings(max_examples=60)
+@given(STALE, GRACE, WAITED)
+def test_a_gang_that_gets_a_reservation_for_its_missing_member_outlasts_its_victims(stale, grace, waited):
+    story = Story(policy(preemption=RULES, protections={"stale_gang": stale * SECOND}))
+    for name in ("n1", "n2", "n3"):
+        story.node(name)
+    story.runs("low", gpus=8, grace=grace * SECOND)
+    story.runs("gang", gpus=8, tasks=2, cls="interactive")
+    story.lost("n3")
+    story.wait(GROWTH_BACKOFF + (stale * SECOND - GROWTH_BACKOFF) * waited // 100)
+    while story.state.selection is not None:
+        story.propose()
+    assert story.job("gang").phase == "running"
+    assert story.job("low").phase == "evicting"
+    made = until_gone(story, "low", grace * SECOND)
+    assert not [each for each in made if isinstance(each, EvictionDecided)], "the gang is evicted while its victim leaves"
+    assert [task.state for task in story.job("gang").tasks] == ["running", "starting"]
+
+
+@settings(max_examples=60)
+@given(GRACE, st.integers(1, 400))
+def test_a_job_that_reaches_its_run_time_limit_first_displaces_nobody(grace, limit):
+    story = Story(policy(preemption=RULES))
+    story.node("n1")
+    story.runs("low", gpus=4, grace=grace * SECOND)
+    story.submit("grows", gpus=4, tasks=2, min_tasks=1, cls="interactive", elastic="live", run_time_limit=limit * SECOND)
+    story.started("grows")
+    while story.state.selection is not None:
+        story.propose()
+    if story.job("low").phase == "evicting":
+        made = until_gone(story, "low", grace * SECOND)
+        assert not [each for each in made if isinstance(each, EvictionDecided)], "it reached its limit while its victim left"
+    else:
+        assert limit <= grace, "it would have had time left on the GPUs of its victim"
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_no_cycle_ends_a_job_for_which_it_displaced_another(shared, data):
+    def check(story: Story) -> None:
+        nobody_is_displaced_for_a_job_that_ends(story.last_decisions)
+
+    Chance(check, shared=shared).tell(data.draw(steps(30)))
+
+
+PROJECTS = [
+    {"name": "a", "quota": {"gpus": 8}},
+    {"name": "b", "quota": {"gpus": 4}, "over_quota_weight": 2},
+    {"name": "c", "over_quota_weight": 0},
+]
+job = st.tuples(st.sampled_from("abc"), st.sampled_from((1, 2, 4, 8)), st.sampled_from(("train", "train", "interactive")))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(job, min_size=2, max_size=10), st.integers(0, 9), st.booleans(), st.booleans())
+def test_the_next_job_is_not_started_on_what_a_job_evicted_by_hand_takes_back(jobs, evicted, slow, pool):
+    story = Story(policy(projects=PROJECTS, preemption={"scope": "pool" if pool else "project", "selection_timeout": "10m"}))
+    story.node("n1")
+    story.node("n2")
+    for number, (project, gpus, cls) in enumerate(jobs):
+        story.submit(f"job-{number}", gpus=gpus, project=project, cls=cls)
+        at_rest(story)
+    for name in story.state.queue[1:]:
+        story.cancel(name)
+    at_rest(story)
+    running = [name for name in story.state.active if story.job(name).phase == "running"]
+    name = running[evicted % len(running)]
+    made = story.evict(name)
+    if slow:
+        made += at_rest(story, leaves=[])
+    made += [*story.yields(name), *at_rest(story)]
+    placed = [decision.job for decision in made if isinstance(decision, JobPlaced) and decision.action == "allocate"]
+    for decision in made:
+        if isinstance(decision, PreemptionDecided) and decision.preemptor.job == name:
+            started = [each.job for each in decision.victims if each.job in placed]
+            assert not started, f"{name} takes back what {started} were given while it was evicted"
+
+
+def at_rest(story: Story, leaves: list[str] | None = None) -> list[Decision]:
+    """Selections are answered, placed jobs start, victims (default: all) leave, until nothing is left to do at this time."""
+    made: list[Decision] = []
+    for _ in range(50):
+        before = story.state.seq
+        if story.state.selection is not None:
+            made += story.propose()
+        for name in list(story.state.starting):
+            made += story.started(name)
+        for name in list(story.state.evicting) if leaves is None else leaves:
+            if name in story.state.evicting:
+                made += story.yields(name)
+        if story.state.seq == before:
+            break
+    return made
+
+
+def test_a_job_that_is_paused_for_idleness_displaces_nobody_in_the_same_cycle():
+    story = Story(policy(preemption=RULES, idle={"after": "1m", "action": "pause"}))
+    story.node("n1")
+    story.runs("low", gpus=4)
+    story.submit("grows", gpus=4, tasks=2, min_tasks=1, cls="interactive", elastic="live")
+    story.started("grows")
+    story.cycle(facts.TaskIdle(**story.at("grows", 0), idle=True, duration=0))
+    made = story.propose(after=MINUTE)
+    assert not [each for each in made if isinstance(each, PreemptionDecided)]
+    assert story.job("low").phase == "running"
+    assert story.job("grows").phase == "evicting"

@@ -1,0 +1,68 @@
+"""What a drain would do: the jobs that it would evict or take a reservation from."""
+
+from bailiff_core.lifecycle.operator_actions import affected_by_drain
+
+
+def affected(story, node):
+    found = affected_by_drain(story.state, story.state.nodes[story.state.node_numbers[node]])
+    return [(each.job.id, each.tasks, each.whole, each.reserved) for each in found]
+
+
+def node_of(story, job, task):
+    return story.state.nodes[story.job(job).tasks[task].node].name
+
+
+def test_an_idle_node_affects_nobody(story):
+    story.node("n1")
+    story.node("n2")
+    story.runs("there", gpus=8)
+    idle = "n2" if node_of(story, "there", 0) == "n1" else "n1"
+    assert affected(story, idle) == []
+
+
+def test_a_gang_with_one_task_there_is_evicted_whole(story):
+    story.node("n1")
+    story.node("n2")
+    story.runs("gang", gpus=8, tasks=2)
+    on = node_of(story, "gang", 1)
+    assert affected(story, on) == [("gang", (1,), True, False)]
+
+
+def test_of_an_elastic_gang_only_the_tasks_there_are_evicted(story):
+    story.node("n1")
+    story.node("n2")
+    story.runs("elastic", gpus=8, tasks=2, min_tasks=1)
+    story.started("elastic")
+    on = node_of(story, "elastic", 1)
+    assert affected(story, on) == [("elastic", (1,), False, False)]
+
+
+def test_a_job_that_is_being_evicted_counts_as_whole(story):
+    story.node("n1")
+    story.node("n2")
+    story.runs("elastic", gpus=8, tasks=2, min_tasks=1)
+    story.started("elastic")
+    on = node_of(story, "elastic", 1)
+    story.evict("elastic")
+    assert affected(story, on) == [("elastic", (1,), True, False)]
+
+
+def test_a_released_task_is_not_affected_any_more(story):
+    story.node("n1")
+    story.runs("gang", gpus=4, tasks=2)
+    story.ends("gang", task=0)
+    assert story.job("gang").tasks[0].state == "released"
+    assert affected(story, "n1") == [("gang", (1,), True, False)]
+
+
+def test_a_pending_gang_would_lose_its_reservation(story):
+    story.node("n1")
+    story.node("n2")
+    story.runs("low", gpus=8)
+    story.runs("other", gpus=8)
+    story.submit("high", gpus=8, cls="interactive")
+    story.propose()
+    promised, kept = node_of(story, "high", 0), node_of(story, "low", 0)
+    there = "low" if promised == kept else "other"
+    assert affected(story, promised) == [(there, (0,), True, False), ("high", (0,), True, True)]
+    assert ("high", (0,), True, True) not in affected(story, "n1" if promised == "n2" else "n2")
