@@ -15,9 +15,9 @@ def verdict(task: Task) -> Verdict:
     """The outcome of one exited task.
 
     Acknowledged, then any code: preempted; 85: preempted, as reported by the task, or yielded where nothing asked it to leave;
-    143 or -15 after TERM, 137 or -9 after KILL: preempted, unclean. 0: finished; after a notice preempted, unless the task said that it was done: shells and servers
-    answer TERM with 0. No exit code, or a failure on a broken device: lost. Any other nonzero code of a notified task that is
-    evicted singly: preempted, unclean.
+    143 or -15 after TERM, 137 or -9 after KILL: preempted, unclean. 0: finished; after a notice preempted, unless the task said
+    that it was done: shells and servers answer TERM with 0. No exit code, or a failure on a broken device: lost. Any other
+    nonzero code of a notified task that is evicted singly: preempted, unclean.
     """
     code = task.exit_code
     if code == 0 and task.reported_done:
