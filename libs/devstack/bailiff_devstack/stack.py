@@ -41,6 +41,8 @@ MODULES = {
     **SERVICES, AUDITOR: "bailiff_auditor", API: "bailiff_auditor.api", ROLLUP: "bailiff_rollup", CONSOLE: "bailiff_console",
 }  # fmt: skip
 
+NOT_FOR_JOBS = ("services", "kafka", "postgres", "archive", "environment")
+"""Files and folders beside the state folder: logs, data and addresses of the servers."""
 
 START_ERRORS = (
     JarMismatchError, JarUnavailableError, KafkaStartError, PostgresStartError, ProcessDiedError, BusUnavailable, TimeoutError,
@@ -154,6 +156,7 @@ class Stack(Managed):
             settings["BAILIFF_NODES"] = json.dumps([dict(node) for node in self.plan.nodes])
             settings["BAILIFF_MASTER_ADDRESS"] = "127.0.0.1"
             settings["BAILIFF_RUN_AS"] = "agent"  # a single user's machine
+            settings["BAILIFF_HIDDEN_FROM_JOBS"] = json.dumps([str(self.folder / name) for name in NOT_FOR_JOBS])
         if process.startswith((AUDITOR, API)):
             settings["BAILIFF_POSTGRES"] = self.postgres.dsn
         if process.startswith(API):

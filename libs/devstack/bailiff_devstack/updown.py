@@ -5,6 +5,7 @@ import json
 import sys
 from pathlib import Path
 
+from bailiff_node_agent.runtime.process import why_not_isolated
 from bailiff_service.access_tokens import API_TOKEN_FILE
 
 from .identity import stop_recorded
@@ -49,10 +50,20 @@ Kafka: {stack.kafka.bootstrap}; state and logs: {state}/
   curl -s -H "Authorization: Bearer $(cat $BAILIFF_API_TOKEN_FILE)" $BAILIFF_API/v1/pools     the same from anywhere
 
 The link signs in to the console: whoever has it is its user.
-
+{_isolation(state)}
   make down                                               stop it; `make up` continues from its state"""
     )
     return 0
+
+
+def _isolation(state: Path) -> str:
+    """A line where jobs can read what they should not."""
+    reason = why_not_isolated()
+    return (
+        f"Jobs run as you and can read {state}, this token included: this machine does not permit to isolate them ({reason}).\n"
+        if reason
+        else ""
+    )
 
 
 def down(state: Path) -> int:
