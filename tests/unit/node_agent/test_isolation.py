@@ -61,12 +61,12 @@ async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 
 
 async def test_it_reads_nothing_of_the_agent(node: Node) -> None:
-    beside = subprocess.Popen(["sleep", "60"], env={"SECRET": PLANTED})  # a process of the same user, as the agent is
+    beside = await asyncio.create_subprocess_exec("sleep", "60", env={"SECRET": PLANTED})  # of the same user, as the agent is
     try:
         _, output = await node.run(f'{TRIES}\ncat /proc/{beside.pid}/environ 2>/dev/null && echo leaked; ls -A "$STATE"')
     finally:
         beside.kill()
-        beside.wait()
+        await beside.wait()
     assert PLANTED not in output
     assert "leaked" not in output
     assert output.splitlines()[-1] == "node"
