@@ -13,6 +13,7 @@ import pytest
 from bailiff_node_agent.runtime import Exit, Launch, Running, TaskKey
 from bailiff_node_agent.runtime.process import ProcessRuntime, why_not_isolated
 from bailiff_node_agent.runtime.supervisor import isolation
+from bailiff_node_agent.runtime.supervisor.host import boottime_us
 
 pytestmark = pytest.mark.skipif(why_not_isolated() is not None, reason=f"this machine permits no isolation: {why_not_isolated()}")
 
@@ -81,6 +82,17 @@ async def test_checkpoints_socket_signals_and_exit_codes_work(node: Node) -> Non
     end, output = await node.run(command)
     assert (end.code, output) == (85, "")
     assert (node.folder / "state/node/checkpoints/train-7/step-7").read_text() == "state\n"
+
+
+async def test_the_lease_is_hidden_and_in_force(node: Node) -> None:
+    now = boottime_us()
+    node.agent.renew(now + 60_000_000, 1_000_000)
+    end, _ = await node.run('test ! -e "$STATE/node/lease.json" && exit 7')
+    assert (end.code, end.lease_stages) == (7, ())
+    await node.agent.forget(KEY)
+    node.agent.renew(now, 0)
+    await node.agent.start(Launch(KEY, "exit 0", env=node.env, working_dir=str(node.folder)))
+    assert (await node.agent.wait_exit()).lease_stages == ("kill_sent",)
 
 
 async def test_its_record_is_out_of_its_reach(node: Node) -> None:

@@ -43,6 +43,9 @@ def start_job(launch: dict[str, Any], lease: Lease) -> tuple[int, str | None]:
             step = "cgroup"
             with open(f"{launch['cgroup']}/cgroup.procs", "w") as group:
                 group.write("0")
+        if lease.has_expired():  # read before its file is hidden
+            os.write(writer, LEASE_EXPIRED.encode())
+            os.kill(os.getpid(), signal.SIGKILL)
         if launch["hidden"]:
             step = "isolation"
             isolate(launch["hidden"], launch["kept"])
@@ -61,9 +64,6 @@ def start_job(launch: dict[str, Any], lease: Lease) -> tuple[int, str | None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         # Without a supervisor the main process would outlive the lease, with no agent left to find it.
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-        if lease.has_expired():
-            os.write(writer, LEASE_EXPIRED.encode())
-            os.kill(os.getpid(), signal.SIGKILL)
         os.execvpe(arguments[0], arguments, launch["env"])  # noqa: S606 - starting what it is given is its purpose
     except OSError as problem:
         code = 127 if isinstance(problem, FileNotFoundError) else 126
