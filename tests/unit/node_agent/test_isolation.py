@@ -84,6 +84,14 @@ async def test_checkpoints_socket_signals_and_exit_codes_work(node: Node) -> Non
     assert (node.folder / "state/node/checkpoints/train-7/step-7").read_text() == "state\n"
 
 
+async def test_a_checkpoint_folder_may_be_a_link_to_another_disk(node: Node) -> None:
+    (node.folder / "disk").mkdir()
+    (node.folder / "state/node/checkpoints").symlink_to(node.folder / "disk")
+    end, output = await node.run('echo state > "$BAILIFF_CHECKPOINT_DIR/step-7"')
+    assert (end.code, output) == (0, "")
+    assert (node.folder / "disk/train-7/step-7").read_text() == "state\n"
+
+
 async def test_the_lease_is_hidden_and_in_force(node: Node) -> None:
     now = boottime_us()
     node.agent.renew(now + 60_000_000, 1_000_000)

@@ -32,16 +32,16 @@ def isolate(hidden: list[str], kept: list[str]) -> None:
                 file.write(text)
     _mount(libc, None, "/", None, MS_REC | MS_SLAVE)  # mounts of the machine still arrive, these do not leave
     covered = _outermost({os.path.realpath(path) for path in hidden if os.path.exists(path)})
-    inside = [path for path in map(os.path.realpath, kept) if any(_is_below(path, each) for each in covered)]
-    handles = {path: os.open(path, os.O_PATH | os.O_DIRECTORY) for path in inside}
+    handles = {path: os.open(path, os.O_PATH | os.O_DIRECTORY) for path in kept}
     for path in covered:
         if os.path.isdir(path):
             _mount(libc, "tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
         else:
             _mount(libc, "/dev/null", path, None, MS_BIND)
     for path, handle in handles.items():
-        os.makedirs(path, exist_ok=True)
-        _mount(libc, f"/proc/self/fd/{handle}", path, None, MS_BIND | MS_REC)
+        if not os.path.exists(path):  # it is below a hidden folder, or behind a link there
+            os.makedirs(path)
+            _mount(libc, f"/proc/self/fd/{handle}", path, None, MS_BIND | MS_REC)
         os.close(handle)
     for path in filter(os.path.isdir, covered):
         _mount(libc, None, path, None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
