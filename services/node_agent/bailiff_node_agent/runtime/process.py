@@ -12,7 +12,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from bailiff_node_agent import mps
 from bailiff_node_agent.disk.storage import write_durably
 from bailiff_node_agent.runtime.supervisor.host import boottime_us
 from bailiff_node_agent.runtime.supervisor.processes import Process, send
@@ -28,8 +27,8 @@ from .task_record import read_json
 _SUPERVISOR = f"import sys; sys.path.append({str(Path(__file__).parent)!r}); from supervisor.main import main; main()"
 """Only the supervisor package is on its path: importing the whole agent would cost each task tens of megabytes."""
 _ISOLATION = _SUPERVISOR.replace("supervisor.main", "supervisor.isolation")
-KEPT = ("BAILIFF_CHECKPOINT_DIR", "BAILIFF_SCRATCH_DIR", *mps.FOLDERS)
-"""Variables with the folders of the agent that a task needs, besides its control directory."""
+KEPT = ("BAILIFF_CHECKPOINT_DIR", "BAILIFF_SCRATCH_DIR")
+"""Variables with the folders of the agent that a task needs, besides its control directory. The agent sets them, not the job."""
 
 
 class ProcessRuntime(SupervisedRuntime):
