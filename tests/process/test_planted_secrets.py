@@ -6,6 +6,7 @@ Each secret may be where it is kept and where it is needed, and nowhere else. Th
 import asyncio
 import json
 import secrets
+import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,7 @@ from bailiff_bus.messages import JobSpec
 from bailiff_bus.port import Message
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_devstack.stack import API, AUDITOR, CONSOLE, ROLLUP, SERVICES, Plan, Stack
+from bailiff_node_agent.runtime.process import why_not_isolated
 
 pytestmark = pytest.mark.kafka
 
@@ -112,6 +114,47 @@ async def test_no_secret_is_where_it_does_not_belong(stack: Stack, planted: Plan
     ]
     assert found == []
     await asyncio.to_thread(private_files, stack)
+
+
+ATTACK = """
+import json, os, sys, urllib.request
+from urllib.error import HTTPError
+console, api, state, agent, result = sys.argv[1:]
+def status(url):
+    try:
+        return urllib.request.urlopen(url).status
+    except HTTPError as refused:
+        return refused.code
+def readable(path):
+    try:
+        return bool(open(path, "rb").read())
+    except OSError:
+        return False
+found = {path: status(console + path) for path in ("/api/me", "/api/pools", "/auth/sign-in", "/auth/sign-in?token=guess")}
+found["archive"] = status(api + "/v1/pools")
+kept = ("console.token", "api.token", "auditor/seal.key", "../archive", "../services/node-agent.log", "../postgres/password")
+found["read"] = [name for name in kept if readable(f"{state}/{name}")] + [readable(f"/proc/{agent}/environ")]
+with open(result + ".new", "w") as file:
+    json.dump(found, file)
+os.rename(result + ".new", result)
+"""
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(why_not_isolated() is not None, reason=f"this machine permits no isolation: {why_not_isolated()}")
+async def test_a_job_gets_nothing_from_console_api_and_agent(stack: Stack, tmp_path: Path) -> None:
+    result = tmp_path / "result"
+    agent = stack.processes.pid("node-agent")
+    command = (sys.executable, "-c", ATTACK, stack.console, stack.api, str(stack.folder / "state"), str(agent), str(result))
+    async with Client(KafkaBus(stack.kafka.bootstrap), source="/test") as client:
+        demand = JobDemand(job="curious", tasks=(TaskGroup(gpu_milli=1000),), max_failures=0)
+        await client.submit(demand, JobSpec(command=command), pool=POOL)
+        async with asyncio.timeout(PATIENCE_S):
+            while not (state := (await client.projection(POOL)).state).ended:  # noqa: ASYNC110 - over Kafka
+                await asyncio.sleep(0.1)
+        assert state.jobs["curious"].phase == "succeeded"
+    refused = {"/api/me": 401, "/api/pools": 401, "/auth/sign-in": 401, "/auth/sign-in?token=guess": 403, "archive": 401}
+    assert json.loads(await asyncio.to_thread(result.read_text)) == refused | {"read": [False]}
 
 
 async def use(stack: Stack, planted: Planted, said: Path) -> None:
