@@ -19,6 +19,7 @@ ADDRESS = "kafka.json"
 def up(state: Path, gpus: str) -> int:
     """Start everything, and print how to use it."""
     state.mkdir(parents=True, exist_ok=True)
+    state.chmod(0o700)  # the topics below have commands and variables of jobs
     plan = Plan(
         nodes=[{"name": "node-1", "pool": "pool-a", "gpus": gpus}],
         port=_port(state), archive=True, api=True, rollup=True, console=True,
@@ -47,7 +48,7 @@ Kafka: {stack.kafka.bootstrap}; state and logs: {state}/
   bailiff audit tail -f                                   decisions as they are made
   bailiff audit verify --archive $(cat {state}/archive)   verify the archived log in PostgreSQL
   export BAILIFF_API={stack.api} BAILIFF_API_TOKEN_FILE={state}/state/{API_TOKEN_FILE}     let `bailiff` read from the archive
-  curl -s -H "Authorization: Bearer $(cat $BAILIFF_API_TOKEN_FILE)" $BAILIFF_API/v1/pools     the same from anywhere
+  curl -s -H "Authorization: Bearer $(cat $BAILIFF_API_TOKEN_FILE)" $BAILIFF_API/v1/pools     the HTTP API itself
 
 The link signs in to the console: whoever has it is its user.
 {_isolation(state)}
