@@ -121,6 +121,7 @@ def every_job_in_one_index(state: PoolState) -> None:
             "reserved": name in state.reserved,
             "starting": name in state.starting,
             "evicting": name in state.evicting,
+            "backfilled": name in state.backfilled,
         }
         expected = {
             "queue": job.phase == "pending" or lacks_surplus(job),
@@ -130,9 +131,10 @@ def every_job_in_one_index(state: PoolState) -> None:
             "starting": job.phase in ("starting", "running")
             and any(task.state == "starting" and task.eviction is None for task in job.tasks),
             "evicting": job.eviction is not None or any(task.eviction is not None for task in job.tasks),
+            "backfilled": job.backfilled and job.phase in ("reserved", "starting", "running", "evicting"),
         }
         assert where == expected, f"{name} is {job.phase}: {where}"
-    for index in (state.queue, state.active, state.ended, state.reserved, state.starting, state.evicting):
+    for index in (state.queue, state.active, state.ended, state.reserved, state.starting, state.evicting, state.backfilled):
         assert all(name in state.jobs for name in index)
     assert state.queue == sorted(state.queue, key=lambda name: queue_key(state.jobs[name]))
 
@@ -294,7 +296,7 @@ def check_pool(state: PoolState) -> None:
 
 
 def victims_may_go(before: PoolState, cycle_decisions: Sequence[Decision]) -> None:
-    """Victims were preemptible, each at most once; of lower priority under preempt, of other projects under reclaim.
+    """Victims were preemptible, each at most once; under preempt of lower priority or backfilled, under reclaim of other projects.
 
     before: the state before the cycle.
     """
@@ -305,7 +307,10 @@ def victims_may_go(before: PoolState, cycle_decisions: Sequence[Decision]) -> No
                 victim = before.jobs[choice.job]
                 assert victim.preemptible, f"{choice.job} is not preemptible"
                 if decision.action == "preempt":
-                    assert victim.priority < decision.preemptor.priority, f"{choice.job} does not have lower priority"
+                    behind = queue_key(before.jobs[decision.preemptor.job]) < queue_key(victim)
+                    backfilled = choice.backfilled and victim.backfilled and behind
+                    lower = victim.priority < decision.preemptor.priority
+                    assert lower or backfilled, f"{choice.job} has no lower priority, and was not backfilled behind the preemptor"
                 if decision.action == "reclaim" and not choice.relocated:
                     assert victim.project != decision.preemptor.project, f"{choice.job} is of the same project"
                 if decision.action == "consolidate" and not choice.reserved:

@@ -296,15 +296,17 @@ class History:
             yield f"{name}, attempt {attempt}, was preempted by #{seq} and was not requeued"
 
     def _preemption(self, state: PoolState, record: Record, decision: PreemptionDecided) -> Violations:
-        """§8.2: victims are preemptible, under preempt strictly lower, under reclaim of others; one proposal, one request."""
+        """§8.2: victims are preemptible, under preempt strictly lower or backfilled, under reclaim of others; one request."""
         preemptor = state.jobs[decision.preemptor.job]
         if self.requested.get(decision.request) != preemptor.id:
             yield f"{preemptor.id} gets resources that #{decision.request} did not request"
-        if decision.action == "preempt" and not preemptor.may_preempt:
-            yield f"{preemptor.id} preempts others and its class does not allow it"
         for choice in decision.victims:
             victim = state.jobs[choice.job]
-            lower = decision.action != "preempt" or victim.priority < preemptor.priority
+            behind = (victim.priority, -victim.seq) < (preemptor.priority, -preemptor.seq)
+            backfilled = choice.backfilled and victim.backfilled and behind and preemptor.phase == "pending"
+            if decision.action == "preempt" and not preemptor.may_preempt and not backfilled:
+                yield f"{preemptor.id} preempts others and its class does not allow it"
+            lower = decision.action != "preempt" or victim.priority < preemptor.priority or backfilled
             mine = decision.action == "reclaim" and victim.project == preemptor.project and not choice.relocated
             if not lower or mine or not victim.preemptible or victim.id == preemptor.id:
                 yield f"{victim.id} ({victim.priority}, {victim.preemptible}) is victim of {preemptor.id} ({preemptor.priority})"

@@ -26,7 +26,10 @@ CODES = (0, 0, 1, 85, 85, 143, 137, -9)
 CLASSES = ("train", "train", "train", "interactive", "interactive", "build", "inference")
 PAUSES = (0, 0, 0, 1, SECOND, 5 * SECOND, 30 * SECOND, 3 * MINUTE, HOUR, 8 * DAY)
 FORGETFUL = policy(
-    retention={"ended_jobs": "1m", "request_ids": "1m"}, preemption={"reservation_expiry": "20s"}, eviction={"stuck_after": "5s"}
+    retention={"ended_jobs": "1m", "request_ids": "1m"},
+    preemption={"reservation_expiry": "20s"},
+    eviction={"stuck_after": "5s"},
+    backfill="reserve",
 )
 ALL_PROTECTIONS = policy(
     priority_classes=[

@@ -17,6 +17,7 @@ from bailiff_core.placement.feasibility import could_ever_fit
 from bailiff_core.placement.gang import GangPlacement, place_unit
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue.backfill import Backfill, resources_to_reserve
+from bailiff_core.queue.backfilled import BackfilledVictims
 from bailiff_core.scheduling_snapshot import current_snapshot
 
 QUICK = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -37,7 +38,7 @@ def played(state: PoolState, job: Job) -> tuple[dict[int, Resources], int | None
         return {}, None
     before = cluster.mark()
     starts: int | None = state.now
-    for moment, ending in [(state.now, None), *ends(state)]:
+    for moment, ending in [(state.now, None), *ends(state, job)]:
         if ending is not None:
             cluster.evict(whole_job(ending))
             starts = None if moment is None else max(moment, state.now)
@@ -53,13 +54,16 @@ def played(state: PoolState, job: Job) -> tuple[dict[int, Resources], int | None
     return kept, starts if kept else None
 
 
-def ends(state: PoolState) -> list[tuple[int | None, Job]]:
-    """Jobs in the order of their expected ends, with the time if known."""
+def ends(state: PoolState, head: Job) -> list[tuple[int | None, Job]]:
+    """Jobs in the order of their expected ends, with the time if known. Backfilled jobs that the head may evict are first."""
+    evicted = BackfilledVictims(current_snapshot(state), requested_unit(head)).now()
     found: list[tuple[tuple[int, int, int, str], Job]] = []
     for job in state.jobs.values():
         limit = job.demand.run_time_limit
         begins = any(task.state == "starting" for task in job.tasks)
-        if job.phase == "reserved":
+        if job.id in evicted:
+            found.append(((0, 0, job.seq, job.id), job))
+        elif job.phase == "reserved":
             found.append(((2, 0, job.seq, job.id), job))
         elif (job.phase == "running" and job.last_start is not None) or (job.phase == "starting" and begins):
             since = state.now if job.phase == "starting" or job.last_start is None else job.last_start
@@ -75,10 +79,10 @@ def pending_heads(state: PoolState) -> Iterator[Job]:
 
 
 def agree(story: Story) -> None:
-    """After a cycle: for each pending job the count equals that of a step-by-step simulation, once per equal demand."""
-    expected: dict[str, tuple[dict[int, Resources], int | None]] = {}
+    """After a cycle: for each pending job the count equals that of a step-by-step simulation, once per demand and victims."""
+    expected: dict[tuple[str, ...], tuple[dict[int, Resources], int | None]] = {}
     for job in pending_heads(story.state):
-        shape = scheduling_class_of(job.demand)
+        shape = (scheduling_class_of(job.demand), *BackfilledVictims(current_snapshot(story.state), requested_unit(job)).now())
         if shape not in expected:
             expected[shape] = played(story.state, job)
         assert counted(story.state, job) == expected[shape], job.id

@@ -66,7 +66,7 @@ def test_no_cycle_ends_a_job_for_which_it_displaced_another(shared, data):
     def check(story: Story) -> None:
         nobody_is_displaced_for_a_job_that_ends(story.last_decisions)
 
-    Chance(check, shared=shared).tell(data.draw(steps(30)))
+    Chance(check, shared=shared).play(data.draw(steps(30)))
 
 
 PROJECTS = [

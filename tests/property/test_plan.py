@@ -59,7 +59,7 @@ def snapshots(draw: st.DrawFn) -> dict[str, Any]:
         "max_migrations": draw(st.sampled_from([0, 1, None])),
         "scope": draw(st.sampled_from([None, "pool", "project"])),
     }
-    policy = {"preemption": preemption, "backfill": draw(st.sampled_from(["greedy", "reserve"]))}
+    policy = {"preemption": preemption, "backfill": draw(st.sampled_from(["greedy", "reserve", "preemptible"]))}
     return {"nodes": nodes, "projects": projects if with_projects else [], "jobs": jobs, "policy": policy}
 
 

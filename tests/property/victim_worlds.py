@@ -628,7 +628,7 @@ def best_moves(state: PoolState, preemptor: Job, bound: Sequence[str] = ()) -> C
 def best_with_moves(state: PoolState, shares: Mapping, preemptor: Job) -> Choice | None:
     """The best set under reclaim of which some have a place elsewhere beside the preemptor, and the rest may be taken.
 
-    Units of one job are equal. A job that ends here moves whole or not at all, another one unit by unit.
+    Surplus units of one job are equal. A job that is evicted whole moves with its core, and with as much surplus as has a place.
     """
     under = under_shares(state, shares)
     if not within_limits(state, preemptor, {}):
@@ -639,7 +639,7 @@ def best_with_moves(state: PoolState, shares: Mapping, preemptor: Job) -> Choice
             continue
         if irreducible(state, preemptor, choice) and any(
             allowed(state, shares, preemptor, "reclaim", {name: count - moved.get(name, 0) for name, count in choice.items()})
-            and all_stand(free_resources(state, leaving(state, choice)), (*tasks, *tasks_of(state, moved)))
+            and all_stand(free_resources(state, leaving(state, choice)), (*tasks, *tasks_of(state, choice, moved)))
             for moved in moves_of(state, choice)
         ):
             return choice
@@ -647,12 +647,16 @@ def best_with_moves(state: PoolState, shares: Mapping, preemptor: Job) -> Choice
 
 
 def moves_of(state: PoolState, choice: Choice) -> Iterator[Choice]:
-    """Every way to move some of these units."""
-    ways = [[0, count] if count == len(chain(state.jobs[name])) else list(range(count + 1)) for name, count in choice.items()]
-    for counts in product(*ways):
+    """Every number of units of each job that may move."""
+    for counts in product(*(range(count + 1) for count in choice.values())):
         yield {name: count for name, count in zip(choice, counts, strict=True) if count}
 
 
-def tasks_of(state: PoolState, choice: Choice) -> list[TaskGroup]:
-    """What the tasks of these units ask for."""
-    return [state.jobs[name].groups()[index] for name, indices in leaving(state, choice).items() for index in indices]
+def tasks_of(state: PoolState, choice: Choice, moved: Choice) -> list[TaskGroup]:
+    """What the tasks of so many of the evicted units ask for: the last ones, with the core if the job is evicted whole."""
+    return [
+        state.jobs[name].groups()[index]
+        for name, count in moved.items()
+        for unit in chain(state.jobs[name])[: choice[name]][-count:]
+        for index in unit
+    ]

@@ -89,7 +89,7 @@ def random_policy(random: Random) -> Policy:
     """A policy with short times, so that they pass within a run. Half of the pools have projects."""
     return Policy(
         projects=random_projects(random) if random.randrange(2) else (),
-        backfill=random.choice(["reserve", "greedy"]),
+        backfill=random.choice(["reserve", "greedy", "preemptible"]),
         protections=Protections(
             cooldown=Cooldown(job=random.choice([0, 3 * SECOND]), project=random.choice([0, 5 * SECOND])),
         ),

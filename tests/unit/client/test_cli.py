@@ -357,7 +357,7 @@ def test_the_whole_policy_is_shown(log_writer: LogWriter, monkeypatch: pytest.Mo
     log_writer.cycle(PolicyApplied(policy=log_writer.state.rules.complete()))
     output = " ".join(command_for(log_writer, monkeypatch, tmp_path)("policy", "show").output.split())
     for part in (
-        "backfill reserve",
+        "backfill preemptible",
         "projects vision, speech",
         "topology racks zone > rack",
         "evictions → 3; window → 1h",

@@ -151,7 +151,10 @@ EXAMPLES: dict[str, tuple[dict[str, Any], str | list[str]]] = {
     ),
     "EvictionStarted": ({"job": "train-7", "attempt": 1, "decided_by": 21}, "eviction started     train-7  decided at #21; notices sent"),
     "PreemptionAbandoned": ({"preemption": 21, "reason": "serve-2 was cancelled"}, "preemption abandoned preemption #21  no eviction needed: serve-2 was cancelled"),
-    "JobPlaced": ({"job": "train-7", "attempt": 2, "placement": PLACE}, "job placed           train-7  → node 0 [0-3], attempt 2"),
+    "JobPlaced": (
+        {"job": "train-7", "attempt": 2, "placement": PLACE, "backfilled": True},
+        "job placed           train-7  → node 0 [0-3], attempt 2, backfilled",
+    ),
     "JobGrown": (
         {"job": "train-7", "attempt": 1, "placement": [{"node": 0, "tasks": "4-5", "devices": "4-5"}]},
         "job grown            train-7  2 tasks more → node 0 [4-5]",
@@ -303,7 +306,7 @@ def test_line(name: str) -> None:
             "Preemption refused: serve-2, no permitted set of victims is sufficient, and that is proven, it would need: 8 more GPUs.",
         ),
         ("JobPending", {}, "Job pending: train-9 needs 8 GPUs."),
-        ("JobPlaced", {}, "Job placed: train-7 → node 0 [0-3], attempt 2."),
+        ("JobPlaced", {}, "Job placed: train-7 → node 0 [0-3], attempt 2, backfilled."),
         ("NodeUndrained", {"reason": "done"}, "Node undrained: gpu-01, schedulable again: done."),
         (
             "EvictionDecided",

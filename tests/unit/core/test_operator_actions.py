@@ -109,7 +109,8 @@ def test_pausing_drops_a_reservation_and_its_victims_keep_running(story):
     assert story.job("next").phase == "paused"
 
 
-def test_a_paused_head_of_the_queue_blocks_no_other_job(story):
+def test_a_paused_head_of_the_queue_blocks_no_other_job(tell):
+    story = tell(policy(backfill="reserve"))
     running(story)
     story.submit("big", gpus=8)
     story.submit("small", gpus=4)

@@ -69,7 +69,8 @@ def test_no_proposal_in_time(tell):
     story.expect("PreemptionRequested", job="high", selection=2)
 
 
-def test_with_backfill_reserve_no_job_delays_the_preemptor_meanwhile(story):
+def test_with_backfill_reserve_no_job_delays_the_preemptor_meanwhile(tell):
+    story = tell(policy(backfill="reserve"))
     half_full(story)
     story.submit("small", gpus=2)
     story.propose(proposals=[])
@@ -82,7 +83,8 @@ def test_a_proposal_at_the_deadline_still_counts(story):
     story.expect("PreemptionDecided")
 
 
-def test_after_three_timeouts_a_selection_waits_for_its_proposal(story):
+def test_after_three_timeouts_a_selection_waits_for_its_proposal(tell):
+    story = tell(policy(backfill="reserve"))
     half_full(story)
     story.wait(MINUTE)
     out = list(story.decisions("SelectionTimedOut"))

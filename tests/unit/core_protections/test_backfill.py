@@ -237,7 +237,10 @@ def test_a_gang_waits_at_most_for_the_jobs_that_ran_when_it_was_submitted(nodes,
     assert waited <= max(lasts for _, lasts in stream)
 
 
-@pytest.mark.xfail(strict=True, reason="the future place may move to a node where the end of a younger job is known")
+@pytest.mark.xfail(
+    strict=True,
+    reason="the future place may move to a node where the end of a younger job is known; preemptible jobs are evicted there",
+)
 def test_a_gang_waits_at_most_for_the_jobs_that_ran_when_it_was_submitted_even_if_only_some_have_a_time_limit():
     stream = [(1, 1, False), (4, 19, False), (4, 24, False), (1, 12, True)]
     waited = run(2, 1, stream, reserve=True)

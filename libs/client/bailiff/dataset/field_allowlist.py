@@ -191,7 +191,7 @@ DOCUMENTS: dict[type[Document], Fields] = {
     },
     proposal.VictimChoice: {
         "job": JOB, "class_name": class_name, "project": PROJECT, "tasks": ranges, "moved_to": inside,
-        "not_relocated": ranges, **kept("attempt", "priority", "gpus", "lost_gpu_ms", "reserved", "cpu_milli"),
+        "not_relocated": ranges, **kept("attempt", "priority", "gpus", "lost_gpu_ms", "reserved", "cpu_milli", "backfilled"),
     },
     proposal.Excluded: {"rule": EXCUSED, "examples": JOB, **kept("jobs")},
     proposal.ClassGpus: kept("priority", "gpu_milli"),
@@ -323,7 +323,9 @@ RECORDS: dict[type[Payload], Fields] = {
     facts.EvictionStarted: {"job": JOB, "decided_by": seq, **kept("attempt")},
     facts.PreemptionAbandoned: {"preemption": seq, "reason": NO_TEXT},
     # decisions
-    decisions.JobPlaced: {"job": JOB, "placement": inside, "expires": time, **kept("attempt", "action", "reserved")},
+    decisions.JobPlaced: {
+        "job": JOB, "placement": inside, "expires": time, **kept("attempt", "action", "reserved", "backfilled")
+    },
     decisions.JobGrown: {"job": JOB, "placement": inside, "expires": time, **kept("attempt", "action", "reserved")},
     decisions.JobStarting: {"job": JOB, "tasks": ranges, **kept("attempt")},
     decisions.ReservationDropped: {"job": JOB, "preemption": seq, "tasks": ranges, **kept("reason")},

@@ -7,13 +7,12 @@ from bailiff_core.lifecycle.resize import has_started_members, is_on_ready_nodes
 from bailiff_core.model.placement_ranges import ranges
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit, next_unit
-from bailiff_core.placement.feasibility import could_ever_fit
 from bailiff_core.placement.gang import GangPlacement, NoFit, has_uniform_tasks
 from bailiff_core.placement.placement_codec import encode_placement
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue.backfill import Backfill
-from bailiff_core.queue.order import Pass
-from bailiff_core.queue.schedule_timeout import lets_others_pass
+from bailiff_core.queue.head import head_of_queue, is_schedulable
+from bailiff_core.queue.order import Pass, shares_now
 from bailiff_core.quota.project_cooldown import cooldown_violation
 from bailiff_core.quota.quota_aware_placement import place_within_bounds
 from bailiff_core.quota.quota_checks import over_bounds
@@ -22,6 +21,8 @@ from bailiff_core.records.payload import Decision
 from bailiff_core.scheduling_snapshot import current_snapshot
 
 from .failure import attribute_errors_to
+from .possible_victims import PossibleVictims, may_request, possible_actions
+from .requesting import RequestingJobs
 from .returning import ReturningJobs
 
 MAX_REASON_CHARS = 2000
@@ -56,14 +57,18 @@ def allocate(state: PoolState) -> Iterator[Decision]:
     order = Pass(current_snapshot(state), pending)
     backfill: Backfill | None = None
     returning = ReturningJobs(state) if state.evicting else None
+    requesting = RequestingJobs(state)
     while (unit := order.next()) is not None:
         job = unit.job
         with attribute_errors_to(job):
             found = _find(state, unit, backfill if job is not head else None)
             if returning is not None and isinstance(found, GangPlacement):
                 found = _unless_taken_back(state, returning, unit, found)
+            if isinstance(found, GangPlacement) and job is not head and requesting.may_evict(unit) is not None:
+                _withhold(state, job)
+                continue
             if isinstance(found, GangPlacement):
-                yield _placed(state, unit, found)
+                yield _placed(state, unit, found, backfill if job is not head else None)
                 current_snapshot(state)  # updates the snapshot: the pass reads project usage from it
                 order.put_back(job)
                 if job is head:
@@ -71,6 +76,7 @@ def allocate(state: PoolState) -> Iterator[Decision]:
                     if head is not None:
                         order.put_back(head)
                 continue
+            requesting.did_not_fit(unit)
             if whole_queue:  # the pass has all jobs in queue order, so the head is needed only once a job does not fit
                 whole_queue, head = False, _head(state)
             if job is head:
@@ -86,8 +92,13 @@ def _unless_taken_back(state: PoolState, returning: ReturningJobs, unit: Unit, p
     rival = returning.taking_back(unit, place)
     if rival is None:
         return place
-    state.indices.to_schedule[unit.job.id] = None
+    _withhold(state, unit.job)
     return f"{rival.id}, which is being evicted, would take these resources back"
+
+
+def _withhold(state: PoolState, job: Job) -> None:
+    """The job is not started, since it might be evicted at once. It is tried again every cycle."""
+    state.indices.to_schedule[job.id] = state.indices.withheld[job.id] = None
 
 
 def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacement | str:
@@ -102,6 +113,7 @@ def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacem
     if too_soon is not None:
         return too_soon
     state.indices.to_schedule.pop(unit.job.id, None)
+    state.indices.withheld.pop(unit.job.id, None)
     scheduling_class = scheduling_class_of(unit)
     if scheduling_class in state.indices.unschedulable and (unit.job.pending_recorded or not unit.core):
         return state.indices.unschedulable[scheduling_class]  # the reason is not recorded, so bounds need no check
@@ -111,7 +123,12 @@ def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacem
     if scheduling_class in state.indices.unschedulable:
         return state.indices.unschedulable[scheduling_class]
     may_delay_head = backfill is not None and not backfill.completes_before_head(unit)
-    if backfill is not None and may_delay_head and scheduling_class in backfill.unplaceable:
+    if (
+        backfill is not None
+        and may_delay_head
+        and scheduling_class in backfill.unplaceable
+        and not _may_be_evicted_for_head(state, unit, backfill)
+    ):
         return _block(state, unit, backfill)
     mark = snapshot.mark()
     outside: GangPlacement | NoFit | None = None
@@ -128,24 +145,33 @@ def _find(state: PoolState, unit: Unit, backfill: Backfill | None) -> GangPlacem
         state.indices.unschedulable[scheduling_class] = place.why
         return place.why
     if backfill is not None and may_delay_head:
-        place = outside or backfill.place(unit, _budget(state))
+        outside = outside or backfill.place(unit, _budget(state))
         snapshot.rollback(mark)
-        if not isinstance(place, GangPlacement):
+        if not isinstance(outside, GangPlacement):
             backfill.unplaceable[scheduling_class] = None
+            if _may_be_evicted_for_head(state, unit, backfill):
+                return place
             return _block(state, unit, backfill)
-        return over_bounds(snapshot, unit, place) or place
+        return over_bounds(snapshot, unit, outside) or outside
     return place
+
+
+def _may_be_evicted_for_head(state: PoolState, unit: Unit, backfill: Backfill) -> bool:
+    """Whether the job may start on what is reserved for the head. Not while the head is about to ask for victims: with those it
+    may start soon, and the job would be evicted at once.
+    """
+    if unit.job.phase != "pending" or not backfill.admits(unit.job):
+        return False
+    if not may_request(state, backfill.head):
+        return True
+    snapshot, head = current_snapshot(state), next_unit(backfill.head)
+    return head is not None and not possible_actions(snapshot, shares_now(snapshot), head, PossibleVictims(state))
 
 
 def _block(state: PoolState, unit: Unit, backfill: Backfill) -> str:
     """Marks the job as blocked by backfill and returns the reason."""
     state.indices.backfill_blocked[unit.job.id] = None
     return f"it would delay {backfill.head.id}, which is first in the queue"
-
-
-def is_schedulable(state: PoolState, job: Job) -> bool:
-    """Whether the job is not suspended after a failed decision, not cancelled, and its restart backoff is over."""
-    return job.suspended_reason is None and not job.cancelled and state.now >= job.not_before
 
 
 def scheduling_class_of(unit: Unit) -> str:
@@ -171,21 +197,9 @@ def pending_reason(state: PoolState, job: Job) -> str:
 
 
 def _head(state: PoolState) -> Job | None:
-    """The first job of the queue that only a lack of resources keeps pending; with `reserve` no other job may delay it."""
-    if state.rules.backfill != "reserve":
-        return None
-    snapshot = current_snapshot(state)
-    for job in map(state.jobs.__getitem__, state.queue):
-        if is_behind_selection(state, job):  # and so are all jobs after it
-            return None
-        if job.phase != "pending" or not is_schedulable(state, job) or lets_others_pass(state, job):
-            continue
-        unit = next_unit(job)
-        if unit is None or over_bounds(snapshot, unit) or cooldown_violation(snapshot, unit):
-            continue
-        if could_ever_fit(state, job.demand) is None:
-            return job
-    return None
+    """The head of the queue, which no other job may delay; `None` with `greedy`, or if the head waits for the selection."""
+    head = None if state.rules.backfill == "greedy" else head_of_queue(state)
+    return None if head is None or is_behind_selection(state, head) else head
 
 
 def _backfill_unchanged(state: PoolState) -> bool:
@@ -215,11 +229,14 @@ def is_behind_selection(state: PoolState, job: Job) -> bool:
     return queue_key(job) > queue_key(state.jobs[selection.requests[0].job])
 
 
-def _placed(state: PoolState, unit: Unit, place: GangPlacement) -> Decision:
+def _placed(state: PoolState, unit: Unit, place: GangPlacement, backfill: Backfill | None) -> Decision:
     job = unit.job
     reserved = place.future or job.phase == "reserved" or has_started_members(state, job)
     expires = state.now + state.rules.preemption.reservation_expiry if reserved else None
     shares = encode_placement(place)
     if job.phase != "pending":
         return JobGrown(job=job.id, attempt=job.attempt, placement=shares, reserved=reserved, expires=expires)
-    return JobPlaced(job=job.id, attempt=job.attempt + 1, placement=shares, reserved=reserved, expires=expires)
+    backfilled = backfill is not None and backfill.is_backfilled(job, place)
+    return JobPlaced(
+        job=job.id, attempt=job.attempt + 1, placement=shares, reserved=reserved, expires=expires, backfilled=backfilled
+    )

@@ -7,12 +7,12 @@ from bailiff_core.model.placement_ranges import ranges
 from bailiff_core.model.policy import Action
 from bailiff_core.model.proposal import Proposal
 from bailiff_core.model.state import Job, OpenRequest, PoolState
-from bailiff_core.model.units import Unit, next_unit
+from bailiff_core.model.units import next_unit
 from bailiff_core.placement.gang import GangPlacement
 from bailiff_core.placement.placement_codec import decode_placement
 from bailiff_core.protections import next_protection_end
-from bailiff_core.queue.order import Pass, shares_now
-from bailiff_core.queue.preemption_delay import may_preempt_from
+from bailiff_core.queue.head import is_schedulable
+from bailiff_core.queue.order import shares_now
 from bailiff_core.quota.quota_checks import Shares
 from bailiff_core.records.decisions import (
     PreemptionDecided,
@@ -22,18 +22,16 @@ from bailiff_core.records.decisions import (
     SelectionTimedOut,
 )
 from bailiff_core.records.payload import Decision
-from bailiff_core.scheduling_snapshot import SchedulingSnapshot, current_snapshot
+from bailiff_core.scheduling_snapshot import current_snapshot
 from bailiff_core.victims.batch import PREEMPTING_ACTIONS, units_of_choice
-from bailiff_core.victims.consolidation import FreeTotals
-from bailiff_core.victims.constraints import action_not_permitted
 from bailiff_core.victims.reprieve import evictions_to_cancel
 from bailiff_core.victims.revalidate import Accepted, revalidate_proposal
 
-from .allocate import is_schedulable, pending_reason
+from .allocate import pending_reason
 from .failure import attribute_errors_to
+from .possible_victims import PossibleVictims
+from .requesting import MAX_SELECTION_REQUESTS, MAX_SELECTION_TIMEOUTS, requesting_units
 
-MAX_SELECTION_REQUESTS = 64
-MAX_SELECTION_TIMEOUTS = 3  # in a row; further selections have no deadline
 MAX_REASON_CHARS = 2000  # of `would_need`, which may contain text of a proposal
 
 
@@ -54,7 +52,7 @@ def request_preemptions(state: PoolState, limit: int = MAX_SELECTION_REQUESTS) -
     number = state.selections + 1
     unlimited = state.selection_failures >= MAX_SELECTION_TIMEOUTS
     deadline = None if unlimited else state.now + rules.selection_timeout
-    for unit, actions in _preemptors(state, victims, limit):
+    for unit, actions in requesting_units(state, victims, limit):
         job = unit.job
         yield PreemptionRequested(
             job=job.id,
@@ -67,78 +65,6 @@ def request_preemptions(state: PoolState, limit: int = MAX_SELECTION_REQUESTS) -
             actions=actions,
             tasks=ranges(unit.indices) if job.tasks else "",
         )
-
-
-def _preemptors(state: PoolState, victims: "PossibleVictims", limit: int) -> list[tuple[Unit, tuple[Action, ...]]]:
-    """The first `limit` units that may request preemption, in the order of a pass, each with the actions that may help."""
-    ready = [job for job in map(state.jobs.__getitem__, state.queue) if victims.exist_for(job) and _may_request(state, job)]
-    if not ready:
-        return []
-    snapshot = current_snapshot(state)
-    order = Pass(snapshot, ready)
-    found: list[tuple[Unit, tuple[Action, ...]]] = []
-    while len(found) < limit and (unit := order.next()) is not None:
-        actions = possible_actions(snapshot, order.shares, unit, victims)
-        if actions:
-            found.append((unit, actions))
-    return found
-
-
-def _may_request(state: PoolState, job: Job) -> bool:
-    return is_schedulable(state, job) and state.now >= job.next_request_at and state.now >= may_preempt_from(state, job)
-
-
-class PossibleVictims:
-    """Whether any job could be a victim, by priority and project: a cheap test before a request is made.
-
-    lowest: the lowest priority of preemptible jobs, by project. exist: whether there is any such job. free_totals: for
-    consolidation; `None` where it may not migrate any job.
-    """
-
-    def __init__(self, state: PoolState) -> None:
-        self.state = state
-        self.lowest: dict[str, int] = {}
-        for phase, priority, project, preemptible in current_snapshot(state).equivalence_classes.groups:
-            if preemptible and phase != "evicting":
-                self.lowest[project] = min(priority, self.lowest.get(project, priority))
-        self.exist = bool(self.lowest)
-        self.free_totals = (
-            FreeTotals.of(current_snapshot(state).cluster) if self.exist and state.rules.preemption.max_migrations != 0 else None
-        )
-        self._lowest_in_pool = min(self.lowest.values(), default=0)
-        self._by_group: dict[tuple[int, str, bool], bool] = {}
-
-    def exist_under(self, job: Job, action: Action) -> bool:
-        """Whether any job might be a victim for this job under the action."""
-        if action == "consolidate":
-            return self.free_totals is not None
-        if action == "reclaim":
-            return bool(self.state.rules.projects) and any(project != job.project for project in self.lowest)
-        if not job.may_preempt:
-            return False
-        if self.state.rules.scope == "pool":
-            return self.exist and self._lowest_in_pool < job.priority
-        return self.lowest.get(job.project, job.priority) < job.priority
-
-    def exist_for(self, job: Job) -> bool:
-        """Whether any action of the policy might help this job. Cached by priority, project and `may_preempt`."""
-        group = (job.priority, job.project, job.may_preempt)
-        if group not in self._by_group:
-            actions = self.state.rules.preemption.actions
-            self._by_group[group] = any(action in actions and self.exist_under(job, action) for action in PREEMPTING_ACTIONS)
-        return self._by_group[group]
-
-
-def possible_actions(snapshot: SchedulingSnapshot, shares: Shares, unit: Unit, victims: PossibleVictims) -> tuple[Action, ...]:
-    """The actions that may free resources for the unit, as far as is known without a search for victims."""
-    possible = [
-        action
-        for action in PREEMPTING_ACTIONS
-        if victims.exist_under(unit.job, action) and action_not_permitted(snapshot, shares, unit, action) is None
-    ]
-    if victims.free_totals is None or victims.free_totals.missing(unit) is not None:
-        possible = [action for action in possible if action != "consolidate"]
-    return tuple(possible)
 
 
 def proposal_decisions(state: PoolState) -> Iterator[Decision]:

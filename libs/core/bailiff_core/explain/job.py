@@ -8,6 +8,7 @@ from bailiff_core.model.units import next_unit
 from bailiff_core.placement.gang import NoFit, place_unit
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue import start_slo
+from bailiff_core.queue.backfilled import backfilled_victims
 from bailiff_core.queue.order import shares_now
 from bailiff_core.queue.preemption_delay import may_preempt_from
 from bailiff_core.quota.project_cooldown import cooldown_violation
@@ -28,7 +29,7 @@ def explain_job(state: PoolState, job: Job, history: Sequence[Record]) -> list[S
 
     history: the records about the job, and the requests that decisions about it answer, in order.
     """
-    sections = [Section("What is its state?", (_state_sentence(state, job, history),))]
+    sections = [Section("What is its state?", (_state_sentence(state, job, history), *_backfilled(state, job, history)))]
     if job.phase == "pending":
         sections.append(Section("Why is it pending?", tuple(_pending_sentences(state, job, history))))
         refusal = _newest_refusal(_since_queued(history))
@@ -173,8 +174,12 @@ def _current_obstacles(state: PoolState, job: Job) -> Iterable[Sentence]:
         found = place_unit(snapshot.cluster, unit, StepBudget(rules.preemption.search_steps))
         snapshot.rollback(mark)
         reason = found.why if isinstance(found, NoFit) else None
-    if reason is None and rules.backfill == "reserve":
-        yield Sentence("Currently it fits, but it is not started where that would delay the first job in the queue.")
+    if reason is None and rules.backfill != "greedy":
+        text = "Currently it fits, but it is not started where that would delay the first job in the queue"
+        only = (
+            "; only preemptible jobs are, while nothing says when that job can start" if rules.backfill == "preemptible" else ""
+        )
+        yield Sentence(f"{text}{only} (policy field backfill: {rules.backfill}).", seqs_of(state.policy_revision))
     elif reason is not None:
         yield Sentence(f"Currently: {without_stop(reason)}.")
     if reason is not None and rules.projects and "reclaim" in rules.preemption.actions:
@@ -188,9 +193,28 @@ def _current_obstacles(state: PoolState, job: Job) -> Iterable[Sentence]:
             f"No new tasks are placed on {names}, which {'is' if len(drained_nodes) == 1 else 'are'} drained.",
             seqs_of(*(node.drain.seq for node in drained_nodes if node.drain is not None)),
         )
+    yield from _evicted_for_it(state, job)
     delayed = may_preempt_from(state, job)
     if delayed > state.now and job.may_preempt:
         yield Sentence(f"Rule preemption-delay: it may not preempt before {clock(delayed)}.", seqs_of(state.policy_revision))
+
+
+def _backfilled(state: PoolState, job: Job, history: Sequence[Record]) -> Iterable[Sentence]:
+    """That the job may be evicted for the head of the queue."""
+    if job.id in state.backfilled:
+        text = "It was backfilled: it started while a job ahead of it in the queue was waiting, and may be evicted for that job"
+        yield Sentence(f"{text} (policy field backfill).", seqs_of(_placed_by(history, job.id), state.policy_revision))
+
+
+def _evicted_for_it(state: PoolState, job: Job) -> Iterable[Sentence]:
+    """Which backfilled jobs are evicted for the head of the queue."""
+    test = backfilled_victims(state, "preempt", job)
+    names = list(test.now()) if test is not None else []
+    if names:
+        text = (
+            f"{count_text(len(names), 'backfilled job')}, which started behind it, can be evicted for it as soon as it then fits"
+        )
+        yield Sentence(f"{text} (policy field backfill): {first_names(names)}.", seqs_of(state.policy_revision))
 
 
 def _placed_by(history: Sequence[Record], job: str) -> int | None:

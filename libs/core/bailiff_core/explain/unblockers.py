@@ -77,6 +77,8 @@ def latest_start_by_limits(state: PoolState, job: Job) -> Iterator[Sentence]:
     backfill = Backfill(snapshot, unit, StepBudget(steps))
     if not backfill.reserved:
         yield Sentence("Even without any of the jobs that run now, no placement was found for it.")
+    elif backfill.starts_by_evictions:
+        yield Sentence("It fits once backfilled jobs are evicted, which is done for the first job in the queue.")
     elif backfill.starts is not None:
         text = f"By run-time limits alone it fits at {clock(backfill.starts)} at the latest"
         yield Sentence(

@@ -41,7 +41,11 @@ def rule_text(data: decisions.PreemptionDecided, choice: VictimChoice) -> str:
     if data.action == "consolidate":
         return "relocating it makes the preemptor fit, and every relocated job has a new placement"
     rank = f"{choice.class_name or 'priority'} {choice.priority}"
-    return f"{preemptor.class_name} {preemptor.priority} has higher priority than {rank} (rule lower-priority-only)"
+    backfilled = "it was backfilled: it started while a job ahead of it in the queue was waiting (policy field backfill)"
+    if choice.backfilled and choice.priority >= preemptor.priority:
+        return backfilled
+    also = f"; {backfilled}" if choice.backfilled else ""
+    return f"{preemptor.class_name} {preemptor.priority} has higher priority than {rank} (rule lower-priority-only){also}"
 
 
 EVICTION_CAUSES = {

@@ -124,14 +124,16 @@ def set_phase(state: PoolState, job: Job, phase: JobPhase) -> None:
 
 
 def reindex(state: PoolState, job: Job) -> None:
-    """Updates queue, active, reserved, starting and evicting after a change of the job's tasks."""
+    """Updates queue, active, reserved, starting, evicting and backfilled after a change of the job's tasks."""
     state.indices.changed_times[job.id] = state.indices.changed_ends[job.id] = None
     reserved = starting = partial = False
     for task in job.tasks:
         reserved = reserved or task.state == "reserved"
         starting = starting or (task.state == "starting" and task.eviction is None)
         partial = partial or task.eviction is not None
-    _keep(state.active, job, job.phase in ("reserved", "starting", "running", "evicting"))
+    active = job.phase in ("reserved", "starting", "running", "evicting")
+    _keep(state.active, job, active)
+    _keep(state.backfilled, job, job.backfilled and active)
     _keep(state.reserved, job, reserved)
     _keep(state.starting, job, starting and job.phase in ("starting", "running"))
     _keep(state.evicting, job, partial or job.eviction is not None)

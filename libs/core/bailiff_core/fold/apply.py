@@ -1,6 +1,7 @@
 """Applies records to the state, closes decision cycles, and drops expired entries."""
 
 from bailiff_core.model.state import PoolState
+from bailiff_core.records.decisions import PreemptionDecided, PreemptionRefused, SelectionTimedOut
 from bailiff_core.records.payload import Decision, Payload
 from bailiff_core.records.wire import Record
 
@@ -8,6 +9,7 @@ from .entitlement_changes import ENTITLEMENT_CHANGES
 from .registry import FOLDS
 
 STALE_KEPT = 10_000
+SELECTION_ANSWERS = (PreemptionDecided, PreemptionRefused, SelectionTimedOut)
 FORGOTTEN_KEPT = 2_000
 
 
@@ -43,8 +45,14 @@ def enact(state: PoolState, decision: Decision) -> None:
 
 
 def _fold_data(state: PoolState, data: Payload) -> None:
-    FOLDS[type(data)](state, data)
-    if type(data) in ENTITLEMENT_CHANGES:
+    indices, kind = state.indices, type(data)
+    retry, indices.retry_unschedulable = indices.retry_unschedulable, False
+    FOLDS[kind](state, data)
+    if not indices.retry_unschedulable:
+        indices.retry_unschedulable = retry
+    elif kind not in SELECTION_ANSWERS:  # these let jobs behind the selection be tried again, and free nothing
+        state.freed_seq = state.seq
+    if kind in ENTITLEMENT_CHANGES:
         state.entitlements_changed = state.seq
 
 

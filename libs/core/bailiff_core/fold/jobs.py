@@ -88,11 +88,17 @@ def job_cancelled(state: PoolState, fact: facts.JobCancelled) -> None:
 def job_placed(state: PoolState, decision: decisions.JobPlaced) -> None:
     """The gang, or its core, has its place: reserved, or starting."""
     job = state.jobs[decision.job]
-    start_attempt(state, job, decision.attempt, decision.placement, decision.reserved, decision.expires)
+    start_attempt(state, job, decision.attempt, decision.placement, decision.reserved, decision.expires, decision.backfilled)
 
 
 def start_attempt(
-    state: PoolState, job: Job, attempt: int, placement: tuple[NodeShare, ...], reserved: bool, expires: int | None
+    state: PoolState,
+    job: Job,
+    attempt: int,
+    placement: tuple[NodeShare, ...],
+    reserved: bool,
+    expires: int | None,
+    backfilled: bool = False,
 ) -> None:
     """Starts an attempt at these places."""
     set_reservation(state, job, [])
@@ -100,6 +106,7 @@ def start_attempt(
     job.pending_recorded = False
     job.next_request_at = job.refused_requests = 0
     job.reserved_until = expires
+    job.backfilled = backfilled
     job.last_start = job.stale_since = None
     with changing(state, job):
         job.tasks = tasks_of(state, job, placement, reserved)

@@ -1,5 +1,6 @@
 """Records about the log itself: pool, policy, writers, clock, inputs."""
 
+from bailiff_core.model.policy import Policy
 from bailiff_core.model.state import ENDED, PoolState, RejectionCount, SeenRequest
 from bailiff_core.records import facts
 from bailiff_core.records.payload import Fact
@@ -20,7 +21,7 @@ def pool_created(state: PoolState, fact: facts.PoolCreated) -> None:
 def policy_applied(state: PoolState, fact: facts.PolicyApplied) -> None:
     """Applies the class values to all jobs; running jobs continue, unless `enforce` is set."""
     before, after = (state.policy or fact.policy).nodes, fact.policy.nodes
-    state.policy, state.policy_revision = fact.policy, state.seq
+    state.policy, state.policy_revision = _as_recorded(fact.policy), state.seq
     state.enforcing = fact.enforce
     state.indices.infeasible.clear()
     state.indices.snapshot = None  # the project tree may have changed
@@ -35,6 +36,11 @@ def policy_applied(state: PoolState, fact: facts.PolicyApplied) -> None:
     state.indices.retry_unschedulable = True
     if fact.request is not None:
         remember(state, fact.request)
+
+
+def _as_recorded(policy: Policy) -> Policy:
+    """The policy as it was meant when it was recorded: until there was `backfill: preemptible`, none meant `reserve`."""
+    return policy if "backfill" in policy.model_fields_set else policy.model_copy(update={"backfill": "reserve"})
 
 
 @folds(facts.WriterStarted)

@@ -25,3 +25,4 @@ def dequeue(state: PoolState, job: Job) -> None:
     del state.queue[at], state.indices.queued[job.id]
     state.indices.to_schedule.pop(job.id, None)
     state.indices.backfill_blocked.pop(job.id, None)
+    state.indices.withheld.pop(job.id, None)

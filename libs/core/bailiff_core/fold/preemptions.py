@@ -103,6 +103,7 @@ def preemption_refused(state: PoolState, decision: decisions.PreemptionRefused) 
     job = state.jobs[decision.preemptor.job]
     if decision.retry_at is not None:
         job.next_request_at = decision.retry_at
+        job.refused_seq = state.seq
         state.indices.changed_times[job.id] = None
         job.refused_requests += 1
     close_request(state, decision.request)
@@ -113,6 +114,7 @@ def selection_timed_out(state: PoolState, decision: decisions.SelectionTimedOut)
     """Jobs that waited for the selection are tried again."""
     for request in state.selection.requests if state.selection is not None else ():
         state.jobs[request.job].next_request_at = decision.retry_at
+        state.jobs[request.job].refused_seq = state.seq
         state.indices.changed_times[request.job] = None
     state.selection = state.proposals = None
     state.selection_failures = decision.failures

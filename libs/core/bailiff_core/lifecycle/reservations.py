@@ -20,7 +20,8 @@ def moved_jobs(state: PoolState) -> Iterator[Decision]:
     """Places migrated jobs, and relocated tasks of running jobs, on their reservation once they have left the old place."""
     for job in state.touched_jobs():
         if job.reservation and job.phase == "pending":
-            yield JobPlaced.model_validate(_at_reservation(job, job.reservation, job.attempt + 1))
+            place = _at_reservation(job, job.reservation, job.attempt + 1)
+            yield JobPlaced.model_validate({**place, "backfilled": job.backfilled})
         elif job.reservation and job.phase in ("starting", "running"):
             released = [task for task in job.reservation if job.task(task.index) is None]
             if released:

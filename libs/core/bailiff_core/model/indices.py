@@ -14,7 +14,10 @@ class Indices:
     touched: jobs affected by the facts of this cycle. queued: the jobs in `PoolState.queue`, for look-up.
     retry_unschedulable: a gang that did not fit may fit now. Until then `unschedulable` has the reason by
     scheduling class. to_schedule: queued jobs that allocate must try. backfill_blocked: jobs that fit but
-    would have delayed the head of the queue. head_reservation: the head's reservation at that time (`actions/allocate.py`).
+    would have delayed the head of the queue. withheld: jobs that fit but might be evicted at once, by a job that requests
+    preemption or that returns to the queue; they stay in to_schedule and request nothing.
+    head_reservation: the head's reservation at that time (`actions/allocate.py`).
+    assumed_evicted: backfilled jobs that the completion forecast takes as gone (`queue/backfill.py`).
     infeasible: by scheduling class, why a gang never fits these nodes; empty: it may fit.
     changed_nodes, changed_jobs: changed since `snapshot` was last brought up to date; changed_times: since `timers` was;
     changed_ends: since `completion_order` was. forgotten: entries deleted from the state's dicts since their last rebuild.
@@ -26,7 +29,9 @@ class Indices:
     unschedulable: dict[str, str] = field(default_factory=dict)
     to_schedule: dict[str, None] = field(default_factory=dict)
     backfill_blocked: dict[str, None] = field(default_factory=dict)
+    withheld: dict[str, None] = field(default_factory=dict)
     head_reservation: object | None = None
+    assumed_evicted: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
     infeasible: dict[str, str] = field(default_factory=dict, compare=False)
     queued: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
     changed_nodes: dict[int, None] = field(default_factory=dict, compare=False, repr=False)

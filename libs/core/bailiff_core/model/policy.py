@@ -243,7 +243,7 @@ class Policy(Document):
     projects: Annotated[tuple[Project, ...], Field(max_length=10_000)] = ()
     topologies: Annotated[tuple[Topology, ...], Field(max_length=64)] = ()
     protections: Protections = Protections()
-    backfill: Literal["greedy", "reserve"] = "reserve"
+    backfill: Literal["greedy", "reserve", "preemptible"] = "preemptible"
     packing: Literal["binpack", "spread"] = "binpack"
     unshared_checkpoints: Literal["warn", "refuse"] = "warn"
 

@@ -11,6 +11,7 @@ from .placement_ranges import NodeShare, numbers
 class VictimChoice(Document):
     """One victim and the work lost by evicting it, in GPU-ms (semantics §5). reserved: it had not started.
 
+    backfilled: it was started while a job ahead of it in the queue was waiting (policy field `backfill`).
     cpu_milli: CPUs of evicted tasks without GPUs; they are in lost_gpu_ms as GPUs (policy `preemption.cpus_per_gpu`).
     tasks: ranges of the surplus tasks to evict; empty: the whole job. moved_to: the reserved new placement of a relocated
     victim; of surplus tasks, possibly only some. not_relocated: ranges of the tasks of an elastic job that have no new place,
@@ -25,6 +26,7 @@ class VictimChoice(Document):
     reserved: bool = False
     class_name: str = ""
     project: str = ""
+    backfilled: bool = False
     tasks: str = ""
     moved_to: tuple[NodeShare, ...] = ()
     cpu_milli: Count = 0

@@ -193,9 +193,11 @@ class Job:
     attempt, by index; an elastic job may have fewer than it requests. reservation, reservation_until, reservation_action: the
     places reserved for its next attempt, or for single tasks, while the present ones are evicted; their expiry; the action
     (of a relocated job). eviction_times: times of recent involuntary evictions. stale_since: since when the running gang is
-    below its minimum. pending_since: when it last joined the queue; a dropped reservation does not change it. first_wait: time
-    from submission to its first start. step: last known step of earlier attempts. paused_seq: the record that paused it; None:
-    not paused. restart_pending: tasks are gone, and the others restart without them. idle_recorded: `JobIdle` was recorded.
+    below its minimum. pending_since: when it last joined the queue; a dropped reservation does not change it. first_wait:
+    time from submission to its first start. step: last known step of earlier attempts. paused_seq: the record that paused it;
+    None: not paused. refused_seq: the record that last refused its request for preemption, or timed it out. backfilled: its
+    last attempt was started, or moved after it was started, while a job ahead of it in the queue was waiting for resources
+    there. restart_pending: tasks are gone, and the others restart without them. idle_recorded: `JobIdle` was recorded.
     user: who submitted it.
     """
 
@@ -239,12 +241,14 @@ class Job:
     not_before: int = 0
     next_request_at: int = 0
     refused_requests: int = 0
+    refused_seq: int = -1
     step: int | None = None
     paused_seq: int | None = None
     pause_reason: str = ""
     operator_request: OperatorRequest | None = None
     restart_pending: bool = False
     idle_recorded: bool = False
+    backfilled: bool = False
     user: str = ""
 
     def groups(self) -> list[TaskGroup]:
@@ -335,15 +339,16 @@ class PoolState:
     """The whole state of one pool after the record `seq`. Only the fold writes it, apart from `indices`.
 
     queue: jobs that need placement, by priority, submission and id; `queue/order.py` has the order of a pass.
-    active: jobs with placed tasks. reserved, starting, evicting: those of them with reserved tasks, starting tasks, and
-    evictions in progress (dicts used as ordered sets). ended: jobs by end time.
+    active: jobs with placed tasks. reserved, starting, evicting, backfilled: those of them with reserved tasks, starting tasks,
+    and evictions in progress, and those that were backfilled (dicts used as ordered sets). ended: jobs by end time.
     epochs: the first seq of each epoch. accepted_truncation: the highest (epoch, seq) whose loss an operator accepted.
     truncation_unreconciled: tasks may run that the truncated log does not have. proposals: of the current batch, by the seq
     of the request. draining: nodes being drained, in the order of the requests. silent_nodes: too many nodes fell silent at
     once; none of these is declared lost. run_time_limits: when running jobs reach their limit, soonest first. enforcing:
     within a cycle, a policy was applied with `enforce`. reclaimed_at: when a project was last reclaimed from.
     displaced_by: by victim (with `+`: its surplus), the preemptors and the record that decided it (`fold/displacements.py`).
-    entitlements_changed: the last record of `fold/entitlement_changes.py`.
+    entitlements_changed: the last record of `fold/entitlement_changes.py`. freed_seq: the last record after which a job that did
+    not fit may fit.
     """
 
     pool: str = ""
@@ -370,6 +375,7 @@ class PoolState:
     reserved: dict[str, None] = field(default_factory=dict)
     starting: dict[str, None] = field(default_factory=dict)
     evicting: dict[str, None] = field(default_factory=dict)
+    backfilled: dict[str, None] = field(default_factory=dict)
     ended: dict[str, int] = field(default_factory=dict)
     preemptions: dict[int, Preemption] = field(default_factory=dict)
     selection: Selection | None = None
@@ -383,6 +389,7 @@ class PoolState:
     reclaimed_at: dict[str, int] = field(default_factory=dict)
     displaced_by: dict[str, dict[str, int]] = field(default_factory=dict)
     entitlements_changed: int = -1
+    freed_seq: int = -1
     draining: dict[int, None] = field(default_factory=dict)
     enforcing: bool = False
     indices: Indices = field(default_factory=Indices)

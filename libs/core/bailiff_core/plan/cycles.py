@@ -37,6 +37,7 @@ def run_cycle(state: PoolState, *, stale: bool = True) -> list[tuple[int, Decisi
     _reset_backoffs(state)
     applied = [each for rule in (*RULES_BEFORE_ALLOCATE, allocate) for each in _all_of(state, rule)]
     applied += run_preempting_actions(state)
+    applied += _all_of(state, allocate)  # jobs that a request might have evicted
     if stale:
         applied += _all_of(state, stale_gangs)
     close_cycle(state)

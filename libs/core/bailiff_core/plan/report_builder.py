@@ -277,7 +277,9 @@ def _condition_text(decision: decisions.PreemptionDecided) -> str:
         if not choice.relocated
     ]
     evicted = [_victim_text(choice, count) for choice, count in evicted_tasks]
-    parts = [f"{_names_with_predicate(evicted)} exited ({_REASONS[decision.action]})"] if evicted else []
+    backfilled = any(choice.backfilled and choice.priority >= decision.preemptor.priority for choice, _ in evicted_tasks)
+    reason = "backfilled" if backfilled else _REASONS[decision.action]
+    parts = [f"{_names_with_predicate(evicted)} exited ({reason})"] if evicted else []
     parts += [f"{_names_with_predicate(moved)} moved"] if moved else []
     return f"once {' and '.join(parts)}"
 

@@ -3,7 +3,8 @@
 A protection tests, for one preemptor under one action, whether a unit is excluded from the victims. The first one that
 excludes a unit (in the order of their `position`) names the group in which the explanation counts it. Some also test a set
 of victims as a whole. Every module here that defines `PROTECTION` is a protection: to add one, add its file, its field in
-the policy model, and its description in the docs.
+the policy model, and its description in the docs. None but `already-evicting` holds for backfilled jobs against the head of the
+queue (`queue/backfilled.py`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,6 +14,7 @@ from pkgutil import iter_modules
 from bailiff_core.model.policy import Action
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit, whole_job
+from bailiff_core.queue.backfilled import backfilled_victims
 
 from . import already_evicting
 from .rule import Rule, SetTest, Shield
@@ -31,6 +33,7 @@ class Shields:
     """The protections in effect for one preemptor under one action: created once, then tested for each unit."""
 
     def __init__(self, state: PoolState, action: Action, preemptor: Job) -> None:
+        self._backfilled = backfilled_victims(state, action, preemptor)
         self._tests: list[tuple[str, Shield | GroupShield]] = []
         for rule in RULES:
             test = rule.shield(state, action, preemptor)
@@ -48,10 +51,14 @@ class Shields:
     @property
     def by_group(self) -> bool:
         """Whether jobs of one group get equal results; units of one job may differ."""
-        return all(isinstance(test, GroupShield) or name == already_evicting.NAME for name, test in self._tests)
+        return self._backfilled is None and all(
+            isinstance(test, GroupShield) or name == already_evicting.NAME for name, test in self._tests
+        )
 
     def excluded_by(self, unit: Unit) -> str | None:
         """The name of the first protection that excludes the unit, or `None`: it may be a victim."""
+        if self._backfilled is not None and unit.job.backfilled and self._backfilled.permits(unit.job):
+            return already_evicting.NAME if already_evicting.is_evicting(unit) else None
         for name, test in self._tests:
             found = test(unit)
             if found:
@@ -110,9 +117,12 @@ class VictimSetTests:
         tests = [rule.set_test(state, action, preemptor, earlier) for rule in reversed(RULES) if rule.set_test is not None]
         self._tests: list[SetTest] = [test for test in tests if test is not None]
         self.any = bool(self._tests)
+        self._backfilled = backfilled_victims(state, action, preemptor) if self._tests else None
 
     def violation(self, victims: Sequence[Unit]) -> str | None:
         """Why these units, each a permitted victim by itself, may not all be evicted, as a sentence; or `None`."""
+        if self._backfilled is not None:
+            victims = [unit for unit in victims if not unit.job.backfilled or not self._backfilled.permits(unit.job)]
         return next((why for test in self._tests if (why := test(victims)) is not None), None)
 
 

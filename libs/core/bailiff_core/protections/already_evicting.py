@@ -11,10 +11,11 @@ NAME = "already-evicting"
 
 def shield(state: PoolState, action: Action, preemptor: Job) -> Shield | None:  # noqa: ARG001
     """Jobs, and single tasks, that are being evicted."""
-    return _is_evicting
+    return is_evicting
 
 
-def _is_evicting(unit: Unit) -> bool:
+def is_evicting(unit: Unit) -> bool:
+    """Whether the unit's job, or one of its tasks, is being evicted."""
     if unit.core or unit.job.phase == "evicting":
         return unit.job.phase == "evicting"
     tasks = (unit.job.task(index) for index in unit.indices)

@@ -7,12 +7,12 @@ continues; neither do dropped reservations and cancelled jobs.
 from collections.abc import Iterable, Sequence
 
 from bailiff_core.humanize import count_text
+from bailiff_core.model.job_labels import matches
 from bailiff_core.model.policy import Action, Budget
 from bailiff_core.model.project_tree import tree_of
 from bailiff_core.model.state import Job, PoolState
 from bailiff_core.model.units import Unit
 
-from .labels import matches
 from .rule import Rule, SetTest, Shield
 
 NAME = "budget"

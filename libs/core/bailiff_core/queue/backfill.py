@@ -7,11 +7,13 @@ completion the head needs, so where all jobs have a run-time limit, or none has,
 head (docs/concepts/semantics/placement.md).
 """
 
+from dataclasses import dataclass
+
 from bailiff_core.model.placement_ranges import bits
 from bailiff_core.model.resources import subtract
 from bailiff_core.model.state import Job, Resources
 from bailiff_core.model.units import Unit, whole_job
-from bailiff_core.placement.cluster_resources import NodeResources
+from bailiff_core.placement.cluster_resources import NodeResources, is_eligible
 from bailiff_core.placement.feasibility import could_ever_fit
 from bailiff_core.placement.gang import GangPlacement, NoFit, has_uniform_tasks, place_unit
 from bailiff_core.placement.packing import ANYWHERE, has_capacity
@@ -19,15 +21,35 @@ from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.placement.task_requirements import TaskRequirements, requirements_of_unit
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot
 from bailiff_core.scheduling_snapshot.completion_forecast import NO_COMPLETION, End, in_order_of_end, known_end
+from bailiff_core.scheduling_snapshot.completion_order import ASSUMED_EVICTED
+
+from .backfilled import BackfilledVictims
 
 Reserved = tuple[str, dict[int, Resources], int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _FuturePlace:
+    """What is reserved for the head, by node; when it can start; whether it needs no more than evictions of backfilled jobs.
+
+    ended: what is expected to be gone by then.
+    """
+
+    reserved: dict[int, Resources]
+    starts: int | None = None
+    by_evictions: bool = False
+    ended: tuple[Unit, ...] = ()
+
+
+NOTHING = _FuturePlace({})
 
 
 class Backfill:
     """The reservation for `head`, the first unit that is pending only because free resources do not suffice.
 
     Computed on first use. `starts`: when the head can start, µs; `None` if that depends on jobs without a run-time limit, or if
-    no placement was found and nothing is reserved. unplaceable: scheduling classes for which no placement was found.
+    no placement was found and nothing is reserved. victims: which jobs behind the head it may evict once they are backfilled;
+    those that are count as gone. unplaceable: scheduling classes for which no placement was found.
     """
 
     def __init__(self, snapshot: SchedulingSnapshot, head: Unit, budget: StepBudget) -> None:
@@ -36,8 +58,8 @@ class Backfill:
         self._head = head
         self._budget = budget
         self._wanted = {need: len(indices) for need, indices in requirements_of_unit(head).items()}
-        self._reserved: dict[int, Resources] | None = None
-        self._starts: int | None = None
+        self.victims = BackfilledVictims(snapshot, head)
+        self._place: _FuturePlace | None = None
         # by node: its future free resources, and the part of them that is not reserved
         self._unreserved: dict[int, tuple[Resources, Resources]] = {}
         self.unplaceable: dict[str, None] = {}
@@ -45,27 +67,55 @@ class Backfill:
     @property
     def known(self) -> bool:
         """Whether the reservation has been computed."""
-        return self._reserved is not None
+        return self._place is not None
+
+    @property
+    def _future(self) -> _FuturePlace:
+        if self._place is None:
+            snapshot, state = self._snapshot, self._snapshot.state
+            found_for = (snapshot.version, state.seq, state.now, self._head.job.id, self._head.indices)
+            if snapshot.backfill_cache is None or snapshot.backfill_cache[0] != found_for:
+                mark = snapshot.cluster.mark()
+                found = self._find(mark)
+                snapshot.cluster.rollback(mark)
+                snapshot.backfill_cache = found_for, found
+            cached = snapshot.backfill_cache[1]
+            assert isinstance(cached, _FuturePlace)
+            self._place = cached
+        return self._place
 
     @property
     def reserved(self) -> dict[int, Resources]:
         """Free and releasing resources that are reserved for the head, by node."""
-        if self._reserved is None:
-            snapshot, state = self._snapshot, self._snapshot.state
-            found_for = (snapshot.version, state.seq, state.now, self._head.job.id, self._head.indices)
-            if snapshot.backfill_cache is None or snapshot.backfill_cache[0] != found_for:
-                self._reserved = {}
-                mark = snapshot.cluster.mark()
-                self._find(mark)
-                snapshot.cluster.rollback(mark)
-                snapshot.backfill_cache = found_for, self._reserved, self._starts
-            _, self._reserved, self._starts = snapshot.backfill_cache
-        return self._reserved
+        return self._future.reserved
 
     @property
     def starts(self) -> int | None:
         """When the head can start."""
-        return self._starts if self.reserved else None
+        return self._future.starts if self.reserved else None
+
+    @property
+    def starts_by_evictions(self) -> bool:
+        """Whether the head fits once backfilled jobs are evicted for it, and not before."""
+        least = self._least_completion()  # cheap, and in most cases enough
+        return least is not None and least.moment <= ASSUMED_EVICTED and self._future.by_evictions
+
+    def admits(self, job: Job) -> bool:
+        """Whether this job may start on what is reserved: nothing says when the head starts, and it may evict the job then."""
+        return (
+            self._snapshot.state.rules.backfill == "preemptible"
+            and self.starts is None
+            and self.victims.would_permit(job, self._future.ended)
+        )
+
+    def is_backfilled(self, job: Job, place: GangPlacement) -> bool:
+        """Whether the job, once it is placed there, may be evicted for the head, which could use one of these nodes."""
+        nodes = [self._snapshot.cluster.nodes[number] for number in dict.fromkeys(task.node for task in place.tasks)]
+        return (
+            self._snapshot.state.rules.backfill == "preemptible"
+            and any(is_eligible(need, node) for need in self._wanted for node in nodes)
+            and self.victims.covers(job)
+        )
 
     def reservation(self) -> Reserved:
         """The head's job id, the resources reserved for it by node, and its start, µs, if known."""
@@ -96,43 +146,56 @@ class Backfill:
             return False
         return (self._snapshot.state.now if start is None else start) + limit <= self.starts
 
-    def _find(self, before: int) -> None:
+    def _find(self, before: int) -> _FuturePlace:
         """Find the fewest completions that the head needs, and its resources then. The cluster resources are left changed."""
         if could_ever_fit(self._snapshot.state, self._head.job.demand) is not None:
-            return
+            return NOTHING
+        last = self._least_completion()
+        if last is None:
+            return NOTHING
         forecast = self._snapshot.completion_forecast
-        last = NO_COMPLETION
-        for need, count in self._wanted.items():
-            end = NO_COMPLETION if need.shared else forecast.first_fit(need, count)
-            if end is None:
-                return
-            last = max(last, end)
         uniform = has_uniform_tasks(self._head)
         found = self._count(next(iter(self._wanted)), last) if uniform else self._search(forecast.count_until(last))
         if found is None:
-            return
-        place, self._starts = found
+            return NOTHING
+        place, starts, by_evictions, ended = found
         cluster = self._snapshot.cluster
         cluster.place(self._head, place)
         nodes = [cluster.nodes[number] for number in dict.fromkeys(task.node for task in place.tasks)]
         after = [node.future for node in nodes]
         cluster.rollback(before)
-        self._reserved = {node.number: resources_to_reserve(node, future) for node, future in zip(nodes, after, strict=True)}
+        reserved = {node.number: resources_to_reserve(node, future) for node, future in zip(nodes, after, strict=True)}
+        return _FuturePlace(reserved, starts, by_evictions, tuple(ended))
 
-    def _count(self, need: TaskRequirements, last: End) -> tuple[GangPlacement, int | None] | None:
-        """Placement of equal tasks after `last`, the first completion after which they fit, and its time, µs, if known."""
+    def _least_completion(self) -> End | None:
+        """The first completion after which the head can fit; that it does is certain for equal tasks only. `None`: never."""
+        self._snapshot.assume_evicted(self.victims.now())
+        forecast = self._snapshot.completion_forecast
+        last = NO_COMPLETION
+        for need, count in self._wanted.items():
+            end = NO_COMPLETION if need.shared else forecast.first_fit(need, count)
+            if end is None:
+                return None
+            last = max(last, end)
+        return last
+
+    def _count(self, need: TaskRequirements, last: End) -> tuple[GangPlacement, int | None, bool, list[Unit]] | None:
+        """Placement of equal tasks after `last`, the first completion after which they fit, its time, µs, if known, whether it is
+        an eviction of a backfilled job, and the jobs that have ended.
+        """
         forecast = self._snapshot.completion_forecast
         if not self._budget.spend(forecast.count_until(last)):
             return None
-        for unit in forecast.completing(need, last):
+        ended = forecast.completing(need, last)
+        for unit in ended:
             self._snapshot.cluster.evict(unit)
         place = self._fits()
         if place is None:
             return None
         end = self._snapshot.state.now if last == NO_COMPLETION else last.when()
-        return place, None if end is None else max(end, self._snapshot.state.now)
+        return place, None if end is None else max(end, self._snapshot.state.now), last.moment == ASSUMED_EVICTED, ended
 
-    def _search(self, least: int) -> tuple[GangPlacement, int | None] | None:
+    def _search(self, least: int) -> tuple[GangPlacement, int | None, bool, list[Unit]] | None:
         """The same for other units, which need at least `least` completions: the number is doubled, then bisected."""
         completions = _SimulatedCompletions(self._snapshot, self._budget)
         low = high = least
@@ -154,7 +217,7 @@ class Backfill:
             else:
                 place, high = found, middle
         completions.simulate(high)
-        return place, completions.last_completion()
+        return place, *completions.last_completion(), completions.ended()
 
     def _fits(self) -> GangPlacement | None:
         cluster = self._snapshot.cluster
@@ -192,11 +255,17 @@ class _SimulatedCompletions:
             self._marks.append(self._snapshot.cluster.mark())
         return len(self._marks) - 1
 
-    def last_completion(self) -> int | None:
-        """Time of the last simulated completion, µs, now if there is none; `None`: not known."""
+    def ended(self) -> list[Unit]:
+        """The jobs that have completed."""
+        return [whole_job(job) for job in self._known[: len(self._marks) - 1]]
+
+    def last_completion(self) -> tuple[int | None, bool]:
+        """Time of the last simulated completion, µs, now if there is none, `None` if it is not known; and whether it is an
+        eviction of a backfilled job.
+        """
         now, completed = self._snapshot.state.now, len(self._marks) - 1
         end = known_end(self._snapshot.state, self._known[completed - 1]) if completed else now
-        return None if end is None else max(end, now)
+        return None if end is None else max(end, now), end == ASSUMED_EVICTED
 
 
 def resources_to_reserve(node: NodeResources, after: Resources) -> Resources:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from bailiff_core.model.project_tree import NO_BOUNDS, project_text
 from bailiff_core.model.resource_vector import RESOURCES, UNLIMITED, ZERO, ResourceVector, resource_text
+from bailiff_core.model.state import Job
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlacement
 
@@ -36,6 +37,13 @@ def over_limit(snapshot: ResourceSnapshot, unit: Unit, place: GangPlacement | No
         if over is not None:
             return would_use(project, over, usage.allocated(project).plus(demand), limit, "limit")
     return None
+
+
+def above_limit(snapshot: ResourceSnapshot, job: Job) -> bool:
+    """Whether one of the job's projects uses more than its limit now."""
+    usage = snapshot.usage
+    path = usage.tree.branches[usage.leaf_of(job)].path
+    return any(exceeds(usage.allocated(project), usage.tree.branches[project].limit) for project in path)
 
 
 def over_quota(snapshot: ResourceSnapshot, unit: Unit, place: GangPlacement | None = None) -> str | None:

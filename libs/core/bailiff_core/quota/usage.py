@@ -1,6 +1,7 @@
 """Usage and requests of each project, updated incrementally, with trial changes and rollback."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from bailiff_core.model.policy import Policy
@@ -140,6 +141,16 @@ class Usage:
     def restore(self, unit: Unit) -> None:
         """Undo `evict` of this unit."""
         self._add_trial(unit.job, self.allocated_to(unit))
+
+    @contextmanager
+    def without(self, units: Iterable[Unit]) -> Iterator[None]:
+        """Within the context the units' usage is subtracted. `changes_since` does not report it."""
+        mark, reported = self.mark(), len(self._journal)
+        for unit in units:
+            self.evict(unit)
+        yield
+        self.rollback(mark)
+        del self._journal[reported:]
 
     def reservation_usage(self, job: Job) -> ResourceVector:
         """Usage of the job's reservation, for the whole job or for some of its tasks."""

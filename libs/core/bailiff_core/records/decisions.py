@@ -16,7 +16,8 @@ ActionName = Literal["allocate", "consolidate", "reclaim", "preempt"]
 class JobPlaced(Decision):
     """The gang has its place. `reserved`: some of the resources are still releasing, so nothing starts yet.
 
-    action: the action that placed it; `migrate`: it was migrated on request.
+    action: the action that placed it; `migrate`: it was migrated on request. backfilled: it starts where a job ahead of it in the
+    queue waits for resources, and may be evicted for that job (policy field `backfill`).
     """
 
     job: Name
@@ -25,6 +26,7 @@ class JobPlaced(Decision):
     placement: tuple[NodeShare, ...]
     reserved: bool = False
     expires: Time | None = None
+    backfilled: bool = False
 
 
 class JobGrown(Decision):

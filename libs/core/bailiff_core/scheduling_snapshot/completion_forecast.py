@@ -20,7 +20,7 @@ from bailiff_core.model.units import Unit, has_resources, whole_job
 from bailiff_core.placement.cluster_resources import ClusterResources, NodeResources
 from bailiff_core.placement.task_requirements import TaskRequirements
 
-from .completion_order import KNOWN_END, UNKNOWN_END, completion_order
+from .completion_order import ASSUMED_EVICTED, KNOWN_END, UNKNOWN_END, completion_order
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -154,6 +154,8 @@ class CompletionForecast:
         return completed
 
     def _end_of(self, job: Job) -> End | None:
+        if job.id in self._state.indices.assumed_evicted:
+            return End(ASSUMED_EVICTED, job.seq)
         limit = job.demand.run_time_limit
         if job.phase == "running" and job.last_start is not None:
             return End(RANK + job.last_start, job.seq) if limit is None else End(job.last_start + limit, job.seq)
@@ -246,20 +248,31 @@ class CompletionForecast:
 
 
 def in_order_of_end(state: PoolState) -> Iterator[Job]:
-    """Yields jobs with a run-time limit by completion time, then others by start time, then reserved ones by submission.
+    """Yields jobs assumed to be evicted by submission, then jobs with a run-time limit by completion time, then others by start
+    time, then reserved ones by submission.
 
     For starting jobs the run time counts from now. Evicting jobs are left out: their resources are releasing already.
     """
-    starting = [state.jobs[name] for name in state.starting]
-    starting_keys: list[Key] = sorted(_starting_key(state.now, job) for job in starting if job.phase == "starting")
+    evicted = state.indices.assumed_evicted
+    starting = [state.jobs[name] for name in {**state.starting, **state.reserved}]
+    starting_keys: list[Key] = sorted(
+        (KNOWN_END, ASSUMED_EVICTED, job.seq, job.id) if job.id in evicted else _starting_key(state.now, job)
+        for job in starting
+        if job.phase == "starting" or (job.phase == "reserved" and job.id in evicted)
+    )
     for *_, name in merge(completion_order(state), starting_keys):
         yield state.jobs[name]
-    reserved = [job for name in state.reserved if (job := state.jobs[name]).phase == "reserved"]
+    reserved = [job for name in state.reserved if (job := state.jobs[name]).phase == "reserved" and name not in evicted]
     yield from sorted(reserved, key=lambda job: (job.seq, job.id))
 
 
 def known_end(state: PoolState, job: Job) -> int | None:
-    """Completion time, µs, of a job with a run-time limit, counted from now if it does not run yet; reserved jobs: `None`."""
+    """Completion time, µs, of a job with a run-time limit, counted from now if it does not run yet; reserved jobs: `None`.
+
+    Of a job that is assumed to be evicted: `ASSUMED_EVICTED`.
+    """
+    if job.id in state.indices.assumed_evicted:
+        return ASSUMED_EVICTED
     limit = job.demand.run_time_limit
     if limit is None or job.phase == "reserved":
         return None

@@ -3,7 +3,7 @@
 It is cached in `state.indices.snapshot` and updated incrementally with what the fold changed; it is not rebuilt.
 """
 
-from bailiff_core.model.state import PoolState, Resources
+from bailiff_core.model.state import PoolState
 from bailiff_core.placement.allocation_index import AllocationIndex
 from bailiff_core.placement.cluster_resources import ClusterResources
 from bailiff_core.placement.equivalence_classes import EquivalenceClasses
@@ -27,9 +27,7 @@ class SchedulingSnapshot(ResourceSnapshot):
         self._stale_in_index: dict[str, None] = {}  # jobs changed since `allocation_index` was last read
         self._completion_forecast: CompletionForecast | None = None
         self.version = 0  # raised each time that changes of the fold are taken over
-        self.backfill_cache: tuple[object, dict[int, Resources], int | None] | None = (
-            None  # cached result of Backfill, with its key
-        )
+        self.backfill_cache: tuple[object, object] | None = None  # cached result of Backfill, with its key
         self._stale_jobs: dict[str, None] = {}  # jobs and nodes changed since `completion_forecast` was last read
         self._stale_nodes: dict[int, None] = {}
 
@@ -63,6 +61,16 @@ class SchedulingSnapshot(ResourceSnapshot):
         self._stale_jobs.clear()
         self._stale_nodes.clear()
         return self._completion_forecast
+
+    def assume_evicted(self, jobs: dict[str, None]) -> None:
+        """The completion forecast takes these jobs as gone, and no others."""
+        indices = self.state.indices
+        before = indices.assumed_evicted
+        changed = [name for name in {**before, **jobs} if (name in before) != (name in jobs)]
+        if changed:
+            indices.assumed_evicted = jobs
+            self._stale_jobs.update(dict.fromkeys(changed))
+            indices.changed_ends.update(dict.fromkeys(changed))
 
     def refresh(self) -> None:
         """Roll back every trial and take over what the fold changed."""

@@ -12,10 +12,12 @@ from bailiff_core.placement.gang import GangPlacement
 from bailiff_core.placement.placement_codec import decode_placement
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.queue.order import Pass
+from bailiff_core.queue.preemption_delay import may_preempt_from
 from bailiff_core.scheduling_snapshot import current_snapshot
 
 from .candidates import evictable_units
 from .solve import SelectionBatch, select_victims
+from .unneeded_victims import proposals_without_victims
 
 PREEMPTING_ACTIONS: tuple[Action, ...] = ACTIONS[1:]
 MAX_NEED_LENGTH = 600
@@ -35,6 +37,7 @@ def _proposals(batch: SelectionBatch, requests: Sequence[OpenRequest], steps: in
     state = batch.snapshot.state
     of_job = {request.job: request for request in requests}
     proposals: dict[int, Proposal] = {}
+    units: dict[int, Unit] = {}
     refusals: dict[int, list[Proposal]] = {}
     actions = [action for action in PREEMPTING_ACTIONS if action in state.rules.preemption.actions] or ["preempt"]
     pending = [state.jobs[request.job] for request in requests if request.job in state.jobs]
@@ -44,12 +47,17 @@ def _proposals(batch: SelectionBatch, requests: Sequence[OpenRequest], steps: in
             request = of_job[unit.job.id]
             if unit.job.suspended_reason is not None or unit.job.phase not in ("pending", "starting", "running"):
                 continue
+            if action != "preempt" and state.now < may_preempt_from(state, unit.job):
+                continue  # the head of the queue, which may evict backfilled jobs only
             proposal = select_victims(batch, unit, action, StepBudget(steps), request=request.seq)
             if proposal.refused is None:
                 proposals[request.seq] = proposal
+                units[request.seq] = unit
                 apply_proposal(batch, unit, proposal)
             else:
                 refusals.setdefault(request.seq, []).append(proposal)
+    answers = {seq: (units[seq], proposal) for seq, proposal in proposals.items()}
+    proposals.update(proposals_without_victims(batch.snapshot, answers, steps))
     return [_merged(request, proposals.get(request.seq), refusals.get(request.seq, [])) for request in requests]
 
 

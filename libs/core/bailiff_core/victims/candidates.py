@@ -13,6 +13,7 @@ from bailiff_core.model.state import Job, PoolState, Task
 from bailiff_core.model.units import Unit, allocated_tasks, victim_units, whole_job
 from bailiff_core.placement.equivalence_classes import EquivalenceClass
 from bailiff_core.protections import Shields, already_evicting, no_counter_reclaim
+from bailiff_core.queue.backfilled import backfilled_victims
 from bailiff_core.scheduling_snapshot import SchedulingSnapshot
 
 from .fragmentation import Fragmentation, Uses, node_uses
@@ -226,7 +227,11 @@ class CandidateIndex:
 
 def _preemptor_key(state: PoolState, action: Action, preemptor: Job) -> tuple[object, ...]:
     """Equal for preemptors with the same candidates."""
-    distinct = bool(preemptor.tasks) or no_counter_reclaim.may_be_shielded_from(state, action, preemptor)
+    distinct = (
+        bool(preemptor.tasks)
+        or no_counter_reclaim.may_be_shielded_from(state, action, preemptor)
+        or backfilled_victims(state, action, preemptor) is not None
+    )
     return (
         action,
         preemptor.priority,

@@ -8,6 +8,7 @@ from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlacement, NoFit
 from bailiff_core.placement.step_budget import StepBudget
 from bailiff_core.protections import VictimSetTests
+from bailiff_core.queue.backfilled import backfilled_victims
 from bailiff_core.quota.cap_at_fair_share import CapAtFairShare
 from bailiff_core.quota.demand_vector import by_bytes
 from bailiff_core.quota.project_cooldown import cooldown_violation
@@ -22,7 +23,7 @@ def action_not_permitted(snapshot: SchedulingSnapshot, shares: Shares, unit: Uni
     rules = snapshot.state.rules.preemption
     if action not in rules.actions:
         return f"the policy does not allow {action}"
-    if action == "preempt" and not unit.job.may_preempt:
+    if action == "preempt" and not unit.job.may_preempt and backfilled_victims(snapshot.state, action, unit.job) is None:
         return "its priority class may not preempt"
     if action == "reclaim" and not snapshot.state.rules.projects:
         return "the policy has no projects to reclaim from"

@@ -89,6 +89,7 @@ class _Victim:
             reserved=bool(cost.reservations),
             class_name=job.class_name,
             project=job.project,
+            backfilled=job.backfilled,
             tasks="" if whole else ranges(indices),
             moved_to=encode_placement(GangPlacement(tuple(self.moved.values()), future=True)),
             cpu_milli=cost.cpu_milli,

@@ -150,6 +150,7 @@ def choices(steps: Iterable[EvictionStep], moved: Mapping[str, GangPlacement]) -
                 reserved=all(not step.cost.tasks for step in taken),
                 class_name=job.class_name,
                 project=job.project,
+                backfilled=job.backfilled,
                 tasks="" if whole else ranges(indices),
                 moved_to=encode_placement(place) if place is not None else (),
                 cpu_milli=sum(step.cost.cpu_milli for step in taken),

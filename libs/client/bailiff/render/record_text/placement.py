@@ -32,10 +32,12 @@ def _ended_word(_record: Record, decision: decisions.JobEnded, _state: PoolState
 def _job_placed(decision: decisions.JobPlaced, state: PoolState) -> Statement:
     places = places_text(state, decision.placement)
     again = f"attempt {decision.attempt}" if decision.attempt > 1 else ""
+    backfilled = "backfilled" if decision.backfilled else ""
     if decision.reserved:
         held = until(decision.expires, "reserved until")
-        return Statement("job reserved", decision.job, joined(f"→ {places}", again, "resources are being released", held))
-    return Statement("job placed", decision.job, joined(f"→ {places}", again), "good")
+        detail = joined(f"→ {places}", again, backfilled, "resources are being released", held)
+        return Statement("job reserved", decision.job, detail)
+    return Statement("job placed", decision.job, joined(f"→ {places}", again, backfilled), "good")
 
 
 @describes(decisions.JobGrown, event=_grown_word)

@@ -81,6 +81,8 @@ def _sides(decision: decisions.PreemptionDecided, choice: VictimChoice, state: P
     if decision.action == "consolidate":
         return "(consolidate: all victims are moved)"
     rank = f"{choice.class_name} {choice.priority}" if choice.class_name else class_text(state, choice.job, choice.priority)
+    if choice.backfilled and choice.priority >= preemptor.priority:
+        return f"({preemptor.class_name} {preemptor.priority}; {rank} was backfilled)"
     return f"({preemptor.class_name} {preemptor.priority} > {rank})"
 
 
