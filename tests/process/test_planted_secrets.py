@@ -100,11 +100,11 @@ async def stack(planted: Planted, tmp_path: Path) -> AsyncIterator[Stack]:
 @pytest.mark.timeout(300)
 async def test_no_secret_is_where_it_does_not_belong(stack: Stack, planted: Planted, tmp_path: Path) -> None:
     values = await asyncio.to_thread(planted.values, stack)
-    said = tmp_path / "said"
-    await use(stack, planted, said)
+    output = tmp_path / "output"
+    await use(stack, planted, output)
     written = await collected(stack)
     # The job had its secret: the search would have found what leaks.
-    assert await asyncio.to_thread(said.read_text) == f"{planted.node_secret} {planted.job_variable}\n"
+    assert await asyncio.to_thread(output.read_text) == f"{planted.node_secret} {planted.job_variable}\n"
     assert any(planted.job_variable.encode() in content for place, content in written if place in OF_REQUESTS)
     found = [
         f"{name}: {place}"
@@ -157,10 +157,10 @@ async def test_a_job_gets_nothing_from_console_api_and_agent(stack: Stack, tmp_p
     assert json.loads(await asyncio.to_thread(result.read_text)) == refused | {"read": [False]}
 
 
-async def use(stack: Stack, planted: Planted, said: Path) -> None:
+async def use(stack: Stack, planted: Planted, output: Path) -> None:
     """A job with secrets, sign-ins, wrong tokens, malformed input, crashes."""
     async with Client(KafkaBus(stack.kafka.bootstrap), source="/test", actor="ada") as client:
-        command = f'echo "$TOKEN $PLAIN" > {said}.new && mv {said}.new {said}; exit 3'
+        command = f'echo "$TOKEN $PLAIN" > {output}.new && mv {output}.new {output}; exit 3'
         spec = JobSpec(command=command, env={"PLAIN": planted.job_variable}, secrets={"TOKEN": "registry"})
         demand = JobDemand(job="train", tasks=(TaskGroup(gpu_milli=1000),), max_failures=1)
         sent = await client.submit(demand, spec, pool=POOL)
