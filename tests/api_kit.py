@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
-from tests.http_kit import get, refused, serving
+from tests.http_kit import TOKEN, get, refused, serving
 
 from bailiff_auditor.api.service import ApiService
 from bailiff_auditor.api.settings import ApiSettings
@@ -18,7 +18,7 @@ class Api:
     """One API process with helpers for requests."""
 
     def __init__(self, dsn: str, **settings: Any) -> None:
-        values = {"postgres": dsn, "api_port": 0, "instance": "api", **settings}
+        values = {"postgres": dsn, "api_port": 0, "api_token": TOKEN, "instance": "api", **settings}
         self.metrics = Metrics()
         self.service = ApiService(ApiSettings(**values), self.metrics)
         self.http: httpx.AsyncClient
@@ -27,6 +27,7 @@ class Api:
     async def running(self) -> AsyncIterator["Api"]:
         """Run the service inside the context."""
         async with serving(self.service, lambda: self.service.readiness()["archive"] is None) as self.http:
+            self.http.headers["authorization"] = f"Bearer {TOKEN}"
             yield self
 
     async def get(self, path: str, **parameters: Any) -> Any:

@@ -173,7 +173,7 @@ async def _play(demo: Demo, churn: float) -> None:
     async with demo.client() as client:
         await demo.play(client)
         demo.console.wait_ready()
-        print(f"\nThe console: {demo.console.address}/{POOL}\nThe archive: {demo.stack.api}\nKafka: {demo.stack.kafka.bootstrap}")
+        print(f"\nThe console: {demo.console.link}\nThe archive: {demo.stack.api}\nKafka: {demo.stack.kafka.bootstrap}")
         print("Ctrl-C stops everything.", flush=True)
         if churn > 0:
             await demo.churn(client, churn)

@@ -59,6 +59,7 @@ async def page(stack: Stack) -> AsyncIterator[Page]:
         context.set_default_timeout(PATIENCE_MS)
         await context.add_init_script(WATCH)
         page = await context.new_page()
+        await page.request.get(stack.console_link)
         page.on("request", requested)
         page.on("console", on_message)
         page.on("pageerror", lambda error: errors.append(str(error)))

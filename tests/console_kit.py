@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tests.http_kit import PATIENCE_S, get, refused, serving
+from tests.http_kit import PATIENCE_S, TOKEN, get, refused, serving
 
 from bailiff_bus.port import Bus
 from bailiff_console.service import ConsoleService
@@ -33,12 +33,20 @@ class ConsoleProcess:
         """The URL of the console."""
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def link(self) -> str:
+        """The URL that signs in."""
+        return f"{self.address}/auth/sign-in?token={TOKEN}"
+
     def start(self) -> None:
         """Start or restart. Does not wait until it is ready."""
         archive = {"BAILIFF_API": self.stack.api} if self.stack.plan.api else {}
-        env = {**self.stack.environment(CONSOLE, self._http), **archive, "BAILIFF_CONSOLE_PORT": str(self.port), **self.env}
+        env = {**self.stack.environment(CONSOLE, self._http), **archive, "BAILIFF_CONSOLE_PORT": str(self.port)}
         self.stack.processes.start(
-            CONSOLE, [sys.executable, "-m", "bailiff_console"], env=env, ready_url=f"{self.address}/readyz"
+            CONSOLE,
+            [sys.executable, "-m", "bailiff_console"],
+            env={**env, "BAILIFF_CONSOLE_TOKEN": TOKEN, **self.env},
+            ready_url=f"{self.address}/readyz",
         )
 
     def wait_ready(self) -> None:
@@ -133,9 +141,9 @@ async def page(
         yield StreamClient(answer.aiter_lines(), client_state or ClientState())
 
 
-async def sign_in(client: httpx.AsyncClient) -> dict[str, str]:
+async def sign_in(client: httpx.AsyncClient, token: str = TOKEN) -> dict[str, str]:
     """Sign in as the single user of a local console. Returns the headers for its requests."""
-    answer = await client.get("/auth/sign-in")
+    answer = await client.get("/auth/sign-in", params={"token": token})
     assert answer.status_code == 303, answer.text
     return {"x-csrf-token": (await client.get("/api/me")).json()["csrf"]}
 
@@ -144,7 +152,7 @@ class Console:
     """The real service in this process, on the test's buses."""
 
     def __init__(self, bus: Bus, watch: Bus, folder: Path, **settings: Any) -> None:
-        values = {"console_port": 0, "state_dir": folder, "instance": CONSOLE, **settings}
+        values = {"console_port": 0, "console_token": TOKEN, "state_dir": folder, "instance": CONSOLE, **settings}
         self.service = ConsoleService(ConsoleSettings(**values), Metrics(), bus, watch)
         self.http: httpx.AsyncClient
 

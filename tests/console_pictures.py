@@ -88,10 +88,11 @@ def make_small(file: Path) -> None:
 
 
 class Camera:
-    """Takes pictures of one console."""
+    """Takes pictures of one console. link: the URL that signs in to it."""
 
-    def __init__(self, browser: Browser, address: str, folder: Path) -> None:
-        self.browser, self.address, self.folder = browser, address, folder
+    def __init__(self, browser: Browser, link: str, folder: Path) -> None:
+        self.browser, self.link, self.folder = browser, link, folder
+        self.address = link.partition("/auth/")[0]
 
     async def take(
         self, name: str, path: str, ready: str, prepare: Prepare | None = None, dark: bool = False, size: tuple[int, int] = LAPTOP
@@ -102,6 +103,7 @@ class Camera:
             reduced_motion="reduce",
         ) as context:  # fmt: skip
             context.set_default_timeout(PATIENCE_MS)
+            await context.request.get(self.link)
             page = await context.new_page()
             await page.goto(f"/{POOL}{path}")
             await page.get_by_text("live, record").wait_for()
@@ -123,8 +125,9 @@ class Camera:
     async def all(self) -> None:
         """One picture per page; the pool also in the dark scheme and at phone size."""
         async with await self.browser.new_context(base_url=self.address) as context:
+            await context.request.get(self.link)
             page = await context.new_page()
-            await page.goto(f"/{POOL}")  # which signs in
+            await page.goto(f"/{POOL}")
             await page.get_by_text("live, record").wait_for()
             evicted = await preemption(page)
         job, seq = evicted["job"], evicted["decided_seq"]
@@ -139,22 +142,22 @@ class Camera:
         await self.take("phone", f"/jobs/{job}", ".eviction-card", size=PHONE)
 
 
-async def _take(address: str, folder: Path) -> None:
+async def _take(link: str, folder: Path) -> None:
     async with chromium() as browser:
-        await Camera(browser, address, folder).all()
+        await Camera(browser, link, folder).all()
 
 
 async def _stage_and_take(demo: Demo, folder: Path) -> None:
     async with demo.client() as client:
         await demo.play(client)
         demo.console.wait_ready()
-        await _take(demo.console.address, folder)
+        await _take(demo.console.link, folder)
 
 
 def main() -> None:
     """Once."""
     parser = argparse.ArgumentParser(prog="python -m tests.console_pictures")
-    parser.add_argument("--at", metavar="ADDRESS", help="URL of a console that runs already, such as http://127.0.0.1:8640")
+    parser.add_argument("--at", metavar="LINK", help="URL that signs in to a console that runs already, as `make up` prints it")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="target folder (default docs/pictures)")
     options = parser.parse_args()
     if options.at:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import httpx
 
 PATIENCE_S = 60.0
+TOKEN = "a-token-of-the-tests-that-is-long-enough"
 POLL_S = 0.02
 
 

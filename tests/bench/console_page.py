@@ -79,7 +79,7 @@ async def _measured(run: Run, nodes: int) -> Seen:
             console.start()
             await asyncio.to_thread(console.wait_ready)
             page = await browser.new_page(viewport={"width": 1440, "height": 900})
-            await page.goto(f"{console.address}/{POOL}")  # signs in
+            await page.goto(f"{console.link}&to=/{POOL}")
             await page.wait_for_function(SHOWS)
             began = time.perf_counter()
             await page.reload()

@@ -8,10 +8,11 @@ import os
 import shutil
 import subprocess
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -78,7 +79,8 @@ class Compose:
 
     def archive(self, page: str) -> dict[str, Any]:
         """What the query interface says."""
-        return asked(self.ports[4], f"/v1/{page}")
+        token = self("exec", "-T", "api", "cat", "/var/lib/bailiff-tokens/api.token").strip()
+        return asked(self.ports[4], f"/v1/{page}", {"authorization": f"Bearer {token}"})
 
     def page(self, path: str) -> dict[str, Any]:
         """What the console says to the page."""
@@ -96,10 +98,10 @@ class Compose:
         return [line for words in asked for line in docker(*words).stdout.split()]
 
 
-def asked(port: int, path: str) -> dict[str, Any]:
+def asked(port: int, path: str, headers: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
     """The JSON that is served there."""
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
-        connection.request("GET", path)
+        connection.request("GET", path, headers=headers)
         found: dict[str, Any] = json.loads(connection.getresponse().read())
         return found
 

@@ -14,7 +14,7 @@ from tests.docker_engine import IMAGE, containers_of, need_engine
 from bailiff_node_agent.devices import SimulatedInventory
 from bailiff_node_agent.runtime import Exit, Launch, Running, Runtime, SimulatedMachine, TaskKey, TaskStillRunning, UnknownTask
 from bailiff_node_agent.runtime.docker import DockerRuntime
-from bailiff_node_agent.runtime.process import ProcessRuntime
+from bailiff_node_agent.runtime.process import ProcessRuntime, why_not_isolated
 from bailiff_node_agent.runtime.simulated import SimulatedRuntime
 
 KEY = TaskKey("train-7", 1, "0")
@@ -62,6 +62,14 @@ class RealMachine:
         return self._launch("trap '' TERM; touch ready; sleep 300; exit 0")
 
 
+class IsolatedMachine(RealMachine):
+    """Its jobs do not see the agent's folder."""
+
+    def agent(self) -> Runtime:
+        state = self.folder / "state"
+        return ProcessRuntime(state, devices=self.inventory, hidden=(state,))
+
+
 class ContainerMachine(RealMachine):
     """Its jobs are the same, each in a container that finds the machine's folder in its place."""
 
@@ -100,6 +108,7 @@ class PretendMachine:
 
 MACHINES: dict[str, Callable[[Path], Machine]] = {
     "process": RealMachine,
+    "isolated": IsolatedMachine,
     "docker": ContainerMachine,
     "simulated": lambda _: PretendMachine(),
 }
@@ -109,6 +118,8 @@ MACHINES: dict[str, Callable[[Path], Machine]] = {
 async def machine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Machine]:
     if request.param == "docker":
         need_engine()
+    if request.param == "isolated" and (reason := why_not_isolated()) is not None:
+        pytest.skip(f"this machine permits no isolation: {reason}")
     machine = MACHINES[request.param](tmp_path)
     yield machine
     last_agent = machine.agent()

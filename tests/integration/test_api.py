@@ -19,7 +19,7 @@ from jsonschema import Draft202012Validator
 from tests.api_kit import Api, Event
 from tests.archive_kit import Auditor, Log, query
 from tests.bench.synthetic import plain_log
-from tests.http_kit import PATIENCE_S
+from tests.http_kit import PATIENCE_S, TOKEN
 from tests.log_builder import MINUTE, SECOND, Story, policy
 
 from bailiff.audit.log_files import message_line
@@ -459,7 +459,9 @@ async def test_an_idle_reader_costs_little_and_the_number_of_streams_is_limited(
         await auditor.until("all is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(wires) - 1)
         host, port = api.service.address.removeprefix("http://").split(":")
         _, writer = await asyncio.open_connection(host, int(port), limit=1024)
-        writer.write(b"GET /v1/events?from=start HTTP/1.1\r\nhost: x\r\n\r\n")
+        writer.write(
+            b"GET /v1/events?from=start HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer " + TOKEN.encode() + b"\r\n\r\n"
+        )
         async with api.stream("/events", **{"from": "start"}) as events:
             count = 0
             async for event in events:
@@ -481,11 +483,11 @@ async def test_an_idle_reader_costs_little_and_the_number_of_streams_is_limited(
 
 async def test_the_api_is_read_only_and_requires_the_token(database: str, tmp_path: Path) -> None:
     async with world_with_token(database, tmp_path) as api:
-        known = {"authorization": "Bearer sésame".encode()}
+        known = {"authorization": f"Bearer {SESAME}".encode()}
         for action in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
             answer = await api.http.request(action, "/v1/pools", headers=known)
             assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
-        for headers in ({}, {"authorization": "Bearer x"}, {"authorization": "Basic sesame"}):
+        for headers in ({"authorization": ""}, {"authorization": "Bearer x"}, {"authorization": f"Basic {TOKEN}"}, {}):
             assert (await api.http.get("/v1/pools", headers=headers)).status_code == 401
         head = await api.http.head("/v1/pools", headers=known)
         assert (head.status_code, head.content) == (200, b"")
@@ -503,7 +505,7 @@ async def test_the_api_is_read_only_and_requires_the_token(database: str, tmp_pa
 async def world_with_token(database: str, folder: Path) -> AsyncIterator[Api]:
     log = Log()
     log.append(played().wires)
-    async with Auditor(log, database, folder).running(), Api(database, state_dir=folder, api_token="sésame").running() as api:
+    async with Auditor(log, database, folder).running(), Api(database, state_dir=folder, api_token=SESAME).running() as api:
         yield api
 
 
@@ -529,6 +531,7 @@ async def test_an_error_names_the_parameter_and_the_allowed_values(database: str
         assert "no job 'x'" in (await it.api.refused(404, "/pools/pool-a/jobs/x"))["detail"]
 
 
+SESAME = "sésame, ouvre-toi, et laisse-moi entrer"
 HOSTILE = (
     "", " ", "'", "' OR 1=1 --", '"; DROP TABLE records; --', "\\", "%", "%00", "\x00", "\ud7ff", "𝕏" * 50, "a" * 5_000, "0",
     "-1", "1e400", "9223372036854775807", "9223372036854775808", "NaN", "null", "[]", "{}", "../../etc/passwd", "${x}",
@@ -586,9 +589,11 @@ async def test_a_refused_postgresql_login_is_reported() -> None:
             raise asyncpg.InvalidPasswordError("password authentication failed")
             yield
 
-    app = application(Locked("postgresql://", 2, 1.0), None, Metrics())
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app, raise_app_exceptions=False), base_url="http://x") as http:
-        answer = await http.get("/v1/pools")
+    app = application(Locked("postgresql://", 2, 1.0), None, Metrics(), TOKEN)
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app, raise_app_exceptions=False), base_url="http://127.0.0.1"
+    ) as http:
+        answer = await http.get("/v1/pools", headers={"authorization": f"Bearer {TOKEN}"})
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
         assert "password authentication failed" not in answer.text
 

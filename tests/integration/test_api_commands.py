@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import subprocess
 import time
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from tests.api_kit import Api
 from tests.archive_kit import Auditor, Log
+from tests.http_kit import TOKEN
 from tests.log_builder import MINUTE, SECOND, Story
 from tests.unit.client.kit import LogWriter, Run, command_on, preemption_story
 
@@ -38,7 +40,7 @@ class Both:
     def on_topic(self) -> Run:
         return command_on(lambda: self.log_writer.cluster.client("cli"), self.monkeypatch, str(self.folder / "topic"))
 
-    def on_api(self, address: str, token: str | None = None, patience: float = 10.0) -> Run:
+    def on_api(self, address: str, token: str | None = TOKEN, patience: float = 10.0) -> Run:
         bus = lambda: HttpLogSource(address, token, self.log_writer.cluster.client("cli"), patience)  # type: ignore[arg-type,return-value] # noqa: E731
         return command_on(bus, self.monkeypatch, str(self.folder / "api"))
 
@@ -81,12 +83,12 @@ async def test_a_wrong_token_is_reported(both: Both, database: str, tmp_path: Pa
     log = WrittenLog(both.log_writer)
     async with (
         Auditor(log, database, tmp_path / "auditor").running() as auditor,
-        Api(database, state_dir=tmp_path, api_token="right").running() as api,
+        Api(database, state_dir=tmp_path, api_token=f"right {TOKEN}").running() as api,
     ):
         await auditor.until(
             "all is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(both.log_writer.records) - 1
         )
-        assert (await asyncio.to_thread(both.on_api(api.service.address, "right"), "list")).exit_code == ExitCode.DONE
+        assert (await asyncio.to_thread(both.on_api(api.service.address, f"right {TOKEN}"), "list")).exit_code == ExitCode.DONE
         wrong = await asyncio.to_thread(both.on_api(api.service.address, "wrong"), "list")
         assert wrong.exit_code == ExitCode.UNREACHABLE
         assert "BAILIFF_API_TOKEN" in wrong.output
@@ -122,7 +124,14 @@ async def test_the_examples_of_the_page_can_be_run(database: str, tmp_path: Path
 
         def run(command: str) -> str:
             shell = command.replace("http://127.0.0.1:8620", api.service.address)
-            done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, timeout=30, check=True)
+            done = subprocess.run(
+                ["sh", "-c", shell],
+                env={**os.environ, "AUTH": f"Authorization: Bearer {TOKEN}"},
+                capture_output=True,
+                text=True,
+                timeout=30,
+                check=True,
+            )
             return done.stdout
 
         outputs: dict[str, Any] = {}

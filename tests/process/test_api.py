@@ -44,11 +44,15 @@ async def test_a_stream_broken_by_kill_nine_resumes_with_each_record_once(stack:
     share = len(wires) // (len(KILLS) + 1)
     bus = KafkaBus(stack.kafka.bootstrap)
     seen: list[int] = []
+    headers = {"authorization": f"Bearer {stack.api_token}"}
     try:
         await grow(bus, wires[:share])
         growing: asyncio.Task[None] | None = None
         last, kills = "pool-a:-1", list(KILLS)
-        async with asyncio.timeout(PATIENCE_S * 3), httpx.AsyncClient(base_url=stack.api, timeout=PATIENCE_S) as http:
+        async with (
+            asyncio.timeout(PATIENCE_S * 3),
+            httpx.AsyncClient(base_url=stack.api, headers=headers, timeout=PATIENCE_S) as http,
+        ):
             while len(seen) < len(wires):
                 try:
                     async with http.stream("GET", "/v1/events", headers={"last-event-id": last}) as answer:
@@ -80,7 +84,12 @@ async def test_a_stream_broken_by_kill_nine_resumes_with_each_record_once(stack:
     # The killed API may have sent everything; its replacement may still be starting.
     await asyncio.to_thread(stack.processes.wait_ready, API, timeout_s=PATIENCE_S)
     # The command reads without Kafka, and it also follows the log across a kill.
-    env = {**os.environ, "BAILIFF_API": stack.api, "BAILIFF_KAFKA__BOOTSTRAP": "127.0.0.1:1"}
+    env = {
+        **os.environ,
+        "BAILIFF_API": stack.api,
+        "BAILIFF_STATE_DIR": str(stack.folder / "state"),
+        "BAILIFF_KAFKA__BOOTSTRAP": "127.0.0.1:1",
+    }
     command = [sys.executable, "-m", "bailiff", "audit", "verify", "-o", "json"]
     done = await asyncio.to_thread(
         subprocess.run, command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False

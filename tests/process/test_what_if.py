@@ -64,7 +64,11 @@ async def test_the_past_is_the_same_from_every_source(archived: System, tmp_path
         found = {
             "Kafka": json.loads(output_of(archived, *requested, "-o", "json")),
             "archive": json.loads(output_of(archived, *requested, "--archive", dsn, "-o", "json")),
-            "API": json.loads(output_of(archived, *requested, "-o", "json", BAILIFF_API=archived.stack.api)),
+            "API": json.loads(
+                output_of(
+                    archived, *requested, "-o", "json", BAILIFF_API=archived.stack.api, BAILIFF_API_TOKEN=archived.stack.api_token
+                )
+            ),
             "file": json.loads(
                 output_of(archived, *requested, "--archive", log, "-o", "json", BAILIFF_KAFKA__BOOTSTRAP="127.0.0.1:1")
             ),

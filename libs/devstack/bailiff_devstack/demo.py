@@ -158,7 +158,7 @@ def main() -> int:
         stack.start()
         if stay:
             stack.processes.wait_ready(CONSOLE, timeout_s=CONSOLE_TIMEOUT_S)
-            console.print(f"\nWeb console: {stack.console}\n", style="bold")
+            console.print(f"\nWeb console: {stack.console_link}\n", style="bold", soft_wrap=True)
         code = asyncio.run(run_demo(stack, console, options.gpus, options.picture))
         if stay:
             console.print(f"\nStill running; stop it with Ctrl-C. Web console: {stack.console}", style="bold")

@@ -15,6 +15,7 @@ import yaml
 
 from bailiff_bus.port import BusUnavailable
 from bailiff_bus.topic_admin import create_topics
+from bailiff_service.access_tokens import API_TOKEN_FILE, service_token
 
 from .jars import JarMismatchError, JarUnavailableError
 from .jobs import end_jobs
@@ -40,6 +41,8 @@ MODULES = {
     **SERVICES, AUDITOR: "bailiff_auditor", API: "bailiff_auditor.api", ROLLUP: "bailiff_rollup", CONSOLE: "bailiff_console",
 }  # fmt: skip
 
+NOT_FOR_JOBS = ("services", "kafka", "postgres", "archive", "environment")
+"""Files and folders beside the state folder: logs, data and addresses of the servers."""
 
 START_ERRORS = (
     JarMismatchError, JarUnavailableError, KafkaStartError, PostgresStartError, ProcessDiedError, BusUnavailable, TimeoutError,
@@ -153,6 +156,7 @@ class Stack(Managed):
             settings["BAILIFF_NODES"] = json.dumps([dict(node) for node in self.plan.nodes])
             settings["BAILIFF_MASTER_ADDRESS"] = "127.0.0.1"
             settings["BAILIFF_RUN_AS"] = "agent"  # a single user's machine
+            settings["BAILIFF_HIDDEN_FROM_JOBS"] = json.dumps([str(self.folder / name) for name in NOT_FOR_JOBS])
         if process.startswith((AUDITOR, API)):
             settings["BAILIFF_POSTGRES"] = self.postgres.dsn
         if process.startswith(API):
@@ -174,6 +178,17 @@ class Stack(Managed):
     def console(self) -> str:
         """The URL of the web console, the same at every start from one folder."""
         return f"http://127.0.0.1:{persistent_port(self.folder / 'console.port')}"
+
+    @property
+    def api_token(self) -> str:
+        """The token that the HTTP API asks for."""
+        return service_token(None, self.folder / "state" / API_TOKEN_FILE, "api_token")
+
+    @property
+    def console_link(self) -> str:
+        """The URL that signs in to the web console: it contains the console's token."""
+        token = service_token(None, self.folder / "state" / "console.token", "console_token")
+        return f"{self.console}/auth/sign-in?token={token}"
 
     def address(self, process: str) -> str:
         """The process's URL."""

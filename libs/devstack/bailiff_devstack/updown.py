@@ -5,6 +5,9 @@ import json
 import sys
 from pathlib import Path
 
+from bailiff_node_agent.runtime.process import why_not_isolated
+from bailiff_service.access_tokens import API_TOKEN_FILE
+
 from .identity import stop_recorded
 from .jobs import end_jobs
 from .ports import free_port
@@ -16,6 +19,7 @@ ADDRESS = "kafka.json"
 def up(state: Path, gpus: str) -> int:
     """Start everything, and print how to use it."""
     state.mkdir(parents=True, exist_ok=True)
+    state.chmod(0o700)  # the topics below have commands and variables of jobs
     plan = Plan(
         nodes=[{"name": "node-1", "pool": "pool-a", "gpus": gpus}],
         port=_port(state), archive=True, api=True, rollup=True, console=True,
@@ -34,7 +38,7 @@ def up(state: Path, gpus: str) -> int:
     _private(state / "archive", stack.postgres.dsn + "\n")
     print(
         f"""
-Bailiff is running. Console: {stack.console}
+Bailiff is running. Console: {stack.console_link}
 Kafka: {stack.kafka.bootstrap}; state and logs: {state}/
 
   export BAILIFF_KAFKA__BOOTSTRAP={stack.kafka.bootstrap} PATH=$PWD/.venv/bin:$PATH
@@ -43,11 +47,24 @@ Kafka: {stack.kafka.bootstrap}; state and logs: {state}/
   bailiff list                                            running and pending jobs
   bailiff audit tail -f                                   decisions as they are made
   bailiff audit verify --archive $(cat {state}/archive)   verify the archived log in PostgreSQL
-  curl -s {stack.api}/v1/pools                  the HTTP API; with BAILIFF_API={stack.api} `bailiff` reads there
+  export BAILIFF_API={stack.api} BAILIFF_API_TOKEN_FILE={state}/state/{API_TOKEN_FILE}     let `bailiff` read from the archive
+  curl -s -H "Authorization: Bearer $(cat $BAILIFF_API_TOKEN_FILE)" $BAILIFF_API/v1/pools     the HTTP API itself
 
+The link signs in to the console: whoever has it is its user.
+{_isolation(state)}
   make down                                               stop it; `make up` continues from its state"""
     )
     return 0
+
+
+def _isolation(state: Path) -> str:
+    """A line where jobs can read what they should not."""
+    reason = why_not_isolated()
+    return (
+        f"Jobs run as you and can read {state}, this token included: this machine does not permit to isolate them ({reason}).\n"
+        if reason
+        else ""
+    )
 
 
 def down(state: Path) -> int:

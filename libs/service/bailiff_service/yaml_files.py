@@ -8,6 +8,9 @@ import yaml
 Place = tuple[int | str, ...]
 Lines = dict[Place, int]
 MAX_DEPTH = 50
+MAX_REPEATED = 10_000
+"""Values that aliases repeat: a few lines of nested ones stand for billions."""
+MAX_BYTES = 64 << 20
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -48,7 +51,9 @@ def _parse(text: str, name: str, aliases: bool) -> tuple[Any, Lines]:
 
 def _check_limits(text: str, name: str, aliases: bool) -> None:
     """Check nesting depth and aliases on the event stream: libyaml's recursive readers crash on text that is nested too deep."""
-    depth = 0
+    depth = values = repeated = 0
+    begun: list[tuple[str | None, int]] = []  # anchor of each open collection, and how many values came before it
+    sizes: dict[str | None, int] = {}  # values in each anchored node, those of its aliases included
     for event in yaml.parse(text, Loader=LOADER):
         where = f"{name}:{event.start_mark.line + 1}" if event.start_mark is not None else name
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -56,6 +61,20 @@ def _check_limits(text: str, name: str, aliases: bool) -> None:
             raise UnreadableFile(f"{where}: nested more than {MAX_DEPTH} deep")
         if not aliases and isinstance(event, yaml.AliasEvent):
             raise UnreadableFile(f"{where}: *{event.anchor}: aliases are not allowed here; write the value out")
+        if isinstance(event, yaml.AliasEvent):
+            size = sizes.get(event.anchor, 1)
+            values, repeated = values + size, repeated + size
+            if repeated > MAX_REPEATED:
+                raise UnreadableFile(f"{where}: *{event.anchor}: aliases repeat more than {MAX_REPEATED} values")
+        elif isinstance(event, yaml.CollectionStartEvent):
+            begun.append((event.anchor, values))
+            values += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = begun.pop()
+            sizes[anchor] = values - before
+        elif isinstance(event, yaml.ScalarEvent):
+            values += 1
+            sizes[event.anchor] = 1
 
 
 def _read(text: str, name: str) -> tuple[Any, Lines]:
@@ -77,7 +96,11 @@ def _read(text: str, name: str) -> tuple[Any, Lines]:
 def read_text(path: Path) -> str:
     """The file's text. Raises `UnreadableFile`."""
     try:
-        return path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise UnreadableFile(f"{path}: larger than {MAX_BYTES >> 20} MiB")
+        return content.decode()
     except OSError as error:
         raise UnreadableFile(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

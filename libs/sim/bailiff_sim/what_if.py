@@ -17,7 +17,7 @@ from .from_log import FromLog
 from .metrics import GPU_HOUR, Run, metrics, spread
 from .run_stats import JobStats, RunStats
 
-NO_EVICTION = ("failed", "lost", "gang-failure")
+NO_EVICTION = ("failed", "lost", "yielded", "gang-failure")
 SECOND, HOUR = 1_000_000, 3_600_000_000
 Progress = Callable[[str, int, int], None]
 

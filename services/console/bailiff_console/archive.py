@@ -1,7 +1,7 @@
 """Read-only proxy of the query API under `/api/archive`, streams included. Adds the console's token, which browsers never see."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -14,6 +14,7 @@ from bailiff_console.live.pools import Pools
 from bailiff_core.model.state import PoolState
 from bailiff_service.json_response import JsonResponse
 from bailiff_service.problems import ApiError, not_found, problem
+from bailiff_service.settings import SettingsError
 
 from .record_text import LISTS, with_sentences
 
@@ -31,15 +32,16 @@ NOT_CONFIGURED = "the archive is not configured: set BAILIFF_API to the address 
 
 
 class ArchiveProxy:
-    """address: of the query API; None: no archive is configured. answers: whether the last probe succeeded."""
+    """address: of the query API; None: no archive is configured. token: returns its token. answers: whether the last probe
+    succeeded.
+    """
 
-    def __init__(self, address: str | None, token: str | None) -> None:
+    def __init__(self, address: str | None, token: Callable[[], str | None]) -> None:
         self.address = address.rstrip("/") if address else None
         self.answers = False
-        self._behind: Mapping[str, int] = {}
-        headers = {b"authorization": f"Bearer {token}".encode()} if token else {}
+        self._token, self._behind = token, dict[str, int]()
         limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=10)
-        self._http = httpx.AsyncClient(headers=headers, timeout=TIMEOUT, limits=limits, trust_env=False)
+        self._http = httpx.AsyncClient(auth=self._authorize, timeout=TIMEOUT, limits=limits, trust_env=False)
 
     def state(self) -> dict[str, Any]:
         """Whether the archive is configured and answers, and its lag in messages by pool."""
@@ -71,7 +73,7 @@ class ArchiveProxy:
             raise ApiError(503, f"the query API does not answer: {_text(error)}", headers={"retry-after": "2"}) from None
         if response.status_code == 401:
             await response.aclose()
-            return problem(502, "the query API rejects this console's token: check BAILIFF_API_TOKEN")
+            return problem(502, "the query API rejects this console's token: check BAILIFF_API_TOKEN or BAILIFF_API_TOKEN_FILE")
         headers = {name: response.headers[name] for name in RESPONSE_HEADERS if name in response.headers}
         if state is not None and response.status_code == 200:
             return await _with_sentences(
@@ -82,6 +84,15 @@ class ArchiveProxy:
     async def close(self) -> None:
         """Close the connections."""
         await self._http.aclose()
+
+    def _authorize(self, request: httpx.Request) -> httpx.Request:
+        try:
+            token = self._token()
+        except SettingsError:  # the file is not there yet: the query API answers 401
+            token = None
+        if token is not None:
+            request.headers["authorization"] = f"Bearer {token}"
+        return request
 
     async def _probe(self) -> None:
         if self.address is None:

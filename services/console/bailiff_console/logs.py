@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from bailiff.render.plain_text import harmless_output
 from bailiff.render.serializers.times import moment
 from bailiff_bus import topics
 from bailiff_bus.port import Bus, BusUnavailable, Message, OffsetOutOfRange
@@ -26,7 +27,7 @@ LOOKBACK = 50_000  # messages, of all jobs, scanned for earlier output
 READ_S = 0.5
 LINES = 400  # per event
 MAX_LINE = 8_000  # characters
-ANSI_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+ANSI_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")  # also those that are no colours, which would leave text behind
 
 
 class Lines:
@@ -50,7 +51,7 @@ class Lines:
         new = message.value[max(0, known - begin) :]
         self._ends[source] = max(known, begin + len(message.value))
         fields = {"task": _number(task), "attempt": _number(attempt), "at": moment(message.time)}
-        text = ANSI_ESCAPES.sub("", new.decode(errors="replace"))
+        text = harmless_output(ANSI_ESCAPES.sub("", new.decode(errors="replace")), colours=False)
         return [{**fields, "text": line[:MAX_LINE]} for line in text.splitlines()]
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 
 import uvicorn
 
@@ -15,6 +16,7 @@ from bailiff_console.actions.what_ifs import WhatIfs
 from bailiff_console.actions.worker import Worker
 from bailiff_console.auth.auth_context import build_auth_context
 from bailiff_console.live.pools import Pools
+from bailiff_service.access_tokens import client_token
 from bailiff_service.logs import logger
 from bailiff_service.metrics import Metrics
 from bailiff_service.race import race
@@ -36,7 +38,7 @@ class ConsoleService:
 
     def __init__(self, settings: ConsoleSettings, metrics: Metrics, bus: Bus, watch: Bus) -> None:
         self._settings, self._bus, self._watch = settings, bus, watch
-        self.archive = ArchiveProxy(settings.api, secret_of(settings.api_token))
+        self.archive = ArchiveProxy(settings.api, partial(_api_token, settings))
         self.pools = Pools(bus, watch, metrics, settings.state_dir / "console", settings.console_snapshots)
         self.pools.archive_answers = lambda: self.archive.answers
         self.auth = build_auth_context(settings)
@@ -86,6 +88,11 @@ class ConsoleService:
             await self.archive.close()
             await self._bus.close()
             await self._watch.close()
+
+
+def _api_token(settings: ConsoleSettings) -> str | None:
+    """The query API makes its token at its first start, which may be after the console's."""
+    return client_token(settings.api or "", secret_of(settings.api_token), settings.api_token_file, settings.state_dir)
 
 
 def _key_of(settings: ConsoleSettings) -> bytes | None:

@@ -10,7 +10,7 @@ from bailiff_service.settings import Port, ServiceSettings
 
 
 class ReadingSettings(ServiceSettings):
-    """console_port: the port of the web page. api, api_token: the query API; without it the archive is not shown.
+    """console_port: the port of the web page. api, api_token, api_token_file: the query API; without it the archive is not shown.
 
     console_pages: maximum number of live streams. console_snapshots: maximum number of snapshots per pool, under state_dir.
     """
@@ -20,6 +20,7 @@ class ReadingSettings(ServiceSettings):
     console_snapshots: Annotated[int, Field(ge=4)] = 64
     api: str | None = None
     api_token: SecretStr | None = None
+    api_token_file: Path | None = None
 
 
 class RequestSettings(ServiceSettings):

@@ -6,8 +6,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from bailiff_bus.kafka_settings import KafkaSettings
 from bailiff_core.model.document import Label, Name
-from bailiff_service.settings import ServiceSettings
+from bailiff_service.settings import FILE_VARIABLE, ServiceSettings
 
 from .devices import inventory_plugin
 from .runtime.registry import MODULES
@@ -74,6 +75,8 @@ class NodeAgentSettings(ServiceSettings):
     is moved to `<log>.1`; 0: no limit. cgroups: put each task into a cgroup v2 of its own, below cgroup_root or where this host
     permits. run_as: the user that tasks run as where the agent is root: `submitter`, the user of this machine with the
     submitter's name, or the one that run_as_names maps it to, with a uid of at least run_as_lowest_uid; or `agent`.
+    isolate_jobs: hide the state folder, keys, secrets and environment of the agent from tasks that run as its own user.
+    hidden_from_jobs: further folders and files to hide from them.
     docker_engine: the socket of this machine's Docker engine. docker_network: the network of
     containers, `host` for gangs over several nodes. shared_checkpoints: a folder that all nodes share, for the checkpoints of
     jobs; without it each node keeps its own. telemetry_s: interval of GPU telemetry; 0: never.
@@ -90,6 +93,8 @@ class NodeAgentSettings(ServiceSettings):
     run_as: RunAs = "submitter"
     run_as_names: dict[str, str] = Field(default_factory=dict)
     run_as_lowest_uid: Annotated[int, Field(ge=0)] = 1000
+    isolate_jobs: bool = True
+    hidden_from_jobs: tuple[Path, ...] = ()
     durable: bool = True
     docker_engine: Annotated[str, Field(pattern=r"^unix://")] = "unix:///var/run/docker.sock"
     docker_network: str = "host"
@@ -98,3 +103,11 @@ class NodeAgentSettings(ServiceSettings):
     ship_logs: bool = True
     telemetry_s: Annotated[float, Field(ge=0)] = 15.0
     log_bytes: Annotated[int, Field(ge=0)] = 256 << 20
+
+    @property
+    def hidden(self) -> tuple[Path, ...]:
+        """What tasks that run as the agent's own user do not see, where it exists."""
+        keys = [getattr(self.kafka, name) for name in KafkaSettings.model_fields if name.endswith("keyfile")]
+        settings_file = os.environ.get(FILE_VARIABLE)
+        named = (self.secrets_dir, Path(settings_file) if settings_file else None, *keys)
+        return (self.state_dir, *self.hidden_from_jobs, *(path for path in named if path is not None))

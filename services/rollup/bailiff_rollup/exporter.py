@@ -130,7 +130,7 @@ def _zero_counters(state: PoolState) -> dict[Key, int]:
     keys += [("evictions", action, rule) for action, rule in EVICTION_RULES.items()]
     keys += [("evictions", "evict", cause) for cause in _causes_of(decisions.EvictionDecided)]
     keys += [("evictions", "migrate", cause) for cause in _causes_of(decisions.MigrationDecided)]
-    keys += [("lost", cause) for cause in (*get_args(EvictionCause), "failed", "lost")]
+    keys += [("lost", cause) for cause in (*get_args(EvictionCause), "failed", "lost", "yielded")]
     keys += [("repeat-evictions", window) for window in LENGTHS]
     for entry in state.rules.priority_classes if state.policy is not None else ():
         keys += [("submitted", entry.name), ("pending", entry.name), ("started-within", entry.name, "+Inf")]

@@ -15,10 +15,10 @@ from tests.unit.client.kit import SECOND, AnsweringBus, LogWriter, Run, command_
 from typer.testing import CliRunner
 
 from bailiff.cli import app
-from bailiff.cli.jobs import CONTROL
 from bailiff.cli.session import Output, Session, guarded
 from bailiff.client.errors import ClientError, ExitCode
 from bailiff.client.job_request import made_name
+from bailiff.render.plain_text import harmless_output
 from bailiff_bus import topics
 from bailiff_bus.messages import SubmitJob
 from bailiff_bus.port import BusUnavailable
@@ -293,9 +293,19 @@ def test_logs_of_an_unknown_job_and_of_a_job_without_output(bailiff: Run) -> Non
     assert "has no retained output" in silent.stderr
 
 
-def test_control_sequences_in_logs_are_found() -> None:
-    assert CONTROL.findall("\x1b[31mred\x1b[0m\tä\n") == ["\x1b[31m", "\x1b[0m"]
-    assert CONTROL.findall("\x1b]0;title\x07\x1b[2J\x9b") == ["\x1b", "\x07", "\x1b", "\x9b"]
+@pytest.mark.parametrize(
+    ("printed", "shown"),
+    [
+        ("\x1b[31mred\x1b[0m\tä\n", "\x1b[31mred\x1b[0m\tä\n"),
+        ("\x1b[31mred for ever\n", "\x1b[31mred for ever\n\x1b[0m"),
+        ("\x1b]0;title\x07\x1b[2J\x9b", "�]0;title��[2J�"),
+        ("safe\u202egpj.exe\u2066\u061c\u200f\ufeff", "safe�gpj.exe����"),
+        ("100 %\r👩\u200d💻 می\u200cخواهم", "100 %\r👩\u200d💻 می\u200cخواهم"),  # joiners belong to text
+    ],
+)
+def test_the_output_of_a_job_is_harmless_for_a_terminal(printed: str, shown: str) -> None:
+    assert harmless_output(printed, colours=True) == shown
+    assert "\x1b" not in harmless_output(printed, colours=False)
 
 
 # --- nodes, policy, operators

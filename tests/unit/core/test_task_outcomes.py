@@ -14,8 +14,10 @@ def expected(code, acknowledged, term, kill, done):
     """The table, in its own words; codes of a kill that we sent count as unclean like those of TERM."""
     if code == 0:
         return "preempted" if (acknowledged or term or kill) and not done else "finished"
-    if acknowledged or code == 85:
+    if acknowledged:
         return "preempted"
+    if code == 85:
+        return "preempted" if term or kill else "yielded"
     if code in (143, -15) and term:
         return "preempted-unclean"
     if code in (137, -9) and kill:
@@ -164,10 +166,11 @@ def test_exit_code_143_without_an_eviction_is_a_failure(story):
     story.expect("JobEnded", job="job", outcome="failed")
 
 
-def test_an_unsolicited_yield_requeues_the_job(story):
+def test_an_unsolicited_yield_requeues_the_job_after_its_backoff(story):
     running(story)
     story.ends("job", 85)
-    story.expect("JobRequeued", job="job", outcome="preempted", cause="exit", not_before=0)
+    story.expect("JobRequeued", job="job", outcome="yielded", cause="exit", not_before=story.state.now + 2 * SECOND)
+    story.wait(2 * SECOND)
     story.expect("JobPlaced", job="job", attempt=2)
 
 

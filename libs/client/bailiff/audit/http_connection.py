@@ -99,7 +99,7 @@ class HttpConnection:
             detail = json.loads(raw)["detail"]
         except (ValueError, KeyError, TypeError):
             detail = "check that this is Bailiff's query interface"
-        advice = "set the token: BAILIFF_API_TOKEN" if status == 401 else ""
+        advice = "set the token: BAILIFF_API_TOKEN, or BAILIFF_API_TOKEN_FILE" if status == 401 else ""
         return RequestFailed(status, f"the query interface at {self._address} responded {status}: {detail}", advice)
 
 

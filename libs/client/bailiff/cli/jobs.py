@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bailiff.client.errors import ClientError, ExitCode
-from bailiff.render.plain_text import plain
+from bailiff.render.plain_text import harmless_output, plain
 
 from .session import Session, command
 
@@ -270,9 +269,6 @@ def wanted(message: Message, job: str, task: int | None, attempt: int | None) ->
     )
 
 
-CONTROL = re.compile(r"\x1b\[[0-9;]*m|[^\x20-\x7e\t\n\r\x85\xa0-\U0010ffff]")
-
-
 class Printed:
     """Tracks printed output by offset: an agent that was restarted sends some of it again."""
 
@@ -288,15 +284,11 @@ class Printed:
         begin = int(offset) if offset.isdigit() else known
         new = message.value[max(0, known - begin) :]
         self.places[place] = max(known, begin + len(message.value))
-        text = CONTROL.sub(_harmless, new.decode(errors="replace"))
+        text = new.decode(errors="replace")
         if not self.named:
-            return text
+            return harmless_output(text, colours=True)
         head = f"[{place[1].decode(errors='replace')} {plain(place[2].decode(errors='replace'))}] "
-        return "".join(f"{head}{line}\n" for line in text.splitlines())
-
-
-def _harmless(found: re.Match[str]) -> str:
-    return found[0] if found[0].startswith("\x1b[") else "�"
+        return "".join(f"{head}{harmless_output(line, colours=True)}\n" for line in text.splitlines())
 
 
 # --- cancel

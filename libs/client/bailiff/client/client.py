@@ -50,8 +50,10 @@ def bus_of(settings: ClientSettings) -> Bus:
     if not settings.api:
         return kafka
     from bailiff.audit.http_log import HttpLogSource
+    from bailiff_service.access_tokens import client_token
 
-    return HttpLogSource(settings.api, secret_of(settings.api_token), kafka, settings.kafka.request_timeout)
+    token = client_token(settings.api, secret_of(settings.api_token), settings.api_token_file, settings.state_dir)
+    return HttpLogSource(settings.api, token, kafka, settings.kafka.request_timeout)
 
 
 @dataclass(frozen=True, slots=True)

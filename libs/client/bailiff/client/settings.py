@@ -40,7 +40,7 @@ class ClientSettings(ServiceSettings):
 
     actor: id of the requester; key: file with the private key that signs requests; pool: default pool; project: default project;
     source: CloudEvents source of requests; cache: folder for local snapshots; engines: folder of engine wheels, by digest;
-    api, api_token: query interface from which logs are read instead of Kafka.
+    api, api_token, api_token_file: query interface from which logs are read instead of Kafka.
     """
 
     model_config = SettingsConfigDict(extra="ignore")
@@ -54,6 +54,7 @@ class ClientSettings(ServiceSettings):
     engines: Path = Path(".bailiff/engines")
     api: str | None = None
     api_token: SecretStr | None = None
+    api_token_file: Path | None = None
 
 
 def read_key(path: Path) -> bytes:

@@ -47,7 +47,7 @@ ATTEMPTS: Columns = {
     "start_ordered": (US, "when all its resources were free"),
     "started": (US, "when the last task ran"),
     "ended": (US, "when the attempt ended"),
-    "outcome": ("word", "as the job's, or lost, preempted, preempted-unclean, not-started; empty: not ended"),
+    "outcome": ("word", "as the job's, or lost, yielded, preempted, preempted-unclean, not-started; empty: not ended"),
     "cause": ("word", "cause of the end: exit, or the cause of the eviction"),
     "lost_gpu_ms": ("GPU-ms", "work lost, if it was requeued"),
 }  # fmt: skip

@@ -246,7 +246,7 @@ DOCUMENTS: dict[type[Document], Fields] = {
         "selection_backoff", "search_steps", "restart_cost", "max_counted_loss", "cpus_per_gpu",
     ),
     policy.EvictionRules: kept("grace", "short_grace", "kill_after", "stuck_after"),
-    policy.RestartRules: kept("backoff", "max_backoff", "grow_after", "max_failures"),
+    policy.RestartRules: kept("backoff", "max_backoff", "grow_after", "max_failures", "max_yields"),
     policy.NodeRules: kept("unreachable_after", "lease", "lost_margin", "silent_share_percent"),
     policy.DeviceRules: kept("over_share"),
     policy.IdleRules: kept("after", "action"),

@@ -16,6 +16,7 @@ from .registry import folds
 from .selection import close_requests_of
 
 MAX_EVICTION_TIMES = 64
+NOT_EVICTED = ("failed", "lost", "yielded")
 INVOLUNTARY = ("preemption", "policy", "stale-gang", "requested", "drain")
 VOLUNTARY = (
     "paused",
@@ -168,15 +169,17 @@ def job_pending(state: PoolState, decision: decisions.JobPending) -> None:
 def job_requeued(state: PoolState, decision: decisions.JobRequeued) -> None:
     """The attempt is over; its outcome is counted."""
     job = state.jobs[decision.job]
-    if decision.outcome in ("failed", "lost"):
+    if decision.outcome in NOT_EVICTED:
         state.entitlements_changed = state.seq
     if decision.outcome == "failed":
         job.failures += 1
     elif decision.outcome == "lost":
         job.losses += 1
+    elif decision.outcome == "yielded":
+        job.yields += 1
     elif decision.cause not in VOLUNTARY:
         job.evictions += 1
-    if decision.outcome not in ("failed", "lost") or decision.cause in INVOLUNTARY:
+    if decision.outcome not in NOT_EVICTED or decision.cause in INVOLUNTARY:
         job.last_eviction = state.now
     if decision.cause in INVOLUNTARY:
         job.eviction_times = [*job.eviction_times[1 - MAX_EVICTION_TIMES :], state.now]

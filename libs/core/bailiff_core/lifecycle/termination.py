@@ -15,7 +15,7 @@ from bailiff_core.records.decisions import EvictionDecided, JobEnded, JobRequeue
 from bailiff_core.records.payload import Decision
 
 from . import stale_grace as stale_gang
-from .outcome import gang_verdict, rule_of, verdict
+from .outcome import GANG_FAILURE, gang_verdict, rule_of, verdict
 
 GROWTH_BACKOFF = 16_000_000  # µs
 MAX_EXIT_CODES = 100
@@ -79,27 +79,30 @@ def _end_or_requeue(state: PoolState, job: Job) -> Decision:
         first = next(task for task in job.tasks if verdict(task) == "failed")
         reason = f"task {first.index} ended with exit code {first.exit_code}"
         return JobEnded(job=job.id, attempt=job.attempt, outcome="failed", exit_codes=codes, reason=reason)
+    if outcome == "yielded" and job.yields >= state.rules.restarts.max_yields:
+        reason = f"it exited with 85 without an eviction notice, {job.yields + 1} times (rule {rule_of(job, outcome)})"
+        return JobEnded(job=job.id, attempt=job.attempt, outcome="failed", exit_codes=codes, reason=reason)
     if outcome.startswith("preempted") and job.demand.on_eviction == "end" and cause not in VOLUNTARY:
-        rule = rule_of(job)
+        rule = rule_of(job, outcome)
         reason = f"it exited with 0 after its eviction notice (rule {rule})" if rule else ""
         return JobEnded(job=job.id, attempt=job.attempt, outcome="evicted", exit_codes=codes, reason=reason)
-    preempted = outcome.startswith("preempted")
     return JobRequeued(
         job=job.id,
         attempt=job.attempt,
         outcome=outcome,
         cause=cause,
         lost_gpu_ms=lost_gpu_ms(state, job, counted_gpu_milli(state, job, job.tasks)),
-        not_before=0 if preempted else state.now + _backoff(state, job),
-        rule=rule_of(job) if preempted else "",
+        not_before=0 if outcome.startswith("preempted") else state.now + _backoff(state, job, outcome),
+        rule=rule_of(job, outcome),
     )
 
 
-def _backoff(state: PoolState, job: Job) -> int:
-    """Backoff of a job that failed or lost a task, µs: doubled with each failure or loss, up to `max_backoff`."""
+def _backoff(state: PoolState, job: Job, outcome: str) -> int:
+    """Backoff, µs: doubled with each earlier failure or loss, or with each time that the job yielded, up to `max_backoff`."""
     rules = state.rules.restarts
+    earlier = job.yields if outcome == "yielded" else job.failures + job.losses
     first = rules.backoff if job.demand.restart_backoff is None else job.demand.restart_backoff
-    return min(first << min(job.failures + job.losses, 16), max(first, rules.max_backoff))
+    return min(first << min(earlier, 16), max(first, rules.max_backoff))
 
 
 def broken_attempts(state: PoolState) -> Iterator[Decision]:
@@ -112,7 +115,7 @@ def broken_attempts(state: PoolState) -> Iterator[Decision]:
         if job.cancelled:
             yield eviction_decision(state, job, "cancelled", "cancellation requested")
         elif broken:
-            yield eviction_decision(state, job, "gang-failure", f"task {broken[0].index} ended, so the gang is stopped")
+            yield eviction_decision(state, job, GANG_FAILURE, f"task {broken[0].index} ended, so the gang is stopped")
 
 
 def scaled_down(state: PoolState) -> Iterator[Decision]:

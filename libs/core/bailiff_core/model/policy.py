@@ -166,16 +166,18 @@ class EvictionRules(Document):
 
 
 class RestartRules(Document):
-    """Restart backoff after a failure or loss: `backoff`, doubled for each further one, at most `max_backoff`.
+    """Restart backoff after a failure, a loss, or an exit of its own with 85.
 
-    Evictions do not count. grow_after: minimum run time before a job with `elastic: restart` restarts to grow.
-    max_failures: default maximum number of retries after failed attempts.
+    It is `backoff`, doubled for each further one, at most `max_backoff`. Evictions do not count. grow_after: minimum run time
+    before a job with `elastic: restart` restarts to grow. max_failures: default maximum number of retries after failed attempts.
+    max_yields: maximum number of restarts of a job that exits with 85 without an eviction notice.
     """
 
     backoff: Duration = 2_000_000
     max_backoff: Duration = 64_000_000
     grow_after: Duration = 300_000_000
     max_failures: Annotated[Integer, Field(ge=0, le=1000)] = 3
+    max_yields: Annotated[Integer, Field(ge=0, le=1000)] = 10
 
 
 class NodeRules(Document):

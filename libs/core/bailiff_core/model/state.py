@@ -226,6 +226,7 @@ class Job:
     evictions: int = 0
     failures: int = 0
     losses: int = 0
+    yields: int = 0
     ended_at: int | None = None
     last_checkpoint: int | None = None
     eviction_times: list[int] = field(default_factory=list)

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from bailiff_core.explain import missing_text
 from bailiff_core.humanize import count_text
-from bailiff_core.lifecycle.outcome import verdict
+from bailiff_core.lifecycle.outcome import verdict_of
 from bailiff_core.model.gpu_shares import units_of
 from bailiff_core.model.placement_ranges import NodeShare, bits, numbers
 from bailiff_core.model.proposal import Excluded, Explanation, VictimChoice
@@ -71,7 +71,9 @@ def _state(state: PoolState, job: Job, index: int, since: int) -> TaskStatus:
     task = job.task(index)
     if task is None:
         return TaskStatus(state="paused" if job.phase == "paused" else "pending")
-    if task.state == "released" and verdict(task).startswith("preempted"):  # it is requeued once all of its gang is released
+    if task.state == "released" and verdict_of(job, task).startswith(
+        "preempted"
+    ):  # it is requeued once all of its gang is released
         returns = job.demand.on_eviction == "requeue" and not job.cancelled
         return TaskStatus(state=("paused" if job.paused_seq is not None else "pending") if returns else "gone")
     if task.state == "released":

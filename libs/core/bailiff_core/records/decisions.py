@@ -209,12 +209,13 @@ class EvictionCancelled(Decision):
 class JobRequeued(Decision):
     """The attempt is over and the job is back in the queue, at its old place; a paused job is paused instead.
 
-    rule: the rule that made the outcome, where it does not follow from the exit codes alone: `exit-0-after-notice`.
+    rule: the rule that made the outcome, where it does not follow from the exit codes alone: `exit-0-after-notice`,
+    `exit-85-without-notice` (outcome `yielded`).
     """
 
     job: Name
     attempt: Count
-    outcome: Literal["preempted", "preempted-unclean", "failed", "lost"]
+    outcome: Literal["preempted", "preempted-unclean", "yielded", "failed", "lost"]
     cause: str
     lost_gpu_ms: Count = 0
     not_before: Time = 0

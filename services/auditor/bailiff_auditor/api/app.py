@@ -1,5 +1,6 @@
 """The query API's application: routes, error handlers, OpenAPI document."""
 
+from collections.abc import Collection
 from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI
@@ -32,8 +33,10 @@ TAGS = {
 }  # fmt: skip
 
 
-def application(archive: Archive | None, streams: events.Streams | None, metrics: Metrics, token: str | None = None) -> FastAPI:
-    """archive, streams: None to generate the OpenAPI document only."""
+def application(
+    archive: Archive | None, streams: events.Streams | None, metrics: Metrics, token: str, hosts: Collection[str] = ()
+) -> FastAPI:
+    """archive, streams: None to generate the OpenAPI document only. token: required; hosts: the server's names."""
     at = f"{PREFIX}/openapi.json"
     app = FastAPI(
         title=TITLE, version=VERSION, description=ABOUT, openapi_url=at, docs_url=None, redoc_url=None, redirect_slashes=False
@@ -48,7 +51,7 @@ def application(archive: Archive | None, streams: events.Streams | None, metrics
     app.include_router(root)
     problems.register(app)
     app.add_middleware(GZipMiddleware, minimum_size=GZIP_FROM, compresslevel=3)
-    app.add_middleware(ApiMiddleware, token=token, metrics=metrics)
+    app.add_middleware(ApiMiddleware, token=token, hosts=hosts, metrics=metrics)
     app.openapi = lambda: description(app)  # type: ignore[method-assign]
     return app
 

@@ -16,7 +16,7 @@ from .app import application, description
 
 def text() -> str:
     """The document."""
-    return json.dumps(description(application(None, None, Metrics())), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(description(application(None, None, Metrics(), token="")), indent=1, ensure_ascii=False) + "\n"
 
 
 def main() -> int:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import uvicorn
 
 from bailiff_bus.kafka_settings import secret_of
+from bailiff_service.access_tokens import API_TOKEN_FILE, service_token
 from bailiff_service.logs import logger
 from bailiff_service.metrics import Metrics
 from bailiff_service.race import race
@@ -19,7 +20,6 @@ from .settings import ApiSettings
 POLL_S = 2.0
 STREAMS_END_S = 3
 OTHER_CONNECTIONS = 200  # besides streams
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class ApiService:
@@ -29,6 +29,11 @@ class ApiService:
 
     def __init__(self, settings: ApiSettings, metrics: Metrics) -> None:
         self._settings, self._metrics = settings, metrics
+        self._token = service_token(
+            secret_of(settings.api_token),
+            settings.api_token_file or settings.state_dir / API_TOKEN_FILE,
+            "api_token (BAILIFF_API_TOKEN)",
+        )
         self._archive = Archive(settings.postgres.get_secret_value(), settings.api_connections, settings.api_statement_timeout_s)
         self.streams = Streams(settings.api_streams, settings.api_heartbeat_s)
         self._fault: str | None = "the archive was not checked yet"
@@ -44,13 +49,10 @@ class ApiService:
         settings = "BAILIFF_API_HOST, BAILIFF_API_PORT"
         listening, self.address = listen(config.api_host, config.api_port, settings)
         await self._archive.open()
-        token = secret_of(config.api_token)
-        if token is None and config.api_host not in LOOPBACK:
-            logger().warning("the archive is readable without authentication: set BAILIFF_API_TOKEN", at=self.address)
         server = Server(
             uvicorn.Config(
-                application(self._archive, self.streams, self._metrics, token), lifespan="off", log_config=None,
-                log_level="critical", access_log=False, server_header=False,
+                application(self._archive, self.streams, self._metrics, self._token, config.api_hosts), lifespan="off",
+                log_config=None, log_level="critical", access_log=False, server_header=False,
                 limit_concurrency=config.api_streams + OTHER_CONNECTIONS,
                 timeout_graceful_shutdown=STREAMS_END_S,
                 ws="none",

@@ -23,7 +23,7 @@ MAX_DISCARDED = 8  # multiples of the maximum body size
 
 
 class AuthMiddleware:
-    """Sets `session` and `origin` in `request.state`."""
+    """Sets `session`, `origin` and the client's `address` in `request.state`."""
 
     def __init__(self, app: ASGIApp, auth: AuthContext, poll_interval: float = POLL_S) -> None:
         self._app, self._auth, self._poll_interval = app, auth, poll_interval
@@ -83,8 +83,9 @@ class AuthMiddleware:
         if auth.header_auth is not None:
             session = self._check_proxy_user(session, peer, scope, path)
         state["session"] = session
-        if path.startswith("/auth/") and method in READING:
-            auth.rate_limits.sign_in(address)
+        state["address"] = address
+        if path.startswith("/auth/") and method in READING and auth.local_token is None:
+            auth.count_sign_in(address)
         elif path == "/api" or path.startswith("/api/"):
             check_reading(headers)
             if session is None:
@@ -118,7 +119,7 @@ class AuthMiddleware:
         check_change(headers, origin, session)
         if method == "POST":
             check_json(headers)
-        self._auth.rate_limits.change(session.principal.name)
+        self._auth.changes.hit(session.principal.name)
 
     async def _while_signed_in(self, session: Session, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application. A streaming response ends when the session ends."""

@@ -1,14 +1,10 @@
 """Checks the Host header against the console's own address, to prevent DNS rebinding."""
 
-import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from bailiff_service.host_header import host_name, is_loopback
 from bailiff_service.problems import ApiError
-
-from .settings import is_loopback
-
-HOST = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
 
 
 class Origin:
@@ -21,14 +17,14 @@ class Origin:
     def of(self, headers: Mapping[str, str]) -> str:
         """The origin, such as `https://bailiff.example.org`. Raises `ApiError` if Host is not this console."""
         host = headers.get("host", "")
-        match = HOST.fullmatch(host)
-        if match is None:
+        name = host_name(host)
+        if name is None:
             raise ApiError(400, f"header Host is not valid: {host[:100]!r}")
         if self._url is not None:
             if host.lower() != _host(self._url) and host.lower() != urlsplit(self._url).netloc:
                 raise ApiError(421, f"wrong host {host[:100]}: this console's address is {self._url}")
             return _origin(self._url)
-        if not is_loopback(match["name"]):
+        if not is_loopback(name):
             raise ApiError(421, f"wrong host {host[:100]}: this console serves this machine only; use localhost")
         return f"http://{host.lower()}"
 

@@ -16,7 +16,7 @@ from .id_token import InvalidIdToken
 from .login_state import LIFETIME_S
 from .name_validation import usable_name
 from .oidc import ProviderError, log_failure
-from .pages import not_signed_in
+from .pages import not_signed_in, token_wanted
 from .principal import Principal
 from .safe_redirect import HOME, local_path
 from .sessions import Session
@@ -68,8 +68,8 @@ async def me(session: Annotated[Session, Depends(signed_in)], auth: WithAuth) ->
 
 
 @router.get("/auth/sign-in")
-async def sign_in(request: Request, auth: WithAuth, to: str | None = None) -> Response:
-    """Start a session, or redirect to the OIDC provider."""
+async def sign_in(request: Request, auth: WithAuth, to: str | None = None, token: str | None = None) -> Response:
+    """Start a session, or redirect to the OIDC provider. token: with local sign-in; it does not stay in the address."""
     where = local_path(to)
     if auth.provider is not None:
         try:
@@ -91,6 +91,12 @@ async def sign_in(request: Request, auth: WithAuth, to: str | None = None) -> Re
         if principal is None:
             return not_signed_in(request, _no_access(name))
     else:
+        if token is None:
+            return token_wanted(request, where)
+        try:
+            auth.check_local_token(token, request.state.address)
+        except ApiError as refused:
+            return token_wanted(request, where, refused)
         principal = auth.local_principal()
         if principal is None:
             return not_signed_in(request, _no_access(auth.settings.local_user))

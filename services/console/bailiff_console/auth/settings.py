@@ -1,7 +1,6 @@
 """Settings of authentication, sessions and rate limits."""
 
 import getpass
-import ipaddress
 import os
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -10,12 +9,12 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, model_validator
 
 from bailiff_bus.kafka_settings import secret_of
+from bailiff_service.host_header import is_loopback
 from bailiff_service.settings import ServiceSettings
 
 from .proxies import networks
 
 MIN_SECRET = 32
-LOOPBACK_NAMES = ("localhost",)
 UNSAFE_ALGORITHMS = ("none", "HS256", "HS384", "HS512")
 Seconds = Annotated[int, Field(ge=1)]
 
@@ -23,6 +22,7 @@ Seconds = Annotated[int, Field(ge=1)]
 class AuthSettings(ServiceSettings):
     """console_sign_in: `local` (one user on this machine), `header` (a reverse proxy names the user) or `oidc`.
 
+    console_token: required from the user with `local`; default: made at first start, in `console.token` under state_dir.
     console_host: listen address. console_in_container: with `local`, allow a listen address other than loopback, because only
     the host's loopback is forwarded to it. console_url: the address as browsers see it. console_user: the user with `local`.
     console_roles: the roles file; without it, the user is an operator with `local`, and everyone has read access otherwise.
@@ -36,6 +36,7 @@ class AuthSettings(ServiceSettings):
 
     console_sign_in: Literal["local", "header", "oidc"] = "local"
     console_host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    console_token: SecretStr | None = None
     console_in_container: bool = False
     console_url: str | None = None
     console_user: str = ""
@@ -145,14 +146,6 @@ class AuthSettings(ServiceSettings):
             return getpass.getuser()
         except (KeyError, OSError):
             return f"uid-{os.getuid()}"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether the host is a loopback address."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() in LOOPBACK_NAMES
 
 
 def is_protected(url: str) -> bool:

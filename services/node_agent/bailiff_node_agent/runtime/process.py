@@ -5,16 +5,20 @@ import hashlib
 import json
 import os
 import signal
-from functools import partial
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from bailiff_node_agent.disk.storage import write_durably
 from bailiff_node_agent.runtime.supervisor.host import boottime_us
 from bailiff_node_agent.runtime.supervisor.processes import Process, send
+from bailiff_service.logs import logger
 
 from .cgroups import Cgroups
-from .plugin import NodeParts, RuntimePlugin
+from .plugin import NodeParts, RuntimePlugin, RuntimeSettings
 from .port import Capabilities, DeviceUsers, Launch, TaskKey
 from .process_tree import resident_bytes, task_environment, task_processes
 from .supervised import POLL_S, SupervisedRuntime, ids_of
@@ -22,17 +26,24 @@ from .task_record import read_json
 
 _SUPERVISOR = f"import sys; sys.path.append({str(Path(__file__).parent)!r}); from supervisor.main import main; main()"
 """Only the supervisor package is on its path: importing the whole agent would cost each task tens of megabytes."""
+_ISOLATION = _SUPERVISOR.replace("supervisor.main", "supervisor.isolation")
+KEPT = ("BAILIFF_CHECKPOINT_DIR", "BAILIFF_SCRATCH_DIR")
+"""Variables with the folders of the agent that a task needs, besides its control directory. The agent sets them, not the job."""
 
 
 class ProcessRuntime(SupervisedRuntime):
-    """cgroups: where each task gets a cgroup of its own; None where this host does not permit it."""
+    """cgroups: where each task gets a cgroup of its own; None where this host does not permit it. hidden: what tasks that run as
+    the agent's own user do not see; empty: they see everything.
+    """
 
     capabilities = Capabilities()
     supervisor = ("-S", "-c", _SUPERVISOR)
 
-    def __init__(self, state_dir: Path, *, devices: DeviceUsers | None = None, cgroups: Cgroups | None = None) -> None:
+    def __init__(
+        self, state_dir: Path, *, devices: DeviceUsers | None = None, cgroups: Cgroups | None = None, hidden: Sequence[Path] = ()
+    ) -> None:
         super().__init__(state_dir, devices=devices)
-        self._cgroups = cgroups
+        self._cgroups, self._hidden = cgroups, hidden
 
     async def terminate(self, key: TaskKey, grace_s: float = 30.0) -> None:
         running = read_json(self._known(key) / "running.json")
@@ -62,7 +73,7 @@ class ProcessRuntime(SupervisedRuntime):
         return sum(map(resident_bytes, self.pids(key)))
 
     def _has_own_control_dir(self, launch: Launch) -> bool:
-        return launch.user is not None
+        return launch.user is not None or bool(self._hidden)
 
     def _launch_input(self, launch: Launch, control: Path, log: Path) -> dict[str, Any]:
         group = self._cgroups.make(launch.key, launch.cpu_milli, launch.memory_bytes) if self._cgroups else None
@@ -78,6 +89,8 @@ class ProcessRuntime(SupervisedRuntime):
             "log": str(log),
             "is_only_task": launch.is_only_task,
             "cgroup": str(group) if group is not None else None,
+            "hidden": [str(path.absolute()) for path in self._hidden] if user is None else [],
+            "kept": [str(control), *(launch.env[name] for name in KEPT if launch.env.get(name))],
         }
 
     def _processes(self, key: TaskKey) -> list[Process]:
@@ -97,7 +110,25 @@ def _open(parts: NodeParts) -> ProcessRuntime:
     if settings.cgroups and settings.durable:
         own = hashlib.sha256(str(parts.folder.absolute()).encode()).hexdigest()[:12]  # one host may have two agents of one name
         cgroups = Cgroups.on_this_host(f"{parts.node}-{own}", settings.cgroup_root)
-    return ProcessRuntime(parts.folder, devices=parts.devices, cgroups=cgroups)
+    hidden = settings.hidden if _isolates(settings) else ()
+    return ProcessRuntime(parts.folder, devices=parts.devices, cgroups=cgroups, hidden=hidden)
+
+
+def _isolates(settings: RuntimeSettings) -> bool:
+    """Whether tasks that run as the agent's own user are isolated; where that is not possible, a line in the log says so."""
+    if not settings.isolate_jobs or not settings.durable or (settings.run_as == "submitter" and os.geteuid() == 0):
+        return False
+    reason = why_not_isolated()
+    if reason is not None:
+        logger().warning("jobs can read the agent's state folder, keys and environment: isolation is not possible", reason=reason)
+    return reason is None
+
+
+@cache
+def why_not_isolated() -> str | None:
+    """Why this machine does not permit to isolate tasks from an agent of the same user; None: it does."""
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", _ISOLATION], capture_output=True, text=True, check=False)
+    return None if done.returncode == 0 else done.stderr.strip() or f"exit code {done.returncode}"
 
 
 PLUGIN = RuntimePlugin("process", _open)

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.http_kit import TOKEN
 from tests.unit.client.kit import request_id
 from tests.unit.console.actions.kit import RequestService, running_console, story
 from tests.unit.console.auth.kit import roles_file
@@ -100,7 +101,7 @@ async def sign_in_as(request_service: RequestService, name: str) -> None:
     """Signs the same browser in as another user."""
     auth = request_service.console.service.auth
     auth.settings = auth.settings.model_copy(update={"console_user": name})
-    await request_service.console.http.get("/auth/sign-in")
+    await request_service.console.http.get("/auth/sign-in", params={"token": TOKEN})
     me = (await request_service.console.http.get("/api/me")).json()
     assert me["name"] == name
     request_service.headers = {"x-csrf-token": me["csrf"]}

@@ -9,7 +9,7 @@ import httpx
 import yaml
 from fastapi import FastAPI, Request
 from starlette.responses import StreamingResponse
-from tests.http_kit import problem
+from tests.http_kit import TOKEN, problem
 
 from bailiff_console import problems
 from bailiff_console.auth import routes
@@ -38,12 +38,14 @@ class Clock:
 def sessions(clock: Clock, folder: Path | None = None, *, idle: float = 100, most: float = 250, **settings: Any) -> Sessions:
     auth_settings = AuthSettings(console_secret=SECRET, **settings)
     signed_out = Revocations(folder, most, clock)
-    return Sessions(idle, most, tokens_of(auth_settings, "session", clock), signed_out, lambda name, _: Principal(name), clock)
+    return Sessions(
+        idle, most, tokens_of(auth_settings, SECRET, "session", clock), signed_out, lambda name, _: Principal(name), clock
+    )
 
 
 def auth_with(**settings: Any) -> AuthContext:
     """Returns the authentication context for these settings."""
-    return build_auth_context(AuthSettings(**settings))
+    return build_auth_context(AuthSettings(**{"console_token": TOKEN, **settings}))
 
 
 def application(auth: AuthContext, poll_interval: float = 5.0) -> FastAPI:
@@ -96,7 +98,7 @@ def browser(app: Any, *, peer: str = "127.0.0.1", host: str = HOST, https: bool 
 
 async def token_of(client: httpx.AsyncClient) -> str:
     """Signs in. Returns the CSRF token."""
-    answer = await client.get("/auth/sign-in", follow_redirects=False)
+    answer = await client.get("/auth/sign-in", params={"token": TOKEN}, follow_redirects=False)
     assert answer.status_code == 303, answer.text
     me = await client.get("/api/me")
     assert me.status_code == 200, me.text

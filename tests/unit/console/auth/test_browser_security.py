@@ -5,6 +5,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.http_kit import TOKEN
 from tests.unit.console.auth.kit import HOST, PROXY, application, auth_with, browser, is_problem, token_of
 
 from bailiff_console.auth.safe_redirect import local_path
@@ -93,7 +94,7 @@ async def test_https_responses_have_strict_transport_security() -> None:
     async with browser(
         application(auth_with(**HTTPS)), peer=PROXY, host="bailiff.example.org", https=True, **proxy_headers
     ) as client:
-        answer = await client.get("/auth/sign-in")
+        answer = await client.get("/auth/sign-in", params={"token": TOKEN})
         assert answer.headers["strict-transport-security"] == "max-age=31536000"
 
 
@@ -102,7 +103,7 @@ async def test_https_responses_have_strict_transport_security() -> None:
 
 async def test_the_cookie_is_opaque_http_only_and_same_site() -> None:
     async with browser(application(auth_with(console_user="ada-lovelace"))) as client:
-        cookie = (await client.get("/auth/sign-in")).headers["set-cookie"]
+        cookie = (await client.get("/auth/sign-in", params={"token": TOKEN})).headers["set-cookie"]
         assert {"Path=/", "HttpOnly", "SameSite=Lax"} <= set(cookie.split("; "))
         assert "lovelace" not in cookie
         assert "Secure" not in cookie
@@ -110,7 +111,7 @@ async def test_the_cookie_is_opaque_http_only_and_same_site() -> None:
     async with browser(
         application(auth_with(**HTTPS)), peer=PROXY, host="bailiff.example.org", https=True, **proxy_headers
     ) as client:
-        cookie = (await client.get("/auth/sign-in")).headers["set-cookie"]
+        cookie = (await client.get("/auth/sign-in", params={"token": TOKEN})).headers["set-cookie"]
         assert cookie.startswith("__Host-bailiff=")
         assert {"Secure", "Path=/", "HttpOnly", "SameSite=Lax"} <= set(cookie.split("; "))
         assert "pool" not in cookie.lower()
@@ -126,7 +127,7 @@ async def test_session_fixation_is_prevented() -> None:
     async with browser(app) as victim, browser(app) as attacker:
         fixed = "a" * 43
         victim.cookies.set("bailiff-8640", fixed)
-        await victim.get("/auth/sign-in")
+        await victim.get("/auth/sign-in", params={"token": TOKEN})
         assert fixed not in [cookie.value for cookie in victim.cookies.jar][-1:]
         attacker.cookies.set("bailiff-8640", fixed)
         is_problem(await attacker.get("/api/me"), 401)
@@ -179,7 +180,7 @@ async def test_sign_out_requires_the_token_and_revokes_the_session() -> None:
 async def test_redirects_to_other_sites_are_refused(to: str) -> None:
     assert local_path(to) == "/"
     async with browser(application(auth_with())) as client:
-        assert (await client.get("/auth/sign-in", params={"to": to})).headers["location"] == "/"
+        assert (await client.get("/auth/sign-in", params={"to": to, "token": TOKEN})).headers["location"] == "/"
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
-"""Local sign-in without a password, for loopback only."""
+"""Local sign-in with the console's token, for loopback only."""
 
 from pathlib import Path
 
 import pytest
+from tests.http_kit import TOKEN
 from tests.unit.console.auth.kit import STRANGER, application, auth_with, browser, is_problem, roles_file, token_of
 
 from bailiff_console.auth.settings import AuthSettings
@@ -12,7 +13,7 @@ from bailiff_service.settings import SettingsError, load_settings
 async def test_local_sign_in_is_the_configured_user_as_operator() -> None:
     async with browser(application(auth_with(console_user="ada"))) as client:
         is_problem(await client.get("/api/me"), 401, "/auth/sign-in")
-        answer = await client.get("/auth/sign-in", params={"to": "/pool-a/queue?all=1"})
+        answer = await client.get("/auth/sign-in", params={"to": "/pool-a/queue?all=1", "token": TOKEN})
         assert (answer.status_code, answer.headers["location"]) == (303, "/pool-a/queue?all=1")
         me = (await client.get("/api/me")).json()
         assert me.pop("csrf")
@@ -28,7 +29,7 @@ async def test_foreign_host_names_are_refused_against_dns_rebinding() -> None:
             is_problem(await client.get("/"), 421)
     for host in ("localhost", "localhost:8640", "127.0.0.1:8640", "[::1]:8640", "LOCALHOST:8640"):
         async with browser(app, host=host) as client:
-            assert (await client.get("/auth/sign-in")).status_code == 303
+            assert (await client.get("/auth/sign-in", params={"token": TOKEN})).status_code == 303
 
 
 @pytest.mark.parametrize("host", ["", "a b", "localhost:8640/evil", "[::1", "localhost@evil.example"])
@@ -84,3 +85,59 @@ async def test_consoles_on_two_ports_have_separate_cookies() -> None:
 def test_an_invalid_console_user_is_refused_at_startup() -> None:
     with pytest.raises(SettingsError, match="not a valid user name"):
         auth_with(console_user="a\nb")
+
+
+# --- the token
+
+
+async def test_without_the_token_there_is_no_session() -> None:
+    async with browser(application(auth_with(console_user="ada"))) as client:
+        for params in ({}, {"token": ""}, {"token": TOKEN[:-1]}, {"token": f"{TOKEN} "}, {"token": "é" * 40}):
+            answer = await client.get("/auth/sign-in", params=params)
+            assert answer.status_code in (401, 403)
+            assert "set-cookie" not in answer.headers
+        page = await client.get("/auth/sign-in", params={"to": '/pool-a/"x'}, headers={"accept": "text/html"})
+        assert (page.status_code, page.text.count('name="token"')) == (401, 1)
+        assert 'value="/pool-a/%22x"' in page.text
+        is_problem(await client.get("/api/me"), 401, "/auth/sign-in")
+
+
+async def test_the_token_does_not_stay_in_the_address() -> None:
+    async with browser(application(auth_with(console_user="ada"))) as client:
+        answer = await client.get("/auth/sign-in", params={"token": TOKEN})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/")
+        assert TOKEN not in answer.headers["set-cookie"]
+        assert answer.headers["cache-control"] == "no-store"
+
+
+async def test_wrong_tokens_are_limited_and_lock_nobody_out() -> None:
+    async with browser(application(auth_with(console_sign_ins_per_minute=3))) as client:
+        wrong = [(await client.get("/auth/sign-in", params={"token": "guess"})).status_code for _ in range(4)]
+        assert wrong == [403, 403, 403, 429]
+        assert (await client.get("/auth/sign-in", params={"token": TOKEN})).status_code == 303
+
+
+async def test_the_token_is_made_at_the_first_start_and_sessions_outlive_the_next_one(tmp_path: Path) -> None:
+    settings = {"console_token": None, "state_dir": tmp_path}
+    first = auth_with(**settings)
+    file = tmp_path / "console.token"
+    token = file.read_text().strip()
+    assert (file.stat().st_mode & 0o777, token, len(token) >= 43) == (0o600, first.local_token, True)
+    async with browser(application(first)) as client:
+        await client.get("/auth/sign-in", params={"token": token})
+        async with browser(application(auth_with(**settings))) as later:
+            later.cookies.update(client.cookies)
+            assert (await later.get("/api/me")).status_code == 200
+        file.unlink()
+        async with browser(application(auth_with(**settings))) as later:
+            later.cookies.update(client.cookies)
+            assert (await later.get("/api/me")).status_code == 401
+
+
+def test_a_token_that_others_can_read_or_guess_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="at least 32"):
+        auth_with(console_token="short")
+    auth_with(console_token=None, state_dir=tmp_path)
+    (tmp_path / "console.token").chmod(0o640)
+    with pytest.raises(SettingsError, match="chmod 600"):
+        auth_with(console_token=None, state_dir=tmp_path)

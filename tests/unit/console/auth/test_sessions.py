@@ -46,7 +46,7 @@ async def test_sessions_survive_a_restart_and_are_valid_at_a_second_console() ->
 async def test_a_missing_or_changed_secret_ends_all_sessions_at_restart() -> None:
     async with browser(application(auth_with(console_user="ada", console_secret=""))) as client:
         await token_of(client)
-        for settings in ({}, {"console_secret": "y" * 32}):
+        for settings in ({"console_token": "another token, which is long enough"}, {"console_secret": "y" * 32}):
             async with browser(application(auth_with(console_user="ada", **settings))) as again:
                 copy_cookie(client, again)
                 is_problem(await again.get("/api/me"), 401)
@@ -72,8 +72,8 @@ async def test_forged_cookies_are_refused() -> None:
         mine = client.cookies[COOKIE]
         corrupted = bytearray(base64.urlsafe_b64decode(mine))
         corrupted[30] ^= 1
-        signing_in = tokens_of(auth.settings, "signing in").make(["id", "ada", [], 0, 0])
-        elsewhere = tokens_of(AuthSettings(console_secret=SECRET, console_url="http://localhost:1"), "session").make(
+        signing_in = tokens_of(auth.settings, auth.local_token, "signing in").make(["id", "ada", [], 0, 0])
+        elsewhere = tokens_of(AuthSettings(console_secret=SECRET, console_url="http://localhost:1"), SECRET, "session").make(
             ["id", "ada", [], 2e9, 2e9]
         )
         for forged in (base64.urlsafe_b64encode(corrupted).decode(), mine[:-4], signing_in, elsewhere, "a" * 43, "é", "."):

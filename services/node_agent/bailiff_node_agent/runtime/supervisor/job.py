@@ -1,12 +1,14 @@
 """Starts a task's processes, waits for them, and kills those that outlive the main process."""
 
 import ctypes
+import fcntl
 import json
 import os
 import signal
 from typing import Any
 
 from .host import boottime_us
+from .isolation import isolate
 from .lease import LEASE_EXPIRED, Lease
 from .processes import descendants, scan, send
 from .stopping import Processes
@@ -14,6 +16,7 @@ from .watchdog import Watchdog
 
 LEFTOVER_GRACE_S = 2.0
 PR_SET_PDEATHSIG = 1
+FIRST_INHERITED = 100  # lower handles are those of the job's own choice
 
 
 def start_job(launch: dict[str, Any], lease: Lease) -> tuple[int, str | None]:
@@ -40,6 +43,13 @@ def start_job(launch: dict[str, Any], lease: Lease) -> tuple[int, str | None]:
             step = "cgroup"
             with open(f"{launch['cgroup']}/cgroup.procs", "w") as group:
                 group.write("0")
+        if lease.has_expired():  # read before its file is hidden
+            os.write(writer, LEASE_EXPIRED.encode())
+            os.kill(os.getpid(), signal.SIGKILL)
+        if launch["hidden"]:
+            step = "isolation"
+            isolate(launch["hidden"], launch["kept"])
+            _reach_socket(launch["env"], launch["control_dir"])
         if user is not None:
             step = "user"
             os.setgroups(user["groups"])
@@ -54,9 +64,6 @@ def start_job(launch: dict[str, Any], lease: Lease) -> tuple[int, str | None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         # Without a supervisor the main process would outlive the lease, with no agent left to find it.
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-        if lease.has_expired():
-            os.write(writer, LEASE_EXPIRED.encode())
-            os.kill(os.getpid(), signal.SIGKILL)
         os.execvpe(arguments[0], arguments, launch["env"])  # noqa: S606 - starting what it is given is its purpose
     except OSError as problem:
         code = 127 if isinstance(problem, FileNotFoundError) else 126
@@ -65,6 +72,15 @@ def start_job(launch: dict[str, Any], lease: Lease) -> tuple[int, str | None]:
         os.write(writer, f"{step}: {type(problem).__name__}".encode())
     finally:
         os._exit(code)
+
+
+def _reach_socket(env: dict[str, str], control_dir: str) -> None:
+    """An isolated job has no access to the supervisor's files in /proc: a path that is too long goes through the job's own."""
+    if not env["BAILIFF_SOCKET"].startswith("/proc/"):
+        return
+    folder = os.open(control_dir, os.O_PATH | os.O_DIRECTORY)
+    inherited = fcntl.fcntl(folder, fcntl.F_DUPFD, FIRST_INHERITED)
+    env["BAILIFF_SOCKET"] = f"/proc/{os.getpid()}/fd/{inherited}/socket"
 
 
 def reap(pid: int) -> int | None:

@@ -1,0 +1,84 @@
+"""Hides folders and files of the agent from a task that runs as the agent's own user.
+
+The task gets a mount namespace in which they are empty. Where the agent is not root, it also gets a user namespace, in which
+it is the same user without privileges: it cannot undo the mounts, nor read `/proc/PID/environ` or the memory of a process
+outside. A root task keeps its rights but those that would undo this. It is no sandbox: all else of the user stays in reach.
+"""
+
+import ctypes
+import os
+import sys
+
+CLONE_NEWNS, CLONE_NEWUSER = 0x0002_0000, 0x1000_0000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_SLAVE = 1, 2, 4, 32, 4096, 16384, 1 << 19
+PR_CAPBSET_DROP = 24
+# DAC_READ_SEARCH (opens files by handle), SYS_MODULE, SYS_RAWIO, SYS_PTRACE, SYS_ADMIN, MKNOD, PERFMON, BPF, CHECKPOINT_RESTORE
+DROPPED_CAPABILITIES = (2, 16, 17, 19, 21, 27, 38, 39, 40)
+
+
+def isolate(hidden: list[str], kept: list[str]) -> None:
+    """Hide these paths from this process and its children, except the folders in `kept`, which are created where missing.
+
+    Only in a process with one thread, before its exec. Raises `OSError`.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    for folder in kept:
+        os.makedirs(folder, exist_ok=True)
+    uid, gid = os.geteuid(), os.getegid()
+    _call(libc.unshare, CLONE_NEWNS | (CLONE_NEWUSER if uid else 0))
+    if uid:
+        for name, text in (("setgroups", "deny"), ("gid_map", f"{gid} {gid} 1"), ("uid_map", f"{uid} {uid} 1")):
+            with open(f"/proc/self/{name}", "w") as file:
+                file.write(text)
+    _mount(libc, None, "/", None, MS_REC | MS_SLAVE)  # mounts of the machine still arrive, these do not leave
+    covered = _outermost({os.path.realpath(path) for path in hidden if os.path.exists(path)})
+    handles = {path: os.open(path, os.O_PATH | os.O_DIRECTORY) for path in kept}
+    for path in covered:
+        if os.path.isdir(path):
+            _mount(libc, "tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
+        else:
+            _mount(libc, "/dev/null", path, None, MS_BIND)
+    for path, handle in handles.items():
+        if not os.path.exists(path):  # it is below a hidden folder, or behind a link there
+            os.makedirs(path)
+            _mount(libc, f"/proc/self/fd/{handle}", path, None, MS_BIND | MS_REC)
+        os.close(handle)
+    for path in filter(os.path.isdir, covered):
+        _mount(libc, None, path, None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
+    if not uid:
+        with open("/proc/sys/kernel/cap_last_cap") as file:
+            last = int(file.read())
+        for capability in DROPPED_CAPABILITIES:
+            if capability <= last:
+                _call(libc.prctl, PR_CAPBSET_DROP, capability, 0, 0, 0)  # gone with the exec
+
+
+def main() -> None:
+    """Whether this machine permits it: exit code 0, or 1 and the reason on standard error."""
+    try:
+        isolate(["/tmp"], [])  # noqa: S108 - hidden from this process, which ends
+    except OSError as problem:
+        sys.exit(problem.strerror)
+
+
+def _outermost(paths: "set[str]") -> list[str]:
+    found: list[str] = []
+    for path in sorted(paths):
+        if not any(_is_below(path, each) for each in found):
+            found.append(path)
+    return found
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
+
+
+def _mount(libc: ctypes.CDLL, source: str | None, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
+    texts = [None if each is None else os.fsencode(each) for each in (source, target, kind, options)]
+    _call(libc.mount, texts[0], texts[1], texts[2], ctypes.c_ulong(flags), texts[3])
+
+
+def _call(function: "ctypes._NamedFuncPointer", *arguments: object) -> None:
+    if function(*arguments):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
