@@ -64,7 +64,7 @@ def allocate(state: PoolState) -> Iterator[Decision]:
             found = _find(state, unit, backfill if job is not head else None)
             if returning is not None and isinstance(found, GangPlacement):
                 found = _unless_taken_back(state, returning, unit, found)
-            rival = requesting.may_evict(unit) if isinstance(found, GangPlacement) and job is not head else None
+            rival = requesting.may_evict(unit) if isinstance(found, GangPlacement) else None
             if rival is not None:
                 _withhold(state, job)
                 if unit.core and not job.pending_recorded:

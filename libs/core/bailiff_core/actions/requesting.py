@@ -40,10 +40,7 @@ class RequestingJobs:
         if self._requesting is None or unit.job.id in state.indices.backfill_blocked:
             return  # not looked at the jobs yet: this one will be among them
         if state.selection is None and may_request(state, unit.job):
-            snapshot = current_snapshot(state)
-            actions = possible_actions(snapshot, shares_now(snapshot), unit, self._possible())
-            if actions:
-                self._requesting[unit.job.id] = actions
+            self._requesting[unit.job.id] = self._actions_of(unit)
 
     def may_evict(self, unit: Unit) -> Job | None:
         """A requesting job that may have the unit, once placed, as a victim; `None`: there is none."""
@@ -59,8 +56,9 @@ class RequestingJobs:
     def _look(self) -> dict[str, tuple[Action, ...]]:
         state, allowed = self._state, self._state.rules.preemption.actions
         if state.selection is not None:
-            actions = tuple(action for action in PREEMPTING_ACTIONS if action in allowed)
-            return {request.job: actions for request in state.selection.requests if state.selection.deadline is not None}
+            requests = state.selection.requests if state.selection.deadline is not None else ()
+            units = [(request.job, next_unit(state.jobs[request.job])) for request in requests]
+            return {name: self._actions_of(unit) for name, unit in units if unit is not None}
         if state.selection_failures >= MAX_SELECTION_TIMEOUTS or not any(action in allowed for action in PREEMPTING_ACTIONS):
             return {}
         found = requesting_units(state, self._possible(), MAX_SELECTION_REQUESTS, state.indices.backfill_blocked)
@@ -75,6 +73,10 @@ class RequestingJobs:
         place = place_within_bounds(snapshot, unit, StepBudget(state.rules.preemption.search_steps))
         snapshot.rollback(mark)
         return isinstance(place, GangPlacement) and over_bounds(snapshot, unit, place) is None
+
+    def _actions_of(self, unit: Unit) -> tuple[Action, ...]:
+        snapshot = current_snapshot(self._state)
+        return possible_actions(snapshot, shares_now(snapshot), unit, self._possible())
 
     def _possible(self) -> PossibleVictims:
         if self._victims is None:
