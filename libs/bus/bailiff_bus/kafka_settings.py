@@ -22,6 +22,9 @@ class KafkaSettings(BaseModel):
     username: str | None = None
     password: SecretStr | None = None
     cafile: Path | None = None
+    certfile: Path | None = None
+    keyfile: Path | None = None
+    key_password: SecretStr | None = None
     request_timeout_ms: Annotated[int, Field(ge=100)] = 10_000
     session_timeout_ms: Annotated[int, Field(ge=1000)] = 6_000
 
@@ -36,6 +39,12 @@ class KafkaSettings(BaseModel):
             raise ValueError(
                 f"{unused}: unused, as security_protocol is {self.security_protocol}; set a SASL protocol or remove them"
             )
+        if self.security_protocol not in ("SSL", "SASL_SSL"):
+            files = ", ".join(name for name in ("cafile", "certfile", "keyfile") if getattr(self, name) is not None)
+            if files:
+                raise ValueError(f"{files}: unused, as security_protocol is {self.security_protocol}; set SSL or SASL_SSL")
+        elif self.certfile is None and (self.keyfile is not None or self.key_password is not None):
+            raise ValueError("keyfile and key_password belong to a client certificate: set certfile, too")
         return self
 
     @property
