@@ -20,6 +20,7 @@ CLUSTER = "kafka-cluster"  # Kafka's name of the only resource of this type
 class Operation(IntEnum):
     """Operations of Kafka's access lists, with Kafka's numbers."""
 
+    ALL = 2
     READ = 3
     WRITE = 4
     CREATE = 5

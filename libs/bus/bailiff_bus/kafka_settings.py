@@ -1,7 +1,7 @@
 """Connection settings of Kafka clients."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
@@ -46,6 +46,11 @@ class KafkaSettings(BaseModel):
         elif self.certfile is None and (self.keyfile is not None or self.key_password is not None):
             raise ValueError("keyfile and key_password belong to a client certificate: set certfile, too")
         return self
+
+    def with_secrets(self) -> dict[str, Any]:
+        """Everything that differs from the default, as JSON, secrets in clear: to be passed to a child process."""
+        secrets = {name: secret_of(getattr(self, name)) for name in ("password", "key_password") if getattr(self, name) is not None}
+        return self.model_dump(mode="json", exclude_defaults=True) | secrets
 
     @property
     def request_timeout(self) -> float:

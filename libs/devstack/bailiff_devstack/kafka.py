@@ -235,7 +235,7 @@ class EmbeddedKafka(Managed):
         self.data_dir.mkdir(parents=True, exist_ok=True)
         settings = self.state_dir / "server.properties"
         settings.write_text("".join(f"{key}={value}\n" for key, value in self._settings().items()))
-        (self.state_dir / "log4j2.properties").write_text(_LOG4J.format(log=self.log))
+        (self.state_dir / "log4j2.properties").write_text(self._log4j())
         if not (self.data_dir / "meta.properties").exists():
             self._format(settings)
         cluster = _cluster_id(self.data_dir)
@@ -265,6 +265,9 @@ class EmbeddedKafka(Managed):
     def _tls(self) -> ssl.SSLContext | None:
         """The TLS context for the address `bootstrap`."""
         return None
+
+    def _log4j(self) -> str:
+        return _LOG4J.format(log=self.log)
 
     def _settings(self) -> dict[str, str]:
         assert self._ports is not None

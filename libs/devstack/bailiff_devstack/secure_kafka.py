@@ -18,18 +18,32 @@ from .kafka import EmbeddedKafka
 from .ports import persistent_port
 
 HOSTS = ("127.0.0.1", "localhost")
+_LOG4J_ACCESS = """\
+appender.access.type = File
+appender.access.name = access
+appender.access.fileName = {log}
+appender.access.layout.type = PatternLayout
+appender.access.layout.pattern = %m%n
+logger.authorizer.name = kafka.authorizer.logger
+logger.authorizer.level = {level}
+logger.authorizer.additivity = false
+logger.authorizer.appenderRef.access.ref = access
+"""
 JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 
 
 class SecureKafka(EmbeddedKafka):
     """One broker on which every principal has the rights of `bailiff_bus.grants` and nobody else has any.
 
-    authentication: how services authenticate, by default. `settings` and `env` give a principal's connection settings.
+    authentication: how services authenticate, by default. log_allowed: `access_log` has what was allowed, too; otherwise only
+    what was refused.
     """
 
-    def __init__(self, state_dir: Path, *, authentication: Literal["scram", "tls"] = "scram", **options: Any) -> None:
+    def __init__(
+        self, state_dir: Path, *, authentication: Literal["scram", "tls"] = "scram", log_allowed: bool = False, **options: Any
+    ) -> None:
         super().__init__(state_dir, **options)
-        self.authentication = authentication
+        self.authentication, self._log_allowed = authentication, log_allowed
         self.security = self.state_dir / "security"
 
     def start(self) -> Self:
@@ -39,6 +53,11 @@ class SecureKafka(EmbeddedKafka):
         super().start()
         asyncio.run(apply(self.superuser(), list(PRINCIPALS.values()), folder=self.security))
         return self
+
+    @property
+    def access_log(self) -> Path:
+        """A line for each decision of the access lists."""
+        return self.state_dir / "access.log"
 
     @property
     def scram_bootstrap(self) -> str:
@@ -68,6 +87,9 @@ class SecureKafka(EmbeddedKafka):
         context = ssl.create_default_context(cafile=self.security / "ca.pem")
         context.load_cert_chain(self.security / f"{SUPERUSER}.pem", self.security / f"{SUPERUSER}.key")
         return context
+
+    def _log4j(self) -> str:
+        return super()._log4j() + _LOG4J_ACCESS.format(log=self.access_log, level="DEBUG" if self._log_allowed else "INFO")
 
     def _settings(self) -> dict[str, str]:
         broker, controller = self.bootstrap, f"127.0.0.1:{self._ports[1]}"  # type: ignore[index]

@@ -169,9 +169,7 @@ class Stack(Managed):
     def kafka_environment(self, role: str) -> dict[str, str]:
         """A principal's connection settings as environment variables."""
         settings = self.kafka.settings(role)
-        given = {"bootstrap": settings.bootstrap} | settings.model_dump(mode="json", exclude_defaults=True)
-        if settings.password is not None:
-            given["password"] = settings.password.get_secret_value()
+        given = {"bootstrap": settings.bootstrap} | settings.with_secrets()
         return {f"BAILIFF_KAFKA__{name.upper()}": str(value) for name, value in given.items()}
 
     @property

@@ -10,7 +10,10 @@ from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import (
-    GroupAuthorizationFailedError, GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError,
+    GroupAuthorizationFailedError,
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
+    NotCoordinatorForGroupError,
     for_code,
 )  # fmt: skip
 
@@ -18,8 +21,13 @@ from bailiff_bus.grants import CLUSTER, Grant, Operation, ResourceType
 from bailiff_bus.kafka_settings import KafkaSettings
 
 from .access_protocol import (
-    AlterUserScramCredentialsRequest_v0, CreateAclsRequest_v1, DeleteAclsRequest_v1, DescribeAclsRequest_v1,
-    DescribeGroupsAuthorizedRequest_v3, MetadataRequest_v8, request,
+    AlterUserScramCredentialsRequest_v0,
+    CreateAclsRequest_v1,
+    DeleteAclsRequest_v1,
+    DescribeAclsRequest_v1,
+    DescribeGroupsAuthorizedRequest_v3,
+    MetadataRequest_v8,
+    request,
 )  # fmt: skip
 from .admin import connected_admin
 
@@ -28,6 +36,7 @@ ITERATIONS = 8192  # Kafka's tools use 4096, the minimum
 RESOURCES: Mapping[ResourceType, int] = {"topic": 2, "group": 3, "cluster": 4}
 ANY, LITERAL, ALLOW = 1, 3, 3
 RETRY_S = 0.1
+OPERATIONS = frozenset(map(int, Operation))
 COORDINATOR_STARTS = GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError
 
 
@@ -53,7 +62,7 @@ class AccessAdmin:
         self._admin = admin
 
     async def rules(self, principal: str) -> frozenset[AccessRule]:
-        """The principal's rules on literal names, allowed from any host, as far as they are about topics, groups and the cluster."""
+        """The principal's rules that allow something from any host on a literal name of a topic, a group or the cluster."""
         answer = await self._send(DescribeAclsRequest_v1, ANY, None, LITERAL, principal, None, ANY, ALLOW)
         _check(answer.error_code, answer.error_message)
         types = {number: name for name, number in RESOURCES.items()}
@@ -61,7 +70,7 @@ class AccessAdmin:
             AccessRule(principal, Grant(types[resource], name, Operation(operation)))
             for resource, name, _, entries in answer.resources
             for _, host, operation, _ in entries
-            if resource in types and host == "*" and operation in Operation
+            if resource in types and host == "*" and operation in OPERATIONS
         )
 
     async def create(self, rules: Iterable[AccessRule]) -> None:

@@ -7,17 +7,31 @@ settings, is enough: no second one (librdkafka) is needed for a few requests.
 from typing import Any
 
 from aiokafka.protocol.admin import (
-    CreateAclsRequest_v1, DeleteAclsRequest_v1, DescribeAclsRequest_v1, DescribeGroupsRequest_v3, DescribeGroupsResponse_v3,
+    CreateAclsRequest_v1,
+    DeleteAclsRequest_v1,
+    DescribeAclsRequest_v1,
+    DescribeGroupsRequest_v3,
+    DescribeGroupsResponse_v3,
 )  # fmt: skip
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import (
-    Array, Boolean, CompactArray, CompactBytes, CompactString, Int8, Int16, Int32, Schema, String, TaggedFields,
+    Array,
+    Boolean,
+    CompactArray,
+    CompactBytes,
+    CompactString,
+    Int8,
+    Int16,
+    Int32,
+    Schema,
+    String,
+    TaggedFields,
 )  # fmt: skip
 
 TEXT, COMPACT_TEXT = String("utf-8"), CompactString("utf-8")
 
 
-class AlterUserScramCredentialsResponse_v0(Response):  # noqa: N801 - aiokafka's names
+class AlterUserScramCredentialsResponse_v0(Response):  # type: ignore[misc]  # noqa: N801
     API_KEY = 51
     API_VERSION = 0
     SCHEMA = Schema(
@@ -32,7 +46,7 @@ class AlterUserScramCredentialsResponse_v0(Response):  # noqa: N801 - aiokafka's
     )  # fmt: skip
 
 
-class AlterUserScramCredentialsRequest_v0(RequestStruct):  # noqa: N801
+class AlterUserScramCredentialsRequest_v0(RequestStruct):  # type: ignore[misc]  # noqa: N801
     FLEXIBLE_VERSION = True
     API_KEY = 51
     API_VERSION = 0
@@ -50,7 +64,7 @@ class AlterUserScramCredentialsRequest_v0(RequestStruct):  # noqa: N801
     )  # fmt: skip
 
 
-class MetadataResponse_v8(Response):  # noqa: N801
+class MetadataResponse_v8(Response):  # type: ignore[misc]  # noqa: N801
     API_KEY = 3
     API_VERSION = 8
     SCHEMA = Schema(
@@ -78,7 +92,7 @@ class MetadataResponse_v8(Response):  # noqa: N801
     )  # fmt: skip
 
 
-class MetadataRequest_v8(RequestStruct):  # noqa: N801
+class MetadataRequest_v8(RequestStruct):  # type: ignore[misc]  # noqa: N801
     API_KEY = 3
     API_VERSION = 8
     RESPONSE_TYPE = MetadataResponse_v8
@@ -90,7 +104,7 @@ class MetadataRequest_v8(RequestStruct):  # noqa: N801
     )
 
 
-class DescribeGroupsAuthorizedRequest_v3(RequestStruct):  # noqa: N801
+class DescribeGroupsAuthorizedRequest_v3(RequestStruct):  # type: ignore[misc]  # noqa: N801
     """As aiokafka's, which declares version 2 of the response."""
 
     API_KEY = DescribeGroupsRequest_v3.API_KEY
@@ -99,14 +113,14 @@ class DescribeGroupsAuthorizedRequest_v3(RequestStruct):  # noqa: N801
     SCHEMA = DescribeGroupsRequest_v3.SCHEMA
 
 
-class _Fixed(Request[Any]):
+class _Fixed(Request[Any]):  # type: ignore[misc]
     """Sends one prepared request, at its own version."""
 
     API_KEY = -1
 
     def __init__(self, prepared: RequestStruct) -> None:
         self._prepared = prepared
-        self.API_KEY = prepared.API_KEY  # type: ignore[misc]
+        self.API_KEY = prepared.API_KEY
 
     def build(self, request_struct_class: Any) -> Any:  # noqa: ARG002 - aiokafka's signature
         return self._prepared

@@ -6,8 +6,13 @@ from types import TracebackType
 from typing import Any
 
 from aiokafka.errors import (
-    AuthenticationFailedError, ClusterAuthorizationFailedError, GroupAuthorizationFailedError, KafkaError, OffsetOutOfRangeError,
-    SaslAuthenticationFailed, TopicAuthorizationFailedError,
+    AuthenticationFailedError,
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    KafkaError,
+    OffsetOutOfRangeError,
+    SaslAuthenticationFailed,
+    TopicAuthorizationFailedError,
 )  # fmt: skip
 
 from bailiff_bus.kafka_settings import KafkaSettings, secret_of

@@ -2,7 +2,7 @@
 
 import ssl
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from bailiff_bus.kafka_settings import KafkaSettings, secret_of
 from bailiff_bus.lazy_logger import lazy_logger
@@ -17,7 +17,7 @@ class RenewableContext(ssl.SSLContext):
     unreadable new file is logged, and the loaded one stays in use: a renewal may be half done. CAs are only ever added.
     """
 
-    def __new__(cls, *_: object) -> "RenewableContext":
+    def __new__(cls, *_: object) -> Self:
         return super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
 
     def __init__(self, settings: KafkaSettings) -> None:

@@ -13,7 +13,7 @@ from bailiff_bus.kafka_settings import KafkaSettings
 from .tools import USER
 
 MECHANISM = "SCRAM-SHA-512"
-PASSWORD = "BAILIFF_KAFKA__PASSWORD"
+PASSWORD = "BAILIFF_KAFKA__PASSWORD"  # noqa: S105 - the variable's name
 
 
 @dataclass(frozen=True, slots=True)
