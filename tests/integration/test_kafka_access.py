@@ -20,7 +20,7 @@ from bailiff.client.settings import ClientSettings
 from bailiff.security.apply import apply
 from bailiff.security.certificates import issue
 from bailiff_bus.grants import PRINCIPALS, TOPIC_OPERATIONS, Grant, Operation
-from bailiff_bus.kafka import KafkaBus, connected_admin
+from bailiff_bus.kafka import KafkaBus, build_ssl_context, connected_admin
 from bailiff_bus.kafka.access import AccessRule, access_admin
 from bailiff_bus.kafka.access_protocol import request
 from bailiff_bus.port import AccessDenied, BusUnavailable
@@ -167,26 +167,32 @@ async def test_doctor_runs_with_few_rights(secure: SecureKafka, role: str) -> No
 
 
 async def test_a_renewed_certificate_is_used_from_the_next_connection_on(secure: SecureKafka, tmp_path: Path) -> None:
-    """The files are replaced under a running client, first by those of an unknown authority, then by renewed ones."""
-    settings = secure.settings("auditor", "tls")
-    certfile, keyfile = settings.certfile, settings.keyfile
-    assert certfile is not None
-    assert keyfile is not None
-    issue(tmp_path, HOSTS, ["auditor"])
-    good = certfile.read_bytes(), keyfile.read_bytes()
-    bus = KafkaBus(settings)
+    """Under a running client: first a half-done renewal, then certificates of an unknown authority, then good ones."""
+    issue(tmp_path / "unknown", HOSTS, ["auditor"])
+    for name in ("ca.pem", "auditor.pem", "auditor.key"):
+        (tmp_path / name).write_bytes((secure.security / name).read_bytes())
+    files = {"cafile": tmp_path / "ca.pem", "certfile": tmp_path / "auditor.pem", "keyfile": tmp_path / "auditor.key"}
+    bus = KafkaBus(secure.settings("auditor", "tls").model_copy(update=files))
+
+    def replace(folder: Path, *names: str) -> None:
+        for name in names:
+            (tmp_path / f"{name}.new").write_bytes((folder / name).read_bytes())
+            (tmp_path / f"{name}.new").replace(tmp_path / name)
+
+    context = build_ssl_context(bus.settings)
+    assert context is not None
     try:
-        await bus.spans("bailiff.audit")
-        keyfile.write_bytes((tmp_path / "auditor.key").read_bytes())
-        certfile.write_bytes((tmp_path / "auditor.pem").read_bytes())
-        with pytest.raises(BusUnavailable):
-            await bus.producer()  # the first new connection
-        keyfile.write_bytes(good[1])
-        certfile.write_bytes(good[0])
-        issue(secure.security, HOSTS, ["auditor"], renew=True)
-        assert certfile.read_bytes() != good[0]
-        producer = await bus.producer()
-        await producer.close()
+        with pytest.MonkeyPatch.context() as patched:  # one context for all connections, as a service has for hours
+            patched.setattr("bailiff_bus.kafka.errors.build_ssl_context", lambda _: context)
+            await (await bus.producer()).close()
+            replace(tmp_path / "unknown", "auditor.pem")
+            await (await bus.producer()).close()
+            replace(tmp_path / "unknown", "auditor.key")
+            with pytest.raises(BusUnavailable):
+                await bus.producer()
+            issue(secure.security, HOSTS, ["auditor"], renew=True)
+            replace(secure.security, "auditor.pem", "auditor.key")
+            await (await bus.producer()).close()
     finally:
         await bus.close()
 

@@ -49,7 +49,9 @@ class KafkaSettings(BaseModel):
 
     def with_secrets(self) -> dict[str, Any]:
         """Everything that differs from the default, as JSON, secrets in clear: to be passed to a child process."""
-        secrets = {name: secret_of(getattr(self, name)) for name in ("password", "key_password") if getattr(self, name) is not None}
+        secrets = {
+            name: secret_of(getattr(self, name)) for name in ("password", "key_password") if getattr(self, name) is not None
+        }
         return self.model_dump(mode="json", exclude_defaults=True) | secrets
 
     @property

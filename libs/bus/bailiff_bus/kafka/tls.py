@@ -43,11 +43,13 @@ class RenewableContext(ssl.SSLContext):
         return super().wrap_bio(*arguments, **options)
 
     def _load(self) -> None:
+        if self._certfile is not None:
+            # a trial first: a certificate without its key would make this context useless
+            for context in (ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), self):
+                # an empty password, because without one an encrypted key is asked for at the terminal
+                context.load_cert_chain(self._certfile, self._keyfile, password=self._key_password or "")
         if self._cafile is not None:
             self.load_verify_locations(self._cafile)
-        if self._certfile is not None:
-            # without a password an encrypted key fails, instead of asking at the terminal
-            self.load_cert_chain(self._certfile, self._keyfile, password=self._key_password or "")
 
     def _versions(self) -> tuple[tuple[int, int, int] | None, ...]:
         return tuple(map(_version, (self._cafile, self._certfile, self._keyfile)))

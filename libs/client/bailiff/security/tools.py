@@ -14,7 +14,7 @@ STRIMZI_AUTHENTICATION = {"scram": "scram-sha-512", "tls": "tls"}
 def commands(
     principals: Sequence[Principal], bootstrap: str, config: str, authentication: Authentication, user: str = USER
 ) -> Iterator[str]:
-    """Shell lines for Kafka's tools. config: file of their settings. Passwords come from variables such as `ADMISSION_PASSWORD`."""
+    """Shell lines for Kafka's tools; passwords come from variables such as `ADMISSION_PASSWORD`. config: their settings file."""
     common = ["--bootstrap-server", bootstrap, "--command-config", config]
     for principal in principals:
         yield f"# {principal.name}: {principal.purpose}"
