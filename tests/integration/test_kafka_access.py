@@ -37,9 +37,11 @@ every_role = pytest.mark.parametrize("role", PRINCIPALS)
 
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
-    """A broker with all users, rights and topics. The operator creates the topics."""
+    """A broker with all users, rights and topics. The operator creates the topics and adds a pool."""
     with SecureKafka(tmp_path_factory.mktemp("secure"), progress=print) as broker:
         asyncio.run(create_topics(broker.settings("operator"), pools=1))
+        added = asyncio.run(create_topics(broker.settings("operator"), pools=2))
+        assert added == [f"{topic}: partitions increased from 1 to 2" for topic in ("bailiff.audit", "bailiff.rollup-state")]
         yield broker
 
 

@@ -37,7 +37,16 @@ UNUSED = {
     "victim-selection": {"Write on topic bailiff.alarms"},
     "eviction-executor": {"Write on topic bailiff.alarms"},
     "auditor": {"Write on topic bailiff.alarms"},
-    "operator": {"Write on topic bailiff.job-specs", "Read on topic bailiff.job-specs"},  # tests/unit/client/test_erase.py
+    "operator": {
+        # read with any Kafka client
+        "Read on topic bailiff.alarms",
+        # used by `bailiff audit erase`
+        "Write on topic bailiff.job-specs",
+        "Read on topic bailiff.job-specs",
+        # used when a pool is added: tests/integration/test_kafka_access.py
+        "Alter on topic bailiff.audit",
+        "Alter on topic bailiff.rollup-state",
+    },
     "witness": {str(grant) for grant in PRINCIPALS["witness"].grants()},  # reserved
 }
 """Rights that the story does not need, with the reason."""
@@ -70,6 +79,8 @@ async def test_everything_works_with_the_rights_of_the_table_and_none_is_left_ov
         commands_of_each_role(system, tmp_path)
         await watch.verify(orphans=True)
         assert decisions(system)[1] == set()
+        system.command(POOL, "logs", WHOLE)
+        system.command(POOL, "doctor")
         assert "no other" in system.command(POOL, "doctor", "--probe")  # it asks about rights that the operator lacks
     allowed, _ = decisions(system)
     for role, principal in PRINCIPALS.items():
@@ -79,7 +90,7 @@ async def test_everything_works_with_the_rights_of_the_table_and_none_is_left_ov
 
 
 async def preempted_and_resumed(system: System, watch: Watch) -> None:
-    """A job on all GPUs makes room for an urgent one and resumes; an unreadable request becomes a dead letter."""
+    """A job on all GPUs is preempted by an urgent one and resumes; an unreadable request becomes a dead letter."""
     await watch.submit(WHOLE, watch.training(before="echo hello;"), gpus=8)
     await watch.until_running(WHOLE)
     await watch.submit("urgent", "true", gpus=4, kind="inference")

@@ -69,7 +69,7 @@ class Grant:
 class Principal:
     """One user of Kafka. role: as in `admission`. checks: topics whose settings it reads.
 
-    creates_topics: it may create the registry's topics, add partitions, and read the brokers' settings.
+    creates_topics: it may create the registry's topics, add partitions where there is one per pool, and read the brokers' settings.
     """
 
     role: str
@@ -96,7 +96,9 @@ class Principal:
                 yield Grant("topic", topic.name, Operation.DESCRIBE_CONFIGS)
             if self.creates_topics:
                 yield Grant("topic", topic.name, Operation.CREATE)
-                yield Grant("topic", topic.name, Operation.ALTER)
+                yield Grant("topic", topic.name, Operation.DESCRIBE)
+            if self.creates_topics and topic.partitions == "one per pool":
+                yield Grant("topic", topic.name, Operation.ALTER)  # to add partitions
         for group in self.groups:
             yield Grant("group", group, Operation.READ)
         if self.creates_topics:
