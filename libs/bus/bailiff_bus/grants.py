@@ -69,7 +69,7 @@ class Grant:
 class Principal:
     """One user of Kafka. role: as in `admission`. checks: topics whose settings it reads.
 
-    creates_topics: it may create the registry's topics, add partitions where there is one per pool, and read the brokers' settings.
+    creates_topics: it may create the registry's topics, add partitions to those with one per pool, read the brokers' settings.
     """
 
     role: str
