@@ -24,8 +24,8 @@ install-dev: $(VENV)/.installed-dev ## the same, with what the tests need
 demo: install ## three preemptions on a real Kafka, what they cost, and the proof (GPUS=nvml for this machine's own GPUs, STAY=1 to watch it on the web page)
 	@$(BIN)/python -m bailiff_devstack.demo --gpus $(GPUS) $(if $(STAY),--stay)
 
-up: install ## start the same system and leave it running
-	@$(BIN)/python -m bailiff_devstack.updown up --state $(STATE) --gpus $(GPUS)
+up: install ## start the same system and leave it running (SECURE=1: Kafka with TLS, users and access lists)
+	@$(BIN)/python -m bailiff_devstack.updown up --state $(STATE) --gpus $(GPUS) $(if $(SECURE),--secure)
 
 down: ## end what `make up` started; its state stays in .bailiff
 	@$(BIN)/python -m bailiff_devstack.updown down --state $(STATE)

@@ -173,10 +173,10 @@ class System:
         lines = [line for line in text.splitlines() if re.match(rf"{name}[{{ ]", line)]
         return sum(float(line.rpartition(" ")[2]) for line in lines if all(each in line for each in values))
 
-    def command(self, pool: str, *arguments: str) -> str:
-        """The output of `bailiff` with these arguments for this pool; it must succeed."""
+    def command(self, pool: str, *arguments: str, role: str = "operator") -> str:
+        """The output of `bailiff` with these arguments for this pool, as a Kafka user of this role; it must succeed."""
         env = {
-            "BAILIFF_KAFKA__BOOTSTRAP": self.stack.kafka.bootstrap,
+            **self.stack.kafka_environment(role),
             "BAILIFF_POOL": pool,
             "BAILIFF_CACHE": str(self.folder / "cache"),
         }
@@ -198,7 +198,7 @@ class System:
 
         After a failed test the system counts as broken: the next test gets a new one.
         """
-        bus = KafkaBus(self.stack.kafka.bootstrap)
+        bus = KafkaBus(self.stack.kafka.settings("operator"))
         try:
             watch = Watch(self, bus, pool, await bus.producer())
             await watch.open()

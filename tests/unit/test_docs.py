@@ -58,10 +58,13 @@ SOURCE = "\n".join(path.read_text(encoding="utf-8") for path in CODE)
 ALERTS = set(re.findall(r"alert: (\w+)", (ROOT / "deploy/prometheus/rules.yml").read_text(encoding="utf-8")))
 NOT_OURS = ALERTS | {
     "CloudEvents",
+    "DescribeConfigs",
+    "EnvironmentFile",
     "ExecStart",
     "GitHub",
     "OpenTelemetry",
     "PyTorch",
+    "StandardAuthorizer",
 }  # words in two humps that are no type of ours
 SETTINGS, POLICY = "docs/reference/settings.md", "docs/reference/policy.md"
 KAFKA, REQUESTS, REJECTIONS = "docs/reference/kafka.md", "docs/reference/requests.md", "docs/reference/rejections.md"

@@ -1,7 +1,7 @@
 """Connection settings of Kafka clients."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
@@ -22,6 +22,9 @@ class KafkaSettings(BaseModel):
     username: str | None = None
     password: SecretStr | None = None
     cafile: Path | None = None
+    certfile: Path | None = None
+    keyfile: Path | None = None
+    key_password: SecretStr | None = None
     request_timeout_ms: Annotated[int, Field(ge=100)] = 10_000
     session_timeout_ms: Annotated[int, Field(ge=1000)] = 6_000
 
@@ -36,7 +39,20 @@ class KafkaSettings(BaseModel):
             raise ValueError(
                 f"{unused}: unused, as security_protocol is {self.security_protocol}; set a SASL protocol or remove them"
             )
+        if self.security_protocol not in ("SSL", "SASL_SSL"):
+            files = ", ".join(name for name in ("cafile", "certfile", "keyfile") if getattr(self, name) is not None)
+            if files:
+                raise ValueError(f"{files}: unused, as security_protocol is {self.security_protocol}; set SSL or SASL_SSL")
+        elif self.certfile is None and (self.keyfile is not None or self.key_password is not None):
+            raise ValueError("keyfile and key_password belong to a client certificate: set certfile, too")
         return self
+
+    def with_secrets(self) -> dict[str, Any]:
+        """Everything that differs from the default, as JSON, secrets in clear: to be passed to a child process."""
+        secrets = {
+            name: secret_of(getattr(self, name)) for name in ("password", "key_password") if getattr(self, name) is not None
+        }
+        return self.model_dump(mode="json", exclude_defaults=True) | secrets
 
     @property
     def request_timeout(self) -> float:

@@ -52,6 +52,10 @@ class BusUnavailable(Exception):
     """The brokers cannot be reached, or did not answer in time. The outcome of a send is unknown."""
 
 
+class AccessDenied(BusUnavailable):
+    """The access lists refuse this to the connected user. The text names the resource. Rights may be granted at any time."""
+
+
 class OffsetOutOfRange(Exception):
     """The position is no longer (or not yet) in the topic."""
 

@@ -1,4 +1,4 @@
-"""The registry of topics: key, writers, message types, retention, limits.
+"""The registry of topics: key, message types, retention, limits. Who reads and writes them: `grants`.
 
 Topic creation (`topic_admin`), the start-up check and the generated reference use it. No connection to Kafka here.
 """
@@ -30,7 +30,6 @@ class Topic:
 
     name: str
     key: str
-    written_by: tuple[str, ...]
     schemas: tuple[str, ...]
     retention: timedelta | None
     max_message_bytes: int = INPUT_LIMIT + ENVELOPE_OVERHEAD
@@ -68,7 +67,6 @@ def _types(*names: str) -> tuple[str, ...]:
 REQUESTS = Topic(
     name="bailiff.requests",
     key="pool",
-    written_by=("client",),
     schemas=_types(
         "SubmitJob",
         "CancelJob",
@@ -91,7 +89,6 @@ REQUESTS = Topic(
 AUDIT = Topic(
     name="bailiff.audit",
     key="pool",
-    written_by=("admission",),
     schemas=("audit",),
     retention=None,
     max_message_bytes=AUDIT_LIMIT,
@@ -100,7 +97,6 @@ AUDIT = Topic(
 JOB_SPECS = Topic(
     name="bailiff.job-specs",
     key="pool/job/digest",
-    written_by=("admission",),
     schemas=("JobSpec",),
     retention=None,
     settings={
@@ -113,28 +109,24 @@ JOB_SPECS = Topic(
 PROPOSALS = Topic(
     name="bailiff.proposals",
     key="pool",
-    written_by=("victim_selection",),
     schemas=_types("ProposalBatch"),
     retention=timedelta(days=7),
 )
 EVICTION_PROGRESS = Topic(
     name="bailiff.eviction-progress",
     key="pool",
-    written_by=("eviction_executor",),
     schemas=_types("StartEviction", "AbandonPreemption"),
     retention=timedelta(days=7),
 )
 NODE_COMMANDS = Topic(
     name="bailiff.node-commands",
     key="node",
-    written_by=("admission", "eviction_executor"),
     schemas=_types("Fence", "StartTask", "Evict", "CheckpointAtStep", "CancelEviction", "SendInventory", "ClearDevice"),
     retention=timedelta(days=7),
 )
 NODE_REPORTS = Topic(
     name="bailiff.node-reports",
     key="pool",
-    written_by=("node_agent",),
     schemas=_types(
         "NodeInventory", "NodeHeartbeat", "TaskStartedReport", "TaskStartRefusedReport",
         "EvictionStageReport", "TaskExitedReport", "TaskReleasedReport", "TaskEvictionCancelledReport",
@@ -144,25 +136,22 @@ NODE_REPORTS = Topic(
     ),
     retention=timedelta(days=7),
 )  # fmt: skip
-JOB_LOGS = Topic(name="bailiff.job-logs", key="job", written_by=("node_agent",), schemas=("text",), retention=timedelta(days=1))
+JOB_LOGS = Topic(name="bailiff.job-logs", key="job", schemas=("text",), retention=timedelta(days=1))
 TELEMETRY = Topic(
     name="bailiff.telemetry",
     key="pool",  # all messages of a pool in one partition, in order
-    written_by=("node_agent",),
     schemas=_types("NodeTelemetry"),
     retention=timedelta(days=1),
 )
 ALARMS = Topic(
     name="bailiff.alarms",
     key="pool",
-    written_by=("any",),
     schemas=_types("Alarm"),
     retention=timedelta(days=90),
 )
 SEALS = Topic(
     name="bailiff.seals",
     key="pool",
-    written_by=("auditor",),
     schemas=_types("SealingKey", "LogSealed", "SealsInvalidated"),
     retention=None,
     partitions=1,
@@ -170,14 +159,12 @@ SEALS = Topic(
 ROLLUPS = Topic(
     name="bailiff.rollups",
     key="pool/window",
-    written_by=("rollup",),
     schemas=_types("RollupWindow", "TelemetryWindow"),
     retention=timedelta(days=90),
 )
 ROLLUP_STATE = Topic(
     name="bailiff.rollup-state",
     key="pool",
-    written_by=("rollup",),
     schemas=("RollupState",),
     retention=None,
     max_message_bytes=AUDIT_LIMIT,
@@ -187,7 +174,6 @@ ROLLUP_STATE = Topic(
 DEAD_LETTERS = Topic(
     name="bailiff.dead-letters",
     key="source topic",
-    written_by=("any",),
     schemas=_types("DeadLetter"),
     retention=timedelta(days=30),
     max_message_bytes=DEAD_LETTER_LIMIT,

@@ -9,6 +9,7 @@ import hashlib
 import secrets
 import shutil
 import signal
+import ssl
 import subprocess
 import tempfile
 from base64 import urlsafe_b64encode
@@ -16,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+
+from bailiff_bus.kafka_settings import KafkaSettings
 
 from . import jars
 from .identity import Identity, drop_record, read_record, wait_until, write_record
@@ -232,7 +235,7 @@ class EmbeddedKafka(Managed):
         self.data_dir.mkdir(parents=True, exist_ok=True)
         settings = self.state_dir / "server.properties"
         settings.write_text("".join(f"{key}={value}\n" for key, value in self._settings().items()))
-        (self.state_dir / "log4j2.properties").write_text(_LOG4J.format(log=self.log))
+        (self.state_dir / "log4j2.properties").write_text(self._log4j())
         if not (self.data_dir / "meta.properties").exists():
             self._format(settings)
         cluster = _cluster_id(self.data_dir)
@@ -246,7 +249,7 @@ class EmbeddedKafka(Managed):
         self._identity = Identity.of(self._popen.pid)
         write_record(self.state_dir, _RECORD, self._identity)
         try:
-            ready = wait_until(lambda: not self.running() or serves(port, cluster), self._start_timeout_s)
+            ready = wait_until(lambda: not self.running() or serves(port, cluster, tls=self._tls()), self._start_timeout_s)
         except BaseException:  # Ctrl-C
             self.stop()
             raise
@@ -254,6 +257,17 @@ class EmbeddedKafka(Managed):
             why = f"not ready in {self._start_timeout_s:g} s" if self.running() else f"exit code {self._popen.returncode}"
             self.stop()
             raise KafkaStartError(f"Kafka did not start ({why}).\n{self._last_lines(log_began)}")
+
+    def settings(self, role: str) -> KafkaSettings:  # noqa: ARG002 - everybody may do everything
+        """Connection settings of a principal of `bailiff_bus.grants`, such as `admission`."""
+        return KafkaSettings(bootstrap=self.bootstrap)
+
+    def _tls(self) -> ssl.SSLContext | None:
+        """The TLS context for the address `bootstrap`."""
+        return None
+
+    def _log4j(self) -> str:
+        return _LOG4J.format(log=self.log)
 
     def _settings(self) -> dict[str, str]:
         assert self._ports is not None

@@ -4,6 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
+from bailiff_bus.kafka_settings import KafkaSettings
+
 from . import jars
 from .identity import wait_until
 from .kafka import EmbeddedKafka, Member, fresh_cluster, voter
@@ -40,6 +42,10 @@ class KafkaCluster(Managed):
     def bootstrap(self) -> str:
         """The bootstrap addresses of all brokers."""
         return ",".join(broker.bootstrap for broker in self.brokers)
+
+    def settings(self, role: str) -> KafkaSettings:  # noqa: ARG002 - everybody may do everything
+        """Connection settings of a principal."""
+        return KafkaSettings(bootstrap=self.bootstrap)
 
     def running(self) -> bool:
         """Whether every broker's process exists."""

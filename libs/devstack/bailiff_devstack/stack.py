@@ -125,7 +125,7 @@ class Stack(Managed):
 
     async def _create_topics(self) -> None:
         self._progress("creating topics")  # inside the event loop, which handles Ctrl-C
-        await create_topics(self.kafka.bootstrap, len(self.plan.pools))
+        await create_topics(self.kafka.settings("operator"), len(self.plan.pools))
 
     def start_service(self, name: str, *, replica: str = "", env: Mapping[str, str] | None = None) -> str:
         """Start one service (again). Returns its process name: the service's name plus `replica`."""
@@ -142,9 +142,10 @@ class Stack(Managed):
         return process
 
     def environment(self, process: str, port: int) -> dict[str, str]:
-        """A service's settings as environment variables."""
+        """A service's settings as environment variables. process: its name, then perhaps that of a replica; or an operator's."""
+        role = next((name for name in MODULES if process.startswith(name)), "operator")
         settings = {
-            "BAILIFF_KAFKA__BOOTSTRAP": self.kafka.bootstrap,
+            **(self.kafka_environment(role) if role != API else {}),
             "BAILIFF_STATE_DIR": str(self.folder / "state"),
             "BAILIFF_ENGINES": str(self.folder / "engines"),
             "BAILIFF_POOLS": str(self.folder / "pools.yaml"),
@@ -168,6 +169,12 @@ class Stack(Managed):
         if process.startswith("admission") and self.plan.policy is not None:
             settings["BAILIFF_POLICY"] = str(self.plan.policy)
         return settings
+
+    def kafka_environment(self, role: str) -> dict[str, str]:
+        """A principal's connection settings as environment variables."""
+        settings = self.kafka.settings(role)
+        given = {"bootstrap": settings.bootstrap} | settings.with_secrets()
+        return {f"BAILIFF_KAFKA__{name.upper()}": str(value) for name, value in given.items()}
 
     @property
     def api(self) -> str:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -11,20 +12,31 @@ from bailiff_service.access_tokens import API_TOKEN_FILE
 from .identity import stop_recorded
 from .jobs import end_jobs
 from .ports import free_port
+from .secure_kafka import SecureKafka
 from .stack import START_ERRORS, Plan, Stack
 
 ADDRESS = "kafka.json"
 
 
-def up(state: Path, gpus: str) -> int:
-    """Start everything, and print how to use it."""
+def up(state: Path, gpus: str, *, secure: bool = False) -> int:
+    """Start everything, and print how to use it. secure: Kafka with TLS, users and access lists."""
     state.mkdir(parents=True, exist_ok=True)
     state.chmod(0o700)  # the topics below have commands and variables of jobs
     plan = Plan(
         nodes=[{"name": "node-1", "pool": "pool-a", "gpus": gpus}],
         port=_port(state), archive=True, api=True, rollup=True, console=True,
     )  # fmt: skip
-    stack = Stack(state, plan, die_with_parent=False, progress=lambda text: print(f"• {text}", flush=True))
+    earlier = state / "kafka" / "data"
+    if earlier.exists() and secure != (state / "kafka" / "security").exists():
+        kind = "without" if secure else "with"
+        print(f"Bailiff did not start: the state in {state} is of a Kafka {kind} SECURE=1; use another STATE", file=sys.stderr)
+        return 1
+
+    def progress(text: str) -> None:
+        print(f"• {text}", flush=True)
+
+    kafka = SecureKafka(state / "kafka", port=plan.port, die_with_parent=False, progress=progress) if secure else None
+    stack = Stack(state, plan, die_with_parent=False, progress=progress, kafka=kafka)
     try:
         stack.start()
     except START_ERRORS as fault:
@@ -34,14 +46,16 @@ def up(state: Path, gpus: str) -> int:
     except BaseException:
         stack.close()
         raise
-    (state / "environment").write_text(f"export BAILIFF_KAFKA__BOOTSTRAP={stack.kafka.bootstrap}\n")
+    exported = [f"{name}={shlex.quote(value)}" for name, value in stack.kafka_environment("operator").items()]
+    _private(state / "environment", "".join(f"export {each}\n" for each in exported))
+    connect = f". {state}/environment; export" if secure else f"export {exported[0]}"
     _private(state / "archive", stack.postgres.dsn + "\n")
     print(
         f"""
 Bailiff is running. Console: {stack.console_link}
 Kafka: {stack.kafka.bootstrap}; state and logs: {state}/
 
-  export BAILIFF_KAFKA__BOOTSTRAP={stack.kafka.bootstrap} PATH=$PWD/.venv/bin:$PATH
+  {connect} PATH=$PWD/.venv/bin:$PATH
   bailiff submit --name train-1 --gpus 8 -- sleep 600     a training job on all GPUs
   bailiff submit --name serve-1 --gpus 4 --class inference --follow -- sleep 20
   bailiff list                                            running and pending jobs
@@ -101,9 +115,10 @@ def main() -> int:
     parser.add_argument("what", choices=["up", "down"])
     parser.add_argument("--state", type=Path, default=Path(".bailiff"))
     parser.add_argument("--gpus", default="8xH100-80GB")
+    parser.add_argument("--secure", action="store_true")
     options = parser.parse_args()
     state = options.state.absolute()
-    return up(state, options.gpus) if options.what == "up" else down(state)
+    return up(state, options.gpus, secure=options.secure) if options.what == "up" else down(state)
 
 
 if __name__ == "__main__":

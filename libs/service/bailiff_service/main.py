@@ -20,7 +20,7 @@ from typing import Any, Generic, Protocol
 from structlog.typing import FilteringBoundLogger
 
 from bailiff_bus.messages import MESSAGE_TYPES
-from bailiff_bus.port import BusUnavailable
+from bailiff_bus.port import AccessDenied, BusUnavailable
 from bailiff_core.records import AUDIT_TYPES
 from bailiff_core.records.wire import UnreadableRecord
 from bailiff_log.engine_identity import engine_identity
@@ -208,10 +208,12 @@ class ServiceRunner(Generic[Settings]):
     async def _wait_for_kafka(self, failures: int, error: BaseException) -> None:
         if self._stop.is_set():
             return
-        self._waiting_for = f"unreachable: {error or 'no answer'}"
+        denied = isinstance(error, AccessDenied)
+        self._waiting_for = str(error) if denied else f"unreachable: {error or 'no answer'}"
         self._metrics.kafka_outages.inc()
         bootstrap = self._settings.kafka.bootstrap
-        self._log.warning(f"Kafka is unreachable: waiting for {bootstrap} (attempt {failures})", reason=str(error))
+        what = "Kafka denies access: trying again" if denied else f"Kafka is unreachable: waiting for {bootstrap}"
+        self._log.warning(f"{what} (attempt {failures})", reason=str(error))
         await self._pause(min(MIN_BACKOFF_S * 2 ** min(failures - 1, 10), MAX_BACKOFF_S), self._stop)
 
     def _report(self, causes: list[BaseException]) -> ExitCode:

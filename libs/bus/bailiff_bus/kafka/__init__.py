@@ -6,6 +6,6 @@ aiokafka itself would retry without end. aiokafka's logs go to the service's log
 
 from .admin import configured_replication, connected_admin, raise_for_error
 from .bus import KafkaBus
-from .errors import build_ssl_context
+from .tls import build_ssl_context
 
 __all__ = ["KafkaBus", "build_ssl_context", "configured_replication", "connected_admin", "raise_for_error"]

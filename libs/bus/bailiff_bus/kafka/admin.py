@@ -15,12 +15,12 @@ from .errors import broker_call, client_arguments, finish_within, start_or_close
 
 
 @contextlib.asynccontextmanager
-async def connected_admin(settings: KafkaSettings) -> AsyncIterator[AIOKafkaAdminClient]:
-    """An administration client for a few calls, with a common timeout of three `request_timeout`s."""
+async def connected_admin(settings: KafkaSettings, purpose: str = "create topics") -> AsyncIterator[AIOKafkaAdminClient]:
+    """An administration client for a few calls, with a common timeout of three `request_timeout`s. purpose: for error texts."""
     redirect_client_logs()
     admin = AIOKafkaAdminClient(**client_arguments(settings))
     try:
-        async with broker_call(settings, "create topics", extra=2 * settings.request_timeout):
+        async with broker_call(settings, purpose, extra=2 * settings.request_timeout):
             yield await start_or_close(admin, admin.close)
     finally:
         await finish_within(admin.close(), settings.request_timeout)

@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import TopicAuthorizationFailedError
 
 from bailiff_bus.kafka_settings import KafkaSettings
 from bailiff_bus.port import GroupMembership, Producer, Reader, Span
@@ -34,8 +36,7 @@ class KafkaBus:
         async with broker_call(self.settings, f"return the offsets of {topic}"):
             admin, consumer = await self._clients()
             (described,) = await admin.describe_topics([topic])
-            if not described["partitions"]:
-                raise KeyError(topic)
+            _check_described(described, topic)
             partitions = [TopicPartition(topic, each["partition"]) for each in described["partitions"]]
             begins, ends = await asyncio.gather(consumer.beginning_offsets(partitions), consumer.end_offsets(partitions))
         return {each.partition: Span(begins[each], ends[each]) for each in sorted(partitions)}
@@ -66,8 +67,7 @@ class KafkaBus:
         async with broker_call(self.settings, f"describe {topic}"):
             admin, _ = await self._clients()
             (described,) = await admin.describe_topics([topic])
-            if not described["partitions"]:
-                raise KeyError(topic)
+            _check_described(described, topic)
             cluster = await admin.describe_cluster()
             answers = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
             ((code, text, _, _, entries),) = answers[0].resources
@@ -101,3 +101,11 @@ class KafkaBus:
                 consumer = AIOKafkaConsumer(**client_arguments(self.settings), enable_auto_commit=False)
                 self._offsets_consumer = await start_or_close(consumer, consumer.stop)
             return self._admin, self._offsets_consumer
+
+
+def _check_described(described: Mapping[str, Any], topic: str) -> None:
+    """Raise `KeyError` for a topic that does not exist; Kafka's error where it may not be described."""
+    if described["error_code"] == TopicAuthorizationFailedError.errno:
+        raise TopicAuthorizationFailedError(topic)
+    if not described["partitions"]:
+        raise KeyError(topic)

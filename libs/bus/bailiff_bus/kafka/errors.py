@@ -2,21 +2,33 @@
 
 import asyncio
 from collections.abc import Coroutine
-from ssl import SSLContext
 from types import TracebackType
 from typing import Any
 
-from aiokafka.errors import KafkaError, OffsetOutOfRangeError
-from aiokafka.helpers import create_ssl_context
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    KafkaError,
+    OffsetOutOfRangeError,
+    SaslAuthenticationFailed,
+    TopicAuthorizationFailedError,
+)  # fmt: skip
 
 from bailiff_bus.kafka_settings import KafkaSettings, secret_of
 from bailiff_bus.lazy_logger import lazy_logger
-from bailiff_bus.port import BusUnavailable
+from bailiff_bus.port import AccessDenied, BusUnavailable
+
+from .tls import build_ssl_context
 
 log = lazy_logger()
 
 MIB = 1024 * 1024
 NEW_PARTITIONS_SECONDS = 30
+DENIED = (
+    TopicAuthorizationFailedError, GroupAuthorizationFailedError, ClusterAuthorizationFailedError, SaslAuthenticationFailed,
+    AuthenticationFailedError,
+)  # fmt: skip
 
 
 def client_arguments(settings: KafkaSettings) -> dict[str, Any]:
@@ -31,14 +43,6 @@ def client_arguments(settings: KafkaSettings) -> dict[str, Any]:
         "request_timeout_ms": settings.request_timeout_ms,
         "metadata_max_age_ms": NEW_PARTITIONS_SECONDS * 1000,
     }
-
-
-def build_ssl_context(settings: KafkaSettings) -> SSLContext | None:
-    """The TLS context of connections; None without TLS."""
-    if settings.security_protocol not in ("SSL", "SASL_SSL"):
-        return None
-    context: SSLContext = create_ssl_context(cafile=settings.cafile and str(settings.cafile))
-    return context
 
 
 class broker_call:  # noqa: N801 - used in `async with`; a class, because a generator costs as much as a send
@@ -66,8 +70,19 @@ class broker_call:  # noqa: N801 - used in `async with`; a class, because a gene
         except TimeoutError as timeout:
             reason = f"Kafka at {self._settings.bootstrap} did not {self._what} within {self._seconds:g} s"
             raise BusUnavailable(reason) from timeout
+        if isinstance(error, DENIED):
+            raise access_denied(self._settings, error, self._what) from error
         if isinstance(error, KafkaError | OSError) and not isinstance(error, OffsetOutOfRangeError):
             raise BusUnavailable(f"Kafka at {self._settings.bootstrap} did not {self._what}: {error}") from error
+
+
+def access_denied(settings: KafkaSettings, error: BaseException, what: str) -> AccessDenied:
+    """The error as `AccessDenied`: who may not do what."""
+    user = f" to user {settings.username}" if settings.username else ""
+    return AccessDenied(
+        f"Kafka at {settings.bootstrap} denies access{user}: it did not {what} ({type(error).__name__}: {error}); "
+        "`bailiff doctor` lists missing rights"
+    )
 
 
 async def start_or_close(client: Any, stop: Any) -> Any:

@@ -11,10 +11,10 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 
 from bailiff_bus.kafka_settings import KafkaSettings
 from bailiff_bus.lazy_logger import lazy_logger
-from bailiff_bus.port import Batch, BusUnavailable, Headers, OutgoingMessage, Receipt
+from bailiff_bus.port import AccessDenied, Batch, BusUnavailable, Headers, OutgoingMessage, Receipt
 from bailiff_bus.topics import INPUT_LIMIT, TOPICS, check_size
 
-from .errors import MIB, broker_call, client_arguments, finish_within, start_or_close
+from .errors import DENIED, MIB, access_denied, broker_call, client_arguments, finish_within, start_or_close
 
 log = lazy_logger()
 
@@ -41,7 +41,7 @@ class KafkaProducer:
 
     async def start(self) -> None:
         """Connect and get a producer id."""
-        async with broker_call(self._settings, "be reached"):
+        async with broker_call(self._settings, "accept a connection"):
             await start_or_close(self._producer, self._producer.stop)
 
     async def send(
@@ -119,7 +119,12 @@ class KafkaProducer:
 
         def acknowledged(done: "asyncio.Future[Any]") -> None:
             if done.cancelled() or done.exception() is not None:
-                cause = "the send was cancelled" if done.cancelled() else done.exception()
+                error = None if done.cancelled() else done.exception()
+                if isinstance(error, DENIED):
+                    denied = access_denied(self._settings, error, "store a message")
+                    self._fail(str(denied), AccessDenied)
+                    return
+                cause = error or "the send was cancelled"
                 self._fail(f"Kafka at {self._settings.bootstrap} did not store a message: {cause}")
                 return
             self._unacknowledged.pop(receipt, None)
@@ -146,14 +151,14 @@ class KafkaProducer:
         seconds = self._settings.request_timeout
         self._fail(f"Kafka at {self._settings.bootstrap} did not acknowledge within {seconds:g} s")
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, reason: str, kind: type[BusUnavailable] = BusUnavailable) -> None:
         self._failure = self._failure or reason
         unacknowledged, self._unacknowledged = self._unacknowledged, {}
         if self._timer is not None:
             self._timer.cancel()
         for receipt in unacknowledged:
             if not receipt.done():
-                receipt.set_exception(BusUnavailable(self._failure))
+                receipt.set_exception(kind(self._failure))
         sending = self._producer._sender.sender_task
         if sending is not None:
             sending.cancel()  # otherwise aiokafka would still deliver messages reported as failed

@@ -37,7 +37,7 @@ class KafkaReader:
 
     async def start(self) -> None:
         """Connect."""
-        async with broker_call(self._settings, "be reached"):
+        async with broker_call(self._settings, "accept a connection"):
             await start_or_close(self._consumer, self._consumer.stop)
         self._assign()
         self._last_contact = asyncio.get_running_loop().time()
@@ -49,7 +49,7 @@ class KafkaReader:
             return []
         await asyncio.sleep(0)  # aiokafka returns buffered messages without yielding to the event loop
         try:
-            async with broker_call(self._settings, "be read", with_timeout=False):
+            async with broker_call(self._settings, "return messages", with_timeout=False):
                 found = await self._consumer.getmany(timeout_ms=round(wait * 1000), max_records=limit)
                 for at, records in found.items():
                     self._positions[at] = records[-1].offset + 1

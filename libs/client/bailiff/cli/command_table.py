@@ -52,6 +52,7 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "help-exit-codes": CommandEntry("version", HELP, "List the exit codes."),
     "notify": CommandEntry("notify", OPERATORS, "Notify job owners of preemptions by webhook or command."),
     "topics": CommandEntry("admin", OPERATORS, "Create Kafka topics."),
+    "security": CommandEntry("security", OPERATORS, "Users, access lists and certificates of Kafka."),
     "log": CommandEntry("admin", OPERATORS, "Recover a truncated audit log."),
     "key": CommandEntry("admin", OPERATORS, "Keys that sign requests."),
 }

@@ -7,6 +7,7 @@ import typer
 
 from bailiff.client.errors import ExitCode
 
+from .security import Role
 from .session import Session, command
 
 PANEL = "Help"
@@ -23,12 +24,15 @@ async def doctor(
         Path | None, typer.Option(metavar="DIR", help="Folder in which services write their address files.")
     ] = None,
     probe: Annotated[bool, typer.Option("--probe", help="Write one empty message to compare the clocks.")] = False,
+    role: Annotated[
+        Role | None, typer.Option(help="Compare the connected user's rights in Kafka with this role's. Default: by its name.")
+    ] = None,
 ) -> ExitCode:
     """Check this machine, Kafka, topics, every pool's log and the services; print problems with advice."""
     from bailiff.client.doctor import examine
     from bailiff.render.tables.checks import checks_table
 
     async with session.client() as client:
-        found = await examine(client, session.settings, state_dir=state_dir, probe=probe)
+        found = await examine(client, session.settings, state_dir=state_dir, probe=probe, role=role or "")
     session.show(found, lambda: checks_table(found))
     return ExitCode.FOUND_WRONG if any(check["status"] == "wrong" for check in found) else ExitCode.DONE

@@ -17,7 +17,9 @@ from typing import Literal, TypedDict
 
 from bailiff.policy.policy_findings import all_findings
 from bailiff_bus import topics
-from bailiff_bus.port import BusUnavailable
+from bailiff_bus.grants import PRINCIPALS, principal_of
+from bailiff_bus.kafka_settings import KafkaSettings
+from bailiff_bus.port import AccessDenied, BusUnavailable
 from bailiff_core.humanize import count_text, duration_text
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.wire import UnreadableRecord
@@ -33,6 +35,7 @@ OLDEST, NEWEST = (3, 11), (3, 13)
 QUIET_AFTER = 600_000_000
 CLOCKS_APART = 5_000_000
 HEALTH_TIMEOUT = 3.0
+MOST_EXTRA = 5
 
 Status = Literal["ok", "warn", "wrong", "skipped"]
 
@@ -51,8 +54,10 @@ def finding(check: str, status: Status, found: str, advice: str = "") -> Check:
     return {"check": check, "status": status, "found": found, "advice": advice}
 
 
-async def examine(client: Client, settings: ClientSettings, *, state_dir: Path | None = None, probe: bool = False) -> list[Check]:
-    """Runs all checks. If Kafka is unreachable, checks that need it are skipped."""
+async def examine(
+    client: Client, settings: ClientSettings, *, state_dir: Path | None = None, probe: bool = False, role: str = ""
+) -> list[Check]:
+    """Runs all checks. If Kafka is unreachable, checks that need it are skipped. role: see `access_check`."""
     found = [python_check(), *package_checks()]
     bootstrap = settings.kafka.bootstrap
     try:
@@ -60,9 +65,13 @@ async def examine(client: Client, settings: ClientSettings, *, state_dir: Path |
         found.append(
             finding("kafka", "ok", f"{bootstrap} is reachable" + (f", {count_text(brokers, 'broker')}" if brokers else ""))
         )
+        if settings.kafka.security_protocol != "PLAINTEXT":
+            found.append(await access_check(settings.kafka, role))
         found += [check async for check in topic_checks(client, brokers)]
         found += [check async for check in pool_checks(client, settings)]
         found.append(await clock_check(client, probe=probe))
+    except AccessDenied as error:
+        found.append(finding("topics, pools, clock", "skipped", str(error), "run it with the rights of an operator"))
     except BusUnavailable as error:
         advice = "start Kafka, or give its address: --kafka HOST:PORT or BAILIFF_KAFKA__BOOTSTRAP"
         found.append(finding("kafka", "wrong", str(error), advice))
@@ -110,21 +119,58 @@ def package_checks() -> list[Check]:
 
 
 async def _brokers(client: Client) -> int:
-    """Number of brokers; 0 before the topics exist."""
+    """Number of brokers; 0 before the topics exist, and where their settings may not be read."""
     try:
         return int((await client.bus.topic_settings(topics.AUDIT.name)).get("brokers", 0))
-    except KeyError:
+    except (KeyError, AccessDenied):
         return 0
+
+
+async def access_check(kafka: KafkaSettings, role: str = "") -> Check:
+    """Compares what the connected user may do with the rights of its role in `bailiff_bus.grants`, and names the difference.
+
+    role: default: the one whose user it is, else `client`.
+    """
+    user = user_of(kafka)
+    principal = PRINCIPALS[role] if role else principal_of(user) or PRINCIPALS["client"]
+    from bailiff_bus.kafka.access import access_admin  # imported here: only for a secured Kafka
+
+    async with access_admin(kafka) as admin:
+        allowed = await admin.allowed(list(topics.TOPICS), [name for each in PRINCIPALS.values() for name in each.groups])
+    wanted, name = frozenset(principal.grants()), f"{user or 'this user'} as {principal.role}"
+    missing, extra = sorted(wanted - allowed), sorted(allowed - principal.allowed())
+    if missing:
+        advice = f"with a user that may alter the cluster: bailiff security apply {principal.role}"
+        return finding("access", "wrong", f"{name} lacks {'; '.join(map(str, missing))}", advice)
+    if extra:
+        shown = "; ".join(map(str, extra[:MOST_EXTRA])) + (
+            f" and {len(extra) - MOST_EXTRA} more" if len(extra) > MOST_EXTRA else ""
+        )
+        return finding("access", "warn", f"{name} may do more than needed: {shown}", "give each service a user of its own")
+    return finding("access", "ok", f"{name} has its {count_text(len(wanted), 'right')} and no other")
+
+
+def user_of(kafka: KafkaSettings) -> str:
+    """The user's name, or the common name of the client certificate; empty if there is neither."""
+    if kafka.username is not None or kafka.certfile is None:
+        return kafka.username or ""
+    from cryptography.x509 import NameOID, load_pem_x509_certificate  # imported here: slow
+
+    names = load_pem_x509_certificate(kafka.certfile.read_bytes()).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[0].value) if names else ""
 
 
 async def topic_checks(client: Client, brokers: int) -> AsyncIterator[Check]:
     """Checks that every topic of the registry exists, with the settings of the registry."""
-    missing, fine = [], 0
+    missing, hidden, fine = [], [], 0
     for topic in topics.TOPICS.values():
         try:
             settings = await client.bus.topic_settings(topic.name)
         except KeyError:
             missing.append(topic.name)
+            continue
+        except AccessDenied:
+            hidden.append(topic.name)
             continue
         if topic is topics.AUDIT:
             wrong = topics.check_audit_settings(settings, brokers)
@@ -141,6 +187,9 @@ async def topic_checks(client: Client, brokers: int) -> AsyncIterator[Check]:
             fine += 1
     if missing:
         yield finding("topics", "wrong", f"missing: {', '.join(missing)}", "bailiff topics create")
+    if hidden:
+        found = f"{len(hidden)} of {len(topics.TOPICS)} not checked: no right to read their settings"
+        yield finding("topics", "skipped", found, "run it as an operator to check all topics")
     if fine:
         yield finding("topics", "ok", f"{fine} of {len(topics.TOPICS)} exist with the required settings")
 
@@ -247,7 +296,7 @@ async def clock_check(client: Client, *, probe: bool) -> Check:
     for topic in (topics.NODE_REPORTS.name, topics.AUDIT.name):
         try:
             spans = await client.bus.spans(topic)
-        except KeyError:
+        except (KeyError, AccessDenied):
             continue
         tails = {number: type(span)(max(span.begin, span.end - 1), span.end) for number, span in spans.items()}
         async for message in client.messages(topic, tails):

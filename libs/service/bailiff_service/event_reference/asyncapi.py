@@ -8,7 +8,7 @@ from bailiff_bus.topics import Topic
 from bailiff_core.engine import RELEASE
 from bailiff_core.records import AUDIT_TYPES
 
-from .events import PLAIN_SCHEMAS, READ_BY, Event, events, events_of, retention_text, topics
+from .events import PLAIN_SCHEMAS, Event, events, events_of, read_by, retention_text, topics, written_by
 from .headers import AUDIT_HEADERS, AUDIT_OPTIONAL, HEADERS, OPTIONAL
 from .schemas import Json
 
@@ -67,7 +67,7 @@ def _channel(topic: Topic) -> Json:
 
 def _operations() -> Iterator[tuple[str, Json]]:
     for topic in topics():
-        for action, services in (("send", topic.written_by), ("receive", READ_BY.get(topic.name, ()))):
+        for action, services in (("send", written_by(topic)), ("receive", read_by(topic))):
             for service in services:
                 yield (
                     f"{service}_{action}s_{short(topic)}",

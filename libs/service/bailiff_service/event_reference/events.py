@@ -6,24 +6,22 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
+from bailiff_bus.grants import readers, writers
 from bailiff_bus.messages import MESSAGE_TYPES, JobSpec, RollupState
 from bailiff_bus.topics import TOPICS, Topic
 from bailiff_core.records import AUDIT_TYPES
 
 PLAIN_SCHEMAS: dict[str, type[BaseModel]] = {"JobSpec": JobSpec, "RollupState": RollupState}
-READ_BY = {
-    "bailiff.requests": ("admission",),
-    "bailiff.audit": ("admission", "victim_selection", "eviction_executor", "auditor", "rollup", "client"),
-    "bailiff.job-specs": ("admission",),
-    "bailiff.proposals": ("admission",),
-    "bailiff.eviction-progress": ("admission",),
-    "bailiff.node-commands": ("node_agent",),
-    "bailiff.node-reports": ("admission",),
-    "bailiff.job-logs": ("client",),
-    "bailiff.telemetry": ("rollup",),
-    "bailiff.seals": ("auditor", "client"),
-    "bailiff.rollup-state": ("rollup",),
-}
+
+
+def read_by(topic: Topic) -> tuple[str, ...]:
+    """Who may read the topic."""
+    return tuple(role.replace("-", "_") for role in readers(topic))
+
+
+def written_by(topic: Topic) -> tuple[str, ...]:
+    """Who may write the topic."""
+    return tuple(role.replace("-", "_") for role in writers(topic))
 
 
 @dataclass(frozen=True, slots=True)

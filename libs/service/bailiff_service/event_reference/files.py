@@ -9,7 +9,7 @@ import yaml
 
 from .asyncapi import asyncapi
 from .events import events
-from .pages import metrics_page, readme
+from .pages import access_page, metrics_page, readme
 from .schemas import Json, json_schema
 
 
@@ -20,6 +20,7 @@ def generated() -> dict[str, str]:
     files = {f"schemas/{name}.json": json_text(schema) for name, schema in schemas.items()}
     files["asyncapi.yaml"] = yaml_text(asyncapi())
     files["README.md"] = readme(schemas)
+    files["access.md"] = access_page()
     files["metrics.md"] = metrics_page()
     return dict(sorted(files.items()))
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import orjson
 
 from bailiff.client.errors import ExitCode
-from bailiff_bus.kafka_settings import KafkaSettings, secret_of
+from bailiff_bus.kafka_settings import KafkaSettings
 from bailiff_console.auth.principal import Principal
 from bailiff_service.logs import logger
 from bailiff_service.problems import ApiError
@@ -104,7 +104,7 @@ class WhatIfs:
             assert process.stdin is not None
             assert process.stdout is not None
             process.stdin.write(
-                orjson.dumps({**query, "kafka": _plain(self._kafka)}) + b"\n"
+                orjson.dumps({**query, "kafka": self._kafka.with_secrets()}) + b"\n"
             )  # stdin stays open: the child exits with this process
             await process.stdin.drain()
             async for line in process.stdout:
@@ -161,8 +161,3 @@ async def _stopped(what_if: WhatIf) -> None:
         what_if.work.cancel()
         what_if.state = "cancelled"
     await asyncio.wait({what_if.work})  # until its process has exited
-
-
-def _plain(kafka: KafkaSettings) -> dict[str, Any]:
-    """Settings with the password: passed to the child through a pipe only."""
-    return {**kafka.model_dump(mode="json"), "password": secret_of(kafka.password)}

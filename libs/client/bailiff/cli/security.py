@@ -1,0 +1,142 @@
+"""`bailiff security`: users, access lists and certificates of Kafka, from one table of rights."""
+
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bailiff.client.errors import ClientError, ExitCode
+from bailiff_bus.grants import PRINCIPALS
+
+from .session import Session, command
+
+PANEL = "Operators"
+SUMMARY = "Users, access lists and certificates of Kafka."
+OFFLINE = ("pool", "actor", "key", "kafka", "settings")
+
+Role = StrEnum("Role", {role.replace("-", "_"): role for role in PRINCIPALS})  # type: ignore[misc]
+
+
+class Authentication(StrEnum):
+    """How users authenticate."""
+
+    SCRAM = "scram"
+    TLS = "tls"
+
+
+Roles = Annotated[list[Role] | None, typer.Argument(metavar="[ROLE]...", help="Roles, such as admission. Default: all.")]
+How = Annotated[Authentication, typer.Option(help="Passwords (SCRAM) or client certificates.")]
+User = Annotated[str, typer.Option("--user", help="How Kafka names the user of a role; without a mapping rule: User:CN={name}.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the root."""
+    security = typer.Typer(help=SUMMARY, no_args_is_help=True)
+    command(security, "rights", leave_out=OFFLINE)(rights)
+    command(security, "commands", leave_out=("pool", "actor", "key", "output"))(commands)
+    command(security, "strimzi", leave_out=(*OFFLINE, "output"))(strimzi)
+    command(security, "apply", leave_out=("pool", "actor", "key"))(apply)
+    command(security, "certificates", leave_out=OFFLINE)(certificates)
+    app.add_typer(security, name="security", rich_help_panel=PANEL)
+
+
+def _chosen(roles: list[Role] | None) -> list[Any]:
+    return [PRINCIPALS[role] for role in roles or PRINCIPALS]
+
+
+def rights(session: Session, roles: Roles = None) -> None:
+    """List the rights that each user of Kafka needs. No other right is needed."""
+    from bailiff.render.tables.security import rights_table
+
+    chosen = _chosen(roles)
+    data = [
+        {
+            "user": principal.name,
+            "role": principal.role,
+            "purpose": principal.purpose,
+            "rights": list(map(str, principal.grants())),
+        }
+        for principal in chosen
+    ]
+    session.show(data, lambda: rights_table(chosen))
+
+
+def commands(
+    session: Session,
+    roles: Roles = None,
+    authentication: How = Authentication.SCRAM,
+    user: User = "User:{name}",
+    command_config: Annotated[str, typer.Option(metavar="FILE", help="Settings file of Kafka's tools.")] = "admin.properties",
+) -> None:
+    """Print the commands of Kafka's own tools that create users and access lists. Nothing is changed."""
+    from bailiff.security import tools
+
+    bootstrap = session.settings.kafka.bootstrap
+    for line in tools.commands(_chosen(roles), bootstrap, command_config, authentication.value, _checked(user)):
+        typer.echo(line)
+
+
+def strimzi(
+    session: Session,  # noqa: ARG001 - every command has one
+    cluster: Annotated[str, typer.Option(metavar="NAME", help="Name of the Kafka resource.")],
+    roles: Roles = None,
+    authentication: How = Authentication.SCRAM,
+) -> None:
+    """Print a `KafkaUser` for each role, for Strimzi 0.49 or later. Nothing is changed."""
+    import yaml
+
+    from bailiff.security import tools
+
+    typer.echo(yaml.safe_dump_all(tools.kafka_users(_chosen(roles), cluster, authentication.value), sort_keys=False), nl=False)
+
+
+async def apply(
+    session: Session,
+    roles: Roles = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Create SCRAM users, too; each one's settings are written to DIR/ROLE.env."),
+    ] = None,
+    user: User = "User:{name}",
+    prune: Annotated[bool, typer.Option("--prune", help="Delete rules of these users that are not needed.")] = False,
+) -> ExitCode:
+    """Create users and access lists in Kafka, connected as a user that may alter the cluster. Idempotent.
+
+    A file in the folder keeps its password. Rules that are not needed are listed; the exit code is 1 while there are any.
+    """
+    from bailiff.render.tables.security import applied_table
+    from bailiff.security.apply import apply as apply_rights
+
+    applied = await apply_rights(session.settings.kafka, _chosen(roles), folder=folder, user=_checked(user), prune=prune)
+    session.show([asdict(each) for each in applied], lambda: applied_table(applied, pruned=prune))
+    return ExitCode.FOUND_WRONG if any(each.extra for each in applied) and not prune else ExitCode.DONE
+
+
+def certificates(
+    session: Session,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the authority and of all certificates.")],
+    broker: Annotated[
+        list[str], typer.Option(metavar="HOST", help="Name or address of a broker, in its certificate; repeatable.")
+    ],
+    renew: Annotated[bool, typer.Option("--renew", help="Write new certificates for all; the authority stays.")] = False,
+) -> None:
+    """Create a certificate authority, and certificates for brokers and all roles, where there is no other authority.
+
+    Valid for a year. Services load renewed files at the next connection. Keep ca.key away from the machines that run services.
+    """
+    from bailiff.security.certificates import issue
+
+    try:
+        written = issue(folder, broker, renew=renew)
+    except OSError as error:
+        raise ClientError(ExitCode.USAGE, f"{folder}: {error.strerror}") from None
+    session.show(written, lambda: "\n".join(f"{folder}/{name}" for name in written) if written else "All certificates exist.")
+
+
+def _checked(user: str) -> str:
+    """The template. Raises `ClientError` if it has no place for the name."""
+    if "{name}" not in user or ":" not in user:
+        raise ClientError(ExitCode.USAGE, f"--user {user}: expected a text such as User:{{name}}")
+    return user
