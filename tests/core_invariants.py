@@ -296,7 +296,7 @@ def check_pool(state: PoolState) -> None:
 
 
 def victims_may_go(before: PoolState, cycle_decisions: Sequence[Decision]) -> None:
-    """Victims were preemptible, each at most once; under preempt of lower priority or backfilled, under reclaim of other projects.
+    """Victims were preemptible, each at most once; under preempt lower or backfilled, under reclaim of other projects.
 
     before: the state before the cycle.
     """

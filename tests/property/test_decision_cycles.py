@@ -111,7 +111,7 @@ def cut_everywhere(cycles: list[list[Step]]) -> None:
         check_pool(again.state)
         again.holds()
         if cut - begin >= facts:  # only decisions are missing: the next writer adds them
-            # Jobs placed before the cut are possible victims now, so that a request may come before the placements that are missing.
+            # Jobs placed before the cut are possible victims now: a request may come before the missing placements.
             withheld = again.state.indices.withheld
             assert {job: phase for job, phase in again.phases().items() if job not in withheld} == {
                 job: phase for job, phase in uncut.phases().items() if job not in withheld
