@@ -10,7 +10,6 @@ import pytest
 
 from bailiff_core.placement import StepBudget
 from bailiff_core.victims import slot_combinations
-from bailiff_core.victims.set_weights import tie_breakers
 from bailiff_core.victims.slot_combinations import Option, best_combination
 
 ABOVE = 100  # lowest weight of the level above fragmentation
@@ -113,17 +112,3 @@ def test_a_combination_that_costs_more_than_the_budget_is_not_certain() -> None:
     parts = [[option(1, 300, 0), option(3, 400, 1)], [option(2, 300, 2)]]
     assert best(parts, 3, steps=2) == [1]
     assert best(parts, 3, steps=1) is None
-
-
-def test_fewer_victims_are_lighter_than_any_younger_ones() -> None:
-    young, middle, old = (Step((age, "", 0)) for age in range(3))
-    steps: Any = [middle, old, young]
-    breakers, scale = tie_breakers(steps)
-
-    def weight(*taken: Any) -> int:
-        return sum(breakers[step] for step in taken)
-
-    order = [(), (young,), (middle,), (old,), (young, middle), (young, old), (middle, old), (young, middle, old)]
-    assert sorted(order, key=lambda taken: weight(*taken)) == order
-    assert len({weight(*taken) for taken in order}) == len(order)
-    assert max(weight(*taken) for taken in order) < scale
