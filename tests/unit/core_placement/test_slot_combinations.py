@@ -101,10 +101,26 @@ def test_of_many_tied_slots_those_of_younger_jobs_are_freed(monkeypatch: pytest.
     assert best(tied((10, 0), (10, 0), (10, 0)), 4) == [0, 1, 2, 3]
 
 
+def test_they_are_chosen_without_search_where_a_search_would_be_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = tied((10, 0), (10, 0), (10, 0))
+    effort = 2  # of the dynamic program: one step for each component, of which as many may be used as slots are wanted
+    monkeypatch.setattr(slot_combinations, "MAX_TIED_EFFORT", effort)
+    assert best(parts, 2, steps=0) is None
+    monkeypatch.setattr(slot_combinations, "MAX_TIED_EFFORT", effort - 1)
+    assert best(parts, 2, steps=0) == [0, 1]
+
+
+def test_single_slots_are_taken_from_the_cheapest_components() -> None:
+    parts = [[option(1, weight, at)] for at, weight in enumerate((300, 100, 200, 100))]
+    assert [best(parts, short) for short in (1, 2, 3, 4)] == [[1], [1, 3], [1, 2, 3], [0, 1, 2, 3]]
+
+
 def test_too_many_different_weights_of_tied_slots_are_left_to_the_dynamic_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slot_combinations, "MAX_TIED_EFFORT", 0)
-    monkeypatch.setattr(slot_combinations, "MAX_LAYERS", 1)
     parts = tied((10, 0), (11, 0), (13, 0), (17, 0), (1, 50))
+    assert best(parts, 3, steps=0) is not None
+    monkeypatch.setattr(slot_combinations, "MAX_LAYERS", 1)
+    assert best(parts, 3, steps=0) is None
     assert best(parts, 3) == combinations(parts, 3)[0][2]
 
 
