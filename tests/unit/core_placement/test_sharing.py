@@ -1,5 +1,7 @@
 """Parts of GPUs: thousandths and MiB, exactly, and on which device."""
 
+from itertools import product
+
 import pytest
 from tests.builders import GIB, Sketch, group, requested_unit
 
@@ -18,6 +20,7 @@ from bailiff_core.placement import (
     encode_placement,
     place_unit,
 )
+from bailiff_core.placement.task_requirements import TaskRequirements
 
 HALF = 80 * GIB * 500
 
@@ -256,3 +259,18 @@ def test_the_rest_of_a_device_with_a_reserved_part_is_free() -> None:
     holding(sketch, "next", "a", 0, 600, phase="reserved")
     assert places(sketch, part(400)) == ([("a", [0])], False)
     assert places(sketch, part(500)).startswith("impossible")
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3])
+def test_as_many_tasks_share_devices_as_take_distinct_ones_in_turn(devices: int) -> None:
+    """Each task takes the devices with the most shares left: no order of taking fits more."""
+    need = TaskRequirements(0, 0, 0, devices=devices, share_milli=100)
+    for counts in product(range(1, 5), repeat=4):
+        left, tasks = sorted(counts), 0
+        while left[-devices] > 0:
+            left = sorted([*left[:-devices], *(count - 1 for count in left[-devices:])])
+            tasks += 1
+        capacities = dict(enumerate(counts))
+        assert need.max_sharing_tasks(100, capacities) == tasks, counts
+        assert need.max_sharing_tasks(2, capacities) == min(2, tasks), counts
+    assert need.max_sharing_tasks(100, {}) == 0

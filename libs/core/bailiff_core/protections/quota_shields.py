@@ -25,7 +25,6 @@ from bailiff_core.scheduling_snapshot import current_usage
 from .rule import Rule, SetTest, Shield
 
 NAME = "quota-shields"
-NO_EXCESS = (False, False, False)
 Excess = tuple[bool, ...]
 
 
@@ -165,7 +164,7 @@ def _excess(allocated: ResourceVector, quota: ResourceVector) -> Excess:
 
 def _touches(excess: Excess, unit: Unit) -> bool:
     """Whether the unit uses a resource of which its project exceeds the bound."""
-    return excess != NO_EXCESS and any(
+    return any(
         (excess[0] and (group.gpu_milli or group.gpu_share_milli or group.gpu_share_bytes))
         or (excess[1] and group.cpu_milli)
         or (excess[2] and group.memory_bytes)

@@ -126,10 +126,8 @@ class Knapsack:
                     heappush(self._queue, (options[0].key, at, version, True))
                 continue
             popped.append((key, at, version, exact))
-            if without is None or without.job.id not in part.names:
-                best = part.options[0] if part.options else None
-                break
-            options = self._search(part, budget, without)
+            kept = without is not None and without.job.id in part.names
+            options = self._search(part, budget, without) if kept else part.options
             if options is None:
                 best = None
                 break

@@ -36,9 +36,6 @@ def best_combination(
     parts = _relevant(parts, short)
     if sum(options[-1].gain for options in parts) == short:
         return [step for options in parts for step in options[-1].steps], True
-    if all(len(options) == 1 and options[0].gain == 1 for options in parts):
-        singles = sorted((options[0] for options in parts), key=lambda option: option.key)
-        return [step for option in singles[:short] for step in option.steps], True
     marginals = _marginals(parts)
     if marginals is not None:
         marginals.sort(key=lambda entry: entry[0])

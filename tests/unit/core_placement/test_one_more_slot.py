@@ -1,0 +1,92 @@
+"""The cheapest victims for one more task on any node, and the next best without one of them."""
+
+import pytest
+from tests.builders import HOUR, MINUTE, Sketch, group
+
+from bailiff_core.placement import StepBudget
+from bailiff_core.placement.task_requirements import TaskRequirements
+from bailiff_core.scheduling_snapshot import current_snapshot
+from bailiff_core.victims import knapsack
+from bailiff_core.victims.candidates import CandidateIndex
+from bailiff_core.victims.knapsack import Knapsack
+
+
+class Search:
+    """The search for one more task of two GPUs, in this pool."""
+
+    def __init__(self, sketch: Sketch) -> None:
+        snapshot = current_snapshot(sketch.state)
+        index = CandidateIndex(snapshot)
+        candidates = index.candidates("preempt", sketch.job("preemptor", group(gpus=2), priority=75))
+        self.step = {name: chain[0] for name, chain in candidates.chains.items()}
+        need = TaskRequirements.of(group(gpus=2))
+        self.knapsack = Knapsack(snapshot.cluster, need, candidates, index.fragmentation, single=True)
+
+    def cheapest(self, steps: int = 1000, without: str | None = None) -> tuple[list[str] | None, bool]:
+        found, certain = self.knapsack.cheapest(1, StepBudget(steps), self.step[without] if without else None)
+        return None if found is None else [step.job.id for step in found], certain
+
+
+@pytest.fixture
+def sketch() -> Sketch:
+    """Two full nodes of two GPUs."""
+    made = Sketch()
+    made.node("a", gpus=2)
+    made.node("b", gpus=2)
+    return made
+
+
+def test_the_cheapest_node_is_taken_and_without_its_job_the_next(sketch: Sketch) -> None:
+    sketch.running("cheap", "b", range(2), age=MINUTE)
+    sketch.running("dear", "a", range(2), age=HOUR)
+    search = Search(sketch)
+    for _ in range(2):
+        assert search.cheapest() == (["cheap"], True)
+        assert search.cheapest(without="cheap") == (["dear"], True)
+        assert search.cheapest(without="dear") == (["cheap"], True)
+
+
+@pytest.mark.parametrize("cheaper", ["a", "b"])
+def test_without_a_gang_on_both_nodes_the_cheaper_of_the_others_goes(cheaper: str) -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=4)
+    sketch.node("b", gpus=4)
+    sketch.at(sketch.job("gang", group(2, gpus=2), priority=10), ("a", range(2)), ("b", range(2)))
+    for node in ("a", "b"):
+        sketch.running(f"on-{node}", node, range(2, 4), age=MINUTE if node == cheaper else HOUR)
+    search = Search(sketch)
+    assert search.cheapest() == (["gang"], True)
+    assert search.cheapest(without="gang") == ([f"on-{cheaper}"], True)
+
+
+def test_a_node_with_too_many_sets_leaves_the_result_open_and_the_others_as_they_are(
+    sketch: Sketch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sketch.running("cheap", "a", range(2), age=MINUTE)
+    for device in range(2):
+        sketch.running(f"small-{device}", "b", [device], age=HOUR)
+    monkeypatch.setattr(knapsack, "MAX_SETS_PER_COMPONENT", 1)
+    search = Search(sketch)
+    for _ in range(2):
+        assert search.cheapest() == (["cheap"], True)
+        assert search.cheapest(without="cheap") == (None, False)
+
+
+def test_no_next_best_is_named_where_a_better_one_may_exist() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=4)
+    sketch.node("b", gpus=2)
+    sketch.running("cheap", "a", range(2), age=MINUTE)
+    sketch.running("next", "a", range(2, 4), age=2 * MINUTE)
+    sketch.running("dear", "b", range(2), age=HOUR)
+    search = Search(sketch)
+    assert search.cheapest() == (["cheap"], True)
+    assert search.cheapest(without="cheap") == (["next"], True)
+    assert search.cheapest(without="cheap", steps=0)[0] is None, "to search node a without it takes a step"
+
+
+def test_a_pool_without_victims_has_none() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    sketch.running("fixed", "a", range(2), preemptible=False)
+    assert Search(sketch).cheapest() == (None, True)

@@ -1,0 +1,81 @@
+"""New places of victims beside the preemptor: which of them have one, and where."""
+
+import pytest
+from tests.builders import HOUR, MINUTE, Sketch, group, requested_unit
+
+from bailiff_core.model.state import Job
+from bailiff_core.placement import GangPlacement, StepBudget, TaskPlacement
+from bailiff_core.scheduling_snapshot import current_snapshot
+from bailiff_core.victims.candidates import CandidateIndex
+from bailiff_core.victims.relocation import find_relocations
+
+Places = dict[str, list[tuple[int, str]]]  # by job: task and node
+
+
+def relocated(sketch: Sketch, steps: dict[str, int]) -> Places:
+    """Evicts so many steps of these jobs, and places the preemptor on all of node a."""
+    preemptor = sketch.job("preemptor", group(gpus=8), priority=75)
+    snapshot = current_snapshot(sketch.state)
+    chains = CandidateIndex(snapshot).candidates("preempt", preemptor).chains
+    evicted = [step for name, count in steps.items() for step in chains[name][:count]]
+    for step in evicted:
+        snapshot.cluster.evict(step.unit)
+    snapshot.cluster.place(requested_unit(preemptor), GangPlacement((TaskPlacement(0, 0, 0xFF),), future=True))
+    found = find_relocations(snapshot.cluster, evicted, StepBudget(1000))
+    assert all(place.future for place in found.values())
+    return {
+        name: [(task.index, snapshot.cluster.nodes[task.node].name) for task in place.tasks] for name, place in found.items()
+    }
+
+
+def elastic(sketch: Sketch, *groups, places: list[tuple[str, range]], minimum: int) -> Job:
+    job = sketch.at(sketch.job("wide", *groups), *places)
+    job.demand = job.demand.model_copy(update={"min_tasks": minimum})
+    return job
+
+
+@pytest.fixture
+def sketch() -> Sketch:
+    """Node a is the preemptor's; what is free on node b is all that the victims have."""
+    made = Sketch()
+    made.node("a", gpus=8)
+    return made
+
+
+def test_the_more_valuable_victim_gets_the_place_that_only_one_can_have(sketch: Sketch) -> None:
+    sketch.node("b", gpus=4)
+    sketch.running("recent", "a", range(4), age=MINUTE)
+    sketch.running("long", "a", range(4, 8), age=HOUR)
+    assert relocated(sketch, {"recent": 1, "long": 1}) == {"long": [(0, "b")]}, "the other one is left out"
+
+
+def test_a_smaller_victim_is_relocated_where_a_more_valuable_one_has_no_place(sketch: Sketch) -> None:
+    sketch.node("b", gpus=2)
+    sketch.running("large", "a", range(4), age=HOUR)
+    sketch.running("large-too", "a", range(4, 6), age=HOUR, priority=60)
+    sketch.running("small", "a", [6], age=MINUTE)
+    assert relocated(sketch, {"large": 1, "small": 1}) == {"small": [(0, "b")]}
+
+
+def test_surplus_tasks_are_relocated_one_by_one_those_that_have_no_place_are_not(sketch: Sketch) -> None:
+    sketch.node("b", gpus=2)
+    places = [("a", range(1)), ("a", range(1, 2)), ("a", range(2, 4)), ("a", range(4, 8))]
+    elastic(sketch, group(2, gpus=1), group(gpus=2), group(gpus=4), places=places, minimum=2)
+    assert relocated(sketch, {"wide": 2}) == {"wide": [(2, "b")]}
+
+
+def test_places_are_in_task_order_whatever_the_order_of_eviction(sketch: Sketch) -> None:
+    sketch.node("b", gpus=4)
+    places = [("a", range(at, at + 1)) for at in range(4)]
+    elastic(sketch, group(4, gpus=1), places=places, minimum=1)
+    assert relocated(sketch, {"wide": 3}) == {"wide": [(1, "b"), (2, "b"), (3, "b")]}
+
+
+@pytest.mark.parametrize(("free", "kept"), [(1, []), (2, [0, 1]), (3, [0, 1, 2]), (4, [0, 1, 2, 3])])
+def test_a_whole_elastic_gang_is_relocated_with_as_many_tasks_as_fit_but_not_below_its_minimum(
+    sketch: Sketch, free: int, kept: list[int]
+) -> None:
+    sketch.node("b", gpus=free)
+    elastic(sketch, group(4, gpus=1), places=[("a", range(at, at + 1)) for at in range(4)], minimum=2)
+    found = relocated(sketch, {"wide": 3})
+    assert found == ({"wide": [(index, "b") for index in kept]} if kept else {})

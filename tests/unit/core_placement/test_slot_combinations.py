@@ -1,0 +1,130 @@
+"""The cheapest options of several components that together gain a number of slots, compared with all combinations."""
+
+import random
+from dataclasses import dataclass
+from itertools import product
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bailiff_core.placement import StepBudget
+from bailiff_core.victims import slot_combinations
+from bailiff_core.victims.slot_combinations import Option, best_combination
+
+ABOVE = 100  # lowest weight of the level above fragmentation
+FRAGMENTATION: Any = SimpleNamespace(above=ABOVE, per_node=10)
+
+
+@dataclass(frozen=True)
+class Step:
+    """age_key: youngest first, as that of an eviction step."""
+
+    age_key: tuple[int, str, int]
+
+
+def option(gain: int, weight: int, *ages: int) -> Option:
+    """An option that evicts jobs of these ages: 0 is the youngest."""
+    steps: Any = tuple(Step((age, f"j{age}", 0)) for age in ages)
+    return Option(gain, (weight, len(steps), tuple(sorted(step.age_key for step in steps))), steps)
+
+
+def ages(steps: Any) -> list[int]:
+    return sorted(step.age_key[0] for step in steps)
+
+
+def best(parts: list[list[Option]], short: int, steps: int = 1_000_000) -> list[int] | None:
+    found, certain = best_combination(parts, short, FRAGMENTATION, StepBudget(steps))
+    assert certain == (found is not None)
+    return None if found is None else ages(found)
+
+
+def combinations(parts: list[list[Option]], short: int) -> list[tuple[int, int, list[int]]]:
+    """Weight, number of steps and ages of every combination that gains the slots, cheapest first."""
+    found = []
+    for chosen in product(*([None, *options] for options in parts)):
+        taken = [each for each in chosen if each is not None]
+        if sum(each.gain for each in taken) >= short:
+            steps = [step for each in taken for step in each.steps]
+            found.append((sum(each.key[0] for each in taken), len(steps), ages(steps)))
+    return sorted(found)
+
+
+def some_parts(dice: random.Random) -> list[list[Option]]:
+    """Components whose options cost more the more they gain; every age is used once, as a job is in one component."""
+    free = list(range(40))
+    dice.shuffle(free)
+    parts = []
+    jumps, costs = dice.choice(((1,), (1, 1, 2))), dice.choice(((1,), (1, 2), (1, 2, 3)))
+    for _ in range(dice.randint(1, 5)):
+        gain, levels, mine, options = 0, 0, list[int](), list[Option]()
+        for _ in range(dice.randint(1, 4)):
+            gain, levels = gain + dice.choice(jumps), levels + dice.choice(costs)
+            mine = [*(mine if dice.random() < 0.7 else ()), *(free.pop() for _ in range(dice.choice((1, 1, 2))))]
+            options.append(option(gain, levels * ABOVE + dice.choice((0, 0, 10, 20)), *mine))
+        parts.append(options)
+    return parts
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_no_combination_is_cheaper(block: int) -> None:
+    for seed in range(block * 150, block * 150 + 150):
+        dice = random.Random(seed)
+        parts = some_parts(dice)
+        short = dice.randint(1, sum(options[-1].gain for options in parts))
+        assert best(parts, short) == combinations(parts, short)[0][2], f"seed {seed}"
+
+
+def test_many_tied_slots_have_the_least_weight_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then ties are broken by fragmentation and grace alone."""
+    monkeypatch.setattr(slot_combinations, "MAX_TIED_EFFORT", 0)
+    for seed in range(400):
+        dice = random.Random(seed)
+        parts = some_parts(dice)
+        short = dice.randint(1, sum(options[-1].gain for options in parts))
+        found = best(parts, short)
+        weights = {tuple(each[2]): each[0] for each in combinations(parts, short)}
+        assert found is not None
+        assert weights[tuple(found)] == min(weights.values()), f"seed {seed}"
+
+
+def tied(*weights: tuple[int, int]) -> list[list[Option]]:
+    """Components of two slots, alike above fragmentation. weights: from fragmentation down, of one slot and of both."""
+    return [
+        [option(1, ABOVE + one, 2 * at), option(2, 2 * ABOVE + both, 2 * at, 2 * at + 1)] for at, (one, both) in enumerate(weights)
+    ]
+
+
+def test_of_many_tied_slots_those_of_younger_jobs_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slot_combinations, "MAX_TIED_EFFORT", 0)
+    assert best(tied((10, 0), (10, 0), (10, 0)), 2) == [0, 1]
+    assert best(tied((10, 0), (10, 0), (10, 0)), 4) == [0, 1, 2, 3]
+
+
+def test_they_are_chosen_without_search_where_a_search_would_be_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = tied((10, 0), (10, 0), (10, 0))
+    effort = 2  # of the dynamic program: one step for each component, of which as many may be used as slots are wanted
+    monkeypatch.setattr(slot_combinations, "MAX_TIED_EFFORT", effort)
+    assert best(parts, 2, steps=0) is None
+    monkeypatch.setattr(slot_combinations, "MAX_TIED_EFFORT", effort - 1)
+    assert best(parts, 2, steps=0) == [0, 1]
+
+
+def test_single_slots_are_taken_from_the_cheapest_components() -> None:
+    parts = [[option(1, weight, at)] for at, weight in enumerate((300, 100, 200, 100))]
+    assert [best(parts, short) for short in (1, 2, 3, 4)] == [[1], [1, 3], [1, 2, 3], [0, 1, 2, 3]]
+
+
+def test_too_many_different_weights_of_tied_slots_are_left_to_the_dynamic_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slot_combinations, "MAX_TIED_EFFORT", 0)
+    parts = tied((10, 0), (11, 0), (13, 0), (17, 0), (1, 50))
+    assert best(parts, 3, steps=0) is not None
+    monkeypatch.setattr(slot_combinations, "MAX_LAYERS", 1)
+    assert best(parts, 3, steps=0) is None
+    assert best(parts, 3) == combinations(parts, 3)[0][2]
+
+
+def test_a_combination_that_costs_more_than_the_budget_is_not_certain() -> None:
+    parts = [[option(1, 300, 0), option(3, 400, 1)], [option(2, 300, 2)]]
+    assert best(parts, 3, steps=2) == [1]
+    assert best(parts, 3, steps=1) is None
