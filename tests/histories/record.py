@@ -254,6 +254,14 @@ HISTORIES: dict[str, Callable[[Story], None]] = {
     "shared-devices-and-moves-8": shared_devices_and_moves,
     "cancelled-evictions-8": cancelled_evictions,
     "node-lost-8": node_lost,
+    "preemption-of-one-node-9": preemption_of_one_node,
+    "gang-over-two-nodes-with-a-cycle-cut-short-9": gang_over_two_nodes_with_a_cycle_cut_short,
+    "borrow-and-reclaim-9": borrow_and_reclaim,
+    "operator-requests-9": operator_requests,
+    "no-counter-reclaim-9": no_counter_reclaim,
+    "shared-devices-and-moves-9": shared_devices_and_moves,
+    "cancelled-evictions-9": cancelled_evictions,
+    "node-lost-9": node_lost,
 }
 
 

@@ -32,7 +32,7 @@ WORTH_KEEPING = (802, 1354, 1891)  # two were cycles once; in the last two of a 
 FEW_TIGHT = 60
 MANY_TIGHT = 8_000
 CYCLES_OF_PROMISES = (153,)
-CYCLES_OF_RECLAIM = (1068, 1446)  # a gang across its project's quota, reclaimed with a small job that requests again
+CYCLES_OF_RECLAIM = (1068, 5191)  # a gang across its project's quota, reclaimed with a small job that requests again
 
 
 def _snapshot(document: Fields, jobs: list[Fields]) -> Any:
