@@ -206,7 +206,7 @@ class GeneralSearch:
             if not runner_up or weights.of(runner_up) > weights.of(best):
                 break
             best, runner_up = runner_up, self._runner_up(oracle, order, runner_up, weights, accept) or best
-        return Solution(self.candidates, best, proven=proven, runner_up=runner_up, bound=best if proven else self.bound)
+        return Solution(self.candidates, best, proven=proven, runner_up=runner_up, bound=self.bound)
 
     def _set_constraint(self, *, with_relocations: bool) -> SetConstraint | None:
         """Incremental test of the constraints; with relocations, only of those that do not depend on them."""
