@@ -135,7 +135,11 @@ async def rollup_restarts(system: System) -> None:
 async def archived_and_served(system: System, watch: Watch) -> None:
     """The archive reaches the head of the log, sealed, and the API serves it. The auditor restarts from its seals."""
     seq = watch.state.seq
-    async with httpx.AsyncClient(base_url=system.stack.api, timeout=PATIENCE_S) as http, asyncio.timeout(PATIENCE_S):
+    headers = {"Authorization": f"Bearer {system.stack.api_token}"}
+    async with (
+        httpx.AsyncClient(base_url=system.stack.api, headers=headers, timeout=PATIENCE_S) as http,
+        asyncio.timeout(PATIENCE_S),
+    ):
         while (await http.get(f"/v1/pools/{POOL}/records/{seq}")).status_code != 200:  # noqa: ASYNC110 - HTTP has no event
             await asyncio.sleep(0.2)
 
@@ -155,7 +159,7 @@ async def archived_and_served(system: System, watch: Watch) -> None:
 async def console(system: System) -> AsyncIterator[tuple[httpx.AsyncClient, dict[str, str]]]:
     """The console's operator, signed in, and the headers for requests."""
     async with httpx.AsyncClient(base_url=system.stack.console, timeout=PATIENCE_S) as http:
-        yield http, await sign_in(http)
+        yield http, await sign_in(http, system.stack.console_token)
 
 
 async def shown_and_requested_in_the_console(watch: Watch, http: httpx.AsyncClient, token: dict[str, str]) -> None:

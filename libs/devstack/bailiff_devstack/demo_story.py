@@ -184,14 +184,16 @@ class Story:
 
     def step(self, name: str) -> int | None:
         """The last step that the job has published in its present attempt; None if unknown."""
-        control = self._control(name)
-        return control_dir.read_steps(control).published if control is not None and control.exists() else None
+        control = self._task_folder(name, "control") or self._task_folder(name, "tasks")
+        return control_dir.read_steps(control).published if control is not None else None
 
-    def _control(self, name: str) -> Path | None:
+    def _task_folder(self, name: str, kind: str) -> Path | None:
+        """The folder of the job's task below the agent's folder of this kind: `control` where jobs are isolated, else `tasks`."""
         job = self.state.jobs.get(name)
         if job is None or not job.tasks:
             return None
-        return self._nodes / self.state.nodes[job.tasks[0].node].name / "tasks" / str(TaskKey(name, job.attempt, "0"))
+        folder = self._nodes / self.state.nodes[job.tasks[0].node].name / kind / str(TaskKey(name, job.attempt, "0"))
+        return folder if folder.exists() else None
 
     def _newest_checkpoint(self) -> int:
         return max(
@@ -200,9 +202,9 @@ class Story:
 
     def _kill(self, name: str) -> None:
         """KILL to the job's supervisor and all its descendants."""
-        control = self._control(name)
-        assert control is not None
-        pid = json.loads((control / "running.json").read_text())["supervisor_pid"]
+        task = self._task_folder(name, "tasks")
+        assert task is not None
+        pid = json.loads((task / "running.json").read_text())["supervisor_pid"]
         supervisor = read_process(pid)
         for process in [*([supervisor] if supervisor else []), *descendants({pid}, scan())]:
             send(process, signal.SIGKILL)

@@ -194,8 +194,12 @@ class Stack(Managed):
     @property
     def console_link(self) -> str:
         """The URL that signs in to the web console: it contains the console's token."""
-        token = service_token(None, self.folder / "state" / "console.token", "console_token")
-        return f"{self.console}/auth/sign-in?token={token}"
+        return f"{self.console}/auth/sign-in?token={self.console_token}"
+
+    @property
+    def console_token(self) -> str:
+        """The token that the web console asks for."""
+        return service_token(None, self.folder / "state" / "console.token", "console_token")
 
     def address(self, process: str) -> str:
         """The process's URL."""

@@ -56,7 +56,7 @@ def test_of_two_surplus_tasks_with_one_new_place_the_one_evicted_last_gets_it() 
     assert (only(found).tasks, only(found).moved_to) == ("2-3", (there(1, "2"),)), "b has a CPU for one of them"
 
 
-def test_surplus_without_a_new_place_does_not_spare_the_check_of_the_other_s() -> None:
+def test_surplus_without_a_new_place_does_not_skip_the_check_of_the_other() -> None:
     made, preemptor, answer = surplus_of_two()
     assert only(accepted(made, preemptor, answer, (there(1, "3"),))).moved_to == (there(1, "3"),)
     made.running("arrived", "b", [0])
