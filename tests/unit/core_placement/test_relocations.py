@@ -23,9 +23,7 @@ def relocated(sketch: Sketch, steps: dict[str, int]) -> Places:
     snapshot.cluster.place(requested_unit(preemptor), GangPlacement((TaskPlacement(0, 0, 0xFF),), future=True))
     found = find_relocations(snapshot.cluster, evicted, StepBudget(1000))
     assert all(place.future for place in found.values())
-    return {
-        name: [(task.index, snapshot.cluster.nodes[task.node].name) for task in place.tasks] for name, place in found.items()
-    }
+    return {name: [(task.index, snapshot.cluster.nodes[task.node].name) for task in place.tasks] for name, place in found.items()}
 
 
 def elastic(sketch: Sketch, *groups, places: list[tuple[str, range]], minimum: int) -> Job:

@@ -91,7 +91,8 @@ def test_many_tied_slots_have_the_least_weight_too(monkeypatch: pytest.MonkeyPat
 def tied(*weights: tuple[int, int]) -> list[list[Option]]:
     """Components of two slots, alike above fragmentation. weights: from fragmentation down, of one slot and of both."""
     return [
-        [option(1, ABOVE + one, 2 * at), option(2, 2 * ABOVE + both, 2 * at, 2 * at + 1)] for at, (one, both) in enumerate(weights)
+        [option(1, ABOVE + one, 2 * at), option(2, 2 * ABOVE + both, 2 * at, 2 * at + 1)]
+        for at, (one, both) in enumerate(weights)
     ]
 
 
