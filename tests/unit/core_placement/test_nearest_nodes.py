@@ -56,7 +56,7 @@ def test_the_places_of_a_node_are_filled_one_after_the_other() -> None:
 
 
 def test_bounds_of_many_priorities_are_rounded_until_they_are_too_many() -> None:
-    """The GPUs of each priority and the work lost share 62 bits: some of the work lost is rounded away before there is no bound."""
+    """The GPUs of each priority and the work lost share 62 bits: the work lost is rounded first."""
     for priorities, rounded in ((2, False), (14, True), (30, None)):
         sketch = Sketch()
         sketch.node("a", gpus=priorities)
