@@ -26,7 +26,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("--package", action="append", choices=PACKAGES, help="only this one; whole unless --sample is given")
     parser.add_argument(
-        "--file", action="append", help="only files whose path in the core begins so; whole unless --sample is given"
+        "--file", action="append", help="only files whose path begins so; whole unless --sample is given"
     )
     parser.add_argument("--sample", type=int, help="so many mutants, chosen by --seed; 100 if no package or file is named")
     parser.add_argument("--seed", type=int, default=1)
