@@ -25,9 +25,7 @@ def main() -> int:
     """0 when every survivor is judged, and enough are killed."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("--package", action="append", choices=PACKAGES, help="only this one; whole unless --sample is given")
-    parser.add_argument(
-        "--file", action="append", help="only files whose path begins so; whole unless --sample is given"
-    )
+    parser.add_argument("--file", action="append", help="only files whose path begins so; whole unless --sample is given")
     parser.add_argument("--sample", type=int, help="so many mutants, chosen by --seed; 100 if no package or file is named")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
