@@ -51,8 +51,8 @@ seeds: install-dev ## the simulation on a range of seeds (SEEDS=0-9999); a seed 
 chaos: install-dev ## kill -9 at random, 200 times, under load (SEED=… to see one again)
 	$(BIN)/python -m tests.chaos --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED))
 
-mutants: install-dev ## one-operator changes of the core that the tests must notice (PACKAGE=victims, or SAMPLE=100 SEED=1; SECONDS=20 of tests each)
-	$(BIN)/python -m tests.mutants --seed $(or $(SEED),1) $(if $(PACKAGE),--package $(PACKAGE)) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SECONDS),--seconds $(SECONDS))
+mutants: install-dev ## one-operator changes of the core that the tests must notice (PACKAGE=victims, FILE=queue/head, or SAMPLE=100 SEED=1; SECONDS=20 of tests each)
+	$(BIN)/python -m tests.mutants --seed $(or $(SEED),1) $(if $(PACKAGE),--package $(PACKAGE)) $(if $(FILE),--file $(FILE)) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SECONDS),--seconds $(SECONDS))
 
 check: install-dev ## lint, types, import walls, generated docs
 	$(BIN)/ruff check --quiet .

@@ -25,7 +25,8 @@ def main() -> int:
     """0 when every survivor is judged, and enough are killed."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("--package", action="append", choices=PACKAGES, help="only this one; whole unless --sample is given")
-    parser.add_argument("--sample", type=int, help="so many mutants, chosen by --seed; 100 if no package is named")
+    parser.add_argument("--file", action="append", help="only files whose path begins so; whole unless --sample is given")
+    parser.add_argument("--sample", type=int, help="so many mutants, chosen by --seed; 100 if no package or file is named")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument(
@@ -35,9 +36,10 @@ def main() -> int:
     given = parser.parse_args()
     judged = _judged()
     mutants = [mutant for package in given.package or PACKAGES for mutant in mutants_of(package)]
+    mutants = [mutant for mutant in mutants if mutant.file.startswith(tuple(given.file or [""]))]
     if given.judged:
         mutants = [mutant for mutant in mutants if mutant.key() in judged]
-    elif given.sample or not given.package:
+    elif given.sample or not (given.package or given.file):
         mutants = Random(given.seed).sample(mutants, min(given.sample or 100, len(mutants)))
     coverage = current(given.workers)
     tried = [mutant for mutant in mutants if given.judged or mutant.key() not in judged]

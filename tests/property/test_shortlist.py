@@ -116,6 +116,27 @@ def test_for_heterogeneous_gangs_the_result_is_the_same_or_a_bound_is_reported(m
     assert seen["proven"] > seen["bound"] // 4 > 0, seen
 
 
+def test_where_the_budget_ends_the_search_the_next_best_set_is_no_cheaper_and_the_bound_no_dearer():
+    seen: Counter[str] = Counter()
+    for seed in range(150):
+        sketch, _ = some_pool(seed)
+        dice = random.Random(seed * 7 + 1)
+        kinds = [group(dice.choice((1, 2, 3)), gpus=gpus, cpu=dice.choice((0, 1))) for gpus in dice.sample((1, 2, 4, 8), 2)]
+        preemptor = sketch.job("mixed", *kinds, priority=40)
+        batch = SelectionBatch.on(current_snapshot(sketch.state))
+        answer = select_victims(batch, requested_unit(preemptor), "preempt", StepBudget(60))
+        if not answer.victims or answer.explanation.proven:
+            continue
+        cost = levels(answer.explanation.cost)
+        assert levels(answer.explanation.lower_bound) <= cost, f"seed {seed}"
+        seen["bound below"] += levels(answer.explanation.lower_bound) < cost
+        if answer.explanation.runner_up:
+            assert cost <= levels(answer.explanation.runner_up_cost), f"seed {seed}"
+            assert answer.explanation.runner_up != tuple(choice.job for choice in answer.victims), f"seed {seed}"
+            seen["runner-up"] += 1
+    assert seen["runner-up"] > 5 < seen["bound below"], seen
+
+
 def levels(cost: Cost | None) -> list[int]:
     """Level by level, as the objective compares them."""
     assert cost is not None

@@ -75,3 +75,13 @@ def test_a_clock_step_moves_the_next_request(story):
     story.cycle(ClockStepped(jump=HOUR), after=HOUR)
     story.expect_only()
     assert wake_at(story.state) == story.time + SECOND
+
+
+def test_a_clock_step_leaves_a_selection_without_a_deadline_as_it_is():
+    story = Story()
+    story.node("n1", gpus=8)
+    story.runs("low", gpus=8)
+    story.submit("high", gpus=8, cls="interactive")
+    story.state.selection.deadline = None
+    story.cycle(ClockStepped(jump=HOUR), after=HOUR)
+    assert story.state.selection.deadline is None

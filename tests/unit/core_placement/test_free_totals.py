@@ -7,6 +7,8 @@ from bailiff_core.model.demand import TaskGroup
 from bailiff_core.placement import ClusterResources
 from bailiff_core.victims.consolidation import FreeTotals
 
+FOUR_OF_THREE = "needs 4 GPUs in total, 3 are free or releasing: relocating jobs does not change that"
+
 
 def totals(sketch: Sketch) -> FreeTotals:
     return FreeTotals.of(ClusterResources.of(sketch.state))
@@ -45,10 +47,10 @@ def test_a_gpu_that_is_shared_on_any_node_may_be_freed_by_relocating_a_share(ske
     [
         ([group(3, gpus=1, cpu=2, gib=2)], None),
         ([group(gpus=1), group(gpus=2)], None),
-        ([group(2, gpus=2)], "needs 4 GPUs in total, 3 are free or releasing: relocating jobs does not change that"),
+        ([group(2, gpus=2)], FOUR_OF_THREE),
         (
             [group(gpus=1), group(3, gpus=1)],
-            "needs 4 GPUs in total, 3 are free or releasing: relocating jobs does not change that",
+            FOUR_OF_THREE,
         ),
         ([group(7, cpu=1)], "not enough CPU is free in total: relocating jobs does not change that"),
         ([group(7, gib=1)], "not enough memory is free in total: relocating jobs does not change that"),

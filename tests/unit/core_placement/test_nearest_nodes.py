@@ -53,3 +53,17 @@ def test_the_places_of_a_node_are_filled_one_after_the_other() -> None:
     sketch.running("kept-b", "almost", [0], priority=75)
     assert nearest(sketch, 1) == ["half"]
     assert nearest(sketch, 2) == ["almost", "half"], "its second place lacks four GPUs, not none"
+
+
+def test_bounds_of_many_priorities_are_rounded_until_they_are_too_many() -> None:
+    """The GPUs of each priority and the work lost share 62 bits: the work lost is rounded first."""
+    for priorities, rounded in ((2, False), (14, True), (30, None)):
+        sketch = Sketch()
+        sketch.node("a", gpus=priorities)
+        for priority in range(priorities):
+            sketch.running(f"j{priority}", "a", [priority], priority=priority + 1)
+        snapshot = current_snapshot(sketch.state)
+        index, need = snapshot.allocation_index, TaskRequirements.of(group(gpus=1))
+        shortlist = Shortlist(index, snapshot.cluster, need, sorted(index.levels))
+        bounds = shortlist.price_bounds(1, sketch.state.now, sketch.state.rules.preemption)
+        assert (None if bounds is None else bounds[0].shift > 0) is rounded, priorities

@@ -128,6 +128,12 @@ def test_the_weight_of_a_set_is_that_of_its_steps_and_of_each_node_it_leaves_in_
     assert fragmentation.weight([Step(weight=7, uses=one.uses)]) == 7 + fragmentation.per_node
     assert fragmentation.weight([one, two]) == 0
     assert 0 < fragmentation.per_node < fragmentation.above
+    assert fragmentation.above == scale_of(shared_node).weight(50, EvictionCost(reservations=1)), "the next higher level"
+
+
+def test_tasks_without_devices_use_no_node(shared_node: Sketch) -> None:
+    mixed = shared_node.at(shared_node.job("mixed", group(cpu=1), group(gpus=1)), ("b", []), ("a", [6]))
+    assert node_uses(shared_node.state, mixed, mixed.tasks) == ((0, 1, True),)
 
 
 def test_the_bound_never_falls_and_is_exact_once_all_is_decided(shared_node: Sketch) -> None:

@@ -7,6 +7,7 @@ from tests.unit.core_queue.kit import Town, gpus, project, whole
 from bailiff_core.model.demand import TaskGroup
 from bailiff_core.model.resource_vector import ResourceVector
 from bailiff_core.queue.order import shares_now
+from bailiff_core.quota.quota_checks import may_reclaim
 from bailiff_core.quota.reclaim import Reclaim
 
 
@@ -47,3 +48,13 @@ def test_a_project_beyond_its_share_reclaims_nothing_from_itself() -> None:
     assert shares["a"] == gpus(2)
     assert not Reclaim(snapshot, shares, whole(town.waits("w", "a"))).admits([victim])
     assert Reclaim(snapshot, shares, whole(town.waits("other", "b"))).admits([victim])
+
+
+@pytest.mark.parametrize(("each", "unit"), [(group(cpu=1), "CPUs"), (group(gib=1), "GiB of memory")])
+def test_beyond_its_fair_share_of_cpus_or_memory_a_project_reclaims_nothing(each: TaskGroup, unit: str) -> None:
+    town = Town(project("a"), project("b"))
+    preemptor = whole(town.waits("preemptor", "a", each))
+    for amount, refused in ((1, False), (0, True)):
+        share = ResourceVector(0, 1000 * amount, GIB * amount)
+        why = may_reclaim(town.snapshot(), {"a": share}, preemptor)  # type: ignore[arg-type]
+        assert why == (f"project a would use 1 of its fair share of 0 {unit}" if refused else None)

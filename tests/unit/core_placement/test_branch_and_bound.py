@@ -1,0 +1,121 @@
+"""Branch and bound finds the lightest set of victims, fragmentation included: compared with all sets."""
+
+import random
+from collections.abc import Iterable
+from itertools import combinations
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.builders import Sketch, group
+
+from bailiff_core.placement import StepBudget
+from bailiff_core.scheduling_snapshot import current_snapshot
+from bailiff_core.victims.branch_and_bound import branch_and_bound, reprieve_order
+from bailiff_core.victims.candidates import CandidateIndex, EvictionStep
+from bailiff_core.victims.set_weights import SetWeights
+
+
+class Oracle:
+    """The preemptor fits once so many GPUs of evicted steps are free on one node, whichever."""
+
+    exact = True
+
+    def __init__(self, steps: Iterable[EvictionStep], wanted: int) -> None:
+        self.wanted = wanted
+        self.free: dict[int, int] = {}
+        for step in steps:
+            self.evict(step)
+
+    def evict(self, step: EvictionStep) -> None:
+        for use in step.uses:
+            self.free[use.node] = self.free.get(use.node, 0) + use.amount
+
+    def restore(self, step: EvictionStep) -> None:
+        for use in step.uses:
+            self.free[use.node] -= use.amount
+
+    def fits(self) -> bool:
+        return max(self.free.values()) >= self.wanted
+
+    def reprieve(self, step: EvictionStep) -> bool:
+        self.restore(step)
+        if self.fits():
+            return True
+        self.evict(step)
+        return False
+
+    def effort(self, step: EvictionStep) -> int:
+        return 1
+
+
+def some_pool(seed: int) -> tuple[list[list[EvictionStep]], SetWeights, int]:
+    """Chains of steps on three nodes: jobs of one task, pairs over two nodes, elastic jobs."""
+    dice, sketch = random.Random(seed), Sketch()
+    nodes = ["a", "b", "c"]
+    for node in nodes:
+        sketch.node(node, gpus=8)
+    used = dict.fromkeys(nodes, 0)
+
+    def place() -> tuple[str, range]:
+        node, size = dice.choice(nodes), dice.choice((1, 2))
+        used[node] += size
+        return node, range(used[node] - size, used[node])
+
+    for number in range(dice.randint(2, 6)):
+        places = [place() for _ in range(dice.choice((1, 1, 2, 3)))]
+        if max(used.values()) > 8:
+            break
+        groups = [group(gpus=len(devices)) for _, devices in places]
+        job = sketch.at(sketch.job(f"j{number}", *groups), *places, age=60_000_000 * dice.randint(1, 3))
+        if dice.random() < 0.5:
+            job.demand = job.demand.model_copy(update={"min_tasks": 1})
+    index = CandidateIndex(current_snapshot(sketch.state))
+    preemptor = sketch.job("preemptor", priority=75)
+    chains = list(index.candidates("preempt", preemptor).chains.values())
+    steps = [step for chain in chains for step in chain]
+    return chains, SetWeights.of_steps(steps, index.fragmentation), dice.randint(1, 4)
+
+
+def sets(chains: list[list[EvictionStep]]) -> Iterable[list[EvictionStep]]:
+    """All sets of first steps of the chains."""
+    steps = [step for chain in chains for step in chain]
+    for size in range(len(steps) + 1):
+        for chosen in combinations(steps, size):
+            if all(step.before is None or step.before in chosen for step in chosen):
+                yield list(chosen)
+
+
+@pytest.mark.parametrize("constrained", [False, True])
+def test_no_set_that_makes_it_fit_is_lighter(constrained: bool) -> None:
+    """constrained: sets with an odd number of steps are not accepted."""
+    found_some = 0
+    for seed in range(120):
+        chains, weights, wanted = some_pool(seed)
+        steps = [step for chain in chains for step in chain]
+        if not steps or len(steps) > 9:
+            continue
+        oracle: Any = Oracle(steps, wanted)
+        if not oracle.fits():
+            continue
+        accept = (lambda chosen, budget: len(chosen) % 2 == 0) if constrained else None
+        order = reprieve_order(chains, weights.of_step)
+        best, finished = branch_and_bound(oracle, order, weights, None, StepBudget(100_000), accept=accept)
+        assert finished
+        assert sum(oracle.free.values()) == sum(use.amount for step in steps for use in step.uses), "all are evicted again"
+        possible = [
+            weights.of(chosen)
+            for chosen in sets(chains)
+            if (not constrained or len(chosen) % 2 == 0) and Oracle([*chosen, nothing()], wanted).fits()
+        ]
+        assert (None if best is None else weights.of(best)) == min(possible, default=None), f"seed {seed}"
+        found_some += best is not None
+        if best is not None:
+            limited, _ = branch_and_bound(oracle, order, weights, weights.of(best), StepBudget(100_000), accept=accept)
+            assert limited is None, "none is lighter than the limit"
+    assert found_some > 50
+
+
+def nothing() -> Any:
+    """A step that frees nothing."""
+    return SimpleNamespace(uses=[SimpleNamespace(node=0, amount=0)])

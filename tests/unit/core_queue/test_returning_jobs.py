@@ -1,0 +1,155 @@
+"""Jobs that are being evicted and pending again at once: no job starts on what they would take back."""
+
+from typing import Any
+
+import pytest
+from tests.builders import requested_unit
+from tests.unit.core_protections.kit import Bench
+
+from bailiff_core.actions.returning import ReturningJobs
+from bailiff_core.model.state import Job, Task
+from bailiff_core.placement import GangPlacement, TaskPlacement
+
+PROJECTS = ({"name": "ours", "quota": {"gpus": 8}}, {"name": "theirs", "quota": {"gpus": 0}})
+
+
+def pool(*projects: dict[str, Any], gpus: int = 8, **parts: Any) -> tuple[Bench, Job]:
+    """`back` leaves node a, with priority 75 and so many GPUs."""
+    bench = Bench(projects=projects, **parts)
+    back = bench.running("back", gpus=gpus, priority=75, project="ours" if projects else "", phase="evicting")
+    return bench, back
+
+
+def taking_back(bench: Bench, gpus: int = 8, node: int = 0, first: int = 0, **about: Any) -> str | None:
+    """Who would take back the GPUs from `first` on of the node if a job of priority 50 started there."""
+    preemptible = about.pop("preemptible", True)
+    low = bench.waiting(f"low-{len(bench.state.jobs)}", gpus=gpus, **about)
+    low.preemptible = preemptible
+    mask = sum(1 << number for number in range(first, first + gpus))
+    bench.state.indices.snapshot = None
+    place = GangPlacement((TaskPlacement(0, node, mask),), future=True)
+    found = ReturningJobs(bench.state).taking_back(requested_unit(low), place)
+    return None if found is None else found.id
+
+
+def test_a_job_that_returns_would_take_its_place_back() -> None:
+    bench, _ = pool()
+    assert taking_back(bench) == "back"
+    assert taking_back(bench, gpus=1) == "back"
+
+
+def test_not_where_it_fits_beside_the_other() -> None:
+    bench, _ = pool(gpus=4)
+    assert taking_back(bench, gpus=4, first=4) is None, "at its old place"
+    assert taking_back(bench, gpus=4) is None, "on the other four GPUs"
+    assert taking_back(bench, gpus=5) == "back"
+    bench.sketch.node("b")
+    assert taking_back(bench, gpus=8) is None, "on node b"
+
+
+def test_not_where_it_has_no_place_anyway() -> None:
+    bench, _ = pool()
+    bench.state.nodes[0].state = "unreachable"
+    bench.sketch.node("b", gpus=4)
+    assert taking_back(bench, gpus=4, node=1) is None
+
+
+@pytest.mark.parametrize(("priority", "found"), [(74, "back"), (75, None), (76, None)])
+def test_only_from_a_job_of_lower_priority(priority: int, found: str | None) -> None:
+    bench, _ = pool()
+    assert taking_back(bench, priority=priority) == found
+
+
+def test_not_from_a_job_that_is_not_preemptible() -> None:
+    bench, _ = pool()
+    assert taking_back(bench, preemptible=False) is None
+
+
+def test_not_if_its_class_never_preempts() -> None:
+    bench, back = pool()
+    back.may_preempt = False
+    assert taking_back(bench) is None
+
+
+def test_not_if_it_has_to_wait_before_it_may_preempt() -> None:
+    bench, _ = pool(protections={"preemption_delay": "1m"})
+    assert taking_back(bench) is None
+
+
+def test_not_under_a_policy_without_preempt_or_reclaim() -> None:
+    bench, _ = pool(preemption={"actions": ("allocate", "consolidate")})
+    assert taking_back(bench) is None
+
+
+def test_the_first_in_the_queue_is_named() -> None:
+    bench, _ = pool(gpus=4)
+    bench.running("before", gpus=4, priority=80, phase="evicting")
+    assert taking_back(bench) == "before"
+
+
+# --- which jobs return at once
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cancelled": True},
+        {"paused_seq": 1},
+        {"suspended_reason": "gave up"},
+        {"reservation": [Task(0, 0, 0xFF, "reserved")]},
+        {"eviction": None},
+    ],
+)
+def test_a_job_that_is_not_pending_once_it_has_left_takes_nothing_back(change: dict[str, Any]) -> None:
+    bench, back = pool()
+    for name, value in change.items():
+        setattr(back, name, value)
+    assert taking_back(bench) is None
+
+
+def test_nor_does_one_whose_eviction_is_cancelled() -> None:
+    bench, back = pool()
+    assert back.eviction is not None
+    back.eviction.cancel_seq = 7
+    assert taking_back(bench) is None
+
+
+@pytest.mark.parametrize(
+    ("cause", "ends_when_evicted", "found"),
+    [
+        ("preemption", False, "back"), ("preemption", True, None), ("requested", True, None), ("drain", False, "back"),
+        ("migration", True, "back"), ("resize", True, "back"), ("cancelled", False, None), ("gang-failure", False, None),
+        ("time-limit", False, None),
+    ],
+)  # fmt: skip
+def test_whether_it_returns_depends_on_the_cause(cause: Any, ends_when_evicted: bool, found: str | None) -> None:
+    bench, back = pool()
+    assert back.eviction is not None
+    back.eviction.cause = cause
+    if ends_when_evicted:
+        back.demand = back.demand.model_copy(update={"on_eviction": "end"})
+    assert taking_back(bench) == found
+
+
+# --- by reclaim
+
+
+def test_by_reclaim_it_takes_back_what_its_project_is_entitled_to_whatever_the_priority() -> None:
+    bench, _ = pool(*PROJECTS, preemption={"scope": "project"})
+    assert taking_back(bench, project="theirs", priority=90) == "back"
+    assert taking_back(bench, project="ours", priority=90) is None
+    bench, _ = pool(*PROJECTS, preemption={"scope": "project", "actions": ("allocate", "preempt")})
+    assert taking_back(bench, project="theirs", priority=90) is None
+
+
+def test_not_what_the_other_project_is_entitled_to() -> None:
+    entitled = ({"name": "ours", "quota": {"gpus": 0}}, {"name": "theirs", "quota": {"gpus": 8}})
+    bench, _ = pool(*entitled, preemption={"scope": "project"})
+    assert taking_back(bench, project="theirs") is None
+
+
+def test_the_shares_are_those_once_it_asks_again() -> None:
+    """No quota covers anything: as long as only the other project asks, the share of ours is nothing."""
+    free = ({"name": "ours", "quota": {"gpus": 0}}, {"name": "theirs", "quota": {"gpus": 0}})
+    bench, _ = pool(*free, gpus=4, preemption={"scope": "project"})
+    assert taking_back(bench, project="theirs", gpus=8) == "back"
