@@ -672,3 +672,14 @@ def test_pages_that_the_code_names_exist() -> None:
     for path in files:
         named = re.findall(r"\bdocs/[\w/.-]+\.(?:md|json)\b", path.read_text(encoding="utf-8"))
         assert not [name for name in named if not (ROOT / name).exists()], path.relative_to(ROOT)
+
+
+def test_modules_of_the_core_that_the_package_table_names_exist() -> None:
+    core = ROOT / "libs/core/bailiff_core"
+    named = [
+        (row[0].strip("`/"), re.findall(r"`(\w+)`", row[1])) for row in rows(section(read("docs/concepts/packages.md"), "Core"))
+    ]
+    packages = [(name, modules) for name, modules in named if (core / name).is_dir()]
+    assert len(packages) > 10
+    gone = [f"{name}/{module}" for name, modules in packages for module in modules if not (core / name / f"{module}.py").exists()]
+    assert gone == []
