@@ -676,10 +676,10 @@ def test_pages_that_the_code_names_exist() -> None:
 
 def test_modules_of_the_core_that_the_package_table_names_exist() -> None:
     core = ROOT / "libs/core/bailiff_core"
-    named = [
-        (row[0].strip("`/"), re.findall(r"`(\w+)`", row[1])) for row in rows(section(read("docs/concepts/packages.md"), "Core"))
-    ]
-    packages = [(name, modules) for name, modules in named if (core / name).is_dir()]
+    table = rows(section(read("docs/concepts/packages.md"), "Core"))
+    packages = {name: re.findall(r"`(\w+)`", row[1]) for row in table if (core / (name := row[0].strip("`/"))).is_dir()}
     assert len(packages) > 10
-    gone = [f"{name}/{module}" for name, modules in packages for module in modules if not (core / name / f"{module}.py").exists()]
+    gone = [
+        f"{name}/{each}" for name, modules in packages.items() for each in modules if not (core / name / f"{each}.py").exists()
+    ]
     assert gone == []
