@@ -28,7 +28,7 @@ from bailiff_bus.port import Headers, Message
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.policy import DEFAULT_POLICY, IdentityRules
 from bailiff_core.model.state import PoolState
-from bailiff_log.signatures import key_id
+from bailiff_log.keys import key_id
 
 from .mutations import KEY, Valid, forged_wires, mutated, plain, valid_messages
 

@@ -20,7 +20,8 @@ from bailiff_bus import topics
 from bailiff_bus.messages import SealsInvalidated
 from bailiff_core.records import ChainHead
 from bailiff_core.records.merkle import Frontier
-from bailiff_log.seals import SealChain, SealVerifier, VerificationFailed, make_private_key, parse_seal
+from bailiff_log.keys import make_private_key
+from bailiff_log.seals import SealChain, SealVerifier, VerificationFailed, parse_seal
 
 LOST = 6
 

@@ -27,7 +27,8 @@ from bailiff_bus.port import Message
 from bailiff_core.records import ChainHead, Wire, continues
 from bailiff_core.records.merkle import Frontier, leaf_hash
 from bailiff_log.archive import pack_headers, unpack_headers
-from bailiff_log.seals import SealVerifier, make_private_key
+from bailiff_log.keys import make_private_key
+from bailiff_log.seals import SealVerifier
 
 QUICK, SEED = 400, 7
 

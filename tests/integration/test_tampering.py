@@ -25,7 +25,8 @@ from bailiff_core.records import ChainHead, Wire, continues
 from bailiff_core.records.merkle import Frontier, leaf_hash
 from bailiff_core.records.wire import record_hash
 from bailiff_log.archive import pack_headers
-from bailiff_log.seals import SealChain, SealVerifier, VerificationFailed, make_key, make_private_key, make_seal
+from bailiff_log.keys import make_private_key
+from bailiff_log.seals import SealChain, SealVerifier, VerificationFailed, make_key, make_seal
 
 Seals = Sequence[LogSealed | SealingKey]
 Harm = Callable[[list[Message], int], list[Message]]

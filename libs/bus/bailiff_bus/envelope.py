@@ -43,7 +43,7 @@ Auth = Literal["none", "acl", "signed"]
 
 _MAX_LENGTHS = {
     "id": 256, "source": 256, "type": 128, "pool": 63, "subject": 256, "actor": 256, "auth": 16, "keyid": 128,
-    "sig": 256, "time": 64,
+    "sig": 256, "certificate": 1024, "time": 64,
 }  # fmt: skip
 _NAME = re.compile(NAME_PATTERN.removesuffix("$"))
 _NEEDS_FULL_CHECK = re.compile(rb"\\u|[:,\[]-?(?:[0-9]{16}|[0-9]+[.eE])")  # a number in canonical form follows one of these
@@ -85,6 +85,7 @@ class Envelope:
     auth: str
     keyid: str
     sig: str
+    certificate: str
     body: MessageBody
     data: bytes
 
@@ -118,6 +119,7 @@ def wrap(
     auth: Auth | None = None,
     keyid: str = "",
     sig: str = "",
+    certificate: str = "",
     traceparent: str = "",
 ) -> tuple[Headers, bytes]:
     """Headers and value of a message, in binary mode."""
@@ -130,7 +132,10 @@ def wrap(
         ("ce_time", time_text(time_us).encode()),
         ("ce_pool", pool.encode()),
     ]
-    optional = (("ce_subject", subject), ("ce_actor", actor), ("ce_auth", auth), ("ce_keyid", keyid), ("ce_sig", sig))
+    optional = (
+        ("ce_subject", subject), ("ce_actor", actor), ("ce_auth", auth), ("ce_keyid", keyid), ("ce_sig", sig),
+        ("ce_certificate", certificate),
+    )  # fmt: skip
     headers += [(name, value.encode()) for name, value in optional if value]
     if traceparent:
         headers.append(("traceparent", traceparent.encode()))
@@ -377,7 +382,8 @@ def _validated(event: _Event, message: Message, accept: tuple[type[MessageBody],
     return Envelope(
         id=attributes["id"], source=attributes["source"], type=attributes["type"], pool=attributes["pool"], time=time,
         subject=attributes.get("subject", ""), actor=attributes.get("actor", ""), auth=attributes.get("auth", ""),
-        keyid=attributes.get("keyid", ""), sig=attributes.get("sig", ""), body=body, data=data,
+        keyid=attributes.get("keyid", ""), sig=attributes.get("sig", ""), certificate=attributes.get("certificate", ""),
+        body=body, data=data,
     )  # fmt: skip
 
 

@@ -12,87 +12,30 @@ the sealing keys up to the one that signed it.
 """
 
 import base64
-import binascii
 import json
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from pydantic import ValidationError
 
 from bailiff_bus.envelope import InvalidMessage, unwrap
 from bailiff_bus.messages import LogSealed, SealingKey, SealsInvalidated
 from bailiff_bus.port import Headers, Message
-from bailiff_core.canonical import canonical_json
 from bailiff_core.humanize import count_text
 from bailiff_core.records import Wire, record_hash
 from bailiff_core.records.merkle import Frontier, Subtree, consistency_path, consistent, included, inclusion_path, leaf_hash
 
-from .signatures import key_id, new_private_key
+from .keys import is_signed, key_id, sign_fields
 
 SEAL_TAG, KEY_TAG, INVALIDATION_TAG = "bailiff-seal-1", "bailiff-seal-key-1", "bailiff-seals-invalidated-1"
 SealBody = LogSealed | SealingKey | SealsInvalidated
 """Message types on `bailiff.seals`."""
 PROOF_FORMAT = 1
-KEY_BYTES = 32
-
-
-class KeyFileError(Exception):
-    """A private key file is missing, invalid, or accessible to other users. The text names the file and the remedy."""
 
 
 class VerificationFailed(Exception):
     """A key, seal, invalidation or proof is invalid. The text says which, and why."""
-
-
-# --- keys
-
-
-def read_private_key(path: Path) -> bytes:
-    """Returns the 32 bytes of the key in this file, which must be accessible to its owner only. Raises `KeyFileError`."""
-    try:
-        mode, text = path.stat().st_mode, path.read_bytes().strip()
-    except OSError as error:
-        raise KeyFileError(f"{path}: cannot be read: {error.strerror}") from None
-    if mode & 0o077:
-        raise KeyFileError(f"{path}: is accessible to other users; run: chmod 600 {path}")
-    try:
-        raw = base64.b64decode(text + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except binascii.Error:
-        raw = b""
-    if len(raw) != KEY_BYTES:
-        raise KeyFileError(f"{path}: expected an Ed25519 private key, {KEY_BYTES} bytes as base64url; run: bailiff key new")
-    return raw
-
-
-def make_private_key(path: Path) -> bytes:
-    """Creates a key file of mode 0600 and returns its key; returns the existing key if another process was faster.
-
-    Raises `KeyFileError`.
-    """
-    private = new_private_key()
-    text = base64.urlsafe_b64encode(private).rstrip(b"=") + b"\n"
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            path.hardlink_to(draft)
-        except FileExistsError:
-            return read_private_key(path)
-        finally:
-            draft.unlink()
-    except OSError as error:
-        raise KeyFileError(f"{path}: cannot be written: {error.strerror}") from None
-    return private
 
 
 # --- signing
@@ -105,7 +48,7 @@ def make_seal(
     """A seal over the whole tree. before: size of the previous seal. subtree: subtree hashes, for the consistency proof."""
     path = consistency_path(before, tree.size, subtree) if before and subtree is not None else []
     root = tree.root().hex()
-    signature = _sign(private, [SEAL_TAG, pool, identity, tree.size, root, head_hash, sealed_at])
+    signature = sign_fields(private, [SEAL_TAG, pool, identity, tree.size, root, head_hash, sealed_at])
     return LogSealed(
         identity=identity, size=tree.size, root=root, hash=head_hash, sealed_at=sealed_at, previous_size=before,
         consistency=tuple(each.hex() for each in path), key=key_id(private), signature=signature,
@@ -118,7 +61,7 @@ def make_key(private: bytes, pool: str, identity: str, before: bytes | None = No
     if before is None:
         return SealingKey(identity=identity, key=key)
     return SealingKey(
-        identity=identity, key=key, previous_key=key_id(before), signature=_sign(before, [KEY_TAG, pool, identity, key])
+        identity=identity, key=key, previous_key=key_id(before), signature=sign_fields(before, [KEY_TAG, pool, identity, key])
     )
 
 
@@ -131,7 +74,7 @@ def make_invalidation(
     return SealsInvalidated(
         identity=identity, size=size, invalidated_size=lost.size, invalidated_root=lost.root, from_seq=from_seq, reason=reason,
         invalidated_at=at,
-        key=key_id(private), signature=_sign(private, signed_fields),
+        key=key_id(private), signature=sign_fields(private, signed_fields),
     )  # fmt: skip
 
 
@@ -141,7 +84,7 @@ def make_invalidation(
 def check_seal(seal: LogSealed, pool: str) -> None:
     """Verify the signature of the seal. Raises `VerificationFailed`."""
     signed = [SEAL_TAG, pool, seal.identity, seal.size, seal.root, seal.hash, seal.sealed_at]
-    if not _signed(seal.key, seal.signature, signed):
+    if not is_signed(seal.key, seal.signature, signed):
         raise VerificationFailed(f"{_what(seal)}: its signature is not valid for key {seal.key}")
 
 
@@ -187,7 +130,7 @@ class SealChain:
         elif (
             body.previous_key != self.keys[-1]
             or body.signature is None
-            or not _signed(body.previous_key, body.signature, [KEY_TAG, self.pool, body.identity, body.key])
+            or not is_signed(body.previous_key, body.signature, [KEY_TAG, self.pool, body.identity, body.key])
         ):
             raise VerificationFailed(f"key {body.key} replaced key {self.keys[-1]}, but is not signed by it")
         self.keys.append(body.key)
@@ -199,7 +142,7 @@ class SealChain:
             body.reason,
             body.invalidated_at,
         ]  # fmt: skip
-        if body.key not in self.keys[-1:] or not _signed(body.key, body.signature, signed_fields):
+        if body.key not in self.keys[-1:] or not is_signed(body.key, body.signature, signed_fields):
             raise VerificationFailed(f"the invalidation of {_what(body)} is not signed by the log's key")
         valid = [seal for seal in self.seals if seal.size <= body.size]
         last = self.last
@@ -418,17 +361,3 @@ def _unb64(text: Any) -> bytes:
     if not isinstance(text, str):
         raise TypeError("not text")
     return base64.b64decode(text, validate=True)
-
-
-def _sign(private: bytes, signed_fields: Sequence[object]) -> str:
-    signature = Ed25519PrivateKey.from_private_bytes(private).sign(canonical_json(list(signed_fields)))
-    return base64.urlsafe_b64encode(signature).decode().rstrip("=")
-
-
-def _signed(key: str, signature: str, signed_fields: Sequence[object]) -> bool:
-    public, proof = (base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)) for text in (key, signature))
-    try:
-        Ed25519PublicKey.from_public_bytes(public).verify(proof, canonical_json(list(signed_fields)))
-    except (ValueError, InvalidSignature):
-        return False
-    return True

@@ -10,18 +10,14 @@ a replay of an old request under a new time. The policy lists the accepted keys 
 actor). A key's holder may also act as names below its own: the key of `console` signs for `console/alice`.
 """
 
-import base64
-import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from bailiff_bus.envelope import Auth, Envelope, InvalidMessage, content_digest
 from bailiff_bus.messages import MessageBody
 from bailiff_bus.validation_errors import value_text
-from bailiff_core.canonical import canonical_json
+
+from .keys import is_signed, key_id, sign_fields
 
 SIGNED_TAG = "bailiff-request-1"
 
@@ -32,16 +28,6 @@ class Identity:
 
     actor: str
     auth: Auth
-
-
-def new_private_key() -> bytes:
-    """A new random private key, 32 bytes."""
-    return Ed25519PrivateKey.generate().private_bytes_raw()
-
-
-def key_id(private_key: bytes) -> str:
-    """The public key as written in `keyid` and in the policy."""
-    return _text(Ed25519PrivateKey.from_private_bytes(private_key).public_key().public_bytes_raw())
 
 
 def sign(
@@ -56,8 +42,7 @@ def sign(
 ) -> tuple[str, str]:
     """`keyid` and `sig` for `envelope.wrap` with the same arguments."""
     digest = content_digest(body.TYPE, pool, body.to_json(), actor)
-    signature = Ed25519PrivateKey.from_private_bytes(private_key).sign(_signed_bytes(digest, source, id, time_us))
-    return key_id(private_key), _text(signature)
+    return key_id(private_key), sign_fields(private_key, [SIGNED_TAG, digest, source, id, time_us])
 
 
 def verify(envelope: Envelope, keys: Mapping[str, str], *, unsigned: Auth = "none") -> Identity:
@@ -70,11 +55,8 @@ def verify(envelope: Envelope, keys: Mapping[str, str], *, unsigned: Auth = "non
     holder = keys.get(envelope.keyid)
     if holder is None:
         raise _refused(envelope, "unknown-key", f"keyid: the policy names no key {value_text(envelope.keyid)}")
-    try:
-        key = Ed25519PublicKey.from_public_bytes(_bytes(envelope.keyid))
-        key.verify(_bytes(envelope.sig), _signed_bytes(envelope.digest, envelope.source, envelope.id, envelope.time))
-    except (ValueError, InvalidSignature):
-        raise _refused(envelope, "bad-signature", "sig: does not fit the request and its key") from None
+    if not is_signed(envelope.keyid, envelope.sig, [SIGNED_TAG, envelope.digest, envelope.source, envelope.id, envelope.time]):
+        raise _refused(envelope, "bad-signature", "sig: does not fit the request and its key")
     actor = envelope.actor or holder
     if actor != holder and not actor.startswith(f"{holder}/"):
         reason = f"actor: the key is that of {value_text(holder)}, which may not speak for {value_text(actor)}"
@@ -82,20 +64,5 @@ def verify(envelope: Envelope, keys: Mapping[str, str], *, unsigned: Auth = "non
     return Identity(actor, "signed")
 
 
-def _signed_bytes(digest: str, source: str, id_: str, time_us: int) -> bytes:
-    return canonical_json([SIGNED_TAG, digest, source, id_, time_us])
-
-
 def _refused(envelope: Envelope, code: str, reason: str) -> InvalidMessage:
     return InvalidMessage(code, reason, source=envelope.source, id=envelope.id, pool=envelope.pool)
-
-
-def _text(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
-
-
-def _bytes(text: str) -> bytes:
-    try:
-        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except (binascii.Error, UnicodeEncodeError) as error:
-        raise ValueError("not base64url") from error

@@ -59,6 +59,7 @@ class ServiceSettings(BaseSettings):
     pools: Path = Path("pools.yaml")
     stop_timeout_s: Annotated[float, Field(gt=0)] = 20.0
     otlp_endpoint: str | None = None
+    credentials: Path | None = None
 
     @classmethod
     def settings_customise_sources(

@@ -8,8 +8,8 @@ from asyncpg import Connection
 
 from bailiff_bus import topics
 from bailiff_bus.port import Bus, BusUnavailable, OffsetOutOfRange
+from bailiff_log.keys import KeyFileError, existing_or_new_key, read_private_key
 from bailiff_log.projection import StateDiverged
-from bailiff_log.seals import KeyFileError, make_private_key, read_private_key
 from bailiff_service.clock_and_ids import SYSTEM, ClockAndIds
 from bailiff_service.exit_code import ExitCode, MustStop
 from bailiff_service.logs import logger
@@ -74,8 +74,7 @@ class AuditorService:
             if config.seal_key is not None:
                 key = read_private_key(config.seal_key)
             else:
-                file = config.state_dir / self.name / "seal.key"
-                key = read_private_key(file) if file.exists() else make_private_key(file)
+                key = existing_or_new_key(config.state_dir / self.name / "seal.key")
             return key, read_private_key(config.seal_key_before) if config.seal_key_before is not None else None
         except KeyFileError as fault:
             raise MustStop(ExitCode.SETTINGS, f"the sealing key: {fault}") from None

@@ -6,7 +6,8 @@ import pytest
 from tests.unit.bus_runtime.kit import NOON, submit, wrapped
 
 from bailiff_bus.envelope import Envelope, InvalidMessage, unwrap
-from bailiff_log.signatures import Identity, key_id, new_private_key, sign, verify
+from bailiff_log.keys import key_id, new_private_key
+from bailiff_log.signatures import Identity, sign, verify
 
 PRIVATE = bytes(range(32))
 OTHER = bytes(32)

@@ -12,8 +12,8 @@ from bailiff_core.explain.victims import REFUSAL_REASONS
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.records import facts
 from bailiff_core.records.merkle import Frontier, leaf_hash
+from bailiff_log.keys import new_private_key
 from bailiff_log.seals import VerificationFailed, check_seal, make_seal
-from bailiff_log.signatures import new_private_key
 
 
 @pytest.fixture

@@ -18,7 +18,8 @@ from bailiff_core.fold.snapshot import state_digest
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.state import PoolState
 from bailiff_core.records.facts import StateDigest
-from bailiff_log.signatures import key_id, new_private_key, verify
+from bailiff_log.keys import key_id, new_private_key
+from bailiff_log.signatures import verify
 
 
 @pytest.fixture

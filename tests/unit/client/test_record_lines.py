@@ -35,6 +35,11 @@ EXAMPLES: dict[str, tuple[dict[str, Any], str | list[str]]] = {
         {"writer": "abcdef0123", "release": "0.1.0", "digest": "e" * 64, "logic": 1, "state_schema": 1},
         "writer started       abcdef01  release 0.1.0, logic 1, engine eeeeeeeeeeee",
     ),
+    "KeyRevoked": ({"key": "k" * 43, "reason": "stolen laptop"}, f"key revoked          {'k' * 43}  stolen laptop"),
+    "RootKeyChanged": (
+        {"change": {"identity": "a" * 64, "key": "r" * 43, "signature": "s" * 86}},
+        f"root key changed     {'r' * 43}  signed with the key before it",
+    ),
     "ClockAdvanced": ({}, "clock                a timer expired"),
     "ClockStepped": ({"jump": -90 * SECOND}, "clock stepped        the writer's clock jumped back by 1m30s; not counted"),
     "InputsAdvanced": ({}, "inputs read          no input for this pool"),

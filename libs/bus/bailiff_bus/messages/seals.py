@@ -4,12 +4,10 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from bailiff_core.model.certificate import Key, Signature
 from bailiff_core.model.document import Count, Hash, Integer, Time
 
 from .base import MessageBody
-
-KeyText = Annotated[str, Field(min_length=43, max_length=43, pattern=r"^[A-Za-z0-9_-]+$")]
-SignatureText = Annotated[str, Field(min_length=86, max_length=86, pattern=r"^[A-Za-z0-9_-]+$")]
 
 
 class SealingKey(MessageBody):
@@ -20,9 +18,9 @@ class SealingKey(MessageBody):
 
     TYPE: ClassVar[str] = "bailiff.SealingKey.v1"
     identity: Hash
-    key: KeyText
-    previous_key: KeyText | None = None
-    signature: SignatureText | None = None
+    key: Key
+    previous_key: Key | None = None
+    signature: Signature | None = None
 
 
 class SealsInvalidated(MessageBody):
@@ -40,8 +38,8 @@ class SealsInvalidated(MessageBody):
     from_seq: Count
     reason: Annotated[str, Field(max_length=1000)] = ""
     invalidated_at: Time
-    key: KeyText
-    signature: SignatureText
+    key: Key
+    signature: Signature
 
 
 class LogSealed(MessageBody):
@@ -59,5 +57,5 @@ class LogSealed(MessageBody):
     sealed_at: Time
     previous_size: Count = 0
     consistency: Annotated[tuple[Hash, ...], Field(max_length=128)] = ()
-    key: KeyText
-    signature: SignatureText
+    key: Key
+    signature: Signature

@@ -67,7 +67,7 @@ async def accept_truncation(
 async def key_new(session: Session, file: Annotated[Path, typer.Argument(help="File to write; must not exist.")]) -> None:
     """Create a private key; its public half is the `keyid` used in the policy."""
     from bailiff.client.settings import key_text
-    from bailiff_log.signatures import new_private_key
+    from bailiff_log.keys import new_private_key
 
     private = new_private_key()
     try:
@@ -88,6 +88,6 @@ async def key_show(session: Session, file: Annotated[Path, typer.Argument(help="
 
 
 def _show_key(session: Session, private: bytes) -> None:
-    from bailiff_log.signatures import key_id
+    from bailiff_log.keys import key_id
 
     session.show({"keyid": key_id(private)}, lambda: f"keyid {key_id(private)}\nadd it to the policy under identity.keys")

@@ -368,6 +368,8 @@ OMITTED_RECORDS: Mapping[type[Payload], str] = {
     facts.InputsAdvanced: "positions of topics, which say nothing about jobs",
     facts.InputsLost: "of topics, not of jobs",
     facts.InputRejected: "invalid input, with names that exist nowhere else; it has no effect",
+    facts.KeyRevoked: "of participants, not of jobs",
+    facts.RootKeyChanged: "of participants, not of jobs",
     facts.StateDigest: "the hash of a state with the real names",
     facts.NodeRefused: "a machine that was turned away; it has no effect",
 }

@@ -13,8 +13,8 @@ MINUTE = 60_000_000
 
 @folds(facts.PoolCreated)
 def pool_created(state: PoolState, fact: facts.PoolCreated) -> None:
-    """Sets the pool's name and partition."""
-    state.pool, state.partition = fact.pool, fact.partition
+    """Sets the pool's name, partition and root key."""
+    state.pool, state.partition, state.root_key = fact.pool, fact.partition, fact.root_key or ""
 
 
 @folds(facts.PolicyApplied)

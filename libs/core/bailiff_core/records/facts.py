@@ -4,6 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from bailiff_core.model.certificate import Certificate, Key, RootKeyChange
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.document import Count, Document, Duration, Hash, Integer, Label, Labels, Name, OpaqueId, Time
 from bailiff_core.model.policy import Policy
@@ -23,17 +24,23 @@ class RequestId(Document):
 
 
 class PoolCreated(Fact):
-    """The first record of a pool. Its hash is the log's identity."""
+    """The first record of a pool. Its hash is the log's identity.
+
+    root_key: the public key that certifies this pool's participants; without one, nothing in the log is signed. certificate: of
+    the writer that created the pool.
+    """
 
     format: Literal["bailiff-audit-1"] = "bailiff-audit-1"
     hash: Literal["sha256"] = "sha256"
     pool: Name
     partition: Count
     nonce: str
+    root_key: Key | None = None
+    certificate: Certificate | None = None
 
     def to_data(self) -> dict[str, object]:
         """All fields, defaults too: the log must state its format."""
-        return self.model_dump(mode="json")
+        return self.model_dump(mode="json", exclude_none=True)
 
 
 class PolicyApplied(Fact):
@@ -52,7 +59,10 @@ class PolicyApplied(Fact):
 
 
 class WriterStarted(Fact):
-    """A new writer. It closes a cycle that its predecessor left open, and holds all input positions."""
+    """A new writer. It closes a cycle that its predecessor left open, and holds all input positions.
+
+    certificate: of the key that signs this writer's records, in a pool with a root key.
+    """
 
     writer: str
     release: str
@@ -60,6 +70,22 @@ class WriterStarted(Fact):
     logic: Count
     state_schema: Count
     inputs: dict[str, Count] = Field(default_factory=dict)
+    certificate: Certificate | None = None
+
+
+class KeyRevoked(Fact):
+    """Nothing that this key signs from here on has an effect: not its records, commands, reports or requests."""
+
+    key: Key
+    request: RequestId | None = None
+    reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+class RootKeyChanged(Fact):
+    """Another root key certifies this pool's participants from here on. The key before it has signed the change."""
+
+    change: RootKeyChange
+    request: RequestId | None = None
 
 
 class ClockAdvanced(Fact):

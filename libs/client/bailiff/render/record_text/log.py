@@ -47,6 +47,16 @@ def _clock_stepped(fact: facts.ClockStepped, _state: PoolState) -> Statement:
     )
 
 
+@describes(facts.KeyRevoked)
+def _key_revoked(fact: facts.KeyRevoked, _state: PoolState) -> Statement:
+    return Statement("key revoked", fact.key, fact.reason or "no reason given", "warn")
+
+
+@describes(facts.RootKeyChanged)
+def _root_key_changed(fact: facts.RootKeyChanged, _state: PoolState) -> Statement:
+    return Statement("root key changed", fact.change.key, "signed with the key before it", "warn")
+
+
 @describes(facts.InputsAdvanced)
 def _inputs_advanced(_fact: facts.InputsAdvanced, _state: PoolState) -> Statement:
     return Statement("inputs read", "", "no input for this pool", "quiet")

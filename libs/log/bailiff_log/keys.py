@@ -1,0 +1,108 @@
+"""Ed25519 keys: files, signatures, and public keys as text (base64url without padding)."""
+
+import base64
+import binascii
+import os
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from bailiff_core.canonical import canonical_json
+
+KEY_BYTES = 32
+
+
+class KeyFileError(Exception):
+    """A private key file is missing, invalid, or accessible to other users. The text names the file and the remedy."""
+
+
+def new_private_key() -> bytes:
+    """A new random private key, 32 bytes. It serves Ed25519 and X25519 alike; use each for one of them."""
+    return Ed25519PrivateKey.generate().private_bytes_raw()
+
+
+def key_id(private_key: bytes) -> str:
+    """The public key as written in `keyid`, in certificates, and in the policy."""
+    return to_text(_loaded(private_key).public_key().public_bytes_raw())
+
+
+def sign_fields(private_key: bytes, fields: Sequence[object]) -> str:
+    """The signature over the canonical JSON of these fields. The first one names what is signed and its format."""
+    return to_text(_loaded(private_key).sign(canonical_json(list(fields))))
+
+
+def is_signed(key: str, signature: str, fields: Sequence[object]) -> bool:
+    """Whether this key made this signature over these fields. False for malformed keys and signatures."""
+    try:
+        Ed25519PublicKey.from_public_bytes(from_text(key)).verify(from_text(signature), canonical_json(list(fields)))
+    except (ValueError, InvalidSignature):
+        return False
+    return True
+
+
+@lru_cache(maxsize=16)  # loading a key costs as much as signing
+def _loaded(private_key: bytes) -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.from_private_bytes(private_key)
+
+
+def read_private_key(path: Path) -> bytes:
+    """Returns the 32 bytes of the key in this file, which must be accessible to its owner only. Raises `KeyFileError`."""
+    try:
+        mode, text = path.stat().st_mode, path.read_bytes().strip()
+    except OSError as error:
+        raise KeyFileError(f"{path}: cannot be read: {error.strerror}") from None
+    if mode & 0o077:
+        raise KeyFileError(f"{path}: is accessible to other users; run: chmod 600 {path}")
+    try:
+        raw = from_text(text.decode())
+    except ValueError:
+        raw = b""
+    if len(raw) != KEY_BYTES:
+        raise KeyFileError(f"{path}: expected a private key, {KEY_BYTES} bytes as base64url; run: bailiff key new")
+    return raw
+
+
+def make_private_key(path: Path) -> bytes:
+    """Creates a key file of mode 0600 and returns its key; returns the existing key if another process was faster.
+
+    Raises `KeyFileError`.
+    """
+    private = new_private_key()
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(f"{to_text(private)}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            path.hardlink_to(draft)
+        except FileExistsError:
+            return read_private_key(path)
+        finally:
+            draft.unlink()
+    except OSError as error:
+        raise KeyFileError(f"{path}: cannot be written: {error.strerror}") from None
+    return private
+
+
+def existing_or_new_key(path: Path) -> bytes:
+    """The key in this file, made first where there is none. Raises `KeyFileError`."""
+    return read_private_key(path) if path.exists() else make_private_key(path)
+
+
+def to_text(raw: bytes) -> str:
+    """Bytes as base64url without padding."""
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def from_text(text: str) -> bytes:
+    """The inverse of `to_text`. Raises `ValueError`."""
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, UnicodeEncodeError) as error:
+        raise ValueError("not base64url") from error

@@ -1,0 +1,96 @@
+"""Signatures of messages between participants: commands, reports, proposals, progress.
+
+A message carries `keyid` and `sig` as a signed request does, over the canonical JSON of
+`["bailiff-message-1", digest, source, id, time]`, and the sender's certificate in the attribute `certificate`.
+`digest` is that of the envelope: type, pool, actor and data.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import lru_cache
+
+from pydantic import ValidationError
+
+from bailiff_bus.envelope import Envelope, InvalidMessage, content_digest, wrap
+from bailiff_bus.messages import MessageBody
+from bailiff_bus.port import Headers
+from bailiff_core.model.certificate import Certificate, Role
+
+from .certificates import InvalidCertificate, check_certificate
+from .credentials import Credentials
+from .keys import is_signed, sign_fields
+
+MESSAGE_TAG = "bailiff-message-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """Whose messages have an effect in a pool. root_keys: public; empty: the pool has none, so messages are not signed.
+
+    revoked: keys that have no effect any more.
+    """
+
+    root_keys: Collection[str] = ()
+    revoked: Collection[str] = ()
+
+
+def wrap_signed(
+    credentials: Credentials | None,
+    body: MessageBody,
+    *,
+    source: str,
+    id: str,  # noqa: A002 - named by CloudEvents
+    pool: str,
+    time_us: int,
+    subject: str = "",
+    traceparent: str = "",
+) -> tuple[Headers, bytes]:
+    """As `wrap`, with a signature and the certificate. Without credentials the message is not signed."""
+    common = {"source": source, "id": id, "pool": pool, "time_us": time_us, "subject": subject, "traceparent": traceparent}
+    if credentials is None:
+        return wrap(body, **common)  # type: ignore[arg-type]
+    digest = content_digest(body.TYPE, pool, body.to_json(), "")
+    signature = sign_fields(credentials.private_key, [MESSAGE_TAG, digest, source, id, time_us])
+    certificate = credentials.certificate
+    keyid, text = certificate.key, certificate.to_json().decode()
+    return wrap(body, **common, keyid=keyid, sig=signature, certificate=text)  # type: ignore[arg-type]
+
+
+def check_sender(envelope: Envelope, trust: Trust, roles: Collection[Role], at: int) -> Certificate | None:
+    """The certificate of who signed this message; None if the pool has no root key.
+
+    at: the time of the check, µs UTC. Raises `InvalidMessage`: not signed, or not by a certified key of one of these roles.
+    """
+    if not trust.root_keys:
+        return None
+    if not envelope.sig or not envelope.certificate:
+        raise _refused(envelope, "not-signed", f"a message of {' or '.join(sorted(roles))} needs a signature and a certificate")
+    certificate = _certificate(envelope.certificate)
+    if certificate is None or certificate.key != envelope.keyid:
+        raise _refused(envelope, "bad-certificate", "certificate: not valid, or not that of keyid")
+    try:
+        check_certificate(
+            certificate, root_keys=trust.root_keys, pool=envelope.pool, roles=roles, at=at, revoked=trust.revoked
+        )  # fmt: skip
+    except InvalidCertificate as error:
+        raise _refused(envelope, "bad-certificate", str(error)) from None
+    check_signature(envelope)
+    return certificate
+
+
+def check_signature(envelope: Envelope) -> None:
+    """Raises `InvalidMessage` unless the key named in `keyid` signed this message."""
+    if not is_signed(envelope.keyid, envelope.sig, [MESSAGE_TAG, envelope.digest, envelope.source, envelope.id, envelope.time]):
+        raise _refused(envelope, "bad-signature", "sig: does not fit the message and its key")
+
+
+@lru_cache(maxsize=4096)  # every message of a participant carries the same
+def _certificate(text: str) -> Certificate | None:
+    try:
+        return Certificate.model_validate_json(text)
+    except ValidationError:
+        return None
+
+
+def _refused(envelope: Envelope, code: str, reason: str) -> InvalidMessage:
+    return InvalidMessage(code, reason, source=envelope.source, id=envelope.id, pool=envelope.pool)
