@@ -1,7 +1,7 @@
 """Replay a verified log: decide every cycle again and compare the decisions byte for byte."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bailiff_core.decision_cycle import decide, decision_record
 from bailiff_core.engine import LOGIC, STATE_SCHEMA
@@ -67,7 +67,8 @@ class Replay:
             self._differs(record, "the end of the cycle", _record_text(record, wire))
             return
         self.decisions += 1
-        again = encode(decision_record(self.state, expected, record.prev, record.cycle_end))
+        decided = decision_record(self.state, expected, record.prev, record.cycle_end)
+        again = encode(replace(decided, next_content=record.next_content, signature=record.signature))
         if again != wire:
             self._differs(record, f"{expected.type_name()} {again.value.decode()}", _record_text(record, wire))
             if again.value == wire.value:

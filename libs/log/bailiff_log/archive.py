@@ -173,7 +173,7 @@ async def archived_log(connection: Any, pool: str | None) -> ArchivedLog:
     row = await pick_pool(connection, pool)
     log = ArchivedLog(connection, row["id"], row["name"], row["partition"])
     if row.get("first_seq"):  # archives of earlier releases lack the column
-        log.start = ChainHead(**json.loads(row["first_head"]))
+        log.start = ChainHead.from_data(json.loads(row["first_head"]))
         log.tree = tree_from(row["first_seq"], row["first_peaks"])
     return log
 

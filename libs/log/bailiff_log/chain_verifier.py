@@ -1,8 +1,8 @@
 """Verifies a log message by message: does each continue the chain, and if not, is it a harmless orphan or a break?
 
 An orphan is harmless if the chain rule explains it: its seq is taken by another record, its writer is of an older epoch, it
-continues another harmless orphan, or it is not a record of this pool. A record with a free seq that does not follow the head
-means that something before it was changed or is missing: the chain is broken there.
+continues another harmless orphan, it is not a record of this pool, or the log's writer has not signed it. A record with a free
+seq that does not follow the head means that something before it was changed or is missing: the chain is broken there.
 """
 
 from collections import Counter, deque
@@ -14,7 +14,9 @@ from bailiff_bus.port import Message
 from bailiff_core.records import Break, ChainHead, Record, Wire, continues, follow, record_hash
 from bailiff_core.records.wire import ParsedHeaders, UnreadableRecord, parse_headers
 
-OrphanKind = Literal["foreign", "repeat", "superseded", "old-epoch", "follows-orphan", "breaks-chain"]
+from .log_signatures import LogSignatureCheck
+
+OrphanKind = Literal["foreign", "repeat", "superseded", "old-epoch", "follows-orphan", "not-signed", "breaks-chain"]
 
 ORPHAN_MEANINGS: dict[OrphanKind, str] = {
     "foreign": "not a record of this pool",
@@ -22,6 +24,7 @@ ORPHAN_MEANINGS: dict[OrphanKind, str] = {
     "superseded": "another record has its position",
     "old-epoch": "its writer had been replaced",
     "follows-orphan": "continues an orphan",
+    "not-signed": "has no valid signature of the log's writer: somebody else wrote it",
     "breaks-chain": "has a free position but does not follow the record before it",
 }
 ORPHANS_SHOWN = 20
@@ -99,9 +102,10 @@ class ChainVerifier:
     _harmless: set[str] = field(default_factory=set)
     _offset: int = -1
     _unread: str = ""
+    _check: LogSignatureCheck = field(init=False)
 
     def __post_init__(self) -> None:
-        self.head = ChainHead(self.pool)
+        self.head, self._check = ChainHead(self.pool), LogSignatureCheck(self.pool)
 
     def resume(self, head: ChainHead, identity: str, offset: int, harmless: Iterable[str]) -> None:
         """Continue after `offset`, up to which everything is verified. harmless: hashes of the harmless orphans so far."""
@@ -113,9 +117,9 @@ class ChainVerifier:
         wire = self._in_order(message)
         if wire is None:
             return None
-        after = continues(self.head, wire)
+        after = continues(self.head, wire, self._check)
         if isinstance(after, Break):
-            self._orphan(message, wire, after.reason)
+            self._orphan(message, wire, after)
             return None
         self._advance(after, wire)
         return wire
@@ -126,9 +130,9 @@ class ChainVerifier:
         if wire is None:
             return None
         self.laid = parse_headers(wire)
-        found = follow(self.head, wire, self.laid)
+        found = follow(self.head, wire, self.laid, self._check)
         if isinstance(found, Break):
-            self._orphan(message, wire, found.reason)
+            self._orphan(message, wire, found)
             return None
         self._advance(found[0], wire)
         return found[1]
@@ -198,9 +202,9 @@ class ChainVerifier:
             meaning = "messages were duplicated or reordered"
             self.broken = {"seq": _text(wire, "ce_seq"), "offset": message.offset, "reason": reason, "meaning": meaning}
 
-    def _orphan(self, message: Message, wire: Wire, reason: str) -> None:
-        digest = record_hash(wire)
-        kind = self._kind(wire, digest)
+    def _orphan(self, message: Message, wire: Wire, found: Break) -> None:
+        digest, reason = record_hash(wire), found.reason
+        kind: OrphanKind = self._kind(wire, digest) if found.signed else "not-signed"
         self.kinds[kind] += 1
         if kind == "breaks-chain":
             self.unexplained += 1

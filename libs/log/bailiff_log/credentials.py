@@ -10,7 +10,6 @@ They lie in one folder, of mode 0700:
 from dataclasses import dataclass
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from pydantic import ValidationError
 
 from bailiff_core.model.certificate import ALL_POOLS, Certificate, Role
@@ -67,6 +66,8 @@ def make_credentials(
 
 def encryption_key_id(private_key: bytes) -> str:
     """The public half of an X25519 key, as in certificates."""
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey  # see `keys`
+
     return to_text(X25519PrivateKey.from_private_bytes(private_key).public_key().public_bytes_raw())
 
 

@@ -1,4 +1,7 @@
-"""Ed25519 keys: files, signatures, and public keys as text (base64url without padding)."""
+"""Ed25519 keys: files, signatures, and public keys as text (base64url without padding).
+
+`cryptography` is imported where it is used: most commands neither sign nor read a signed log.
+"""
 
 import base64
 import binascii
@@ -6,11 +9,12 @@ import os
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from typing import TYPE_CHECKING
 
 from bailiff_core.canonical import canonical_json
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 KEY_BYTES = 32
 
@@ -21,6 +25,8 @@ class KeyFileError(Exception):
 
 def new_private_key() -> bytes:
     """A new random private key, 32 bytes. It serves Ed25519 and X25519 alike; use each for one of them."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     return Ed25519PrivateKey.generate().private_bytes_raw()
 
 
@@ -36,6 +42,9 @@ def sign_fields(private_key: bytes, fields: Sequence[object]) -> str:
 
 def is_signed(key: str, signature: str, fields: Sequence[object]) -> bool:
     """Whether this key made this signature over these fields. False for malformed keys and signatures."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
     try:
         Ed25519PublicKey.from_public_bytes(from_text(key)).verify(from_text(signature), canonical_json(list(fields)))
     except (ValueError, InvalidSignature):
@@ -44,7 +53,9 @@ def is_signed(key: str, signature: str, fields: Sequence[object]) -> bool:
 
 
 @lru_cache(maxsize=16)  # loading a key costs as much as signing
-def _loaded(private_key: bytes) -> Ed25519PrivateKey:
+def _loaded(private_key: bytes) -> "Ed25519PrivateKey":
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     return Ed25519PrivateKey.from_private_bytes(private_key)
 
 

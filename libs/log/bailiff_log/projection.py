@@ -14,6 +14,7 @@ from bailiff_bus.lazy_logger import lazy_logger
 from bailiff_bus.port import Bus, OffsetOutOfRange
 from bailiff_core.engine import STATE_SCHEMA
 from bailiff_core.fold import apply
+from bailiff_core.fold.keys import log_keys
 from bailiff_core.fold.snapshot import digest_of, from_snapshot, to_snapshot
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import ChainHead
@@ -162,7 +163,7 @@ class Projection:
     def save_snapshot(self, state: bytes, now: int, digest: Entry) -> None:
         """Write a snapshot of this state, as of log time `now`; `digest` is the record that confirms it."""
         record = digest.record
-        head = ChainHead(self.pool, record.seq, record.prev, record.epoch, time_text(now))
+        head = ChainHead(self.pool, record.seq, record.prev, record.epoch, time_text(now), keys=log_keys(self.state))
         _write_snapshot(self._snapshot_file(), state, head, digest.offset)
         self.digest_seq = record.seq
 
@@ -194,7 +195,7 @@ def _read_snapshot(path: Path | None) -> tuple[PoolState, ChainHead, int, str] |
         header = json.loads(header_line)
         if header["schema"] != STATE_SCHEMA:
             return None
-        return from_snapshot(state), ChainHead(**header["head"]), header["offset"], digest_of(state)
+        return from_snapshot(state), ChainHead.from_data(header["head"]), header["offset"], digest_of(state)
     except (ValueError, KeyError, TypeError) as error:
         lazy_logger().warning(f"snapshot {path.name} is damaged, folding from the start: {error}")
         return None

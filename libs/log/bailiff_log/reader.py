@@ -11,6 +11,8 @@ from bailiff_bus.port import Bus, Message, OffsetOutOfRange, Reader
 from bailiff_bus.topics import AUDIT
 from bailiff_core.records import Break, ChainHead, Record, Wire, follow, record_hash
 
+from .log_signatures import DeferredSignatureCheck, InvalidSignature, LogSignatureCheck
+
 MAX_LATEST_ORPHANS = 20
 READ_WAIT = 0.5
 
@@ -68,6 +70,7 @@ class AuditReader:
         self._orphans_counted_to = offset
         self._head_offset: int | None = None  # offset of the record whose hash is `head`
         self._reader: Reader | None = None
+        self._check = LogSignatureCheck(pool)
 
     async def read(self, wait: float = READ_WAIT) -> list[Entry]:
         """The next records of the chain; waits up to `wait` seconds for the first message, which may be an orphan.
@@ -81,16 +84,7 @@ class AuditReader:
         if self._reader is None:
             self._reader = await self.bus.reader([(AUDIT.name, self.partition, self.offset)])
         messages = await self._reader.read(wait=wait)
-        found: list[Entry | Orphan] = []
-        try:
-            for message in messages:
-                found.append(self._classify(message))
-                self.offset = message.offset + 1
-        except Exception:
-            self.move(self.head, self.offset)
-            if found:
-                return found  # the next call reads the unreadable record first
-            raise
+        found = self.classify_all(messages)
         self.offset = self._reader.position(AUDIT.name, self.partition)
         if self._head_offset is not None and all(isinstance(each, Orphan) for each in found) and found:
             await self._verify_head(self._reader, self._head_offset)
@@ -139,7 +133,7 @@ class AuditReader:
         """
         if message.offset < self.offset:
             raise ValueError(f"offset {message.offset} of {self.topic}/{self.partition} was classified before")
-        found = self._classify(message)
+        found = self._classify(message, self._check)
         self.offset = message.offset + 1
         return found
 
@@ -155,17 +149,47 @@ class AuditReader:
             await self._reader.close()
             self._reader = None
 
-    def _classify(self, message: Message) -> Entry | Orphan:
+    def classify_all(self, messages: Sequence[Message]) -> list[Entry | Orphan]:
+        """As `classify`, for the messages of one read: one signature check for all, or where that fails, one for each.
+
+        Returns those before an unreadable record. Raises `UnreadableRecord` if that comes first.
+        """
+        start = self.head, self.offset, self._head_offset
+        try:
+            return self._classify_each(messages, DeferredSignatureCheck(self.pool))
+        except InvalidSignature:
+            self.head, self.offset, self._head_offset = start
+            return self._classify_each(messages, self._check)
+
+    def _classify_each(self, messages: Sequence[Message], check: LogSignatureCheck) -> list[Entry | Orphan]:
+        found: list[Entry | Orphan] = []
+        try:
+            for message in messages:
+                found.append(self._classify(message, check))
+                self.offset = message.offset + 1
+        except InvalidSignature:
+            raise
+        except Exception:
+            check.settle()
+            self.move(self.head, self.offset)
+            if not found:
+                raise
+            return found  # the next call reads the unreadable record first
+        check.settle()
+        return found
+
+    def _classify(self, message: Message, check: LogSignatureCheck) -> Entry | Orphan:
         wire = Wire(message.headers, message.value)
-        found = follow(self.head, wire)
-        if isinstance(found, Break):
-            orphan = Orphan(message.offset, found.reason, record_hash(wire))
+        followed = follow(self.head, wire, check=check)
+        if isinstance(followed, Break):
+            check.settle()
+            orphan = Orphan(message.offset, followed.reason, record_hash(wire))
             if message.offset >= self._orphans_counted_to:  # a segment may be read again
                 self.orphans += 1
                 self.latest_orphans.append(orphan)
                 self._orphans_counted_to = message.offset + 1
                 self._on_orphan(orphan)
             return orphan
-        self.head, record = found
+        self.head, record = followed
         self._head_offset = message.offset
         return Entry(record, wire, message.offset, message.time, self.head.hash)

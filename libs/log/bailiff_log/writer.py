@@ -13,6 +13,8 @@ from bailiff_bus.topics import AUDIT, AUDIT_LIMIT, message_size
 from bailiff_core.records import Break, ChainHead, Record, Wire, continues, encode
 from bailiff_core.records.chain import WRITER_STARTED
 
+from .credentials import Credentials
+from .log_signatures import announce_next, sign_record
 from .reader import AuditReader, Entry, OnEntries
 
 
@@ -68,8 +70,11 @@ class AuditWriter:
     that `begin` or a result of `append` returned, so that the next read yields everything after it.
     """
 
-    def __init__(self, bus: Bus, reader: AuditReader, window: int = 1000, attempts: int = 5) -> None:
+    def __init__(
+        self, bus: Bus, reader: AuditReader, window: int = 1000, attempts: int = 5, credentials: Credentials | None = None
+    ) -> None:
         self._bus = bus
+        self._credentials = credentials
         self._reader = reader
         self._window = window
         self._attempts = attempts
@@ -152,7 +157,7 @@ class AuditWriter:
             raise ValueError("nothing to append")
         async with self._appending:
             self._raise_if_stopped()
-            prepared = chain_records(self._sent_head, records)
+            prepared = chain_records(self._sent_head, records, self._credentials)
             committed: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
             committed.add_done_callback(
                 lambda done: done.cancelled() or done.exception()
@@ -202,7 +207,7 @@ class AuditWriter:
         """Our `WriterStarted`, or None if it did not become part of the chain."""
         if not records or records[-1].type != WRITER_STARTED:
             raise ValueError("the first records of a writer end with WriterStarted")
-        prepared = chain_records(self._reader.head, records)
+        prepared = chain_records(self._reader.head, records, self._credentials)
         batches = await self._send(prepared)
         receipts = [await batch.first for batch in batches]
         ours, last = prepared[-1][2].hash, receipts[-1].offset
@@ -325,14 +330,20 @@ class AuditWriter:
         return self._stopped
 
 
-def chain_records(head: ChainHead, records: Sequence[Record]) -> list[PreparedRecord]:
-    """The records with `prev` filled in, their bytes, and the head after each.
+def chain_records(
+    head: ChainHead, records: Sequence[Record], credentials: Credentials | None = None
+) -> list[PreparedRecord]:  # fmt: skip
+    """The records with `prev` filled in, their bytes, and the head after each. credentials: sign them, in a signed log.
 
     Raises `ValueError` for a record that does not continue the chain or is too large.
     """
     prepared = []
+    if credentials is not None:
+        records = announce_next(records)
     for unchained in records:
         record = unchained.continuing(head.hash)
+        if credentials is not None and (not head.next_content or record.type == WRITER_STARTED):
+            record = sign_record(record, credentials)
         wire = encode(record)
         where = f"{record.pool}#{record.seq} {record.type}"
         size = message_size(None, wire.headers, wire.value)

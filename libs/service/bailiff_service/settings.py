@@ -18,6 +18,8 @@ from pydantic_settings import SettingsError as UnreadableVariable
 from bailiff_bus.kafka_settings import KafkaSettings
 from bailiff_bus.validation_errors import describe_errors
 from bailiff_core.model.document import Count, Document, Name
+from bailiff_log.credentials import Credentials, read_credentials
+from bailiff_log.keys import KeyFileError
 
 from .logs import Format, Level
 
@@ -120,6 +122,16 @@ def _file_values() -> dict[str, Any]:
             raise SettingsError([f"{path}: expected names and values"])
         return value
     raise SettingsError([f"{FILE_VARIABLE}: expected a file that ends in .toml, .yaml or .yml, found {path.name}"])
+
+
+def read_own_credentials(settings: ServiceSettings) -> Credentials | None:
+    """The credentials in the folder that the settings name; None without one. Raises `SettingsError`."""
+    if settings.credentials is None:
+        return None
+    try:
+        return read_credentials(settings.credentials)
+    except KeyFileError as error:
+        raise SettingsError([str(error)]) from None
 
 
 # --- pools

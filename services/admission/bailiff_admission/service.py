@@ -13,7 +13,7 @@ from bailiff_service.logs import logger
 from bailiff_service.metrics import Metrics
 from bailiff_service.policy_files import InvalidPolicy, read_policy
 from bailiff_service.pool_ownership import PoolService
-from bailiff_service.settings import PoolDeclaration, SettingsError
+from bailiff_service.settings import PoolDeclaration, SettingsError, read_own_credentials
 from bailiff_service.yaml_files import UnreadableFile
 
 from .poison_inputs import CycleFailed, PoisonInputs
@@ -31,6 +31,7 @@ class AdmissionService(PoolService):
         super().__init__(NAME, settings, metrics, bus, self._write)
         self._own_settings, self._clock_and_ids = settings, clock_and_ids
         self._policy = first_policy(settings)
+        self._credentials = read_own_credentials(settings)
         self._poison_inputs: dict[str, PoisonInputs] = {}
         self._rejected: dict[str, deque[Entry]] = {}
 
@@ -59,6 +60,7 @@ class AdmissionService(PoolService):
             unsigned=self._own_settings.unsigned,
             clock_tolerance=int(self._own_settings.clock_tolerance_s * 1_000_000),
             recent_rejections=self._rejected[projection.pool],  # grows while the writer begins
+            credentials=self._credentials,
         )
         try:
             await writer.run()

@@ -3,13 +3,17 @@
 from collections.abc import Sequence
 
 from bailiff_core.engine import STATE_SCHEMA
+from bailiff_core.model.certificate import Certificate
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.state import PoolState
 from bailiff_core.records import ChainHead, Record
 from bailiff_core.records.facts import PolicyApplied, PoolCreated, WriterStarted
 from bailiff_core.records.payload import Fact
+from bailiff_log.certificates import InvalidCertificate, check_certificate
+from bailiff_log.credentials import Credentials
 from bailiff_log.engine_identity import engine_identity
 from bailiff_service.clock_and_ids import ClockAndIds
+from bailiff_service.exit_code import ExitCode, MustStop
 
 
 def first_records(
@@ -22,9 +26,14 @@ def first_records(
     time: int,
     first_policy: Policy,
     clock_and_ids: ClockAndIds,
+    credentials: Credentials | None,
 ) -> Sequence[Record]:
-    """`WriterStarted`, preceded by the records that create the pool in an empty log."""
+    """`WriterStarted`, preceded by the records that create the pool in an empty log.
+
+    credentials: of this replica; a pool that it creates is signed. Raises `MustStop` if they do not fit the pool's log.
+    """
     engine = engine_identity()
+    certificate = _certificate_for(state, pool, credentials, clock_and_ids.wall())
     records: list[Record] = []
 
     def record(seq: int, epoch: int, cycle: int, cycle_end: bool, fact: Fact) -> None:
@@ -47,7 +56,9 @@ def first_records(
 
     if head.next_seq == 0:
         nonce = clock_and_ids.random_bytes().hex()
-        record(0, 0, 0, False, PoolCreated(pool=pool, partition=partition, nonce=nonce))
+        root_key = credentials.root_key if credentials is not None else None
+        created = PoolCreated(pool=pool, partition=partition, nonce=nonce, root_key=root_key, certificate=certificate)
+        record(0, 0, 0, False, created)
     if head.next_seq <= 1:
         record(1, 0, 0, True, PolicyApplied(policy=first_policy.complete()))
     epoch = max(head.epoch, state.accepted_truncation[0]) + 1
@@ -58,6 +69,26 @@ def first_records(
         logic=engine.logic,
         state_schema=STATE_SCHEMA,
         inputs=state.inputs,
+        certificate=certificate,
     )
     record(max(head.next_seq, 2), epoch, max(state.cycle, 0) + 1, False, started)
     return records
+
+
+def _certificate_for(state: PoolState, pool: str, credentials: Credentials | None, now: int) -> Certificate | None:
+    """This replica's certificate; None for a log that is not signed."""
+    signed = bool(state.root_key) if state.seq >= 0 else credentials is not None
+    if not signed:
+        return None
+    if credentials is None:
+        text = f"the log of {pool} is signed: set BAILIFF_CREDENTIALS to the folder with this replica's certificate"
+        raise MustStop(ExitCode.CREDENTIALS, text)
+    root_key = state.root_key or credentials.root_key
+    try:
+        check_certificate(
+            credentials.certificate, root_keys={root_key}, pool=pool, roles={"admission"}, at=max(now, state.now),
+            revoked=state.revoked_keys,
+        )  # fmt: skip
+    except InvalidCertificate as error:
+        raise MustStop(ExitCode.CREDENTIALS, f"{pool}: {error}; issue another: bailiff key certify") from None
+    return credentials.certificate

@@ -25,6 +25,7 @@ from bailiff_core.records.facts import (
     TruncationReconciled,
 )
 from bailiff_core.records.payload import Fact
+from bailiff_log.credentials import Credentials
 from bailiff_log.projection import Projection
 from bailiff_log.reader import Entry
 from bailiff_log.writer import AuditWriter, SteppedDown
@@ -78,6 +79,7 @@ class Writer:
         unsigned: Literal["none", "acl"] = "none",
         clock_tolerance: int = 5_000_000,
         recent_rejections: Sequence[Entry] = (),
+        credentials: Credentials | None = None,
     ) -> None:
         self._projection, self._clock_and_ids, self._metrics = projection, clock_and_ids, metrics
         self._first_policy, self._poison_inputs = first_policy, poison_inputs
@@ -85,7 +87,8 @@ class Writer:
         self._rejected_lately, self._unsigned, self._clock_tolerance = recent_rejections, unsigned, clock_tolerance
         self._id = clock_and_ids.random_bytes().hex()
         self._log = logger(pool=projection.pool, writer=self._id[:8])
-        self._writer = AuditWriter(projection.bus, projection.reader)
+        self._credentials = credentials
+        self._writer = AuditWriter(projection.bus, projection.reader, credentials=credentials)
         self._clock = LogClock(clock_and_ids, 0)
         self._specs = JobSpecs(projection.pool)
         self._liveness = Liveness(clock_and_ids)
@@ -153,6 +156,7 @@ class Writer:
             time=time,
             first_policy=self._first_policy,
             clock_and_ids=self._clock_and_ids,
+            credentials=self._credentials,
         )
 
     # --- decision cycles

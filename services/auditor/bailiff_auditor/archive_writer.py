@@ -3,8 +3,9 @@
 The position is updated by compare-and-set, so that two concurrent writers cannot both succeed.
 """
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -63,11 +64,19 @@ async def position_of(connection: Connection, pool: PoolDeclaration) -> Position
     )
     row = await connection.fetchrow("SELECT * FROM pools WHERE name = $1", pool.name)
     assert row is not None
-    head = ChainHead(pool.name, row["next_seq"], row["head_hash"], row["epoch"], row["head_time"])
+    head = ChainHead.from_data({
+        "pool": pool.name, "next_seq": row["next_seq"], "hash": row["head_hash"], "epoch": row["epoch"], "time": row["head_time"],
+        **json.loads(row["head_keys"]),
+    })  # fmt: skip
     tree = tree_from(row["next_seq"], row["peaks"])
     return Position(
         row["id"], head, row["identity"], row["head_offset"], row["next_offset"], tree, row["broken"], row["seals_offset"]
     )
+
+
+def head_keys_text(head: ChainHead) -> str:
+    """What a head says about signatures, as stored."""
+    return json.dumps({name: value for name, value in asdict(head).items() if name in ("next_content", "keys")})
 
 
 async def tree_at(connection: Connection, pool: int, size: int) -> Frontier:
@@ -108,10 +117,11 @@ async def write(connection: Connection, batch: Batch, read_model: Mapping[str, s
     async with connection.transaction():
         updated = await connection.execute(
             """UPDATE pools SET next_seq = $4, next_offset = $5, head_offset = $6, head_hash = $7, head_time = $8,
-               epoch = $9, peaks = $10, identity = $11, broken = '', broken_since = NULL, written_at = now()
+               epoch = $9, peaks = $10, identity = $11, head_keys = $12, broken = '', broken_since = NULL, written_at = now()
                WHERE id = $1 AND next_seq = $2 AND next_offset = $3""",
             before.id, before.head.next_seq, before.next_offset, after.head.next_seq, after.next_offset, after.head_offset,
             after.head.hash, after.head.time, after.head.epoch, b"".join(after.tree.peaks), after.identity,
+            head_keys_text(after.head),
         )  # fmt: skip
         if updated != "UPDATE 1":
             raise PositionMoved(f"{before.head.pool}: another process has archived past record {before.head.next_seq}")

@@ -13,7 +13,7 @@ from bailiff_log.archive import PAGE, archived_log
 from bailiff_log.chain_verifier import ChainVerifier
 from bailiff_log.read_model import TABLES, UPSERTS, ReadModel
 
-from .archive_writer import Position, tree_at
+from .archive_writer import Position, head_keys_text, tree_at
 
 IsAt = Callable[[int, str], Awaitable[bool]]
 """Whether the log has the record with this hash at this offset."""
@@ -72,8 +72,8 @@ async def move_to_fork(connection: Connection, position: Position, from_seq: int
         tree = await tree_at(connection, pool, from_seq)
         await connection.execute(
             """UPDATE pools SET next_seq = $2, next_offset = $3, head_offset = $4, head_hash = $5, head_time = $6, epoch = $7,
-               peaks = $8, broken = '', broken_since = NULL WHERE id = $1""",
-            pool, from_seq, offset + 1, offset, head.hash, head.time, head.epoch, b"".join(tree.peaks),
+               peaks = $8, head_keys = $9, broken = '', broken_since = NULL WHERE id = $1""",
+            pool, from_seq, offset + 1, offset, head.hash, head.time, head.epoch, b"".join(tree.peaks), head_keys_text(head),
         )  # fmt: skip
     return fork
 

@@ -189,7 +189,7 @@ def test_a_pool_begins_with_its_creation():
     assert head.hash == GENESIS
     first = a_record(seq=0, epoch=0, prev=GENESIS)
     assert isinstance(continues(head, encode(first)), Break)
-    created = replace(first, type="bailiff.audit.PoolCreated.v1")
+    created = replace(first, type="bailiff.audit.PoolCreated.v1", data=facts.PoolCreated(pool=HEAD.pool, partition=0, nonce="00"))
     assert continues(head, encode(created)).next_seq == 1
 
 

@@ -1,9 +1,11 @@
 """Records about the log itself: pool, policy, writers, clock, inputs."""
 
+from bailiff_core.model.certificate import Certificate
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.state import ENDED, PoolState, RejectionCount, SeenRequest
 from bailiff_core.records import facts
 from bailiff_core.records.payload import Fact
+from bailiff_core.records.wire import time_text
 
 from .classes import apply_priority_class
 from .registry import folds
@@ -15,6 +17,7 @@ MINUTE = 60_000_000
 def pool_created(state: PoolState, fact: facts.PoolCreated) -> None:
     """Sets the pool's name, partition and root key."""
     state.pool, state.partition, state.root_key = fact.pool, fact.partition, fact.root_key or ""
+    _signs(state, fact.certificate)
 
 
 @folds(facts.PolicyApplied)
@@ -48,7 +51,14 @@ def writer_started(state: PoolState, fact: facts.WriterStarted) -> None:
     """A new writer continues from these input positions. Jobs touched by the last cycle are decided on again."""
     state.writer, state.inputs = fact.writer, dict(fact.inputs)
     state.epochs[state.epoch] = state.seq
+    _signs(state, fact.certificate)
     state.indices.retry_unschedulable = True
+
+
+def _signs(state: PoolState, certificate: Certificate | None) -> None:
+    """Remembers whose key signs the next records, in a signed log."""
+    if state.root_key and certificate is not None:
+        state.writer_key, state.writer_until = certificate.key, time_text(certificate.expires)
 
 
 def no_change(state: PoolState, fact: Fact) -> None:

@@ -341,7 +341,8 @@ class PoolState:
     queue: jobs that need placement, by priority, submission and id; `queue/order.py` has the order of a pass.
     active: jobs with placed tasks. reserved, starting, evicting, backfilled: those of them with reserved tasks, starting tasks,
     and evictions in progress, and those that were backfilled (dicts used as ordered sets). ended: jobs by end time.
-    root_key: certifies the participants; empty: nothing is signed. revoked_keys: public keys without effect (an ordered set).
+    root_key: certifies the participants; empty: nothing is signed. writer_key: of the log's writer, valid until writer_until
+    (RFC 3339). revoked_keys: public keys without effect (an ordered set).
     epochs: the first seq of each epoch. accepted_truncation: the highest (epoch, seq) whose loss an operator accepted.
     truncation_unreconciled: tasks may run that the truncated log does not have. proposals: of the current batch, by the seq
     of the request. draining: nodes being drained, in the order of the requests. silent_nodes: too many nodes fell silent at
@@ -355,6 +356,8 @@ class PoolState:
     pool: str = ""
     partition: int = -1
     root_key: str = ""
+    writer_key: str = ""
+    writer_until: str = ""
     revoked_keys: dict[str, None] = field(default_factory=dict)
     seq: int = -1
     now: int = 0

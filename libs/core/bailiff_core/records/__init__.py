@@ -7,6 +7,7 @@ Requests, commands and reports are not records: they are in `bailiff_bus`.
 
 from . import decisions, facts
 from .chain import Break, ChainHead, continues, follow
+from .log_keys import LogKeys, SignatureCheck
 from .payload import AUDIT_TYPES, Payload
 from .wire import Record, Wire, decode, encode, record_hash
 
@@ -14,8 +15,10 @@ __all__ = [
     "AUDIT_TYPES",
     "Break",
     "ChainHead",
+    "LogKeys",
     "Payload",
     "Record",
+    "SignatureCheck",
     "Wire",
     "continues",
     "decisions",

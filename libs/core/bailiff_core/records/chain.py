@@ -1,59 +1,87 @@
-"""The chain rule: which record continues a log. All readers apply it, and so read the same records."""
+"""The chain rule: which record continues a log. All readers apply it, and so read the same records.
 
+In a signed log the writer signs the first of the records that it appends together, and each of them names the content of the
+next. So every record can be judged when it arrives, and whoever has no certificate of a writer cannot put one between them.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
 
 from .layout import Layout, Values
-from .wire import ParsedHeaders, Record, Wire, decode_following, hash_of, parse_headers
+from .log_keys import KEY_RECORDS, InvalidKeys, LogKeys, SignatureCheck, keys_after
+from .payload import AUDIT_TYPES
+from .wire import ParsedHeaders, Record, Wire, content_hash_of, decode_following, hash_of, parse_headers
 
 GENESIS = "0" * 64
 WRITER_STARTED = "bailiff.audit.WriterStarted.v1"
 POOL_CREATED = "bailiff.audit.PoolCreated.v1"
 _STARTS_WRITER, _CREATES_POOL = WRITER_STARTED.encode(), POOL_CREATED.encode()
+_NAMES_WRITER = (_STARTS_WRITER, _CREATES_POOL)
 MAX_EPOCH_DIGITS = 16
 
 
 @dataclass(slots=True)  # not frozen, for speed: see `Wire`
 class ChainHead:
-    """Head of a log: the next seq; hash, epoch and time of the last record."""
+    """Head of a log: the next seq; hash, epoch and time of the last record.
+
+    keys: of a signed log. next_content: hash of the content that the next record must have; empty: it must be signed.
+    """
 
     pool: str
     next_seq: int = 0
     hash: str = GENESIS
     epoch: int = 0
     time: str = ""
+    next_content: str = ""
+    keys: LogKeys | None = None
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> "ChainHead":
+        """The inverse of `dataclasses.asdict`, also after JSON. Raises `TypeError`, `KeyError`: not a head."""
+        keys = data.get("keys")
+        return cls(**{**data, "keys": keys and LogKeys.from_data(keys)})
 
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """Why a record does not continue the chain."""
+    """Why a record does not continue the chain. signed: False where only a valid signature is missing, in a signed log."""
 
     reason: str
+    signed: bool = True
 
 
-def continues(head: ChainHead, wire: Wire) -> ChainHead | Break:
-    """Returns the head after this record, or why it is an orphan. Reads headers only.
+def continues(head: ChainHead, wire: Wire, check: SignatureCheck | None = None) -> ChainHead | Break:
+    """Returns the head after this record, or why it is an orphan. Reads headers, and the data of records about keys.
 
     A record continues the chain when pool, seq and prev match, time does not go back, and its epoch is the head's; only
-    `WriterStarted` raises the epoch.
+    `WriterStarted` raises the epoch. In a signed log it is also signed, or is what the record before it announces. check: None
+    leaves out the signatures.
     """
     layout, values = parse_headers(wire)
-    return _check(head, wire, layout, values, layout.pick(values))
+    return _check(head, wire, layout, values, layout.pick(values), check)
 
 
-def follow(head: ChainHead, wire: Wire, parsed: ParsedHeaders | None = None) -> tuple[ChainHead, Record] | Break:
+def follow(
+    head: ChainHead, wire: Wire, parsed: ParsedHeaders | None = None, check: SignatureCheck | None = None
+) -> tuple[ChainHead, Record] | Break:
     """As `continues`, and decodes the record. Raises `UnreadableRecord`.
 
     parsed: the result of `parse_headers`, if the caller has it.
     """
     layout, values = parsed or parse_headers(wire)
     found = layout.pick(values)
-    after = _check(head, wire, layout, values, found)
+    after = _check(head, wire, layout, values, found, check)
     if isinstance(after, Break):
         return after
     return after, decode_following(wire, layout, found, head.pool, head.next_seq, after.epoch, head.hash, after.time)
 
 
-def _check(head: ChainHead, wire: Wire, layout: Layout, values: Values, found: Values) -> ChainHead | Break:
+def _check(
+    head: ChainHead, wire: Wire, layout: Layout, values: Values, found: Values, check: SignatureCheck | None
+) -> ChainHead | Break:
     pool, seq, prev, kind, epoch_text, time_text = found[:6]
     if pool != head.pool.encode():
         return Break(f"pool is {_text(pool)!r}, expected {head.pool!r}")
@@ -72,7 +100,48 @@ def _check(head: ChainHead, wire: Wire, layout: Layout, values: Values, found: V
     time = _text(time_text)
     if len(time) != 27 or time < head.time:
         return Break(f"time is {time!r}, before {head.time!r}")
-    return ChainHead(head.pool, head.next_seq + 1, hash_of(wire, layout, values), epoch, time)
+    keys = head.keys
+    if keys is not None or kind == _CREATES_POOL:
+        try:
+            keys = _signed_by(head, wire, layout, values, found, check)
+        except InvalidKeys as error:
+            return Break(str(error), signed=False)
+    return ChainHead(
+        head.pool, head.next_seq + 1, hash_of(wire, layout, values), epoch, time, "" if keys is None else _text(found[16]), keys
+    )
+
+
+def _signed_by(
+    head: ChainHead, wire: Wire, layout: Layout, values: Values, found: Values, check: SignatureCheck | None
+) -> LogKeys | None:
+    """The log's keys after this record; None if it is not signed. Raises `InvalidKeys`: it is neither signed nor announced."""
+    kind, time = _text(found[3]), _text(found[5])
+    keys = head.keys
+    if kind in KEY_RECORDS:
+        try:
+            data = AUDIT_TYPES[kind].model_validate_json(wire.value)
+        except ValidationError:
+            raise InvalidKeys(f"the data of {kind} is not valid") from None
+        keys = keys_after(keys, data, head.pool, time, check)
+    if keys is None:
+        return None
+    signer = keys if found[3] in _NAMES_WRITER else head.keys
+    assert signer is not None
+    if time > signer.writer_until:
+        raise InvalidKeys(f"the writer's certificate has expired on {signer.writer_until}")
+    content = content_hash_of(layout, values)
+    if head.next_content and kind != WRITER_STARTED:
+        if content != head.next_content:
+            raise InvalidKeys("its content is not what the record before it announces")
+        return keys
+    if not found[17]:
+        raise InvalidKeys("it is not signed")
+    if signer.writer_key in signer.revoked:
+        raise InvalidKeys(f"the writer's key {signer.writer_key} was revoked")
+    refused = "" if check is None else check.record(signer, _text(found[17]), head.hash, content)
+    if refused:
+        raise InvalidKeys(refused)
+    return keys
 
 
 def _text(value: bytes) -> str:

@@ -8,7 +8,7 @@ from hashlib import sha256
 from operator import methodcaller
 from typing import NamedTuple
 
-from .layout import TAG, Layout, Values, layout_of, prefixed
+from .layout import TAG, Covered, Layout, Values, layout_of, prefixed
 from .payload import AUDIT_TYPES, Payload
 
 CONTENT_TYPE = ("content-type", b"application/json")
@@ -38,7 +38,8 @@ class Record:
     """One record of the audit log. `time` is µs UTC; `prev` is the hash of the record before, in hex.
 
     cause: a seq of this log, or `topic/partition/offset` of the input. inputs: next offsets that changed, by
-    `topic/partition`. data: None for an unknown type that is not essential.
+    `topic/partition`. data: None for an unknown type that is not essential. next_content: in a signed log, `content_hash` of the
+    next record that the writer appended together with this one. signature: the writer's, over the first of these records.
     """
 
     pool: str
@@ -57,12 +58,14 @@ class Record:
     inputs: tuple[tuple[str, int], ...] = ()
     actor: str = ""
     auth: str = ""
+    next_content: str = ""
+    signature: str = ""
 
     def continuing(self, prev: str) -> "Record":
         """Returns a copy with this `prev`; `dataclasses.replace` takes three times as long."""
         return Record(
             self.pool, self.seq, self.epoch, self.cycle, self.cycle_end, self.time, prev, self.writer, self.engine,
-            self.policy, self.type, self.data, self.cause, self.inputs, self.actor, self.auth,
+            self.policy, self.type, self.data, self.cause, self.inputs, self.actor, self.auth, self.next_content, self.signature,
         )  # fmt: skip
 
 
@@ -128,6 +131,10 @@ def encode(record: Record) -> Wire:
         headers.append(("ce_actor", record.actor.encode()))
     if record.auth:
         headers.append(("ce_auth", record.auth.encode()))
+    if record.next_content:
+        headers.append(("ce_nextcontent", record.next_content.encode()))
+    if record.signature:
+        headers.append(("ce_sig", record.signature.encode()))
     return Wire(tuple([header for header in headers if header[1]]), data.to_json())
 
 
@@ -171,14 +178,30 @@ def parse_headers(wire: Wire) -> ParsedHeaders:
 
 def hash_of(wire: Wire, layout: Layout, values: Values) -> str:
     """Returns `record_hash` from parsed headers."""
-    if layout.hashed is None:
-        hashed = sorted(header for header in wire.headers if header[0].startswith("ce_"))
-        parts = [TAG, len(hashed).to_bytes(4, "big")]
-        for name, value in hashed:
-            parts += (prefixed(name.encode()), prefixed(value))
-        return sha256(b"".join([*parts, prefixed(wire.value)])).hexdigest()
-    picked = layout.hashed(values)
-    parts = layout.prefixes.copy()
+    if layout.whole is not None:
+        return _covered_hash(layout.whole, values)
+    hashed = sorted(header for header in wire.headers if header[0].startswith("ce_"))
+    parts = [TAG, len(hashed).to_bytes(4, "big")]
+    for name, value in hashed:
+        parts += (prefixed(name.encode()), prefixed(value))
+    return sha256(b"".join([*parts, prefixed(wire.value)])).hexdigest()
+
+
+def content_hash(wire: Wire) -> str:
+    """Returns the hash over what the record says, without what depends on the records before it: as `record_hash`, with another
+    format tag, without `ce_prev` and `ce_sig`. Empty where a header occurs twice.
+    """
+    return content_hash_of(*parse_headers(wire))
+
+
+def content_hash_of(layout: Layout, values: Values) -> str:
+    """Returns `content_hash` from parsed headers."""
+    return _covered_hash(layout.content, values) if layout.content is not None else ""
+
+
+def _covered_hash(covered: Covered, values: Values) -> str:
+    picked = covered.pick(values)
+    parts = covered.prefixes.copy()
     parts[1::3] = map(_length, map(len, picked))
     parts[2::3] = picked
     return sha256(b"".join(parts)).hexdigest()
@@ -208,7 +231,7 @@ def decode(wire: Wire) -> Record:
 
 def decode_following(wire: Wire, layout: Layout, found: Values, pool: str, seq: int, epoch: int, prev: str, time: str) -> Record:
     """As `decode`, for a record whose position the chain has checked. found: the values of `READ_HEADERS`."""
-    _, _, _, kind, _, _, source, engine, policy, essential, cycle, cycle_end, cause, inputs, actor, auth = found
+    _, _, _, kind, _, _, source, engine, policy, essential, cycle, cycle_end, cause, inputs, actor, auth, following, sig = found
     try:
         if layout.missing:
             raise ValueError(f"it lacks {layout.missing}")
@@ -219,7 +242,7 @@ def decode_following(wire: Wire, layout: Layout, found: Values, pool: str, seq: 
             pool, seq, epoch, int(cycle), cycle_end == b"true", time_value(time), prev, fields.writer, fields.engine,
             fields.policy, fields.type, None if fields.read is None else fields.read(wire.value),
             cause.decode(), _positions(inputs.decode()) if inputs else (),
-            actor.decode() if actor else "", auth.decode() if auth else "",
+            actor.decode() if actor else "", auth.decode() if auth else "", following.decode(), sig.decode(),
         )  # fmt: skip
     except ValueError as error:  # pydantic's errors are ValueErrors, too
         raise UnreadableRecord(f"{_where(found)}: {error}") from error

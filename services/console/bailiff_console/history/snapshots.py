@@ -79,7 +79,7 @@ class Snapshots:
         for each in reversed(kept[: bisect_right(kept, seq - 1, key=lambda each: each.seq)]):
             about = _about(each.path)
             if about is not None:
-                return ChainHead(**about["head"]), int(about["offset"])
+                return ChainHead.from_data(about["head"]), int(about["offset"])
         return ChainHead(self.pool), 0
 
     def newest_before(self, seq: int) -> int:
@@ -168,7 +168,9 @@ class Snapshots:
             line, _, packed = kept.path.read_bytes().partition(b"\n")
             about = json.loads(line)
             state = from_snapshot(zlib.decompress(packed))
-            return PointInTime(state, ViewCache.from_data(about["view_cache"]), ChainHead(**about["head"]), int(about["offset"]))
+            return PointInTime(
+                state, ViewCache.from_data(about["view_cache"]), ChainHead.from_data(about["head"]), int(about["offset"])
+            )
         except (OSError, ValueError, KeyError, TypeError, zlib.error) as error:
             logger(pool=self.pool).warning(f"{kept.path.name} cannot be read and is deleted: {error}")
             return None

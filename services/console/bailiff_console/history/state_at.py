@@ -11,7 +11,9 @@ from itertools import islice, takewhile
 
 from bailiff_bus.port import Bus, BusUnavailable, OffsetOutOfRange
 from bailiff_core.fold import apply
+from bailiff_core.fold.keys import log_keys
 from bailiff_core.fold.snapshot import to_snapshot
+from bailiff_core.model.state import PoolState
 from bailiff_core.records import ChainHead, Record
 from bailiff_core.records.wire import time_text
 from bailiff_log.reader import AuditReader, Entry
@@ -130,13 +132,14 @@ class _Replay:
             record = entry.record
             apply(moment.state, record)
             moment.view_cache.take(record, moment.state)
-            moment.head, moment.offset = head_after(entry), entry.offset + 1
+            moment.head, moment.offset = head_after(entry, moment.state), entry.offset + 1
             if record.cycle_end and self._snapshots.wants(record.seq, end):
                 return folded, to_snapshot(moment.state)
         return len(batch), None
 
 
-def head_after(entry: Entry) -> ChainHead:
-    """The chain head after this record."""
+def head_after(entry: Entry, state: PoolState) -> ChainHead:
+    """The chain head after this record. state: after it."""
     record: Record = entry.record
-    return ChainHead(record.pool, record.seq + 1, entry.hash, record.epoch, time_text(record.time))
+    time, keys = time_text(record.time), log_keys(state)
+    return ChainHead(record.pool, record.seq + 1, entry.hash, record.epoch, time, record.next_content if keys else "", keys)

@@ -199,7 +199,7 @@ class PoolFollower:
         self.view_cache.take(record, state)
         self.job_index.take(entry, state)
         if record.cycle_end and self.history.snapshots.wants(record.seq, self.log_projection.reader.known_end):
-            self.history.snapshots.keep(PointInTime(state, self.view_cache, head_after(entry), entry.offset + 1))
+            self.history.snapshots.keep(PointInTime(state, self.view_cache, head_after(entry, state), entry.offset + 1))
         if self.ready:
             self.on_record(entry)
             self._tracker.take(record, state)

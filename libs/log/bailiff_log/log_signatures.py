@@ -1,0 +1,97 @@
+"""Signatures of the audit log's records (docs/reference/log-protocol.md#signatures).
+
+The writer signs the first of the records that it appends together: `["bailiff-record-1", pool, prev, content]` as canonical JSON,
+where `content` is the record's content hash. Each of these records names the content hash of the next in `ce_nextcontent`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from bailiff_core.model.certificate import Certificate, RootKeyChange
+from bailiff_core.records import LogKeys, Record, encode
+from bailiff_core.records.chain import WRITER_STARTED
+from bailiff_core.records.wire import content_hash, time_value
+
+from .certificates import InvalidCertificate, check_certificate
+from .credentials import Credentials
+from .keys import is_signed, sign_fields
+
+RECORD_TAG, ROOT_KEY_TAG = "bailiff-record-1", "bailiff-root-key-1"
+
+
+class InvalidSignature(Exception):
+    """A signature whose check was deferred is invalid."""
+
+
+class LogSignatureCheck:
+    """Checks the signatures of one pool's log, as the chain rule needs (`SignatureCheck`)."""
+
+    def __init__(self, pool: str) -> None:
+        self.pool = pool
+
+    def record(self, keys: LogKeys, signature: str, prev: str, content: str) -> str:
+        """Why the writer's signature over the record with this content after `prev` is invalid, or an empty text."""
+        valid = is_signed(keys.writer_key, signature, [RECORD_TAG, self.pool, prev, content])
+        return "" if valid else f"its signature is not that of the writer's key {keys.writer_key}"
+
+    def certificate(self, certificate: Certificate, root_key: str, revoked: tuple[str, ...], pool: str, time: str) -> str:
+        """Why this certificate does not permit its key to write the pool's log at this time, or an empty text.
+
+        A writer continues at the log's time, which may be before its certificate was issued.
+        """
+        try:
+            at = max(time_value(time), certificate.not_before)
+            check_certificate(certificate, root_keys={root_key}, pool=pool, roles={"admission"}, at=at, revoked=revoked)
+        except (InvalidCertificate, ValueError) as error:
+            return str(error)
+        return ""
+
+    def settle(self) -> None:
+        """Raises `InvalidSignature` if a signature that was not checked yet is invalid."""
+
+    def root_change(self, change: RootKeyChange, root_key: str) -> str:
+        """Why this change is not signed with the root key, or an empty text."""
+        valid = is_signed(root_key, change.signature, [ROOT_KEY_TAG, change.identity, change.key])
+        return "" if valid else "the change of the root key is not signed with the one before it"
+
+
+class DeferredSignatureCheck(LogSignatureCheck):
+    """As `LogSignatureCheck`, but keeps the newest signature of a record unchecked until `settle`.
+
+    A signature vouches for all records before it, through their hashes; so the newest one is enough.
+    """
+
+    def __init__(self, pool: str) -> None:
+        super().__init__(pool)
+        self._pending: tuple[LogKeys, str, str, str] | None = None
+
+    def record(self, keys: LogKeys, signature: str, prev: str, content: str) -> str:
+        """Keeps the signature. Always an empty text."""
+        self._pending = keys, signature, prev, content
+        return ""
+
+    def settle(self) -> None:
+        """Checks the newest signature."""
+        pending, self._pending = self._pending, None
+        refused = pending and super().record(*pending)
+        if refused:
+            raise InvalidSignature(refused)
+
+
+def announce_next(records: Sequence[Record]) -> list[Record]:
+    """The records, each with the content hash of the next one appended with it. `WriterStarted` begins a group of its own."""
+    announced: list[Record] = []
+    following: Record | None = None
+    for record in reversed(records):
+        if following is not None and following.type != WRITER_STARTED:
+            record = replace(record, next_content=content_hash(encode(following)))
+        announced.append(record)
+        following = record
+    announced.reverse()
+    return announced
+
+
+def sign_record(record: Record, credentials: Credentials) -> Record:
+    """The record with its signature. Its `prev` must be known."""
+    fields = [RECORD_TAG, record.pool, record.prev, content_hash(encode(record))]
+    return replace(record, signature=sign_fields(credentials.private_key, fields))
