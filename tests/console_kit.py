@@ -42,6 +42,7 @@ class ConsoleProcess:
         """Start or restart. Does not wait until it is ready."""
         archive = {"BAILIFF_API": self.stack.api} if self.stack.plan.api else {}
         env = {**self.stack.environment(CONSOLE, self._http), **archive, "BAILIFF_CONSOLE_PORT": str(self.port)}
+        self.stack.certify(CONSOLE, env)
         self.stack.processes.start(
             CONSOLE,
             [sys.executable, "-m", "bailiff_console"],

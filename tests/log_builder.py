@@ -26,6 +26,8 @@ from bailiff_core.records import Break, ChainHead, Record, Wire, continues, deco
 from bailiff_core.records.payload import Decision, Fact
 from bailiff_core.replay import Replay
 from bailiff_core.victims.batch import select_batch
+from bailiff_log.credentials import Credentials
+from bailiff_log.log_signatures import announce_next, sign_record
 
 MS = 1_000
 SECOND = 1_000_000
@@ -106,8 +108,10 @@ class Story:
         begin: int = NEW_YEAR,
         check: Callable[[PoolState], None] | None = None,
         partition: int = 0,
+        credentials: Credentials | None = None,
     ) -> None:
-        """check: called with the state after every cycle."""
+        """check: called with the state after every cycle. credentials: of a writer that signs the log."""
+        self.credentials = credentials
         self.state = PoolState()
         self.check = check
         self.head = ChainHead(pool)
@@ -119,7 +123,10 @@ class Story:
         self._offsets: dict[str, int] = {}
         self._ids = 0
         self._writers = 0
-        self._append(self._record(facts.PoolCreated(pool=pool, partition=partition, nonce="00" * 16), cycle=0))
+        certificate = credentials.certificate if credentials is not None else None
+        root_key = credentials.root_key if credentials is not None else None
+        created = facts.PoolCreated(pool=pool, partition=partition, nonce="00" * 16, root_key=root_key, certificate=certificate)
+        self._append(self._record(created, cycle=0))
         self._append(self._record(facts.PolicyApplied(policy=rules.complete()), cycle=0, cycle_end=True))
         close_cycle(self.state)
         self.restart()
@@ -153,7 +160,7 @@ class Story:
             self.state = folded(self.wires)
             raise Cut(cut)
         close_cycle(state)
-        for record in drafts:
+        for record in announce_next(drafts) if self.credentials is not None else drafts:
             self._keep(record)
         if self.check is not None:
             self.check(state)
@@ -171,6 +178,7 @@ class Story:
             logic=logic,
             state_schema=STATE_SCHEMA,
             inputs=dict(self.state.inputs),
+            certificate=self.credentials.certificate if self.credentials is not None else None,
         )
         record = self._record(started, cycle=self.state.cycle + 1)
         record = replace(record, epoch=self.state.epoch + 1, writer=started.writer, engine=ENGINE)
@@ -199,6 +207,8 @@ class Story:
 
     def _keep(self, record: Record) -> None:
         record = replace(record, prev=self.head.hash)
+        if self.credentials is not None and not self.head.next_content:
+            record = sign_record(record, self.credentials)
         wire = encode(record)
         head = continues(self.head, wire)
         assert not isinstance(head, Break), f"#{record.seq} {record.type}: {head.reason}"

@@ -139,6 +139,7 @@ class System:
         self._rivals[name] = free_port()
         settings = self.stack.environment(name, self._rivals[name]) | self.stack.plan.env
         settings["BAILIFF_STATE_DIR"] = str(self.folder / "rival")
+        self.stack.certify(name, settings)
         url = f"http://127.0.0.1:{self._rivals[name]}/readyz"
         self.stack.processes.start(name, [sys.executable, "-c", program], env=settings, ready_url=url)
 

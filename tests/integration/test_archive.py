@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 from tests.archive_kit import Auditor, Log, archived, query
 from tests.history_files import from_lines
-from tests.log_builder import Story
+from tests.log_builder import DAY, NEW_YEAR, Story
 
 from bailiff.audit.chain_report import verify
 from bailiff.audit.erasure import erase_actor, name_actor
@@ -26,12 +26,14 @@ from bailiff_bus.messages import JobSpec
 from bailiff_bus.port import Message
 from bailiff_core.canonical import canonical_json
 from bailiff_core.model.demand import TaskGroup
-from bailiff_core.records import Wire
+from bailiff_core.records import Wire, encode
 from bailiff_core.records.merkle import Frontier, leaf_hash
 from bailiff_core.records.wire import UnreadableRecord
 from bailiff_devstack.postgres import EmbeddedPostgres
 from bailiff_log.archive_rows import RECORD_COLUMNS, record_row
 from bailiff_log.chain_verifier import ChainVerifier
+from bailiff_log.credentials import make_credentials
+from bailiff_log.keys import new_private_key
 from bailiff_log.read_model import UPSERTS, ReadModel
 from bailiff_log.seals import SealChain, SealVerifier
 from bailiff_service.exit_code import MustStop
@@ -118,6 +120,33 @@ async def test_nothing_is_archived_beyond_a_broken_chain_and_the_alarm_says_wher
     assert row["next_seq"] == 10
     assert "broken at seq 10" in row["broken"]
     assert await archived(database) == log.messages()[:10]
+
+
+async def test_what_somebody_else_appends_to_a_signed_log_is_an_orphan_and_an_alarm(database: str, tmp_path: Path) -> None:
+    root, log = new_private_key(), Log()
+    owner = make_credentials(tmp_path / "w1", root, role="admission", name="w1", not_before=0, expires=NEW_YEAR + DAY)
+    story = Story(credentials=owner, pool="pool-a")
+    story.node("node-1", gpus=8)
+    log.append(story.wires)
+    forged = dataclasses.replace(
+        story.records[-1], seq=story.state.seq + 1, prev=story.head.hash, writer="intruder", next_content="", signature=""
+    )
+    log.append([encode(forged)])
+    before = len(story.wires)
+    story.submit("train-1", gpus=1)
+    log.append(story.wires[before:])
+    async with Auditor(log, database, tmp_path / "a").running() as auditor:
+        await auditor.until("all is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(story.wires) - 1)
+        await auditor.until("the alarm", log.alarms)
+        assert log.alarms() == ["record-not-signed"]
+    (orphan,) = await query(database, 'SELECT "offset", kind, reason FROM orphans')
+    assert dict(orphan) == {"offset": before, "kind": "not-signed", "reason": "it is not signed"}
+    archived_until = len(story.wires)
+    story.runs("train-2", gpus=1)
+    log.append(story.wires[archived_until:])
+    async with Auditor(log, database, tmp_path / "b").running() as another:  # goes on in the middle of a signed log
+        await another.until("the rest is archived", lambda: another.value("bailiff_archive_head_seq") == len(story.wires) - 1)
+    assert (await verify("pool-a", given(await archived(database))))["ok"]
 
 
 async def test_a_truncated_log_raises_an_alarm_and_leaves_the_archive_unchanged(database: str, tmp_path: Path) -> None:
@@ -484,6 +513,7 @@ RELEASED = {
     11: "942fa3d07276317a",
     12: "20a07ea111eec2c8",
     13: "64a74eecd2ccfeeb",
+    14: "3578374e0dc80324",
 }
 
 

@@ -19,13 +19,13 @@ from bailiff_bus.envelope import wrap
 from bailiff_bus.messages import LogSealed, SealingKey
 from bailiff_core.records import ChainHead
 from bailiff_core.records.merkle import Frontier, subtrees_of
+from bailiff_log.keys import make_private_key
 from bailiff_log.seals import (  # fmt: skip
     SealChain,
     SealVerifier,
     VerificationFailed,
     check_proof,
     make_key,
-    make_private_key,
     make_proof,
     make_seal,
     parse_seal,

@@ -12,6 +12,7 @@ from tests.history_files import to_lines
 from tests.log_builder import folded, replayed
 
 from bailiff_core.records import Break, ChainHead, Wire, continues, decode, encode, record_hash
+from bailiff_log.log_signatures import LogSignatureCheck
 
 DOCS = Path(__file__).parents[2] / "docs"
 VECTORS = json.loads((DOCS / "log-protocol-vectors.json").read_text(encoding="utf-8"))
@@ -60,6 +61,15 @@ def test_a_record_tampered_with_orphans_the_next_one():
     head = continues(head_after(entry["at"]), wire(entry))
     assert head.hash == entry["hash"] != VECTORS["chain"][entry["at"]]["hash"]
     assert continues(head, wire(VECTORS["chain"][entry["at"] + 1])) == Break(entry["next_breaks"])
+
+
+def test_each_record_of_the_signed_chain():
+    head = GENESIS
+    for entry in VECTORS["signed"]["chain"]:
+        head = continues(head, wire(entry), LogSignatureCheck("a100"))
+        assert isinstance(head, ChainHead), head
+        assert head.hash == entry["hash"]
+        assert (head.keys.root_key, head.keys.writer_key) == (VECTORS["signed"]["root_key"], VECTORS["signed"]["writer_key"])
 
 
 # --- the verifier printed in the page

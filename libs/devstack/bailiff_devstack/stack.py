@@ -6,6 +6,7 @@ For `make demo`, `make up` and the process tests.
 import asyncio
 import json
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ import yaml
 
 from bailiff_bus.port import BusUnavailable
 from bailiff_bus.topic_admin import create_topics
+from bailiff_core.model.certificate import Role
+from bailiff_log.credentials import issued_credentials
 from bailiff_service.access_tokens import API_TOKEN_FILE, service_token
 
 from .jars import JarMismatchError, JarUnavailableError
@@ -41,7 +44,13 @@ MODULES = {
     **SERVICES, AUDITOR: "bailiff_auditor", API: "bailiff_auditor.api", ROLLUP: "bailiff_rollup", CONSOLE: "bailiff_console",
 }  # fmt: skip
 
-NOT_FOR_JOBS = ("services", "kafka", "postgres", "archive", "environment")
+CERTIFIED: Mapping[str, Role] = {
+    "admission": "admission", "victim-selection": "victim-selection", "eviction-executor": "eviction-executor",
+    AUDITOR: "auditor", API: "api", ROLLUP: "rollup", CONSOLE: "console",
+}  # fmt: skip
+"""The roles in the services' certificates."""
+
+NOT_FOR_JOBS = ("services", "kafka", "postgres", "archive", "environment", "credentials")
 """Files and folders beside the state folder: logs, data and addresses of the servers."""
 
 START_ERRORS = (
@@ -133,10 +142,12 @@ class Stack(Managed):
         port = self._http.get(process) or free_ports(1)[0]
         self._http[process] = port
         self._progress(f"starting {process}")
+        settings = {**self.environment(process, port), **self.plan.env, **(env or {})}
+        self.certify(process, settings)
         self.processes.start(
             process,
             [sys.executable, "-m", MODULES[name]],
-            env={**self.environment(process, port), **self.plan.env, **(env or {})},
+            env=settings,
             ready_url=f"http://127.0.0.1:{port}/readyz",
         )
         return process
@@ -153,6 +164,8 @@ class Stack(Managed):
             "BAILIFF_INSTANCE": process,
             "BAILIFF_HTTP_ADDRESS_FILE": str(self.folder / "state" / f"{process}.address"),
         }
+        if role != "operator":
+            settings["BAILIFF_CREDENTIALS"] = str(self.folder / "credentials" / process)
         if process.startswith("node-agent"):
             settings["BAILIFF_NODES"] = json.dumps([dict(node) for node in self.plan.nodes])
             settings["BAILIFF_MASTER_ADDRESS"] = "127.0.0.1"
@@ -169,6 +182,20 @@ class Stack(Managed):
         if process.startswith("admission") and self.plan.policy is not None:
             settings["BAILIFF_POLICY"] = str(self.plan.policy)
         return settings
+
+    def certify(self, process: str, env: Mapping[str, str]) -> None:
+        """Make keys and a certificate for this process where it has none, an agent's in a folder per node.
+
+        The pools' root key is made with the first.
+        """
+        folder, now = self.folder / "credentials", time.time_ns() // 1000
+        role = next((role for name, role in CERTIFIED.items() if process.startswith(name)), None)
+        if role is not None:
+            issued_credentials(folder / process, folder / "root.key", role=role, name=process, now=now)
+            return
+        for node in json.loads(env["BAILIFF_NODES"]):
+            name = str(node["name"])
+            issued_credentials(folder / process / name, folder / "root.key", role="node", name=name, now=now)
 
     def kafka_environment(self, role: str) -> dict[str, str]:
         """A principal's connection settings as environment variables."""

@@ -17,6 +17,7 @@ from bailiff_core.model.certificate import ALL_POOLS, Certificate, Role
 from .certificates import issue_certificate
 from .keys import KeyFileError, existing_or_new_key, key_id, read_private_key, to_text
 
+VALID_FOR = 365 * 86_400_000_000  # µs
 ROOT_KEY, CERTIFICATE, PRIVATE_KEY, ENCRYPTION_KEY = "root.pub", "certificate.json", "key", "encryption.key"
 
 
@@ -62,6 +63,19 @@ def make_credentials(
     except OSError as error:
         raise KeyFileError(f"{folder}: cannot be written: {error.strerror}") from None
     return Credentials(private, decryption, certificate, key_id(root_private_key))
+
+
+def issued_credentials(folder: Path, root_key_file: Path, *, role: Role, name: str, now: int) -> Credentials:
+    """The credentials in this folder for every pool of the root key, made or renewed where less than half of their time is left.
+
+    The root key's file is made first if there is none. now: µs UTC. Raises `KeyFileError`.
+    """
+    root = existing_or_new_key(root_key_file)
+    if (folder / CERTIFICATE).exists():
+        found = read_credentials(folder)
+        if found.root_key == key_id(root) and found.certificate.expires - now > VALID_FOR // 2:
+            return found
+    return make_credentials(folder, root, role=role, name=name, not_before=now, expires=now + VALID_FOR)
 
 
 def encryption_key_id(private_key: bytes) -> str:

@@ -6,11 +6,13 @@ Reading and writing overlap: while one batch is being written, the next one is r
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from asyncpg import Connection
 
 from bailiff_bus import topics
 from bailiff_bus.port import READ_LIMIT, Bus, Message, OffsetOutOfRange, Reader
+from bailiff_core.humanize import count_text
 from bailiff_core.records import Wire, record_hash
 from bailiff_log.chain_verifier import ChainVerifier
 from bailiff_service.logs import logger
@@ -204,8 +206,19 @@ class Archiver:
         for row in batch.orphans:
             if self._metrics.count_orphan(pool, row[1]):
                 self._log.warning("skipped an orphan", offset=row[1], why=row[4])
+        await self._report_not_signed([row for row in batch.orphans if row[3] == "not-signed"])
         self._sealer.grown(batch.leaves, batch.after.tree.size)
         await self._sealer.seal_if_due(self._db, batch.after)
+
+    async def _report_not_signed(self, orphans: list[tuple[Any, ...]]) -> None:
+        """Raise one alarm for what somebody appended who is not the log's writer."""
+        if orphans:
+            first, more = orphans[0], f" and {count_text(len(orphans) - 1, 'other message')}" if len(orphans) > 1 else ""
+            text = (
+                f"{self._pool.name}: the message at offset {first[1]}{more} of the log has no valid signature of its writer: "
+                f"{first[4]}; it has no effect; somebody else can append to this topic"
+            )
+            await self._alarms.alarm(self._pool.name, "record-not-signed", text)
 
     def _caught_up(self, position: Position) -> None:
         self._metrics.archive_broken.labels(self._pool.name).set(0)
