@@ -22,12 +22,12 @@ from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.model.proposal import Proposal
 from bailiff_core.model.state import Job, PoolState
-from bailiff_core.records import Break, ChainHead, Record, Wire, continues, decode, encode, facts
+from bailiff_core.records import ChainHead, Record, Wire, continues, decode, facts
 from bailiff_core.records.payload import Decision, Fact
 from bailiff_core.replay import Replay
 from bailiff_core.victims.batch import select_batch
 from bailiff_log.credentials import Credentials
-from bailiff_log.log_signatures import announce_next, sign_record
+from bailiff_log.writer import chain_records
 
 MS = 1_000
 SECOND = 1_000_000
@@ -155,13 +155,11 @@ class Story:
             drafts.append(decision_record(state, decision, prev="", cycle_end=False))
         drafts[-1] = replace(drafts[-1], cycle_end=True)
         if cut is not None and cut < len(drafts):
-            for record in drafts[:cut]:
-                self._keep(record)
+            self._keep(*drafts[:cut])
             self.state = folded(self.wires)
             raise Cut(cut)
         close_cycle(state)
-        for record in announce_next(drafts) if self.credentials is not None else drafts:
-            self._keep(record)
+        self._keep(*drafts)
         if self.check is not None:
             self.check(state)
         return self.last_decisions
@@ -205,16 +203,12 @@ class Story:
         self._keep(record)
         fold(self.state, decode(self.wires[-1]))
 
-    def _keep(self, record: Record) -> None:
-        record = replace(record, prev=self.head.hash)
-        if self.credentials is not None and not self.head.next_content:
-            record = sign_record(record, self.credentials)
-        wire = encode(record)
-        head = continues(self.head, wire)
-        assert not isinstance(head, Break), f"#{record.seq} {record.type}: {head.reason}"
-        self.head = head
-        self.records.append(record)
-        self.wires.append(wire)
+    def _keep(self, *records: Record) -> None:
+        """Add records that are appended together."""
+        for record, wire, head in chain_records(self.head, records, self.credentials):
+            self.records.append(record)
+            self.wires.append(wire)
+            self.head = head
 
     def resumed(self, records: int) -> "Story":
         """Another story on the first `records` records of this log. A new writer must be started on it."""

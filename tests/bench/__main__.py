@@ -34,6 +34,7 @@ from . import (
     replicas,
     restart,
     rollup,
+    signing,
     sim,
     wasted,
 )
@@ -47,6 +48,7 @@ BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "projects": projects.measure,
     "intake": intake.measure,
     "fold": fold.measure,
+    "signing": signing.measure,
     "replay": replaying.measure,
     "notice": notice.measure,
     "placements": placements.measure,

@@ -190,10 +190,7 @@ TOPICS: Mapping[str, Topic] = {
 
 def message_size(key: bytes | None, headers: Headers, value: bytes) -> int:
     """Size of a message without Kafka's framing, bytes."""
-    size = len(key or b"") + len(value)
-    for name, content in headers:
-        size += (len(name) if name.isascii() else len(name.encode())) + len(content)
-    return size
+    return len(key or b"") + len(value) + sum([len(name.encode()) + len(content) for name, content in headers])
 
 
 def check_size(topic: str, key: bytes | None, headers: Headers, value: bytes) -> None:

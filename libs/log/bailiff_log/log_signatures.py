@@ -5,10 +5,10 @@ where `content` is the record's content hash. Each of these records names the co
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 
 from bailiff_core.model.certificate import Certificate, RootKeyChange
-from bailiff_core.records import LogKeys, Record, encode
+from bailiff_core.records import LogKeys, Record, Wire, encode
 from bailiff_core.records.chain import WRITER_STARTED
 from bailiff_core.records.wire import content_hash, time_value
 
@@ -17,6 +17,7 @@ from .credentials import Credentials
 from .keys import is_signed, sign_fields
 
 RECORD_TAG, ROOT_KEY_TAG = "bailiff-record-1", "bailiff-root-key-1"
+PLACEHOLDER = "-"  # in drafts; an empty header would be left out
 
 
 class InvalidSignature(Exception):
@@ -78,20 +79,39 @@ class DeferredSignatureCheck(LogSignatureCheck):
             raise InvalidSignature(refused)
 
 
-def announce_next(records: Sequence[Record]) -> list[Record]:
-    """The records, each with the content hash of the next one appended with it. `WriterStarted` begins a group of its own."""
-    announced: list[Record] = []
-    following: Record | None = None
-    for record in reversed(records):
-        if following is not None and following.type != WRITER_STARTED:
-            record = replace(record, next_content=content_hash(encode(following)))
-        announced.append(record)
-        following = record
-    announced.reverse()
-    return announced
+@dataclass(slots=True)
+class DraftRecord:
+    """A record before its `prev` and, if it is the first of a group, its signature are known. content: its content hash."""
+
+    record: Record
+    wire: Wire
+    content: str
+
+    def finish(self, prev: str, credentials: Credentials) -> tuple[Record, Wire]:
+        """The record after `prev`, and its bytes."""
+        record, headers = self.record.continuing(prev), list(self.wire.headers)
+        headers[headers.index(("ce_prev", PLACEHOLDER.encode()))] = "ce_prev", prev.encode()
+        if record.signature:
+            record.signature = sign_fields(credentials.private_key, [RECORD_TAG, record.pool, prev, self.content])
+            headers[-1] = "ce_sig", record.signature.encode()
+        return record, Wire(tuple(headers), self.wire.value)
 
 
-def sign_record(record: Record, credentials: Credentials) -> Record:
-    """The record with its signature. Its `prev` must be known."""
-    fields = [RECORD_TAG, record.pool, record.prev, content_hash(encode(record))]
-    return replace(record, signature=sign_fields(credentials.private_key, fields))
+def draft_signed(records: Sequence[Record]) -> list[DraftRecord]:
+    """Drafts of records that are appended together: the first is signed, each names the content hash of the next.
+
+    `WriterStarted` begins a group of its own. The content hash depends neither on `prev` nor on the signature, so each record is
+    encoded once.
+    """
+    drafts: list[DraftRecord] = []
+    next_content = ""
+    for number in range(len(records) - 1, -1, -1):
+        first = number == 0 or records[number].type == WRITER_STARTED
+        record = records[number].continuing(PLACEHOLDER)
+        record.next_content, record.signature = next_content, PLACEHOLDER if first else ""
+        wire = encode(record)
+        content = content_hash(wire)
+        drafts.append(DraftRecord(record, wire, content))
+        next_content = "" if record.type == WRITER_STARTED else content
+    drafts.reverse()
+    return drafts

@@ -14,7 +14,7 @@ from bailiff_core.records import Break, ChainHead, Record, Wire, continues, enco
 from bailiff_core.records.chain import WRITER_STARTED
 
 from .credentials import Credentials
-from .log_signatures import announce_next, sign_record
+from .log_signatures import draft_signed
 from .reader import AuditReader, Entry, OnEntries
 
 
@@ -338,13 +338,13 @@ def chain_records(
     Raises `ValueError` for a record that does not continue the chain or is too large.
     """
     prepared = []
-    if credentials is not None:
-        records = announce_next(records)
-    for unchained in records:
-        record = unchained.continuing(head.hash)
-        if credentials is not None and (not head.next_content or record.type == WRITER_STARTED):
-            record = sign_record(record, credentials)
-        wire = encode(record)
+    drafts = draft_signed(records) if credentials is not None else None
+    for number, unchained in enumerate(records):
+        if drafts is not None and credentials is not None:
+            record, wire = drafts[number].finish(head.hash, credentials)
+        else:
+            record = unchained.continuing(head.hash)
+            wire = encode(record)
         where = f"{record.pool}#{record.seq} {record.type}"
         size = message_size(None, wire.headers, wire.value)
         if size > AUDIT_LIMIT:

@@ -13,13 +13,14 @@ from pydantic import ValidationError
 from .layout import Layout, Values
 from .log_keys import KEY_RECORDS, InvalidKeys, LogKeys, SignatureCheck, keys_after
 from .payload import AUDIT_TYPES
-from .wire import ParsedHeaders, Record, Wire, content_hash_of, decode_following, hash_of, parse_headers
+from .wire import ParsedHeaders, Record, Wire, decode_following, hash_of, hashes_of, parse_headers
 
 GENESIS = "0" * 64
 WRITER_STARTED = "bailiff.audit.WriterStarted.v1"
 POOL_CREATED = "bailiff.audit.PoolCreated.v1"
 _STARTS_WRITER, _CREATES_POOL = WRITER_STARTED.encode(), POOL_CREATED.encode()
-_NAMES_WRITER = (_STARTS_WRITER, _CREATES_POOL)
+_KEY_RECORDS = frozenset(kind.encode() for kind in KEY_RECORDS)
+NOT_ANNOUNCED = "its content is not what the record before it announces"
 MAX_EPOCH_DIGITS = 16
 
 
@@ -101,21 +102,27 @@ def _check(
     if len(time) != 27 or time < head.time:
         return Break(f"time is {time!r}, before {head.time!r}")
     keys = head.keys
-    if keys is not None or kind == _CREATES_POOL:
+    if keys is None and kind != _CREATES_POOL:
+        return ChainHead(head.pool, head.next_seq + 1, hash_of(wire, layout, values), epoch, time)
+    whole, content = hashes_of(wire, layout, values)
+    if not head.next_content or kind in _KEY_RECORDS or keys is None:
         try:
-            keys = _signed_by(head, wire, layout, values, found, check)
+            keys = _signed_by(head, wire, _text(kind), time, content, _text(found[17]), check)
         except InvalidKeys as error:
             return Break(str(error), signed=False)
-    return ChainHead(
-        head.pool, head.next_seq + 1, hash_of(wire, layout, values), epoch, time, "" if keys is None else _text(found[16]), keys
-    )
+        if keys is None:
+            return ChainHead(head.pool, head.next_seq + 1, whole, epoch, time)
+    elif content != head.next_content:
+        return Break(NOT_ANNOUNCED, signed=False)
+    if time > keys.writer_until:
+        return Break(f"the writer's certificate has expired on {keys.writer_until}", signed=False)
+    return ChainHead(head.pool, head.next_seq + 1, whole, epoch, time, _text(found[16]), keys)
 
 
 def _signed_by(
-    head: ChainHead, wire: Wire, layout: Layout, values: Values, found: Values, check: SignatureCheck | None
+    head: ChainHead, wire: Wire, kind: str, time: str, content: str, signature: str, check: SignatureCheck | None
 ) -> LogKeys | None:
     """The log's keys after this record; None if it is not signed. Raises `InvalidKeys`: it is neither signed nor announced."""
-    kind, time = _text(found[3]), _text(found[5])
     keys = head.keys
     if kind in KEY_RECORDS:
         try:
@@ -123,22 +130,18 @@ def _signed_by(
         except ValidationError:
             raise InvalidKeys(f"the data of {kind} is not valid") from None
         keys = keys_after(keys, data, head.pool, time, check)
-    if keys is None:
+    signer = keys if kind in (POOL_CREATED, WRITER_STARTED) else head.keys
+    if keys is None or signer is None:
         return None
-    signer = keys if found[3] in _NAMES_WRITER else head.keys
-    assert signer is not None
-    if time > signer.writer_until:
-        raise InvalidKeys(f"the writer's certificate has expired on {signer.writer_until}")
-    content = content_hash_of(layout, values)
     if head.next_content and kind != WRITER_STARTED:
         if content != head.next_content:
-            raise InvalidKeys("its content is not what the record before it announces")
+            raise InvalidKeys(NOT_ANNOUNCED)
         return keys
-    if not found[17]:
+    if not signature:
         raise InvalidKeys("it is not signed")
     if signer.writer_key in signer.revoked:
         raise InvalidKeys(f"the writer's key {signer.writer_key} was revoked")
-    refused = "" if check is None else check.record(signer, _text(found[17]), head.hash, content)
+    refused = "" if check is None else check.record(signer, signature, head.hash, content)
     if refused:
         raise InvalidKeys(refused)
     return keys

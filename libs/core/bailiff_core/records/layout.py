@@ -21,11 +21,12 @@ class Layout:
     """Layout of records with these header names, in this order. Values are an empty one, the headers', and the record's own.
 
     pick: returns the values of `READ_HEADERS`, in order; empty for missing ones, the last of duplicates. missing: required
-    headers that are absent. whole: what the record's hash covers. content: the same without what depends on the records before
-    it. Both are None if a name occurs twice, since the order then depends on the values.
+    headers that are absent. hashed: returns the values that the hash covers, in order; None if a name occurs twice, since
+    the order then depends on the values. prefixes: the bytes before each of these values, with slots for length and value.
+    content_begin: the first of these bytes in the content hash. not_content: slots of values that it replaces by empty ones.
     """
 
-    __slots__ = ("content", "missing", "names", "pick", "whole")
+    __slots__ = ("content_begin", "hashed", "missing", "names", "not_content", "pick", "prefixes")
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
@@ -33,26 +34,14 @@ class Layout:
         self.pick: Callable[[Values], Values] = itemgetter(*[at.get(name, 0) for name in READ_HEADERS])
         self.missing = ", ".join(sorted(REQUIRED_HEADERS - at.keys()))
         hashed = sorted(name for name in at if name.startswith("ce_"))
-        unique = len(at) == len(names) and bool(hashed)
-        self.whole = Covered(TAG, hashed, at) if unique else None
-        self.content = (
-            Covered(prefixed(CONTENT_TAG), [name for name in hashed if name not in NOT_CONTENT], at) if unique else None
-        )
-
-
-class Covered:
-    """What a hash covers.
-
-    pick: returns the values, in order. prefixes: the bytes before each of them, with slots for its length and itself.
-    """
-
-    __slots__ = ("pick", "prefixes")
-
-    def __init__(self, tag: bytes, names: list[str], at: dict[str, int]) -> None:
-        prefixes = [*(prefixed(name.encode()) for name in names), b""]
-        prefixes[0] = tag + len(names).to_bytes(4, "big") + prefixes[0]
+        prefixes = [*(prefixed(name.encode()) for name in hashed), b""]
+        begin = len(hashed).to_bytes(4, "big") + prefixes[0]
+        prefixes[0], self.content_begin = TAG + begin, prefixed(CONTENT_TAG) + begin
         self.prefixes = [part for before in prefixes for part in (before, b"", b"")]
-        self.pick: Callable[[Values], Values] = itemgetter(*[at[name] for name in names], len(at) + 1)
+        self.not_content = [3 * number + 1 for number, name in enumerate(hashed) if name in NOT_CONTENT]
+        self.hashed: Callable[[Values], Values] | None = None
+        if len(at) == len(names) and hashed:
+            self.hashed = itemgetter(*[at[name] for name in hashed], len(names) + 1)
 
 
 def prefixed(part: bytes) -> bytes:

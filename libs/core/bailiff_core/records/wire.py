@@ -8,7 +8,7 @@ from hashlib import sha256
 from operator import methodcaller
 from typing import NamedTuple
 
-from .layout import TAG, Covered, Layout, Values, layout_of, prefixed
+from .layout import TAG, Layout, Values, layout_of, prefixed
 from .payload import AUDIT_TYPES, Payload
 
 CONTENT_TYPE = ("content-type", b"application/json")
@@ -178,33 +178,44 @@ def parse_headers(wire: Wire) -> ParsedHeaders:
 
 def hash_of(wire: Wire, layout: Layout, values: Values) -> str:
     """Returns `record_hash` from parsed headers."""
-    if layout.whole is not None:
-        return _covered_hash(layout.whole, values)
-    hashed = sorted(header for header in wire.headers if header[0].startswith("ce_"))
-    parts = [TAG, len(hashed).to_bytes(4, "big")]
-    for name, value in hashed:
-        parts += (prefixed(name.encode()), prefixed(value))
-    return sha256(b"".join([*parts, prefixed(wire.value)])).hexdigest()
+    if layout.hashed is None:
+        hashed = sorted(header for header in wire.headers if header[0].startswith("ce_"))
+        parts = [TAG, len(hashed).to_bytes(4, "big")]
+        for name, value in hashed:
+            parts += (prefixed(name.encode()), prefixed(value))
+        return sha256(b"".join([*parts, prefixed(wire.value)])).hexdigest()
+    return sha256(b"".join(_hashed_parts(layout.hashed, layout, values))).hexdigest()
 
 
 def content_hash(wire: Wire) -> str:
-    """Returns the hash over what the record says, without what depends on the records before it: as `record_hash`, with another
-    format tag, without `ce_prev` and `ce_sig`. Empty where a header occurs twice.
+    """Returns the hash over what the record says: as `record_hash`, with another format tag, without the values of `ce_prev`
+    and `ce_sig`. Empty where a header occurs twice.
     """
-    return content_hash_of(*parse_headers(wire))
+    layout, values = parse_headers(wire)
+    return _content_hash(layout, _hashed_parts(layout.hashed, layout, values)) if layout.hashed is not None else ""
 
 
-def content_hash_of(layout: Layout, values: Values) -> str:
-    """Returns `content_hash` from parsed headers."""
-    return _covered_hash(layout.content, values) if layout.content is not None else ""
+def hashes_of(wire: Wire, layout: Layout, values: Values) -> tuple[str, str]:
+    """Returns `record_hash` and `content_hash` from parsed headers."""
+    if layout.hashed is None:
+        return hash_of(wire, layout, values), ""
+    parts = _hashed_parts(layout.hashed, layout, values)
+    return sha256(b"".join(parts)).hexdigest(), _content_hash(layout, parts)
 
 
-def _covered_hash(covered: Covered, values: Values) -> str:
-    picked = covered.pick(values)
-    parts = covered.prefixes.copy()
+def _content_hash(layout: Layout, parts: list[bytes]) -> str:
+    parts[0] = layout.content_begin
+    for slot in layout.not_content:
+        parts[slot], parts[slot + 1] = _NO_LENGTH, b""
+    return sha256(b"".join(parts)).hexdigest()
+
+
+def _hashed_parts(pick: Callable[[Values], Values], layout: Layout, values: Values) -> list[bytes]:
+    picked = pick(values)
+    parts = layout.prefixes.copy()
     parts[1::3] = map(_length, map(len, picked))
     parts[2::3] = picked
-    return sha256(b"".join(parts)).hexdigest()
+    return parts
 
 
 _split_at_last_equals = methodcaller("rpartition", "=")
@@ -215,6 +226,7 @@ class _Lengths(dict[int, bytes]):
         return length.to_bytes(4, "big")
 
 
+_NO_LENGTH = (0).to_bytes(4, "big")
 _length = _Lengths({length: length.to_bytes(4, "big") for length in range(1024)}).__getitem__
 
 
