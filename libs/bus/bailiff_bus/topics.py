@@ -125,7 +125,14 @@ NODE_COMMANDS = Topic(
     name="bailiff.node-commands",
     key="node",
     schemas=_types(
-        "Fence", "StartTask", "EncryptedStartTask", "Evict", "CheckpointAtStep", "CancelEviction", "SendInventory", "ClearDevice",
+        "Fence",
+        "StartTask",
+        "EncryptedStartTask",
+        "Evict",
+        "CheckpointAtStep",
+        "CancelEviction",
+        "SendInventory",
+        "ClearDevice",
     ),
     retention=timedelta(days=7),
 )

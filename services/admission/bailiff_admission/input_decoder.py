@@ -10,6 +10,7 @@ from bailiff_bus import topics
 from bailiff_bus.envelope import Envelope, InvalidMessage, ReceivedMessage
 from bailiff_bus.messages import (
     AbandonPreemption,
+    NodeHeartbeat,
     NodeInventory,
     ProposalBatch,
     ReportBody,
@@ -43,7 +44,8 @@ BODIES: dict[str, tuple[type, ...]] = {
 class DecodedInput:
     """The result of one message. submitted: an accepted job; its spec must be stored with this salt first.
 
-    missed: a report that shows that admission missed earlier reports of the agent.
+    missed: a report that shows that admission missed earlier reports of the agent. refusals: a heartbeat of an agent that has
+    refused commands.
     """
 
     facts: list[Fact] = field(default_factory=list)
@@ -56,6 +58,7 @@ class DecodedInput:
     salt: bytes = b""
     spec_digest: str = ""
     missed: ReportBody | None = None
+    refusals: NodeHeartbeat | None = None
 
 
 class InputDecoder:
@@ -148,6 +151,8 @@ class InputDecoder:
     def _report(self, state: PoolState, message: Message, report: ReportBody, found: DecodedInput) -> list[Fact]:
         self._liveness.observe(report.node, report.incarnation, message.time)
         check_report(state, report)
+        if isinstance(report, NodeHeartbeat) and report.refused_commands:
+            found.refusals = report
         inventory_known = self.reconciliation.observe(state, report, message.time)
         if isinstance(report, NodeInventory):
             for key in [key for key in self.orphans if key[0] == report.node]:

@@ -4,8 +4,8 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.certificate import Key, RootKeyChange
+from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.document import Count, Document, Duration, Integer, Name, OpaqueId, Time
 from bailiff_core.model.policy import Policy
 

@@ -337,7 +337,7 @@ class RejectionCount:
 
 @dataclass(slots=True)
 class EnrolledNode:
-    """The public keys of a node. announced: when its agent sent the newest inventory that joined, on the agent's clock, µs UTC."""
+    """The public keys of a node. announced: when its agent sent the inventory that joined last, on its own clock, µs UTC."""
 
     key: str
     encryption_key: str
@@ -346,7 +346,7 @@ class EnrolledNode:
 
 @dataclass(slots=True)
 class EnrolmentPermit:
-    """Who may enrol under a node's name until `expires`, µs: the holder of the token's private key, or that of `key`. Used once."""
+    """Who may enrol once under a node's name until `expires`, µs: the holder of the token's private key, or that of `key`."""
 
     seq: int
     token_key: str | None

@@ -11,6 +11,7 @@ from bailiff_bus.messages import NodeInventory, ReportBody
 from bailiff_core.model.state import EnrolledNode, PoolState
 from bailiff_core.records.facts import NodeEnrolled, NodeJoined, NodeWaiting
 from bailiff_core.records.payload import Fact
+from bailiff_log.encryption import is_encryption_key
 from bailiff_log.enrolment import is_enrolment_signed
 from bailiff_log.message_signatures import check_sender, check_signature, trust_of
 
@@ -72,23 +73,34 @@ def _replayed(state: PoolState, known: EnrolledNode, envelope: Envelope, report:
 
 
 def _enrolled(state: PoolState, envelope: Envelope, report: NodeInventory, at: int) -> NodeEnrolled | None:
-    """By certificate only where the name has no other key yet. Raises `InvalidMessage` for an invalid certificate."""
-    permit, shown, node = state.permits.get(report.node), report.enrolment, report.node
-    if permit is not None and shown is not None and at <= permit.expires:
-        signed = permit.token_key is not None and is_enrolment_signed(
-            shown, permit.token_key, pool=state.pool, node=node, key=envelope.keyid
-        )
-        if signed or permit.key == envelope.keyid:
-            return NodeEnrolled(
-                node=node, key=envelope.keyid, encryption_key=shown.encryption_key, by="token" if signed else "operator",
-                permitted_by=permit.seq,
-            )  # fmt: skip
-    if not envelope.certificate or node in state.enrolled:
+    """How the agent enrols, if it may. Raises `InvalidMessage` for an invalid certificate."""
+    enrolled = _by_permit(state, envelope, report, at) or _by_certificate(state, envelope, report, at)
+    return enrolled if enrolled is not None and is_encryption_key(enrolled.encryption_key) else None
+
+
+def _by_permit(state: PoolState, envelope: Envelope, report: NodeInventory, at: int) -> NodeEnrolled | None:
+    permit, shown, key = state.permits.get(report.node), report.enrolment, envelope.keyid
+    if permit is None or shown is None or at > permit.expires:
+        return None
+    if permit.token_key is not None:
+        if not is_enrolment_signed(shown, permit.token_key, pool=state.pool, node=report.node, key=key):
+            return None
+    elif permit.key != key:
+        return None
+    return NodeEnrolled(
+        node=report.node, key=key, encryption_key=shown.encryption_key, by="operator" if permit.token_key is None else "token",
+        permitted_by=permit.seq,
+    )  # fmt: skip
+
+
+def _by_certificate(state: PoolState, envelope: Envelope, report: NodeInventory, at: int) -> NodeEnrolled | None:
+    """Only where the name has no other key yet."""
+    if not envelope.certificate or report.node in state.enrolled:
         return None
     certificate = check_sender(envelope, trust_of(state), {"node"}, at)
-    if certificate is None or certificate.name != node or certificate.encryption_key is None:
+    if certificate is None or certificate.name != report.node or certificate.encryption_key is None:
         return None
-    return NodeEnrolled(node=node, key=certificate.key, encryption_key=certificate.encryption_key, by="certificate")
+    return NodeEnrolled(node=report.node, key=certificate.key, encryption_key=certificate.encryption_key, by="certificate")
 
 
 def _few_new(state: PoolState) -> bool:
