@@ -45,10 +45,17 @@ class JobSpecs:
     def __init__(self, pool: str, keys: SpecsKeys | None = None) -> None:
         self._pool, self._keys = pool, keys
         self._specs: dict[tuple[str, str], StoredSpec] = {}
+        self._undecryptable: set[str] = set()
 
     def get(self, job: str, digest: str) -> StoredSpec | None:
         """The job's spec with this digest, unless it was erased."""
         return self._specs.get((job, digest))
+
+    def why_missing(self, job: str) -> str:
+        """Why `get` returns None for this job."""
+        if job in self._undecryptable:
+            return "its spec was encrypted with another specs.key: all replicas of admission need the same one"
+        return "its spec is missing"
 
     async def load(self, bus: Bus) -> None:
         """Read the whole topic; the newest value per key is valid."""
@@ -79,7 +86,7 @@ class JobSpecs:
             spec = JobSpec.model_validate_json(json.dumps(stored["spec"]))
             salt = bytes.fromhex(stored["salt"])
         except CannotDecrypt:
-            logger(pool=self._pool).error("a job spec was encrypted with another specs.key than this replica has", job=job)
+            self._undecryptable.add(job)
             return
         except (ValueError, KeyError, TypeError) as error:
             logger(pool=self._pool).warning("unreadable job spec skipped", job=job, reason=type(error).__name__)

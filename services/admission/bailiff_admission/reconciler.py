@@ -49,7 +49,9 @@ class Reconciler:
             if stored is None:
                 if job.id not in self._missing_specs:
                     self._missing_specs.add(job.id)
-                    await self._publisher.alarm("critical", "spec-missing", f"{job.id} cannot start: its spec is missing")
+                    await self._publisher.alarm(
+                        "critical", "spec-missing", f"{job.id} cannot start: {self._specs.why_missing(job.id)}"
+                    )
                 continue
             command = for_node_alone(state, start_command(state, job, node, tasks, stored.spec))
             if command is None:

@@ -35,6 +35,7 @@ from bailiff_service.exit_code import ExitCode, MustStop
 from bailiff_service.logs import logger
 from bailiff_service.metrics import Metrics
 from bailiff_service.pool_ownership import prepare_state
+from bailiff_service.signing import require_certificate
 
 from .clock import LogClock
 from .cycle_builder import CycleBuilder
@@ -164,6 +165,7 @@ class Writer:
     # --- decision cycles
 
     async def _step(self) -> None:
+        require_certificate(self._state, self._credentials, "admission", self._clock_and_ids.wall())
         limit = 1 if self._poison_inputs.suspected else self._largest_turn
         jumped = self._clock.jump() != 0
         if jumped:
